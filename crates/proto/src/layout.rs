@@ -1,14 +1,14 @@
-//! How an object is cut: object → segments → chunks → blocks, and where each block belongs.
+//! How an object is divided: object → segments → chunks → blocks, and the position of each block.
 //!
-//! A *block* is what one datagram carries. Blocks never straddle a *chunk* (the unit that is
-//! hashed, written and journalled): all blocks have one size but the last of each chunk, so a
-//! chunk is whole exactly when its own blocks are. A *segment* is a row of chunks that a protocol
-//! moves as an object of its own; segments are numbered from the start of the object. The papers'
-//! experiments set chunk and segment to the whole object.
+//! A *block* is the payload of one datagram. Blocks never straddle a *chunk* (the unit that is
+//! hashed, written and journalled): all blocks have one size except the last of each chunk, so a
+//! chunk is complete exactly when its own blocks are. A *segment* is a row of chunks that a
+//! protocol moves as an object of its own; segments are numbered from the start of the object. The
+//! papers' experiments set chunk and segment to the whole object.
 
 use crate::units::Bytes;
 
-/// A block's place: its segment, and its index within it.
+/// A block's position: its segment, and its index within the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block {
     /// The segment, counted from the start of the object.
@@ -17,7 +17,7 @@ pub struct Block {
     pub index: u32,
 }
 
-/// Where a block's payload lies in the object.
+/// The position of a block's payload in the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Bytes from the start of the object.
@@ -26,20 +26,20 @@ pub struct Extent {
     pub len: u32,
 }
 
-/// Why sizes do not make a layout.
+/// Why sizes form no layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// Block size zero, or larger than a chunk.
     BlockSize,
     /// Chunk size zero, or over 4 GiB while smaller than the object.
     ChunkSize,
-    /// The segment is no multiple of the chunk.
+    /// The segment is not a multiple of the chunk.
     SegmentSize,
     /// More than 2³² segments, or blocks in one segment.
     TooMany,
 }
 
-/// An object's cut into segments, chunks and blocks.
+/// The division of an object into segments, chunks and blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     object: u64,
@@ -52,8 +52,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Cuts `object` into segments of `segment` bytes, those into chunks of `chunk` bytes, those
-    /// into blocks of `block` bytes.
+    /// Divides `object` into segments of `segment` bytes, those into chunks of `chunk` bytes, and
+    /// those into blocks of `block` bytes.
     ///
     /// A `segment` of zero means the whole object (rounded up to whole chunks).
     ///
@@ -122,17 +122,17 @@ impl Layout {
         self.block
     }
 
-    /// How many segments the object has; none if it is empty.
+    /// Number of segments; zero if the object is empty.
     pub fn segments(&self) -> u32 {
         self.segments
     }
 
-    /// How many chunks the object has.
+    /// Number of chunks.
     pub fn chunks(&self) -> u64 {
         self.object.div_ceil(self.chunk)
     }
 
-    /// How many blocks `segment` has; none beyond the object.
+    /// Number of blocks in `segment`; zero beyond the object.
     pub fn blocks_in(&self, segment: u32) -> u32 {
         if segment >= self.segments {
             return 0;

@@ -1,7 +1,7 @@
 //! Which blocks have arrived: a bit for each, marked in constant time, read a word at a time.
 //!
-//! A billion blocks take 125 MB; of an object that large only the segments under way have one.
-//! A set bit never clears.
+//! A billion blocks take 125 MB; of so large an object only incomplete segments have a tally. A set
+//! bit never clears.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ impl Tally {
         Tally { words: vec![0; blocks.div_ceil(64) as usize], blocks, marked: 0 }
     }
 
-    /// Marks a block as arrived; tells whether that is new. A block that there is none of is not.
+    /// Marks a block as arrived; returns whether it is new. A block beyond the last is ignored.
     pub fn mark(&mut self, block: u32) -> bool {
         if block >= self.blocks {
             return false;
@@ -35,7 +35,7 @@ impl Tally {
         new
     }
 
-    /// Marks a run of blocks; tells how many are new. What lies beyond the last block is ignored.
+    /// Marks a run of blocks; returns how many were new. Blocks beyond the last are ignored.
     pub(crate) fn mark_range(&mut self, range: Range<u32>) -> u32 {
         let before = self.marked;
         for (index, mask) in words(range.start..range.end.min(self.blocks)) {
@@ -52,12 +52,12 @@ impl Tally {
         block < self.blocks && self.words[block as usize / 64] & 1 << (block % 64) != 0
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// How many blocks have arrived.
+    /// Number of arrived blocks.
     pub fn marked(&self) -> u32 {
         self.marked
     }
@@ -67,7 +67,7 @@ impl Tally {
         self.marked == self.blocks
     }
 
-    /// How many blocks of `range` are missing.
+    /// Number of missing blocks within `range`.
     pub(crate) fn missing_in(&self, range: Range<u32>) -> u32 {
         words(range.start..range.end.min(self.blocks))
             .map(|(index, mask)| (mask & !self.words[index]).count_ones())
@@ -112,7 +112,7 @@ impl Iterator for Missing<'_> {
     }
 }
 
-/// The words that `range` touches, each with the mask of its bits that are in the range.
+/// The words that `range` touches, each with the mask of its bits within the range.
 pub(crate) fn words(range: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
     let (start, end) = (range.start, range.end);
     let indices = if start < end { start / 64..(end - 1) / 64 + 1 } else { 0..0 };

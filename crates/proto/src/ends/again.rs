@@ -1,4 +1,4 @@
-//! Something that is done again and again as long as nothing is heard, ever more slowly.
+//! Repetition with exponential backoff while the peer is silent.
 
 use crate::time::{Span, Time};
 
@@ -11,27 +11,27 @@ pub(crate) struct Again {
 }
 
 impl Again {
-    /// The wait doubles so often at most (16 times), then stays.
+    /// The wait doubles up to `most` times (at most 16), then stays.
     pub(crate) fn new(most: u32) -> Again {
         Again { last: Time::ZERO, count: 0, most: most.min(16) }
     }
 
-    /// Something has been heard, or begins: the next wait is the first.
+    /// The peer was heard, or the repetition begins: the next wait is the first.
     pub(crate) fn restart(&mut self, now: Time) {
         (self.last, self.count) = (now, 0);
     }
 
-    /// The wait that runs begins anew.
+    /// Restarts the current wait.
     pub(crate) fn put_off(&mut self, now: Time) {
         self.last = now;
     }
 
-    /// It is done now.
+    /// Records that it is done now.
     pub(crate) fn note(&mut self, now: Time) {
         (self.last, self.count) = (now, (self.count + 1).min(self.most));
     }
 
-    /// When it is due, where the first wait is `wait`.
+    /// When it is due, if the first wait is `wait`.
     pub(crate) fn next(&self, wait: Span) -> Time {
         self.last + wait * (1 << self.count)
     }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wait_doubles_as_often_as_it_may_and_starts_anew() {
+    fn the_wait_doubles_up_to_its_limit_and_can_restart() {
         let at = |ms| Time::ZERO + Span::from_millis(ms);
         let wait = Span::from_millis(100);
         let mut again = Again::new(2);

@@ -1,4 +1,4 @@
-//! A receiver that counts through the object: what has come, and where the gaps are.
+//! A receiver that numbers blocks through the object: blocks that arrived, and the gaps.
 
 use core::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::ranges::RangeSet;
 use crate::time::Time;
 use crate::wire::Loss;
 
-/// What has come, or was there.
+/// Blocks that arrived or were present before.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrived {
     there: RangeSet,
@@ -17,13 +17,13 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// Nothing yet.
+    /// No block has arrived.
     pub(crate) fn new(setup: &Setup) -> Arrived {
         Arrived { there: RangeSet::new(), wholes: Wholes::new(setup.layout), highest: 0 }
     }
 
-    /// Takes a batch in and counts it; each gap that opens below a block that came goes to `gap`.
-    /// Tells how many blocks are new.
+    /// Handles and counts a batch; calls `gap` for each new gap below an arrived block. Returns the
+    /// number of new blocks.
     pub(crate) fn on_datagrams(
         &mut self,
         end: &mut ReceivingEnd,
@@ -63,9 +63,9 @@ impl Arrived {
         self.insert(end, run)
     }
 
-    /// As [`Receiver::skip`](crate::endpoint::Receiver::skip); `lost` tells how many blocks of a
-    /// gap below a block that came are counted as lost, which they are no more. Tells how many are
-    /// new.
+    /// As [`Receiver::skip`](crate::endpoint::Receiver::skip). `lost` returns how many blocks of a
+    /// gap below an arrived block count as lost; they no longer do. Returns the number of new
+    /// blocks.
     pub(crate) fn skip(
         &mut self,
         end: &mut ReceivingEnd,
@@ -91,17 +91,18 @@ impl Arrived {
         new
     }
 
-    /// The blocks.
+    /// The blocks that arrived.
     pub(crate) fn there(&self) -> &RangeSet {
         &self.there
     }
 
-    /// One more than the highest block that has come.
+    /// Number of the highest arrived block, plus one.
     pub(crate) fn highest(&self) -> u64 {
         self.highest
     }
 
-    /// Takes as much of `blocks` as one message holds, without what has come; nothing if all has.
+    /// Takes as much of `blocks` as one message holds, without arrived blocks; `None` if all
+    /// arrived.
     pub(crate) fn take_missing(&self, blocks: &mut RangeSet, sequence: u64) -> Option<Loss> {
         let mut lost = blocks.iter().flat_map(|run| self.there.gaps(run)).peekable();
         let loss = Loss::fill(sequence, &mut lost);
@@ -111,7 +112,7 @@ impl Arrived {
         (!loss.lost().is_empty()).then_some(loss)
     }
 
-    /// The first block that has not come; all below it have.
+    /// The first block that has not arrived.
     pub(crate) fn next(&self) -> u64 {
         self.there.run_at(0).map_or(0, |run| run.end)
     }

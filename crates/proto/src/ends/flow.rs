@@ -1,5 +1,5 @@
-//! A sender by its protocol's decisions alone: what to send, how much at once, and when else to
-//! come back. All else that the verbs of a [`Sender`] ask for is the same for every protocol.
+//! A sender made from its protocol's decisions: what to send, how much, and when to be called. All
+//! other functions of a [`Sender`] are the same for every protocol.
 
 use alloc::vec::Vec;
 
@@ -13,19 +13,20 @@ use crate::wire::Control;
 
 /// What a protocol decides at the sending end of a flow.
 pub trait SendingFlow: Send {
-    /// What every sender keeps.
+    /// The shared state.
     fn end(&self) -> &SendingEnd;
 
-    /// The same, to change it.
+    /// The shared state, mutable.
     fn end_mut(&mut self) -> &mut SendingEnd;
 
-    /// As [`Sender::on_control`]: a message of this flow. Tells whether the protocol knows it.
+    /// As [`Sender::on_control`], for a message of this flow. Returns whether the protocol knows
+    /// it.
     fn hear(&mut self, now: Time, control: &Control) -> bool;
 
-    /// As [`Sender::on_timeout`], while the flow is not at rest.
+    /// As [`Sender::on_timeout`], unless the flow is at rest.
     fn expire(&mut self, _: Time) {}
 
-    /// As [`Sender::skip`]: blocks of this flow.
+    /// As [`Sender::skip`], for blocks of this flow.
     fn leave_out(&mut self, now: Time, blocks: BlockRange);
 
     /// As [`Sender::set_peer_card`].
@@ -34,23 +35,23 @@ pub trait SendingFlow: Send {
     /// How many datagrams may leave now, the first under number `next`.
     fn room(&mut self, now: Time, next: PacketNumber) -> u64;
 
-    /// Takes what goes next, at most `max` blocks, the first under number `number`. Tells whether
-    /// it goes for the first time. Nothing: nothing goes until something is heard, or is due.
+    /// Takes the next run to send, at most `max` blocks, the first under number `number`, and
+    /// whether it is a first send. `None`: nothing to send until a message or a timeout.
     fn next_run(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)>;
 
-    /// A run has been named, the last of its datagrams under number `last`.
+    /// A run was appended; its last datagram has number `last`.
     fn on_run(&mut self, _now: Time, _run: &Run, _first_time: bool, _last: u64) {}
 
-    /// A poll is over: so many datagrams leave, the first under number `next`.
+    /// A poll has ended: `count` datagrams leave, the first under number `next`.
     fn on_sent(&mut self, _now: Time, _next: PacketNumber, _count: u64) {}
 
-    /// Whether something waits for nothing but the pacer.
+    /// Whether something waits only for the pacer.
     fn has_work(&self) -> bool;
 
-    /// Whether nothing goes but first blocks.
+    /// Whether only first sends are left.
     fn has_only_first(&self) -> bool;
 
-    /// When the protocol itself wants to come back.
+    /// When the protocol itself wants to be called.
     fn next_due(&self) -> Wake {
         Wake::OnInput
     }
@@ -83,7 +84,7 @@ impl<F: SendingFlow> Sender for F {
         if self.end().is_at_rest() {
             return;
         }
-        // At most `max`, of which a poll never has as many as that.
+        // At most `max`; a poll never returns more.
         let mut room = self.room(now, next).min(max as u64).min(u32::MAX.into()) as u32;
         let mut number = next.0;
         while room > 0 {

@@ -1,4 +1,4 @@
-//! First blocks: what was never sent, in order, as far as the receiver grants.
+//! First sends: the blocks that were never sent, in order, within the receiver's grant.
 
 use core::ops::Range;
 
@@ -16,16 +16,16 @@ pub struct Run {
     pub blocks: Range<u32>,
 }
 
-/// The place up to which all blocks have been sent, or need not be.
+/// The position up to which all blocks have been sent or need not be sent.
 ///
-/// Blocks are counted through the object, as [`Layout::number`] does.
+/// Blocks are numbered through the object, as by [`Layout::number`].
 #[derive(Clone, Debug)]
 pub struct Frontier {
     layout: Layout,
     next: u64,
-    /// Blocks that are known to be at the receiver.
+    /// Blocks that the receiver is known to have.
     there: RangeSet,
-    /// Bytes of blocks sent for the first time and not skipped since, and how many may be.
+    /// Bytes of blocks sent for the first time and not skipped since, and the limit of that number.
     first_sent: Bytes,
     grant: Bytes,
     unacknowledged: u64,
@@ -44,13 +44,13 @@ impl Frontier {
         }
     }
 
-    /// The first block that has not been sent and is not known to be there; all below it have
-    /// been, or are. Nothing if all have.
+    /// The first block that was not sent and that the receiver is not known to have; `None` if
+    /// there is none.
     pub fn peek(&self) -> Option<u64> {
         self.there.first_gap(self.next..self.layout.blocks()).map(|gap| gap.start)
     }
 
-    /// How many blocks of a segment, from its first on, have been sent or need not be.
+    /// Number of blocks at the start of a segment that were sent or need not be sent.
     pub fn sent_to(&self, segment: u32) -> u32 {
         let blocks = self.layout.blocks_in(segment);
         let base = self.layout.number(Block { segment, index: 0 });
@@ -58,17 +58,18 @@ impl Frontier {
         next.saturating_sub(base).min(u64::from(blocks)) as u32
     }
 
-    /// Blocks that are known to be at the receiver.
+    /// Blocks that the receiver is known to have.
     pub fn there(&self) -> &RangeSet {
         &self.there
     }
 
-    /// The blocks below have been sent or are known to be there; no other has been sent.
+    /// All blocks below this number have been sent or are known to have arrived; no other has been
+    /// sent.
     pub fn passed(&self) -> u64 {
         self.next
     }
 
-    /// How many blocks have been sent and are not known to be there.
+    /// Number of blocks that were sent and are not known to have arrived.
     pub(crate) fn unacknowledged(&self) -> u64 {
         self.unacknowledged
     }
@@ -83,18 +84,18 @@ impl Frontier {
         self.peek().is_some_and(|next| self.first_sent + self.len(next) > self.grant)
     }
 
-    /// Whether a first block may go.
+    /// Whether a block may be sent for the first time.
     pub fn is_open(&self) -> bool {
         self.peek().is_some() && !self.is_out_of_grant()
     }
 
-    /// The receiver grants so many bytes of first sends. A grant never shrinks.
+    /// Raises the grant of first sends; a grant never shrinks.
     pub(crate) fn raise_grant(&mut self, grant: Bytes) {
         self.grant = self.grant.max(grant);
     }
 
-    /// Takes the next first blocks, at most `max`, of one segment and without a gap, as far as the
-    /// grant goes.
+    /// Takes the next blocks for a first send: at most `max`, of one segment, without a gap, within
+    /// the grant.
     pub fn take(&mut self, max: u32) -> Option<Run> {
         let gap = self.there.first_gap(self.next..self.layout.blocks())?;
         let first = self.layout.block(gap.start)?;
@@ -118,8 +119,8 @@ impl Frontier {
         Some(Run { segment: first.segment, blocks: first.index..first.index + count })
     }
 
-    /// All blocks before `end` have been sent, or need not be, whatever the grant says: for a
-    /// sender that is told which to send.
+    /// Marks all blocks before `end` as sent, whatever the grant: for a sender whose receiver
+    /// chooses the blocks.
     pub fn pass(&mut self, end: u64) {
         let end = end.min(self.layout.blocks());
         let (mut at, mut bytes) = (self.next, 0);
@@ -132,7 +133,7 @@ impl Frontier {
         self.next = self.next.max(end);
     }
 
-    /// The receiver has told that these blocks have arrived; tells how many of them are news.
+    /// Records blocks that the receiver reported; returns how many were new.
     pub(crate) fn set_there(&mut self, blocks: Range<u64>) -> u64 {
         let end = blocks.end.min(self.layout.blocks());
         let sent = self.there.insert(blocks.start..end.min(self.next));
@@ -140,9 +141,9 @@ impl Frontier {
         sent + self.there.insert(blocks.start.max(self.next)..end)
     }
 
-    /// The receiver has these blocks from elsewhere: those that were sent are taken off the
-    /// grant's count, for the receiver does not drain them. Gives what the range covers of the
-    /// object, or nothing.
+    /// Records blocks that the receiver has from another source. Blocks already sent no longer
+    /// count against the grant, because the receiver does not drain them. Returns the part of the
+    /// range within the object, if any.
     pub fn skip(&mut self, blocks: BlockRange) -> Option<Range<u64>> {
         let range = blocks.numbers(&self.layout);
         if range.is_empty() {
@@ -159,7 +160,7 @@ impl Frontier {
         Some(range)
     }
 
-    /// Bytes of a run of blocks of the object: blocks lie end to end.
+    /// Bytes of a run of blocks; blocks of the object are contiguous.
     fn bytes_of(&self, run: &Range<u64>) -> u64 {
         let extent = |number| self.layout.block(number).map(|block| self.layout.extent(block));
         let (first, last) = (extent(run.start), extent(run.end.saturating_sub(1)));
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_left_out_and_completes_the_object() {
+    fn skipped_blocks_are_left_out_and_complete_the_object() {
         let mut frontier = frontier(u64::MAX);
         assert_eq!(frontier.set_there(0..3), 3);
         assert_eq!(frontier.skip(skipped(0, 5, 2)), Some(5..7));
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_as_told_counts_against_the_grant() {
+    fn blocks_sent_on_request_count_against_the_grant() {
         let mut frontier = frontier(20_000);
         frontier.set_there(3..5);
         frontier.pass(12);
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_gives_back_what_was_sent_in_vain_and_nothing_twice() {
+    fn a_skip_returns_the_grant_of_sent_blocks_once() {
         let mut frontier = frontier(10_000);
         frontier.take(10);
         assert!(frontier.is_out_of_grant());
@@ -245,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_flight_is_what_was_sent_and_is_not_there() {
+    fn blocks_in_flight_were_sent_and_have_not_arrived() {
         let mut frontier = frontier(u64::MAX);
         frontier.skip(skipped(0, 2, 2));
         frontier.take(10);
         frontier.take(10);
         assert_eq!((frontier.passed(), frontier.unacknowledged()), (14, 12));
-        // Known to be there before they were ever sent: they were never in flight.
+        // Known to have arrived before they were sent: they were never in flight.
         frontier.set_there(0..15);
         assert_eq!((frontier.passed(), frontier.unacknowledged()), (14, 0));
         frontier.take(10);

@@ -1,20 +1,20 @@
-//! Numbered messages that may come twice, early or late: each is taken once.
+//! Numbered messages that may arrive twice, early or late: each is accepted once.
 
-/// Messages so far behind the newest are taken for copies.
+/// Messages this far behind the newest count as copies.
 const WINDOW: u64 = 128;
 
-/// The numbers that have come, as far as they matter.
+/// The numbers that arrived, as far as they matter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Heard {
-    /// One more than the highest number.
+    /// Highest number, plus one.
     next: u64,
     /// Bit `i` stands for the number `next - 1 - i`.
     recent: u128,
 }
 
 impl Heard {
-    /// A message has come; tells whether it is the first with its number. One that is far behind
-    /// the newest is not.
+    /// Records a message; returns whether it is the first with its number. A message far behind the
+    /// newest counts as a copy.
     pub(crate) fn is_new(&mut self, number: u64) -> bool {
         if number >= self.next {
             let risen = number.saturating_add(1) - self.next;

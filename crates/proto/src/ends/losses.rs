@@ -1,4 +1,4 @@
-//! What a sender is to send again: the loss list, and what has just left.
+//! Blocks that a sender has to send again: the loss list, and blocks resent recently.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -6,17 +6,17 @@ use core::ops::Range;
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 
-/// Blocks to be sent again, as ranges in ascending order; its head is found in constant time
+/// Blocks to be sent again, as ranges in ascending order. The head is found in constant time,
 /// however many ranges follow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LossList {
-    /// The first range; none of `rest` is below it. Empty only if all is.
+    /// The first range; no range of `rest` is below it. Empty only if the list is empty.
     head: Range<u64>,
     rest: RangeSet,
 }
 
 impl LossList {
-    /// Whether nothing is to be sent again.
+    /// Whether nothing has to be sent again.
     pub(crate) fn is_empty(&self) -> bool {
         self.head.is_empty()
     }
@@ -26,7 +26,7 @@ impl LossList {
         self.head.clone()
     }
 
-    /// The blocks below `to` at the head have been sent, or need not be.
+    /// Removes the blocks below `to` from the head: they were sent, or need not be.
     pub(crate) fn advance(&mut self, to: u64) {
         self.head.start = self.head.start.max(to);
         if self.head.is_empty() {
@@ -34,9 +34,9 @@ impl LossList {
         }
     }
 
-    /// Puts blocks on the list; those that are on it stay.
+    /// Adds blocks to the list.
     pub(crate) fn insert(&mut self, blocks: Range<u64>) {
-        // What starts above the head may touch it, but never comes before it.
+        // A range that starts above the head may touch it, but never precedes it.
         if self.head.is_empty() || blocks.start < self.head.start {
             self.rest.insert(self.head.clone());
             self.rest.insert(blocks);
@@ -46,7 +46,7 @@ impl LossList {
         }
     }
 
-    /// Takes blocks off the list.
+    /// Removes blocks from the list.
     pub(crate) fn remove(&mut self, blocks: Range<u64>) {
         if blocks.start < self.head.end {
             self.rest.insert(self.head.clone());
@@ -58,8 +58,7 @@ impl LossList {
     }
 }
 
-/// Blocks that were sent again less than a round trip ago: a report about them was made before
-/// they could arrive.
+/// Blocks resent less than a round trip ago: a report about them was made before they could arrive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recent {
     runs: VecDeque<(Time, Range<u64>)>,
@@ -67,14 +66,14 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// `blocks` are sent again now; what is older than `rtt` is forgotten.
+    /// Records that `blocks` are sent again now; forgets those older than `rtt`.
     pub(crate) fn insert(&mut self, now: Time, blocks: Range<u64>, rtt: Span) {
         self.forget(now, rtt);
         self.blocks.insert(blocks.clone());
         self.runs.push_back((now, blocks));
     }
 
-    /// Forgets what was sent a round trip ago; gives the rest.
+    /// Forgets blocks resent a round trip ago; returns the rest.
     pub(crate) fn forget(&mut self, now: Time, rtt: Span) -> &RangeSet {
         while let Some((at, blocks)) = self.runs.front()
             && now.since(*at) >= rtt
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_again_is_recent_for_a_round_trip() {
+    fn a_resent_block_is_recent_for_a_round_trip() {
         let at = |ms| Time::ZERO + Span::from_millis(ms);
         let rtt = Span::from_millis(100);
         let mut recent = Recent::default();

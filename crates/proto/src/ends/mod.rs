@@ -1,14 +1,14 @@
-//! What the ends of every protocol share, so that a protocol's folder holds only its decisions.
+//! Code that the ends of all protocols share, so that a protocol's folder holds only its decisions.
 //!
-//! - [`frontier`]: which blocks were never sent, in order, within the receiver's grant.
-//! - [`sending`]: pacing, round-trip time, the receiver's pulses, the circuit breaker, the columns.
-//! - [`flow`]: a sender by its protocol's decisions alone.
+//! - [`frontier`]: blocks that were never sent, in order, within the receiver's grant.
+//! - [`sending`]: pacing, round-trip time, the receiver's pulses, the circuit breaker, counters.
+//! - [`flow`]: a sender made from a protocol's decisions.
 //! - [`mod@train`]: a first rate, from the first datagrams.
-//! - [`repairs`], [`arrived`]: the two ends of a protocol that counts through the object; and
-//!   what they are made of: [`losses`], the loss list; [`wholes`], which segments are whole.
-//! - [`heard`]: which numbered messages have come. [`again`]: what is done while nothing is heard.
-//!   [`mod@grace`]: how late a datagram may be.
-//! - [`receiving`]: arrivals into columns and pulses; many flows behind one receiver.
+//! - [`repairs`], [`arrived`]: the two ends of a protocol that numbers blocks through the object;
+//!   they use [`losses`], the loss list, and [`wholes`], the complete segments.
+//! - [`heard`]: which numbered messages have arrived. [`again`]: repetition with backoff during
+//!   silence. [`mod@grace`]: how late a datagram may be.
+//! - [`receiving`]: arrivals into counters and pulses; many flows behind one receiver.
 //! - [`tallies`]: which blocks have arrived, a tally for each segment under way.
 
 pub(crate) mod again;

@@ -1,4 +1,4 @@
-//! What every receiver keeps of a flow, and many flows behind one receiver.
+//! The state that every receiver keeps of a flow, and many flows behind one receiver.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -13,13 +13,13 @@ use crate::time::Time;
 use crate::units::{Bytes, Rate};
 use crate::wire::Control;
 
-/// A flow's receiving end, without its protocol's decisions.
+/// A flow's receiving end without the protocol's decisions.
 pub struct ReceivingEnd {
-    /// How the object is cut.
+    /// How the object is divided into blocks.
     pub layout: Layout,
-    /// When and how the sender is told how the flow fares.
+    /// The periodic report to the sender.
     pub pulses: Pulses,
-    /// The columns; [`ReceivingEnd::on_arrivals`] counts what comes.
+    /// The counters; [`ReceivingEnd::on_arrivals`] counts arrivals.
     pub accounting: ReceiverAccounting,
     /// When the highest packet number last rose.
     pub risen: Time,
@@ -28,7 +28,7 @@ pub struct ReceivingEnd {
 }
 
 impl ReceivingEnd {
-    /// The end at the start of a flow.
+    /// A receiving end at the start of a flow.
     pub fn new(now: Time, setup: &Setup) -> ReceivingEnd {
         let mut end = ReceivingEnd {
             layout: setup.layout,
@@ -44,8 +44,8 @@ impl ReceivingEnd {
         end
     }
 
-    /// Takes in a batch: feeds the pulses and the columns; tells how many of its datagrams are of
-    /// blocks that the object has. The protocol marks those, then calls [`ReceivingEnd::count`].
+    /// Handles a batch: updates pulses and counters; returns the number of datagrams whose block
+    /// the object has. The protocol marks those, then calls [`ReceivingEnd::count`].
     pub(crate) fn on_arrivals(&mut self, now: Time, arrivals: &[Arrival]) -> u64 {
         let layout = self.layout;
         let of_object = |block: Block| block.index < layout.blocks_in(block.segment);
@@ -65,27 +65,27 @@ impl ReceivingEnd {
         received
     }
 
-    /// So many of the batch's blocks were `new`; the others were there already.
+    /// Counts a batch: `new` blocks were new, the others duplicates.
     pub fn count(&mut self, received: u64, new: u64) {
         self.accounting.distinct += new;
         self.accounting.duplicates += received - new;
     }
 
-    /// So many blocks that were found missing need not come. The sender may leave blocks out before
-    /// this end knows that they are there: those were never lost.
+    /// Uncounts blocks that were found missing and need not arrive. The sender may skip blocks
+    /// before this end knows that it has them: those were never lost.
     pub(crate) fn forget_lost(&mut self, blocks: u64) {
         let lost = &mut self.accounting.blocks_lost;
         *lost = lost.saturating_sub(blocks);
     }
 
-    /// Every block is there. Said again, it changes nothing.
+    /// Records that every block has arrived; later calls change nothing.
     pub fn finish(&mut self) {
         if !core::mem::replace(&mut self.finished, true) {
             self.events.push_back(Event::Finished);
         }
     }
 
-    /// Whether every block is there.
+    /// Whether every block has arrived.
     pub fn is_finished(&self) -> bool {
         self.finished
     }
@@ -95,7 +95,7 @@ impl ReceivingEnd {
         self.events.push_back(event);
     }
 
-    /// The next event to tell.
+    /// The next event to report.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -115,13 +115,13 @@ impl ReceivingEnd {
     }
 }
 
-/// One flow of a receiver whose flows know nothing of each other.
+/// One flow of a receiver whose flows are independent.
 pub trait ReceivingFlow: Send {
-    /// The flow at its start.
+    /// Creates the flow at its start.
     fn new(now: Time, setup: &Setup) -> Self;
-    /// What every flow keeps.
+    /// The shared state.
     fn end(&self) -> &ReceivingEnd;
-    /// The same, to change it.
+    /// The shared state, mutable.
     fn end_mut(&mut self) -> &mut ReceivingEnd;
     /// As [`Receiver::on_datagrams`].
     fn on_datagrams(&mut self, now: Time, arrivals: &[Arrival]);
@@ -131,28 +131,28 @@ pub trait ReceivingFlow: Send {
     fn on_timeout(&mut self, now: Time);
     /// As [`Receiver::skip`].
     fn skip(&mut self, now: Time, blocks: BlockRange);
-    /// What the protocol has to say; pulses are not its business.
+    /// The protocol's next report; pulses are sent elsewhere.
     fn poll_report(&mut self, now: Time) -> Option<(Carrier, Control)>;
     /// When the protocol's own next report is due.
     fn next_report(&self) -> Wake;
 }
 
-/// A receiver of any number of flows that know nothing of each other.
+/// A receiver of any number of independent flows.
 ///
-/// What a verb costs does not grow with the flows: only those that something befell are polled,
-/// and the others' wake-ups stand in order.
+/// The cost of a call does not grow with the number of flows: only changed flows are polled, and
+/// the wake-ups of the others are kept in order.
 pub struct Flows<F> {
     flows: BTreeMap<FlowId, Member<F>>,
-    /// Those that have not been polled to the end since something befell them.
+    /// Flows that have not been polled to the end since they changed.
     stirred: Few,
     /// When each of the others wants to be woken.
     wakes: BTreeMap<(Time, FlowId), Why>,
-    /// Those that may have events.
+    /// Flows that may have events.
     telling: Few,
 }
 
-/// A set of flows that mostly has one, or none: nothing is allocated when one comes or goes.
-/// The least id stands last, where taking it out moves no other.
+/// A set of flows that usually has one member or none and then allocates nothing. The least id is
+/// last, where its removal moves no other.
 #[derive(Default)]
 struct Few(Vec<FlowId>);
 
@@ -185,7 +185,7 @@ impl Few {
 
 struct Member<F> {
     flow: F,
-    /// Its place among the wake-ups.
+    /// Its position among the wake-ups.
     wake: Option<Time>,
 }
 
@@ -207,7 +207,7 @@ impl<F: ReceivingFlow> Member<F> {
 }
 
 impl<F: ReceivingFlow> Flows<F> {
-    /// A flow that something befalls.
+    /// Returns a flow that is about to change.
     fn stir(&mut self, id: FlowId) -> Option<&mut F> {
         let member = self.flows.get_mut(&id)?;
         if let Some(at) = member.wake.take() {
@@ -224,7 +224,7 @@ impl<F: ReceivingFlow> Flows<F> {
         (at <= now).then_some(id)
     }
 
-    /// A flow has nothing to say: it waits for its time.
+    /// The flow has no output left and waits for its time.
     fn settle(&mut self, id: FlowId) {
         self.stirred.remove(id);
         let Some(member) = self.flows.get_mut(&id) else { return };

@@ -1,5 +1,5 @@
-//! A sender that counts through the object: what it is to send again, and what is known to be
-//! there.
+//! A sender that numbers blocks through the object: blocks to send again, and blocks known to have
+//! arrived.
 
 use core::ops::Range;
 
@@ -7,17 +7,17 @@ use super::{LossList, Recent, Run, SendingEnd};
 use crate::endpoint::BlockRange;
 use crate::time::Time;
 
-/// What goes again before anything new.
+/// Blocks that are sent again before any new one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repairs {
     lost: LossList,
     recent: Recent,
-    /// All blocks below are known to be there.
+    /// All blocks below are known to have arrived.
     acknowledged: u64,
 }
 
 impl Repairs {
-    /// Whether nothing is to be sent again.
+    /// Whether nothing has to be sent again.
     pub(crate) fn is_empty(&self) -> bool {
         self.lost.is_empty()
     }
@@ -28,7 +28,7 @@ impl Repairs {
         self.lost.head()
     }
 
-    /// Takes the next run to be sent again now, of one segment and at most `max` blocks.
+    /// Takes the next run to resend now, of one segment and at most `max` blocks.
     pub(crate) fn take(&mut self, now: Time, end: &SendingEnd, max: u32) -> Option<Run> {
         let head = self.lost.head();
         let first = end.layout.block(head.start).filter(|_| !head.is_empty())?;
@@ -40,9 +40,9 @@ impl Repairs {
         Some(Run { segment: first.segment, blocks: first.index..first.index + count })
     }
 
-    /// The receiver lacks `blocks`: puts on the list those that are not known to be there; tells
-    /// how many. Where `fresh` is set, a block that was sent again less than a round trip ago is
-    /// left out: the report was made before that could arrive.
+    /// The receiver lacks `blocks`: adds those not known to have arrived to the list; returns their
+    /// number. With `fresh`, blocks resent less than a round trip ago are left out: the report was
+    /// made before they could arrive.
     pub(crate) fn list(
         &mut self,
         now: Time,
@@ -66,12 +66,12 @@ impl Repairs {
         listed
     }
 
-    /// Puts everything in flight on the list; tells how many blocks that is.
+    /// Adds all blocks in flight to the list; returns their number.
     pub(crate) fn list_in_flight(&mut self, now: Time, end: &SendingEnd) -> u64 {
         self.list(now, end, self.acknowledged..end.frontier.passed(), false)
     }
 
-    /// Puts the last block in flight on the list, if there is one.
+    /// Adds the last block in flight to the list, if there is one.
     pub(crate) fn list_last(&mut self, end: &SendingEnd) {
         if end.frontier.unacknowledged() > 0 {
             let to = end.frontier.passed();
@@ -80,7 +80,7 @@ impl Repairs {
         }
     }
 
-    /// All blocks below `next` have come; tells whether the object has that many.
+    /// All blocks below `next` have arrived; returns whether the object has that many.
     pub(crate) fn on_ack(&mut self, end: &mut SendingEnd, next: u64) -> bool {
         if next > end.layout.blocks() {
             return false;

@@ -1,5 +1,5 @@
-//! What every sender keeps, whatever it decides: pacing, round-trip time, the receiver's pulses,
-//! the circuit breaker, the columns, and what waits to be said.
+//! The state that every sender keeps: pacing, round-trip time, the receiver's pulses, the circuit
+//! breaker, counters and queued messages.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -23,26 +23,26 @@ use crate::wire::{Control, Pulse};
 const SILENT: Span = Span::from_secs(3);
 const SILENT_RTTS: u64 = 8;
 
-/// A flow's sending end, without its protocol's decisions.
+/// A flow's sending end without the protocol's decisions.
 pub struct SendingEnd {
     /// The flow.
     pub flow: FlowId,
-    /// How the object is cut.
+    /// How the object is divided into blocks.
     pub layout: Layout,
-    /// What was never sent, and what is known to be there.
+    /// Blocks never sent, and blocks known to have arrived.
     pub frontier: Frontier,
     /// Releases datagrams; the protocol sets its rate.
     pub pacer: Pacer,
     /// The round-trip time, from the pulses' echoes.
     pub rtt: Rtt,
-    /// The columns; [`SendingEnd::send`] counts what is sent.
+    /// The counters; [`SendingEnd::send`] counts sent blocks.
     pub accounting: SenderAccounting,
     overhead: Bytes,
     wholes: Wholes,
     sent: SentLog,
-    /// One more than the highest packet number that was used: none higher can have come.
+    /// Highest packet number used, plus one: no higher one can have arrived.
     numbered: u64,
-    /// When something was last heard; nothing before the first datagram left.
+    /// When something was last received; `None` before the first datagram left.
     heard: Option<Time>,
     silent: bool,
     finished: bool,
@@ -52,7 +52,7 @@ pub struct SendingEnd {
 }
 
 impl SendingEnd {
-    /// The end at the start of a flow that first sends at `rate`, in bits a second of UDP payload.
+    /// A sending end that starts at `rate`, in bits a second of UDP payload.
     pub fn new(setup: &Setup, rate: Rate) -> SendingEnd {
         let mut end = SendingEnd {
             flow: setup.flow,
@@ -78,15 +78,15 @@ impl SendingEnd {
         end
     }
 
-    /// The receiver has said that nothing is missing. Said again, it changes nothing.
+    /// Records that the receiver misses nothing; later calls change nothing.
     pub fn finish(&mut self) {
         if !core::mem::replace(&mut self.finished, true) {
             self.events.push_back(Event::Finished);
         }
     }
 
-    /// Every block of a segment is known to be there; tells whether that is news. With the last
-    /// segment the flow is finished.
+    /// Records that every block of a segment has arrived; returns whether that is new. The last
+    /// segment finishes the flow.
     pub(crate) fn set_whole(&mut self, segment: u32) -> bool {
         if self.wholes.is_told(segment) {
             return false;
@@ -98,8 +98,8 @@ impl SendingEnd {
         true
     }
 
-    /// `blocks` are news in what the frontier knows to be there: tells the segments that they make
-    /// whole, and the end of the flow.
+    /// `blocks` newly arrived, according to the frontier: reports the segments that they complete,
+    /// and the end of the flow.
     pub fn note(&mut self, blocks: Range<u64>) {
         let SendingEnd { frontier, wholes, events, .. } = self;
         wholes.note(frontier.there(), blocks, |segment| {
@@ -110,24 +110,24 @@ impl SendingEnd {
         }
     }
 
-    /// Whether all of the segment's blocks from index `from` on are known to be there.
+    /// Whether all blocks of the segment from index `from` on are known to have arrived.
     pub fn is_there(&self, segment: u32, from: u32) -> bool {
         let base = self.layout.number(Block { segment, index: 0 });
         let end = base + u64::from(self.layout.blocks_in(segment));
         self.frontier.there().covers(base + u64::from(from)..end)
     }
 
-    /// Whether the receiver has said that nothing is missing.
+    /// Whether the receiver has confirmed that nothing is missing.
     pub fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// Whether nothing may be sent: it is finished, or the circuit breaker has opened.
+    /// Whether nothing may be sent: the flow is finished or the circuit breaker is open.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.finished || self.silent
     }
 
-    /// A message of `flow` has come; tells whether it is this one's.
+    /// Records a message of `flow`; returns whether it is for this flow.
     pub fn hear(&mut self, now: Time, flow: FlowId) -> bool {
         if flow != self.flow {
             return false;
@@ -139,8 +139,8 @@ impl SendingEnd {
         true
     }
 
-    /// Takes a pulse in: the grant and the round-trip time. Gives what a rate controller learns
-    /// from it; nothing if it is older than the last, or cannot be.
+    /// Handles a pulse: grant and round-trip time. Returns feedback for a rate controller, or
+    /// `None` if the pulse is old or impossible.
     pub(crate) fn on_pulse<'a>(&mut self, now: Time, pulse: &'a Pulse) -> Option<Feedback<'a>> {
         if pulse.highest > self.numbered {
             self.accounting.refused += 1;
@@ -158,7 +158,7 @@ impl SendingEnd {
         Some(Feedback { pulse, min_rtt: self.rtt.min(), rtt: self.rtt.smoothed(), sample })
     }
 
-    /// Sends a run of blocks: names them in `out`, counts them, and charges the pacer.
+    /// Sends a run of blocks: appends them to `out`, counts them and charges the pacer.
     pub fn send(&mut self, now: Time, run: &Run, first_time: bool, out: &mut Vec<Block>) {
         let mut bytes = 0;
         for index in run.blocks.clone() {
@@ -176,8 +176,8 @@ impl SendingEnd {
         self.pacer.spend(now, Bytes::new(bytes + count * self.overhead.get()));
     }
 
-    /// So many datagrams have been named in this poll, the first with number `next`: to be called
-    /// once after all of a poll's [`SendingEnd::send`].
+    /// Records the datagrams of a poll, the first with number `next`. Call it once after all
+    /// [`SendingEnd::send`] of a poll.
     pub fn sent(&mut self, now: Time, next: PacketNumber, count: u64) {
         if count > 0 {
             self.heard.get_or_insert(now);
@@ -186,7 +186,7 @@ impl SendingEnd {
         }
     }
 
-    /// One more than the highest packet number that was used.
+    /// Highest packet number used, plus one.
     pub fn numbered(&self) -> u64 {
         self.numbered
     }
@@ -206,13 +206,13 @@ impl SendingEnd {
         self.outgoing.pop_front()
     }
 
-    /// The next event to tell.
+    /// The next event to report.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Opens the circuit breaker if nothing has come back for too long; tells whether it is open,
-    /// or all is done: then nothing else is due.
+    /// Opens the circuit breaker after too long a silence. Returns whether it is open or the flow
+    /// finished; then nothing else is due.
     pub(crate) fn check_breaker(&mut self, now: Time) -> bool {
         if self.is_at_rest() {
             return true;
@@ -230,8 +230,8 @@ impl SendingEnd {
         self.heard.filter(|_| !self.silent).map(|heard| heard + silence)
     }
 
-    /// When to come back: for the pacer if there `is_work`, and for the breaker. What the
-    /// protocol itself waits for it joins by [`Wake::earlier`].
+    /// When to call again: for the pacer if there `is_work`, and for the breaker. The protocol adds
+    /// its own timers by [`Wake::earlier`].
     pub fn next_wakeup(&self, is_work: bool) -> Wake {
         if self.is_at_rest() {
             return Wake::OnInput;

@@ -1,4 +1,4 @@
-//! Which blocks of a flow's object have arrived, a tally for each segment under way.
+//! Which blocks of a flow's object have arrived: a tally for each incomplete segment.
 
 use alloc::collections::BTreeMap;
 use core::ops::Range;
@@ -8,24 +8,23 @@ use crate::layout::{Block, Layout};
 use crate::ranges::RangeSet;
 use crate::tally::Tally;
 
-/// What has arrived. Of a segment that is whole nothing is kept but that.
+/// Arrived blocks. A complete segment keeps no tally.
 #[derive(Clone, Debug)]
 pub(crate) struct Tallies {
     layout: Layout,
-    /// Segments begun and not whole.
+    /// Segments that have begun and are incomplete.
     open: BTreeMap<u32, Tally>,
     whole: RangeSet,
-    /// Blocks that are there from elsewhere, counted through the object, until their segment
-    /// begins.
+    /// Blocks from other sources, numbered through the object, until their segment begins.
     skipped: RangeSet,
 }
 
-/// What a run of arrivals changed.
+/// The effect of a run of arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marked {
-    /// Blocks that came for the first time.
+    /// Blocks that arrived for the first time.
     pub new: u64,
-    /// The segment has become whole by them.
+    /// Whether they completed the segment.
     pub is_last: bool,
 }
 
@@ -36,7 +35,7 @@ impl Tallies {
         Tallies { layout, open: BTreeMap::new(), whole, skipped }
     }
 
-    /// Marks arrivals of one segment. Blocks that the object does not have change nothing.
+    /// Marks arrivals of one segment. Blocks beyond the object are ignored.
     pub(crate) fn mark(&mut self, segment: u32, run: &[Arrival]) -> Marked {
         let blocks = self.layout.blocks_in(segment);
         let mut known = run.iter().filter(|arrival| arrival.block.index < blocks).peekable();
@@ -52,7 +51,7 @@ impl Tallies {
         Marked { new, is_last }
     }
 
-    /// These blocks are there from elsewhere; tells whether their segment has become whole by it.
+    /// Marks blocks from another source; returns whether they completed their segment.
     pub(crate) fn skip(&mut self, blocks: BlockRange) -> bool {
         let segment = blocks.first.segment;
         let indices = blocks.indices(&self.layout);
@@ -76,7 +75,7 @@ impl Tallies {
         is_whole
     }
 
-    /// How many of a segment's blocks are missing.
+    /// Number of missing blocks within a segment's `blocks`.
     pub(crate) fn missing_in(&self, segment: u32, blocks: Range<u32>) -> u32 {
         if self.is_whole(segment) {
             return 0;
@@ -91,24 +90,24 @@ impl Tallies {
         end - blocks.start - there as u32
     }
 
-    /// The tally of a segment that is not whole, begun if it was not; nothing of one that is, or
-    /// that the object does not have.
+    /// The tally of an incomplete segment, begun if necessary; `None` for a complete segment or one
+    /// beyond the object.
     pub(crate) fn open(&mut self, segment: u32) -> Option<&Tally> {
         let is_open = segment < self.layout.segments() && !self.is_whole(segment);
         if is_open { Some(self.begin(segment)) } else { None }
     }
 
-    /// The tally of a segment that is begun and not whole.
+    /// The tally of a segment that has begun and is incomplete.
     pub(crate) fn tally(&self, segment: u32) -> Option<&Tally> {
         self.open.get(&segment)
     }
 
-    /// Whether every block of the segment is there.
+    /// Whether every block of the segment has arrived.
     pub(crate) fn is_whole(&self, segment: u32) -> bool {
         self.whole.contains(u64::from(segment))
     }
 
-    /// Whether every block of the object is there.
+    /// Whether every block of the object has arrived.
     pub(crate) fn is_complete(&self) -> bool {
         self.whole.count() == u64::from(self.layout.segments())
     }
@@ -122,7 +121,7 @@ impl Tallies {
         self.whole.insert(u64::from(segment)..u64::from(segment) + 1);
     }
 
-    /// The segment's tally, begun with what is there already.
+    /// Begins the segment's tally with the blocks that are known already.
     fn begin(&mut self, segment: u32) -> &mut Tally {
         let blocks = self.layout.blocks_in(segment);
         let base = self.base(segment);

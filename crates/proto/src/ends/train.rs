@@ -1,4 +1,5 @@
-//! The first datagrams leave at once: what the receiver tells of them shows a rate to begin with.
+//! The first packet train: the first datagrams leave back to back, and the receiver's report on
+//! them gives a first rate.
 
 use crate::endpoint::{PacketNumber, Setup};
 use crate::pulse::TRAIN_LEN;
@@ -6,45 +7,45 @@ use crate::rate::train::first_rate;
 use crate::units::{Bytes, Rate};
 use crate::wire::Pulse;
 
-/// A flow's first packet train, where its protocol only wants a first rate of it.
+/// A flow's first packet train, for a protocol that only needs a first rate from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstTrain {
     datagram: Bytes,
-    /// What of the rate that it shows is taken.
+    /// The share of the measured rate that is used.
     share: f64,
-    /// Its datagrams.
+    /// Number of datagrams.
     len: u64,
-    /// No rate is higher.
+    /// Upper limit of the rate.
     limit: Option<Rate>,
-    /// The report has not come.
+    /// The report has not arrived.
     is_open: bool,
 }
 
 impl FirstTrain {
-    /// The train at the start of a flow; none goes unless it is `wanted`. Of what it shows `share`
-    /// is taken.
+    /// The train at the start of a flow, if `wanted`. The first rate is `share` of the measured
+    /// rate.
     pub(crate) fn new(setup: &Setup, wanted: bool, share: f64) -> FirstTrain {
         let limit = setup.rate.or(setup.rate_limit);
         let (datagram, len) = (setup.datagram(), TRAIN_LEN);
         FirstTrain { datagram, share, len, limit, is_open: wanted }
     }
 
-    /// The same with a train of so many datagrams, which the receiver knows.
+    /// Sets the number of datagrams, which the receiver must know too.
     pub(crate) fn with_len(self, len: u64) -> FirstTrain {
         FirstTrain { len, ..self }
     }
 
-    /// Whether the rate is still to be shown.
+    /// Whether the report is still to come.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// How many datagrams from number `next` on leave whatever the pace.
+    /// Datagrams from number `next` on that leave regardless of the pacing.
     pub(crate) fn room(&self, next: PacketNumber) -> u64 {
         if self.is_open { self.len.saturating_sub(next.0) } else { 0 }
     }
 
-    /// The rate that the train shows, once, as soon as it does.
+    /// The rate that the train shows; returned once.
     pub(crate) fn on_pulse(&mut self, pulse: &Pulse) -> Option<Rate> {
         let rate = first_rate(self.datagram, pulse, self.share).filter(|_| self.is_open)?;
         self.is_open = false;

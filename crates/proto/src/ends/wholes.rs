@@ -1,11 +1,11 @@
-//! Segments that become whole, for the protocols that count through the object.
+//! Complete segments, for the protocols that number blocks through the object.
 
 use core::ops::Range;
 
 use crate::layout::{Block, Layout};
 use crate::ranges::RangeSet;
 
-/// The segments that are known to be whole; each is told once.
+/// The segments known to be complete; each is reported once.
 #[derive(Clone, Debug)]
 pub(crate) struct Wholes {
     layout: Layout,
@@ -13,22 +13,22 @@ pub(crate) struct Wholes {
 }
 
 impl Wholes {
-    /// None yet.
+    /// No segment is complete yet.
     pub(crate) fn new(layout: Layout) -> Wholes {
         Wholes { layout, told: RangeSet::new() }
     }
 
-    /// Whether a segment is known to be whole.
+    /// Whether a segment is known to be complete.
     pub(crate) fn is_told(&self, segment: u32) -> bool {
         self.told.contains(segment.into())
     }
 
-    /// Whether all are.
+    /// Whether all segments are.
     pub(crate) fn is_all(&self) -> bool {
         self.told.count() == u64::from(self.layout.segments())
     }
 
-    /// `blocks` are news in `there`: tells each segment that they make whole.
+    /// `blocks` are new in `there`: calls `tell` for each segment that they complete.
     pub(crate) fn note(&mut self, there: &RangeSet, blocks: Range<u64>, mut tell: impl FnMut(u32)) {
         let segment = |number| self.layout.block(number).map(|block| block.segment);
         let last = blocks.end.checked_sub(1).and_then(segment);

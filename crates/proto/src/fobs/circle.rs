@@ -1,13 +1,13 @@
-//! Which block goes again: the circular buffer.
+//! The circular buffer, which chooses the next block to resend.
 //!
 //! > treat the data as a circular buffer. That is, the algorithm never went back to re-transmit a
 //! > packet that was not yet acknowledged, if there were any packets that had not yet been sent
 //! > for the first time. Similarly, a given packet was re-transmitted for the n+1st time only if
 //! > all other unacknowledged packets had been re-transmitted n times.
 //!
-//! What was sent is kept in stretches: runs of blocks that all have gone equally often, in the
-//! order in which they are to go again. So the next block is found without a search, whatever the
-//! grant and the receiver's skips have done to the order of first sends.
+//! Sent blocks are kept in stretches: runs of blocks sent equally often, in the order in which they
+//! are to be resent. The next block is found without a search, whatever order the grant and the
+//! receiver's skips gave the first sends.
 
 use alloc::collections::BTreeMap;
 use core::ops::Range;
@@ -18,10 +18,10 @@ use crate::layout::{Block, Layout};
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 
-/// The most blocks of a stretch: of what is in flight so many are judged together.
+/// The most blocks of a stretch; its blocks in flight are judged together.
 pub(super) const STRETCH: u32 = 256;
 
-/// When a stretch has left.
+/// When a stretch was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Gone {
     /// The number of its last datagram.
@@ -29,37 +29,37 @@ struct Gone {
     at: Time,
 }
 
-/// Blocks that lie side by side, of one segment, and have gone equally often.
+/// Adjacent blocks of one segment that were sent equally often.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     len: u32,
-    /// Those before it have gone once more than the others.
+    /// Blocks before this one were sent once more than the others.
     cursor: u32,
     gone: Gone,
-    /// The going that is under way.
+    /// The current repetition.
     going: Gone,
 }
 
-/// What is known of datagrams under way: which of them would have been acknowledged by now.
+/// Which datagrams in flight would have been acknowledged by now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    /// Datagrams with lower numbers had come, or were lost, when the receiver last told.
+    /// Datagrams with lower numbers had arrived or were lost when the receiver last reported.
     pub(super) highest: u64,
-    /// An acknowledgement that takes longer is lost.
+    /// A datagram unacknowledged for longer is lost.
     pub(super) patience: Span,
-    /// Only datagrams up to this number are lost for want of an acknowledgement.
+    /// Only datagrams up to this number are lost for lack of an acknowledgement.
     pub(super) by_time_to: u64,
 }
 
-/// What has been sent and is not known to have arrived.
+/// Blocks that were sent and are not known to have arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Circle {
     layout: Layout,
-    /// Segments begun and not known to be whole.
+    /// Segments that have begun and are not known to be complete.
     open: BTreeMap<u32, Unacked>,
-    /// By how often they have gone, then by their first block, counted through the object.
+    /// By number of sends, then by first block, numbered through the object.
     stretches: BTreeMap<(u32, u64), Stretch>,
-    /// The stretch that first blocks are still added to.
+    /// The stretch to which first sends are still added.
     newest: Option<(u64, Stretch)>,
 }
 
@@ -68,8 +68,8 @@ impl Circle {
         Circle { layout, open: BTreeMap::new(), stretches: BTreeMap::new(), newest: None }
     }
 
-    /// A run of blocks goes for the first time, the last under number `last`; `there` holds what
-    /// the receiver has from elsewhere.
+    /// Records a first send, whose last datagram has number `last`; `there` holds blocks that the
+    /// receiver has from elsewhere.
     pub(super) fn send_first(&mut self, now: Time, run: &Run, last: u64, there: &RangeSet) {
         let Run { segment, ref blocks } = *run;
         let base = self.base(segment);
@@ -99,8 +99,8 @@ impl Circle {
         }
     }
 
-    /// What goes again now, at most `max` blocks, the first under number `number`; and how often
-    /// it has gone with this time. With `known` only what is known to be lost does.
+    /// Returns the blocks to resend now, at most `max`, the first under number `number`, and how
+    /// often they have been sent including this time. With `known` only known losses are resent.
     pub(super) fn send_again(
         &mut self,
         now: Time,
@@ -131,13 +131,14 @@ impl Circle {
         }
     }
 
-    /// When, at the latest, something of what was sent counts as lost.
+    /// The latest time at which some sent block counts as lost.
     pub(super) fn next_loss(&self, patience: Span) -> Option<Time> {
         let newest = self.newest.iter().map(|(_, stretch)| stretch);
         self.stretches.values().chain(newest).map(|stretch| stretch.gone.at + patience).min()
     }
 
-    /// Of `slice` of a segment all but `missing` has come; tells whether that is the whole segment.
+    /// All of `slice` of a segment except `missing` has arrived; returns whether that completes the
+    /// segment.
     pub(super) fn acknowledge(
         &mut self,
         segment: u32,
@@ -154,7 +155,7 @@ impl Circle {
         unacked.count() == 0
     }
 
-    /// Every block of a segment has come.
+    /// Forgets a segment of which every block has arrived.
     pub(super) fn forget(&mut self, segment: u32) {
         if self.open.remove(&segment).is_none() {
             return;
@@ -162,7 +163,7 @@ impl Circle {
         let base = self.base(segment);
         let end = base + u64::from(self.layout.blocks_in(segment));
         self.newest.take_if(|(first, _)| (base..end).contains(first));
-        // There are few counts at a time: all that goes again has gone about equally often.
+        // There are few different counts at a time: all blocks were sent about equally often.
         let mut times = 0;
         while let Some((&(of, first), _)) = self.stretches.range((times, base)..).next() {
             if of > times {
@@ -175,20 +176,20 @@ impl Circle {
         }
     }
 
-    /// Segments and stretches that are kept.
+    /// Number of segments and stretches kept.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
         self.open.len() + self.stretches.len() + usize::from(self.newest.is_some())
     }
 
-    /// The newest stretch is to go again like any other.
+    /// Closes the newest stretch, so that it can be resent like the others.
     fn close(&mut self) {
         if let Some((first, stretch)) = self.newest.take() {
             self.stretches.insert((1, first), stretch);
         }
     }
 
-    /// All of a stretch has gone once more: it comes behind those that have not.
+    /// A stretch was sent completely once more: it moves behind those that were not.
     fn turn(&mut self, key: (u32, u64)) {
         let Some(stretch) = self.stretches.remove(&key) else { return };
         if self.next_run(key.1, 0..stretch.len, 1).is_some() {
@@ -205,7 +206,7 @@ impl Circle {
         self.layout.block(number).map_or(0, |block| block.index)
     }
 
-    /// The first run of a stretch's part that is not known to have arrived.
+    /// The first run within a stretch's part that is not known to have arrived.
     fn next_run(&self, first: u64, part: Range<u32>, max: u32) -> Option<Run> {
         let Block { segment, index } = self.layout.block(first)?;
         let part = index + part.start..index + part.end;
@@ -231,13 +232,13 @@ mod tests {
         Circle::new(Layout::new(object, segment, Bytes::new(1000), 1000).unwrap())
     }
 
-    /// These blocks of a segment go for the first time, one after the other from number `first`.
+    /// Sends these blocks of a segment for the first time, numbered from `first`.
     fn send(circle: &mut Circle, at: Time, segment: u32, blocks: Range<u32>, first: u64) {
         let last = first + blocks.len() as u64 - 1;
         circle.send_first(at, &Run { segment, blocks }, last, &RangeSet::new());
     }
 
-    /// The blocks that go again at a time, counted through the object, each with how often.
+    /// The blocks resent at a time, numbered through the object, with their number of sends.
     fn again(circle: &mut Circle, now: Time, known: Option<Known>) -> Option<(Range<u64>, u32)> {
         let (run, times) = circle.send_again(now, 1_000, 100, known)?;
         let base = u64::from(run.segment) * 10;
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_whole_once_all_that_was_not_there_before_is_acknowledged() {
+    fn a_segment_is_complete_when_all_missing_blocks_are_acknowledged() {
         for segment in [0, 1] {
             let (mut circle, mut there) = (circle(), RangeSet::new());
             there.insert(3..5);
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_is_what_was_overtaken_or_not_acknowledged_for_too_long() {
+    fn overtaken_and_long_unacknowledged_blocks_are_lost() {
         let mut circle = circle();
         send(&mut circle, ms(5), 0, 0..3, 0);
         let lost = |now, highest, by_time_to| {
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn first_blocks_side_by_side_are_one_stretch_within_their_segment() {
+    fn adjacent_first_sends_form_one_stretch_within_their_segment() {
         let mut circle = circle();
         send(&mut circle, ms(0), 0, 0..4, 0);
         send(&mut circle, ms(1), 0, 4..8, 4);
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_gone_least_often_goes_next_and_a_run_goes_on_where_it_was_cut() {
+    fn the_least_sent_block_is_next_and_a_run_continues_where_it_was_cut() {
         let mut circle = circle();
         send(&mut circle, ms(0), 0, 0..4, 0);
         send(&mut circle, ms(0), 1, 2..4, 4);
@@ -309,7 +310,7 @@ mod tests {
         assert_eq!(next(20, 8, 100), (0, 3..4, 2));
         assert_eq!(next(30, 9, 100), (1, 2..4, 2));
         assert_eq!(next(40, 11, 100), (0, 0..1, 3));
-        // A stretch has gone when its last block has: at 20 ms under number 8, at 30 ms under 10.
+        // A stretch was sent when its last block was: at 20 ms under number 8, at 30 ms under 10.
         let known = |highest| Some(Known { highest, patience: PATIENCE, by_time_to: u64::MAX });
         assert!(again(&mut circle.clone(), ms(119), known(8)).is_none());
         assert_eq!(again(&mut circle.clone(), ms(119), known(9)), Some((2..4, 3)));
@@ -317,14 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_is_forgotten_takes_its_stretches_along_and_no_others() {
+    fn forgetting_a_segment_removes_its_stretches_only() {
         for (forgotten, kept, rest) in [(0, 10..12, 2), (1, 0..4, 3)] {
             let mut circle = circle();
             send(&mut circle, ms(0), 0, 0..4, 0);
             send(&mut circle, ms(0), 0, 5..7, 4);
             send(&mut circle, ms(0), 1, 0..2, 6);
             assert!(circle.clone().send_again(ms(1), 8, 100, None).is_some());
-            // Both segments have a stretch that has gone once and one that has gone twice.
+            // Both segments have a stretch sent once and one sent twice.
             let mut turned = circle.clone();
             for _ in 0..3 {
                 turned.send_again(ms(1), 8, 100, None);

@@ -5,51 +5,49 @@
 //! > packets (without blocking) until it receives the completion signal from the data receiver
 //! > specifying that all data has been successfully received.
 //!
-//! The sender sends a batch, looks for an acknowledgement without waiting for one, and chooses
-//! the next packet out of all that are unacknowledged, as from a circular buffer. The receiver
-//! acknowledges over UDP after every so many newly received packets ([`ACK_FREQUENCY`]), and says
-//! by one signal on the reliable channel that all is there. A sender that does not stop before
-//! that signal sends for one round trip in vain: the waste is at least C·RTT/S.
+//! The sender sends a batch, checks for an acknowledgement without waiting for one, and chooses the
+//! next packet among all unacknowledged ones, as from a circular buffer. The receiver acknowledges
+//! over UDP after a fixed number of newly received packets ([`ACK_FREQUENCY`]), and sends one
+//! completion signal on the reliable channel. A sender that continues until that signal sends
+//! useless packets for one round trip: the waste is at least C·RTT/S.
 //!
-//! Where we go beyond the paper, and why:
-//! - The paper's rate was that of the network card. Ours is the user's, else the path's capacity
-//!   as it is measured; the table's is that of the two cards, where both are known.
-//! - The acknowledgement of a large object takes several messages; the first cover what is new.
-//!   Each counts alone, and what has not changed is told again in turn (`telling`).
-//! - With one circle over an object of any size nearly every chunk has a hole until all of it has
-//!   been sent once: a receiver that is killed then has next to nothing, for at a loss of 1 % a MiB
-//!   is whole with a chance of 0.99^728, one in 1,500. So the circle takes the object in a segment
-//!   at a time, as the release takes it in a chunk at a time: after each segment's new data what is
-//!   known to be lost of earlier ones goes, then the next segment's. Among what the circle has
-//!   taken in the paper's rule holds. Nothing is waited for, and nothing goes that may still be on
-//!   its way: a circle closed for each segment would spend a round trip of useless repeats at the
-//!   end of every one, C·RTT over a segment's size; so that is paid once, at the object's end.
-//! - The receiver's grant ends the greed too. A sender that is out of grant repeats, but only what
-//!   is known to be lost: an acknowledgement shows how far datagrams had come when it was made,
-//!   and a block sent before that and not told is lost. What is on its way is not sent again, for
-//!   the receiver is slow because its disk is, and copies would not make room. The circle's rule
-//!   then holds among the lost. Blocks sent again need no grant.
-//! - The batch that an acknowledgement makes ([`BATCH`]: 0) waits in the same way after one that
-//!   brought nothing new.
+//! Differences from the paper, and why:
+//! - The paper's rate was that of the network card. Here it is the user's, or else the measured
+//!   capacity of the path; for the table it is the slower of the two cards, if both are known.
+//! - The acknowledgement of a large object takes several messages; the first cover the changes.
+//!   Each message is independent, and unchanged parts are repeated in turn (`telling`).
+//! - With one circle over a large object, nearly every chunk has a hole until the whole object has
+//!   been sent once. A receiver that is killed then has almost nothing: at a loss of 1 % a MiB is
+//!   complete with a probability of 0.99^728, one in 1,500. So the circle takes one segment at a
+//!   time, as the release takes one chunk at a time: after a segment's new data, known losses of
+//!   earlier segments are resent, then the next segment follows. Within the segments taken so far
+//!   the paper's rule holds. The sender waits for nothing and resends nothing that may still be in
+//!   flight. A separate circle for each segment would waste a round trip of useless repeats, C·RTT,
+//!   at the end of each; this way that cost occurs once, at the object's end.
+//! - The receiver's grant limits the greed too. Without grant a sender resends only known losses:
+//!   an acknowledgement shows how far datagrams had arrived when it was made, and a block sent
+//!   before that and not acknowledged is lost. Blocks in flight are not resent, because the
+//!   receiver waits for its disk and copies would not make room. The circle's rule then holds among
+//!   the lost blocks. Resent blocks need no grant.
+//! - If acknowledgements set the batch size ([`BATCH`]: 0), one without new blocks has the same
+//!   effect.
 //!
-//! The table (`fobs-table`) is FOBS with the congestion response of its release, as a study at Oak
-//! Ridge National Laboratory ("Faster bulk transfer starring: UDP") found it: see `table`. It
-//! sends bursts of [`BURST`], and goes back after each [`CHUNK`] of new data, if that is less than
-//! a segment. The study saw the sender wait there until the receiver had written the chunk, and
-//! send packets of it in vain meanwhile. Ours repeats what is known to be lost and goes on with the
-//! next chunk. While there is congestion it repeats nothing else; it returns to greed when that is
-//! over.
+//! The table (`fobs-table`) is FOBS with the congestion response of its release, as described in a
+//! study at Oak Ridge National Laboratory ("Faster bulk transfer starring: UDP"): see `table`. It
+//! sends bursts of [`BURST`], and resends losses after each [`CHUNK`] of new data, if that is less
+//! than a segment. In the study the sender waited there until the receiver had written the chunk,
+//! and resent its packets uselessly. This sender resends known losses and continues with the next
+//! chunk. During congestion it resends nothing else; afterwards it becomes greedy again.
 //!
-//! The paper's other outlook, "it switches to a high-performance TCP algorithm when congestion in
+//! The paper's other proposal, "it switches to a high-performance TCP algorithm when congestion in
 //! the network is detected … Then, when the congestion appears to have dissipated, FOBS could
-//! switch back" (section 7), is not built. What the switch is for, to yield while others need the
-//! path, the table does within the flow, and it costs nothing to come back; a TCP that begins in a
-//! congested moment needs many round trips to find its window, and a change of carrier is a pass of
-//! its own: what is under way is dropped or comes twice. Who wants TCP's share takes
-//! `--protocol tcp`.
+//! switch back" (section 7), is not implemented. The table already yields to others within the flow
+//! and recovers without cost. A TCP that starts during congestion needs many round trips to find
+//! its window, and a change of carrier is a separate pass: data in flight are dropped or arrive
+//! twice. Users who want TCP's behaviour use `--protocol tcp`.
 //!
-//! Files by decision: `circle` chooses what goes again, `unacked` knows what is left, `sender`
-//! sends batches of it, `receiver` counts, `telling` says what an acknowledgement covers,
+//! Files by decision: `circle` chooses blocks to resend, `unacked` tracks unacknowledged blocks,
+//! `sender` sends batches, `receiver` counts, `telling` chooses the content of an acknowledgement,
 //! `table` sets the rate.
 
 mod circle;
@@ -79,11 +77,11 @@ pub(crate) const ACK_FREQUENCY: ProtocolOption = ProtocolOption::new(
     64.0,
 );
 
-/// The packets of a batch-send operation (section 3.1.1): two were best, of fixed ones, on hosts of
-/// 2002 that sent each in a system call of its own, and looked for an acknowledgement in another.
-/// Ours looks at every poll, which costs nothing, and a batch is one system call: two datagrams
-/// each would give most of its gain away. So the default is the paper's other rule, by what the
-/// last acknowledgement brought.
+/// The packets of a batch-send operation (section 3.1.1). Among fixed sizes two were best on hosts
+/// of 2002, which needed a system call for each packet and another to look for an acknowledgement.
+/// This sender looks at every poll without cost and sends a batch in one system call, so two
+/// datagrams would waste most of that gain. The default is the paper's other rule: as many as the
+/// last acknowledgement confirmed.
 pub(crate) const BATCH: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "batch",
@@ -119,8 +117,8 @@ pub(crate) const BURST: ProtocolOption = ProtocolOption::new(
     25.0,
 );
 
-/// 100 MiB in the release that the ORNL study measured. A segment bounds it: with those of
-/// `longhaul cp`, 16 MiB unless `--segment` says otherwise, this is 16 MiB in effect.
+/// 100 MiB in the release that the ORNL study measured. A segment limits it: `longhaul cp` uses 16
+/// MiB unless `--segment` is given, so 16 MiB is the effective value.
 pub(crate) const CHUNK: ProtocolOption = ProtocolOption::new(
     Kind::Size,
     "chunk",
@@ -129,8 +127,8 @@ pub(crate) const CHUNK: ProtocolOption = ProtocolOption::new(
     104_857_600.0,
 );
 
-/// The paper's FOBS knows no chunks: it goes back after a segment, which may be the whole object.
-/// The largest chunk is no limit.
+/// The paper's FOBS has no chunks: it resends after a segment, which may be the whole object. The
+/// largest chunk sets no limit.
 pub(crate) const GREEDY_CHUNK: ProtocolOption = ProtocolOption { default: CHUNK.most, ..CHUNK };
 
 /// FOBS in the registry, as its paper has it.

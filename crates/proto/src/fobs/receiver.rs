@@ -1,4 +1,4 @@
-//! The receiving end: places what comes, and tells it after every so many new blocks.
+//! The receiving end: records arrivals, and acknowledges them after a fixed number of new blocks.
 
 use super::ACK_FREQUENCY;
 use super::telling::Telling;
@@ -7,30 +7,30 @@ use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies};
 use crate::time::{Span, Time};
 use crate::wire::{Ack, Closing, Control, Selective};
 
-/// What came is told after this at the latest: a part of a round trip, within these bounds.
+/// Longest delay of an acknowledgement: a fraction of a round trip within these limits.
 const SHORTEST_DELAY: Span = Span::from_millis(1);
 const LONGEST_DELAY: Span = Span::from_millis(50);
 
-/// FOBS's receiver, of any number of flows.
+/// FOBS's receiver for any number of flows.
 pub(crate) type FobsReceiver = Flows<Flow>;
 
-/// One flow of it.
+/// One flow of the receiver.
 pub(crate) struct Flow {
     end: ReceivingEnd,
     tallies: Tallies,
     telling: Telling,
-    /// New blocks that make an acknowledgement.
+    /// Number of new blocks that trigger an acknowledgement.
     every: u64,
     /// New blocks since the last one.
     fresh: u64,
     delay: Span,
-    /// When what has come is told though it is less than that.
+    /// When fewer blocks are acknowledged.
     due: Option<Time>,
-    /// When what has not changed is told again.
+    /// When unchanged cells are repeated.
     again: Time,
-    /// Acknowledgements so far.
+    /// Number of acknowledgements so far.
     sequence: u64,
-    /// The completion signal is to be said.
+    /// The completion signal is to be sent.
     complete: bool,
 }
 
@@ -115,7 +115,8 @@ impl ReceivingFlow for Flow {
         }
         self.end.count(received, new);
         self.fresh += new;
-        // What came again shows that its acknowledgement is late, or lost: it is told as well.
+        // A block that arrives again shows that its acknowledgement is late or lost, so it is news
+        // too.
         if received > 0 {
             self.due.get_or_insert(now + self.delay);
         }

@@ -1,6 +1,6 @@
-//! The sending end: first blocks, then the circle, batch after batch until the completion signal.
-//! After each chunk of new data what is known to be lost goes first. By the table it is less greedy
-//! while there is congestion.
+//! The sending end: first sends, then the circle, batch after batch until the completion signal.
+//! After each chunk of new data it resends known losses first. With the table it is less greedy
+//! during congestion.
 
 use alloc::boxed::Box;
 
@@ -18,7 +18,7 @@ use crate::time::Time;
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Pulse, Selective};
 
-/// The smallest batch that an acknowledgement makes: the paper's best.
+/// The smallest batch after an acknowledgement: the paper's best.
 const LEAST_BATCH: u64 = 2;
 
 /// FOBS's sender.
@@ -27,24 +27,24 @@ pub(crate) struct FobsSender {
     speed: Speed,
     circle: Circle,
     batch: Batch,
-    /// Blocks of a chunk, and where the one that is sent ends, counted through the object.
+    /// Blocks in a chunk, and the end of the current chunk, numbered through the object.
     chunk: u64,
     chunk_end: u64,
-    /// The number of the last datagram whose block went for the first time.
+    /// The number of the last datagram with a first send.
     last_first: u64,
-    /// The newest acknowledgement that has come to its end.
+    /// The newest acknowledgement of which the last message arrived.
     sequence: u64,
-    /// What it said of the datagrams under way.
+    /// Its information about datagrams in flight.
     highest: u64,
-    /// Nothing is due before this, unless something is heard.
+    /// Nothing is due before this time, unless a message arrives.
     rest: Option<Time>,
 }
 
-/// What the rate is.
+/// How the rate is decided.
 enum Speed {
-    /// Given, or found.
+    /// Given by the user or measured.
     Greedy(Box<dyn RateController>),
-    /// Out of the table.
+    /// From the table.
     Table(Table),
 }
 
@@ -57,11 +57,11 @@ impl Speed {
     }
 }
 
-/// How many datagrams go between two looks for an acknowledgement.
+/// Datagrams between two looks for an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 enum Batch {
     Fixed(u64),
-    /// As many blocks as the last acknowledgement brought; as many as may be before the first.
+    /// As many blocks as the last acknowledgement confirmed; the maximum before the first.
     Auto(u64),
 }
 
@@ -72,7 +72,7 @@ impl FobsSender {
         FobsSender::new(setup, Speed::Greedy(controller(setup)), chunk)
     }
 
-    /// A sender by the table at the start of a flow.
+    /// A sender with the rate table at the start of a flow.
     pub(crate) fn by_table(setup: &Setup) -> FobsSender {
         let settings = &setup.settings;
         let tolerated = settings.value(&TOLERATED_LOSS);
@@ -83,7 +83,7 @@ impl FobsSender {
         sender
     }
 
-    /// A sender that goes back after `chunk` bytes of new data.
+    /// A sender that resends losses after every `chunk` bytes of new data.
     fn new(setup: &Setup, mut speed: Speed, chunk: f64) -> FobsSender {
         let blocks = chunk / f64::from(setup.layout.block_size());
         let mut sender = FobsSender {
@@ -115,26 +115,26 @@ impl FobsSender {
         })
     }
 
-    /// A chunk has been sent whole, or need not be, and the next has not begun.
+    /// Whether a chunk is complete and the next has not begun.
     fn is_between_chunks(&self) -> bool {
         self.end.frontier.peek().is_some_and(|next| next >= self.chunk_end)
     }
 
-    /// What counts as lost. While a first block may go, time alone does not have a repeat count as
-    /// lost: the repeats of a slow sender take longer than its patience, and without
-    /// acknowledgements no first block would ever go.
+    /// The rule for losses. While a first send is possible, a repeat is not lost merely because of
+    /// time: the repeats of a slow sender take longer than its patience, and without
+    /// acknowledgements no first send would ever happen.
     fn known(&self) -> Known {
         let by_time_to = if self.end.frontier.is_open() { self.last_first } else { u64::MAX };
         Known { highest: self.highest, patience: self.end.rtt.timeout(), by_time_to }
     }
 
-    /// Whether a block goes again only when it is known to be lost.
+    /// Whether a block is resent only if it is known to be lost.
     ///
     /// > Note that a repeated batch-sending operation with zero packets is logically equivalent to
     /// > blocking on an acknowledgement.
     ///
-    /// So it is after an acknowledgement that brought nothing new, where those make the batch;
-    /// while the receiver has no room for more; and while there is congestion:
+    /// This is so after an acknowledgement without new blocks, if acknowledgements set the batch
+    /// size; while the receiver has no room; and during congestion:
     ///
     /// > we are investigating mechanisms to decrease the greediness of FOBS when congestion in the
     /// > network is detected
@@ -143,11 +143,11 @@ impl FobsSender {
         is_congested || matches!(self.batch, Batch::Auto(0)) || self.end.frontier.is_out_of_grant()
     }
 
-    /// What goes next, the first datagram under number `number`; and whether for the first time.
+    /// The next run, whose first datagram gets number `number`, and whether it is a first send.
     fn choose(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)> {
         if self.is_between_chunks() {
-            // What was lost goes again only after a chunk's new data. What is on its way is not
-            // waited for: that would be the lock-step which the study saw.
+            // Losses are resent only after a chunk's new data. Blocks in flight are not waited for:
+            // that would be the lock-step that the study saw.
             let known = self.known();
             if let Some(run) = self.again(now, number, max, Some(known)) {
                 return Some((run, false));
@@ -222,7 +222,7 @@ impl FobsSender {
         }
     }
 
-    /// The rate may be another.
+    /// Follows a change of the rate.
     fn follow_rate(&mut self, now: Time) {
         let rate = self.speed.controller().rate();
         let is_state = matches!(&self.speed, Speed::Table(table) if table.state().is_some());
@@ -235,12 +235,12 @@ impl FobsSender {
 
 #[cfg(test)]
 impl FobsSender {
-    /// How many segments and stretches of blocks it keeps.
+    /// Number of segments and stretches of blocks that it keeps.
     pub(super) fn remembered(&self) -> usize {
         self.circle.remembered()
     }
 
-    /// What it goes by for the next block.
+    /// The sender's state for the choice of the next block.
     pub(super) fn standing(&self) -> Standing {
         let frontier = &self.end.frontier;
         let known_first = self.is_between_chunks();
@@ -254,20 +254,20 @@ impl FobsSender {
     }
 }
 
-/// What a sender goes by.
+/// A sender's state for the choice of the next block.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
-    /// Something may go again though a first block is left, for want of a grant or because a
-    /// chunk has ended.
+    /// Repeats are possible although a first send is left, for lack of a grant or because a chunk
+    /// has ended.
     pub(super) repeats_first: bool,
-    /// What goes again is known to be lost.
+    /// Only known losses are resent.
     pub(super) known_only: bool,
-    /// A first block is left.
+    /// A first send is left.
     pub(super) first_left: bool,
-    /// A first block is left, and the grant lets it go.
+    /// A first send is left and the grant allows it.
     pub(super) first_may_go: bool,
-    /// What is not acknowledged for so long is lost.
+    /// A block unacknowledged for this long is lost.
     pub(super) patience: Span,
 }
 
@@ -317,7 +317,7 @@ impl SendingFlow for FobsSender {
         let trained = self.speed.controller().train(now, next);
         let batch = match self.batch {
             Batch::Fixed(count) => count,
-            // First blocks go in any case: that batch is about repeats.
+            // First sends always continue: that batch limits repeats.
             Batch::Auto(count) => count.max(LEAST_BATCH),
         };
         trained.max(self.end.pacer.allowance(now)).min(until_train(next)).min(batch)

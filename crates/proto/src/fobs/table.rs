@@ -8,15 +8,15 @@
 //! > is compared against the pre-calculated table values to determine the current state of the
 //! > network and pull a corresponding rate from the table.
 //!
-//! The study gives no formula for the table. Ours: [`STATES`] states of equal steps, the k-th at
-//! k/20 of the maximum. After a segment the bandwidth is the rate less what was lost of it. A loss
-//! that is tolerated raises the state by one; else it becomes the lowest whose rate is no less
-//! than the bandwidth.
+//! The study gives no formula for the table. Ours has [`STATES`] equally spaced states, the k-th at
+//! k/20 of the maximum. After a segment the bandwidth is the rate minus the lost part. A tolerated
+//! loss raises the state by one; otherwise the new state is the lowest whose rate is at least the
+//! bandwidth.
 //!
-//! The report on a segment is the receiver's pulse: its counts are since the flow's start, so that
-//! the loss of one changes nothing. Where no maximum is told the path is measured first, as by
-//! every protocol that finds its rate, until that settles. So it is where only one card's speed is
-//! known, for the other may be the slower one; and until the receiver's is told.
+//! The report on a segment is the receiver's pulse. Its counts start with the flow, so a lost pulse
+//! does no harm. If no maximum is known, the path is measured first, as by every protocol that
+//! finds its rate, until the measurement settles. The same holds while only one card's speed is
+//! known, because the other card may be slower.
 
 use alloc::boxed::Box;
 
@@ -25,7 +25,7 @@ use crate::rate::{Feedback, RateController, controller};
 use crate::time::Time;
 use crate::units::{LossRatio, Rate};
 
-/// States of the network.
+/// Number of states of the network.
 const STATES: u32 = 20;
 /// A measured rate that rises by less than this in a segment has settled.
 const SETTLED: f64 = 1.05;
@@ -34,27 +34,27 @@ const SETTLED: f64 = 1.05;
 pub(super) struct Table {
     /// The maximum, once it is known.
     top: Option<Rate>,
-    /// The user's rate, and what the sending host's card puts out.
+    /// The user's rate, and the sending host's card speed.
     fixed: Option<Rate>,
     limit: Option<Rate>,
     card: Option<Rate>,
     finder: Box<dyn RateController>,
-    /// What the finder gave when the segment began.
+    /// The measured rate when the segment began.
     found: Rate,
     state: u32,
-    /// Datagrams of a segment.
+    /// Datagrams in a segment.
     segment: u64,
     tolerated: f64,
-    /// One more than the highest packet number sent.
+    /// Highest packet number sent, plus one.
     sent: u64,
-    /// The segment's first number at the latest.
+    /// The segment's first number.
     from: u64,
-    /// What had come when its first datagrams had.
+    /// The counts when its first datagrams had arrived.
     start: Option<Counts>,
     congested: bool,
 }
 
-/// One more than the highest number that has come, and how many have.
+/// Highest arrived number plus one, and the number of arrivals.
 #[derive(Clone, Copy, Debug)]
 struct Counts {
     highest: u64,
@@ -62,9 +62,9 @@ struct Counts {
 }
 
 impl Table {
-    /// A table whose maximum is the user's rate, else the least of the user's limit and the two
-    /// hosts' cards, else what is found; a segment is of so many datagrams, and this share of them
-    /// may be lost.
+    /// A table whose maximum is the user's rate; otherwise the least of the user's limit and the
+    /// two hosts' cards; otherwise the measured rate. A segment has `segment` datagrams, of which
+    /// the share `tolerated` may be lost.
     pub(super) fn new(setup: &Setup, segment: u64, tolerated: f64) -> Table {
         let finder = controller(setup);
         let top = setup.cap();
@@ -86,7 +86,7 @@ impl Table {
         }
     }
 
-    /// The receiving host's card takes so much: the slower of the two bounds the table.
+    /// Sets the receiving host's card speed: the slower card limits the table.
     pub(super) fn set_peer_card(&mut self, peer: Rate) {
         let (None, Some(card)) = (self.fixed, self.card) else { return };
         let cards = card.min(peer);
@@ -98,7 +98,7 @@ impl Table {
         }
     }
 
-    /// Whether more than is tolerated was lost of the last segment.
+    /// Whether the last segment lost more than tolerated.
     pub(super) fn is_congested(&self) -> bool {
         self.congested
     }
@@ -108,7 +108,7 @@ impl Table {
         self.top.map(|top| rate_of(top, self.state))
     }
 
-    /// The loss of the segment, once all of it has come or is lost.
+    /// The loss of the segment, once all its datagrams arrived or are lost.
     fn measure(&mut self, feedback: &Feedback<'_>) -> Option<LossRatio> {
         let end = Counts { highest: feedback.pulse.highest, received: feedback.pulse.received };
         if end.highest <= self.from {
@@ -123,7 +123,7 @@ impl Table {
             return None;
         }
         self.start = Some(end);
-        // A receiver that takes back what it said has received nothing.
+        // A receiver whose counts go backwards has received nothing.
         let came = end.received.saturating_sub(start.received).min(sent);
         Some(LossRatio::of(sent - came, sent))
     }
@@ -151,7 +151,7 @@ impl Table {
         }
     }
 
-    /// What is under way left at the rate before.
+    /// Forgets the current segment: its datagrams in flight left at the old rate.
     fn forget_segment(&mut self) {
         self.from = self.sent;
         self.start = None;
@@ -204,13 +204,13 @@ mod tests {
         Table::new(&Setup { rate, rate_limit, ..setup }, 1000, 0.01)
     }
 
-    /// Sends segments of which so many datagrams are lost; gives the rates in Mbit/s that follow.
-    /// A segment has a thousand, and ten more where the rate has not changed.
+    /// Sends segments with this many lost datagrams; returns the rates in Mbit/s that follow. A
+    /// segment has a thousand datagrams, and ten more if the rate has not changed.
     fn rates(table: &mut Table, lost: &[u64]) -> Vec<u64> {
         let (mut highest, mut received) = (table.sent, table.sent);
         let mut after = Vec::new();
         for lost in lost {
-            // One pulse when the segment begins to come, one when it has.
+            // One pulse at the start of a segment's arrival, one at the end.
             for count in [10, 1000] {
                 highest += count;
                 received += if count == 1000 { count - lost } else { count };
@@ -226,15 +226,16 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_the_lowest_that_carries_what_came_and_rises_by_one_a_segment() {
+    fn the_state_carries_the_arrival_rate_and_rises_by_one_a_segment() {
         let mut table = table(Some(Rate::from_mbps(1_000)), None);
         assert_eq!(table.rate(), Rate::from_mbps(1_000));
-        // Ten of a thousand are tolerated. Half lost of 1,000 leaves 500; a quarter of 500, 375.
+        // Ten of a thousand are tolerated. Half lost of 1,000 leaves 500; a quarter of 500 leaves
+        // 375.
         assert_eq!(rates(&mut table, &[10, 505, 250]), [1_000, 500, 400]);
         assert!(table.is_congested());
         assert_eq!(rates(&mut table, &[0, 5, 0]), [450, 500, 550]);
         assert!(!table.is_congested());
-        // 6 % of 550 leave 517: the state above that is the one it has.
+        // 6 % of 550 leave 517: the state above that is the current one.
         assert_eq!(rates(&mut table, &[60]), [550]);
         assert!(table.is_congested());
         assert_eq!(rates(&mut table, &[0; 12]).last(), Some(&1_000));
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(rates(&mut table, &[0, 101]), [200, 180]);
     }
 
-    /// A table on a host whose card puts out 1000 Mbit/s, to one whose card takes `peer`.
+    /// A table between a card of 1000 Mbit/s and one of `peer`.
     fn between_cards(rate: Option<u64>, limit: Option<u64>, peer: Option<u64>) -> Table {
         let [rate, limit, peer] = [rate, limit, peer].map(|mbps| mbps.map(Rate::from_mbps));
         let layout = Layout::whole(Bytes::new(1 << 30), 1000).unwrap();
@@ -271,20 +272,20 @@ mod tests {
         assert_eq!(top(None, None, None), None, "nobody knows the other card");
         let mut told = between_cards(None, None, Some(200));
         assert_eq!(rates(&mut told, &[0, 101]), [200, 180], "the table is of that maximum");
-        // The other card alone says as little.
+        // The other card alone is not enough either.
         let mut unknown = table(None, None);
         unknown.set_peer_card(Rate::from_mbps(200));
         assert_eq!(unknown.top, None);
     }
 
     #[test]
-    fn a_card_that_is_told_late_begins_the_table_anew() {
+    fn a_card_speed_known_late_restarts_the_table() {
         let mut late = between_cards(None, Some(1_000), None);
         assert_eq!(rates(&mut late, &[505]), [500]);
         late.set_peer_card(Rate::from_mbps(200));
         assert_eq!(late.rate(), Rate::from_mbps(200));
         assert_eq!(rates(&mut late, &[505]), [100]);
-        // Told again it changes nothing.
+        // A repetition changes nothing.
         late.set_peer_card(Rate::from_mbps(200));
         assert_eq!(late.rate(), Rate::from_mbps(100));
     }
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_that_left_at_the_rate_before_are_of_no_segment() {
+    fn datagrams_sent_at_the_old_rate_belong_to_no_segment() {
         let mut table = table(Some(Rate::from_mbps(1_000)), None);
         table.on_sent(Time::ZERO, PacketNumber(0), 5_000);
         let mut tell = |highest, received| {
@@ -309,7 +310,7 @@ mod tests {
             table.rate().as_bps() / 1_000_000
         };
         assert_eq!((tell(100, 100), tell(1_100, 600)), (1_000, 500));
-        // What left before the change is lost as well, and does not count again.
+        // Datagrams sent before the change are lost too, and do not count again.
         assert_eq!((tell(3_000, 1_500), tell(5_000, 2_500)), (500, 500));
     }
 
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_told_the_maximum_is_what_the_path_showed() {
+    fn without_known_cards_the_maximum_is_the_measured_rate() {
         let mut table = table(None, None);
         assert_eq!(table.top, None);
         rates(&mut table, &[0; 3]);

@@ -1,11 +1,12 @@
-//! What an acknowledgement says: of an object of any size, in as many messages as the news needs.
+//! The content of an acknowledgement: as many messages as the changes need, for an object of any
+//! size.
 //!
-//! A segment is cut into cells. A cell in which something has come is news, for as many
-//! acknowledgements as [`TELLINGS`]; a block that came again is news too, for its sender does not
-//! know that it is there. A message begins with a cell that is news and covers the cells that
-//! follow as far as it reaches, so that a small object, or one with few losses, is always told
-//! whole. From time to time the next cells in turn are told though nothing has changed. So the
-//! loss of any message is harmless.
+//! A segment is divided into cells. A cell with new arrivals is news for [`TELLINGS`]
+//! acknowledgements. A block that arrived again is news too, because its sender does not know that
+//! it arrived. A message begins with a cell that is news and covers as many following cells as it
+//! can hold, so a small object, or one with few losses, is always reported completely. From time to
+//! time the next cells in turn are reported although nothing changed. The loss of any message is
+//! therefore harmless.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
@@ -21,45 +22,45 @@ use crate::wire::Report;
 
 /// Blocks of a cell: a message with a bitmap holds at least one.
 const CELL: u32 = 8192;
-/// Cells that a message covers at most: what one costs is bounded.
+/// Cells that a message covers at most, which bounds its cost.
 const SPAN: u32 = 32;
-/// Acknowledgements that tell what has come; it is in those before the last of its cell anyway.
+/// Number of acknowledgements that report a change.
 const TELLINGS: u8 = 3;
 
-/// What has been told, and what is news.
+/// What was reported, and what is news.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Telling {
-    /// Segments begun and not whole.
+    /// Segments that have begun and are incomplete.
     open: BTreeMap<u32, Open>,
-    /// Cells with news, by segment and place, and how many more acknowledgements tell them; of a
-    /// whole segment the first stands for all.
+    /// Cells with news, by segment and index, and the acknowledgements that still report them. The
+    /// first cell of a complete segment stands for all its cells.
     news: BTreeMap<(u32, u32), u8>,
-    /// The cell to be told next though nothing has changed.
+    /// The next cell to be reported although nothing changed.
     turn: (u32, u32),
-    /// How far the acknowledgement that is under way has come.
+    /// The position of the current acknowledgement.
     told_to: Option<(u32, u32)>,
 }
 
 #[derive(Clone, Debug)]
 struct Open {
-    /// One more than the highest block that has come.
+    /// Highest arrived block, plus one.
     reach: u32,
-    /// Of each cell, the missing blocks before this one have been counted as lost.
+    /// For each cell, the missing blocks before this one have been counted as lost.
     lost_to: Vec<u32>,
 }
 
-/// A message of an acknowledgement, and what it means for the accounting.
+/// A message of an acknowledgement, and its effect on the counters.
 #[derive(Clone, Debug)]
 pub(super) struct Told {
     pub(super) report: Report,
-    /// Missing blocks that no message had named before.
+    /// Missing blocks that no earlier message named.
     pub(super) newly_lost: u32,
-    /// It ends the acknowledgement.
+    /// Whether it ends the acknowledgement.
     pub(super) is_last: bool,
 }
 
 impl Telling {
-    /// These blocks of a segment with `blocks` blocks have come, again perhaps.
+    /// Records that these blocks of a segment with `blocks` blocks arrived, possibly again.
     pub(super) fn note(&mut self, segment: u32, blocks: u32, run: &[Arrival]) {
         let known = run.iter().map(|arrival| arrival.block.index).filter(|index| *index < blocks);
         for index in known {
@@ -71,19 +72,19 @@ impl Telling {
         }
     }
 
-    /// Every block of a segment has come.
+    /// Records that every block of a segment has arrived.
     pub(super) fn set_whole(&mut self, segment: u32) {
         self.open.remove(&segment);
         self.news.retain(|(of, _), _| *of != segment);
         self.note_whole(segment);
     }
 
-    /// A block of a whole segment has come again.
+    /// Records that a block of a complete segment arrived again.
     pub(super) fn note_whole(&mut self, segment: u32) {
         self.news.insert((segment, 0), TELLINGS);
     }
 
-    /// Begins an acknowledgement; with `again` it tells some of what has not changed too.
+    /// Begins an acknowledgement; with `again` it also repeats some unchanged cells.
     pub(super) fn begin(&mut self, again: bool) {
         self.told_to = Some((0, 0));
         let from = self.turn.0;
@@ -99,7 +100,7 @@ impl Telling {
         }
     }
 
-    /// How many of a segment's blocks are missing and counted as lost.
+    /// Number of a segment's missing blocks that count as lost.
     pub(super) fn lost_in(&self, tallies: &Tallies, segment: u32, blocks: Range<u32>) -> u64 {
         let Some(open) = self.open.get(&segment) else { return 0 };
         let cells = blocks.start / CELL..blocks.end.div_ceil(CELL);
@@ -115,7 +116,7 @@ impl Telling {
         self.told_to.is_some()
     }
 
-    /// The next message of the acknowledgement that is under way.
+    /// The next message of the current acknowledgement.
     pub(super) fn next(&mut self, tallies: &Tallies, layout: &Layout) -> Option<Told> {
         let from = self.told_to?;
         let Some((&(segment, cell), _)) = self.news.range(from..).next() else {
@@ -130,7 +131,7 @@ impl Telling {
                 let end = report.slice().end.div_ceil(CELL);
                 (report, cell..end)
             }
-            // It is whole.
+            // The segment is complete.
             _ => {
                 let all = 0..layout.blocks_in(segment);
                 (Report::fill(segment, 0, all, core::iter::empty()), 0..u32::MAX)
@@ -156,8 +157,8 @@ impl Telling {
 }
 
 impl Open {
-    /// A report on the cells from `cell` on, as many as a message holds: of a cell all that can
-    /// have come, or nothing.
+    /// A report on the cells from `cell` on, as many as a message holds; a cell is included
+    /// completely or not at all.
     fn tell(&self, segment: u32, cell: u32, tally: &Tally) -> Report {
         let from = cell * CELL;
         let to = self.reach.min(from.saturating_add(CELL * SPAN));
@@ -167,7 +168,7 @@ impl Open {
         if end == to { report } else { fill(end / CELL * CELL) }
     }
 
-    /// How many of the missing blocks are named for the first time.
+    /// Number of missing blocks that are named for the first time.
     fn count_lost(&mut self, report: &Report, tally: &Tally) -> u32 {
         let slice = report.slice();
         let mut lost = 0;

@@ -1,11 +1,11 @@
-//! Which blocks of a segment are not known to have arrived: a tree of words.
+//! Blocks of a segment that are not known to have arrived: a tree of words.
 //!
 //! > one byte (or even one bit) allocated per data packet, where this data structure tracks the
 //! > received/not received status of every packet
 //!
-//! A bit for each block, above it a bit for each word that is not empty, and so on up to one word.
-//! The next block is found in as many steps as there are levels (four for sixteen million blocks),
-//! however few are left; an acknowledgement costs a step for each word that it changes.
+//! One bit for each block, above it a bit for each non-empty word, and so on up to one word. The
+//! next block is found in as many steps as there are levels (four for sixteen million blocks),
+//! however few are left. An acknowledgement costs a step for each word that it changes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,13 +16,13 @@ use crate::tally::words;
 /// The blocks of a segment that are not known to have arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Unacked {
-    /// The blocks, then the words of the level below.
+    /// The blocks, then the non-empty words of the level below.
     levels: Vec<Vec<u64>>,
     count: u32,
 }
 
 impl Unacked {
-    /// None of `blocks` blocks, at least 1, is known to have arrived.
+    /// None of the segment's blocks, at least 1, is known to have arrived.
     pub(super) fn new(blocks: u32) -> Unacked {
         let (mut levels, mut bits) = (Vec::new(), blocks);
         loop {
@@ -36,7 +36,7 @@ impl Unacked {
         }
     }
 
-    /// How many blocks are left.
+    /// Number of blocks left.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
@@ -69,7 +69,7 @@ impl Unacked {
             let word = self.levels[0].get(end as usize / 64).copied().unwrap_or(0);
             let ones = (word >> (end % 64)).trailing_ones();
             end = end.saturating_add(ones);
-            // The run ends within the word, or goes on with the next.
+            // The run ends within the word, or continues in the next.
             if ones == 0 || !end.is_multiple_of(64) {
                 break;
             }
@@ -77,7 +77,7 @@ impl Unacked {
         Some(start..end.min(most))
     }
 
-    /// These blocks have arrived.
+    /// Removes blocks that have arrived.
     pub(super) fn clear(&mut self, range: Range<u32>) {
         let mut from = range.start;
         while let Some(found) = self.next(from..range.end) {
@@ -91,7 +91,7 @@ impl Unacked {
         }
     }
 
-    /// Clears bits of a word, and above it what has become empty by that.
+    /// Clears bits of a word, and the bits of words that became empty on the levels above.
     fn clear_bits(&mut self, level: usize, index: usize, mask: u64) {
         let Some(word) = self.levels.get_mut(level).map(|words| &mut words[index]) else { return };
         *word &= !mask;
@@ -144,7 +144,7 @@ mod tests {
         unacked.clear(0..12_345_678);
         unacked.clear(12_345_679..1 << 24);
         assert_eq!((unacked.count(), unacked.levels.len()), (1, 4));
-        // A search of words would need as many steps as there are words, each time.
+        // A search over words would need as many steps as there are words, each time.
         for _ in 0..100_000 {
             assert_eq!(unacked.next(0..u32::MAX), Some(12_345_678));
         }

@@ -1,4 +1,4 @@
-//! An object's cut into buffers: both ends make the same one.
+//! The division of an object into buffers; both ends compute the same one.
 
 use core::ops::Range;
 
@@ -6,23 +6,23 @@ use super::BUFFER;
 use crate::endpoint::Setup;
 use crate::layout::{Block, Layout};
 
-/// Without a setting a buffer is this part of the object, and no more than a segment.
+/// Default size of a buffer as a fraction of the object; at most a segment.
 const PARTS: u64 = 8;
-/// Nor less than this many blocks, as far as the object has them.
+/// Least number of blocks in a buffer, as far as the object has them.
 const LEAST: u64 = 64;
 
-/// Buffers of blocks: all of one size but the last of each segment.
+/// Buffers of blocks: all of one size except the last of each segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buffers {
     layout: Layout,
-    /// Blocks of a buffer.
+    /// Blocks in a buffer.
     size: u32,
-    /// Buffers of every segment but the last.
+    /// Buffers in every segment except the last.
     per_segment: u64,
 }
 
 impl Buffers {
-    /// The buffers that a flow's setup asks for.
+    /// The buffers according to a flow's setup.
     pub(super) fn new(setup: &Setup) -> Buffers {
         let layout = setup.layout;
         let segment = u64::from(layout.blocks_in(0).max(1));
@@ -30,13 +30,13 @@ impl Buffers {
             0 => layout.blocks().div_ceil(PARTS).max(LEAST),
             blocks => blocks,
         };
-        // No more than a segment's blocks, which fit.
+        // At most a segment's blocks, which fit.
         let size = blocks.clamp(1, segment) as u32;
         let per_segment = segment.div_ceil(u64::from(size));
         Buffers { layout, size, per_segment }
     }
 
-    /// How many buffers the object has.
+    /// Number of buffers in the object.
     pub(super) fn count(&self) -> u64 {
         let Some(last) = self.layout.segments().checked_sub(1) else { return 0 };
         let blocks = self.layout.blocks_in(last);
@@ -48,7 +48,7 @@ impl Buffers {
         u64::from(block.segment) * self.per_segment + u64::from(block.index / self.size)
     }
 
-    /// The segment of a buffer, and its blocks; nothing if the object does not have it.
+    /// The segment of a buffer and its blocks; `None` beyond the object.
     pub(super) fn place(&self, buffer: u64) -> Option<(u32, Range<u32>)> {
         let segment = u32::try_from(buffer / self.per_segment).ok()?;
         // A segment's buffers start within it.

@@ -1,8 +1,8 @@
 //! One buffer at the receiving end, and its data timer.
 //!
-//! RFC 998: the receiver sets a timer for a buffer's data when they begin, for as long as the
-//! buffer is to take at the negotiated rate. If it expires, or the buffer's last packet comes, and
-//! something is missing, that is requested with RESEND, and the timer is set again.
+//! RFC 998: when a buffer's data begin, the receiver sets a timer to the time that the buffer takes
+//! at the negotiated rate. If the timer expires or the buffer's last packet arrives while something
+//! is missing, the receiver requests it with RESEND and sets the timer again.
 
 use core::ops::Range;
 
@@ -11,14 +11,14 @@ use crate::tally::Tally;
 use crate::time::{Span, Time};
 use crate::wire::{Burst, Report};
 
-/// Requests that nothing answers are repeated ever more slowly, up to this (or four round trips).
+/// Unanswered requests are repeated with growing intervals up to this one (or four round trips).
 const MAX_REPEAT: Span = Span::from_secs(2);
 
-/// How long a buffer's data are waited for.
+/// How long to wait for a buffer's data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     rtt: Span,
-    /// After a buffer's last block, for those that it has overtaken.
+    /// Wait after a buffer's last block, for blocks that it overtook.
     grace: Span,
 }
 
@@ -33,24 +33,24 @@ impl Patience {
     }
 }
 
-/// A buffer that has begun and is not whole.
+/// A buffer that has begun and is incomplete.
 #[derive(Clone, Debug)]
 pub(super) struct Incoming {
     segment: u32,
     blocks: Range<u32>,
-    /// Blocks that are missing.
+    /// Missing blocks.
     pub(super) left: u32,
-    /// One more than the highest block that has come.
+    /// Highest arrived block, plus one.
     reach: u32,
-    /// The last block that is to come: the buffer's, or the last request's.
+    /// The last expected block: the buffer's, or the last request's.
     last: u32,
-    /// It has come, or later data have.
+    /// Whether that block or later data have arrived.
     ended: bool,
     burst: Option<Burst>,
-    /// The requests so far, and those since data last came.
+    /// Number of requests so far, and since data last arrived.
     round: u32,
     unanswered: u32,
-    /// What of the request has still to be said.
+    /// The part of the request that is still to be sent.
     rest: Range<u32>,
     /// When the data timer expires.
     due: Option<Time>,
@@ -58,12 +58,12 @@ pub(super) struct Incoming {
     lost_to: u32,
 }
 
-/// A message of a request, and what it means for the accounting.
+/// A message of a request, and its effect on the counters.
 pub(super) struct Asked {
     pub(super) report: Report,
     /// Those of its blocks that are known to have been sent.
     pub(super) lost: u32,
-    /// Those of them that no request had named before.
+    /// Those of them that no earlier request named.
     pub(super) newly_lost: u32,
 }
 
@@ -89,27 +89,27 @@ impl Incoming {
         self.segment
     }
 
-    /// Of these blocks of the segment, those that are counted as lost where they are missing.
+    /// Those of these blocks that count as lost if they are missing.
     pub(super) fn counted(&self, blocks: &Range<u32>) -> Range<u32> {
         blocks.start.max(self.blocks.start)..blocks.end.min(self.lost_to)
     }
 
-    /// When the data timer expires; nothing while a request is being made.
+    /// When the data timer expires; never while a request is being made.
     pub(super) fn due(&self) -> Option<Time> {
         self.due
     }
 
-    /// The sender says how fast it sends the buffer.
+    /// Records the rate at which the sender sends the buffer.
     pub(super) fn on_begun(&mut self, now: Time, burst: Option<Burst>, patience: Patience) {
         self.burst = burst;
         let due = now + self.time_of(self.left) + patience.silence();
-        // Data that have come already, and a request under way, know better.
+        // Arrived data, and a request in progress, are better information.
         if self.due.is_none() && self.round == 0 {
             self.due = Some(due);
         }
     }
 
-    /// Blocks have come, the highest of them `last`.
+    /// Records arrived blocks, the highest of them `last`.
     pub(super) fn on_data(&mut self, now: Time, last: u32, patience: Patience) {
         self.reach = self.reach.max(last + 1);
         self.ended |= last >= self.last;
@@ -120,7 +120,7 @@ impl Incoming {
         }
     }
 
-    /// Blocks of a later buffer have come: all of this one has left once.
+    /// Blocks of a later buffer arrived: all of this one was sent once.
     pub(super) fn on_later_data(&mut self, now: Time, patience: Patience) {
         if self.round == 0 && !self.ended {
             self.ended = true;
@@ -137,7 +137,7 @@ impl Incoming {
         self.rest = self.blocks.clone();
     }
 
-    /// The next message of the request. `is_past` tells that all of the buffer has been sent.
+    /// The next message of the request; `is_past` says that all of the buffer has been sent.
     pub(super) fn next_slice(
         &mut self,
         now: Time,

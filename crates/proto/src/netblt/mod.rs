@@ -1,31 +1,31 @@
 //! NETBLT: Clark, Lambert, Zhang, "NETBLT: A Bulk Data Transfer Protocol", RFC 998 (1987).
 //!
-//! The object goes as a row of buffers. The receiver says GO for as many as it has room for at a
-//! time; the sender sends each whole, in bursts of an agreed size at an agreed interval. For each
-//! buffer the receiver sets a data timer. When it expires, or the buffer's last packet has come,
-//! the receiver answers with OK, or with RESEND and the list of what is missing. Only what is on
-//! the list goes again. Several buffers are under way at a time, so that the path is not idle
-//! while one is checked. The rate is agreed anew with each buffer: the OK offers a burst size and
-//! interval, and the slower of that and the sender's own rules the next, in bursts of the smaller
-//! size.
+//! The object is sent as a row of buffers. With GO the receiver allows as many as it has room for;
+//! the sender sends each completely, in bursts of an agreed size at an agreed interval. The
+//! receiver sets a data timer for each buffer. When the timer expires or the buffer's last packet
+//! arrives, the receiver answers with OK, or with RESEND and the list of missing blocks. Only
+//! listed blocks are resent. Several buffers are in flight at a time, so that the path is not idle
+//! while one is checked. The rate is agreed anew with each buffer: OK offers a burst size and
+//! interval, and the slower of the offer and the sender's own rate applies next, in bursts of the
+//! smaller size.
 //!
-//! Where we differ, and why:
-//! - Control messages of the RFC are sequenced and acknowledged packets of its own; ours go on the
-//!   session's reliable stream, so that they need no timer. Its GO is per buffer; ours is a count
-//!   of all that may be sent, and says the same if it comes twice.
-//! - The RFC marks a buffer's last packet. Here the receiver knows which block that is, or which is
-//!   the last of its list. A packet that was overtaken is not lost: RESEND waits for a grace of
-//!   max(RTT/4, 1 ms).
-//! - The RFC opens a connection to agree on sizes; here both ends are told them. The sender's side
-//!   of the agreement is said with the first packet of a buffer, and sets the data timer; as long
-//!   as data come the timer does not expire.
-//! - A sender that has no grant, or is slow, would be asked for what it has not sent, or what is on
-//!   its way. RESEND carries the highest packet number that had come: of the list only what was
-//!   sent before that goes again. Anything else will be asked for again.
+//! Differences from the RFC, and why:
+//! - The RFC's control messages are sequenced and acknowledged packets. Here they use the session's
+//!   reliable stream and need no timer. The RFC's GO is per buffer; here it is the total number of
+//!   buffers allowed, so a repetition changes nothing.
+//! - The RFC marks a buffer's last packet. Here the receiver knows which block is the last of a
+//!   buffer or of its list. An overtaken packet is not lost: RESEND waits for a grace of max(RTT/4,
+//!   1 ms).
+//! - The RFC opens a connection to agree on sizes; here both ends get them at the start. The sender
+//!   reports its rate with the first packet of a buffer, which sets the data timer. The timer does
+//!   not expire while data arrive.
+//! - A sender without grant, or a slow one, would get requests for blocks that it has not sent or
+//!   that are in flight. RESEND therefore carries the highest packet number that had arrived: only
+//!   listed blocks sent before that are resent. The others will be requested again.
 //! - Buffers never straddle our segments.
 //!
-//! Files by decision: `buffers` cuts the object, `sender` and `sending` (one buffer) send it,
-//! `receiver` drives, `incoming` (one buffer) has the data timer.
+//! Files by decision: `buffers` divides the object, `sender` and `sending` (one buffer) send it,
+//! `receiver` decides, `incoming` (one buffer) has the data timer.
 
 mod buffers;
 mod incoming;
@@ -59,7 +59,8 @@ pub(crate) const BUFFERS: ProtocolOption = ProtocolOption::new(
     "buffers",
     "buffers that may be under way at a time",
     (1.0, 1e6),
-    // Buffers of our segments' 16 MiB: a second of 1 Gbit/s, ten round trips of a long path.
+    // Buffers as large as our segments of 16 MiB: a second of 1 Gbit/s, ten round trips of a long
+    // path.
     8.0,
 );
 

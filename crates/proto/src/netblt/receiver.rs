@@ -1,5 +1,5 @@
-//! The receiving end, which drives: it says GO, waits for each buffer by its data timer, and says
-//! RESEND or OK.
+//! The receiving end, which decides: it sends GO, waits for each buffer by its data timer, and
+//! sends RESEND or OK.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::ops::Range;
@@ -14,43 +14,44 @@ use crate::time::Time;
 use crate::units::Bytes;
 use crate::wire::{Begun, BufferOk, Burst, Control, Go, Resend};
 
-/// The burst that is offered where none is set: more than any pacer lets go at once, for a host
-/// that drains slowly has its buffers all the same.
+/// The offered burst if none is set: larger than any pacer's burst, because even a host that drains
+/// slowly has room for its buffers.
 const OFFERED_BURST: u32 = 128;
-/// A drain that was measured on what came must not hold the sender there, in percent.
+/// Limit on the rate in per cent of the drain rate; above 100, because a drain rate measured on
+/// arrivals must not fix the sender at it.
 const OFFER: f64 = 1.1;
 
-/// NETBLT's receiver, of any number of flows.
+/// NETBLT's receiver for any number of flows.
 pub type NetbltReceiver = Flows<Flow>;
 
-/// One flow of it.
+/// One flow of the receiver.
 pub struct Flow {
     end: ReceivingEnd,
     tallies: Tallies,
     buffers: Buffers,
     datagram: Bytes,
     burst: u32,
-    /// Buffers that may be under way at a time, and those that may be sent so far.
+    /// Buffers that may be in flight together, and the total allowed so far.
     most: u64,
     go: u64,
-    /// Buffers begun and not whole.
+    /// Buffers that have begun and are incomplete.
     open: BTreeMap<u64, Incoming>,
     whole: RangeSet,
-    /// One more than the highest buffer of which something has come.
+    /// Highest buffer of which a block arrived, plus one.
     seen: u64,
     patience: Patience,
-    /// What is to be said: messages, GO, then requests about these buffers.
+    /// Output: messages, GO, then requests for these buffers.
     say: VecDeque<Control>,
     asking: VecDeque<u64>,
 }
 
 impl Flow {
-    /// How many of the object's buffers may be sent, as many being free.
+    /// Number of the object's buffers that may be sent, by the free room.
     fn free(&self) -> u64 {
         self.whole.count().saturating_add(self.most).min(self.buffers.count())
     }
 
-    /// Says GO if more may be sent than was said.
+    /// Sends GO if more buffers may be sent than the sender knows.
     fn next_go(&mut self) -> Option<Control> {
         let free = self.free();
         if free <= self.go {
@@ -66,7 +67,7 @@ impl Flow {
         if self.whole.insert(buffer..buffer + 1) == 0 {
             return;
         }
-        // Of one that is there from elsewhere the sender knows.
+        // The sender knows of a buffer that came from elsewhere.
         if begun {
             let drain = self.end.pulses.drain().map(|drain| drain.scale(OFFER));
             let offer = drain.and_then(|drain| Burst::of(drain, self.burst, self.datagram));
@@ -81,7 +82,7 @@ impl Flow {
         }
     }
 
-    /// Marks arrivals of one buffer; tells how many blocks are new.
+    /// Marks arrivals of one buffer; returns how many blocks are new.
     fn mark(&mut self, now: Time, run: &[Arrival]) -> u64 {
         let segment = run[0].block.segment;
         let buffer = self.buffers.of(run[0].block);

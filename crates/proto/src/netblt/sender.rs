@@ -1,4 +1,4 @@
-//! The sending end: buffers in order as far as GO allows, what is asked for again before them.
+//! The sending end: buffers in order as far as GO allows, requested blocks before them.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use crate::time::Time;
 use crate::units::{Bytes, Rate};
 use crate::wire::{Begun, BufferOk, Burst, Control, Pulse, Resend};
 
-/// No offer slows a sender below this.
+/// Lowest rate to which an offer slows a sender.
 const LEAST_OFFER: Rate = Rate::from_bps(100_000);
 
 /// NETBLT's sender.
@@ -24,13 +24,13 @@ pub struct NetbltSender {
     controller: Box<dyn RateController>,
     buffers: Buffers,
     datagram: Bytes,
-    /// Buffers below this may be sent.
+    /// Buffers below this one may be sent.
     go: u64,
-    /// Buffers begun and not known to be whole.
+    /// Buffers that have begun and are not known to be complete.
     open: BTreeMap<u64, Sending>,
-    /// Those of them of which something goes again.
+    /// Those buffers with blocks to resend.
     resending: BTreeSet<u64>,
-    /// The fastest that the receiver takes, and with which buffer it said so.
+    /// The receiver's newest offer, and the buffer with which it came.
     offer: Option<Rate>,
     offered_with: u64,
 }
@@ -71,13 +71,13 @@ impl NetbltSender {
         self.end.layout.number(Block { segment, index: 0 })
     }
 
-    /// The next first block, if its buffer may be sent.
+    /// The next first send, if its buffer may be sent.
     fn next_first(&self) -> Option<Block> {
         let block = self.end.layout.block(self.end.frontier.peek()?)?;
         (self.buffers.of(block) < self.go).then_some(block)
     }
 
-    /// What goes again, the earliest buffer first.
+    /// The next blocks to resend, from the earliest buffer.
     fn again(&mut self, now: Time, number: u64, max: u32) -> Option<Run> {
         while let Some(&buffer) = self.resending.first() {
             if let Some((segment, _)) = self.buffers.place(buffer) {
@@ -126,12 +126,12 @@ impl NetbltSender {
         if self.end.is_there(segment, 0) {
             self.end.set_whole(segment);
         }
-        // An older one that comes late offers nothing.
+        // An older offer that arrives late is ignored.
         if ok.buffer >= self.offered_with {
             self.offered_with = ok.buffer;
             self.offer = ok.offer.map(|burst| burst.rate(self.datagram).max(LEAST_OFFER));
             // RFC 998: burst size and burst rate are both agreed with each buffer; the smaller and
-            // the slower rule.
+            // the slower apply.
             self.end.pacer.limit_burst(ok.offer.map_or(u64::MAX, |burst| burst.size.into()));
             self.set_rate(now);
         }
@@ -146,7 +146,7 @@ impl NetbltSender {
             self.end.accounting.refused += 1;
             return;
         }
-        // What has not gone yet cannot be lost.
+        // Blocks that were not sent yet cannot be lost.
         let sent_to = self.end.frontier.sent_to(segment);
         let lost = |run: &core::ops::Range<u32>| run.end.min(sent_to).saturating_sub(run.start);
         let lost: u32 = resend.report.missing().iter().map(lost).sum();
@@ -155,7 +155,7 @@ impl NetbltSender {
         sending.on_resend(now, resend, self.end.rtt.timeout());
         if sending.has_resends() {
             self.resending.insert(resend.buffer);
-            // The first time is a round as well.
+            // The first send is a round as well.
             let rounds = sending.round().saturating_add(1);
             self.end.accounting.rounds = self.end.accounting.rounds.max(rounds);
         }

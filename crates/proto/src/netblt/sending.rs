@@ -1,4 +1,4 @@
-//! One buffer at the sending end: what of it is asked for again, and what may still be on its way.
+//! One buffer at the sending end: requested blocks, and blocks that may still be in flight.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -7,46 +7,46 @@ use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::Resend;
 
-/// How far a buffer had gone when a datagram left.
+/// The position in a buffer when a datagram was sent.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// One more than the datagram's number.
+    /// The datagram's number, plus one.
     end: u64,
-    /// The segment's blocks before this one had gone.
+    /// The segment's blocks before this one had been sent.
     index: u32,
     at: Time,
 }
 
 impl Mark {
-    /// Whether what left by then has come or is lost: a higher number has come, or the answer is
-    /// late.
+    /// Whether everything sent by then has arrived or is lost: a higher number arrived, or the
+    /// answer is late.
     fn is_past(&self, now: Time, highest: u64, patience: Span) -> bool {
         self.end <= highest || self.at + patience <= now
     }
 }
 
-/// A buffer that has begun and is not known to be whole.
+/// A buffer that has begun and is not known to be complete.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sending {
     /// Its first sends, in order.
     marks: VecDeque<Mark>,
-    /// What goes again.
+    /// Blocks to resend.
     resends: VecDeque<Range<u32>>,
-    /// The last that went again.
+    /// The last resend.
     resent: Option<Mark>,
-    /// The request that is answered, and what its messages have covered.
+    /// The current request, and the blocks that its messages have covered.
     round: u32,
     covered: RangeSet,
 }
 
 impl Sending {
-    /// Blocks before `index` have gone for the first time, the last under the number before `end`.
+    /// Blocks before `index` were sent for the first time; the last number is below `end`.
     pub(super) fn on_first(&mut self, now: Time, index: u32, end: u64) {
         self.marks.push_back(Mark { end, index, at: now });
     }
 
-    /// A message of a request has come. One about what may still be on its way is not answered: it
-    /// will be asked again.
+    /// Handles a message of a request. A request for blocks that may still be in flight is ignored:
+    /// it will be repeated.
     pub(super) fn on_resend(&mut self, now: Time, resend: &Resend, patience: Span) {
         let (round, slice) = (resend.report.round(), resend.report.slice());
         let is_past = |mark: &Mark| mark.is_past(now, resend.highest, patience);
@@ -63,7 +63,7 @@ impl Sending {
         let Some(to) = past.checked_sub(1).map(|last| self.marks[last].index) else { return };
         for run in resend.report.missing() {
             let mut at = u64::from(run.start);
-            // A message that comes again asks for nothing more.
+            // A repeated message requests nothing new.
             while let Some(gap) = self.covered.first_gap(at..u64::from(run.end.min(to))) {
                 at = gap.end;
                 self.resends.push_back(gap.start as u32..gap.end as u32);
@@ -72,18 +72,18 @@ impl Sending {
         self.covered.insert(slice.start.into()..slice.end.into());
     }
 
-    /// The request that is answered, from 1; 0 before the first.
+    /// The current request, from 1; 0 before the first.
     pub(super) fn round(&self) -> u32 {
         self.round
     }
 
-    /// Whether something goes again.
+    /// Whether any block is to be resent.
     pub(super) fn has_resends(&self) -> bool {
         !self.resends.is_empty()
     }
 
-    /// The next run of at most `max` blocks that goes again, the first under number `number`.
-    /// `there` holds what the receiver has from elsewhere; the segment begins with block `base`.
+    /// The next run of at most `max` blocks to resend, the first under number `number`. `there`
+    /// holds blocks that the receiver has from elsewhere; `base` is the segment's first block.
     pub(super) fn next_resend(
         &mut self,
         now: Time,
@@ -97,7 +97,7 @@ impl Sending {
             else {
                 continue;
             };
-            // Within the segment again, so they fit.
+            // Back within the segment, so the numbers fit.
             let start = (gap.start - base) as u32;
             let end = start + max.min((gap.end - gap.start) as u32);
             if end < run.end {

@@ -12,35 +12,34 @@
 //! > after k*RTT, where k is initialized as 2 and is increased by 1 each time the loss is reported.
 //! > … Loss information carried in NAK is compressed to save space for continuous loss. (3.4)
 //!
-//! What the paper leaves open, and where we go beyond it:
-//! - "The initial sending rate can be determined by application": it is `initial-rate`, else the
-//!   rate that the user gave, else what a first packet train shows. A rate that was given is also
-//!   the highest: the control never goes above it.
-//! - Sequence numbers are those of the blocks. A block that comes below the highest so far fills a
-//!   hole; a gap above it is a loss, reported at once.
-//! - A gap shows only when something later comes. Where nothing later will, because all is sent or
-//!   the flow window is full, the last block goes again after a time-out, and shows what is
-//!   missing.
-//! - Nothing heard for a second while something is in flight: all of it goes on the loss list, as
-//!   in the release. A repetition waits longer, up to four times as long.
-//! - A loss report about a block that was sent again less than a round trip ago was made before
-//!   that could arrive: it is left out.
-//! - Loss reports are at most 32 an interval; what is left waits.
-//! - The rate is never below a datagram an interval, and an interval in which nothing was sent does
-//!   not raise it.
+//! Choices where the paper is open, and additions:
+//! - "The initial sending rate can be determined by application": it is `initial-rate`, otherwise
+//!   the user's rate, otherwise the rate that a first packet train shows. A given rate is also the
+//!   upper limit.
+//! - Sequence numbers are block numbers. A block below the highest so far fills a hole; a gap above
+//!   it is a loss and is reported immediately.
+//! - A gap shows only when a later block arrives. If none will, because all is sent or the flow
+//!   window is full, the last block is resent after a timeout and shows what is missing.
+//! - After a second of silence with blocks in flight, all of them go on the loss list, as in the
+//!   release. Each repetition doubles the wait, up to four times.
+//! - A loss report about a block that was resent less than a round trip ago is ignored: it was made
+//!   before the block could arrive.
+//! - At most 32 loss reports are sent in an interval; the rest waits.
+//! - The rate is at least a datagram in an interval, and an interval without sending does not raise
+//!   it.
 //!
 //! Of the paper's outlook (section 7), "to use bandwidth estimation techniques to set the rate
-//! control parameters" is done at the start, by a packet train that shows the initial rate; later
-//! it would be SABUL's successor, UDT. A window "dynamically set as the product of current
-//! available bandwidth and RTT" is `available-window`, off by default: it is not what the paper's
-//! figures were measured with, and it closes when the rate falls. The paper gives no estimate of
-//! what is available: ours is what arrives.
+//! control parameters" is done at the start only, by a packet train that shows the initial rate;
+//! doing it later would be SABUL's successor, UDT. A window "dynamically set as the product of
+//! current available bandwidth and RTT" is `available-window`. It is off by default, because the
+//! paper's figures were measured without it and because it shrinks with the rate. The paper does
+//! not say how to estimate the available bandwidth: here it is the arrival rate.
 //!
-//! The variant `sabul-ornl` sends no last block again, leaves no report out, and has no flow window
-//! unless it is set: its troubles are to be seen.
+//! The variant `sabul-ornl` never resends the last block, ignores no report and has no flow window
+//! unless one is set, so that it shows the troubles of the release.
 //!
-//! Files by decision: `sender` selects, `window` keeps the flow window, `rate` and `release` decide
-//! how fast; `receiver` finds gaps, `reports` says when and what is reported.
+//! Files by decision: `sender` selects blocks, `window` keeps the flow window, `rate` and `release`
+//! control the rate; `receiver` finds gaps, `reports` decides when to report which losses.
 
 mod rate;
 mod receiver;
@@ -96,7 +95,7 @@ pub(crate) const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::new(
     0.001,
 );
 
-/// The weight of the moving average, which is given nowhere: ours.
+/// The weight of the moving average, which neither source gives: ours.
 pub(crate) const LOSS_SMOOTHING: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "loss-smoothing",

@@ -4,20 +4,20 @@ use super::{BETA, DECREASE, LOSS_SMOOTHING, LOSS_THRESHOLD, SYNC_INTERVAL};
 use crate::endpoint::Setup;
 use crate::units::Rate;
 
-/// What the two releases of SABUL decide differently about the rate.
+/// The decisions about the rate in which the two releases of SABUL differ.
 pub(super) trait RateControl: Send {
-    /// The rate to send at, in bits a second of UDP payload.
+    /// The sending rate, in bits a second of UDP payload.
     fn rate(&self) -> Rate;
 
-    /// The application has found the rate to begin with.
+    /// Sets the initial rate that the application found.
     fn start(&mut self, rate: Rate);
 
-    /// A synchronization interval is over: so many datagrams were sent in it, so many losses
+    /// A synchronization interval has ended in which `sent` datagrams were sent and `lost` losses
     /// reported.
     fn on_interval(&mut self, sent: u64, lost: u64);
 
-    /// A loss report has come; `lost` is its highest block, and all below `sent_to` have been
-    /// sent. Tells whether sending freezes for a round trip.
+    /// A loss report arrived. `lost` is its highest block; all blocks below `sent_to` have been
+    /// sent. Returns whether sending freezes for a round trip.
     fn on_report(&mut self, lost: u64, sent_to: u64) -> bool;
 }
 
@@ -33,10 +33,10 @@ impl LossAverage {
         LossAverage { average: 0.0, weight: setup.settings.value(&LOSS_SMOOTHING) }
     }
 
-    /// Takes an interval in; an interval without datagrams or losses says nothing. More losses
-    /// than datagrams count as the loss of all: so do losses in an interval in which nothing was
-    /// sent, because sending is frozen or the window is full. They are of what was sent before; the
-    /// paper divides by what was sent in the interval, and no ratio is above 1.
+    /// Adds an interval; one without datagrams and losses is ignored. More losses than datagrams
+    /// count as a ratio of 1. So do losses in an interval without sending (frozen, or the window is
+    /// full), which belong to earlier datagrams: the paper divides by the datagrams of the
+    /// interval, and no ratio exceeds 1.
     pub(super) fn note(&mut self, sent: u64, lost: u64) -> Option<f64> {
         if sent == 0 && lost == 0 {
             return None;
@@ -59,9 +59,9 @@ pub(super) struct PaperRate {
     loss: LossAverage,
     /// SYN over inter-packet time: datagrams an interval.
     per_sync: f64,
-    /// The most that `per_sync` may be.
+    /// Upper limit of `per_sync`.
     most: f64,
-    /// The blocks below were sent when the last decrease happened.
+    /// Blocks below this one had been sent at the last decrease.
     decreased_at: Option<u64>,
     /// Reports since condition 1 was satisfied.
     reports: u64,
@@ -69,7 +69,7 @@ pub(super) struct PaperRate {
 }
 
 impl PaperRate {
-    /// The rate control of a flow that begins at `first` and never goes above `cap`.
+    /// The rate control of a flow that begins at `first` and never exceeds `cap`.
     pub(super) fn new(setup: &Setup, first: Rate, cap: Option<Rate>) -> PaperRate {
         let settings = &setup.settings;
         let (mtu, sync) = (setup.datagram().bits() / 8.0, settings.value(&SYNC_INTERVAL));
@@ -89,27 +89,27 @@ impl PaperRate {
         }
     }
 
-    /// How many datagrams more go in the next interval.
+    /// Additional datagrams in the next interval.
     ///
     /// "a) Calculate the current sending speed (S), in bps: S = MTU * 8 / ipt. b) Round S to the
     /// next highest power of ten (Sr). c) Calculate the number of packets to be increased in the
     /// next SYN time (inc): inc = Sr * SYN * beta / (MTU * 8), where beta is the constant
     /// 1.2*10^-5. d) inc is, at minimum, 1/MTU."
     ///
-    /// The paper's table (MTU 1500: 0.01, 0.1, 1) holds without the factor SYN, and with the power
-    /// of ten above the rate, not below it as its prose has it: the table wins.
+    /// The paper's table (MTU 1500: 0.01, 0.1, 1) is reproduced without the factor SYN, and with
+    /// the power of ten above the rate, not below it as in its text. This code follows the table.
     fn increase(&self) -> f64 {
         let speed = self.per_sync / self.sync * self.mtu * 8.0;
         let mut rounded = 1.0;
-        // A rate that was computed may be a hair above the power of ten that it stands for.
+        // A computed rate may exceed its power of ten by a rounding error.
         while rounded < speed * (1.0 - 1e-9) {
             rounded *= 10.0;
         }
         (rounded * self.beta / (self.mtu * 8.0)).max(1.0 / self.mtu)
     }
 
-    /// "The inter-packet time is increased by 1/8." No slower than a datagram an interval: the
-    /// paper has no floor, and a rate of nothing would never learn better.
+    /// "The inter-packet time is increased by 1/8." The rate stays at least a datagram an interval:
+    /// the paper has no floor, and a rate of zero could not recover.
     fn slow_down(&mut self, sent_to: u64) {
         self.per_sync = (self.per_sync / (1.0 + self.decrease)).max(self.most.min(1.0));
         self.decreased_at = Some(sent_to);

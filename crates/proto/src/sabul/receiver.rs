@@ -7,22 +7,22 @@ use crate::ends::{Arrived, Flows, ReceivingEnd, ReceivingFlow};
 use crate::time::{Span, Time};
 use crate::wire::{Ack, Control, Sync};
 
-/// SABUL's receiver, of any number of flows.
+/// SABUL's receiver for any number of flows.
 pub type SabulReceiver = Flows<Flow<false>>;
 /// The receiver of the release that Oak Ridge measured.
 pub type SabulOrnlReceiver = Flows<Flow<true>>;
 
-/// One flow of it, as in the paper or as in the release.
+/// One flow, as in the paper or as in the release.
 pub struct Flow<const RELEASE: bool> {
     end: ReceivingEnd,
     arrived: Arrived,
     reports: Reports,
     acks: Every,
-    /// The release's signals to change the rate.
+    /// The release's signals to adjust the rate.
     syncs: Option<Every>,
 }
 
-/// Something that is said at most once an interval, and only if there is news.
+/// A message that is sent at most once an interval, and only if there is news.
 struct Every {
     interval: Span,
     next: Time,
@@ -39,7 +39,7 @@ impl Every {
         self.news.then_some(self.next)
     }
 
-    /// The number to say it under, if it is due.
+    /// The number of the message to send, if it is due.
     fn take(&mut self, now: Time) -> Option<u64> {
         let is_due = self.due().is_some_and(|due| due <= now);
         is_due.then(|| {
@@ -51,11 +51,11 @@ impl Every {
 }
 
 impl<const RELEASE: bool> Flow<RELEASE> {
-    /// So many new blocks are there.
+    /// Records new blocks.
     fn note_new(&mut self, new: u64) {
         self.acks.news |= new > 0;
         if self.acks.news && self.end.is_finished() {
-            // The last word is not for the interval to hold back.
+            // The interval does not delay the last acknowledgement.
             self.acks.next = Time::ZERO;
         }
     }

@@ -9,7 +9,7 @@
 //! > The latest implementation … keep[s] the delay between blocks/packets between an upper and
 //! > lower limit.
 //!
-//! By how much, and between which limits, the study does not say: those are settings of ours.
+//! The study does not give step and limits: those are our settings.
 
 use super::rate::{LossAverage, RateControl};
 use super::{DELAY_STEP, FIRST_DELAY, LONGEST_DELAY, LOSS_THRESHOLD, SHORTEST_DELAY};
@@ -19,10 +19,10 @@ use crate::units::Rate;
 /// "If equal, .1 is added": microseconds.
 const EQUAL_STEP: f64 = 0.1;
 
-/// The delay between packets, and what it becomes.
+/// The delay between packets and its changes.
 #[derive(Clone, Debug)]
 pub(super) struct ReleaseRate {
-    /// A full datagram, in bits.
+    /// Size of a full datagram in bits.
     datagram: f64,
     /// Microseconds.
     delay: f64,
@@ -35,10 +35,10 @@ pub(super) struct ReleaseRate {
 }
 
 impl ReleaseRate {
-    /// The rate control at the start of a flow whose host sends no faster than `cap`.
+    /// The rate control of a new flow whose host sends no faster than `cap`.
     pub(super) fn new(setup: &Setup, cap: Option<Rate>) -> ReleaseRate {
         let value = |option| setup.settings.value(option);
-        // Whole nanoseconds, so that 10 µs are exactly 10.
+        // Whole nanoseconds, so that 10 µs are exact.
         let micros = |option| setup.settings.span(option).as_nanos() as f64 / 1e3;
         let shortest = micros(&SHORTEST_DELAY);
         ReleaseRate {

@@ -1,4 +1,4 @@
-//! When losses are reported, and which.
+//! When to report losses, and which.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
@@ -14,10 +14,10 @@ use crate::wire::Loss;
 /// The most loss reports in one synchronization interval.
 pub(super) const MOST_AT_ONCE: u32 = 32;
 
-/// A loss to be reported again: when, the k of the report that follows, and its blocks.
+/// A loss to be reported again: the time, the k of the next report, and the blocks.
 type Due = Reverse<(Time, u64, u64, u64)>;
 
-/// How losses are reported again.
+/// The rule for repeated reports.
 enum Again {
     /// "The loss will be reported again if the retransmission has not been received after k*RTT,
     /// where k is initialized as 2 and is increased by 1 each time the loss is reported." (3.4)
@@ -27,9 +27,9 @@ enum Again {
     Collective { interval: Span, next: Time },
 }
 
-/// The losses of a flow that are to be reported.
+/// The losses of a flow that are still to be reported.
 pub(super) struct Reports {
-    /// Losses that have not been reported yet.
+    /// Losses that were never reported.
     fresh: RangeSet,
     again: Again,
     sequence: u64,
@@ -39,15 +39,15 @@ pub(super) struct Reports {
     interval: Span,
 }
 
-/// A report, and whether its blocks are reported for the first time.
+/// A report, and whether it is the first for its blocks.
 pub(super) struct Made {
     pub(super) loss: Loss,
     pub(super) first_time: bool,
 }
 
 impl Reports {
-    /// The reports of the paper's protocol. A round trip shorter than the synchronization interval
-    /// counts as one: no repair is expected sooner.
+    /// The paper's rules. A round trip shorter than the synchronization interval counts as one
+    /// interval: no repair is expected sooner.
     pub(super) fn new(now: Time, setup: &Setup) -> Reports {
         let sync = setup.settings.span(&SYNC_INTERVAL);
         let rtt = setup.rtt.max(sync);
@@ -55,7 +55,7 @@ impl Reports {
         Reports::with(now, again, sync)
     }
 
-    /// The reports of the release that Oak Ridge measured.
+    /// The rules of the release that Oak Ridge measured.
     pub(super) fn release(now: Time, setup: &Setup) -> Reports {
         let interval = setup.settings.span(&REPORT_INTERVAL);
         Reports::with(now, Again::Collective { interval, next: now + interval }, interval)
@@ -65,17 +65,17 @@ impl Reports {
         Reports { fresh: RangeSet::new(), again, sequence: 0, began: now, made: 0, interval }
     }
 
-    /// A gap has opened.
+    /// Records a gap.
     pub(super) fn note_gap(&mut self, blocks: Range<u64>) {
         self.fresh.insert(blocks);
     }
 
-    /// How many blocks of a gap have been reported.
+    /// Number of blocks of a gap that were reported.
     pub(super) fn reported(&self, gap: Range<u64>) -> u64 {
         self.fresh.gaps(gap).map(|run| run.end - run.start).sum()
     }
 
-    /// The next report of what has not arrived, if one is due.
+    /// The next report of missing blocks, if one is due.
     pub(super) fn make(&mut self, now: Time, arrived: &Arrived) -> Option<Made> {
         if now >= self.began + self.interval {
             (self.began, self.made) = (now, 0);
@@ -129,7 +129,7 @@ impl Reports {
         Some(Made { loss, first_time: false })
     }
 
-    /// When the next report may be due; `is_missing` tells whether anything is.
+    /// When the next report may be due; `is_missing` says whether any block is missing.
     pub(super) fn next(&self, is_missing: bool) -> Option<Time> {
         if !is_missing {
             return None;

@@ -1,4 +1,4 @@
-//! The sending end: the loss list's head, else a new block within the window.
+//! The sending end: the head of the loss list, otherwise a new block within the window.
 
 use alloc::boxed::Box;
 
@@ -19,7 +19,7 @@ use crate::wire::{Ack, Control, Loss, Pulse, Sync};
 /// list." (Study, 4.3.3)
 const EXPIRY: Span = Span::from_secs(1);
 
-/// Each wait in silence doubles so often; the release's do not.
+/// Number of times that the wait doubles in silence; the release's never does.
 const MOST_DOUBLED: u32 = 2;
 
 /// SABUL's sender, as in the paper or as in the release that Oak Ridge measured.
@@ -31,21 +31,22 @@ pub struct SabulSender {
     pub(super) window: Window,
     control: Box<dyn RateControl>,
     interval: Interval,
-    /// What is due while something is in flight and nothing is heard.
+    /// Timer for silence while blocks are in flight.
     probes: Again,
     expiries: Again,
     /// Sending is frozen until then.
     frozen: Option<Time>,
     train: FirstTrain,
     cap: Option<Rate>,
-    /// Signals of the receiver end the intervals, not this end's clock; and see the front page.
+    /// The release's rules: the receiver's signals end the intervals, not a clock here. See the
+    /// front page.
     release: bool,
 }
 
-/// What was sent, and what was reported lost, since the rate was last looked at.
+/// Datagrams sent and losses reported since the last rate decision.
 struct Interval {
     len: Span,
-    /// When it ends; nothing before the first datagram.
+    /// When the interval ends; `None` before the first datagram.
     end: Option<Time>,
     sent: u64,
     lost: u64,
@@ -56,7 +57,7 @@ impl Interval {
         Interval { len, end: None, sent: 0, lost: 0 }
     }
 
-    /// Begins the next interval; gives what was sent and lost in this one.
+    /// Begins the next interval; returns the datagrams sent and losses reported in this one.
     fn take(&mut self) -> (u64, u64) {
         (core::mem::take(&mut self.sent), core::mem::take(&mut self.lost))
     }
@@ -116,17 +117,17 @@ impl SabulSender {
         }
     }
 
-    /// How many first blocks the flow window lets go.
+    /// Number of first sends that the flow window allows.
     ///
     /// "The sender determines whether the number of unacknowledged packets exceeds the flow window
     /// size, and if not, it packs a new packet and sends it out." (3.4)
     pub(super) fn window_room(&self) -> u64 {
-        // Where the capacity is known the window keeps the queue short. Where only the flow's own
-        // rate is, that would keep it below the others that share a queue.
+        // If the capacity is known, the window keeps the queue short. If only the flow's own rate
+        // is known, it would keep the flow below others in the same queue.
         let rtt = &self.end.rtt;
         let rtt = if self.cap.is_some() { rtt.min() } else { rtt.smoothed() };
         let size = self.window.size(self.interval.len, rtt);
-        // The packet train is the application's, not the protocol's: it goes whole.
+        // The packet train is not part of the protocol: the window does not limit it.
         let size = if self.train.is_open() { size.max(TRAIN_LEN) } else { size };
         size.saturating_sub(self.end.frontier.unacknowledged())
     }
@@ -171,7 +172,7 @@ impl SabulSender {
         }
     }
 
-    /// An acknowledgement or a loss report has come, or the first block after a pause goes.
+    /// An acknowledgement or a loss report arrived, or the first block after a pause is sent.
     fn hear_report(&mut self, now: Time) {
         self.probes.restart(now);
         self.expiries.restart(now);
@@ -233,14 +234,14 @@ impl SabulSender {
         self.expiries.next(wait)
     }
 
-    /// When the last block goes again, because nothing that follows will show whether it came.
+    /// When the last block is resent, because no later block will show whether it arrived.
     fn probe(&self) -> Option<Time> {
         let is_due = !self.release && self.frozen.is_none() && !self.has_work();
         let wait = self.end.rtt.timeout() + self.interval.len * 2;
         is_due.then(|| self.probes.next(wait))
     }
 
-    /// What is due because nothing has been heard for so long.
+    /// Handles a timeout after silence.
     fn check_silence(&mut self, now: Time) {
         if self.end.frontier.unacknowledged() == 0 {
             return;
@@ -345,7 +346,7 @@ mod tests {
         let ms = |ms| Time::ZERO + Span::from_millis(ms);
         assert_eq!(sender.interval.len, Span::from_millis(10));
         sender.interval.end = Some(ms(10));
-        // When it is looked at, and when the next one ends.
+        // The time of the rate decision, and the end of the next interval.
         for (now, end) in [(9, 10), (10, 20), (25, 30), (40, 50), (95, 105)] {
             sender.check_interval(ms(now));
             assert_eq!(sender.interval.end, Some(ms(end)), "at {now} ms");

@@ -1,15 +1,16 @@
-//! The flow window: how many blocks may be unacknowledged.
+//! The flow window: the limit on unacknowledged blocks.
 
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
-/// A maximum of one block would wait for each acknowledgement.
+/// Least maximum: a window of one block would wait for each acknowledgement.
 const LEAST: u64 = 2;
 
-/// A window of just what arrives would never let more arrive: so many blocks more, as in UDT.
+/// Blocks added to the arrival rate's window, as in UDT. Without them the window would never let
+/// the rate grow.
 const MORE: u64 = 16;
 
-/// The weight of the newest acknowledgement in what arrives, as the average of losses has it.
+/// Weight of the newest acknowledgement in the average arrival rate, as in the average of losses.
 const WEIGHT: f64 = 0.125;
 
 /// "The flow window is 1 packet initially. Its size is increased to the number of acknowledged
@@ -19,24 +20,24 @@ const WEIGHT: f64 = 0.125;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     size: u64,
-    /// The maximum is no less than this.
+    /// Least value of the maximum.
     least: u64,
-    /// The maximum, if it was set.
+    /// The maximum, if one was set.
     set: Option<u64>,
     datagram: Bytes,
-    /// The highest rate that the flow knows of.
+    /// The highest rate of the flow so far.
     rate: Rate,
     full: bool,
-    /// Where the window follows it: what arrives.
+    /// The arrival rate, if the window follows it.
     available: Option<Available>,
 }
 
-/// What arrives, by the receiver's acknowledgements.
+/// The arrival rate according to the receiver's acknowledgements.
 #[derive(Clone, Copy, Debug, Default)]
 struct Available {
-    /// When what had come in all was told last.
+    /// Time and content of the last acknowledgement: the number of arrived blocks.
     last: Option<(Time, u64)>,
-    /// Blocks a second; nothing before the second acknowledgement.
+    /// Blocks a second; `None` before the second acknowledgement.
     rate: Option<f64>,
 }
 
@@ -53,7 +54,7 @@ impl Available {
 }
 
 impl Window {
-    /// A window that starts at `first` blocks, whatever the rate then is.
+    /// A window that starts at `first` blocks, whatever the rate becomes.
     pub(super) fn new(first: u64, datagram: Bytes) -> Window {
         let least = first.max(LEAST);
         Window {
@@ -67,24 +68,24 @@ impl Window {
         }
     }
 
-    /// The first blocks have shown the rate: from now on it alone makes the maximum.
+    /// The first blocks have shown the rate, which alone decides the maximum from now on.
     pub(super) fn end_start(&mut self) {
         self.least = LEAST;
     }
 
-    /// A window that lets everything go, until [`Window::set_most`].
+    /// A window without limit, until [`Window::set_most`].
     pub(super) fn unlimited(datagram: Bytes) -> Window {
         Window { set: Some(u64::MAX), full: true, ..Window::new(0, datagram) }
     }
 
-    /// The application has set the maximum; 0 sets none.
+    /// Sets the maximum of the application; 0 for none.
     pub(super) fn set_most(&mut self, blocks: u64) {
         if blocks > 0 {
             self.set = Some(blocks);
         }
     }
 
-    /// Its maximum follows what arrives.
+    /// Lets the maximum follow the arrival rate.
     ///
     /// "The window size used by the flow control can be dynamically set as the product of current
     /// available bandwidth and RTT." (Section 7, of future work.)
@@ -92,14 +93,14 @@ impl Window {
         self.available = Some(Available::default());
     }
 
-    /// By now so many blocks have arrived in all.
+    /// Records the total of arrived blocks.
     pub(super) fn note_arrivals(&mut self, now: Time, received: u64) {
         if let Some(available) = &mut self.available {
             available.note(now, received);
         }
     }
 
-    /// The flow sends at `rate`, which the path may well carry.
+    /// Records that the flow sends at `rate`, which the path may carry.
     pub(super) fn note_rate(&mut self, rate: Rate) {
         self.rate = self.rate.max(rate);
     }
@@ -114,17 +115,17 @@ impl Window {
         self.set.unwrap_or(good.max(self.least))
     }
 
-    /// So many blocks have been acknowledged since the start.
+    /// Records the total of acknowledged blocks.
     pub(super) fn on_ack(&mut self, acknowledged: u64) {
         self.size = self.size.max(acknowledged);
     }
 
-    /// A loss has been reported.
+    /// Records a loss report.
     pub(super) fn on_loss(&mut self) {
         self.full = true;
     }
 
-    /// How many blocks may be unacknowledged where reports come each `sync`.
+    /// The limit on unacknowledged blocks, with a report in each `sync`.
     pub(super) fn size(&self, sync: Span, rtt: Span) -> u64 {
         let most = self.most(sync, rtt);
         if self.full { most } else { self.size.min(most) }

@@ -1,30 +1,30 @@
-//! The delay between datagrams, and what error rates make of it.
+//! The delay between datagrams, and how error rates change it.
 
 use super::{ERROR_RATE, SLOW_DOWN, SPEED_UP};
 use crate::endpoint::Setup;
 use crate::units::Rate;
 use crate::wire::ErrorRate;
 
-/// The delay starts at so many times the target's.
+/// The delay starts at this multiple of the target's.
 const FIRST: f64 = 3.0;
-/// The delay is never longer, in seconds, unless the target's is.
+/// Longest delay in seconds, unless the target's is longer.
 const LONGEST: f64 = 0.01;
 
 /// The delay between datagrams, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delay {
-    /// A full datagram, in bits.
+    /// Size of a full datagram in bits.
     datagram: f64,
     target: f64,
     delay: f64,
     slow_down: f64,
     speed_up: f64,
-    /// Tolerated, in thousandths of a percent.
+    /// Tolerated error rate, in thousandths of a percent.
     tolerated: f64,
 }
 
 impl Delay {
-    /// The delay of a flow whose target is `target`, three times which it starts at.
+    /// The delay of a flow with this target; it starts at three times the target's.
     pub(super) fn new(setup: &Setup, target: Rate) -> Delay {
         let value = |option| setup.settings.value(option);
         let mut delay = Delay {
@@ -44,13 +44,13 @@ impl Delay {
         self.datagram / rate.as_bps().max(1) as f64
     }
 
-    /// The target is kept to from now on.
+    /// From now on the delay equals the target's.
     pub(super) fn start_at_target(&mut self) {
         self.delay = self.target;
     }
 
-    /// The target has become `target`: a delay that is the target's stays so, one that error rates
-    /// have made longer stays as long.
+    /// Changes the target. A delay equal to the target's follows; one that error rates have
+    /// lengthened stays.
     pub(super) fn set_target(&mut self, target: Rate) {
         let is_at_target = self.delay <= self.target;
         self.target = self.of(target);
@@ -61,9 +61,9 @@ impl Delay {
         self.delay = delay.clamp(self.target, LONGEST.max(self.target));
     }
 
-    /// An error rate has been reported, in thousandths of a percent. The public tool's rule:
-    /// above the tolerated rate the delay grows by the more the further above, else it shrinks by
-    /// a fixed factor.
+    /// Handles a reported error rate, in thousandths of a percent, by the public tool's rule: above
+    /// the tolerated rate the delay grows in proportion to the excess, otherwise it shrinks by a
+    /// fixed factor.
     pub(super) fn on_error_rate(&mut self, rate: u32) {
         let all = f64::from(ErrorRate::ALL);
         let above = f64::from(rate) - self.tolerated;
@@ -75,7 +75,7 @@ impl Delay {
         self.set(self.delay * factor);
     }
 
-    /// The rate that the delay makes, in bits a second of UDP payload.
+    /// The rate that corresponds to the delay, in bits a second of UDP payload.
     pub(super) fn rate(&self) -> Rate {
         Rate::from_bps_f64(self.datagram / self.delay)
     }

@@ -10,37 +10,36 @@
 //! > packets received (a multiple of 50) and amount of time since the last report (more than 350ms)
 //! > have been satisfied. (6)
 //!
-//! The receiver drives: it asks for what is missing, reports the error rate, asks to start again
-//! where too much is missing, and says when it has everything (an acknowledgement of the whole).
-//! The sender sends in order, what is asked for first, at a delay between datagrams that begins at
-//! three times its target.
+//! The receiver decides: it requests missing blocks, reports the error rate, requests a restart if
+//! too much is missing, and acknowledges the whole object at the end. The sender sends in order,
+//! requested blocks first; the delay between datagrams begins at three times its target.
 //!
-//! The study's troubles, their causes, and what we do instead:
-//! - "Many of the requests were repeats": every report asked anew for what was on its way. A block
-//!   is asked for again only after two round trips; the sender drops a request for a block that
-//!   waits to be sent, or that left less than a round trip ago; and a gap counts as missing only
-//!   when a reordering grace is over ([`GRACE`]).
+//! The study's troubles, their causes, and the solutions here:
+//! - "Many of the requests were repeats": every report requested again what was in flight. Here a
+//!   block is requested again only after two round trips; the sender drops a request for a block
+//!   that waits to be sent or left less than a round trip ago; and a gap counts as missing only
+//!   after a reordering grace ([`GRACE`]).
 //! - "The last block was observed being transmitted 11,876 times": the tool repeats it without
-//!   pause until it is told to stop, for its receiver looks only when a datagram comes. Ours has
-//!   timers, and the last block goes again only after a time-out in which nothing was heard.
+//!   pause until it is stopped, because its receiver acts only when a datagram arrives. Here the
+//!   receiver has timers, and the last block is resent only after a timeout in silence.
 //! - "REQUEST_RESTART requests seem to cause instability": everything after the first missing block
-//!   goes again, some of it is lost again, and the first missing block is near the beginning still.
-//!   Ours asks for no second restart while the first is passing, only for what was lost behind it;
-//!   and the table that makes a restart needed is larger ([`TABLE`]).
+//!   is resent, part of it is lost again, and the first missing block is still near the beginning.
+//!   Here no second restart is requested during the first, only the blocks lost behind it; and the
+//!   table that makes a restart necessary is larger ([`TABLE`]).
 //!
-//! What else we settle: the tool has requests for single blocks, we send runs; its interval is
-//! measured in whole microseconds, ours exactly; and where nothing comes for a report interval, the
-//! receiver asks on its own. Such requests do not enter the smoothed error rate: it is a share of
-//! what came between two reports, and they are made where nothing came, or at the object's end; a
-//! rate out of them would slow down a sender that has just been silent. Where a target is to be
-//! found the delay begins at it: what finds it comes from below by itself.
+//! Other differences. The tool requests single blocks, this code runs of blocks. The tool's
+//! interval has whole microseconds, ours is exact. If nothing arrives for a report interval, the
+//! receiver sends requests on its own. Those do not enter the smoothed error rate, which is a share
+//! of the arrivals between two reports: they occur when nothing arrives, or at the object's end,
+//! and would slow down a sender that was only silent. If the target has to be found, the delay
+//! begins at it, because the search converges from below.
 //!
-//! The tool's client proves that it knows a secret (an MD5 of a challenge) before it may ask for
-//! files, and then all goes in the clear. Here the session has done that, by both ends' public
-//! keys, and each datagram is sealed under its keys: a second proof would prove nothing more.
+//! The tool's client proves that it knows a secret (an MD5 of a challenge) before it may request
+//! files, and then everything is in the clear. Here the session authenticates both ends by their
+//! public keys and every datagram is sealed, so a second proof is unnecessary.
 //!
-//! Files by decision: `sender` selects, `delay` decides how fast, `receiver` counts, `requests`
-//! says when and what is asked for.
+//! Files by decision: `sender` selects blocks, `delay` sets the rate, `receiver` counts, `requests`
+//! decides when to request which blocks.
 
 mod delay;
 mod receiver;
@@ -103,7 +102,7 @@ pub(crate) const SPEED_UP: ProtocolOption = ProtocolOption::new(
     5.0 / 6.0,
 );
 
-/// The public tool's weight of what was before.
+/// The public tool's weight of earlier values.
 pub(crate) const HISTORY: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "history",
@@ -122,7 +121,7 @@ pub const TABLE: ProtocolOption = ProtocolOption::new(
     65_536.0,
 );
 
-/// Ours; the tool has none: what is missing when a report is due is asked for, late or lost.
+/// Ours; the tool requests every missing block when a report is due, late or lost.
 pub const GRACE: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "grace",

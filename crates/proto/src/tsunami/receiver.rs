@@ -1,4 +1,4 @@
-//! The receiving end: it drives.
+//! The receiving end, which makes the decisions.
 
 use super::requests::Requests;
 use super::{HISTORY, REPORT_BLOCKS, REPORT_INTERVAL};
@@ -7,14 +7,14 @@ use crate::ends::{Arrived, Flows, ReceivingEnd, ReceivingFlow};
 use crate::time::{Span, Time};
 use crate::wire::{Ack, Control, ErrorRate};
 
-/// The scale of the error rate, in thousandths of a percent: the public tool's, under which a loss
-/// of everything is half of everything.
+/// The scale of the error rate, in thousandths of a percent. It is the public tool's: a loss of
+/// everything counts as half of it.
 const SCALE: f64 = 50_000.0;
 
-/// Tsunami's receiver, of any number of flows.
+/// Tsunami's receiver for any number of flows.
 pub type TsunamiReceiver = Flows<Flow>;
 
-/// One flow of it.
+/// One flow of the receiver.
 pub struct Flow {
     end: ReceivingEnd,
     arrived: Arrived,
@@ -26,13 +26,13 @@ pub struct Flow {
     /// Smoothed, in thousandths of a percent.
     error: f64,
     reported: Time,
-    /// Datagrams that had come at the last report.
+    /// Datagrams that had arrived at the last report.
     received: u64,
-    /// When something last came, or was last asked for.
+    /// When something last arrived or was last requested.
     active: Time,
-    /// The last block has come: what is missing is asked for then.
+    /// The last block arrived: missing blocks are requested then.
     ending: Option<Time>,
-    /// Something has come that was not acknowledged.
+    /// Something arrived that was not acknowledged.
     news: bool,
     rates: u64,
     acks: u64,
@@ -41,7 +41,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// The public tool's smoothed error rate: `requests` blocks were asked for since the last
+    /// The public tool's smoothed error rate; `requests` blocks were requested since the last
     /// report.
     fn note_errors(&mut self, requests: u64) {
         let received = self.end.accounting.received;
@@ -50,7 +50,7 @@ impl Flow {
         self.error = self.history * self.error + (1.0 - self.history) * SCALE * loss;
     }
 
-    /// Asks for what is missing, and acknowledges; with the error rate if it is a report.
+    /// Requests missing blocks and acknowledges; a report also carries the error rate.
     fn ask(&mut self, now: Time, is_report: bool) {
         let asked = self.requests.ask(now, &self.arrived, &mut self.end.accounting);
         (self.active, self.news, self.ack) = (now, false, true);
@@ -63,13 +63,13 @@ impl Flow {
         }
     }
 
-    /// When it asks because nothing comes.
+    /// When it sends a request because nothing arrives.
     fn rest(&self) -> Option<Time> {
         let is_missing = self.arrived.next() < self.arrived.highest();
         (self.news || is_missing).then(|| self.active + self.interval)
     }
 
-    /// What is due by the clock.
+    /// Does everything that is due.
     fn check(&mut self, now: Time) {
         if self.end.is_finished() {
             return;
@@ -82,7 +82,7 @@ impl Flow {
         }
     }
 
-    /// Nothing is missing: that is all that is left to say.
+    /// Nothing is missing, so nothing else needs to be said.
     fn check_finished(&mut self) {
         if self.end.is_finished() && self.news {
             (self.news, self.ack) = (false, true);

@@ -1,4 +1,4 @@
-//! What the receiver asks for, and when it may ask again.
+//! Which blocks the receiver requests, and when it may repeat a request.
 
 use core::ops::Range;
 
@@ -10,13 +10,13 @@ use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::Loss;
 
-/// The shortest time after which a block is asked for again.
+/// Shortest time before a block is requested again.
 const MIN_WAIT: Span = Span::from_millis(5);
 
-/// A restart that is passing: the sender sends again from a block on.
+/// A restart in progress: the sender resends from a block on.
 #[derive(Clone, Copy, Debug)]
 struct Passing {
-    /// How far it has come: what is missing below was lost again.
+    /// How far it has arrived: blocks still missing below were lost again.
     at: u64,
     /// Where it ends.
     end: u64,
@@ -24,29 +24,30 @@ struct Passing {
     since: Time,
 }
 
-/// What is missing, as far as it is known to be, and what has been asked for.
+/// Missing blocks, as far as known, and requested blocks.
 pub(super) struct Requests {
     table: u64,
-    /// After this a block is asked for again.
+    /// Time after which a block is requested again.
     wait: Span,
-    /// How long a datagram may be late.
+    /// How late a datagram may be.
     grace: Span,
-    /// Blocks below this came, or are late beyond the grace; and what will be so next, from when.
+    /// Blocks below this one arrived or are late beyond the grace; and the next such position, with
+    /// its time.
     settled: u64,
     settling: (u64, Time),
-    /// Blocks that have been asked for lately, and all that ever were and have not come in order.
+    /// Blocks requested recently, and all requested blocks that have not arrived in order.
     recent: Recent,
     counted: RangeSet,
-    /// Blocks to be asked for now.
+    /// Blocks to be requested now.
     asking: RangeSet,
     passing: Option<Passing>,
     sequence: u64,
 }
 
-/// What is asked for at once.
+/// The content of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// How many blocks.
+    /// Number of blocks.
     pub(super) blocks: u64,
     /// Instead: everything from this block on.
     pub(super) restart: Option<u64>,
@@ -71,12 +72,12 @@ impl Requests {
         }
     }
 
-    /// How long a datagram may be late.
+    /// How late a datagram may be.
     pub(super) fn grace(&self) -> Span {
         self.grace
     }
 
-    /// Blocks up to `highest` have come.
+    /// Records that blocks up to `highest` arrived.
     pub(super) fn note_highest(&mut self, now: Time, highest: u64) {
         if self.grace == Span::ZERO {
             self.settled = highest;
@@ -89,12 +90,12 @@ impl Requests {
         }
     }
 
-    /// Nothing that was sent earlier can come any more: all below `highest` is settled.
+    /// Nothing sent earlier can still arrive: all blocks below `highest` are settled.
     pub(super) fn settle(&mut self, highest: u64) {
         self.settled = highest;
     }
 
-    /// A block has come that is below the highest: a restart that is passing has got there.
+    /// Records a block below the highest: a restart in progress has reached it.
     pub(super) fn note_passing(&mut self, now: Time, block: u64) {
         if let Some(passing) = &mut self.passing
             && (passing.at..passing.end).contains(&block)
@@ -103,7 +104,7 @@ impl Requests {
         }
     }
 
-    /// Asks for what is missing, counts it, and tells how much that is.
+    /// Requests and counts missing blocks; returns their number.
     pub(super) fn ask(
         &mut self,
         now: Time,
@@ -112,7 +113,7 @@ impl Requests {
     ) -> Asked {
         let next = arrived.next();
         self.counted.remove(0..next);
-        // A pass is over when it is through, or when nothing of it comes any more.
+        // A restart ends when its last block arrived, or when nothing of it arrives any more.
         self.passing = self
             .passing
             .filter(|passing| passing.at < passing.end && now.since(passing.since) < self.wait * 4);
@@ -137,12 +138,12 @@ impl Requests {
         Asked { blocks, restart: None }
     }
 
-    /// A gap need not be filled: tells how many blocks of it were asked for.
+    /// Removes a gap that need not be filled; returns how many of its blocks were requested.
     pub(super) fn forget(&mut self, gap: Range<u64>) -> u64 {
         self.counted.remove(gap)
     }
 
-    /// The next message that asks for blocks.
+    /// The next message that requests blocks.
     pub(super) fn take(&mut self, arrived: &Arrived) -> Option<Loss> {
         let loss = arrived.take_missing(&mut self.asking, self.sequence + 1)?;
         self.sequence += 1;

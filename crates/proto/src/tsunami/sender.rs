@@ -1,4 +1,4 @@
-//! The sending end: what is asked for, else the next block.
+//! The sending end: requested blocks, otherwise the next block.
 
 use alloc::boxed::Box;
 
@@ -12,11 +12,11 @@ use crate::time::{Span, Time};
 use crate::units::Bytes;
 use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse, Train};
 
-/// Without a report for so long the public tool takes everything for lost.
+/// After this time without a report the public tool counts everything as lost.
 const HEARTBEAT: Span = Span::from_millis(500);
-/// How often the wait for an answer to the last block doubles.
+/// Number of times that the wait for an answer to the last block doubles.
 const MOST_DOUBLED: u32 = 3;
-/// A first train that came at once took so long at least, for all that is known of it.
+/// Least duration assumed for a first train that arrived in one instant.
 const AT_ONCE: Span = Span::from_millis(2);
 
 /// Tsunami's sender.
@@ -24,21 +24,22 @@ pub struct TsunamiSender {
     end: SendingEnd,
     repairs: Repairs,
     delay: Delay,
-    /// The target: the rate that the user gave, or what it finds, all the flow long. One packet
-    /// train alone is no target: a host that slept for a moment makes it far too fast, or slow.
+    /// The target: the user's rate, or the rate found during the whole flow. One packet train is
+    /// not enough: if the host slept for a moment, it shows a rate that is far too high or too low.
     target: Box<dyn RateController>,
-    /// Something has been heard: before that a rate that is to be found says nothing.
+    /// Whether a message arrived; before that a rate to be found is meaningless.
     begun: bool,
-    /// What the session knows of the round-trip time, and a train's bytes.
+    /// The session's round-trip time, and the bytes of a train.
     rtt: Span,
     train: Bytes,
-    /// Requests and error rates that have come.
+    /// Requests and error rates that arrived.
     requests: Heard,
     rates: Heard,
-    /// When a report last came, or its absence was last counted; nothing before the first datagram.
+    /// When a report last arrived, or its absence was last counted; `None` before the first
+    /// datagram.
     reported: Option<Time>,
     interval: Span,
-    /// The last block goes again.
+    /// The last block is to be resent.
     last: Again,
 }
 
@@ -48,7 +49,7 @@ impl TsunamiSender {
         let target = controller(setup);
         let mut delay = Delay::new(setup, target.rate());
         if setup.rate.is_none() {
-            // What finds the target comes to it from below by itself.
+            // The search for the target converges from below.
             delay.start_at_target();
         }
         TsunamiSender {
@@ -132,9 +133,9 @@ impl TsunamiSender {
         }
     }
 
-    /// What a first train that came at once may have been: either the path is fast, or the host
-    /// slept while it came, and then the round trip was longer by that. It is a guess (one step):
-    /// the rate grows from there as from nothing known.
+    /// A guess for a first train that arrived in one instant. Either the path is fast, or the host
+    /// slept meanwhile and the round trip was longer by that time. It counts as one step: the rate
+    /// then grows as from an unknown start.
     fn guess(&self, feedback: &Feedback<'_>) -> Option<Train> {
         let longer = feedback.sample? - self.rtt;
         let (first, span) = (PacketNumber(0), longer.max(AT_ONCE));
@@ -142,8 +143,9 @@ impl TsunamiSender {
         came.then_some(Train { first, bytes: self.train, span, steps: 1 })
     }
 
-    /// When the last block goes again, to show the receiver how far it should have got. Where
-    /// everything is sent, it answers at once; else it may wait for its interval.
+    /// When the last block is resent, to show the receiver how far it should have got. If
+    /// everything is sent, the receiver answers immediately; otherwise it may wait for its
+    /// interval.
     fn next_last(&self) -> Option<Time> {
         if self.has_work() || self.end.frontier.unacknowledged() == 0 {
             return None;
@@ -153,7 +155,7 @@ impl TsunamiSender {
         Some(self.last.next(self.end.rtt.timeout() + answer))
     }
 
-    /// A receiver that says nothing may be getting nothing.
+    /// A silent receiver may be receiving nothing.
     fn check_heartbeat(&mut self, now: Time) {
         if self.reported.is_some_and(|at| now.since(at) >= HEARTBEAT) {
             self.reported = Some(now);
@@ -199,7 +201,7 @@ impl SendingFlow for TsunamiSender {
         trained.max(self.end.pacer.allowance(now)).min(until_train(next))
     }
 
-    /// What was asked for goes first.
+    /// Requested blocks go first.
     fn next_run(&mut self, now: Time, _: u64, max: u32) -> Option<(Run, bool)> {
         match self.repairs.take(now, &self.end, max) {
             Some(run) => Some((run, false)),
