@@ -1,14 +1,16 @@
-//! The data plane: UDP sockets, batches, sealed datagrams. It knows no protocol, session or file.
+//! The data plane: UDP sockets, batches, sealed datagrams. It depends on no protocol, session or
+//! file.
 //!
 //! In reading order:
-//! - [`clock`], [`wait`]: time since the start of the process; sleeping until a point of it.
+//! - [`clock`], [`wait`]: time since the start of the process; waiting for a point in time.
 //! - [`zone`]: addresses with an interface, such as `fe80::1%eth0`. [`network`]: the unit by which
 //!   limits count clients. [`meter`]: rate limits for networks.
 //! - [`socket`]: one UDP socket, which sends and receives many datagrams in one system call.
 //!   [`batch`]: datagrams on their way out.
-//! - [`sealing`]: which key seals what; sealing, opening, replay protection.
+//! - [`sealing`]: keys, sealing, opening, replay protection.
 //! - [`buffers`]: memory for chunks, and the blocks that fill them.
-//! - [`port`]: one receiving thread that tells flows apart; path MTU; address validation.
+//! - [`port`]: one receiving thread that distributes datagrams to flows; path MTU; address
+//!   validation.
 //! - [`access`]: the speed of the host's network card, and the other traffic on it.
 //!
 //! A sender writes into a [`batch::Batch`] through a [`sealing::seal::Sealer`] and sends the batch

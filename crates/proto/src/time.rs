@@ -1,7 +1,7 @@
 //! Points in time and spans between them, in nanoseconds.
 //!
-//! The core never reads a clock: every verb is handed the [`Time`] at which it happens. Zero is
-//! the driver's own start (of the process, of the simulation).
+//! The core never reads a clock: every call passes the current [`Time`]. Zero is the start of the
+//! driver's process or simulation.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub};
@@ -64,7 +64,7 @@ impl Span {
 
     /// A span of `secs` seconds, rounded to a nanosecond; negative and NaN become zero.
     pub fn from_secs_f64(secs: f64) -> Span {
-        // A float cast saturates, and sends NaN to zero.
+        // A float cast saturates, and turns NaN into zero.
         Span(libm::round(secs * 1e9) as u64)
     }
 
@@ -78,7 +78,7 @@ impl Span {
         self.0 as f64 / 1e9
     }
 
-    /// What is left of this span after `other`, zero if nothing is.
+    /// This span minus `other`, at least zero.
     pub const fn saturating_sub(self, other: Span) -> Span {
         Span(self.0.saturating_sub(other.0))
     }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_seconds_become_zero() {
+    fn negative_and_nan_seconds_become_zero() {
         assert_eq!(Span::from_secs_f64(-1.0), Span::ZERO);
         assert_eq!(Span::from_secs_f64(f64::NAN), Span::ZERO);
         assert_eq!(Span::from_secs_f64(0.1), Span::from_millis(100));

@@ -1,7 +1,7 @@
-//! Quantities with their units: a rate is never a bare number.
+//! Quantities with units: a rate is never a bare number.
 //!
 //! `Bytes / Rate = Span`, `Rate × Span = Bytes`, `Bytes / Span = Rate`. Rates are decimal bits a
-//! second, sizes print decimal.
+//! second; sizes print in decimal units.
 
 use core::fmt;
 use core::iter::Sum;
@@ -17,7 +17,7 @@ pub struct Bytes(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
 
-/// A share of what was sent that did not arrive, from 0 to 1.
+/// The share of sent data that did not arrive, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct LossRatio(f64);
 
@@ -47,14 +47,14 @@ impl Bytes {
         self.0 as f64 * 8.0
     }
 
-    /// What is left after `other`, zero if nothing is.
+    /// This size minus `other`, at least zero.
     pub const fn saturating_sub(self, other: Bytes) -> Bytes {
         Bytes(self.0.saturating_sub(other.0))
     }
 }
 
 impl Rate {
-    /// Standstill.
+    /// No data at all.
     pub const ZERO: Rate = Rate(0);
 
     /// `bits` a second.
@@ -82,15 +82,15 @@ impl Rate {
         Rate::from_bps_f64(self.0 as f64 * factor)
     }
 
-    /// What this rate moves in `span`.
+    /// Bytes that this rate moves in `span`.
     pub const fn over(self, span: Span) -> Bytes {
         let bits = scaled(self.0, span.as_nanos(), 1_000_000_000);
         Bytes((bits / 8) as u64)
     }
 }
 
-/// `a` · `b` / `c`, rounded down; `c` is not zero. A product of 64 bits, as nearly all are, is
-/// divided several times as fast as a longer one.
+/// `a` · `b` / `c`, rounded down; `c` is not zero. Nearly all products fit into 64 bits, where the
+/// division is several times as fast.
 const fn scaled(a: u64, b: u64, c: u64) -> u128 {
     match a.checked_mul(b) {
         Some(product) => (product / c) as u128,
@@ -102,12 +102,12 @@ impl LossRatio {
     /// No loss.
     pub const NONE: LossRatio = LossRatio(0.0);
 
-    /// The ratio `value`, or nothing if it is not within 0 and 1.
+    /// The ratio `value`, or `None` if it is outside 0 to 1.
     pub fn new(value: f64) -> Option<LossRatio> {
         (0.0..=1.0).contains(&value).then_some(LossRatio(value))
     }
 
-    /// `lost` of `sent`; none where nothing was sent, and never above 1.
+    /// `lost` of `sent`; zero if nothing was sent, and never above 1.
     pub fn of(lost: u64, sent: u64) -> LossRatio {
         if sent == 0 { LossRatio(0.0) } else { LossRatio((lost as f64 / sent as f64).min(1.0)) }
     }
@@ -152,7 +152,7 @@ impl Sum for Bytes {
 
 impl Div<Rate> for Bytes {
     type Output = Span;
-    /// The time this many bytes take at `rate`; at standstill, for ever.
+    /// The time for this many bytes at `rate`; endless at rate zero.
     fn div(self, rate: Rate) -> Span {
         if rate.0 == 0 {
             return Span::MAX;

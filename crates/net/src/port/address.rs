@@ -1,9 +1,9 @@
-//! Where data may be sent to.
+//! The addresses to which data may be sent.
 //!
-//! Only to an address of which it is known that it wants them: the one that was contacted, or the
-//! control path's own IP address at a port that a *sealed* datagram came from. Any other source of
-//! sealed datagrams must echo a random challenge first, also after a change of address; and until
-//! it has, at most three times what came from there goes there (RFC 9000, section 8).
+//! Data go only to an address that is known to want them: the contacted one, or the control path's
+//! IP address at a port from which a *sealed* datagram came. Any other source of sealed datagrams
+//! must echo a random challenge first, also after a change of address. Until then it gets at most
+//! three times the bytes that it sent (RFC 9000, section 8).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,34 +13,34 @@ use crate::sealing::seal::SEALED_OVERHEAD;
 use crate::socket::Path;
 use crate::zone;
 
-/// A random number that only who receives at an address can echo.
+/// A random number that only a receiver at an address can echo.
 pub type Challenge = [u8; 16];
 
 /// Bytes of the datagram that carries a challenge.
 pub const CHALLENGE_COST: usize = SEALED_OVERHEAD + size_of::<Challenge>();
 
-/// How often a challenge is said again, and how long an address may take in all.
+/// Interval between repeats of a challenge, and the time limit of an address for its echo.
 const REPEAT: Span = Span::from_millis(250);
 const PATIENCE: Span = Span::from_secs(10);
-/// Bytes sent to an address for each byte that came from it, before it is proven.
+/// Bytes sent to an unvalidated address for each byte received from it.
 const AMPLIFICATION: u64 = 3;
 
-/// What to do after a sealed datagram has come.
+/// What to do after a sealed datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Nothing: it came from where data go to, or is no reason to act.
+    /// Nothing: it came from the current address, or gives no reason to act.
     Nothing,
-    /// Data may go to its source from now on.
+    /// Data may be sent to its source from now on.
     Adopted,
     /// Send this challenge to its source, sealed.
     Send(Challenge),
 }
 
-/// The address rule of one flow. It has no clock, socket or randomness of its own.
+/// The address rule of one flow, without clock, socket or randomness.
 #[derive(Debug)]
 pub struct AddressRule {
-    /// The control path's address when the flow began. Where that has moved since, by rules of its
-    /// own, the data's own challenge shows it.
+    /// The control path's address when the flow began. If the control path has moved since, by its
+    /// own rules, a challenge validates the new address for data.
     validated: IpAddr,
     current: Option<Path>,
     pending: Option<Pending>,
@@ -57,26 +57,26 @@ struct Pending {
 }
 
 impl AddressRule {
-    /// The other end's data address is not known yet; `validated` is the control path's address.
+    /// The peer's data address is unknown yet; `validated` is the control path's address.
     pub fn waiting(validated: IpAddr) -> AddressRule {
         AddressRule { validated: validated.to_canonical(), current: None, pending: None }
     }
 
-    /// We contacted `address` ourselves, at the control path's own IP address.
+    /// This end contacted `address`, at the control path's IP address.
     pub fn contacted(address: SocketAddr) -> AddressRule {
         let address = zone::canonical(address);
         let current = Some(Path::from(address));
         AddressRule { validated: address.ip(), current, pending: None }
     }
 
-    /// Where data go to, if it is known.
+    /// The address for data, if known.
     pub fn destination(&self) -> Option<Path> {
         self.current
     }
 
-    /// A sealed datagram of `len` bytes has come from `path` and opened, for the first time under
-    /// its number. `random` makes a fresh challenge if one is needed; it goes out as a datagram of
-    /// `cost` bytes.
+    /// Handles a sealed datagram of `len` bytes from `path` that opened, with a new packet number.
+    /// `random` makes a fresh challenge if one is needed; the challenge takes a datagram of `cost`
+    /// bytes.
     pub fn on_genuine(
         &mut self,
         now: Time,
@@ -87,7 +87,7 @@ impl AddressRule {
     ) -> Advice {
         match self.current {
             Some(current) if current.remote == path.remote => {
-                // Our own side may be seen under another address after a change of route.
+                // The local address may change with a route.
                 self.current = Some(path);
                 return Advice::Nothing;
             }
@@ -99,8 +99,8 @@ impl AddressRule {
         }
         let stale = |pending: &Pending| now.since(pending.since) > PATIENCE;
         if self.pending.as_ref().is_none_or(|p| p.path.remote != path.remote || stale(p)) {
-            // The newest claim counts: an old path that still drips must not hold up a move. But
-            // a claim is not dropped within its first repeat, or two would starve each other.
+            // The newest claim counts, so an old path that still delivers cannot delay a move. But
+            // a claim stays for its first interval, or two claims would starve each other.
             if self.pending.as_ref().is_some_and(|p| now.since(p.since) < REPEAT) {
                 return Advice::Nothing;
             }
@@ -113,7 +113,7 @@ impl AddressRule {
         })
     }
 
-    /// A sealed echo of a challenge has come from `path`. Whether data go there from now on.
+    /// Handles a sealed echo from `path`. Returns whether data go there from now on.
     pub fn on_echo(&mut self, path: Path, echo: &Challenge) -> bool {
         let right = self.pending.as_ref().is_some_and(|pending| {
             pending.path.remote == path.remote && pending.challenge == *echo
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_paths_address_is_taken_at_its_first_sealed_port() {
+    fn the_control_paths_address_is_used_at_its_first_sealed_port() {
         let mut rule = AddressRule::waiting("192.0.2.1".parse().unwrap());
         assert_eq!(rule.destination(), None);
         assert_eq!(genuine(&mut rule, NOW, "192.0.2.1:5000", 1), Advice::Adopted);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn another_address_is_taken_only_after_its_echo() {
+    fn another_address_is_used_only_after_its_echo() {
         let mut rule = AddressRule::waiting("192.0.2.1".parse().unwrap());
         assert_eq!(genuine(&mut rule, NOW, "192.0.2.2:5000", 1), Advice::Send([1; 16]));
         assert_eq!(rule.destination(), None);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_is_said_again_but_not_at_once() {
+    fn a_challenge_is_repeated_after_an_interval() {
         let mut rule = AddressRule::contacted("192.0.2.1:7718".parse().unwrap());
         assert_eq!(genuine(&mut rule, NOW, "192.0.2.9:1", 1), Advice::Send([1; 16]));
         assert_eq!(genuine(&mut rule, NOW, "192.0.2.9:1", 2), Advice::Nothing);
@@ -200,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_more_than_threefold_goes_to_an_unproven_address(
+        fn an_unvalidated_address_gets_at_most_three_times_its_bytes(
             steps in proptest::collection::vec((0u64..400, 1usize..200), 1..200),
         ) {
             let mut rule = AddressRule::contacted("192.0.2.1:7718".parse().unwrap());

@@ -1,9 +1,9 @@
-//! How many path-MTU probes a port answers.
+//! The limit on answers to path-MTU probes.
 //!
-//! A probe needs no session, and its source address may be forged. So each network has a budget of
-//! its own, and all networks without a handshake share another one: no stranger uses up what a
-//! client needs. The table has a fixed number of slots, by a hash that nobody outside knows; only
-//! an answer is charged, so strangers cannot fill the slots of others either.
+//! A probe needs no session, and its source address may be forged. Each network therefore has its
+//! own budget, and all networks without a handshake share another one, so that strangers cannot use
+//! up a client's budget. The table has a fixed number of slots, chosen by a secret hash. Only an
+//! answer is charged, so strangers cannot use up others' slots either.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use longhaul_proto::time::{Span, Time};
 
 use crate::network::Network;
 
-/// Answers a second to one network: enough for sixty searches, too few to be worth a stranger's.
+/// Answers a second to one network: enough for sixty searches, too few to be useful for an attack.
 const OF_ONE: u32 = 500;
 /// Answers a second to all networks without a handshake.
 const OF_STRANGERS: u32 = 5_000;
@@ -42,7 +42,7 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// Whether a probe from `address` is answered, which is a client's if it is expected here.
+    /// Whether to answer a probe from `address`; `is_expected` marks a client's address.
     pub(super) fn may(&mut self, now: Time, address: IpAddr, is_expected: bool) -> bool {
         let slot = self.hasher.hash_one(Network::of(address)) as usize % SLOTS;
         let own = &mut self.networks[slot];
@@ -56,7 +56,7 @@ impl Answers {
 }
 
 impl Budget {
-    /// Whether anything is left of `limit` in this second.
+    /// Whether any of `limit` is left in this second.
     fn has(&mut self, now: Time, limit: u32) -> bool {
         if now.since(self.since) >= Span::from_secs(1) {
             *self = Budget { since: now, spent: 0 };
@@ -77,7 +77,7 @@ mod tests {
         IpAddr::V4(Ipv4Addr::from_bits(n))
     }
 
-    /// How many of `asked` probes from `address` are answered.
+    /// Number of answers to `asked` probes from `address`.
     fn answered(answers: &mut Answers, n: u32, asked: u32, is_expected: bool) -> u32 {
         let may = |_: &u32| answers.may(START, address(n), is_expected);
         (0..asked).filter(may).count() as u32
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(answered(&mut answers, 1, 10_000, false), OF_ONE);
         assert!(!answers.may(START + Span::from_millis(999), address(1), true));
         assert!(answers.may(START + Span::from_secs(1), address(1), true));
-        // Two networks share a slot once in 4096 times.
+        // Two networks share a slot once in 4096 cases.
         assert!((2..10).filter(|n| answers.may(START, address(*n), false)).count() >= 7);
     }
 
@@ -98,7 +98,7 @@ mod tests {
         let mut answers = Answers::default();
         let forged = (1000..200_000).filter(|n| answers.may(START, address(*n), false)).count();
         assert_eq!(forged as u32, OF_STRANGERS);
-        // Strangers have spent one or two answers of each slot.
+        // Strangers have used one or two answers of each slot.
         assert!(answered(&mut answers, 1, 10_000, true) > OF_ONE - 50);
         assert!(!answers.may(START, address(300_000), false));
     }

@@ -1,12 +1,12 @@
-//! Datagrams that come before their flow is known: kept a moment, within limits.
+//! Early datagrams: those that arrive before their flow is registered are kept for a moment.
 //!
-//! The first data follow the request at once and may arrive before it has been judged. They are
-//! held only for addresses with a handshake in progress or done, or for flow ids that such a one
-//! announced. An address can be forged, and what comes from it opens flows by itself: all of these
-//! together get no more than half of the memory, and each network (an IPv4 address, or an IPv6 /64,
-//! of which one host may use every address) no more than two flows' worth, so that there is always
-//! room for flows that were announced. What does not fit falls; it came
-//! over the path, and is counted for its flow. Nothing of it is looked at.
+//! The first data follow the request immediately and may arrive before the server has judged it.
+//! Early datagrams are kept only for addresses with a handshake in progress or completed, and for
+//! flow ids that such an address announced. An address can be forged, and its datagrams open flows
+//! without an announcement. All such flows together get at most half of the memory, and each
+//! network (an IPv4 address, or an IPv6 /64, all of whose addresses one host may use) at most two
+//! flows' worth, so announced flows always have room. Datagrams beyond the limits are dropped
+//! unread; those with data are counted for their flow, because they did cross the path.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,38 +18,38 @@ use longhaul_proto::wire::header::{Header, Kind};
 use crate::network::Network;
 use crate::socket::Path;
 
-/// Bytes held for one flow, the bookkeeping included.
+/// Bytes kept for one flow, including the bookkeeping.
 pub(super) const FLOW_BYTES: usize = 4_000_000;
-/// Bytes held for all flows.
+/// Bytes kept for all flows.
 pub(super) const TOTAL_BYTES: usize = 64_000_000;
-/// Of these, for flows that nobody has announced.
+/// Of these, bytes for flows that were not announced.
 pub(super) const UNANNOUNCED_BYTES: usize = TOTAL_BYTES / 2;
-/// Of these, for the flows of one network.
+/// Of these, bytes for the flows of one network.
 pub(super) const NETWORK_BYTES: usize = 2 * FLOW_BYTES;
-/// How long a datagram is held, counted from its flow's first.
+/// How long a datagram is kept, counted from its flow's first.
 pub(super) const KEEP: Span = Span::from_secs(2);
-/// How long an address or a flow id is expected after it was named last; how long it is remembered
-/// what of a flow has fallen.
+/// How long an address or a flow id stays expected after its last mention, and how long a flow's
+/// count of drops is kept.
 pub(super) const EXPECT: Span = Span::from_secs(10);
-/// Flow ids that the expected addresses of one network can open by themselves.
+/// Flow ids that the expected addresses of one network can open without an announcement.
 const FLOWS_PER_NETWORK: usize = 4;
-/// Addresses and flow ids expected at once; handshakes beyond them are not helped.
+/// Most expected addresses and flow ids; early datagrams of further handshakes are dropped.
 const MAX_EXPECTED: usize = 4096;
-/// Of these addresses, those of one network.
+/// Most expected addresses of one network.
 const MAX_EXPECTED_OF_NETWORK: usize = 256;
 
-/// What became of a datagram of an unknown flow.
+/// What happened to a datagram of an unknown flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlyVerdict {
-    /// Held until its flow is registered.
+    /// Kept until its flow is registered.
     Held,
-    /// It would have been held, but for the limits.
+    /// Dropped because of the limits.
     Full,
-    /// Nobody expects it.
+    /// Dropped because its flow and its address are not expected.
     Foreign,
 }
 
-/// A datagram that was held.
+/// An early datagram.
 pub(super) struct Held {
     pub(super) header: Header,
     pub(super) path: Path,
@@ -58,21 +58,21 @@ pub(super) struct Held {
     pub(super) at: Time,
 }
 
-/// All that was held for one flow.
+/// All early datagrams of one flow.
 pub(super) struct HeldFlow {
     from: IpAddr,
     since: Time,
     announced: bool,
     pub(super) bytes: Vec<u8>,
     pub(super) datagrams: Vec<Held>,
-    /// Datagrams with data that did not fit, or were held for too long.
+    /// Datagrams with data that exceeded the limits or were kept for too long.
     pub(super) fallen: u64,
 }
 
-/// What flows that nobody has announced hold.
+/// Memory of flows that were not announced.
 #[derive(Clone, Copy, Default)]
 struct Share {
-    /// Those of them that hold something.
+    /// Number of those flows that keep something.
     flows: usize,
     bytes: usize,
 }
@@ -83,10 +83,10 @@ pub(super) struct EarlyDatagrams {
     announced: HashMap<FlowId, (IpAddr, Time)>,
     flows: HashMap<FlowId, HeldFlow>,
     total: usize,
-    /// Of the flows that nobody has announced: all of them, and those of each network.
+    /// Flows that were not announced: the total, and each network's share.
     unannounced: usize,
     shares: HashMap<Network, Share>,
-    /// Nothing expires before this; asked before every sleep, so it is kept.
+    /// Nothing expires before this time; stored because every sleep needs it.
     expiry: Time,
 }
 
@@ -105,7 +105,7 @@ impl Default for EarlyDatagrams {
 }
 
 impl EarlyDatagrams {
-    /// A handshake with `address` has begun, goes on or is done: hold what comes from it.
+    /// Expects datagrams from `address`, whose handshake is in progress or completed.
     pub(super) fn expect(&mut self, now: Time, address: IpAddr) {
         if self.addresses.contains_key(&address) || self.may_expect(Network::of(address)) {
             self.addresses.insert(address, now + EXPECT);
@@ -119,12 +119,12 @@ impl EarlyDatagrams {
         self.addresses.len() < MAX_EXPECTED && expected.count() < MAX_EXPECTED_OF_NETWORK
     }
 
-    /// Whether a handshake with `address` goes on, or was done a moment ago.
+    /// Whether a handshake with `address` is in progress or was completed recently.
     pub(super) fn expects(&self, now: Time, address: IpAddr) -> bool {
         self.addresses.get(&address.to_canonical()).is_some_and(|until| now <= *until)
     }
 
-    /// `address` has announced `flow` over a session.
+    /// Expects `flow`, which `address` announced over a session.
     pub(super) fn announce(&mut self, now: Time, flow: FlowId, address: IpAddr) {
         if self.announced.len() < MAX_EXPECTED || self.announced.contains_key(&flow) {
             self.announced.insert(flow, (address, now + EXPECT));
@@ -132,18 +132,18 @@ impl EarlyDatagrams {
         }
         let Some(held) = self.flows.get_mut(&flow).filter(|held| !held.announced) else { return };
         if held.from != address {
-            // Somebody else was there first with what is this one's.
+            // Another address had opened this flow id first.
             self.take(flow);
             self.announced.insert(flow, (address, now + EXPECT));
             return;
         }
-        // From now on it is nobody's share that it takes.
+        // From now on the flow takes no network's share.
         held.announced = true;
         let (cost, holds) = (held.cost(), held.holds());
         self.unshare(address, cost, holds);
     }
 
-    /// Takes a datagram of a flow that is not registered.
+    /// Handles a datagram of a flow that is not registered.
     pub(super) fn offer(
         &mut self,
         now: Time,
@@ -163,7 +163,7 @@ impl EarlyDatagrams {
         let size = datagram.len() + size_of::<Held>();
         let fits = self.total + size <= TOTAL_BYTES && (announced || self.has_room(from, size));
         if !fits && !announced && !self.flows.contains_key(&header.flow) {
-            // Whoever forges an address would else be remembered by each number he makes up.
+            // Otherwise a forged address could fill the memory with made-up flow ids.
             return EarlyVerdict::Full;
         }
         let flow = self.flows.entry(header.flow).or_insert_with(|| HeldFlow {
@@ -195,7 +195,7 @@ impl EarlyDatagrams {
         EarlyVerdict::Held
     }
 
-    /// Whether a flow may be opened: as one that was announced, or one that was not.
+    /// Whether a flow may be opened, and whether it was announced.
     fn may_open(&self, now: Time, flow: FlowId, from: IpAddr) -> Result<bool, EarlyVerdict> {
         if let Some((address, until)) = self.announced.get(&flow) {
             let ours = *address == from && now <= *until;
@@ -208,13 +208,13 @@ impl EarlyDatagrams {
         if open < FLOWS_PER_NETWORK { Ok(false) } else { Err(EarlyVerdict::Full) }
     }
 
-    /// Whether `size` bytes more fit for flows that nobody has announced.
+    /// Whether `size` more bytes fit for flows that were not announced.
     fn has_room(&self, from: IpAddr, size: usize) -> bool {
         let its = self.shares.get(&Network::of(from)).map_or(0, |share| share.bytes);
         self.unannounced + size <= UNANNOUNCED_BYTES && its + size <= NETWORK_BYTES
     }
 
-    /// A flow of `address` that nobody had announced takes `bytes` of its share no longer.
+    /// Releases `bytes` of `address`'s share, taken by a flow that was not announced.
     fn unshare(&mut self, address: IpAddr, bytes: usize, held: bool) {
         self.unannounced -= bytes;
         let network = Network::of(address);
@@ -227,7 +227,7 @@ impl EarlyDatagrams {
         }
     }
 
-    /// Gives out what is held for `flow`, which is registered now.
+    /// Removes and returns the early datagrams of `flow`, which is registered now.
     pub(super) fn take(&mut self, flow: FlowId) -> Option<HeldFlow> {
         self.announced.remove(&flow);
         let held = self.flows.remove(&flow)?;
@@ -238,8 +238,8 @@ impl EarlyDatagrams {
         Some(held)
     }
 
-    /// Lets fall what has been held or expected for too long; tells how many datagrams fell. What
-    /// of a flow has fallen is remembered as long as it may still be registered.
+    /// Drops what has been kept or expected for too long; returns the number of dropped datagrams.
+    /// The count of a flow's drops is kept as long as the flow may still be registered.
     pub(super) fn expire(&mut self, now: Time) -> u64 {
         if now < self.expiry {
             return 0;
@@ -266,7 +266,7 @@ impl EarlyDatagrams {
         fallen
     }
 
-    /// Keeps nothing of a flow but the count; how many datagrams fell.
+    /// Drops a flow's datagrams but keeps the count; returns how many were dropped.
     fn let_fall(&mut self, flow: FlowId) -> u64 {
         let Some(held) = self.flows.get_mut(&flow) else { return 0 };
         let (from, cost, announced) = (held.from, held.cost(), held.announced);
@@ -286,12 +286,12 @@ impl EarlyDatagrams {
         (self.expiry != Time::NEVER).then_some(self.expiry)
     }
 
-    /// What is kept up to and with a time falls just after it.
+    /// Something kept until `time` expires just after it.
     fn expire_by(&mut self, time: Time) {
         self.expiry = self.expiry.min(time + Span::from_nanos(1));
     }
 
-    /// Bytes held, the bookkeeping included.
+    /// Bytes kept, including the bookkeeping.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.total
@@ -303,7 +303,7 @@ impl HeldFlow {
         self.bytes.len() + self.datagrams.len() * size_of::<Held>()
     }
 
-    /// Whether anything is held of it.
+    /// Whether any of its datagrams are kept.
     fn holds(&self) -> bool {
         !self.datagrams.is_empty()
     }
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_is_expected_is_held() {
+    fn only_datagrams_of_expected_flows_are_kept() {
         let mut hold = EarlyDatagrams::default();
         assert_eq!(offer(&mut hold, START, 1, 1, 100), EarlyVerdict::Foreign);
         hold.expect(START, address(1));
@@ -355,7 +355,11 @@ mod tests {
         assert_eq!(offer(&mut hold, START, 2, 2, 100), EarlyVerdict::Foreign);
         hold.announce(START, FlowId(3), address(3));
         assert_eq!(offer(&mut hold, START, 3, 3, 100), EarlyVerdict::Held);
-        assert_eq!(offer(&mut hold, START, 3, 1, 100), EarlyVerdict::Foreign, "another's flow");
+        assert_eq!(
+            offer(&mut hold, START, 3, 1, 100),
+            EarlyVerdict::Foreign,
+            "the flow of another address"
+        );
         assert_eq!(hold.take(FlowId(1)).map(|held| held.datagrams.len()), Some(1));
         assert!(hold.take(FlowId(2)).is_none());
     }
@@ -372,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_falls_after_two_seconds() {
+    fn early_datagrams_expire_after_two_seconds() {
         let mut hold = EarlyDatagrams::default();
         hold.expect(START, address(1));
         offer(&mut hold, START, 1, 1, 100);
@@ -382,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_opens_few_flows_by_itself() {
+    fn one_address_opens_few_flows_without_announcement() {
         let mut hold = EarlyDatagrams::default();
         hold.expect(START, address(1));
         let held = (0..100).filter(|n| offer(&mut hold, START, *n, 1, 100) == EarlyVerdict::Held);
@@ -390,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn all_addresses_of_an_ipv6_network_together_get_what_one_address_gets() {
+    fn all_addresses_of_an_ipv6_network_share_the_limit_of_one_address() {
         let mut hold = EarlyDatagrams::default();
         let of = |network: u16, host: u16| -> IpAddr {
             Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host).into()
@@ -404,13 +408,13 @@ mod tests {
         assert_eq!((held, hold.addresses.len()), (FLOWS_PER_NETWORK, MAX_EXPECTED_OF_NETWORK));
         hold.expect(START, of(2, 1));
         assert_eq!(offer_from(&mut hold, START, 2_000, of(2, 1), 100), EarlyVerdict::Held);
-        // A flow that was announced needs no share, and is nobody's but the one address's.
+        // An announced flow needs no share of its network.
         hold.announce(START, FlowId(3_000), of(1, 9));
         assert_eq!(offer_from(&mut hold, START, 3_000, of(1, 8), 100), EarlyVerdict::Foreign);
         assert_eq!(offer_from(&mut hold, START, 3_000, of(1, 9), 100), EarlyVerdict::Held);
     }
 
-    /// Offers a flow so much that its own limit is reached; what was held of it.
+    /// Offers data up to the flow's own limit; returns the bytes kept.
     fn fill(hold: &mut EarlyDatagrams, flow: u32, from: u8) -> usize {
         let before = hold.bytes();
         for _ in 0..80 {
@@ -420,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_addresses_are_forged_announced_flows_have_their_room() {
+    fn announced_flows_have_room_despite_many_forged_addresses() {
         let mut hold = EarlyDatagrams::default();
         hold.expect(START, address(1));
         assert_eq!(offer(&mut hold, START, 1, 1, 100), EarlyVerdict::Held);
@@ -435,7 +439,7 @@ mod tests {
             let held = fill(&mut hold, flow, 1);
             assert!(held > FLOW_BYTES - 70_000, "{held} bytes of {flow}");
         }
-        // What was there before, and is announced now, is still there, and has room again.
+        // An earlier flow that is announced now keeps its data and has room again.
         assert_eq!(offer(&mut hold, START, 1, 1, 60_000), EarlyVerdict::Full);
         hold.announce(START, FlowId(1), address(1));
         assert_eq!(offer(&mut hold, START, 1, 1, 60_000), EarlyVerdict::Held);
@@ -446,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_has_opened_its_flows_may_still_have_one_that_it_announces() {
+    fn an_address_at_its_limit_may_still_announce_a_flow() {
         let mut hold = EarlyDatagrams::default();
         hold.expect(START, address(1));
         for flow in 0..4 {
@@ -455,7 +459,7 @@ mod tests {
         assert_eq!(offer(&mut hold, START, 9, 1, 100), EarlyVerdict::Full);
         hold.announce(START, FlowId(9), address(1));
         assert_eq!(offer(&mut hold, START, 9, 1, 100), EarlyVerdict::Held);
-        // Taken or let fall, a flow leaves its place to another.
+        // A flow that is taken or expires makes room for another.
         hold.take(FlowId(0));
         assert_eq!(offer(&mut hold, START, 10, 1, 100), EarlyVerdict::Held);
         let late = START + KEEP + Span::from_nanos(1);
@@ -465,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_fall_are_counted_for_their_flow_until_it_is_registered_or_given_up() {
+    fn dropped_data_are_counted_until_their_flow_is_registered_or_expires() {
         let mut hold = EarlyDatagrams::default();
         hold.announce(START, FlowId(1), address(1));
         fill(&mut hold, 1, 1);
@@ -473,12 +477,12 @@ mod tests {
         assert_eq!(hold.flows[&FlowId(1)].fallen, 80 - held);
         assert_eq!(hold.expire(START + KEEP + Span::from_nanos(1)), held);
         assert_eq!(offer(&mut hold, START + KEEP + KEEP, 1, 1, 100), EarlyVerdict::Full);
-        // Nothing of a control message is lost data.
+        // Control messages do not count as lost data.
         let header =
             Header { kind: Kind::Control, flow: FlowId(1), number: PacketNumber(0), block: 0 };
         let path = Path { remote: (address(1), 9).into(), local: None };
         hold.offer(START + KEEP + KEEP, header, path, &[0; 100]);
-        // Announced again, it is still waited for.
+        // A renewed announcement keeps the flow expected.
         hold.announce(START + KEEP, FlowId(1), address(1));
         hold.expire(START + EXPECT + Span::from_nanos(1));
         assert_eq!(hold.take(FlowId(1)).map(|held| held.fallen), Some(81));

@@ -1,8 +1,8 @@
 //! A port: one UDP socket, one receive thread, many flows.
 //!
-//! The thread sleeps until datagrams, a flow's wake-up or a command come, and calls each flow's
-//! [`FlowSink`] with all that one system call brought for it. Sinks live on that thread and must
-//! not block it. A sink that sends keeps the [`Socket`] (not the port, which owns the sink).
+//! The thread sleeps until a datagram, a flow's wake-up or a command arrives, and calls each flow's
+//! [`FlowSink`] with all its datagrams of one system call. Sinks live on that thread and must not
+//! block it. A sink that sends keeps the [`Socket`] (not the port, which owns the sink).
 
 pub mod address;
 mod answers;
@@ -33,67 +33,68 @@ use crate::port::receive::ReceiveLoop;
 use crate::port::scatter::ScatterCall;
 use crate::socket::{Message, Path, Socket};
 
-/// A datagram of a flow, as it came: its header can be read, nothing else is trusted yet.
+/// A received datagram of a flow: its header is parsed, nothing else is trusted yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
     /// The header.
     pub header: Header,
-    /// Where it came from, and to which address of ours.
+    /// Its source, and the local address it was sent to.
     pub path: Path,
-    /// All of it, the header included.
+    /// The whole datagram with its header.
     pub bytes: &'a [u8],
-    /// When it came to this host.
+    /// Its arrival time at this host.
     pub at: Time,
 }
 
-/// A flow's own side of a port. Called on the receive thread only.
+/// A flow's end of a port. Called on the receive thread only.
 pub trait FlowSink: Send {
-    /// Datagrams of the flow: all that one system call brought, in the order of arrival. What is
-    /// left in the iterator is dropped.
+    /// Handles datagrams of the flow: all of one system call, in the order of arrival. Datagrams
+    /// left in the iterator are dropped.
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>);
 
-    /// All flows have got what one system call brought: time may pass for those that share what
-    /// they do with it. Called after each [`FlowSink::on_batch`].
+    /// All flows have received the datagrams of one system call. Flows that share state may now
+    /// advance their time. Called after each [`FlowSink::on_batch`].
     fn on_told(&mut self, _now: Time) {}
 
-    /// So many datagrams with data came before the flow was registered and did not fit what is held
-    /// for such flows. Called once, before what was held comes.
+    /// Reports datagrams with data that arrived before the flow was registered and exceeded the
+    /// limits for early datagrams. Called once, before the early datagrams are delivered.
     fn on_fallen(&mut self, _count: u64) {}
 
     /// The time that [`FlowSink::next_wakeup`] named has come, or [`PortHandle::wake`] was called,
     /// or the sink has just been registered (before anything that was held for it comes).
     fn on_wake(&mut self, now: Time);
 
-    /// Receives by itself straight to where payloads belong, if it can
-    /// ([`Scatter`](crate::port::scatter::Scatter)): asked when something is there while this is
-    /// the port's only flow. `false` leaves the receiving to the port; what a flow received but
-    /// could not use goes into the call's spill, and comes by [`FlowSink::on_batch`].
+    /// Receives directly into the destination of the payloads, if the sink can
+    /// ([`Scatter`](crate::port::scatter::Scatter)). Called when data are there and this is the
+    /// port's only flow. Returns `false` to leave the receiving to the port. Datagrams that the
+    /// flow received but could not use go into the call's spill, and arrive by
+    /// [`FlowSink::on_batch`].
     ///
     /// # Errors
-    /// What the socket says; `WouldBlock` where nothing is there.
+    /// The socket's error; `WouldBlock` if nothing is there.
     fn receive(&mut self, _call: &mut ScatterCall<'_>) -> io::Result<bool> {
         Ok(false)
     }
 
-    /// When to call [`FlowSink::on_wake`], if at all. Asked after every other call.
+    /// When to call [`FlowSink::on_wake`], if at all. Queried after every other call.
     fn next_wakeup(&self) -> Option<Time>;
 
-    /// Whether the flow has ended by itself: the port forgets it.
+    /// Whether the flow has ended by itself; the port then removes it.
     fn is_closed(&self) -> bool {
         false
     }
 
-    /// The port has ended before the flow did; nothing comes any more.
+    /// The port closed before the flow ended; no further calls follow.
     fn on_port_closed(&mut self, why: &str);
 }
 
-/// Datagrams of one flow out of one system call.
+/// The datagrams of one flow from one system call.
 pub struct Datagrams<'a> {
     messages: &'a [Message<'a>],
     slots: std::slice::Iter<'a, Slot>,
 }
 
-/// Where a datagram lies among the messages.
+/// The position of a datagram among the messages.
 pub(super) struct Slot {
     pub(super) header: Header,
     pub(super) message: u32,
@@ -124,34 +125,34 @@ impl<'a> Iterator for Datagrams<'a> {
 
 impl ExactSizeIterator for Datagrams<'_> {}
 
-/// What a port has seen.
+/// Counters of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStatistics {
-    /// Datagrams received, whatever they were.
+    /// Datagrams received, of any kind.
     pub received: u64,
-    /// Trains that they came in: what the kernel had merged, or one alone.
+    /// Messages that they came in: trains merged by the kernel, or single datagrams.
     pub trains: u64,
-    /// Bytes of them.
+    /// Bytes received.
     pub bytes: u64,
-    /// Datagrams that are none of ours, or of flows that nobody expects.
+    /// Datagrams that are not ours, or of flows that nobody expects.
     pub foreign: u64,
-    /// Datagrams held for flows that were not registered yet.
+    /// Datagrams kept for flows that were not registered yet.
     pub held: u64,
-    /// Datagrams dropped by the limits for held ones.
+    /// Early datagrams dropped by their limits.
     pub dropped: u64,
     /// Path-MTU probes answered.
     pub probes: u64,
-    /// Trains dropped by the kernel for want of receive buffer, wrapping at 2³².
+    /// Trains dropped by the kernel for lack of receive buffer, wrapping at 2³².
     pub kernel_drops: u64,
-    /// How long the receive thread has waited for something to do.
+    /// How long the receive thread has waited for work.
     pub idle: Span,
 }
 
 impl PortStatistics {
-    /// Datagrams that the kernel has dropped since `before`. It counts trains; each is taken to
-    /// have been as long as those that came meanwhile.
+    /// Estimates the datagrams that the kernel dropped since `before`. The kernel counts trains;
+    /// each is assumed to have the average length of the trains received meanwhile.
     pub fn dropped_since(&self, before: &PortStatistics) -> f64 {
-        // The kernel's count wraps.
+        // The kernel's counter wraps.
         let drops = self.kernel_drops.wrapping_sub(before.kernel_drops) & u64::from(u32::MAX);
         let received = self.received.saturating_sub(before.received);
         let trains = self.trains.saturating_sub(before.trains);
@@ -159,7 +160,7 @@ impl PortStatistics {
     }
 }
 
-/// Counters that the receive thread writes and others read.
+/// Counters that the receive thread writes and other threads read.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) received: AtomicU64,
@@ -172,7 +173,7 @@ pub(super) struct Counters {
     pub(super) idle_nanos: AtomicU64,
 }
 
-/// What the receive thread is told.
+/// A command to the receive thread.
 pub(super) enum PortCommand {
     Register(FlowId, Box<dyn FlowSink>),
     Unregister(FlowId),
@@ -182,10 +183,10 @@ pub(super) enum PortCommand {
     Close,
 }
 
-/// Both sides' common ground.
+/// State that both sides share.
 pub(super) struct Shared {
     pub(super) socket: Arc<Socket>,
-    /// Written after every command, so that the thread's one wait sees it.
+    /// Written after every command, so that it ends the thread's wait.
     pub(super) bell: OwnedFd,
     pub(super) counters: Counters,
     /// Flow ids in use; the sinks themselves live on the thread.
@@ -195,7 +196,7 @@ pub(super) struct Shared {
 
 impl Shared {
     fn flows(&self) -> MutexGuard<'_, HashSet<FlowId>> {
-        // Nothing panics while the lock is held.
+        // No code panics while it holds the lock.
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -203,7 +204,7 @@ impl Shared {
         self.flows().remove(&flow);
     }
 
-    /// No flow is registered any more after this.
+    /// No flow is registered after this.
     pub(super) fn close(&self) {
         let _flows = self.flows();
         self.closed.store(true, Ordering::Release);
@@ -216,7 +217,7 @@ pub struct Port {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A way to a port's thread; does not keep the port alive.
+/// A handle to a port's thread; does not keep the port alive.
 #[derive(Clone)]
 pub struct PortHandle {
     shared: Arc<Shared>,
@@ -282,7 +283,7 @@ impl Drop for Port {
     fn drop(&mut self) {
         self.handle.tell(PortCommand::Close);
         if let Some(thread) = self.thread.take() {
-            // A sink that owned the port would make the thread wait for itself.
+            // A sink that owned the port would make the thread join itself.
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }
@@ -291,12 +292,12 @@ impl Drop for Port {
 }
 
 impl PortHandle {
-    /// The socket: for sending, and for its address and buffer.
+    /// The socket, for sending and for its address and buffer size.
     pub fn socket(&self) -> &Arc<Socket> {
         &self.shared.socket
     }
 
-    /// Gives `flow` to `sink`; datagrams held for it come at once.
+    /// Registers `sink` for `flow`; its early datagrams are delivered immediately.
     ///
     /// # Errors
     /// If the flow id is in use here or the port has closed.
@@ -305,7 +306,7 @@ impl PortHandle {
             let address = self.shared.socket.local_addr();
             Err(Error::new(format!("UDP {address}: {why}")))
         };
-        // Under the lock that the thread takes to close: no sink is told and then forgotten.
+        // Under the lock that the thread takes to close: no sink is registered and then forgotten.
         let mut flows = self.shared.flows();
         if self.is_closed() {
             return refused("the port has closed");
@@ -317,35 +318,37 @@ impl PortHandle {
         Ok(())
     }
 
-    /// Forgets `flow`; its sink is dropped on the receive thread.
+    /// Removes `flow`; its sink is dropped on the receive thread.
     pub fn unregister(&self, flow: FlowId) {
         self.tell(PortCommand::Unregister(flow));
     }
 
-    /// Has the flow's [`FlowSink::on_wake`] called soon.
+    /// Makes the thread call the flow's [`FlowSink::on_wake`] soon.
     pub fn wake(&self, flow: FlowId) {
         self.tell(PortCommand::Wake(flow));
     }
 
-    /// A handshake with `address` has begun, goes on or is done: its first datagrams are held for
-    /// flows yet to be registered. Say it again every few seconds while that lasts.
+    /// Expects data from `address`, because a handshake with it is in progress or completed: its
+    /// early datagrams are kept for flows yet to be registered. Repeat the call every few seconds
+    /// while this lasts.
     pub fn expect(&self, address: IpAddr) {
         self.tell(PortCommand::Expect(address.to_canonical()));
     }
 
-    /// `address` has announced `flow` over its session, which will be registered soon.
+    /// Expects `flow`, which `address` announced over its session and which will be registered
+    /// soon.
     pub fn announce(&self, flow: FlowId, address: IpAddr) {
         self.tell(PortCommand::Announce(flow, address.to_canonical()));
     }
 
-    /// A letter box into the sink of `flow`: what is posted waits in the receiver, and the sink
-    /// is woken for it.
+    /// A mailbox for the sink of `flow`: posted messages wait in the receiver, and the sink is
+    /// woken.
     pub fn mailbox<M>(&self, flow: FlowId) -> (Mailbox<M>, Receiver<M>) {
         let (letters, receiver) = mpsc::channel();
         (Mailbox { letters, port: self.clone(), flow }, receiver)
     }
 
-    /// What the port has seen so far.
+    /// The counters so far.
     pub fn statistics(&self) -> PortStatistics {
         let counters = &self.shared.counters;
         PortStatistics {
@@ -367,7 +370,7 @@ impl PortHandle {
     }
 
     fn tell(&self, command: PortCommand) {
-        // A thread that has ended needs no commands; a full bell rings already.
+        // A thread that has ended needs no commands, and a full bell already wakes it.
         if self.commands.send(command).is_ok() {
             let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
         }
@@ -388,7 +391,7 @@ impl<M> Clone for Mailbox<M> {
 }
 
 impl<M> Mailbox<M> {
-    /// Posts `message` and wakes the sink. Whether the sink is still there to read it.
+    /// Posts `message` and wakes the sink; returns whether the receiver still exists.
     pub fn post(&self, message: M) -> bool {
         let posted = self.letters.send(message).is_ok();
         self.port.wake(self.flow);

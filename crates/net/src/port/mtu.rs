@@ -1,12 +1,12 @@
-//! Which datagram size a path takes.
+//! The largest datagram size that a path carries.
 //!
-//! A search asks with padded probes whose answers are short, all likely sizes at once, so the
-//! common case costs one round trip, and it can run beside the handshake: probes are in the clear,
-//! carry no secret, and their 80 random bits (flow id and block) must come back. An answer is never
-//! longer than its question, and a port answers few a second to each network.
+//! A search sends padded probes of all likely sizes together; the answers are short. So the usual
+//! search takes one round trip, and it can run during the handshake: probes are in the clear, carry
+//! no secret, and their 80 random bits (flow id and block) must be echoed. An answer is never
+//! longer than its probe, and a port limits its answers per second to each network.
 //!
-//! The block size is fixed where a pass begins; a size found later is for the next pass. A path
-//! that begins to swallow large datagrams is noticed by [`HoleWatch`]; the next pass searches
+//! The block size is fixed when a pass begins; a size found later applies to the next pass.
+//! [`HoleWatch`] detects a path that starts to drop large datagrams; the next pass then searches
 //! again.
 
 use std::net::IpAddr;
@@ -25,12 +25,12 @@ use crate::socket::{Path, SendError, SendOutcome, Socket};
 const SHORTEST: usize = 64;
 /// Header and the size that arrived.
 const ANSWER_LEN: usize = Header::LEN + 2;
-/// MTUs worth a probe: the old minimum, IPv6's minimum, tunnels in tunnels, WireGuard, VXLAN,
-/// PPPoE, Ethernet, jumbo frames.
+/// MTUs worth a probe: the old minimum, IPv6's minimum, nested tunnels, WireGuard, VXLAN, PPPoE,
+/// Ethernet, jumbo frames.
 const MTUS: [u16; 8] = [576, 1280, 1400, 1420, 1450, 1492, 1500, 9000];
-/// How often a probe is said before its size counts as too large.
+/// How often a probe is sent before its size counts as too large.
 const TRIES: u32 = 3;
-/// How long is waited for the first answer of all before everything is asked again.
+/// Wait for the very first answer before all probes are repeated.
 const FIRST_WAIT: Span = Span::from_millis(250);
 
 /// Bytes of IP and UDP headers in front of a datagram to `address`.
@@ -41,7 +41,7 @@ pub fn packet_overhead(address: IpAddr) -> u16 {
     }
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The largest UDP payload that came through.
@@ -52,15 +52,15 @@ pub struct Found {
 
 /// A search for the largest size, without socket or clock.
 ///
-/// A round says the probes of all sizes that may still pass. The first answer tells the round-trip
-/// time; after it, sizes above the largest proven one are asked again once a round trip, until they
-/// have been said three times.
+/// A round sends probes of all sizes that may still pass. The first answer gives the round-trip
+/// time; after it, sizes above the largest confirmed one are probed again once a round trip, up to
+/// three times.
 #[derive(Debug)]
 pub struct Search {
     /// Largest first.
     candidates: Vec<Candidate>,
     found: Option<Found>,
-    /// When each round began.
+    /// Start of each round.
     rounds: Vec<Time>,
     deadline: Time,
 }
@@ -73,7 +73,7 @@ struct Candidate {
 }
 
 impl Search {
-    /// A search on the way to `address`, for sizes up to `ceiling`, that ends at `deadline`.
+    /// A search for the path to `address`, for sizes up to `ceiling`, that ends at `deadline`.
     pub fn new(now: Time, address: IpAddr, ceiling: u16, deadline: Time) -> Search {
         let overhead = packet_overhead(address);
         let mut sizes: Vec<u16> = MTUS.iter().map(|mtu| (mtu - overhead).min(ceiling)).collect();
@@ -84,13 +84,13 @@ impl Search {
         Search { candidates, found: None, rounds: vec![now], deadline }
     }
 
-    /// The next probe to send now: its size, and its round as its number.
+    /// The next probe to send now: its size, and its round as its packet number.
     pub(crate) fn poll_probe(&mut self, now: Time) -> Option<(u16, PacketNumber)> {
         if now >= self.round_ends() && !self.is_over(now) {
             self.rounds.push(now);
             let answered = self.found.is_some();
             for candidate in &mut self.candidates {
-                // Without any answer it is not the sizes that do not pass.
+                // Without any answer, the size is not the problem.
                 candidate.due = !answered || candidate.said < TRIES;
             }
         }
@@ -100,7 +100,7 @@ impl Search {
         Some((due.size, PacketNumber(self.rounds.len() as u64 - 1)))
     }
 
-    /// The probe of `size` bytes and this number has been answered.
+    /// Handles the answer to the probe of `size` bytes with this number.
     pub(crate) fn on_answer(&mut self, now: Time, size: u16, number: PacketNumber) {
         let known = self.candidates.iter().any(|c| c.size == size && c.said > 0);
         let round = usize::try_from(number.0).ok().and_then(|round| self.rounds.get(round));
@@ -109,38 +109,38 @@ impl Search {
         };
         let first = Found { size, rtt: now.since(began) };
         if self.found.is_none() {
-            // Rounds had no measure before: what was said in vain may only be late.
+            // Earlier rounds had no measured round trip: their answers may only be late.
             self.candidates.iter_mut().for_each(|c| c.said = c.said.min(1));
         }
         self.found = Some(Found { size, ..self.found.unwrap_or(first) });
         self.candidates.retain(|candidate| candidate.size > size);
     }
 
-    /// The first link does not take datagrams of `size` bytes.
+    /// Records that the first link refuses datagrams of `size` bytes.
     pub(crate) fn on_refused(&mut self, size: u16) {
         self.candidates.retain(|candidate| candidate.size < size);
     }
 
-    /// The largest size known to pass, so far.
+    /// The largest size confirmed so far.
     pub fn found(&self) -> Option<Found> {
         self.found
     }
 
-    /// Whether nothing more will be found.
+    /// Whether the search has ended.
     pub fn is_over(&self, now: Time) -> bool {
         let waited = now >= self.round_ends();
         let tried = self.candidates.iter().all(|candidate| candidate.said >= TRIES && waited);
         now >= self.deadline || self.found.is_some() && tried
     }
 
-    /// When to come back if no answer comes.
+    /// When to call again without an answer.
     pub fn next_wakeup(&self) -> Time {
         self.round_ends().min(self.deadline)
     }
 
     fn round_ends(&self) -> Time {
         let wait = match self.found {
-            // Answers to one round come close together.
+            // Answers to one round arrive close together.
             Some(found) => found.rtt + found.rtt / 4 + Span::from_millis(2),
             None => FIRST_WAIT,
         };
@@ -148,7 +148,7 @@ impl Search {
     }
 }
 
-/// Notices a path that swallows large datagrams while small ones pass.
+/// Detects a path that drops large datagrams while small ones pass.
 #[derive(Clone, Copy, Debug)]
 pub struct HoleWatch {
     arrived: u64,
@@ -163,20 +163,21 @@ const SUSPICIOUS: u64 = 50;
 const REPORTS: Span = Span::from_millis(750);
 
 impl HoleWatch {
-    /// A pass begins.
+    /// Starts with a pass.
     pub fn new(now: Time) -> HoleWatch {
         HoleWatch { arrived: 0, sent: 0, since: now, reported: now }
     }
 
-    /// A report has come back (so small datagrams pass): of `sent` data datagrams so far, `arrived`
-    /// have arrived. Whether none has for so long, since so many left, that the path has a hole.
+    /// Handles a report, which shows that small datagrams pass: of `sent` data datagrams so far,
+    /// `arrived` have arrived. Returns whether none has arrived for so long, with so many sent,
+    /// that the path has a hole.
     pub fn on_report(&mut self, now: Time, sent: u64, arrived: u64, rtt: Span) -> bool {
-        // After a pause the network was gone, or a host: what was sent meanwhile says nothing.
+        // After a pause the network or a host was away: data sent meanwhile prove nothing.
         let paused = now.since(self.reported) > REPORTS.max(rtt * 2);
         if arrived != self.arrived || paused {
             *self = HoleWatch { arrived, sent, since: now, reported: now };
         } else if sent.saturating_sub(self.sent) < SUSPICIOUS {
-            // A sender that had nothing to send is not unheard.
+            // A sender without data to send is no sign of a hole.
             self.since = now;
         }
         self.reported = now;
@@ -185,7 +186,7 @@ impl HoleWatch {
     }
 }
 
-/// The answer to a probe of `len` bytes; nothing if that is too short to be one.
+/// The answer to a probe of `len` bytes; `None` if that is too short for a probe.
 pub(super) fn answer(probe: &Header, len: usize) -> Option<[u8; ANSWER_LEN]> {
     let size = u16::try_from(len).ok().filter(|_| len >= SHORTEST)?;
     let mut answer = [0; ANSWER_LEN];
@@ -195,10 +196,10 @@ pub(super) fn answer(probe: &Header, len: usize) -> Option<[u8; ANSWER_LEN]> {
     Some(answer)
 }
 
-/// Searches the way to `path` over `port`, for sizes up to `ceiling`, for `patience` at most.
-/// `done` is called once, on the receive thread: with nothing where no probe was answered.
+/// Searches the path to `path` over `port`, for sizes up to `ceiling`, for at most `patience`.
+/// `done` is called once, on the receive thread, with `None` if no probe was answered.
 ///
-/// Needs a longhaul port at the other end and nothing else: no session, no keys.
+/// Needs only a longhaul port at the other end: no session, no keys.
 ///
 /// # Errors
 /// If the port has closed; `done` is not called then.
@@ -210,7 +211,8 @@ pub fn search(
     done: impl FnOnce(Option<Found>) + Send + 'static,
 ) -> Result<(), Error> {
     let mut random = [0; 10];
-    rand::fill(&mut random).map_err(|_| Error::new("the system gives no random numbers"))?;
+    rand::fill(&mut random)
+        .map_err(|_| Error::new("the system's random number generator failed"))?;
     let (flow, block) = random.split_at(4);
     let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     let header = Header {
@@ -300,8 +302,8 @@ mod tests {
     const START: Time = Time::from_nanos(1_000_000);
     const RTT: Span = Span::from_millis(100);
 
-    /// Runs a search over a path that passes sizes as `passes` says, given the size and
-    /// how often it was said. Tells what was found and when the search was over.
+    /// Runs a search over a path; `passes` says for a size and its number of probes whether the
+    /// probe passes. Returns the result and the duration.
     fn run(ceiling: u16, link: u16, passes: impl Fn(u16, u32) -> bool) -> (Option<Found>, Span) {
         run_at(RTT, ceiling, link, passes)
     }
@@ -338,13 +340,13 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_tells_its_size_costs_one_round_trip() {
+    fn a_link_that_reports_its_size_costs_one_round_trip() {
         assert_eq!(run(9000, 1472, |_, _| true), (Some(Found { size: 1472, rtt: RTT }), RTT));
         assert_eq!(run(9000, 8972, |_, _| true).1, RTT);
     }
 
     #[test]
-    fn a_narrow_place_further_on_is_found() {
+    fn a_narrow_link_further_on_is_found() {
         let (found, took) = run(9000, 8972, |size, _| size <= 1392);
         assert_eq!(found.map(|found| found.size), Some(1392));
         assert!(took < RTT * 5, "{took}");
@@ -352,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_probe_is_said_again() {
+    fn a_lost_probe_is_repeated() {
         let (found, _) = run(9000, 1472, |size, said| size < 1472 || said == 3);
         assert_eq!(found.map(|found| found.size), Some(1472));
     }
@@ -377,12 +379,12 @@ mod tests {
     }
 
     #[test]
-    fn the_ceiling_is_a_size_of_its_own() {
+    fn the_ceiling_is_probed_too() {
         assert_eq!(run(1000, 1472, |_, _| true).0.map(|found| found.size), Some(1000));
     }
 
     #[test]
-    fn an_answer_to_what_was_not_asked_is_nothing() {
+    fn an_answer_without_a_probe_is_ignored() {
         let mut search = Search::new(START, FOUR, 9000, START + RTT);
         assert_eq!(search.poll_probe(START), Some((8972, PacketNumber(0))));
         search.on_answer(START, 8971, PacketNumber(0));
@@ -392,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_noticed_only_while_reports_say_that_nothing_arrives() {
+    fn a_hole_is_detected_only_while_reports_show_no_arrivals() {
         let at = |millis| START + Span::from_millis(millis);
         let mut watch = HoleWatch::new(START);
         assert!(!watch.on_report(at(500), 1000, 0, RTT), "too early");
@@ -405,11 +407,11 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_no_hole() {
+    fn an_outage_is_not_a_hole() {
         let at = |millis| START + Span::from_millis(millis);
         let mut watch = HoleWatch::new(START);
         assert!(!watch.on_report(at(500), 1000, 900, RTT));
-        assert!(!watch.on_report(at(3000), 9000, 900, RTT), "the first word after an outage");
+        assert!(!watch.on_report(at(3000), 9000, 900, RTT), "the first report after an outage");
         assert!(!watch.on_report(at(3250), 9000, 950, RTT));
     }
 

@@ -1,10 +1,10 @@
-//! How payloads get from a received batch to a chunk's buffer.
+//! How payloads move from a received batch to a chunk's buffer.
 //!
-//! *Naive*: look at each header, then open the payload to where it says: for sealed data the
-//! opening is the move. *Fake*: open into scratch, account, keep nothing. (*Scatter* has a
-//! receive call of its own: [`scatter`](crate::port::scatter).)
+//! *Naive*: read each header, then open the payload into its place; for sealed data opening is the
+//! only move. *Fake*: open into scratch, count, keep nothing. (*Scatter* has its own receive call:
+//! [`scatter`](crate::port::scatter).)
 //!
-//! A datagram that does not open reaches nobody; one that opens but is not needed is opened into
+//! A datagram that fails to open is dropped. One that opens but is not needed is opened into
 //! scratch, because its number and its arrival still count.
 
 use longhaul_proto::layout::Block;
@@ -14,16 +14,16 @@ use crate::buffers::assembly::{Assembly, Placed};
 use crate::port::Datagram;
 use crate::sealing::open::{OpenError, Opener};
 
-/// What became of data datagrams that opened but were not used as they came.
+/// Counts of data datagrams that opened but could not be used directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlaceCounts {
-    /// Genuine ones for which no buffer was left: they count as never come.
+    /// Genuine datagrams without a free buffer: they count as never received.
     pub no_room: u64,
-    /// Blocks that the object does not have, or of another length: the other end is broken.
+    /// Blocks that the object does not have, or of a wrong length: the sender is faulty.
     pub unfit: u64,
     /// Payloads received straight into their place.
     pub predicted: u64,
-    /// Payloads that were expected elsewhere and had to be moved.
+    /// Payloads that were predicted elsewhere and had to be moved.
     pub mispredicted: u64,
 }
 
@@ -38,17 +38,17 @@ pub struct Placer {
 }
 
 impl Placer {
-    /// Places payloads into `assembly`: those of the first `kept` chunks; others are opened and
-    /// moved nowhere (a measurement keeps none, or the manifest's alone).
+    /// Places the payloads of the first `kept` chunks into `assembly`; others are opened and
+    /// discarded (a measurement keeps none, or only the manifest's).
     pub fn new(opener: Opener, assembly: Assembly, kept: u64) -> Placer {
         let scratch = vec![0; assembly.layout().block_size() as usize];
         Placer { opener, assembly, counts: PlaceCounts::default(), scratch, kept }
     }
 
-    /// Opens one data datagram to where it belongs. Its block, if it now is there.
+    /// Opens one data datagram into its place. Returns its block if that is now present.
     ///
     /// # Errors
-    /// Why it did not open.
+    /// [`OpenError`] if the datagram does not open.
     pub fn place(
         &mut self,
         now: Time,
@@ -83,7 +83,7 @@ impl Placer {
                 self.counts.unfit += 1;
                 Ok(None)
             }
-            // Opened all the same: what a stranger sends is no want of memory.
+            // Opened in any case, so that a stranger's datagrams do not count as lack of memory.
             Placed::NoRoom => {
                 opener.open(now, header, bytes, scratch)?;
                 self.counts.no_room += 1;
@@ -92,17 +92,17 @@ impl Placer {
         }
     }
 
-    /// The chunks: to skip blocks, and to take out whole ones.
+    /// The chunks, to skip blocks and to take complete chunks.
     pub fn assembly(&mut self) -> &mut Assembly {
         &mut self.assembly
     }
 
-    /// The opener: for its counts.
+    /// The opener, for its counts.
     pub fn opener(&mut self) -> &mut Opener {
         &mut self.opener
     }
 
-    /// What has been counted so far.
+    /// The counts so far.
     pub fn counts(&self) -> PlaceCounts {
         self.counts
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forgery_does_not_spoil_a_block_that_is_there() {
+    fn a_forgery_does_not_overwrite_a_present_block() {
         let (mut sealer, mut placer) = rig(false, 5);
         for block in 20..25 {
             place(&mut placer, &seal(&mut sealer, block, 100)).unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_buffer_a_datagram_has_never_come() {
+    fn without_a_buffer_a_datagram_counts_as_never_received() {
         let (mut sealer, mut placer) = rig(false, 2);
         for block in [0, 10] {
             place(&mut placer, &seal(&mut sealer, block, 100)).unwrap();

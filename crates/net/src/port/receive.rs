@@ -1,9 +1,9 @@
 //! The receive thread of a port.
 //!
-//! Flows live in the time up to which the socket has been read: what has come, as far as a turn
-//! goes, is told before letters are, and before any flow hears that time has passed. A thread that
-//! had to wait for its processor would else take for lost what waits in the socket, as soon as the
-//! control stream says that it was sent.
+//! A flow's time is the time up to which the socket has been read: arrived datagrams are delivered
+//! before mailbox messages, and before any flow learns that time has passed. Otherwise a thread
+//! that had to wait for its processor would count datagrams in the socket as lost as soon as the
+//! control stream says that they were sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,9 +24,9 @@ use super::{Counters, Datagrams, FlowSink, PortCommand, Shared, Slot, mtu};
 use crate::socket::{Inbox, Message};
 use crate::{clock, wait};
 
-/// Receiving system calls before timers and letters have their turn.
+/// Receiving system calls before timers and mailboxes get their turn.
 const CALLS_PER_TURN: usize = 64;
-/// Receive errors in a row after which the socket is beyond hope.
+/// Consecutive receive errors after which the socket is given up.
 const MAX_ERRORS: u32 = 100;
 
 pub(super) struct ReceiveLoop {
@@ -36,9 +36,9 @@ pub(super) struct ReceiveLoop {
     early: EarlyDatagrams,
     slots: Vec<Slot>,
     due: Vec<FlowId>,
-    /// Flows that have letters.
+    /// Flows with mailbox messages.
     woken: Vec<FlowId>,
-    /// All that came until then has been read.
+    /// Everything that arrived before this time has been read.
     heard: Time,
     answers: Answers,
     errors: u32,
@@ -88,7 +88,7 @@ impl ReceiveLoop {
         }
     }
 
-    /// Waits for datagrams, commands or the next wake-up. Whether there are datagrams.
+    /// Waits for datagrams, commands or the next wake-up. Returns whether there are datagrams.
     fn sleep(&mut self) -> bool {
         let wakeups = self.flows.values().filter_map(|sink| sink.next_wakeup());
         let earliest = wakeups.chain(self.early.next_expiry()).min();
@@ -104,7 +104,7 @@ impl ReceiveLoop {
         let polled = poll(&mut fds, timeout.as_ref());
         let idle = clock::now().since(now).as_nanos();
         self.shared.counters.idle_nanos.fetch_add(idle, Ordering::Relaxed);
-        // An interrupted or failed poll is as a wake-up too early.
+        // An interrupted or failed poll counts as an early wake-up.
         if polled.is_err() {
             return false;
         }
@@ -123,7 +123,7 @@ impl ReceiveLoop {
             match self.commands.try_recv() {
                 Ok(command) => self.obey_one(command),
                 Err(TryRecvError::Empty) => return,
-                // Every handle is gone, the port's own too.
+                // Every handle is gone, even the port's own.
                 Err(TryRecvError::Disconnected) => {
                     self.why = Some("the port was closed".into());
                     return;
@@ -146,7 +146,7 @@ impl ReceiveLoop {
 
     fn register(&mut self, now: Time, flow: FlowId, sink: Box<dyn FlowSink>) {
         self.flows.insert(flow, sink);
-        // A sink may have letters from before it was registered.
+        // A sink may have messages from before its registration.
         self.call(flow, |sink| sink.on_wake(now));
         if let Some(held) = self.early.take(flow) {
             self.call(flow, |sink| sink.on_fallen(held.fallen));
@@ -174,13 +174,13 @@ impl ReceiveLoop {
         }
     }
 
-    /// Calls a flow's sink, if there is one. A flow that ends is forgotten. So is one whose code
-    /// fails: it is told that its port is gone, and the port lives on for the others.
+    /// Calls a flow's sink, if there is one. A flow that ends is removed. A flow whose code panics
+    /// is removed too and gets [`FlowSink::on_port_closed`]; the port continues for the others.
     fn call<T>(&mut self, flow: FlowId, work: impl FnOnce(&mut dyn FlowSink) -> T) -> Option<T> {
         let sink = self.flows.get_mut(&flow)?;
         let done = catch_unwind(AssertUnwindSafe(|| work(&mut **sink)));
         if done.is_err() {
-            let why = "the flow's own code failed";
+            let why = "the flow's code panicked";
             let _ = catch_unwind(AssertUnwindSafe(|| sink.on_port_closed(why)));
             self.remove(flow);
         } else {
@@ -200,8 +200,8 @@ impl ReceiveLoop {
         }
     }
 
-    /// Takes what one system call brings; looks again also where nothing was there a moment ago.
-    /// Whether there may be more.
+    /// Reads one system call's datagrams; tries even if nothing was there a moment ago. Returns
+    /// whether there may be more.
     fn receive(&mut self, readable: bool, inbox: &mut Inbox, spill: &mut Spill) -> bool {
         let before = clock::now();
         let scattered = if readable { self.receive_scattered(spill) } else { Ok(false) };
@@ -211,7 +211,7 @@ impl ReceiveLoop {
                 self.errors = 0;
                 let message = [spill.message()];
                 self.hear(message[0].at);
-                // What is left of a train that has been counted.
+                // The rest of a train that has been counted.
                 self.sort_out(0, &message);
                 self.deliver(&message);
                 return true;
@@ -228,7 +228,7 @@ impl ReceiveLoop {
                 self.hear(before);
                 self.errors += 1;
                 if self.errors > MAX_ERRORS {
-                    self.why = Some(format!("receiving fails again and again: {error}"));
+                    self.why = Some(format!("receiving fails repeatedly: {error}"));
                 }
                 return false;
             }
@@ -242,12 +242,12 @@ impl ReceiveLoop {
         inbox.is_full()
     }
 
-    /// All that came until then has been read.
+    /// Records that everything that arrived before `until` has been read.
     fn hear(&mut self, until: Time) {
         self.heard = self.heard.max(until);
     }
 
-    /// Lets the only flow receive for itself, if it can.
+    /// Lets the only flow receive by itself, if it can.
     fn receive_scattered(&mut self, spill: &mut Spill) -> io::Result<bool> {
         if self.flows.len() != 1 {
             return Ok(false);
@@ -264,7 +264,7 @@ impl ReceiveLoop {
         received.unwrap_or(Ok(false))
     }
 
-    /// Keeps the places of datagrams whose flow is here, of so many trains; disposes of all others.
+    /// Records the positions of datagrams of registered flows; handles all others.
     fn sort_out(&mut self, trains: u64, messages: &[Message<'_>]) {
         let mut tally = Tally { trains, ..Tally::default() };
         let mut last = None;
@@ -293,12 +293,12 @@ impl ReceiveLoop {
         tally.add_to(&self.shared.counters);
     }
 
-    /// A datagram whose flow is not here.
+    /// Handles a datagram of an unregistered flow.
     fn dispose(&mut self, tally: &mut Tally, header: Header, message: &Message<'_>, bytes: &[u8]) {
         let is_probe = header.kind == Kind::Probe;
         let answer = if is_probe { mtu::answer(&header, bytes.len()) } else { None };
         if let Some(answer) = answer.filter(|_| self.may_answer(message)) {
-            // A lost answer is as a lost probe: asked again.
+            // A lost answer has the effect of a lost probe: it is probed again.
             let _ = self.shared.socket.send(message.path, &answer);
             tally.probes += 1;
             return;
@@ -315,12 +315,13 @@ impl ReceiveLoop {
         self.answers.may(now, from, self.early.expects(now, from))
     }
 
-    /// Hands each flow its datagrams, one call a flow; then tells them that all have theirs.
+    /// Delivers each flow's datagrams in one call a flow; then reports the end of the batch to
+    /// them.
     fn deliver(&mut self, messages: &[Message<'_>]) {
         let now = self.heard;
         let mut slots = std::mem::take(&mut self.slots);
         if !slots.is_sorted_by_key(|slot| slot.header.flow) {
-            // Within a flow the order of arrival stays.
+            // A flow's datagrams stay in the order of arrival.
             slots.sort_unstable_by_key(|slot| (slot.header.flow, slot.message, slot.start));
         }
         for slots in slots.chunk_by(|a, b| a.header.flow == b.header.flow) {
@@ -333,7 +334,7 @@ impl ReceiveLoop {
         self.slots = slots;
     }
 
-    /// Wakes the flows that have letters, and those whose time has come.
+    /// Wakes the flows with mailbox messages, and those whose time has come.
     fn wake(&mut self) {
         let now = self.heard;
         let mut woken = std::mem::take(&mut self.woken);
@@ -352,7 +353,7 @@ impl ReceiveLoop {
     }
 }
 
-/// What one system call brought; added to the shared counters once.
+/// Counts of one system call; added to the shared counters once.
 #[derive(Default)]
 struct Tally {
     received: u64,

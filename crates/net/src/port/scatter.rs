@@ -1,12 +1,12 @@
-//! Predicted placement: the kernel scatters a train's payloads to where they should belong.
+//! Predicted placement: the kernel scatters a train's payloads into their predicted places.
 //!
-//! The receiver guesses which blocks come next (the missing ones behind the last that came) and
-//! gives the kernel a list of header, place, tag, header, place, tag, … in one call. Where a guess
-//! is right nothing is moved, and a sealed payload is opened where it lies. Where it is wrong, the
-//! datagram is gathered from where it fell and takes the ordinary way.
+//! The receiver predicts the next blocks (the missing ones after the last arrival) and gives the
+//! kernel a list of header, place, tag, header, place, tag, … in one call. A correctly predicted
+//! payload is opened in place, without a move. A mispredicted datagram is gathered from where it
+//! was written and handled in the ordinary way.
 //!
-//! Only places of missing blocks are lent, and only memory of a chunk buffer: what fell there
-//! wrongly is overwritten later, and nothing unopened gets further.
+//! Only places of missing blocks are lent, and only memory of a chunk buffer: wrong bytes there are
+//! overwritten later, and nothing unopened goes further.
 
 use std::io::{self, IoSliceMut};
 
@@ -22,12 +22,12 @@ use crate::sealing::open::Opener;
 use crate::sealing::seal::TAG_LEN;
 use crate::socket::{Path, Socket};
 
-/// Datagrams that the kernel joins at most.
+/// Most datagrams that the kernel joins.
 const MOST: usize = 64;
 /// Bytes of the longest train.
 const TRAIN: usize = 1 << 16;
 
-/// What a scattered call brought and could not use: a train in one piece.
+/// A train that a scattered call received and could not use, in one piece.
 pub struct Spill {
     bytes: Vec<u8>,
     stride: usize,
@@ -48,12 +48,12 @@ impl Spill {
     }
 }
 
-/// A port's leave to receive one message by oneself.
+/// Permission from a port to receive one message directly.
 pub struct ScatterCall<'a> {
     socket: &'a Socket,
     spill: &'a mut Spill,
     taken: u64,
-    /// Nothing of what it brings was there then.
+    /// None of the received data arrived before this time.
     since: Time,
 }
 
@@ -63,12 +63,12 @@ impl<'a> ScatterCall<'a> {
         ScatterCall { socket, spill, taken: 0, since }
     }
 
-    /// Where the train came from.
+    /// The source of the train.
     pub fn path(&self) -> Path {
         self.spill.path
     }
 
-    /// When the kernel took the train in.
+    /// When the kernel received the train.
     pub fn at(&self) -> Time {
         self.spill.at
     }
@@ -78,26 +78,26 @@ impl<'a> ScatterCall<'a> {
         self.taken
     }
 
-    /// Bytes of them.
+    /// Bytes of those datagrams.
     pub(super) fn taken_bytes(&self) -> u64 {
         self.taken * self.spill.stride as u64
     }
 }
 
-/// Receives one flow's trains to their predicted places.
+/// Receives one flow's trains into their predicted places.
 pub struct Scatter {
     flow: FlowId,
-    /// The block expected next, counted through the object.
+    /// The next expected block, numbered through the object.
     next: u64,
     heads: Box<[[u8; Header::LEN]; MOST]>,
     tags: Box<[[u8; TAG_LEN]; MOST]>,
-    /// Where the part of a train lands that is longer than the prediction.
+    /// Destination of a train's excess over the prediction.
     overflow: Box<[u8]>,
     places: Vec<Place>,
 }
 
 impl Scatter {
-    /// Nothing of `flow` has come; its first block is expected.
+    /// Starts before any block of `flow` has arrived; expects its first.
     pub fn new(flow: FlowId) -> Scatter {
         Scatter {
             flow,
@@ -109,11 +109,11 @@ impl Scatter {
         }
     }
 
-    /// Receives one train; blocks that are in place by now are appended to `arrivals`. Everything
-    /// else of it is in the call's spill, to be placed by [`Placer::place`] as it comes.
+    /// Receives one train and appends blocks that are in place to `arrivals`. All else of it is in
+    /// the call's spill, for [`Placer::place`].
     ///
     /// # Errors
-    /// What the socket says; `WouldBlock` where nothing is there.
+    /// The socket's error; `WouldBlock` if nothing is there.
     pub fn receive(
         &mut self,
         call: &mut ScatterCall<'_>,
@@ -154,7 +154,7 @@ impl Scatter {
         Ok(())
     }
 
-    /// Gathers every datagram that is not where it belongs; a bit for each that is.
+    /// Gathers every datagram that is not in its place; returns a bit for each that is.
     fn sort(&self, train: &Train, parts: &[&mut [u8]], spill: &mut Vec<u8>) -> u64 {
         let mut right = 0;
         let first = self.places.first().map(|place| train.planned(place));
@@ -183,7 +183,7 @@ impl Scatter {
         right
     }
 
-    /// The last of this flow's blocks in a train, and how many of them fell in a wrong place.
+    /// Returns the last of this flow's blocks in a train, and how many were mispredicted.
     fn look_over(&self, right: u64, spill: &[u8], stride: usize) -> (Option<u64>, u64) {
         let predicted = chosen(right, &self.places).map(|place| place.number).last();
         let headers = spill.chunks(stride).filter_map(Header::decode);
@@ -191,7 +191,7 @@ impl Scatter {
         ours.fold((predicted, 0), |(last, moved), h| (last.max(Some(h.block)), moved + 1))
     }
 
-    /// Opens what is where it belongs; a bit for each datagram that is genuine.
+    /// Opens the datagrams in place; returns a bit for each genuine one.
     fn open(&self, right: u64, tag: usize, opener: &mut Opener, parts: &mut [&mut [u8]]) -> u64 {
         let now = clock::now();
         let mut genuine = 0;
@@ -219,13 +219,13 @@ struct Train {
 }
 
 impl Train {
-    /// The length of the datagram that `place` was planned for.
+    /// The length of the datagram for which `place` was planned.
     fn planned(&self, place: &Place) -> usize {
         Header::LEN + place.len + self.tag
     }
 }
 
-/// The places within `buffer`, as slices of their own.
+/// The places within `buffer`, as separate slices.
 fn split<'a>(buffer: &'a mut [u8], places: &[Place]) -> Vec<&'a mut [u8]> {
     let (mut rest, mut at) = (buffer, 0);
     let mut parts = Vec::with_capacity(places.len());
@@ -369,7 +369,7 @@ mod tests {
             }
         }
 
-        /// Checks every chunk; tells how many payloads were predicted and mispredicted.
+        /// Checks every chunk; returns how many payloads were predicted and mispredicted.
         fn finish(self) -> (u64, u64) {
             let mut chunks = BTreeMap::new();
             loop {
@@ -390,7 +390,7 @@ mod tests {
     const SUITES: [Suite; 2] = [Suite::Aes128Gcm, Suite::Plain];
 
     #[test]
-    fn an_orderly_object_needs_no_move() {
+    fn an_object_in_order_needs_no_moves() {
         for suite in SUITES {
             let mut rig = rig(suite);
             let blocks = rig.layout.blocks();
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_repeats_and_disorder_are_put_right() {
+    fn losses_repeats_and_reordering_are_handled() {
         for suite in SUITES {
             let mut rig = rig(suite);
             let blocks = rig.layout.blocks();

@@ -10,24 +10,24 @@
 //! > resending the missing packets, and the process repeats itself until no more packets need to
 //! > be retransmitted.
 //!
-//! Where we go beyond the paper, and why:
+//! Differences from the paper, and why:
 //! - The paper's object is our segment. Several are in flight: while one waits for its report the
-//!   next is sent, and repairs of an earlier one go before first blocks of a later one. With one
+//!   next is sent, and repairs of an earlier one precede first sends of a later one. With one
 //!   segment for the whole object it is the paper's protocol.
-//! - "No more UDP packets will arrive" is not so: DONE overtakes data. It carries the highest
-//!   packet number of its round, and the receiver reports when that number has come, or after a
-//!   grace of max(RTT/4, 1 ms) in which nothing newer came.
-//! - The paper's section 3 speaks of a time-out: it is the way out when DONE or its report is
-//!   late; DONE is then said again.
-//! - A segment that becomes whole is reported at once, without DONE.
-//! - The receiver grants bytes of first sends. A sender that is out of grant within a segment asks
-//!   for a report on what it has sent (a partial DONE), so that holes are filled and memory on the
-//!   other side becomes free again. Repairs need no grant.
-//! - The blocks of a small last round may be sent more than once ([`TAIL_COPIES`]): each
-//!   round costs a round-trip time, a copy of a few blocks nothing.
+//! - "No more UDP packets will arrive" does not hold: DONE overtakes data. DONE carries the highest
+//!   packet number of its round. The receiver reports when that number has arrived, or after a
+//!   grace of max(RTT/4, 1 ms) without newer data.
+//! - The timeout of the paper's section 3 applies when DONE or its report is late; DONE is then
+//!   repeated.
+//! - A segment that becomes complete is reported immediately, without DONE.
+//! - The receiver grants bytes of first sends. A sender without grant in the middle of a segment
+//!   requests a report on the part that it sent (a partial DONE), so that holes are filled and the
+//!   receiver's memory becomes free. Repairs need no grant.
+//! - The blocks of a small last round may be sent more than once ([`TAIL_COPIES`]): each round
+//!   costs a round trip, a copy of a few blocks almost nothing.
 //!
-//! Files by decision: `sender` selects and paces, `segments` keeps a sender's rounds,
-//! `receiver` counts, `reports` says when and what is reported.
+//! Files by decision: `sender` selects and paces, `segments` keeps a sender's rounds, `receiver`
+//! counts, `reports` decides when to report what.
 
 mod receiver;
 mod reports;
@@ -45,8 +45,8 @@ use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
-/// Each round costs a round trip, a copy of a few blocks nothing: at 1 % loss two copies spare the
-/// next round in 99 of 100.
+/// Each round costs a round trip, a copy of a few blocks almost nothing: at 1 % loss two copies
+/// spare the next round in 99 of 100 cases.
 pub const TAIL_COPIES: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "tail-copies",

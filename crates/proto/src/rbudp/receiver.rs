@@ -1,4 +1,4 @@
-//! The receiving end: keeps the tallies, answers DONE, and tells how the flows fare.
+//! The receiving end: keeps the tallies, answers DONE and sends pulses.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,24 +8,24 @@ use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies, grace};
 use crate::time::{Span, Time};
 use crate::wire::{Control, Done, Report};
 
-/// A question that comes again sooner than this after its answer is a copy.
+/// A DONE repeated sooner than this after its answer is a copy.
 const MIN_RECENT: Span = Span::from_millis(10);
 
-/// RBUDP's receiver, of any number of flows.
+/// RBUDP's receiver for any number of flows.
 pub type RbudpReceiver = Flows<Flow>;
 
-/// One flow of it.
+/// One flow of the receiver.
 pub struct Flow {
     end: ReceivingEnd,
-    /// How long to wait for what DONE has overtaken, and for how long a question is a copy.
+    /// How long to wait for data that DONE overtook, and how long a DONE counts as a copy.
     grace: Span,
     recent: Span,
     tallies: Tallies,
-    /// Segments begun and not whole.
+    /// Segments that have begun and are incomplete.
     open: BTreeMap<u32, Segment>,
-    /// Those of them with a question that waits, or an answer under way.
+    /// Those segments with a waiting DONE, or an answer in progress.
     asked: BTreeSet<u32>,
-    /// Segments to report as whole, with the round that asked.
+    /// Segments to report as complete, with the round of the DONE.
     tell_whole: VecDeque<(u32, u32)>,
 }
 
@@ -41,7 +41,7 @@ impl Flow {
         }
     }
 
-    /// Marks a run of arrivals of one segment; tells how many blocks are new.
+    /// Marks a run of arrivals of one segment; returns how many blocks are new.
     fn mark_run(&mut self, segment: u32, run: &[Arrival]) -> u64 {
         let marked = self.tallies.mark(segment, run);
         if marked.is_last || self.tallies.tally(segment).is_some() {

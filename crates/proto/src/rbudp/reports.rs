@@ -1,4 +1,4 @@
-//! One segment at the receiving end: when and what is reported.
+//! One segment at the receiving end: when to report, and what.
 
 use core::ops::Range;
 
@@ -6,41 +6,41 @@ use crate::tally::Tally;
 use crate::time::{Span, Time};
 use crate::wire::{Done, Report};
 
-/// A question that waits for its round's last datagram.
+/// A DONE that waits for its round's last datagram.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     highest: u64,
-    /// The answer goes then at the latest, unless data still come.
+    /// The latest time of the answer, unless data still arrive.
     deadline: Time,
 }
 
-/// A segment that is not whole.
+/// An incomplete segment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Segment {
-    /// The last question's number, and how much of the segment it was about.
+    /// The last DONE's number, and the part of the segment that it covers.
     round: u32,
     sent_to: u32,
     waiting: Option<Waiting>,
-    /// What of the answer has still to be said.
+    /// The part of the answer that is still to be sent.
     rest: Range<u32>,
-    /// When the last answer was complete.
+    /// When the last answer was completed.
     answered: Option<Time>,
     /// Missing blocks before this one have been counted as lost.
     lost_to: u32,
 }
 
-/// A slice of a report, and what it means for the accounting.
+/// A slice of a report, and its effect on the counters.
 pub(super) struct Slice {
     pub(super) report: Report,
-    /// Missing blocks that no report had named before.
+    /// Missing blocks that no earlier report named.
     pub(super) newly_lost: u32,
-    /// Blocks that the round left missing, if this slice is its report's last.
+    /// Blocks missing after the round, if this is the report's last slice.
     pub(super) round_left: Option<u32>,
 }
 
 impl Segment {
-    /// DONE has come. One that is older than the last, or is being answered, or was answered less
-    /// than `recent` ago, is a copy that says nothing.
+    /// Handles DONE. One that is older than the last, is being answered, or was answered less than
+    /// `recent` ago, is a copy and is ignored.
     pub(super) fn on_done(&mut self, now: Time, done: &Done, grace: Span, recent: Span) {
         let known = done.round == self.round;
         let answered = self.answered.is_some_and(|at| now.since(at) >= recent);
@@ -54,16 +54,16 @@ impl Segment {
         self.waiting = Some(Waiting { highest: done.highest.0, deadline: now + grace });
     }
 
-    /// Whether a question waits for data.
+    /// Whether a DONE waits for data.
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting.is_some()
     }
 
-    /// Begins the answer if the round's last datagram has come, or the grace is over: `highest` is
-    /// one more than the highest number that came, at `risen`.
+    /// Begins the answer if the round's last datagram has arrived or the grace is over. `highest`
+    /// is the highest arrived number plus one, reached at `risen`.
     pub(super) fn begin(&mut self, now: Time, highest: u64, risen: Time, grace: Span) {
         let Some(waiting) = &mut self.waiting else { return };
-        // As long as newer data come, the rest of the round is on its way.
+        // As long as newer data arrive, the rest of the round is in flight.
         waiting.deadline = waiting.deadline.max(risen + grace);
         if highest > waiting.highest || now >= waiting.deadline {
             self.waiting = None;
@@ -76,12 +76,12 @@ impl Segment {
         self.waiting.map(|waiting| waiting.deadline)
     }
 
-    /// The missing blocks before this one have been counted as lost.
+    /// Missing blocks before this one have been counted as lost.
     pub(super) fn lost_to(&self) -> u32 {
         self.lost_to
     }
 
-    /// Whether an answer has something left to say.
+    /// Whether part of the answer is still to be sent.
     pub(super) fn is_reporting(&self) -> bool {
         !self.rest.is_empty()
     }
@@ -106,7 +106,7 @@ impl Segment {
     }
 }
 
-/// The report that nothing of a segment with `blocks` blocks is missing.
+/// The report that nothing is missing of a segment with `blocks` blocks.
 pub(super) fn whole(segment: u32, round: u32, blocks: u32) -> Report {
     Report::fill(segment, round, 0..blocks, core::iter::empty())
 }

@@ -1,4 +1,4 @@
-//! One segment at the sending end: what of it is sent, asked about and to be repaired.
+//! One segment at the sending end: blocks sent, blocks covered by DONE, and repairs.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,32 +9,32 @@ use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::{Done, Report};
 
-/// Copies of a small last round that may still be sent, and how often such a round goes out.
+/// The remaining copies of a small last round, and how often such a round is sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TailCopies {
-    /// Times that each block of the round goes out at most.
+    /// How often each block of the round is sent at most.
     pub(super) times: u32,
     /// Blocks that may still be sent beyond the first time.
     pub(super) budget: u64,
 }
 
 impl TailCopies {
-    /// How many more times a round of `blocks` may go out. A round takes at most half of what is
-    /// left: the rounds that follow are smaller, and copies do more for them.
+    /// How many more times a round of `blocks` may be sent. A round takes at most half of the rest,
+    /// because the following rounds are smaller and gain more from copies.
     fn more(self, blocks: u64) -> u64 {
         let most = u64::from(self.times.saturating_sub(1));
         (self.budget / 2).checked_div(blocks).unwrap_or(0).min(most)
     }
 }
 
-/// A question that the receiver has not answered in full.
+/// A DONE that the receiver has not answered completely.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) done: Done,
-    /// When it is asked again.
+    /// When it is repeated.
     pub(super) again: Time,
     wait: Span,
-    /// The blocks that answers have covered.
+    /// The blocks covered by answers.
     covered: RangeSet,
 }
 
@@ -44,36 +44,36 @@ impl Asked {
     }
 }
 
-/// A segment that has been begun and is not known to be whole.
+/// A segment that has begun and is not known to be complete.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub(super) blocks: u32,
-    /// The last question's number.
+    /// The last DONE's number.
     round: u32,
     /// The highest packet number that carried one of its blocks.
     highest: PacketNumber,
-    /// Datagrams sent since the last question.
+    /// Datagrams sent since the last DONE.
     since_done: u32,
-    /// What the last full answer covered: of it, nothing is missing but the repairs.
+    /// The blocks covered by the last complete answer: only the repairs are missing of them.
     answered_to: u32,
     asked: Option<Asked>,
     repairs: VecDeque<Range<u32>>,
-    /// Rounds begun: 1, and one for each repair.
+    /// Rounds begun: 1, and one for each repair round.
     pub(super) rounds: u32,
     in_repair: bool,
-    /// The round's repairs as long as they are few enough to be copied.
+    /// The round's repairs, as long as there are few enough to copy.
     list: Vec<Range<u32>>,
     listed: u64,
     /// The round's copies are queued.
     copied: bool,
 }
 
-/// What to do next for a segment.
+/// The next step for a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing but wait, or send.
+    /// Only wait, or send.
     Wait,
-    /// Say DONE.
+    /// Send DONE.
     Ask,
     /// Nothing is missing.
     Whole,
@@ -110,8 +110,8 @@ impl Segment {
         self.since_done
     }
 
-    /// The next run of at most `max` blocks to repair. `skipped` holds what the receiver has from
-    /// elsewhere, counted from `base`.
+    /// The next run of at most `max` blocks to repair. `skipped` holds blocks that the receiver has
+    /// from elsewhere, counted from `base`.
     pub(super) fn next_repair(
         &mut self,
         max: u32,
@@ -124,7 +124,7 @@ impl Segment {
                 self.repairs.pop_front();
                 continue;
             };
-            // Within the segment again, so it fits.
+            // Back within the segment, so the numbers fit.
             let start = (gap.start - base) as u32;
             let end = start + max.min((gap.end - gap.start) as u32);
             front.start = end;
@@ -136,7 +136,7 @@ impl Segment {
         None
     }
 
-    /// A run of blocks has been handed out, the last of them under number `last`.
+    /// A run of blocks was returned; its last number is `last`.
     pub(super) fn on_sent(&mut self, run: &Range<u32>, last: PacketNumber, first_time: bool) {
         let count = run.end - run.start;
         self.highest = self.highest.max(last);
@@ -147,7 +147,7 @@ impl Segment {
         }
     }
 
-    /// Remembers a repair of the round for copies, as long as there are few.
+    /// Keeps a repair of the round for copies, as long as there are few.
     pub(super) fn list_repair(&mut self, run: Range<u32>, copies: TailCopies) {
         if self.copied {
             return;
@@ -160,8 +160,8 @@ impl Segment {
         }
     }
 
-    /// Queues the round's list again, whole list after whole list, if it is small enough; gives
-    /// how many blocks that adds.
+    /// Queues the round's list again, several times if it is small enough; returns the number of
+    /// blocks added.
     pub(super) fn copy_round(&mut self, copies: TailCopies) -> u64 {
         let more = copies.more(self.listed);
         if self.asked.is_some() || self.list.is_empty() || more == 0 {
@@ -175,9 +175,9 @@ impl Segment {
         self.listed * more
     }
 
-    /// What is to be done when nothing of the segment may be sent right now, its blocks up to
-    /// `sent_to` having been sent. `rest_skipped` tells of a block whether it and all after it are
-    /// skipped, `blocked` that no first block may go.
+    /// The next step when no block of the segment may be sent now; its blocks up to `sent_to` have
+    /// been sent. `rest_skipped` says whether a block and all after it are skipped, `blocked` that
+    /// no first send is allowed.
     pub(super) fn next(
         &self,
         sent_to: u32,
@@ -189,7 +189,7 @@ impl Segment {
         }
         let all_sent = sent_to == self.blocks;
         match &self.asked {
-            // A question about a part that nobody has begun to answer gives way to the last one.
+            // An unanswered DONE about a part is replaced by the last one.
             Some(asked) => {
                 let part = asked.done.sent_to < self.blocks && asked.covered.is_empty();
                 if part && all_sent && self.since_done > 0 { Next::Ask } else { Next::Wait }
@@ -206,7 +206,7 @@ impl Segment {
         }
     }
 
-    /// Ends the round: the question to ask about the blocks before `sent_to`.
+    /// Ends the round: returns the DONE for the blocks before `sent_to`.
     pub(super) fn ask(&mut self, now: Time, segment: u32, sent_to: u32, wait: Span) -> Done {
         self.round = self.round.saturating_add(1);
         self.since_done = 0;
@@ -220,8 +220,7 @@ impl Segment {
         done
     }
 
-    /// The answer is late: the question again, if one is open and due. Each time the wait doubles,
-    /// up to `most`.
+    /// Repeats an open DONE whose answer is late. The wait doubles each time, up to `most`.
     pub(super) fn repeat(&mut self, now: Time, most: Span) -> Option<Done> {
         let asked = self.asked.as_mut().filter(|asked| asked.again <= now)?;
         asked.wait = (asked.wait * 2).min(most);
@@ -229,8 +228,8 @@ impl Segment {
         Some(asked.done)
     }
 
-    /// Takes an answer in. One to an older question is of no use: what it misses has been repaired
-    /// since, or is asked about.
+    /// Handles an answer. An answer to an older DONE is useless: what it lists as missing has been
+    /// repaired since, or is covered by a newer DONE.
     pub(super) fn on_report(&mut self, now: Time, report: &Report) {
         let slice = report.slice();
         let Some(asked) = &mut self.asked else { return };

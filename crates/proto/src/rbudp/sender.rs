@@ -1,4 +1,4 @@
-//! The sending end: which block next, how fast, and when to ask.
+//! The sending end: which block is next, how fast, and when to send DONE.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -13,20 +13,20 @@ use crate::rate::{RateController, controller};
 use crate::time::{Span, Time};
 use crate::wire::{Control, Done, Pulse, Report};
 
-/// A question is asked again after this at the latest (unless the path is longer).
+/// Longest time before DONE is repeated (unless the path is longer).
 const MAX_REPEAT: Span = Span::from_secs(2);
-/// Extra copies are at most one in so many of the object's blocks.
+/// Extra copies are at most one in this many of the object's blocks.
 const COPY_SHARE: u64 = 256;
 
 /// RBUDP's sender.
 pub struct RbudpSender {
     end: SendingEnd,
     controller: Box<dyn RateController>,
-    /// Segments begun and not known to be whole.
+    /// Segments that have begun and are not known to be complete.
     open: BTreeMap<u32, Segment>,
-    /// Those of them that have repairs to send.
+    /// Those segments that have repairs to send.
     repairing: BTreeSet<u32>,
-    /// When questions are asked again.
+    /// When DONE is repeated.
     repeats: BTreeSet<(Time, u32)>,
     copies: TailCopies,
 }
@@ -53,12 +53,12 @@ impl RbudpSender {
         self.end.layout.number(Block { segment, index: 0 })
     }
 
-    /// The segment whose first blocks are being sent.
+    /// The segment in first sends.
     fn current(&self) -> Option<u32> {
         Some(self.end.layout.block(self.end.frontier.peek()?)?.segment)
     }
 
-    /// A run of a segment has left: is its round over?
+    /// Handles the end of a run: checks whether its round is over.
     fn end_round(&mut self, now: Time, segment: u32) {
         let all_sent = self.end.frontier.peek().is_none();
         let Some(open) = self.open.get_mut(&segment) else { return };
@@ -74,7 +74,7 @@ impl RbudpSender {
         self.settle(now, segment);
     }
 
-    /// Asks about a segment, or finds it whole, if that is what is next.
+    /// Sends DONE for a segment or finishes it, if that is next.
     fn settle(&mut self, now: Time, segment: u32) {
         let blocked = self.current() == Some(segment) && self.end.frontier.is_out_of_grant();
         let sent_to = self.end.frontier.sent_to(segment);
@@ -87,7 +87,7 @@ impl RbudpSender {
     }
 
     fn ask(&mut self, now: Time, segment: u32, sent_to: u32) {
-        // The receiver's grace and its way to the report are not in the round trip.
+        // The receiver's grace and its processing time are not part of the round trip.
         let wait = self.end.rtt.timeout() + self.end.rtt.smoothed() / 2;
         let Some(open) = self.open.get_mut(&segment) else { return };
         if let Some(asked) = open.asked() {
@@ -198,7 +198,7 @@ impl SendingFlow for RbudpSender {
         trained.max(self.end.pacer.allowance(now)).min(until_train(next))
     }
 
-    /// Repairs first, earliest segment first; then first blocks.
+    /// Repairs first, earliest segment first; then first sends.
     fn next_run(&mut self, now: Time, _: u64, max: u32) -> Option<(Run, bool)> {
         while let Some(&segment) = self.repairing.first() {
             let base = self.base(segment);
@@ -207,7 +207,7 @@ impl SendingFlow for RbudpSender {
             {
                 return Some((Run { segment, blocks }, false));
             }
-            // What was left has been skipped meanwhile.
+            // The remaining blocks were skipped meanwhile.
             self.repairing.remove(&segment);
             self.settle(now, segment);
         }

@@ -1,7 +1,7 @@
-//! What the core says on the wire: the [`header`] of a data datagram and the [`control`] messages.
+//! The core's wire format: the [`header`] of a datagram and the [`control`] messages.
 //!
-//! Two levels: bytes are looked at once and become a value that is valid by construction, or an
-//! error. Nothing is allocated before its length is known to be sane.
+//! Bytes are parsed once, into a value that is valid by construction or an error. Nothing is
+//! allocated before its length has been checked.
 
 pub mod control;
 pub mod header;
@@ -13,6 +13,5 @@ pub use control::{
 };
 pub use header::{FlowId, Header, Kind, PacketNumber};
 
-/// The longest control message that is ever made, in bytes: it fits one sealed datagram on any
-/// path.
+/// The longest control message ever made, in bytes; it fits into one sealed datagram on any path.
 pub const MAX_CONTROL: usize = 1200;

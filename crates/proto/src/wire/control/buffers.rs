@@ -1,5 +1,5 @@
-//! What the two ends of a protocol that moves an object buffer by buffer say (RFC 998). Buffers
-//! are counted through the object.
+//! Messages of a protocol that moves an object buffer by buffer (RFC 998). Buffers are numbered
+//! through the object.
 
 use super::{Report, WireError};
 use crate::time::Span;
@@ -7,7 +7,7 @@ use crate::units::{Bytes, Rate};
 use crate::wire::header::Header;
 use crate::wire::messages;
 
-/// A rate, as so many datagrams at once and the time from one such burst to the next.
+/// A rate, as a burst size and the time from one burst to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
     /// Datagrams of a burst; at least 1.
@@ -19,27 +19,27 @@ pub struct Burst {
 /// GO: buffers may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Go {
-    /// All below this one.
+    /// All below this number.
     pub buffers: u64,
 }
 
-/// OK: a buffer has come whole.
+/// OK: a buffer is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferOk {
     /// The buffer.
     pub buffer: u64,
-    /// The fastest that the receiver takes the buffers that follow, if it minds.
+    /// The fastest rate that the receiver accepts for the following buffers, if it has a limit.
     pub offer: Option<Burst>,
 }
 
-/// RESEND: what is missing of a buffer.
+/// RESEND: missing blocks of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resend {
     /// The buffer.
     pub buffer: u64,
-    /// One more than the highest packet number that had come: what left later may be on its way.
+    /// Highest arrived packet number plus one; datagrams sent later may be in flight.
     pub highest: u64,
-    /// Missing blocks of a slice of the buffer. Its round counts the requests about the buffer.
+    /// Missing blocks of a slice of the buffer. Its round is the number of requests for the buffer.
     pub report: Report,
 }
 
@@ -48,12 +48,12 @@ pub struct Resend {
 pub struct Begun {
     /// The buffer.
     pub buffer: u64,
-    /// How fast it comes, if the sender knows: its own rate, or the offer if that is lower.
+    /// Its rate, if the sender knows: its own, or the offer if that is lower.
     pub burst: Option<Burst>,
 }
 
 impl Burst {
-    /// The burst of so many datagrams of `datagram` bytes that makes `rate`; nothing at standstill.
+    /// The burst of `datagrams` datagrams of `datagram` bytes at `rate`; `None` at rate zero.
     pub fn of(rate: Rate, size: u32, datagram: Bytes) -> Option<Burst> {
         let interval = Bytes::new(datagram.get() * u64::from(size)) / rate;
         let is_one = size > 0 && interval > Span::ZERO && interval < Span::MAX;
@@ -65,7 +65,7 @@ impl Burst {
         Bytes::new(datagram.get().saturating_mul(self.size.into())) / self.interval
     }
 
-    /// How long so many datagrams take.
+    /// The duration of this many datagrams.
     pub(crate) fn time_of(self, datagrams: u64) -> Span {
         self.interval * datagrams.div_ceil(self.size.into())
     }
@@ -112,7 +112,7 @@ impl Resend {
 
     pub(super) fn from_wire(wire: messages::Resend) -> Result<Resend, WireError> {
         let report = Report::from_wire(wire.report.ok_or(WireError::Range)?)?;
-        // A request is about something.
+        // A request must name at least one block.
         if report.missing().is_empty() || wire.highest > Header::NUMBERS {
             return Err(WireError::Range);
         }
@@ -136,16 +136,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_datagrams_at_once_and_the_time_to_the_next_and_none_at_standstill() {
+    fn a_rate_becomes_a_burst_and_an_interval_and_rate_zero_becomes_none() {
         let datagram = Bytes::new(1_000);
         let of = |bps, size| Burst::of(Rate::from_bps(bps), size, datagram);
         let burst = Burst { size: 5, interval: Span::from_millis(4) };
         assert_eq!(of(10_000_000, 5), Some(burst));
         assert_eq!(burst.rate(datagram), Rate::from_mbps(10));
-        // A burst that has begun takes its whole time.
+        // A burst that has begun takes its full time.
         let times = [0, 1, 5, 6, 10].map(|datagrams| burst.time_of(datagrams));
         assert_eq!(times, [0, 4, 4, 8, 8].map(Span::from_millis));
-        // No datagrams, no rate, and a rate at which no time passes.
+        // No datagrams, no rate, and a rate with no time.
         assert_eq!([of(10_000_000, 0), of(0, 5), of(u64::MAX, 5)], [None; 3]);
     }
 }

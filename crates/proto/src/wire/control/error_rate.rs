@@ -1,4 +1,4 @@
-//! What a Tsunami receiver says when it reports: the error rate, and where to start again.
+//! A Tsunami receiver's report: the error rate, and a restart.
 
 use super::WireError;
 use crate::wire::header::Header;
@@ -7,16 +7,16 @@ use crate::wire::messages;
 /// The error rate of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorRate {
-    /// Counts the reports: one that comes twice counts once.
+    /// Number of the report: a repeated one counts once.
     pub sequence: u64,
     /// Smoothed, in thousandths of a percent.
     pub rate: u32,
-    /// Too much is missing to ask for it: everything from this block on is to be sent again.
+    /// Too much is missing to request it: send everything from this block on again.
     pub restart: Option<u64>,
 }
 
 impl ErrorRate {
-    /// All of what was sent, in thousandths of a percent.
+    /// 100 %, in thousandths of a percent.
     pub const ALL: u32 = 100_000;
 
     pub(super) fn to_wire(self) -> messages::ErrorRate {

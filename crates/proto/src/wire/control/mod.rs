@@ -1,11 +1,11 @@
 //! The control messages, valid by construction.
 //!
-//! All are idempotent: any may come twice, late, early, out of order, or for a segment that is
-//! finished or not begun. What depends on an object's layout (does it have that segment?) is the
-//! receiver's to check; what does not is checked here.
+//! All messages are idempotent: any may arrive twice, late, early, out of order, or for a segment
+//! that is finished or has not begun. This module checks everything that does not depend on the
+//! object's layout; the receiver checks the rest, such as whether a segment exists.
 //!
-//! A message with lists or many numbers has a file of its own: [`report`],
-//! [`pulse`], [`progress`], [`error_rate`], [`selective`], [`buffers`], [`request`].
+//! A message with lists or many numbers has its own file: [`report`], [`pulse`], [`progress`],
+//! [`error_rate`], [`selective`], [`buffers`], [`request`].
 
 use alloc::vec::Vec;
 
@@ -31,7 +31,7 @@ pub use report::Report;
 pub use request::{Request, SenderOffer};
 pub use selective::{Closing, Selective};
 
-/// Longer messages are refused unread.
+/// Longer messages are refused without parsing.
 const MAX_DECODED: usize = 64 * 1024;
 
 /// A protocol's control message.
@@ -39,65 +39,65 @@ const MAX_DECODED: usize = 64 * 1024;
 pub enum Control {
     /// Sender to receiver: a round has been sent.
     Done(Done),
-    /// Receiver to sender: what is missing after a round.
+    /// Receiver to sender: missing blocks after a round.
     Report(Report),
-    /// Receiver to sender: how the flow fares.
+    /// Receiver to sender: the state of the flow.
     Pulse(Pulse),
-    /// Receiver to sender: how far it has got.
+    /// Receiver to sender: the progress so far.
     Ack(Ack),
-    /// Receiver to sender: what it lacks.
+    /// Receiver to sender: blocks it lacks.
     Loss(Loss),
-    /// Receiver to sender: what to send, and how fast.
+    /// Receiver to sender: blocks to send, and the rate.
     Request(Request),
-    /// Sender to receiver: what it can, and how far it is.
+    /// Sender to receiver: its limits and its progress.
     SenderOffer(SenderOffer),
-    /// Receiver to sender: which blocks have come.
+    /// Receiver to sender: arrived blocks.
     Selective(Selective),
-    /// Receiver to sender: the rate is to be looked at.
+    /// Receiver to sender: adjust the rate.
     Sync(Sync),
-    /// Receiver to sender: how much of what was sent is missing.
+    /// Receiver to sender: the share of the sent data that is missing.
     ErrorRate(ErrorRate),
     /// Receiver to sender: buffers may be sent.
     Go(Go),
-    /// Receiver to sender: a buffer has come whole.
+    /// Receiver to sender: a buffer is complete.
     BufferOk(BufferOk),
-    /// Receiver to sender: what is missing of a buffer.
+    /// Receiver to sender: missing blocks of a buffer.
     Resend(Resend),
     /// Sender to receiver: a buffer begins.
     Begun(Begun),
 }
 
-/// A synchronization interval is over at the receiver; the sender looks at its rate.
+/// A synchronization interval has ended at the receiver; the sender adjusts its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
-    /// Counts the intervals.
+    /// Number of the interval.
     pub sequence: u64,
 }
 
-/// A round over a segment has been sent; the receiver is asked to report.
+/// A round over a segment has been sent; requests a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// The segment.
     pub segment: u32,
     /// The round, from 1.
     pub round: u32,
-    /// The segment's blocks before this one have been sent at least once, or need not be.
+    /// The segment's blocks before this one have been sent at least once, or need not be sent.
     pub sent_to: u32,
-    /// The highest packet number that carried a block of the round: data may come after this
+    /// The highest packet number that carried a block of the round; data may arrive after this
     /// message.
     pub highest: PacketNumber,
 }
 
-/// Why bytes are no control message.
+/// Why bytes are not a valid control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
-    /// Longer than any message may be.
+    /// Longer than any valid message.
     TooLong,
-    /// Not protobuf, or cut off.
+    /// Not protobuf, or truncated.
     Malformed,
-    /// A message of a later version: to be ignored.
+    /// A message of a later version, to be ignored.
     Unknown,
-    /// A number that makes no sense: an empty slice, a run beyond its slice, a rate of zero.
+    /// An invalid number: an empty slice, a run beyond its slice, a rate of zero.
     Range,
 }
 
@@ -115,7 +115,7 @@ impl core::fmt::Display for WireError {
 impl core::error::Error for WireError {}
 
 impl Control {
-    /// Appends the message to `out`; it is never longer than [`MAX_CONTROL`](super::MAX_CONTROL).
+    /// Appends the message to `out`; at most [`MAX_CONTROL`](super::MAX_CONTROL) bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let body = match self {
             Control::Done(done) => messages::Body::Done(messages::Done {
@@ -145,8 +145,8 @@ impl Control {
     /// Reads a message.
     ///
     /// # Errors
-    /// [`WireError::Unknown`] for a message of a later version, which the caller ignores; the
-    /// others for bytes that no version of ours makes.
+    /// [`WireError::Unknown`] for a message of a later version, which the caller ignores; the other
+    /// errors for bytes that no version of longhaul sends.
     pub fn decode(bytes: &[u8]) -> Result<Control, WireError> {
         if bytes.len() > MAX_DECODED {
             return Err(WireError::TooLong);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn done_has_the_bytes_that_were_once_recorded() {
+    fn done_has_the_recorded_bytes() {
         let highest = PacketNumber(300);
         let done = Control::Done(Done { segment: 1, round: 2, sent_to: 3, highest });
         let golden = [0x0a, 9, 0x08, 1, 0x10, 2, 0x18, 3, 0x20, 0xac, 0x02];
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sparse_report_has_the_bytes_that_were_once_recorded() {
+    fn a_sparse_report_has_the_recorded_bytes() {
         let report = Report::fill(1, 2, 0..1000, [5..6, 300..310].into_iter());
         let golden = [0x12, 16, 0x08, 1, 0x10, 2, 0x20, 0xe8, 7, 0x2a, 5, 5, 1, 0xa6, 2, 10];
         let bytes = encoded(&Control::Report(report.clone()));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn how_far_it_is_and_what_is_lacking_survive_the_wire() {
+    fn acknowledgements_and_loss_lists_survive_the_wire() {
         let ack = Control::Ack(Ack { sequence: 3, next: 70, received: 90 });
         assert_eq!(Control::decode(&encoded(&ack)), Ok(ack));
         let impossible = Control::Ack(Ack { sequence: 3, next: 91, received: 90 });
@@ -300,10 +300,10 @@ mod tests {
     }
 
     #[test]
-    fn a_selective_acknowledgement_survives_the_wire_and_lies_do_not() {
+    fn a_selective_acknowledgement_survives_the_wire_and_invalid_ones_are_refused() {
         let closing = Some(Closing { highest: 1 << 39, fresh: 1 << 30 });
         for closing in [None, closing, Some(Closing { highest: 0, fresh: 0 })] {
-            // The largest list that there is.
+            // The largest possible list.
             let report = Report::fill(9, 0, 0..60_000, runs_of((0..60_000).step_by(2)).into_iter());
             let told = Control::Selective(Selective { sequence: u64::MAX, report, closing });
             let bytes = encoded(&told);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_buffers_survives_the_wire_and_lies_do_not() {
+    fn messages_about_buffers_survive_the_wire_and_invalid_ones_are_refused() {
         let burst = Some(Burst { size: 25, interval: Span::from_micros(300) });
         let missing = runs_of((0..60_000).step_by(2)).into_iter();
         let report = Report::fill(9, 3, 0..60_000, missing);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn no_truncation_is_taken_for_the_whole() {
+    fn every_truncated_message_is_refused() {
         for control in [
             Control::Pulse(pulse()),
             Control::Report(Report::fill(1, 2, 0..64, runs_of((0..64).step_by(2)).into_iter())),
@@ -397,10 +397,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn slices_of_a_report_fit_and_say_exactly_what_is_missing(
+        fn slices_of_a_report_fit_and_name_exactly_the_missing_blocks(
             seed: u64, count in 1u32..60_000, one_in in 1u64..2_000,
         ) {
-            // A small generator of its own: a set of this size is slow to shrink otherwise.
+            // A small generator instead of proptest's, which shrinks a set of this size slowly.
             let mut state = seed | 1;
             let missing = runs_of((0..count).filter(|_| {
                 state ^= state << 13;

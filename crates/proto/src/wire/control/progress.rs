@@ -1,5 +1,5 @@
-//! What the protocols that count through the whole object say: how far the receiver has got, and
-//! what it lacks. Numbers are [`Layout::number`](crate::layout::Layout::number)'s.
+//! Messages of protocols that number blocks through the object: the receiver's progress, and
+//! missing blocks. Numbers are [`Layout::number`](crate::layout::Layout::number)'s.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -8,18 +8,18 @@ use super::{WireError, runs};
 use crate::wire::header::Header;
 use crate::wire::messages;
 
-/// How far the receiver has got.
+/// The receiver's progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
-    /// Counts the acknowledgements: an older one that comes late says nothing new.
+    /// Number of the acknowledgement: an older one that arrives late is ignored.
     pub sequence: u64,
-    /// The first block that has not come; all below it have.
+    /// The first block that has not arrived.
     pub next: u64,
-    /// Blocks that have come in all.
+    /// Number of arrived blocks.
     pub received: u64,
 }
 
-/// Blocks that the receiver lacks and wants again.
+/// Blocks that the receiver requests again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     sequence: u64,
@@ -32,7 +32,7 @@ impl Ack {
     }
 
     pub(super) fn from_wire(wire: &messages::Ack) -> Result<Ack, WireError> {
-        // All blocks below the next one have come.
+        // All blocks below the next one have arrived.
         if wire.next > wire.received || wire.received > Header::BLOCKS {
             return Err(WireError::Range);
         }
@@ -41,8 +41,8 @@ impl Ack {
 }
 
 impl Loss {
-    /// A list with as many runs of `lost` as fit one message; the runs are in order and disjoint.
-    /// What does not fit stays in the iterator.
+    /// A list with as many runs of `lost` as one message holds; the runs are in order and disjoint.
+    /// The rest stays in the iterator.
     pub fn fill(
         sequence: u64,
         lost: &mut core::iter::Peekable<impl Iterator<Item = Range<u64>>>,
@@ -57,7 +57,7 @@ impl Loss {
         loss
     }
 
-    /// Counts the lists.
+    /// Number of the list.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
@@ -67,7 +67,7 @@ impl Loss {
         &self.lost
     }
 
-    /// How many blocks.
+    /// Number of blocks.
     pub fn count(&self) -> u64 {
         self.lost.iter().map(|run| run.end - run.start).sum()
     }

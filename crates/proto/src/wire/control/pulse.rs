@@ -1,4 +1,4 @@
-//! A pulse: how a flow fares, seen from the receiver.
+//! A pulse: the receiver's periodic report on a flow.
 
 use super::WireError;
 use crate::time::Span;
@@ -6,7 +6,7 @@ use crate::units::{Bytes, Rate};
 use crate::wire::header::{Header, PacketNumber};
 use crate::wire::messages;
 
-/// The newest datagram that came, and how long ago: what is left is the round-trip time.
+/// The newest arrived datagram and its age, from which the sender computes the round-trip time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
     /// Its number.
@@ -15,36 +15,36 @@ pub struct Echo {
     pub age: Span,
 }
 
-/// How far the path drew a packet train apart.
+/// How far the path spread a packet train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
     /// The number of the train's first datagram.
     pub first: PacketNumber,
-    /// UDP payload that came after the first arrival of the train.
+    /// UDP payload that arrived after the first arrival of the train.
     pub bytes: Bytes,
     /// The time from the first arrival to the last; never zero.
     pub span: Span,
-    /// How many instants after the first the train came in: a host that looks seldom sees few, and
-    /// times badly.
+    /// Number of distinct arrival times after the first. A host that reads rarely sees few, and its
+    /// timing is poor.
     pub steps: u32,
 }
 
-/// How the flow fares, seen from the receiver. All counts are since the flow's start.
+/// The state of a flow at the receiver. All counts start with the flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulse {
-    /// Counts the pulses: an older one that comes late says nothing new.
+    /// Number of the pulse: an older one that arrives late is ignored.
     pub sequence: u64,
-    /// The receiver's time since it knows the flow.
+    /// Time since the receiver knows the flow.
     pub clock: Span,
-    /// One more than the highest packet number that came.
+    /// Highest arrived packet number plus one.
     pub highest: u64,
-    /// Data datagrams that came.
+    /// Data datagrams that arrived.
     pub received: u64,
-    /// Blocks that came for the first time.
+    /// Blocks that arrived for the first time.
     pub distinct: u64,
     /// Bytes of blocks that may be sent for the first time.
     pub grant: Bytes,
-    /// What the receiving host drains, if it knows.
+    /// The receiving host's drain rate, if known.
     pub drain: Option<Rate>,
     /// The newest datagram.
     pub echo: Option<Echo>,

@@ -7,10 +7,11 @@ use super::WireError;
 use super::runs::{self, MAX_MISSING};
 use crate::wire::messages;
 
-/// A message whose list is empty may speak of any number of blocks, one with a bitmap of so many.
+/// Largest slice of a message with a bitmap; a message with an empty list may cover any number of
+/// blocks.
 const BITMAP_BLOCKS: u32 = MAX_MISSING as u32 * 8;
 
-/// What is missing of a slice of a segment.
+/// Missing blocks of a slice of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     segment: u32,
@@ -20,11 +21,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// The longest report on `missing` that fits one message: it covers `slice` or, if that needs
-    /// more than one message, the slice's beginning; the next starts where
-    /// [`slice`](Report::slice) ends.
+    /// The longest report on `missing` that fits into one message. It covers `slice` or its
+    /// beginning; the next report starts at the end of [`slice`](Report::slice).
     ///
-    /// `missing` gives the missing blocks within `slice` in order, in disjoint runs.
+    /// `missing` returns the missing blocks within `slice` in order, in disjoint runs.
     pub fn fill(
         segment: u32,
         round: u32,
@@ -32,7 +32,7 @@ impl Report {
         missing: impl Iterator<Item = Range<u32>>,
     ) -> Report {
         let mut report = Report { segment, round, slice: slice.clone(), missing: Vec::new() };
-        // Where a bitmap of the largest size would end.
+        // The end of the largest bitmap.
         let mapped = slice.start.saturating_add(BITMAP_BLOCKS).min(slice.end);
         let (mut size, mut at) = (0, slice.start);
         for run in missing {
@@ -58,22 +58,22 @@ impl Report {
         self.segment
     }
 
-    /// The round that is answered; 0 where none was asked about.
+    /// The round of the DONE that is answered; 0 without one.
     pub fn round(&self) -> u32 {
         self.round
     }
 
-    /// The blocks that the report speaks of.
+    /// The blocks covered by the report.
     pub fn slice(&self) -> Range<u32> {
         self.slice.clone()
     }
 
-    /// What is missing of the slice, in order, disjoint.
+    /// The missing blocks of the slice, in order, in disjoint runs.
     pub fn missing(&self) -> &[Range<u32>] {
         &self.missing
     }
 
-    /// How many blocks are missing.
+    /// Number of missing blocks.
     pub fn count(&self) -> u32 {
         self.missing.iter().map(|run| run.end - run.start).sum()
     }

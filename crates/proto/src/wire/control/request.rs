@@ -1,4 +1,4 @@
-//! What a receiver that requests its data says (GTP, section 3.3), and what its sender answers.
+//! Messages of a receiver that requests its data (GTP, section 3.3), and its sender's answers.
 //! Numbers are [`Layout::number`](crate::layout::Layout::number)'s.
 
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use crate::units::Rate;
 use crate::wire::header::Header;
 use crate::wire::messages;
 
-/// Blocks that the receiver wants, and the rate that it allows from now on.
+/// Blocks that the receiver requests, and the rate from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     sequence: u64,
@@ -19,26 +19,25 @@ pub struct Request {
     blocks: Vec<Range<u64>>,
 }
 
-/// What the sender can, and how far it is.
+/// The sender's limits and progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderOffer {
-    /// Counts the offers, from 1: an older one that comes late says nothing new.
+    /// Number of the offer, from 1: an older one that arrives late is ignored.
     pub sequence: u64,
-    /// The round-trip time as the sender sees it.
+    /// The sender's round-trip time.
     pub rtt: Span,
-    /// The most that the sender may send or its host's card puts out, in bits a second of UDP
-    /// payload, if it knows.
+    /// The sender's limit or its host's card speed, in bits a second of UDP payload, if known.
     pub limit: Option<Rate>,
-    /// All blocks of the requests up to this one have been sent, or need not be; 0 for those that
-    /// were sent before any request.
+    /// All blocks of the requests up to this one have been sent, or need not be sent; 0 for blocks
+    /// sent before any request.
     pub answered: u64,
-    /// One more than the highest packet number used for them.
+    /// Highest packet number used for them, plus one.
     pub highest: u64,
 }
 
 impl Request {
-    /// A request with as many runs of `blocks` as fit one message; the runs are in order and do
-    /// not touch. What does not fit stays in the iterator. None at all changes the rate alone.
+    /// A request with as many runs of `blocks` as one message holds; the runs are in order and do
+    /// not touch. The rest stays in the iterator. Without runs the request only changes the rate.
     pub fn fill(
         sequence: u64,
         rate: Rate,
@@ -55,17 +54,17 @@ impl Request {
         request
     }
 
-    /// Counts the requests, from 1: each is obeyed once, after all before it.
+    /// Number of the request, from 1: each is obeyed once, in order.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// The rate that is allowed from now on, in bits a second of UDP payload.
+    /// The allowed rate from now on, in bits a second of UDP payload.
     pub fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// Whether all that earlier requests asked for and that has not been sent is to be forgotten.
+    /// Whether requested blocks that have not been sent are to be forgotten.
     pub fn is_anew(&self) -> bool {
         self.anew
     }
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_survives_the_wire_and_nonsense_is_refused() {
+    fn an_offer_survives_the_wire_and_invalid_ones_are_refused() {
         let limit = Some(Rate::from_mbps(900));
         let rtt = Span::from_millis(40);
         let offer = SenderOffer { sequence: 3, rtt, limit, answered: 7, highest: 99 };

@@ -1,5 +1,5 @@
-//! Runs of numbers on the wire: gap and length in turn, each a varint; a gap counts from the end of
-//! the run before.
+//! Runs of numbers on the wire: gap and length alternate, each a varint; a gap counts from the end
+//! of the run before.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -9,7 +9,7 @@ use super::WireError;
 /// Room in a message for a list of runs.
 pub(super) const MAX_MISSING: usize = 1100;
 
-/// Bytes that `run` takes behind a run that ends at `at`.
+/// Bytes for `run` after a run that ends at `at`.
 pub(super) fn len(at: u64, run: &Range<u64>) -> usize {
     varint_len(run.start - at) + varint_len(run.end - run.start)
 }
@@ -25,16 +25,16 @@ pub(super) fn write(first: u64, runs: impl Iterator<Item = Range<u64>>) -> Vec<u
     out
 }
 
-/// Reads what [`write()`] wrote; all within `bounds`, whose start is what the runs count from.
+/// Reads the output of [`write()`]; all runs must lie within `bounds`, from whose start they count.
 pub(super) fn read(mut bytes: &[u8], bounds: Range<u64>) -> Result<Vec<Range<u64>>, WireError> {
-    // A run takes two bytes or more, so the message's length bounds the list's.
+    // A run takes at least two bytes, so the message's length limits the list's.
     let mut runs: Vec<Range<u64>> = Vec::with_capacity(bytes.len() / 2);
     let mut at = bounds.start;
     while !bytes.is_empty() {
         let (gap, len) = (read_varint(&mut bytes)?, read_varint(&mut bytes)?);
         let start = at.checked_add(gap).ok_or(WireError::Range)?;
         let stop = start.checked_add(len).ok_or(WireError::Range)?;
-        // Runs that touch would be one: a gap of zero is for the first alone.
+        // Touching runs would be one run: only the first gap may be zero.
         if len == 0 || stop > bounds.end || (gap == 0 && !runs.is_empty()) {
             return Err(WireError::Range);
         }

@@ -1,6 +1,6 @@
-//! A selective acknowledgement: which blocks have come. It covers as much of the object as there
-//! is news of, in as many messages as that needs; each is useful alone, and the loss of any is
-//! harmless, for what has not changed is told again from time to time.
+//! A selective acknowledgement: which blocks have arrived. It covers the changed parts of the
+//! object in as many messages as needed. Each message is useful alone, and the loss of any is
+//! harmless, because unchanged parts are repeated from time to time.
 
 use super::{Report, WireError};
 use crate::wire::header::Header;
@@ -9,21 +9,21 @@ use crate::wire::messages;
 /// One message of a selective acknowledgement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selective {
-    /// Counts the acknowledgements; the messages of one have the same.
+    /// Number of the acknowledgement, the same in all its messages.
     pub sequence: u64,
-    /// What of a slice is missing: the rest of the slice has come. Its round is 0.
+    /// Missing blocks of a slice; the rest of the slice has arrived. Its round is 0.
     pub report: Report,
-    /// In an acknowledgement's last message: what holds for all of it.
+    /// In the last message of an acknowledgement: information about all of it.
     pub closing: Option<Closing>,
 }
 
-/// What ends an acknowledgement.
+/// The end of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closing {
-    /// One more than the highest packet number that had come: a block that was sent under a lower
-    /// one, and is not told to have come by now, is lost.
+    /// Highest arrived packet number plus one. A block sent under a lower number and not
+    /// acknowledged is lost.
     pub highest: u64,
-    /// Blocks that have newly come since the acknowledgement before.
+    /// Number of blocks that arrived since the acknowledgement before.
     pub fresh: u64,
 }
 
@@ -40,7 +40,7 @@ impl Selective {
     pub(super) fn from_wire(wire: messages::Selective) -> Result<Selective, WireError> {
         let report = Report::from_wire(wire.report.ok_or(WireError::Range)?)?;
         let fresh = wire.fresh;
-        // A block comes in a datagram, so there are no more of them.
+        // A block needs a datagram, so there are no more blocks than datagrams.
         if wire.highest.is_some_and(|highest| highest > Header::NUMBERS)
             || fresh > wire.highest.unwrap_or(0)
         {
