@@ -60,8 +60,8 @@ pub trait FlowSink: Send {
     /// limits for early datagrams. Called once, before the early datagrams are delivered.
     fn on_fallen(&mut self, _count: u64) {}
 
-    /// The time that [`FlowSink::next_wakeup`] named has come, or [`PortHandle::wake`] was called,
-    /// or the sink has just been registered (before anything that was held for it comes).
+    /// Called at the time of [`FlowSink::next_wakeup`], after [`PortHandle::wake`], and after
+    /// registration (before any early datagrams are delivered).
     fn on_wake(&mut self, now: Time);
 
     /// Receives directly into the destination of the payloads, if the sink can
