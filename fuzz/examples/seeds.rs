@@ -1,7 +1,7 @@
 //! Writes the first files of each corpus, always the same: `cargo run --example seeds` in `fuzz/`.
 //!
-//! They are what honest ends say, so that a fuzzer begins behind the first checks. The replay of
-//! the corpus takes them from here, too: what is said here is always what is said today.
+//! They are the output of honest ends, so that a fuzzer starts behind the first checks. The replay
+//! of the corpus also reads them from here, so they always match the current wire format.
 
 use std::fs;
 use std::io;
@@ -34,7 +34,7 @@ fn main() -> io::Result<()> {
     write(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
 }
 
-/// Writes them below `root`, the folder of the whole source.
+/// Writes them below `root`, the folder of the source tree.
 pub fn write(root: &Path) -> io::Result<()> {
     for (target, seeds) in all(root)? {
         let folder = root.join("fuzz/corpus").join(target);
@@ -49,7 +49,7 @@ pub fn write(root: &Path) -> io::Result<()> {
 /// Each target, and the first files of its corpus.
 pub type Seeds = Vec<(&'static str, Vec<Vec<u8>>)>;
 
-/// All of them, with what is found in the source below `root`.
+/// All targets with their seeds, including files found below `root`.
 pub fn all(root: &Path) -> io::Result<Seeds> {
     Ok(vec![
         ("client_session", client_sessions()),
@@ -87,7 +87,7 @@ fn headers() -> Vec<Vec<u8>> {
     kinds.into_iter().map(of).chain([vec![1; 15], vec![7; 16]]).collect()
 }
 
-/// What any end says to the other end of a flow: each kind of message at least once.
+/// Every kind of message between the ends of a flow, at least once.
 pub fn controls() -> Vec<Control> {
     let done = Done { segment: 3, round: 2, sent_to: 900, highest: PacketNumber(70_000) };
     let pulse = Pulse {
@@ -123,7 +123,7 @@ pub fn controls() -> Vec<Control> {
     .collect()
 }
 
-/// What only some protocols say.
+/// Messages of some protocols only.
 fn controls_of_some() -> Vec<Control> {
     let report = || Report::fill(3, 2, 0..9000, [0..1, 5..70].into_iter());
     let burst = Some(Burst { size: 25, interval: Span::from_millis(3) });
@@ -159,7 +159,7 @@ fn controls_of_some() -> Vec<Control> {
     ]
 }
 
-/// What a source says of what it has: in one piece, in many, and what is no answer.
+/// A source's answers: in one piece, in many, and invalid ones.
 fn answers() -> Vec<Vec<u8>> {
     let encoded = manifests().swap_remove(2);
     let of = |pieces: &[Surveyed]| -> Vec<u8> {
@@ -270,7 +270,7 @@ fn request() -> Request {
 }
 
 fn blake3_of(bytes: &[u8]) -> Vec<u8> {
-    // Any digest will do: it is compared where the manifest is opened.
+    // Any digest will do: it is compared when the manifest is opened.
     bytes.iter().cycle().take(32).copied().collect()
 }
 
@@ -311,17 +311,17 @@ fn journals() -> Vec<Vec<u8>> {
     bytes.extend(header.encode_record(0, &[1; 32]));
     bytes.extend(header.encode_record(8, &[2; 32]));
     let torn = bytes[..bytes.len() - 7].to_vec();
-    // Written by choices: a size of 9 MiB, two records, one of another file, a tail.
+    // Written as choices: a size of 9 MiB, two records, one of another file, a tail.
     let made = [&[1, 20, 20, 4, 0, 144, 0, 0], &[9, 12, 1, 9, 17, 2][..], &[1, 13, 14, 3]].concat();
     vec![bytes, torn, made]
 }
 
-/// Setups of three objects, then steps that follow each other.
+/// Setups of three objects, followed by steps.
 fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     let setups: [&[u8]; 3] = [
-        // 1440 byte blocks, 16 a chunk, an object of 5 MB in segments of four chunks.
+        // Blocks of 1440 bytes, 16 in a chunk, an object of 5 MB in segments of four chunks.
         &[2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 1, 4, 5, 245, 225, 0, 0],
-        // The same in one chunk, at a rate that is found.
+        // The same in one chunk, with a rate to be found.
         &[2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 0, 32, 4, 5, 245, 225, 0, 0, 0],
         // One byte.
         &[2, 5, 159, 27, 0, 13, 12, 0, 32, 4, 5, 245, 225, 0, 0, 0],
@@ -338,13 +338,13 @@ fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     setups.iter().map(run).collect()
 }
 
-/// For each kind of message that only some protocols say: a run over the first object in which it
-/// is heard again and again, with other numbers, after `steps`, whose last byte begins hearing.
+/// For each kind of message of some protocols only: a run over the first object that repeats the
+/// message with other numbers, after `steps`, whose last byte starts receiving.
 fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     let setup = [2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 0, 0, 9, 0, 2];
     let run = |kind: u8| {
         let mut bytes = setup.to_vec();
-        // No message begins with a field of wire type 7: what follows chooses one.
+        // No message begins with a field of wire type 7: the following bytes choose one.
         let first = (0..).map(|nth| 8 * nth + 7).find(|first| first % 11 == kind);
         let first = first.expect("8 and 11 have no common factor");
         for nth in 0..12u8 {
@@ -358,7 +358,7 @@ fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     (0..11).map(run).collect()
 }
 
-/// What each kind of client may begin with at a server, and what a push goes on with.
+/// The first messages of each kind of client at a server, and the continuation of a push.
 fn server_sessions() -> Vec<Vec<u8>> {
     const STRANGER: u8 = 0;
     const READER: u8 = 1;
@@ -418,7 +418,7 @@ fn server_sessions() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A client's stream for a pipe into `path`, and what it says at the end.
+/// A client's stream for a pipe into `path`, with its final message.
 fn piping(who: u8, path: &[u8], end: Option<PipeEnd>) -> Vec<u8> {
     let mut bytes = vec![who];
     let hello = Hello { service: "pipe".to_owned(), needs: 1, ..Hello::new(&VERSIONS) };
@@ -430,7 +430,7 @@ fn piping(who: u8, path: &[u8], end: Option<PipeEnd>) -> Vec<u8> {
     bytes
 }
 
-/// A client's stream for `service`, with a wish to list `path`.
+/// A client's stream for `service`, with a request to list `path`.
 fn listing(who: u8, service: &str, needs: u32, path: &[u8]) -> Vec<u8> {
     let mut bytes = vec![who];
     let service = service.to_owned();
@@ -440,7 +440,7 @@ fn listing(who: u8, service: &str, needs: u32, path: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A client of several streams, which opens one by the multiplexer.
+/// A client that opens one of several streams by the multiplexer.
 fn several(who: u8) -> Vec<u8> {
     let mut bytes = vec![who];
     let hello = Hello { streams: true, ..Hello::new(&VERSIONS) };
@@ -453,8 +453,8 @@ fn several(who: u8) -> Vec<u8> {
     bytes
 }
 
-/// What servers say to a client, behind a byte that chooses its copy: honest ones, and ones that
-/// send what was not asked for.
+/// Servers' output to a client, after a byte that chooses the copy: honest servers, and servers
+/// that send unrequested files.
 fn client_sessions() -> Vec<Vec<u8>> {
     const PULL: u8 = 1;
     const BY_STREAM: u8 = 2;
@@ -523,7 +523,7 @@ fn hellos() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Names of a folder, and some that no folder has.
+/// Valid and invalid names in a folder.
 fn listings() -> Vec<Vec<u8>> {
     let name = |name: &[u8], kind, mode, seconds, nanos| ListedName {
         name: name.to_vec(),

@@ -1,4 +1,4 @@
-//! A whole session at a client, with a server that may be hostile.
+//! A complete session at a client whose server may be hostile.
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +15,10 @@ use longhaul_transfer::progress::{Notice, Observer, Progress};
 use longhaul_transfer::session::frame::{self, Header};
 use prost::Message as _;
 
-/// What lies beside the destination, and is the source of a push.
+/// Files next to the destination, and the source of a push.
 const CONTENT: &[u8] = b"longhaul";
 
-/// A user who looks away.
+/// An observer that ignores all events.
 struct Nobody;
 
 impl Observer for Nobody {
@@ -31,15 +31,15 @@ impl Observer for Nobody {
     }
 }
 
-/// The first byte chooses the copy, bit by bit: a push or a pull; by datagrams or by stream; of a
-/// tree or of a file; a dry run; a server that stays or hangs up. The rest is what the server says,
-/// from its hello on. Nothing but what the copy asks for is created, a file that stands has content
-/// that the server has vouched for, and an error has words.
+/// The first byte chooses the copy by its bits: push or pull; datagrams or stream; a tree or a
+/// file; a dry run; a server that stays or hangs up. The rest is the server's output, starting with
+/// its hello. The copy must create only requested files, a complete file must match the server's
+/// digests, and an error must have a text.
 pub fn run(bytes: &[u8]) {
     is_whole(bytes);
 }
 
-/// The same; whether the copy was whole.
+/// Runs the copy; returns whether it was complete.
 pub fn is_whole(bytes: &[u8]) -> bool {
     let Some((how, said)) = bytes.split_first() else { return false };
     let is = |bit: u8| how & 1 << bit != 0;
@@ -102,7 +102,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Whether one of the digests that the server says is `value`.
+/// Whether one of the server's digests is `value`.
 fn vouched_for(said: &[u8], value: &[u8]) -> bool {
     let mut rest = said;
     while let Some((header, body)) = rest.split_first_chunk() {

@@ -1,8 +1,8 @@
-//! The protocols' control messages, from a datagram or the stream.
+//! The protocols' control messages, from a datagram or a stream.
 
 use longhaul_proto::wire::{Control, MAX_CONTROL};
 
-/// A message that is read keeps what the types promise, and is the same after another journey.
+/// A parsed message keeps its type's invariants and survives another round trip.
 pub fn run(bytes: &[u8]) {
     let Ok(control) = Control::decode(bytes) else { return };
     if let Control::Report(report) = &control {
@@ -19,6 +19,7 @@ pub fn run(bytes: &[u8]) {
     let mut out = Vec::new();
     control.encode(&mut out);
     assert_eq!(Control::decode(&out).as_ref(), Ok(&control));
-    // What a liar packs into 64 KiB may be more than we ever say; all else fits a datagram.
+    // A hostile peer may pack more into 64 KiB than we ever send; everything else fits into a
+    // datagram.
     assert!(out.len() <= MAX_CONTROL.max(bytes.len()));
 }

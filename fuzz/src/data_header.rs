@@ -1,8 +1,8 @@
-//! The header in front of every datagram: comes in before the seal has been looked at.
+//! The header of every datagram, which is parsed before the seal is verified.
 
 use longhaul_proto::wire::Header;
 
-/// A header that is read is written as the same bytes.
+/// A parsed header is written as the same bytes.
 pub fn run(bytes: &[u8]) {
     let Some(header) = Header::decode(bytes) else { return };
     assert!(header.number.0 < Header::NUMBERS && header.block < Header::BLOCKS);

@@ -1,4 +1,4 @@
-//! What the targets that drive a protocol's core have in common.
+//! Shared code of the targets that drive a protocol's core.
 
 use longhaul_proto::endpoint::{FlowId, PacketNumber, Setup, Wake};
 use longhaul_proto::layout::Layout;
@@ -12,26 +12,26 @@ use longhaul_proto::wire::{Control, Done, Echo, MAX_CONTROL, Pulse, Report, Trai
 use super::input::Input;
 use super::spoken;
 
-/// Steps of one run; an input that is longer says nothing new.
+/// Most steps of a run; longer inputs show nothing new.
 const STEPS: u32 = 500;
 
-/// Times that a driver may be sent round at one moment before that is a livelock: each time
-/// something must be sent, said or told, and of that there is an end.
+/// Most polls at one moment before the run counts as a livelock. Each poll must send a datagram or
+/// return a message or event, and their number is finite.
 pub(crate) const ROUNDS: u64 = 100;
 
-/// A core under test, with a model of what it must have done.
+/// A core under test, with a model of its correct behaviour.
 pub(crate) trait Driven {
-    /// At the beginning of a flow by `row`'s protocol.
+    /// Starts a flow by `row`'s protocol.
     fn new(row: &'static Row, setup: Setup) -> Self;
 
-    /// Does to it what the input chooses.
+    /// Applies the operation that the input chooses.
     fn step(&mut self, input: &mut Input<'_>);
 
-    /// Takes out what it says, and checks what must always hold.
+    /// Polls its output and checks the invariants.
     fn look(&mut self);
 }
 
-/// Drives a core of every protocol by the same `bytes`.
+/// Drives a core of every protocol with the same `bytes`.
 pub(crate) fn run<D: Driven>(bytes: &[u8]) {
     for row in registry::all() {
         run_by::<D>(row, bytes);
@@ -51,7 +51,7 @@ fn run_by<D: Driven>(row: &'static Row, bytes: &[u8]) {
     }
 }
 
-/// What a core says can be sent, and is read as it was said.
+/// A message of a core can be encoded, and decodes to the same message.
 pub(crate) fn check_wire(control: &Control) {
     let mut bytes = Vec::new();
     control.encode(&mut bytes);
@@ -62,13 +62,13 @@ pub(crate) fn check_wire(control: &Control) {
 /// The flow under test.
 pub(crate) const FLOW: FlowId = FlowId(7);
 
-/// No driver runs longer.
+/// Latest virtual time.
 const CENTURY: Time = Time::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 
-/// Blocks of the largest object, so that a model of it is cheap.
+/// Blocks of the largest object, so that its model is cheap.
 const MOST_BLOCKS: u64 = 12_000;
 
-/// Any flow that two ends could agree on, over an object that is not too large.
+/// Any flow that two ends could agree on, with an object of limited size.
 fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
     let block = 1 + input.any_u32() % 65_000;
     let blocks = u64::from(1 + input.any_u32() % 64);
@@ -96,13 +96,13 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
         law: longhaul_proto::law::Law::default(),
         remembered: None,
     };
-    // Of the bytes that there are: a card and a remembered path that are as fast as another rate.
+    // From the existing bytes: a card and a remembered path as fast as another rate.
     let remembered = setup.rate_limit.map(|rate| Remembered { rate, rtt: setup.rtt });
     Setup { card: setup.rate, remembered, ..setup }
 }
 
-/// Settings of the protocol that a user may have made: any of a few whole numbers or words; of
-/// other ranges an edge or the default, by other bits of `choice` for each.
+/// Settings that a user may have given: for a few whole numbers or words any value, for other
+/// ranges a limit or the default, chosen by other bits of `choice`.
 fn settings(row: &'static Row, choice: u8) -> Settings {
     row.options.iter().enumerate().fold(Settings::default(), |settings, (nth, option)| {
         let value = match choice.rotate_right(nth as u32) & 3 {
@@ -118,7 +118,7 @@ fn settings(row: &'static Row, choice: u8) -> Settings {
     })
 }
 
-/// Moves the time on, by nothing or by years.
+/// Advances the time, by nothing or by years.
 pub(crate) fn later(input: &mut Input<'_>, now: Time) -> Time {
     let later = match input.byte() {
         power @ 0..64 => now + Span::from_nanos(1 << power),
@@ -127,7 +127,7 @@ pub(crate) fn later(input: &mut Input<'_>, now: Time) -> Time {
     later.min(CENTURY)
 }
 
-/// Whether a core wants to be driven at once.
+/// Whether a core wants to be polled immediately.
 pub(crate) fn is_due(wake: Wake, now: Time) -> bool {
     match wake {
         Wake::Now => true,
@@ -136,12 +136,12 @@ pub(crate) fn is_due(wake: Wake, now: Time) -> bool {
     }
 }
 
-/// A message as it comes out of the wire: any bytes, or any numbers in a message of a kind that
-/// is known. Nothing where the wire refuses it.
+/// A message as decoded from the wire: any bytes, or a message of a known kind with any numbers.
+/// `None` if decoding fails.
 pub(crate) fn message(input: &mut Input<'_>, layout: &Layout) -> Option<Control> {
     let control = match input.byte() % 8 {
         0 => {
-            // Bytes that are no message choose one.
+            // Bytes that are not a message choose one.
             let bytes = input.slice();
             let read = Control::decode(bytes).ok();
             return read.or_else(|| spoken::message(&mut Input::new(bytes), layout));

@@ -1,8 +1,8 @@
-//! The length in front of every message of the control stream.
+//! The length of every message of the control stream.
 
 use longhaul_transfer::session::frame::{self, HEADER, Header, MAX_FRAME};
 
-/// No length beyond the limit is believed.
+/// A length above the limit is refused.
 pub fn run(bytes: &[u8]) {
     let Some(header) = bytes.first_chunk::<HEADER>() else { return };
     match frame::decode_header(*header) {

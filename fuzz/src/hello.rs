@@ -2,7 +2,7 @@
 
 use longhaul_transfer::session::hello::{self, Hello, VERSIONS};
 
-/// A greeting that is read has versions, and both ends agree on the same one of them, or on none.
+/// A parsed hello has versions, and both ends choose the same one, or none.
 pub fn run(bytes: &[u8]) {
     let Ok(theirs) = hello::decode(bytes) else { return };
     let ours = Hello::new(&VERSIONS);

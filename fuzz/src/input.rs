@@ -1,17 +1,17 @@
-//! Bytes read as choices. Behind their end everything is zero.
+//! Bytes read as choices; after their end all bytes are zero.
 
-/// Bytes to choose by.
+/// The bytes of an input.
 pub(crate) struct Input<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Input<'a> {
-    /// Chooses by `bytes`.
+    /// Reads choices from `bytes`.
     pub(crate) fn new(bytes: &'a [u8]) -> Input<'a> {
         Input { bytes }
     }
 
-    /// Whether nothing is left to choose by.
+    /// Whether all bytes are used.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -32,12 +32,12 @@ impl<'a> Input<'a> {
         self.byte() & 1 == 1
     }
 
-    /// A number of at most `bytes` bytes, the highest first.
+    /// A number of at most `bytes` bytes, big-endian.
     fn number(&mut self, bytes: usize) -> u64 {
         (0..bytes).fold(0, |value, _| value << 8 | u64::from(self.byte()))
     }
 
-    /// Any number: small ones take two bytes, the largest nine, and the edges are near.
+    /// Any number: small ones take two bytes, the largest nine, and edge values are likely.
     pub(crate) fn any(&mut self) -> u64 {
         match self.byte() {
             length @ 0..=8 => self.number(length.into()),
@@ -48,12 +48,12 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Any number that fits 32 bits.
+    /// Any 32-bit number.
     pub(crate) fn any_u32(&mut self) -> u32 {
         self.any() as u32
     }
 
-    /// A number below `end`, which is not zero; anything at all now and then.
+    /// A number below `end`, which is not zero; rarely any number.
     pub(crate) fn mostly_below(&mut self, end: u32) -> u32 {
         match self.byte() {
             255 => self.any_u32(),
@@ -61,7 +61,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Up to 255 of the bytes themselves.
+    /// Up to 255 of the bytes.
     pub(crate) fn slice(&mut self) -> &'a [u8] {
         let length = usize::from(self.byte()).min(self.bytes.len());
         let (slice, rest) = self.bytes.split_at(length);

@@ -1,7 +1,7 @@
-//! The journal of a partial file: may be torn, rotten, or of another file.
+//! The journal of a partial file, which may be torn, corrupted or of another file.
 //!
-//! The first byte says whether checks are to be put right, so that what lies behind them is
-//! reached as well.
+//! The first byte says whether checksums are corrected, so that the code behind them is reached
+//! too.
 
 use longhaul_files::CHUNK;
 use longhaul_files::journal::{Header, Journal};
@@ -9,7 +9,7 @@ use longhaul_files::manifest::FileTime;
 
 use super::input::Input;
 
-/// What is read is exactly what was written before the first damage.
+/// The parsed content equals what was written before the first damage.
 pub fn run(bytes: &[u8]) {
     let Some((mode, bytes)) = bytes.split_first() else { return };
     if mode & 1 == 0 {
@@ -30,7 +30,7 @@ fn check(bytes: &[u8]) {
     assert_eq!(bytes[..again.len()], again[..]);
 }
 
-/// A journal that somebody wrote, about anything, and then perhaps another's record and a tail.
+/// A journal about anything, perhaps followed by a record of another journal and a tail.
 fn written(bytes: &[u8]) -> Vec<u8> {
     let mut input = Input::new(bytes);
     let modified = FileTime { seconds: input.any() as i64, nanos: input.any_u32() };

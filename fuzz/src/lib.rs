@@ -1,9 +1,9 @@
-//! What longhaul does with bytes from elsewhere: a function for each place where they come in.
+//! Fuzz targets: a function for each place where longhaul reads bytes from elsewhere.
 //!
-//! Each takes any bytes at all and panics where a promise is broken: no panic within, bounded
-//! work, a message that is read is one that can be written. A fuzzer looks for such bytes
-//! (`cargo fuzz run NAME`); the test `corpus` of the command line's crate runs the very same
-//! functions over every file of `corpus/NAME/`, without a fuzzer.
+//! Each takes any bytes and panics if a promise is broken: no panic within, bounded work, every
+//! parsed message can be written again. A fuzzer searches for such bytes (`cargo fuzz run NAME`);
+//! the test `corpus` of the command line's crate runs the same functions over every file of
+//! `corpus/NAME/`, without a fuzzer.
 
 pub mod client_session;
 pub mod control_message;
@@ -23,10 +23,10 @@ mod spoken;
 pub mod survey_answer;
 pub mod transfer_frame;
 
-/// A function that takes any bytes.
+/// A target function, which takes any bytes.
 pub type Run = fn(&[u8]);
 
-/// Every target: the name of its binary and of its corpus, and what it runs.
+/// Every target: the name of its binary and of its corpus, and its function.
 pub const TARGETS: [(&str, Run); 14] = [
     ("client_session", client_session::run),
     ("control_message", control_message::run),

@@ -1,9 +1,9 @@
-//! What a server says of the names in a folder.
+//! A server's listing of a folder.
 
 use longhaul_transfer::control::list::Listed;
 use prost::Message as _;
 
-/// A name that is taken is one name, and has attributes that can be shown.
+/// An accepted name is a single path component with printable attributes.
 pub fn run(bytes: &[u8]) {
     let Ok(listed) = Listed::decode(bytes) else { return };
     for name in listed.names {

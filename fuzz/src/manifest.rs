@@ -1,14 +1,14 @@
-//! A list of files from anybody, and the object that it makes.
+//! A manifest from an untrusted peer, and the object that it describes.
 
 use std::sync::Arc;
 
 use longhaul_files::{CHUNK, Manifest, VirtualObject};
 
-/// The most chunks and holes of one object that are looked at one by one.
+/// Most chunks and holes of one object that are checked one by one.
 const LOOKED_AT: u64 = 64;
 
-/// A manifest that is read names nothing outside the destination, is the same after another
-/// journey, and lays its files out without overlap.
+/// A parsed manifest names nothing outside the destination, survives another round trip, and its
+/// files do not overlap.
 pub fn run(bytes: &[u8]) {
     let manifest = match Manifest::decode(bytes) {
         Ok(manifest) => manifest,

@@ -1,4 +1,4 @@
-//! Every protocol's receiver under a sender that sends anything, in any order, at any time.
+//! Every protocol's receiver with a sender that sends anything, in any order, at any time.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,24 +16,24 @@ use longhaul_proto::wire::{Control, Header, Report};
 use super::flow::{self, Driven, FLOW, ROUNDS, check_wire, is_due, later, message};
 use super::input::Input;
 
-/// A flow beside the one under test, that nothing is said about.
+/// A second flow that gets no input.
 const OTHER: FlowId = FlowId(FLOW.0 + 1);
 
-/// Nothing that a sender sends makes the receiver panic, report what it has as missing or what it
-/// misses as there, miscount, touch another flow, or keep its driver busy without end.
+/// No input from a sender makes the receiver panic, report present blocks as missing or missing
+/// blocks as present, miscount, change another flow, or keep its driver busy without end.
 pub fn run(bytes: &[u8]) {
     flow::run::<Receiving>(bytes);
 }
 
 struct Receiving {
-    /// It takes nothing but what it has asked for (GTP, section 3.3).
+    /// Whether it accepts only requested blocks (GTP, section 3.3).
     picky: bool,
     setup: Setup,
     receiver: BoxedReceiver,
     now: Time,
-    /// What has arrived or been skipped, counted through the object.
+    /// Blocks that arrived or were skipped, numbered through the object.
     there: Tally,
-    /// Packet numbers that came: a driver shows each once.
+    /// Packet numbers that arrived: a driver passes each once.
     numbers: BTreeSet<u64>,
     next: u64,
     arrived: u64,
@@ -131,7 +131,7 @@ impl Receiving {
         }
     }
 
-    /// A block, mostly one of the object's.
+    /// A block, usually one of the object's.
     fn block(&self, input: &mut Input<'_>) -> Block {
         let layout = &self.setup.layout;
         let segment = input.mostly_below(layout.segments().max(1));
@@ -139,7 +139,7 @@ impl Receiving {
         Block { segment, index }
     }
 
-    /// A batch of blocks from anywhere, under any numbers.
+    /// A batch of any blocks, under any numbers.
     fn datagrams(&mut self, input: &mut Input<'_>) {
         let mut arrivals = Vec::new();
         for _ in 0..=input.byte() % 16 {
@@ -195,12 +195,12 @@ impl Receiving {
         self.receiver.accounting(FLOW).expect("the flow is there").received
     }
 
-    /// What it says of its blocks is so.
+    /// Its statements about its blocks are true.
     fn check(&self, control: &Control) {
         match control {
             Control::Report(report) => assert_eq!(report.missing(), self.missing(report)),
             Control::Selective(selective) => {
-                // It may tell late what has come, never early.
+                // It may report an arrival late, but never early.
                 let told = selective.report.missing();
                 let lacks = |run: &Range<u32>| told.iter().any(|told| covers(told, run));
                 assert!(self.missing(&selective.report).iter().all(lacks), "{selective:?}");
@@ -212,7 +212,7 @@ impl Receiving {
         }
     }
 
-    /// What a report ought to say.
+    /// The expected content of a report.
     fn missing(&self, report: &Report) -> Vec<Range<u32>> {
         let layout = &self.setup.layout;
         let segment = report.segment();
@@ -223,7 +223,7 @@ impl Receiving {
         missing.map(|run| run.start - base..run.end - base).collect()
     }
 
-    /// Nothing that it wants is there.
+    /// The blocks that it requests are missing.
     fn lacks(&self, wanted: &[Range<u64>]) {
         for run in wanted.iter().map(|run| run.start as u32..run.end as u32) {
             let missing: Vec<_> = self.there.missing(run.clone()).collect();

@@ -1,13 +1,12 @@
-//! A scenario file from anybody, and the network that it makes.
+//! A scenario file from an untrusted source, and the network that it describes.
 
 use longhaul_testbed::scenario::{MAX_FLOWS, MAX_LINKS, MAX_NODES, Reading, Scenario};
 
-/// The most flows whose ways are looked at one by one.
+/// Most flows whose routes are checked one by one.
 const LOOKED_AT: usize = 64;
 
-/// A scenario that is read holds all that is promised of one, within its limits; every flow has a
-/// way there and back that comes to no node twice. One that is not read is refused with an error
-/// fit for a terminal.
+/// A parsed scenario keeps all promised invariants within its limits; every flow has a route in
+/// both directions that visits no node twice. Otherwise the error is fit for a terminal.
 pub fn run(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let trace = |name: &str| {

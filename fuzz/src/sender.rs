@@ -1,4 +1,4 @@
-//! Every protocol's sender under a receiver that says anything, at any time.
+//! Every protocol's sender with a receiver that sends anything, at any time.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,9 @@ use longhaul_proto::wire::{Control, Header};
 use super::flow::{self, Driven, FLOW, ROUNDS, check_wire, is_due, later, message};
 use super::input::Input;
 
-/// Nothing that a receiver says makes the sender panic, send what the object does not have or what
-/// the receiver has, exceed its grant or its fixed rate, speak again after it has finished, or
-/// keep its driver busy without end.
+/// No input from a receiver makes the sender panic, send blocks that the object does not have or
+/// the receiver has, exceed its grant or its fixed rate, send after it has finished, or keep its
+/// driver busy without end.
 pub fn run(bytes: &[u8]) {
     flow::run::<Sending>(bytes);
 }
@@ -26,7 +26,7 @@ struct Sending {
     now: Time,
     next: u64,
     blocks: Vec<Block>,
-    /// Blocks that went out at least once, and those that must not any more.
+    /// Blocks that were sent at least once, and those that must not be sent any more.
     sent: BTreeSet<u64>,
     needless: BTreeSet<u64>,
     first_bytes: Bytes,
@@ -62,7 +62,7 @@ impl Driven for Sending {
             3 => self.skip(input),
             4 => self.drive(),
             5 => {
-                // Datagrams of another kind, or of another pass, took numbers in between.
+                // Datagrams of another kind or of another pass used numbers in between.
                 self.next = self.next.saturating_add(input.any()).min(Header::NUMBERS - (1 << 20));
             }
             _ => self.hear(input),
@@ -95,7 +95,7 @@ impl Driven for Sending {
         assert_eq!(counts.first + counts.retransmitted, counts.sent);
         assert_eq!(counts.first, self.sent.len() as u64);
         if let Some(rate) = self.setup.fixed_rate() {
-            // Some count the time between datagrams, which rounds a little.
+            // Some pacers count the time between datagrams, which rounds a little.
             let (of, most) = (self.sender.rate().as_bps(), rate.as_bps());
             let rounded = most.saturating_add(1 + most / (1 << 30));
             assert!(of <= rounded, "{of} bit/s is more than the fixed {rate}");
@@ -107,13 +107,13 @@ impl Driven for Sending {
 impl Sending {
     fn hear(&mut self, input: &mut Input<'_>) {
         let Some(control) = message(input, &self.setup.layout) else { return };
-        // What is said of another flow is not for this one.
+        // Messages for another flow are ignored.
         self.sender.on_control(self.now, FlowId(FLOW.0 + 1), &control);
         if let Control::Pulse(pulse) = &control {
             self.grant = self.grant.max(pulse.grant);
         }
         if matches!(control, Control::Request(_)) && self.row.name == "gtp" {
-            // Who asks for blocks takes them.
+            // A receiver that requests blocks accepts them.
             self.grant = Bytes::MAX;
         }
         self.sender.on_control(self.now, FLOW, &control);
@@ -128,7 +128,7 @@ impl Sending {
         let end = index.saturating_add(blocks.count).min(layout.blocks_in(segment));
         for block in (index..end).map(|index| Block { segment, index }) {
             let number = layout.number(block);
-            // What was sent and then skipped is never drained: it does not count.
+            // Blocks that were sent and then skipped are never drained, so they do not count.
             if self.needless.insert(number) && self.sent.contains(&number) {
                 let len = Bytes::new(layout.extent(block).len.into());
                 self.first_bytes = self.first_bytes.saturating_sub(len);
@@ -156,7 +156,7 @@ impl Sending {
         self.sent_in_all += self.blocks.len() as u64;
     }
 
-    /// Drives it as the driver does, until it wants to be woken later.
+    /// Drives it as the driver does, until it waits for a later time.
     fn drive(&mut self) {
         let most = ROUNDS + 2 * self.setup.layout.blocks();
         for _ in 0..most {
@@ -169,7 +169,7 @@ impl Sending {
                 return;
             }
         }
-        // A greedy one sends for as long as time stands still.
+        // A greedy sender sends as long as the time does not advance.
         if !self.row.frugal && !self.blocks.is_empty() {
             return;
         }

@@ -1,4 +1,4 @@
-//! A whole session at a server, as a stranger and as clients with rights begin one.
+//! A complete session at a server, opened by a stranger or by a client with rights.
 
 use std::fs;
 use std::path::Path;
@@ -14,16 +14,16 @@ use longhaul_transfer::session::frame::{self, Header};
 use longhaul_transfer::session::hello::{self, Hello};
 use prost::Message as _;
 
-/// The client, and somebody else.
+/// The client, and another id.
 const CLIENT: PeerId = PeerId([1; 32]);
 const OTHER: PeerId = PeerId([2; 32]);
-/// What the server holds, and what lies beside its root.
+/// The server's files, and files next to its root.
 const CONTENT: &[u8] = b"longhaul";
 
-/// The first byte chooses who the client is: a stranger, one that may read, or one that may write
-/// into a subfolder. The rest is what the client says, from its hello on. A stranger gets nothing
-/// but a refusal; only the client that may write changes anything, and only in its subfolder; every
-/// answer can be read.
+/// The first byte chooses the client: a stranger, one with read access, or one with write access to
+/// a subfolder. The rest is the client's output, starting with its hello. A stranger gets only a
+/// refusal; only the client with write access changes anything, and only in its subfolder; every
+/// answer can be parsed.
 pub fn run(bytes: &[u8]) {
     let Some((who, said)) = bytes.split_first() else { return };
     let who = who % 3;
@@ -54,7 +54,7 @@ pub fn run(bytes: &[u8]) {
     let heard = rehearse(&options, CLIENT, said).expect("a server can be started");
     let hello = hello_of(said);
     if who != 0 && hello.streams {
-        // What follows is the multiplexer's.
+        // The rest belongs to the multiplexer.
         return look_at(scratch.path(), who == 2);
     }
     let (messages, goodbyes) = read(&heard, &hello.service);
@@ -64,7 +64,7 @@ pub fn run(bytes: &[u8]) {
     look_at(scratch.path(), who == 2);
 }
 
-/// The client's hello; an empty one where it says none.
+/// The client's hello; empty if it sends none.
 fn hello_of(said: &[u8]) -> Hello {
     let Some((header, body)) = said.split_first_chunk() else { return Hello::default() };
     match frame::decode_header(*header) {
@@ -75,7 +75,8 @@ fn hello_of(said: &[u8]) -> Hello {
     }
 }
 
-/// Reads what `service` answers behind its hello: how many messages, and how many last words.
+/// Parses the answer of `service` after its hello; returns the number of messages, and of final
+/// messages.
 fn read(heard: &[u8], service: &str) -> (usize, usize) {
     let (mut rest, mut count) = (heard, (0, 0));
     let mut greeted = false;
@@ -102,7 +103,7 @@ fn read(heard: &[u8], service: &str) -> (usize, usize) {
     count
 }
 
-/// Nothing has changed but what a client may write to.
+/// Nothing has changed except what a client may write to.
 fn look_at(scratch: &Path, may_write: bool) {
     for kept in ["beside", "root/file"] {
         assert_eq!(fs::read(scratch.join(kept)).expect("it is still there"), CONTENT);

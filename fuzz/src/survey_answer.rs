@@ -1,15 +1,15 @@
-//! What a source says of what it has, before it is one of several.
+//! A source's answer about its files, before it becomes one of several sources.
 
 use longhaul_files::{Manifest, VirtualObject};
 use longhaul_transfer::control::Surveyed;
 use longhaul_transfer::copy::SurveyAnswer;
 use prost::Message as _;
 
-/// Pieces of one answer that are looked at; the first that is wrong ends it.
+/// Most pieces of an answer that are checked; the first invalid one ends it.
 const PIECES: u32 = 200;
 
-/// Whatever pieces come, an answer that is taken is whole: one list of files without holes, as it
-/// came, and one value for each chunk of what it lists.
+/// An accepted answer is complete, whatever its pieces: one list of files without holes, unchanged,
+/// and one value for each chunk of the listed files.
 pub fn run(bytes: &[u8]) {
     let (mut answer, mut rest) = (SurveyAnswer::default(), bytes);
     let (mut encoded, mut values) = (Vec::new(), Vec::new());

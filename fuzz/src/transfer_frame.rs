@@ -1,5 +1,5 @@
-//! The messages of a transfer, from the stream or a sealed datagram, and all that is looked at
-//! before something is done by their word.
+//! The messages of a transfer, from the stream or a sealed datagram, and their checks before
+//! anything acts on them.
 
 use longhaul_files::CHUNK;
 use longhaul_files::filter::CompiledFilters;
@@ -12,12 +12,12 @@ use longhaul_transfer::control::{
 use longhaul_transfer::options::Filter;
 use prost::Message as _;
 
-/// Limits that sets of chunks are checked against: none, one, some, all there can be.
+/// Limits for sets of chunks: none, one, some, all.
 const LIMITS: [u64; 5] = [0, 1, 100, MAX_OBJECT / CHUNK, u64::MAX];
-/// Patterns that are compiled in one run: each takes a while.
+/// Patterns compiled in one run; each takes a while.
 const PATTERNS: usize = 4;
 
-/// A frame that is read is the same after another journey, and passes its checks or fails them.
+/// A parsed frame survives another round trip, and passes its checks or fails them.
 pub fn run(bytes: &[u8]) {
     let Ok(frame) = Frame::decode(bytes) else { return };
     assert_eq!(Frame::decode(frame.encode_to_vec().as_slice()).as_ref(), Ok(&frame));
@@ -72,7 +72,7 @@ fn check_pass(pass: &Pass) {
     }
 }
 
-/// The edges of a layout that somebody else chose.
+/// Edge cases of a layout that a peer chose.
 fn look_at(layout: &Layout) {
     let blocks = layout.blocks();
     for number in [0, blocks / 2, blocks.saturating_sub(1), blocks, u64::MAX] {

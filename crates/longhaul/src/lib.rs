@@ -74,18 +74,18 @@ mod tokio_io;
 #[cfg(feature = "tokio")]
 pub use tokio_io::FromTokio;
 
-/// The page for programs that embed the library; its examples are compiled with the tests.
+/// The guide for programs that embed the library; its examples are compiled with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/embedding.md")]
 pub struct EmbeddingPage;
 
-/// Sizes, rates and times, as settings, events and summaries have them.
+/// Sizes, rates and times in settings, events and summaries.
 pub mod units {
     pub use longhaul_proto::time::Span;
     pub use longhaul_proto::units::{Bytes, LossRatio, Rate};
 }
 
-/// What the two ends of a copy count, as a [`Summary`] has it.
+/// The counters of the two ends of a copy, in a [`Summary`].
 pub mod accounting {
     pub use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
     pub use longhaul_proto::endpoint::{Origin, ReceiveCapacity};

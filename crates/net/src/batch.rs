@@ -1,20 +1,20 @@
 //! A batch of outgoing datagrams: one buffer, one system call.
 //!
-//! Datagrams are sealed straight into their places. All have one size but the last: a shorter one
-//! ends the batch, because the kernel cuts at equal distances.
+//! Datagrams are sealed directly into the buffer. All have one size except the last: a shorter one
+//! ends the batch, because the kernel splits at equal distances.
 
 use longhaul_proto::wire::header::Kind;
 
 use crate::sealing::seal::{SealError, Sealer};
 use crate::socket::{Path, SendError, SendOutcome, Socket};
 
-/// Most datagrams of one system call: 44 of Ethernet's size reach 93 % of what 64 would (and are
-/// all that fits), 8 only two thirds.
+/// Most datagrams in one system call: 44 of Ethernet's size reach 93 % of the throughput of 64 (and
+/// are all that fit), 8 only two thirds.
 pub const MAX_DATAGRAMS: usize = 44;
-/// Most bytes of one system call: one IP packet's, less the largest headers.
+/// Most bytes in one system call: one IP packet without the largest headers.
 const MAX_BYTES: usize = 65_535 - 40 - 8;
 
-/// Datagrams waiting to leave together.
+/// Datagrams waiting to be sent together.
 pub struct Batch {
     buffer: Box<[u8]>,
     filled: usize,
@@ -37,22 +37,22 @@ impl Batch {
         }
     }
 
-    /// How many datagrams still fit.
+    /// Number of datagrams that still fit.
     pub fn room(&self) -> usize {
         if self.ended { 0 } else { self.capacity() - self.count }
     }
 
-    /// How many datagrams fit an empty batch.
+    /// Number of datagrams that fit into an empty batch.
     pub fn capacity(&self) -> usize {
         self.buffer.len() / self.size
     }
 
-    /// Datagrams in the batch.
+    /// Number of datagrams in the batch.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is nothing to send.
+    /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -65,7 +65,7 @@ impl Batch {
     /// Seals a datagram into the batch.
     ///
     /// # Errors
-    /// [`SealError::Room`] if the batch is full or `payload` makes a datagram above its size.
+    /// [`SealError::Room`] if the batch is full or the datagram would exceed its size.
     pub fn push(
         &mut self,
         sealer: &mut Sealer,
@@ -84,7 +84,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Sends the batch and empties it, whatever the outcome.
+    /// Sends and empties the batch, whatever the outcome.
     ///
     /// # Errors
     /// [`SendError`].

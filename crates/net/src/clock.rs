@@ -14,12 +14,12 @@ pub fn now() -> Time {
     Time::from_nanos(start.elapsed().as_nanos() as u64)
 }
 
-/// A span as the standard library has it.
+/// Converts a span to the standard library's type.
 pub fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_nanos())
 }
 
-/// A reading of this clock and of the system's, in which the kernel dates what it takes in.
+/// A reading of this clock together with the system's, which the kernel uses for timestamps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     now: Time,
@@ -31,8 +31,8 @@ impl Reading {
         Reading { now: now(), wall: SystemTime::now() }
     }
 
-    /// When something came that the kernel has dated, as a time since 1970, and that was not there
-    /// at `since`; without a date it came now. The system's clock may be set meanwhile.
+    /// Converts the kernel's timestamp (since 1970) of a message that was not there at `since`;
+    /// without a timestamp it arrived now. The system's clock may have been set meanwhile.
     pub(crate) fn at(&self, stamp: Option<Duration>, since: Time) -> Time {
         let came = stamp.and_then(|stamp| SystemTime::UNIX_EPOCH.checked_add(stamp));
         let age = came.and_then(|came| self.wall.duration_since(came).ok()).unwrap_or_default();

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Error {
     /// What failed, on which address, and why: one sentence without a full stop.
     pub what: String,
-    /// What to do about it, if something can be done.
+    /// Advice, if there is any.
     pub advice: Option<String>,
 }
 

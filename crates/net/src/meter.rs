@@ -1,34 +1,34 @@
-//! Charges that fade: how often something may happen for a network, without a clock of its own.
+//! Rate limits by decaying charges, without a clock of their own.
 //!
-//! Each event adds a charge, and a charge fades by one second a second. Above the free amount the
-//! key is over its limit. A key that goes on while it is over is charged twice as much each time,
-//! up to a longest charge; the growth is forgotten once the whole charge has faded. So does sshd
-//! with `PerSourcePenalties`.
+//! Each event adds a charge, and a charge decays by one second a second. Above the free amount the
+//! key exceeds its limit. Each event of a key over its limit costs twice as much as the one before,
+//! up to a longest charge; this growth is forgotten when the charge has decayed completely. sshd's
+//! `PerSourcePenalties` works like this.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use longhaul_proto::time::{Span, Time};
 
-/// How events are charged.
+/// The rule for charges.
 #[derive(Clone, Copy, Debug)]
 pub struct Tariff {
-    /// The charge of one event at first.
+    /// The first charge of one event.
     pub each: Span,
     /// Up to this charge a key is within its limit.
     pub free: Span,
-    /// The longest charge of one event, and the longest time for which a key is over its limit.
+    /// The longest charge of one event, and the longest time for which a key exceeds its limit.
     pub longest: Span,
 }
 
-/// Keys that are remembered. A key beyond them replaces the one with the smallest charge.
+/// Number of keys kept. A further key replaces the one with the smallest charge.
 const MOST: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
 struct Charge {
-    /// When it has faded.
+    /// When the charge has decayed.
     until: Time,
-    /// What the next event costs.
+    /// The charge of the next event.
     next: Span,
 }
 
@@ -50,17 +50,17 @@ impl<K: Copy + Eq + Hash> Meter<K> {
         self.charge(now, key) > self.tariff.free
     }
 
-    /// Whether one event more leaves `key` within its limit.
+    /// Whether `key` would be within its limit after one more event.
     pub fn has_room(&self, now: Time, key: K) -> bool {
         self.charge(now, key) + self.tariff.each <= self.tariff.free
     }
 
-    /// How long until `key` is within its limit again.
+    /// Time until `key` is within its limit again.
     pub fn over_for(&self, now: Time, key: K) -> Span {
         self.charge(now, key).saturating_sub(self.tariff.free)
     }
 
-    /// Charges `key` for one event. Whether this one has put it over its limit.
+    /// Charges `key` for one event. Returns whether that exceeded its limit.
     pub fn add(&mut self, now: Time, key: K) -> bool {
         let Tariff { each, free, longest } = self.tariff;
         let before = self.charge(now, key);
@@ -76,7 +76,7 @@ impl<K: Copy + Eq + Hash> Meter<K> {
         is_over && before <= free
     }
 
-    /// Forgets what `key` was charged.
+    /// Forgets the charges of `key`.
     pub fn forgive(&mut self, key: K) {
         self.charges.remove(&key);
     }
@@ -134,12 +134,12 @@ mod tests {
             assert_eq!(meter.over_for(now, 'a'), Span::from_secs(waits));
             now += Span::from_secs(waits);
         }
-        // Those at the same time cost no more than the longest together.
+        // Simultaneous events together cost at most the longest charge.
         for _ in 0..1000 {
             meter.add(now, 'a');
         }
         assert_eq!(meter.over_for(now, 'a'), TARIFF.longest);
-        // All has faded after that and the free amount.
+        // Everything has decayed after that time and the free amount.
         now += TARIFF.longest + TARIFF.free;
         assert!(!meter.add(now, 'a'));
         assert_eq!(meter.charges[&'a'].next, TARIFF.each);

@@ -1,17 +1,17 @@
-//! What limits per client count by, as long as a client has shown nothing but its address.
+//! The unit by which limits count clients that have shown only their address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Bits of an IPv6 address that name a network: every host may use all addresses of its /64.
+/// Prefix bits of an IPv6 network: every host may use all addresses of its /64.
 const PREFIX: u32 = 64;
 
-/// A client's address as far as the client cannot choose it: an IPv4 address, or an IPv6 /64.
+/// The part of a client's address that it cannot choose: an IPv4 address, or an IPv6 /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Network(IpAddr);
 
 impl Network {
-    /// The network of `address`. Link-local addresses share one /64, so each counts by itself.
+    /// The network of `address`. Link-local addresses share one /64, so each counts on its own.
     pub fn of(address: IpAddr) -> Network {
         Network(match address.to_canonical() {
             IpAddr::V6(ip) if !ip.is_unicast_link_local() => {

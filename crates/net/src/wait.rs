@@ -1,9 +1,9 @@
-//! Waiting for a time, but for a message.
+//! Waiting until a point in time or for a message.
 //!
-//! A sleeping thread wakes some tens of microseconds late, which the core's pacing makes up for. To
-//! look at the clock again and again for the last stretch would be more punctual, but it took a
-//! third of a sender's CPU at 1 Gbit/s; and a thread that yields between its looks comes back
-//! only after the time slice of whoever else wants its core.
+//! A sleeping thread wakes some tens of microseconds late, which the core's pacing makes up for.
+//! Polling the clock at the end would be more punctual, but it took a third of a sender's CPU at 1
+//! Gbit/s; and a thread that yields between polls resumes only after the time slices of other
+//! threads on its core.
 
 use std::num::NonZeroU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
@@ -15,22 +15,22 @@ use crate::clock;
 /// Why a wait ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Woken<M> {
-    /// The time has come.
+    /// The time was reached.
     Due,
-    /// A message came earlier.
+    /// A message arrived earlier.
     Message(M),
-    /// Nobody is left who could send one.
+    /// All senders are gone.
     Closed,
 }
 
-/// Takes the kernel's freedom to wake this thread late, 50 µs by default. Without effect where
-/// the kernel refuses.
+/// Removes the kernel's freedom to wake this thread late, 50 µs by default. No effect if the kernel
+/// refuses.
 pub fn take_slack_out() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// Waits for a message until `due` at the latest. A message that is there already comes first;
-/// [`Time::NEVER`] waits for messages alone.
+/// Waits for a message until `due` at the latest. A message that is already there has priority;
+/// [`Time::NEVER`] waits for messages only.
 pub fn until<M>(inbox: &Receiver<M>, due: Time) -> Woken<M> {
     loop {
         match inbox.try_recv() {

@@ -1,5 +1,5 @@
-//! IPv6 addresses with a zone, `fe80::1%eth0`: a link-local address says nothing without the
-//! interface of this host that it is meant on (RFC 4007, section 11).
+//! IPv6 addresses with a zone, `fe80::1%eth0`: a link-local address needs the interface of this
+//! host (RFC 4007, section 11).
 
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -7,16 +7,16 @@ use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
 use crate::error::Error;
 
-/// Reads an IPv6 address as it stands within brackets, with a zone or without one; before a zone
-/// `%` and, as in a URI, `%25` (RFC 6874) are the same. Gives it with the plain one.
+/// Reads an IPv6 address from within brackets, with or without a zone. `%` and, as in a URI, `%25`
+/// (RFC 6874) before a zone are equal. Returns it with the plain address.
 ///
 /// # Errors
-/// What is wrong with it, in some words.
+/// What is wrong with the address.
 pub fn read(text: &str) -> Result<String, &'static str> {
     let (address, zone) = split(text);
     let ip = address.parse::<Ipv6Addr>().map_err(|_| "no IPv6 address within the brackets")?;
     let Some(zone) = zone else { return Ok(address.to_owned()) };
-    // A lone 25 is an interface's number.
+    // A lone 25 is an interface number.
     let zone = zone.strip_prefix("25").filter(|zone| !zone.is_empty()).unwrap_or(zone);
     if zone.is_empty() {
         return Err("no interface behind the '%'");
@@ -30,14 +30,14 @@ pub fn read(text: &str) -> Result<String, &'static str> {
 /// An address as [`read`] reads it within brackets.
 pub fn write(host: &str) -> String {
     match host.split_once('%') {
-        // It would be taken for the end of the `%`.
+        // It would be read as the end of the `%`.
         Some((address, zone)) if zone.starts_with("25") => format!("{address}%25{zone}"),
         _ => host.to_owned(),
     }
 }
 
-/// The address that `host` spells, if that is a link-local one; nothing where it is a name, or an
-/// address that every interface has alike.
+/// The address in `host`, if it is a link-local one; `None` for a name, or an address that needs no
+/// interface.
 ///
 /// # Errors
 /// The address names no interface, or one that this host does not have.
@@ -63,7 +63,7 @@ fn split(text: &str) -> (&str, Option<&str>) {
     text.split_once('%').map_or((text, None), |(address, zone)| (address, Some(zone)))
 }
 
-/// The number of an interface that is named, or numbered.
+/// The number of an interface, given by name or number.
 fn number(zone: &str) -> Option<u32> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
     netdevice::name_to_index(&socket, zone).ok().or_else(|| {
@@ -87,7 +87,7 @@ pub fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address
 }
 
-/// The same without IPv4 in the form of IPv6; the zone stays.
+/// The same with IPv4-mapped addresses as IPv4; the zone stays.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => {

@@ -1,4 +1,4 @@
-//! Protocols broken on purpose: the rig must notice each.
+//! Deliberately broken protocols: the rig must detect each.
 
 use longhaul_proto::accounting::SenderAccounting;
 use longhaul_proto::endpoint::{
@@ -14,19 +14,19 @@ use crate::rig::{Channel, Host, Rig, setup};
 
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Flaw {
-    /// Leaves blocks out that it says it has sent.
+    /// Skips blocks but says that it has sent them.
     Forgets,
-    /// Sends more than it was asked for.
+    /// Sends more than requested.
     Overruns,
-    /// Wants to be woken again and again at the same time.
+    /// Asks to be woken at the same time again and again.
     Spins,
-    /// Goes on after the end.
+    /// Continues after the end.
     Lingers,
-    /// Sends the first block again though nobody lacks it.
+    /// Resends the first block although it is not missing.
     Repeats,
-    /// Leaves its first blocks to the last.
+    /// Leaves its first blocks to the end.
     Disorders,
-    /// Takes no notice of what was lost.
+    /// Ignores losses.
     Deaf,
 }
 
@@ -109,24 +109,24 @@ fn a_sound_sender_passes() {
 
 #[test]
 #[should_panic(expected = "assertion")]
-fn a_sender_that_forgets_is_noticed() {
+fn a_sender_that_skips_blocks_is_detected() {
     run(|setup| broken(setup, Flaw::Forgets));
 }
 
 #[test]
 #[should_panic(expected = "more blocks than were asked for")]
-fn a_sender_that_overruns_is_noticed() {
+fn a_sender_that_exceeds_its_poll_is_detected() {
     run(|setup| broken(setup, Flaw::Overruns));
 }
 
 #[test]
 #[should_panic(expected = "one instant was polled")]
-fn a_sender_that_spins_is_noticed() {
+fn a_sender_that_spins_is_detected() {
     run(|setup| broken(setup, Flaw::Spins));
 }
 
 #[test]
 #[should_panic(expected = "sends without end")]
-fn a_sender_that_goes_on_after_the_end_is_noticed() {
+fn a_sender_that_continues_after_the_end_is_detected() {
     run(|setup| broken(setup, Flaw::Lingers));
 }

@@ -1,4 +1,4 @@
-//! What every protocol of the registry must do.
+//! Requirements on every protocol of the registry.
 
 use longhaul_proto::endpoint::{BlockRange, Event, Setup};
 use longhaul_proto::layout::Block;
@@ -27,7 +27,7 @@ fn hostile() -> Channel {
     }
 }
 
-/// Two flows of unlike size through one receiver.
+/// Two flows of different sizes to one receiver.
 fn two_flows(row: &Row, seed: u64, channel: Channel, host: Host) -> Rig {
     let mut rig = Rig::new(row, seed, channel);
     rig.add_flow(setup(11, 1_003, 104, rate(), RTT), host);
@@ -70,7 +70,7 @@ fn an_object_of_no_or_one_block_arrives() {
 }
 
 #[test]
-fn what_is_skipped_before_the_start_is_never_sent() {
+fn blocks_skipped_before_the_start_are_never_sent() {
     for row in all() {
         let mut rig = two_flows(row, 4, hostile(), Host::Fast);
         let blocks = |segment, index, count| BlockRange { first: Block { segment, index }, count };
@@ -91,7 +91,7 @@ fn what_is_skipped_before_the_start_is_never_sent() {
 }
 
 #[test]
-fn what_is_skipped_midway_does_no_harm() {
+fn blocks_may_be_skipped_midway() {
     for row in all() {
         for seed in 0..20 {
             let mut rig = two_flows(row, seed, hostile(), Host::Fast);
@@ -107,15 +107,15 @@ fn what_is_skipped_midway_does_no_harm() {
     }
 }
 
-/// A sender that compares what is there with its source leaves out what is the same before the
-/// receiver hears of it, after what it has sent of it already.
+/// A sender that compares the receiver's files with its source skips equal blocks before the
+/// receiver knows it, some of them already sent.
 #[test]
-fn what_the_sender_leaves_out_is_no_loss_and_the_rest_is_what_had_to_go() {
+fn blocks_skipped_by_the_sender_do_not_count_as_lost() {
     for row in all() {
         let mut rig = two_flows(row, 12, Channel::perfect(RTT / 2), Host::Fast);
         let at = |millis| Time::ZERO + Span::from_millis(millis);
         let blocks = |segment, index, count| BlockRange { first: Block { segment, index }, count };
-        // What the receiver has asked for meanwhile it asks for again.
+        // The receiver requests again what it requested before.
         for (flow, range) in [(0, blocks(0, 32, 72)), (0, blocks(1, 0, 80)), (1, blocks(0, 8, 400))]
         {
             rig.skip_apart([at(300), at(3)], flow, range);
@@ -128,7 +128,7 @@ fn what_the_sender_leaves_out_is_no_loss_and_the_rest_is_what_had_to_go() {
             let (sent, blocks) = (flow.sender.accounting(), flow.setup.layout.blocks());
             let came = rig.receiver.accounting(flow.setup.flow).expect("a flow that was added");
             assert_eq!((came.blocks_lost, flow.dropped), (0, 0), "{}", row.name);
-            // First blocks of each had gone when the sender heard.
+            // First blocks of each had been sent when the sender learned of it.
             let due = blocks - left_out;
             assert!((due..blocks).contains(&sent.first), "{}: {sent:?}", row.name);
         }
@@ -166,7 +166,7 @@ fn silence_stops_a_flow_and_it_resumes() {
 }
 
 #[test]
-fn a_rate_is_found_where_none_is_given() {
+fn a_rate_is_found_if_none_is_given() {
     for row in all() {
         let bottleneck = Some((Rate::from_mbps(80), Bytes::new(100_000)));
         let channel = Channel { bottleneck, loss: 0.01, ..Channel::perfect(RTT / 2) };
@@ -177,7 +177,7 @@ fn a_rate_is_found_where_none_is_given() {
 }
 
 #[test]
-fn beside_a_fixed_rate_a_lower_limit_holds() {
+fn a_limit_below_a_fixed_rate_applies() {
     let (fast, slow) = (Rate::from_mbps(900), Rate::from_mbps(8));
     for row in all() {
         let limited = Setup { rate_limit: Some(slow), ..setup(1, 8_000, 0, Some(fast), RTT) };

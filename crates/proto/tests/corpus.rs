@@ -1,5 +1,5 @@
-//! Bytes that once mattered, replayed: each is a message or a clean error, and leaves both ends
-//! of every protocol standing.
+//! Recorded bytes, replayed: each is a message or a clean error, and both ends of every protocol
+//! survive it.
 
 use longhaul_proto::endpoint::{FlowId, PacketNumber};
 use longhaul_proto::registry::all;
@@ -9,7 +9,7 @@ use longhaul_proto::wire::{Control, Header, WireError};
 
 use crate::rig::{Chance, setup};
 
-/// Control messages: what each is, and its bytes.
+/// Control messages: a name, and the bytes.
 const CONTROLS: &[(&str, &[u8], Option<WireError>)] = &[
     ("nothing", &[], Some(WireError::Unknown)),
     ("a later version's message", &[0xfa, 0x01, 0], Some(WireError::Unknown)),
@@ -38,7 +38,7 @@ const CONTROLS: &[(&str, &[u8], Option<WireError>)] = &[
 ];
 
 #[test]
-fn known_bytes_decode_as_they_always_did() {
+fn recorded_bytes_decode_unchanged() {
     for (what, bytes, error) in CONTROLS {
         assert_eq!(Control::decode(bytes).err(), *error, "{what}");
     }
@@ -46,7 +46,7 @@ fn known_bytes_decode_as_they_always_did() {
 }
 
 #[test]
-fn any_message_that_decodes_leaves_both_ends_standing() {
+fn both_ends_survive_any_message_that_decodes() {
     let rate = Some(Rate::from_mbps(100));
     for row in all() {
         let setup = setup(1, 100, 24, rate, Span::from_millis(10));

@@ -1,5 +1,5 @@
-//! What FOBS promises beyond every other: a path kept full at any loss, for a bounded waste, also
-//! where the receiver has little room; with the table, less greed while there is congestion.
+//! FOBS's own promises: a path kept full at any loss, for a bounded waste, even if the receiver has
+//! little room; with the table, less greed during congestion.
 
 use longhaul_proto::endpoint::Event;
 use longhaul_proto::layout::Layout;
@@ -29,7 +29,7 @@ fn rig(name: &str, set: &[(&str, f64)], blocks: u64, channel: Channel, host: Hos
     let mut rig = Rig::new(row(name), 1, channel);
     let mut setup = setup(1, blocks, 0, Some(RATE), RTT);
     setup.settings = settings(name, set);
-    // Chunks as long as 8 ms at the rate, segments of twenty.
+    // Chunks of 8 ms at the rate, segments of twenty chunks.
     let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(1_000_000));
     setup.layout = Layout::new(object, segment, Bytes::new(50_000), 1000).expect("sizes that fit");
     rig.add_flow(setup, host);
@@ -40,7 +40,7 @@ fn lossy(loss: f64) -> Channel {
     Channel { loss, ..Channel::perfect(RTT / 2) }
 }
 
-/// The time that one flow took as a share of what it had to take at least, and its waste.
+/// The duration of a flow as a multiple of the least possible one, and its waste.
 fn fullness(rig: &mut Rig, loss: f64) -> (f64, f64) {
     rig.run(Span::from_secs(600));
     let flow = &rig.flows[0];
@@ -66,9 +66,9 @@ fn a_lossy_path_is_kept_full_and_the_waste_is_bounded() {
 }
 
 #[test]
-fn what_a_killed_receiver_loses_is_two_segments_and_two_round_trips_at_most() {
-    // Chunks of 50 blocks: at a loss of 5 % next to none is whole at the first time. A round trip
-    // is a quarter of a segment.
+fn a_killed_receiver_loses_at_most_two_segments_and_two_round_trips() {
+    // Chunks of 50 blocks: at a loss of 5 % almost none is complete after the first sends. A round
+    // trip is a quarter of a segment.
     let most = 2 * (1_000_000 + RATE.over(RTT).get());
     for name in ["fobs", "fobs-table"] {
         for loss in [0.01, 0.05] {
@@ -87,7 +87,7 @@ fn what_a_killed_receiver_loses_is_two_segments_and_two_round_trips_at_most() {
 }
 
 #[test]
-fn greed_costs_a_round_trip_at_least_and_on_a_clean_path_no_more() {
+fn greed_costs_exactly_a_round_trip_on_a_clean_path() {
     const BLOCKS: u64 = 5_000;
     let trip = RATE.over(RTT).get() as f64 / (BLOCKS * 1032) as f64;
     let mut rig = rig("fobs", &[("batch", 2.0)], BLOCKS, lossy(0.0), Host::Fast);
@@ -97,7 +97,7 @@ fn greed_costs_a_round_trip_at_least_and_on_a_clean_path_no_more() {
 
 #[test]
 fn memory_of_a_few_round_trips_keeps_a_lossy_path_nearly_full() {
-    // A hole keeps its chunk, so that the sender is out of grant again and again.
+    // A hole keeps its chunk in memory, so the sender runs out of grant again and again.
     for (trips, loss, least) in
         [(4, 0.001, 0.95), (4, 0.01, 0.9), (8, 0.05, 0.85), (20, 0.05, 0.95)]
     {
@@ -111,8 +111,8 @@ fn memory_of_a_few_round_trips_keeps_a_lossy_path_nearly_full() {
 
 #[test]
 fn the_path_never_idles_while_the_receiver_has_room() {
-    // A disk that writes 50 ms and stands still 50 ms, on the whole slower than the path, with
-    // room for a stall and two round trips. A chunk of the table's is a fifth of that.
+    // A disk that writes for 50 ms and pauses for 50 ms, on average slower than the path, with room
+    // for a pause and two round trips. A chunk of the table's is a fifth of that.
     let host = Host::Stalling(Rate::from_mbps(80), Span::from_millis(100), Bytes::new(900_000));
     for (name, set) in [("fobs", &[][..]), ("fobs-table", &[("chunk", 200e3)])] {
         for loss in [0.0, 0.005] {
@@ -131,13 +131,13 @@ fn the_path_never_idles_while_the_receiver_has_room() {
             }
             rig.audit();
             assert_eq!(idle_with_room, 0, "{name}, loss {loss}: instants");
-            // The disk did stop it.
+            // The disk did stop the sender.
             assert!(idle > 10, "{name}, loss {loss}: {idle} instants");
         }
     }
 }
 
-/// The rates of the states that the sender went through, in Mbit/s.
+/// The rates of the sender's states, in Mbit/s.
 fn states(rig: &Rig) -> Vec<u64> {
     let rate = |event: &Event| match event {
         Event::Rate(rate) => Some(rate.as_bps() / 1_000_000),
@@ -147,7 +147,7 @@ fn states(rig: &Rig) -> Vec<u64> {
 }
 
 #[test]
-fn the_table_finds_what_a_narrower_path_carries_and_wastes_less_than_greed() {
+fn the_table_finds_a_narrow_paths_rate_and_wastes_less_than_greed() {
     let narrow = |queue| Channel {
         bottleneck: Some((Rate::from_mbps(20), Bytes::new(queue))),
         ..Channel::perfect(RTT / 2)
@@ -164,7 +164,7 @@ fn the_table_finds_what_a_narrower_path_carries_and_wastes_less_than_greed() {
 }
 
 #[test]
-fn when_the_congestion_is_over_the_table_returns_to_its_highest_rate_and_to_greed() {
+fn after_congestion_the_table_returns_to_its_highest_rate_and_to_greed() {
     let bottleneck = Some((Rate::from_mbps(20), Bytes::new(50_000)));
     let channel = Channel { bottleneck, ..Channel::perfect(RTT / 2) };
     let mut rig = rig("fobs-table", &[("state-segment", 500.0)], 40_000, channel, Host::Fast);
@@ -176,7 +176,7 @@ fn when_the_congestion_is_over_the_table_returns_to_its_highest_rate_and_to_gree
     let retransmitted = rig.flows[0].sender.accounting().retransmitted;
     rig.run(Span::from_secs(60));
     assert_eq!(states(&rig).last(), Some(&50));
-    // The last round trip is spent as greed does.
+    // The last round trip is greedy.
     let last = rig.flows[0].sender.accounting().retransmitted - retransmitted;
     assert!(last * 1032 > RATE.over(RTT).get() * 9 / 10, "{last} datagrams");
 }

@@ -1,9 +1,9 @@
-//! Any protocol's sender against a simple model of what a sender may do, under random operations
-//! and a receiver that says anything.
+//! Any protocol's sender against a simple model of a correct sender, with random operations and a
+//! receiver that sends any message.
 //!
-//! The model knows no protocol. It keeps of each block how often it went, how often it was named
-//! as missing, and whether it is known to be there; what a message means it reads off the message.
-//! A message that the sender refuses means nothing.
+//! The model knows no protocol. For each block it tracks how often the block was sent, how often it
+//! was named as missing, and whether it is known to have arrived. A message that the sender refuses
+//! has no effect on the model.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,19 +30,19 @@ const BLOCKS: u64 = 120;
 const SEGMENT: u64 = 48;
 const BUFFER: u64 = 16;
 
-/// Protocols by whose papers what is on the list of losses goes before anything new.
+/// Protocols whose papers require that listed losses are resent before new blocks.
 const LOST_FIRST: [&str; 3] = ["sabul", "sabul-ornl", "tsunami"];
 
-/// What may happen between two polls.
+/// Operations between two polls.
 #[derive(Clone, Debug)]
 enum Step {
-    /// The sender is polled so often, its pacer allowing.
+    /// Polls the sender this many times, as far as its pacer allows.
     Send(usize),
-    /// The receiver says something: its kind, a slice of blocks, which of those are missing (a bit
-    /// each, over and over), and a number.
+    /// The receiver sends a message: its kind, a slice of blocks, which of those are missing (a
+    /// repeated bit pattern), and a number.
     Hear(u8, Range<u64>, u64, u64),
     Skip(Range<u64>),
-    /// So many more blocks are granted.
+    /// The receiver grants this many more blocks.
     Grant(u64),
     Later(u64),
 }
@@ -60,23 +60,23 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// What is known of a block.
+/// The model's knowledge of a block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     sends: u32,
-    /// How often the receiver said that it lacks it, or asked for it.
+    /// How often the receiver named it as missing or requested it.
     named: u32,
-    /// When it went last.
+    /// When it was sent last.
     at: Time,
-    /// It was on a list of losses, and has not gone again since.
+    /// Whether it was on a list of losses and has not been resent since.
     listed: bool,
-    /// Somebody said that it is there; everybody must know that it is.
+    /// Whether some message says that it arrived; whether that is certain.
     told: bool,
     sure: bool,
     skipped: bool,
 }
 
-/// A sender and what the model knows.
+/// A sender with its model.
 struct Pair {
     row: Row,
     layout: Layout,
@@ -86,10 +86,10 @@ struct Pair {
     blocks: BTreeMap<u64, Known>,
     grant: Bytes,
     first_bytes: Bytes,
-    /// First blocks go in order, until the receiver asks for them by name.
+    /// First sends are in order, until the receiver requests blocks by number.
     next_first: u64,
     asked: bool,
-    /// Waits after which a sender that has heard nothing may send again by itself.
+    /// Timeouts after which a silent flow's sender may resend by itself.
     waits: u32,
     sequence: u64,
     requests: u64,
@@ -119,7 +119,7 @@ impl Pair {
         Bytes::new(self.layout.extent(block).len.into())
     }
 
-    /// Polls so often, as time passes, unless it wants to wait for long.
+    /// Polls the sender as time passes, unless it wants to wait for long.
     fn send(&mut self, polls: usize) {
         let mut out = Vec::new();
         for _ in 0..polls {
@@ -135,7 +135,7 @@ impl Pair {
                 Wake::At(at, _) if out.is_empty() && at > self.now + RTT => return,
                 Wake::At(at, why) => {
                     self.now = self.now.max(at);
-                    // Where both fall due at once, the breaker is named.
+                    // If both are due at the same time, the breaker is reported.
                     self.waits += u32::from(matches!(why, Why::Repeat | Why::Breaker));
                 }
                 Wake::Now => {}
@@ -172,7 +172,7 @@ impl Pair {
         }
     }
 
-    /// The receiver says something; what it means counts if it is not refused.
+    /// The receiver sends a message, which counts unless it is refused.
     fn hear(&mut self, kind: u8, blocks: &Range<u64>, draw: u64, number: u64) {
         let Some((control, meaning)) = self.message(kind, blocks, draw, number) else { return };
         let refused = self.sender.accounting().refused;
@@ -181,14 +181,14 @@ impl Pair {
             return;
         }
         self.asked |= matches!(control, Control::Request(_));
-        // Of what has not gone yet an honest receiver knows nothing.
+        // An honest receiver knows nothing of blocks that were not sent.
         let only_sent = matches!(control, Control::Selective(_));
         let is_list = matches!(control, Control::Loss(_));
         for (at, known) in self.blocks.range_mut(meaning.about) {
             let missing = meaning.missing.contains(at);
             known.named += u32::from(missing);
-            // What went again less than a round trip ago may be left out: this list was made before
-            // that could arrive.
+            // Blocks resent less than a round trip ago may be left out: the list was made before
+            // they could arrive.
             let is_fresh = known.sends > 1 && self.now < known.at + RTT;
             known.listed |= is_list && missing && known.sends > 0 && !is_fresh;
             known.told |= !missing;
@@ -219,7 +219,7 @@ impl Pair {
                 let closing = Closing { highest: self.sent.saturating_sub(number), fresh: number };
                 let closing = Some(closing).filter(|_| !draw.is_multiple_of(3));
                 let told = Selective { sequence, report, closing };
-                // This one is believed at once, lie or not.
+                // This message is accepted, true or not.
                 (Control::Selective(told), Meaning { sure: true, ..named() })
             }
             2 => {
@@ -259,7 +259,7 @@ impl Pair {
         })
     }
 
-    /// A report on what of the slice lies in its first segment.
+    /// A report on the part of the slice in its first segment.
     fn report(&self, blocks: &Range<u64>, lost: &[u64], round: u32) -> Option<Report> {
         let Block { segment, index } = self.layout.block(blocks.start)?;
         let base = blocks.start - u64::from(index);
@@ -280,7 +280,7 @@ impl Pair {
         for number in blocks.start..blocks.start + count {
             let len = self.len(number);
             let known = self.blocks.get_mut(&number).expect("one of the object's");
-            // What went in vain is not drained.
+            // Useless repeats are not drained.
             if known.sends > 0 && !known.skipped {
                 self.first_bytes = self.first_bytes.saturating_sub(len);
             }
@@ -302,7 +302,7 @@ impl Pair {
         self.sender.on_timeout(self.now);
     }
 
-    /// What holds at any time.
+    /// Invariants.
     fn check(&mut self) {
         while self.sender.poll_control(self.now).is_some() {}
         while self.sender.poll_event().is_some() {}
@@ -318,14 +318,14 @@ impl Pair {
         }
     }
 
-    /// Whatever has happened, what nobody said is there goes once it may.
+    /// After all operations, every block not known to have arrived is sent once possible.
     fn finish(&mut self) {
         for _ in 0..40 {
             self.grant(BLOCKS);
             self.hear(6, &(0..1), 0, 8);
             let rest = 0..BLOCKS;
             self.hear(8, &rest, u64::MAX, 5);
-            // All that has gone in order has come.
+            // All blocks sent in order have arrived.
             let gone = self.blocks.values().take_while(|known| known.sends > 0 || known.told);
             let gone = gone.count() as u64;
             self.hear(4, &(0..gone), 0, 0);
@@ -340,16 +340,16 @@ impl Pair {
     }
 }
 
-/// What a message says of the blocks that it is about.
+/// The meaning of a message for the blocks that it covers.
 #[derive(Clone, Debug, Default)]
 struct Meaning {
     about: Range<u64>,
     missing: Vec<u64>,
-    /// Those that are not missing are there for certain.
+    /// Blocks not listed as missing have certainly arrived.
     sure: bool,
 }
 
-/// Runs a protocol's sender through some steps, and then to where all has gone.
+/// Runs a protocol's sender through the operations, and then until everything is sent.
 fn run(row: &Row, settings: Settings, mbps: u64, steps: &[Step]) {
     let setup = setup(1, BLOCKS, SEGMENT, Some(Rate::from_mbps(mbps)), RTT);
     let mut pair = Pair::new(row, &Setup { grant: Bytes::new(30_000), settings, ..setup });
@@ -371,7 +371,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_sender_does_what_a_simple_model_of_one_may_do(
+    fn every_sender_conforms_to_a_simple_model(
         // In bursts of one block, and of several.
         mbps in prop::sample::select(vec![40, 400]), steps in steps(),
     ) {
@@ -393,27 +393,27 @@ fn a_sound_sender_passes_the_model() {
 
 #[test]
 #[should_panic(expected = "for no reason")]
-fn a_sender_that_repeats_what_nobody_lacks_is_noticed() {
+fn a_sender_that_resends_arrived_blocks_is_detected() {
     run_broken(|setup| broken(setup, Flaw::Repeats));
 }
 
 #[test]
 #[should_panic(expected = "out of order")]
-fn a_sender_that_leaves_its_first_blocks_to_the_last_is_noticed() {
+fn a_sender_that_leaves_its_first_blocks_to_the_end_is_detected() {
     run_broken(|setup| broken(setup, Flaw::Disorders));
 }
 
 #[test]
 #[should_panic(expected = "which was lost")]
-fn a_sender_of_new_blocks_while_lost_ones_wait_is_noticed() {
+fn a_sender_of_new_blocks_before_lost_ones_is_detected() {
     let row = &all()[0];
     let deaf = Row { name: LOST_FIRST[0], sender: |setup| broken(setup, Flaw::Deaf), ..*row };
     let lost = Step::Hear(3, 0..5, u64::MAX, 0);
     run(&deaf, settings(row), 400, &[Step::Grant(90), Step::Send(1), lost, Step::Send(60)]);
 }
 
-/// Settings under which a protocol does nothing that its receiver did not ask for, and buffers are
-/// of sixteen blocks.
+/// Settings under which a protocol sends nothing that its receiver did not request, with buffers of
+/// sixteen blocks.
 fn settings(row: &'static Row) -> Settings {
     let wanted = [("tail-copies", 1.0), ("buffer", BUFFER as f64), ("early", 0.0), ("window", 1e9)];
     let has = |name: &str| row.options.iter().any(|option| option.name == name);

@@ -1,5 +1,5 @@
-//! What NETBLT promises beyond every other: several buffers under way keep a path full at any
-//! loss, and next to nothing is sent in vain.
+//! NETBLT's own promises: several buffers in flight keep a path full at any loss, with almost no
+//! waste.
 
 use longhaul_proto::netblt::ROW;
 use longhaul_proto::registry::find;
@@ -12,8 +12,8 @@ use crate::rig::{Channel, Host, Rig, setup};
 const RTT: Span = Span::from_millis(40);
 const RATE: Rate = Rate::from_mbps(50);
 
-/// The time that a flow of `blocks` blocks took as a share of what it had to take at least, and
-/// its waste.
+/// The duration of a flow of `blocks` blocks as a multiple of the least possible one, and its
+/// waste.
 fn fullness(blocks: u64, buffers: f64, loss: f64, host: Host) -> (f64, f64) {
     let row = find(ROW.name).expect("it is registered");
     let mut rig = Rig::new(row, 1, Channel { loss, ..Channel::perfect(RTT / 2) });
@@ -32,7 +32,7 @@ fn fullness(blocks: u64, buffers: f64, loss: f64, host: Host) -> (f64, f64) {
 }
 
 #[test]
-fn several_buffers_under_way_keep_a_lossy_path_full_and_next_to_nothing_is_wasted() {
+fn several_buffers_in_flight_keep_a_lossy_path_full_with_little_waste() {
     for (loss, least) in [(0.0, 0.97), (0.001, 0.95), (0.01, 0.94), (0.05, 0.92)] {
         let (share, waste) = fullness(20_000, 4.0, loss, Host::Fast);
         assert!(share > least, "loss {loss}: {share}");

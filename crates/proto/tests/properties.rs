@@ -1,4 +1,4 @@
-//! Over any channel that loses, copies, delays and reorders, every object arrives exactly.
+//! Every object arrives exactly over any channel that loses, copies, delays and reorders.
 
 use longhaul_proto::endpoint::BlockRange;
 use longhaul_proto::ranges::RangeSet;
@@ -26,7 +26,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// When the receiver knows of blocks that are there, when the sender does, and which they are.
+    /// When the receiver learns of present blocks, when the sender does, and which blocks.
     fn left_out()(
         known in prop::array::uniform2(0u64..250), number in 0u64..600, count in 1u32..120,
     ) -> ([Time; 2], u64, u32) {
@@ -38,7 +38,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn what_need_not_come_was_never_lost_whoever_knows_first(
+    fn skipped_blocks_never_count_as_lost_whoever_learns_first(
         seed: u64, delay in 1u64..40, loss in prop_oneof![Just(0.0), 0.0..0.2],
         left_out in prop::collection::vec(left_out(), 1..6), segment in 0u64..12,
     ) {
@@ -61,7 +61,7 @@ proptest! {
             rig.audit();
             let (sent, flow) = (rig.flows[0].sender.accounting(), &rig.flows[0]);
             let came = rig.receiver.accounting(flow.setup.flow).expect("a flow that was added");
-            // The path neither delays nor reorders: what it did not drop was not lost.
+            // The path neither delays nor reorders: datagrams that it did not drop were not lost.
             prop_assert!(came.blocks_lost <= flow.dropped, "{}: {:?}", row.name, came);
             prop_assert!(sent.first >= layout.blocks() - spared.count(), "{}", row.name);
         }
@@ -85,7 +85,7 @@ proptest! {
                 setup.settings = tail_copies(copies);
                 rig.add_flow(setup, host);
             }
-            // Tsunami asks every 350 ms: at 40 % loss and little memory that takes minutes.
+            // Tsunami reports every 350 ms: at 40 % loss and little memory that takes minutes.
             rig.run(Span::from_secs(300));
             rig.linger(Span::from_secs(2));
         }

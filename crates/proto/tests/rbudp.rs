@@ -1,5 +1,5 @@
-//! What RBUDP promises beyond every other: a path kept full at any loss, next to no waste, and
-//! few rounds (the model's number of rounds is a mean; the bound is held here).
+//! RBUDP's own promises: a path kept full at any loss, almost no waste, and few rounds (the model's
+//! number of rounds is a mean; these tests hold the bound).
 
 use longhaul_proto::rbudp::ROW;
 use longhaul_proto::time::{Span, Time};
@@ -10,7 +10,7 @@ use crate::rig::{Channel, Host, Rig, setup, tail_copies};
 const RTT: Span = Span::from_millis(40);
 const RATE: Rate = Rate::from_mbps(50);
 
-/// How long one flow of `blocks` blocks took, and the share that it sent in vain.
+/// The duration of a flow of `blocks` blocks, and its waste.
 fn run(seed: u64, blocks: u64, loss: f64) -> (Span, f64) {
     let mut rig = Rig::new(&ROW, seed, Channel { loss, ..Channel::perfect(RTT / 2) });
     let mut setup = setup(1, blocks, 1_000, Some(RATE), RTT);
@@ -28,7 +28,7 @@ fn a_perfect_path_costs_the_sending_and_one_round_trip() {
         let best = Bytes::new(blocks * 1032) / RATE + RTT;
         let (took, _) = run(1, blocks, 0.0);
         assert!(took < best + RTT / 8, "{took}, at best {best}");
-        // Header and tag are in the rate: who leaves them out is done sooner than can be.
+        // The rate includes header and tag: without them the flow would be impossibly fast.
         let least = Bytes::new(blocks * 1032) / RATE + RTT / 2;
         assert!(took >= least - least / 200, "{took}, at least {least}");
     }
@@ -67,6 +67,6 @@ fn runs_with_more_than_k_rounds_are_no_more_than_the_bound() {
         let deviation = (bound * (1.0 - bound) / f64::from(RUNS)).sqrt();
         assert!(share <= bound + 3.0 * deviation + 1.0 / f64::from(RUNS), "k {k}: {share} {bound}");
     }
-    // The bound is not met by never losing anything.
+    // The bound must not hold merely for lack of losses.
     assert!(rounds.iter().filter(|rounds| **rounds > 1).count() > 900);
 }

@@ -1,12 +1,12 @@
 //! Any protocol's two ends over a hostile channel, in virtual time.
 //!
 //! Several flows go to one receiver. Data datagrams are lost, copied, delayed and reordered;
-//! control messages go through the codec, on an ordered stream that is late or on datagrams that
-//! fare as data do. After each run the rig audits: what was sent is what arrived, was dropped or
-//! is under way; both ends' accounting agrees with the channel's; every block is there.
+//! control messages pass through the codec, on an ordered stream with delays or on datagrams that
+//! fare like data. After each run the rig audits: everything sent has arrived, was dropped or is in
+//! flight; both ends' counters agree with the channel's; every block has arrived.
 //!
-//! A failure prints the seed that repeats it. Not modelled: the seal, the socket's buffer, time
-//! that the driver itself takes.
+//! A failure prints the seed that repeats it. Not modelled: the seal, the socket's buffer, and the
+//! driver's own time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,12 +22,12 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::{Control, ErrorRate, MAX_CONTROL};
 
-/// The most datagrams asked for in one poll.
+/// The most datagrams requested in one poll.
 const BATCH: usize = 44;
-/// One instant may be polled this often before the run counts as stuck.
+/// Polls at one instant before the run counts as stuck.
 const MAX_POLLS: u32 = 1_000;
 
-/// All chance comes from one number (SplitMix64).
+/// All randomness comes from one number (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
@@ -55,26 +55,26 @@ impl Chance {
     }
 }
 
-/// What happens on the way.
+/// The channel's behaviour.
 #[derive(Clone, Debug)]
 pub(crate) struct Channel {
-    /// One way.
+    /// One-way delay.
     pub(crate) delay: Span,
     /// The bottleneck towards the receiver, and its queue.
     pub(crate) bottleneck: Option<(Rate, Bytes)>,
-    /// Of data datagrams, and of control messages by datagram, both ways.
+    /// Loss of data datagrams, and of control messages by datagram, in both directions.
     pub(crate) loss: f64,
     pub(crate) duplicate: f64,
-    /// Share of datagrams that come later by up to `lateness`.
+    /// Share of datagrams that are delayed by up to `lateness`.
     pub(crate) reorder: f64,
     pub(crate) lateness: Span,
-    /// The stream stalls so often, for up to `lateness`; what follows waits behind.
+    /// How often the stream stalls, for up to `lateness`; later messages wait.
     pub(crate) stall: f64,
     /// Reliable messages also go ahead by datagram.
     pub(crate) copies: bool,
-    /// Nothing passes in this time; the stream delivers afterwards.
+    /// An outage: nothing passes; the stream delivers afterwards.
     pub(crate) outage: Option<(Time, Time)>,
-    /// The receiving host looks at nothing in this time: what comes is seen at its end.
+    /// The receiving host sleeps: arrivals are read at the end.
     pub(crate) asleep: Option<(Time, Time)>,
 }
 
@@ -95,16 +95,17 @@ impl Channel {
     }
 }
 
-/// How the receiving host takes what comes.
+/// How the receiving host drains.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Host {
     /// It grants everything.
     Fast,
-    /// It writes at this rate and buffers so much.
+    /// It writes at this rate and buffers this much.
     Slow(Rate, Bytes),
-    /// It writes at once, but whole chunks only, and buffers so much: holes keep their chunk.
+    /// It writes immediately, but only complete chunks, and buffers this much: holes keep their
+    /// chunk.
     Chunked(Bytes),
-    /// It writes at this rate for half of each period, then stands still, and buffers so much.
+    /// It writes at this rate for half of each period, then pauses, and buffers this much.
     Stalling(Rate, Span, Bytes),
 }
 
@@ -118,7 +119,7 @@ enum Item {
     Grant,
 }
 
-/// One flow's sender and the rig's own account of it.
+/// One flow's sender and the rig's own counters for it.
 pub(crate) struct Flow {
     pub(crate) setup: Setup,
     pub(crate) sender: BoxedSender,
@@ -126,9 +127,9 @@ pub(crate) struct Flow {
     pub(crate) received_events: Vec<Event>,
     pub(crate) finished_at: Option<Time>,
     pub(crate) sends: BTreeMap<Block, u32>,
-    /// After the last poll it waited for nothing but a grant.
+    /// After the last poll it waited only for a grant.
     pub(crate) blocked: bool,
-    /// Its way is longer than the channel's by this, each way.
+    /// Additional one-way delay of its path.
     pub(crate) further: Span,
     host: Host,
     next: u64,
@@ -148,16 +149,16 @@ pub(crate) struct Rig {
     row: Row,
     seed: u64,
     chance: Chance,
-    /// The channel; a test may change it under way.
+    /// The channel; a test may change it during the run.
     pub(crate) channel: Channel,
     under_way: std::collections::BinaryHeap<Reverse<(Time, u64, usize)>>,
     items: BTreeMap<u64, Item>,
     serial: u64,
     link_free: Time,
     polls: u32,
-    /// Messages by either carrier, either way.
+    /// Messages by either carrier, in either direction.
     pub(crate) controls: u64,
-    /// How often a receiver asked for all from some block on again.
+    /// How often a receiver requested a restart.
     pub(crate) restarts: u32,
 }
 
@@ -171,7 +172,7 @@ impl Drop for Rig {
     }
 }
 
-/// Settings under which RBUDP sends the blocks of a small last round so often.
+/// Settings under which RBUDP sends the blocks of a small last round this often.
 pub(crate) fn tail_copies(times: u32) -> Settings {
     let rbudp = find("rbudp").expect("it is registered");
     Settings::default().with(rbudp, "tail-copies", times.into()).expect("1 to 8 times")
@@ -196,8 +197,7 @@ pub(crate) fn setup(flow: u32, blocks: u64, segment: u64, rate: Option<Rate>, rt
 }
 
 impl Flow {
-    /// Bytes that have come of chunks that are not whole: what a receiver that is killed now has
-    /// for nothing.
+    /// Received bytes of incomplete chunks, which a killed receiver would lose.
     pub(crate) fn unfinished(&self) -> Bytes {
         let layout = self.setup.layout;
         let chunk = |a: &&Block, b: &&Block| layout.chunk_of(**a) == layout.chunk_of(**b);
@@ -257,25 +257,25 @@ impl Rig {
         });
     }
 
-    /// The receiver has `blocks` from elsewhere at `at`; the sender hears of it one way later.
+    /// The receiver has `blocks` from elsewhere at `at`; the sender learns of it one delay later.
     pub(crate) fn skip(&mut self, at: Time, flow: usize, blocks: BlockRange) {
         self.skip_apart([at, at + self.channel.delay], flow, blocks);
     }
 
-    /// The receiver knows at the first of these times that it has `blocks` from elsewhere, the
+    /// The receiver learns at the first of these times that it has `blocks` from elsewhere, the
     /// sender at the second.
     pub(crate) fn skip_apart(&mut self, at: [Time; 2], flow: usize, blocks: BlockRange) {
         self.push(at[0], flow, Item::SkipAtReceiver(blocks));
         self.push(at[1], flow, Item::SkipAtSender(blocks));
     }
 
-    /// Runs until every sender knows that its object is there; then audits.
+    /// Runs until every sender knows that its object has arrived; then audits.
     pub(crate) fn run(&mut self, limit: Span) {
         self.finish(limit);
         self.audit();
     }
 
-    /// Runs until every sender knows that its object is there.
+    /// Runs until every sender knows that its object has arrived.
     pub(crate) fn finish(&mut self, limit: Span) {
         let end = self.now + limit;
         while !self.step() {
@@ -283,7 +283,7 @@ impl Rig {
         }
     }
 
-    /// Goes to the next instant; tells whether every sender has finished.
+    /// Advances to the next instant; returns whether every sender has finished.
     pub(crate) fn step(&mut self) -> bool {
         self.pump_senders();
         self.pump_receiver();
@@ -377,7 +377,7 @@ impl Rig {
         self.channel.outage.is_some_and(|(from, to)| (from..to).contains(&self.now))
     }
 
-    /// When a datagram that leaves now arrives, if it does.
+    /// The arrival time of a datagram sent now, if it arrives.
     fn fate(&mut self, bytes: Bytes, forward: bool) -> Option<Time> {
         if self.is_out() {
             return None;
@@ -450,7 +450,7 @@ impl Rig {
         }
     }
 
-    /// Hands over everything that has arrived by now.
+    /// Delivers everything that has arrived by now.
     fn deliver(&mut self) {
         while let Some(Reverse((at, serial, index))) = self.under_way.peek().copied()
             && at <= self.now
@@ -530,7 +530,7 @@ impl Rig {
         }
     }
 
-    /// Holds both ends' accounts against the channel's.
+    /// Compares both ends' counters with the channel's.
     pub(crate) fn audit(&self) {
         for (index, flow) in self.flows.iter().enumerate() {
             let blocks = flow.setup.layout.blocks();

@@ -1,4 +1,4 @@
-//! SABUL at values far from the usual, and what it makes of a path.
+//! SABUL with extreme values, and its behaviour on a path.
 
 use longhaul_proto::endpoint::{Event, FlowId};
 use longhaul_proto::registry::Row;
@@ -17,7 +17,7 @@ fn path(rtt: Span) -> Channel {
     Channel { bottleneck: Some((CAPACITY, queue)), ..Channel::perfect(rtt / 2) }
 }
 
-/// Runs a flow of so many blocks to its end; gives how long it took.
+/// Runs a flow of `blocks` blocks to its end; returns its duration.
 fn run(row: &Row, channel: Channel, blocks: u64, rate: Option<Rate>) -> (Rig, Span) {
     let rtt = channel.delay * 2;
     let mut rig = Rig::new(row, 1, channel);
@@ -41,7 +41,7 @@ fn a_path_is_filled_with_and_without_a_given_rate_from_50_microseconds_to_a_seco
         for rate in [None, Some(CAPACITY)] {
             let (rig, took) = run(&ROW, path(rtt), blocks, rate);
             let sent = rig.flows[0].sender.accounting();
-            // The window doubles each round trip and interval until it is the path's.
+            // The window doubles each round trip and interval until it reaches the path's.
             let start = (rtt + Span::from_millis(10)) * 14;
             let bound = (best(blocks) + start).as_secs_f64() * 1.35;
             assert!(took.as_secs_f64() < bound, "{rtt} {rate:?}: {took}, {sent:?}");
@@ -49,7 +49,7 @@ fn a_path_is_filled_with_and_without_a_given_rate_from_50_microseconds_to_a_seco
         }
     }
     // The window doubles in a round trip of a second, fourteen times from a block, nine from a
-    // train of 32; and no time-out takes the path for dead.
+    // train of 32; and no timeout takes the path for dead.
     for (rate, most) in [(Some(CAPACITY), 20), (None, 13)] {
         let (rig, took) = run(&ROW, path(Span::from_secs(1)), 20_000, rate);
         assert!(took < Span::from_secs(most), "{rate:?}: {took}");
@@ -67,7 +67,7 @@ fn an_outage_of_ten_seconds_costs_what_was_in_flight_and_little_more() {
     assert!(flow.events.iter().any(|event| matches!(event, Event::Silent(_))));
     assert!(flow.events.contains(&Event::Resumed));
     assert!(took < Span::from_secs(20), "{took}");
-    // What was in flight, twice: after the first second, and after the outage.
+    // Blocks in flight are resent twice: after the first second, and after the outage.
     let window = CAPACITY.over(rtt + Span::from_millis(10)).get() / 1032;
     let again = flow.sender.accounting().retransmitted;
     assert!(again <= window * 3, "{again} of a window of {window}");
@@ -84,7 +84,7 @@ fn reordered_datagrams_are_reported_lost_and_counted_once_each() {
     for row in [&ROW, &ORNL_ROW] {
         let (rig, _) = run(row, reorder.clone(), 5_000, Some(CAPACITY));
         let came = rig.receiver.accounting(FlowId(1)).expect("it was added");
-        // Nothing was lost, all that was reported came twice or late.
+        // Nothing was lost; every reported block arrived twice or late.
         assert_eq!((came.path_lost(), came.received), (0, came.highest));
         assert!(came.blocks_lost > 50 && came.reported_lost >= came.blocks_lost, "{came:?}");
         assert!(came.duplicates > 0 && came.duplicates <= came.reported_lost, "{came:?}");
@@ -106,10 +106,10 @@ fn the_release_sends_its_losses_several_times_and_the_paper_does_not() {
     assert!(sent.retransmitted > came.blocks_lost * 2 && came.duplicates > 30, "{sent:?}");
 }
 
-/// What share each of three flows has, times three, over ways of 10, 40 and 100 ms, of which the
-/// two longer are so much `longer`.
+/// The shares of three flows, times three, over delays of 10, 40 and 100 ms, of which the two
+/// longer ones are extended by `longer`.
 fn shares_over_unlike_ways(longer: Span) -> [f64; 3] {
-    // The queue is a round trip of the middle one.
+    // The queue is a round trip of the middle flow.
     let queue = CAPACITY.over(Span::from_millis(40));
     let nearest = Span::from_millis(10);
     let channel = Channel { bottleneck: Some((CAPACITY, queue)), ..Channel::perfect(nearest / 2) };
@@ -140,14 +140,14 @@ fn shares_over_unlike_ways(longer: Span) -> [f64; 3] {
 
 #[test]
 fn flows_over_unlike_ways_that_begin_at_unlike_rates_end_at_equal_shares() {
-    // Nothing here is random, and where three sawteeth stand to each other decides 3 % either way:
-    // what is held is the mean of ways that differ by a little.
+    // Nothing here is random, and the relative phase of the three sawteeth changes the shares by 3
+    // %. The test therefore uses the mean over slightly different delays.
     const WAYS: u64 = 8;
     let runs: Vec<_> =
         (0..WAYS).map(|way| shares_over_unlike_ways(Span::from_micros(250) * way)).collect();
     let mean = [0, 1, 2].map(|flow| runs.iter().map(|run| run[flow]).sum::<f64>() / WAYS as f64);
-    // TCP's would be as ten to two and a half to one. The middle has 4.8 % more than a third and
-    // the farthest 5.1 % less: a loss freezes it longer than the nearest.
+    // TCP's shares would be as ten to two and a half to one. The middle flow has 4.8 % more than a
+    // third and the farthest 5.1 % less: a loss freezes it longer than the nearest.
     assert!(mean.iter().all(|share| (share - 1.0).abs() < 0.055), "{mean:?} of {runs:?}");
     assert!(runs.iter().flatten().all(|share| (share - 1.0).abs() < 0.1), "{runs:?}");
 }

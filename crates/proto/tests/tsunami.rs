@@ -1,4 +1,4 @@
-//! What troubled Tsunami in Oak Ridge's study, provoked: it does not happen.
+//! The troubles of Tsunami in Oak Ridge's study, provoked: they do not occur.
 
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::{Span, Time};
@@ -40,7 +40,7 @@ fn a_lossy_path_is_kept_full_and_little_is_wasted() {
         let rig = run(seed, 30_000, lossy(loss), &[]);
         let took = rig.flows[0].finished_at.expect("it ran to the end").since(Time::ZERO);
         let best = Bytes::new(30_000 * 1032) / RATE;
-        // The threefold first delay costs some two seconds of reports.
+        // The initial threefold delay costs about two seconds of reports.
         let bound = best.as_secs_f64() / (1.0 - loss) + 2.5;
         assert!(took.as_secs_f64() <= bound, "loss {loss}: {took} of {bound} s");
         let waste = waste(&rig);
@@ -57,8 +57,8 @@ fn reordering_within_the_grace_makes_no_requests() {
 }
 
 #[test]
-fn no_block_is_asked_for_again_and_again() {
-    // Reports faster than the path is long, requests late, copied and reordered.
+fn no_block_is_requested_repeatedly() {
+    // Reports more frequent than the path is long, requests late, copied and reordered.
     let channel = Channel {
         duplicate: 0.1,
         reorder: 0.2,
@@ -69,13 +69,13 @@ fn no_block_is_asked_for_again_and_again() {
     };
     let rig = run(6, 20_000, channel, &[("report-interval", 0.01)]);
     let came = rig.receiver.accounting(rig.flows[0].setup.flow).expect("it was added");
-    // What is later than the grace is asked for, once.
+    // Blocks later than the grace are requested, once.
     assert!(came.reported_lost <= came.blocks_lost * 11 / 10, "{came:?}");
     assert!(most_sends(&rig) <= 5 && waste(&rig) < 0.2, "{} {}", most_sends(&rig), waste(&rig));
 }
 
 #[test]
-fn the_last_block_is_sent_a_few_times_where_the_end_is_lost() {
+fn the_last_block_is_sent_a_few_times_if_the_end_is_lost() {
     // Everything is lost for two seconds, from just before the last block leaves.
     let clean = run(7, 5_000, lossy(0.0), &[]);
     let end = clean.flows[0].finished_at.expect("it ran to the end");
@@ -92,14 +92,14 @@ fn restarts_recover() {
     for (seed, loss, most) in [(8, 0.1, 1.6), (9, 0.3, 2.9)] {
         let rig = run(seed, 10_000, lossy(loss), &[("table", 50.0)]);
         assert!(rig.restarts > 0, "loss {loss}: nothing overflowed");
-        // A restart sends what came again: each report at most what passed since the last.
+        // A restart resends arrived blocks: each report at most what passed since the last.
         assert!(most_sends(&rig) <= 12, "loss {loss}: {} sends", most_sends(&rig));
         assert!(waste(&rig) < most, "loss {loss}: waste {}", waste(&rig));
     }
 }
 
-/// How long 30 MB take over 100 Mbit/s by a rate that is found, and what they waste; the receiving
-/// host sleeps for `asleep`.
+/// The duration of 30 MB over 100 Mbit/s with a rate to be found, and the waste; the receiving host
+/// sleeps for `asleep`.
 fn found(rtt: Span, asleep: Option<(Span, Span)>) -> (f64, f64) {
     let bottleneck = Some((Rate::from_mbps(100), Rate::from_mbps(100).over(rtt)));
     let asleep = asleep.map(|(from, to)| (Time::ZERO + from, Time::ZERO + to));
@@ -112,9 +112,9 @@ fn found(rtt: Span, asleep: Option<(Span, Span)>) -> (f64, f64) {
 }
 
 #[test]
-fn a_false_first_train_costs_little_where_the_rate_is_found() {
+fn a_false_first_train_costs_little_if_the_rate_is_found() {
     for rtt in [Span::from_millis(10), Span::from_millis(60)] {
-        // The train takes 2.6 ms to come.
+        // The train takes 2.6 ms to arrive.
         let (begins, ms) = (rtt / 2, Span::from_millis);
         let (clean, wasted) = found(rtt, None);
         let best = (Bytes::new(30_000 * 1032) / Rate::from_mbps(100)).as_secs_f64();

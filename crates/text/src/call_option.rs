@@ -1,19 +1,19 @@
-//! The options of a call, as the texts of errors name them.
+//! The options of a call, as error texts name them.
 
 use std::fmt;
 
-/// An option of a call that an error's text names, in backquotes and as the library calls it:
-/// ``raise `memory` to 700Mi``. A program shows the text as it is, or puts its own names there.
+/// An option of a call. Error texts name it in backquotes by its library name: ``raise `memory` to
+/// 700Mi``. A program shows the text as it is, or replaces the name by its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CallOption {
-    /// Accept and remember every server that was never seen.
+    /// Accept and remember every server seen for the first time.
     AcceptNew,
     /// The ids that a server lets in.
     Allow,
     /// A server's consent to data in the clear.
     AllowPlain,
-    /// How data are sealed.
+    /// The cipher.
     Cipher,
     /// The UDP payload of a datagram.
     Datagram,
@@ -23,23 +23,23 @@ pub enum CallOption {
     Listen,
     /// The limit on incomplete data in memory.
     Memory,
-    /// The only id to accept of a server.
+    /// The only server id to accept.
     Pin,
-    /// The UDP ports that the far side of ssh may open.
+    /// The UDP ports that the remote side of ssh may open.
     Ports,
     /// How the receiver moves payloads.
     Receive,
-    /// Copy folders with all that is in them.
+    /// Copy folders with all their content.
     Recursive,
-    /// Where longhaul is on the far side of ssh.
+    /// The path of longhaul on the remote side of ssh.
     RemotePath,
-    /// The sources all hold the same object.
+    /// All sources hold the same object.
     Replicas,
     /// The folder that a server serves.
     Root,
     /// The size of a segment.
     Segment,
-    /// How long a measurement sends.
+    /// The duration of a measurement.
     Time,
 }
 

@@ -1,4 +1,4 @@
-//! Words for errors: a system error without its number, a word quoted for a shell, the options of a
+//! Text for errors: a system error without its number, a word quoted for a shell, the options of a
 //! call.
 
 mod call_option;
@@ -8,21 +8,21 @@ use std::path::Path;
 
 pub use call_option::CallOption;
 
-/// Characters of a peer's text that errors and events show.
+/// Most characters of a peer's text that errors and events show.
 const LONGEST: usize = 2000;
 
 /// Returns the start of a text whose length the peer chose.
 pub fn clipped(text: &str) -> String {
-    // No text has more characters than bytes.
+    // A text has at most as many characters as bytes.
     match text.len() <= LONGEST {
         true => text.to_owned(),
         false => text.chars().take(LONGEST).collect(),
     }
 }
 
-/// Returns the reason of a system error as words, without its number.
+/// Returns the reason of a system error without its number.
 pub fn reason(error: &io::Error) -> String {
-    // The system's own refusals have a number; this one is cap-std's.
+    // The system's own errors have a number; this one comes from cap-std.
     if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
         return "it leads out of the folder that is served".to_owned();
     }
@@ -53,13 +53,13 @@ pub fn quoted(word: &str) -> String {
     quoted
 }
 
-/// Quotes a path for a shell so that no command takes it for an option.
+/// Quotes a path for a shell so that no command reads it as an option.
 pub(crate) fn quoted_path(path: &Path) -> String {
     let shown = path.display().to_string();
     quoted(&if shown.starts_with('-') { format!("./{shown}") } else { shown })
 }
 
-/// Returns the command that makes the folder `path`.
+/// Returns the command that creates the folder `path`.
 pub fn mkdir(path: &Path) -> String {
     format!("mkdir -p {}", quoted_path(path))
 }

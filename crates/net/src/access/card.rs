@@ -1,31 +1,31 @@
-//! How fast a network interface is, by its files in sysfs.
+//! The speed of a network interface according to sysfs.
 //!
-//! A tunnel, a veth pair or a bridge tells some number too (10 Gbit/s, often), which bounds
-//! nothing. Only that of a card counts, or of what is made of cards alone: a bond, a VLAN.
+//! Tunnels, veth pairs and bridges also report a speed (often 10 Gbit/s), which limits nothing.
+//! Only the speed of a card counts, or of a bond or a VLAN of cards.
 
 use std::fs;
 use std::path::Path;
 
 use longhaul_proto::units::Rate;
 
-/// Where the interfaces are.
+/// The folder of the interfaces.
 pub(super) const INTERFACES: &str = "/sys/class/net";
-/// What is no speed of a card, in Mbit/s.
+/// Values that are no card's speed, in Mbit/s.
 const SLOWEST: u64 = 10;
 const FASTEST: u64 = 1_600_000;
-/// A VLAN on a bond of cards is the deepest that is looked into.
+/// Largest depth of the search: a VLAN on a bond of cards.
 const DEPTH: u32 = 3;
 /// Ethernet's header, check sequence, preamble and gap.
 const FRAMING: u32 = 38;
 
-/// What the card `name` puts on the wire, by the files in `folder`; nothing where it is no card,
-/// tells nothing, or has not the number `index`: it is of another namespace then.
+/// The speed of the card `name` on the wire, by the files in `folder`; `None` if it is no card,
+/// reports no speed, or does not have the number `index` and so belongs to another namespace.
 pub(super) fn speed(folder: &Path, name: &str, index: u32) -> Option<Rate> {
     let file = |file: &str| fs::read_to_string(folder.join(name).join(file)).ok();
     if file("ifindex")?.trim().parse() != Ok(index) || !is_card(folder, name, DEPTH) {
         return None;
     }
-    // Where the link is down, and on many virtual machines, it is -1 or cannot be read.
+    // -1 or unreadable if the link is down, and on many virtual machines.
     let megabits: u64 = file("speed")?.trim().parse().ok()?;
     (SLOWEST..=FASTEST).contains(&megabits).then(|| Rate::from_mbps(megabits))
 }
@@ -46,7 +46,7 @@ fn is_card(folder: &Path, name: &str, depth: u32) -> bool {
     !parts.is_empty() && parts.iter().all(|part| is_card(folder, part, depth - 1))
 }
 
-/// What a card of this speed takes of UDP payload, in datagrams of `datagram` bytes with `headers`
+/// UDP payload rate of a card of this speed, in datagrams of `datagram` bytes with `headers` bytes
 /// of IP and UDP.
 pub(super) fn payload(speed: Rate, datagram: u16, headers: u32) -> Rate {
     let wire = u32::from(datagram) + headers + FRAMING;
@@ -57,8 +57,8 @@ pub(super) fn payload(speed: Rate, datagram: u16, headers: u32) -> Rate {
 mod tests {
     use super::*;
 
-    /// A folder of interfaces: each with its number, what it tells as its speed, and what else it
-    /// has in its folder.
+    /// A folder of interfaces: each with its number, its reported speed, and other entries of its
+    /// folder.
     fn interfaces(all: &[(&str, u32, &str, &[&str])]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (name, index, speed, more) in all {

@@ -1,18 +1,18 @@
-//! One kind of bytes of two counters: the interface's, which have headers, and our sockets', which
-//! have none.
+//! Makes two counters comparable: the interface's, which includes headers, and our sockets', which
+//! does not.
 //!
-//! From each packet that the interface counted as many bytes are taken as a datagram of ours has
-//! before its payload. So our own come out as our sockets count them, also where the interface
-//! counts trains as one packet, and what is left is what others brought, within a few percent.
+//! From each packet counted by the interface, the header size of our datagrams is subtracted. Our
+//! own traffic then matches our sockets' count, even if the interface counts a train as one packet.
+//! The rest is other traffic, within a few per cent.
 
-/// What of a counter's jump is believed at most: more than 1.6 Tbit/s for a tenth of a second is a
-/// counter that begins anew, or wraps.
+/// Largest believable jump of a counter: more than 1.6 Tbit/s for a tenth of a second means a reset
+/// or a wrap.
 const MOST: u64 = 20_000_000_000;
-/// Our own datagrams that wait in the socket's buffer are counted by the interface only. So much
-/// of what seemed to be others' may turn out to be ours.
+/// Only the interface counts our own datagrams that wait in the socket's buffer. This much of
+/// apparent other traffic may turn out to be ours.
 const WAITING: i64 = 32 << 20;
 
-/// What came to this host.
+/// Traffic received by this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     /// Bytes and packets that an interface counted.
@@ -20,15 +20,14 @@ pub(super) struct Counted {
     pub(super) packets: u64,
 }
 
-/// Others' bytes since it was made.
+/// Bytes of other traffic since the counter was created.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Others {
     sum: i64,
     told: i64,
 }
 
-/// The bytes beyond their headers that came between two looks at an interface; nothing where its
-/// counters have begun anew.
+/// Bytes without headers between two readings of an interface; `None` after a counter reset.
 pub(super) fn payload(before: Counted, now: Counted, header: u64) -> Option<u64> {
     let bytes = now.bytes.checked_sub(before.bytes).filter(|bytes| *bytes <= MOST)?;
     let packets = now.packets.checked_sub(before.packets)?;
@@ -36,8 +35,8 @@ pub(super) fn payload(before: Counted, now: Counted, header: u64) -> Option<u64>
 }
 
 impl Others {
-    /// So much came in, and so much of it was ours; gives what others brought so far, which never
-    /// becomes less.
+    /// Adds a reading: `came` bytes arrived, of which `ours` were ours. Returns the total of other
+    /// traffic, which never decreases.
     pub(super) fn note(&mut self, came: u64, ours: u64) -> u64 {
         let [came, ours] = [came, ours].map(|bytes| bytes.min(MOST) as i64);
         self.sum = (self.sum + came - ours).max(self.told - WAITING);

@@ -1,11 +1,10 @@
-//! A host's access link. The receiving one's: what its card takes, and what else comes in on it
-//! beside our own data. For receivers that share that link out among their flows, and whose senders
-//! tell them what their cards put out.
+//! A host's access link: the speed of its card and the other traffic on it. Receivers that divide
+//! their link among flows use both; senders report their card's speed to such receivers.
 //!
-//! `netlink` asks the kernel: which interface a route uses, what that has counted, how many TCP
-//! connections bring something. `card` reads from sysfs how fast the interface is. `count` makes
-//! one kind of bytes of what the interface and our own sockets have counted. `watch` ties them
-//! together. What cannot be learnt is left out: nothing here is an error.
+//! `netlink` asks the kernel which interface a route uses, for its counters, and for the active TCP
+//! connections. `card` reads the interface's speed from sysfs. `count` makes the counters of the
+//! interface and of our own sockets comparable. `watch` connects the parts. Unknown values are left
+//! out: nothing here is an error.
 
 mod card;
 mod count;

@@ -1,8 +1,8 @@
-//! Questions to the kernel by netlink (RFC 3549).
+//! Queries to the kernel by netlink (RFC 3549).
 //!
-//! It answers for the network namespace that this process is in; sysfs shows that in which it was
-//! mounted, which may be another. The kernel has answered when the question was sent, so nothing
-//! here waits.
+//! The kernel answers for the network namespace of this process; sysfs shows the namespace in which
+//! it was mounted, which may differ. The kernel answers while the query is sent, so nothing here
+//! waits.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,8 +13,8 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netlink, soc
 /// Bytes of a message's header, and of an attribute's.
 const HEADER: usize = 16;
 const ATTRIBUTE: usize = 4;
-/// What the kernel fills at once at most, and how often a listing is gone on with: of more sockets
-/// than that, the rest is left out.
+/// Bytes that the kernel fills per call, and most calls for a listing: sockets beyond that are left
+/// out.
 const ANSWER: usize = 32 << 10;
 const MOST_ANSWERS: usize = 64;
 
@@ -34,21 +34,21 @@ const DIAG_LEN: usize = 72;
 /// Where `struct tcp_info` (linux/tcp.h) has the bytes received; it only grows at its end.
 const BYTES_RECEIVED: usize = 128;
 
-/// An interface, and what it has counted.
+/// An interface and its counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) name: String,
     /// Its kind, as ARP numbers it.
     pub(super) kind: u16,
-    /// Bytes and packets that came in, headers of the link included.
+    /// Received bytes and packets, link headers included.
     pub(super) bytes: u64,
     pub(super) packets: u64,
 }
 
-/// What a TCP connection to another host has received.
+/// Bytes received by a TCP connection from another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Connection {
-    /// What tells it from all others.
+    /// The connection's unique cookie.
     pub(super) cookie: [u8; 8],
     pub(super) received: u64,
 }
@@ -113,10 +113,11 @@ pub(super) fn connections() -> io::Result<Vec<Connection>> {
     Ok(all)
 }
 
-/// A connection; nothing for one within this host.
+/// A connection; `None` for one within this host.
 fn parse_connection(body: &[u8]) -> Option<Connection> {
     let (source, destination) = (body.get(DIAG_SOURCE..24)?, body.get(DIAG_DESTINATION..40)?);
-    // To an address of the host's own, 127.0.0.1 among them, both ends have the same one.
+    // A connection to one of the host's own addresses, such as 127.0.0.1, has that address at both
+    // ends.
     if source == destination {
         return None;
     }
@@ -151,7 +152,7 @@ fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     }
 }
 
-/// Asks, and gives `each` the body of each message of the answer until it wants no more.
+/// Sends a query and passes the body of each answer message to `each` until that stops.
 fn ask(
     protocol: Option<Protocol>,
     kind: u16,
@@ -166,7 +167,7 @@ fn ask(
     message.extend(((HEADER + question.len()) as u32).to_ne_bytes());
     message.extend(kind.to_ne_bytes());
     message.extend(flags.to_ne_bytes());
-    // Sequence and sender: a socket of one question has no use for them.
+    // Sequence and sender are unused: the socket serves one query.
     message.extend([0; 8]);
     message.extend(question);
     rustix::io::write(&socket, &message)?;
@@ -180,7 +181,7 @@ fn ask(
     Ok(())
 }
 
-/// Reads what one call has brought; whether that was all.
+/// Reads the messages of one call; returns whether the listing is complete.
 fn read_answer(mut answer: &[u8], each: &mut impl FnMut(&[u8]) -> Option<()>) -> io::Result<bool> {
     const ERROR: u16 = libc::NLMSG_ERROR as u16;
     const DONE: u16 = libc::NLMSG_DONE as u16;
@@ -233,7 +234,7 @@ mod tests {
         let (mut there, _) = listener.accept().unwrap();
         there.write_all(b"12345").unwrap();
         here.read_exact(&mut [0; 5]).unwrap();
-        // A sandbox without netlink says nothing at all.
+        // A sandbox may have no netlink.
         let all = connections().unwrap_or_default();
         assert!(all.iter().all(|connection| connection.received != 5));
     }
@@ -299,7 +300,7 @@ mod tests {
         let error = read(&message(2, &(-libc::ENODEV).to_ne_bytes())).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
         assert!(read(&two[..7]).is_err() && read(&two[..20]).is_err());
-        // A length that leads nowhere does not turn in circles.
+        // A length of zero does not cause an endless loop.
         assert!(read(&[0; 16]).is_err());
         assert_eq!(seen, [5, 8, 5, 8]);
     }

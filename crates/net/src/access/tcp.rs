@@ -1,27 +1,28 @@
-//! About how many flows others are: the TCP connections of this host that bring a good part.
+//! The approximate number of other flows: the TCP connections of this host with a good part of the
+//! traffic.
 
 use std::collections::BTreeMap;
 
 use super::netlink::Connection;
 
-/// A connection that brings less than this part of what all others bring is no flow of its own.
+/// A connection with less than this part of all other traffic does not count.
 const PART: u64 = 20;
 
-/// What each connection had received.
+/// Bytes received by each connection at the last reading.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     before: BTreeMap<[u8; 8], u64>,
 }
 
 impl Flows {
-    /// The connections are these now, and all others together brought `others` bytes since the last
-    /// look: how many of them count. None where nothing is known of them: it is another kind of
-    /// traffic, or passes through this host.
+    /// Handles a new list of connections, during which all other traffic brought `others` bytes.
+    /// Returns how many connections count; zero if none is known: it is another kind of traffic, or
+    /// passes through this host.
     pub(super) fn count(&mut self, now: &[Connection], others: u64) -> u32 {
         let least = (others / PART).max(1);
         let brought = |connection: &&Connection| {
             let before = self.before.get(&connection.cookie);
-            // A connection that was not there has brought all that it has received.
+            // A new connection counts with all its bytes.
             connection.received.saturating_sub(before.copied().unwrap_or(0)) >= least
         };
         let flows = now.iter().filter(brought).count() as u32;
@@ -43,7 +44,7 @@ mod tests {
         let mut flows = Flows::default();
         let first = [connection(1, 1_000_000), connection(2, 900_000), connection(3, 10)];
         assert_eq!(flows.count(&first, 2_000_000), 2);
-        // The first has fallen silent, a fourth has come.
+        // The first has stopped, a fourth has started.
         let next = [first[0], connection(2, 1_000_000), connection(3, 20), connection(4, 90_000)];
         assert_eq!(flows.count(&next, 200_000), 2);
         assert_eq!(flows.count(&next, 200_000), 0);

@@ -1,4 +1,4 @@
-//! What a receiving core is told of the host's access link.
+//! Observes the host's access link for a receiving core.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::count::{self, Counted};
 use super::netlink::{self, Interface};
 use super::tcp::Flows;
 
-/// How often a look is taken, and how often it is asked how many flows others are.
+/// Interval of readings, and of counts of other flows.
 const LOOK: Span = Span::from_millis(100);
 const COUNT_FLOWS: Span = Span::from_secs(1);
 /// Headers before a datagram's payload: Ethernet's, UDP's, and IP's of either version.
@@ -27,8 +27,8 @@ pub struct Watch {
     links: Vec<Link>,
     others: count::Others,
     flows: Flows,
-    /// The next look, the next count of flows, what others had brought at the last, and how many
-    /// they were.
+    /// The next reading, the next count of flows, the other traffic at the last count, and the
+    /// number of flows.
     next_look: Time,
     next_count: Time,
     counted: u64,
@@ -36,8 +36,8 @@ pub struct Watch {
     has_told: bool,
 }
 
-/// What the card by which data go to `peer` carries of UDP payload in datagrams of `datagram`
-/// bytes; nothing where they pass no card, or it tells no speed.
+/// UDP payload rate of the card used for `peer`, in datagrams of `datagram` bytes; `None` if there
+/// is no card or no known speed.
 pub fn card_towards(peer: IpAddr, datagram: u16) -> Option<Rate> {
     Link::towards(netlink::route_to(peer).ok()?, peer, datagram)?.card
 }
@@ -46,16 +46,16 @@ pub fn card_towards(peer: IpAddr, datagram: u16) -> Option<Rate> {
 #[derive(Debug)]
 struct Link {
     index: u32,
-    /// Bytes of headers of a datagram of ours as the interface counts them.
+    /// Header bytes of our datagrams as the interface counts them.
     header: u32,
-    /// What its card takes of UDP payload.
+    /// The card's rate of UDP payload.
     card: Option<Rate>,
     last: Counted,
 }
 
 impl Watch {
-    /// Data come from `peer` too, in datagrams of `datagram` bytes. What comes from this host
-    /// itself passes no link.
+    /// Adds the interface by which data from `peer` arrive, in datagrams of `datagram` bytes. Data
+    /// from this host itself use no link.
     pub fn add(&mut self, peer: IpAddr, datagram: u16) {
         let Ok(index) = netlink::route_to(peer) else { return };
         if self.links.iter().any(|link| link.index == index) {
@@ -64,14 +64,14 @@ impl Watch {
         self.links.extend(Link::towards(index, peer, datagram));
     }
 
-    /// Whether it is time to look again, at a link that is there.
+    /// Whether a reading is due.
     pub fn is_due(&self, now: Time) -> bool {
         now >= self.next_look && !self.links.is_empty()
     }
 
-    /// Looks. `ours` is told what our own sockets got since the last look; it is asked after the
-    /// interfaces were, so that what comes in between does not pass for others'. Nothing where no
-    /// counter has moved: some cards bring theirs up to date once a second.
+    /// Takes a reading. `ours` returns our sockets' bytes since the last one; it is called after
+    /// the interfaces were read, so that data in between do not count as other traffic. Returns
+    /// `None` if no counter has moved: some cards update theirs once a second.
     pub fn look(&mut self, now: Time, ours: impl FnOnce() -> u64) -> Option<Others> {
         self.next_look = now + LOOK;
         let came: Vec<Option<u64>> = self.links.iter_mut().map(Link::look).collect();
@@ -81,7 +81,7 @@ impl Watch {
         }
         let bytes = match came.iter().copied().sum::<Option<u64>>() {
             Some(came) => self.others.note(came, ours()),
-            // What came meanwhile is not known, of us or of others.
+            // The traffic in between is unknown.
             None => {
                 ours();
                 self.others.note(0, 0)
@@ -97,7 +97,7 @@ impl Watch {
         Some(Others { link, bytes: Bytes::new(bytes), flows: self.number })
     }
 
-    /// How many flows others are, who have brought `bytes` in all.
+    /// Number of other flows, which brought `bytes` in total.
     fn count_flows(&mut self, bytes: u64) -> u32 {
         let brought = bytes.saturating_sub(std::mem::replace(&mut self.counted, bytes));
         match netlink::connections() {
@@ -108,8 +108,8 @@ impl Watch {
 }
 
 impl Link {
-    /// The interface `index`, by which `peer` is reached in datagrams of `datagram` bytes; nothing
-    /// where that is no link.
+    /// The interface `index`, used for `peer` in datagrams of `datagram` bytes; `None` if it is no
+    /// link.
     fn towards(index: u32, peer: IpAddr, datagram: u16) -> Option<Link> {
         let interface = netlink::interface(index).ok()?;
         if interface.kind == libc::ARPHRD_LOOPBACK {
@@ -125,7 +125,7 @@ impl Link {
         })
     }
 
-    /// What came since the last look; nothing where that is not known.
+    /// Bytes since the last reading; `None` if unknown.
     fn look(&mut self) -> Option<u64> {
         let now = counted(&netlink::interface(self.index).ok()?);
         let before = std::mem::replace(&mut self.last, now);

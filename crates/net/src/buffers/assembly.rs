@@ -1,8 +1,8 @@
-//! Chunks being put together: where each block's bytes go, and when a chunk is whole.
+//! Assembly of chunks: the position of each block's bytes, and detection of complete chunks.
 //!
-//! A block is lent its place only while it is missing, so an opener that fails can spoil nothing
-//! that is there. Whole chunks come out as owned buffers, for whoever verifies and writes them.
-//! Nothing is allocated for a datagram, only for a chunk.
+//! A place is lent only while its block is missing, so a failed open cannot damage received data.
+//! Complete chunks are returned as owned buffers, to be verified and written. Memory is allocated
+//! per chunk, never per datagram.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,42 +11,42 @@ use longhaul_proto::layout::{Block, Layout};
 
 use crate::buffers::chunks::{ChunkBuffer, ChunkPool};
 
-/// What became of a block's payload.
+/// The outcome for a block's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed<E> {
-    /// It is in its place.
+    /// It was written to its place.
     Filled(Block),
-    /// It is there already: its place was not lent.
+    /// It was there already: its place was not lent.
     Present(Block),
-    /// The pool has no buffer for its chunk: as if it had never come.
+    /// The pool has no buffer for its chunk: it counts as never received.
     NoRoom,
-    /// The object has no such block, or the block another length.
+    /// The object has no such block, or the block has another length.
     Unfit,
-    /// What was to fill the place failed; the block is still missing.
+    /// The fill function failed; the block is still missing.
     Failed(E),
 }
 
-/// A chunk all of whose blocks are there.
+/// A complete chunk.
 pub struct WholeChunk {
-    /// The chunk, counted from the start of the object.
+    /// The chunk's number in the object.
     pub chunk: u64,
-    /// Its memory, from the start. Bytes of blocks that were skipped are undefined.
+    /// Its memory. Bytes of skipped blocks are undefined.
     pub buffer: ChunkBuffer,
-    /// How many bytes of it belong to the object.
+    /// Number of its bytes that belong to the object.
     pub len: usize,
 }
 
-/// The chunks of one object on their way in.
+/// The chunks of an object in progress.
 pub struct Assembly {
     layout: Layout,
     pool: ChunkPool,
-    /// A bit for each chunk of which nothing is needed any more.
+    /// A bit for each finished chunk.
     done: Vec<u64>,
-    /// Blocks skipped in chunks that are not done, as runs within the chunk.
+    /// Skipped blocks of unfinished chunks, as runs within the chunk.
     skipped: HashMap<u64, Vec<Run>>,
     open: Vec<Filling>,
     index: HashMap<u64, usize>,
-    /// The place in `open` that was hit last: mostly the next one too.
+    /// The last used index into `open`, usually the next one too.
     last: usize,
     /// The chunk whose places were lent last.
     lent: Option<u64>,
@@ -57,7 +57,7 @@ pub struct Assembly {
 /// A missing block's place within its chunk's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The block, counted through the whole object.
+    /// The block, numbered through the object.
     pub(crate) number: u64,
     pub(crate) start: usize,
     pub(crate) len: usize,
@@ -68,7 +68,7 @@ struct Filling {
     buffer: ChunkBuffer,
     present: Vec<u64>,
     missing: u32,
-    /// A block of it has come.
+    /// A block of it was received.
     begun: bool,
 }
 
@@ -79,7 +79,7 @@ struct Run {
 }
 
 impl Assembly {
-    /// Nothing of the object is there. The pool's buffers must have the layout's chunk size.
+    /// Starts with nothing received. The pool's buffers must have the layout's chunk size.
     pub fn new(layout: Layout, pool: ChunkPool) -> Assembly {
         let words = layout.chunks().div_ceil(64) as usize;
         Assembly {
@@ -96,19 +96,19 @@ impl Assembly {
         }
     }
 
-    /// How the object is cut.
+    /// How the object is divided.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Chunks that are partly there.
+    /// Number of partly received chunks.
     #[cfg(test)]
     pub(crate) fn open_chunks(&self) -> usize {
         self.open.len()
     }
 
-    /// Has `fill` write the payload of block `number`, `len` bytes long, to its place, if it is
-    /// missing.
+    /// Calls `fill` to write the payload of block `number`, `len` bytes long, into its place, if
+    /// the block is missing.
     pub fn place<E>(
         &mut self,
         number: u64,
@@ -148,8 +148,8 @@ impl Assembly {
         Placed::Filled(block)
     }
 
-    /// These blocks are there already or never come: their chunks are whole without them. A chunk
-    /// that is skipped whole never comes out.
+    /// Skips blocks that are present already or never arrive: their chunks are complete without
+    /// them. A chunk that is skipped completely is never returned.
     pub fn skip(&mut self, blocks: BlockRange) {
         let mut at = blocks.first;
         let mut left = blocks.count.min(self.layout.blocks_in(at.segment).saturating_sub(at.index));
@@ -168,9 +168,9 @@ impl Assembly {
         }
     }
 
-    /// Lends the places of up to `max` missing blocks, from block `number` on and within its chunk,
-    /// but none behind one that is shorter than the others. `places` tells them; they lie in the
-    /// returned buffer. Nothing, where no such place can be lent.
+    /// Lends the places of up to `max` missing blocks, from block `number` on, within its chunk,
+    /// ending with a block shorter than the others. Appends them to `places`; they lie in the
+    /// returned buffer. `None` if no place can be lent.
     pub(crate) fn lend(
         &mut self,
         number: u64,
@@ -183,7 +183,7 @@ impl Assembly {
         if self.is_done(chunk) {
             return None;
         }
-        // What was lent before may have been a wrong guess.
+        // Earlier lent places may have been a wrong prediction.
         if let Some(&at) = self.lent.filter(|lent| *lent != chunk).and_then(|c| self.index.get(&c))
         {
             self.close_unbegun(at);
@@ -209,7 +209,7 @@ impl Assembly {
         Some(&mut self.open[at].buffer)
     }
 
-    /// A block has been received into the place that was lent for it.
+    /// Records that a block was received into its lent place.
     pub(crate) fn mark(&mut self, number: u64) -> Option<Block> {
         let block = self.layout.block(number)?;
         let chunk = self.layout.chunk_of(block);
@@ -229,7 +229,7 @@ impl Assembly {
         Some(block)
     }
 
-    /// The next chunk that has become whole.
+    /// The next complete chunk.
     pub fn pop_whole(&mut self) -> Option<WholeChunk> {
         self.whole.pop_front()
     }
@@ -252,7 +252,7 @@ impl Assembly {
         }
     }
 
-    /// Nothing of the chunk is needed.
+    /// Marks a chunk as finished.
     fn forget(&mut self, chunk: u64) {
         set(&mut self.done, chunk as usize);
         self.skipped.remove(&chunk);
@@ -265,7 +265,7 @@ impl Assembly {
         is_set(&self.done, chunk as usize)
     }
 
-    /// The chunk's place among the open ones; nothing where no buffer is left for it.
+    /// The chunk's index among the open ones; `None` if no buffer is left.
     fn open_chunk(&mut self, chunk: u64) -> Option<usize> {
         if self.open.get(self.last).is_some_and(|filling| filling.chunk == chunk) {
             return Some(self.last);
@@ -297,8 +297,8 @@ impl Assembly {
         self.whole.push_back(WholeChunk { chunk, buffer: filling.1, len });
     }
 
-    /// Gives the buffer of a chunk back of which nothing has come: else forged datagrams, each for
-    /// another chunk, would use up the pool.
+    /// Returns the buffer of a chunk without received blocks to the pool: otherwise forged
+    /// datagrams, each for another chunk, would use up the pool.
     fn close_unbegun(&mut self, at: usize) {
         if !self.open[at].begun {
             self.close(at);
@@ -326,7 +326,7 @@ fn set(words: &mut [u64], bit: usize) {
     }
 }
 
-/// Sets a run of bits; tells how many were not set before.
+/// Sets a run of bits; returns how many were not set.
 fn fill_run(words: &mut [u64], run: Run) -> u32 {
     let mut fresh = 0;
     for bit in run.first..run.first + run.count {
@@ -464,11 +464,11 @@ mod tests {
             assert_eq!(placed, Placed::Failed("forged"), "chunk {chunk}");
         }
         assert_eq!((assembly.open_chunks(), assembly.pool.lent()), (0, 0));
-        // What was skipped is remembered: one block makes the chunk whole.
+        // Skipped blocks are remembered: one more block completes the chunk.
         let last = Block { segment: first.segment, index: first.index + count - 1 };
         assert_eq!(put(&mut assembly, layout.number(last)), Placed::Filled(last));
         assert_eq!(assembly.pop_whole().map(|whole| whole.chunk), Some(7));
-        // A chunk that has a block keeps it.
+        // A chunk with a received block keeps its buffer.
         put(&mut assembly, 0);
         assert_eq!(assembly.place(1, BLOCK as usize, |_| Err(())), Placed::Failed(()));
         assert!(matches!(put(&mut assembly, 0), Placed::Present(_)));

@@ -1,8 +1,7 @@
 //! Buffers of one chunk each, within a budget that may change.
 //!
-//! What is lent and what is kept for the next are within it together. The buffer given back last
-//! is handed out first: its memory is still in the cache, and pages that were never needed are
-//! never touched.
+//! The budget covers buffers in use and idle ones. The buffer returned last is handed out first:
+//! its memory is still in the cache, and pages that were never needed stay untouched.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,15 +23,15 @@ struct State {
     lent: usize,
 }
 
-/// One chunk's memory; goes back to its pool when dropped. What it held before is still in it.
+/// One chunk's memory; returns to its pool when dropped. Its old content stays.
 pub struct ChunkBuffer {
     bytes: Box<[u8]>,
     pool: Arc<Pool>,
 }
 
 impl ChunkPool {
-    /// A pool of buffers of `chunk` bytes, as many as fit `budget`, but at least two: one to fill
-    /// while the other is written. Memory is taken as it is needed.
+    /// A pool of buffers of `chunk` bytes, as many as fit into `budget`, but at least two: one to
+    /// fill while the other is written. Memory is allocated when needed.
     pub fn new(chunk: Bytes, budget: Bytes) -> ChunkPool {
         let most = (budget.get() / chunk.get().max(1)).max(2);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -42,7 +41,7 @@ impl ChunkPool {
         }))
     }
 
-    /// A buffer, unless the budget is used up.
+    /// Returns a buffer, or `None` if the budget is used up.
     pub fn take(&self) -> Option<ChunkBuffer> {
         let mut state = self.0.state();
         if state.lent >= state.most {
@@ -60,12 +59,12 @@ impl ChunkPool {
         Bytes::new(self.0.chunk as u64)
     }
 
-    /// How many buffers there may be.
+    /// Largest number of buffers.
     pub fn capacity(&self) -> usize {
         self.0.state().most
     }
 
-    /// There may be so many buffers from now on. Those that are out beyond it are not lent again.
+    /// Changes the number of buffers. Buffers in use beyond it are not reused.
     pub fn set_capacity(&self, most: usize) {
         let mut state = self.0.state();
         state.most = most;
@@ -73,7 +72,7 @@ impl ChunkPool {
         state.free.truncate(kept);
     }
 
-    /// How many buffers are out.
+    /// Number of buffers in use.
     pub fn lent(&self) -> usize {
         self.0.state().lent
     }
@@ -81,7 +80,7 @@ impl ChunkPool {
 
 impl Pool {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while the lock is held.
+        // No code panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

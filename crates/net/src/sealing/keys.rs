@@ -1,11 +1,11 @@
-//! Which key seals what.
+//! The keys of flows.
 //!
-//! One session secret gives, by HKDF-SHA256 (RFC 5869), a key for each (transfer, direction, flow,
-//! class, epoch); no key serves two of these. An epoch is 2²³ packet numbers: AES-GCM's
-//! confidentiality limit for one key (RFC 9001, section 6.6), announced by the number itself.
+//! HKDF-SHA256 (RFC 5869) derives from one session secret a key for each (transfer, direction,
+//! flow, class, epoch); no key serves two of these. An epoch is 2²³ packet numbers: AES-GCM's
+//! confidentiality limit for one key (RFC 9001, section 6.6). The number itself shows the epoch.
 //!
-//! Keys come out only in pairs of ends ([`FlowKeys::sending_end`], [`FlowKeys::receiving_end`]),
-//! each once: two sealers over one key would use a nonce twice.
+//! Keys are only available as pairs for one end ([`FlowKeys::sending_end`],
+//! [`FlowKeys::receiving_end`]), each once: two sealers with one key would reuse a nonce.
 
 use std::sync::Arc;
 
@@ -17,38 +17,38 @@ use longhaul_proto::wire::header::Kind;
 use crate::sealing::open::Opener;
 use crate::sealing::seal::Sealer;
 
-/// Packet numbers of one epoch, as a power of two.
+/// Packet numbers in an epoch, as a power of two.
 pub(crate) const EPOCH_BITS: u32 = 23;
 
 const NONCE_LEN: usize = 12;
 
-/// Which cipher seals data datagrams, as the user asks for it.
+/// The cipher for data datagrams, as the user requests it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cipher {
-    /// AES-128-GCM where the CPU has AES, else ChaCha20-Poly1305.
+    /// AES-128-GCM if the CPU has AES instructions, otherwise ChaCha20-Poly1305.
     #[default]
     Auto,
     /// AES-128-GCM.
     Aes128Gcm,
     /// ChaCha20-Poly1305.
     ChaCha20Poly1305,
-    /// Data in the clear, for trusted fibre; both sides must ask for it.
+    /// Data in the clear, for trusted networks; both sides must request it.
     None,
 }
 
-/// How the data datagrams of a flow are sealed, as both ends have agreed.
+/// How a flow's data datagrams are sealed, as agreed by both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suite {
     /// AES-128-GCM.
     Aes128Gcm,
     /// ChaCha20-Poly1305.
     ChaCha20Poly1305,
-    /// Data in the clear behind a token; everything else under AES-128-GCM.
+    /// Data in the clear with a token; everything else under AES-128-GCM.
     Plain,
 }
 
 impl Suite {
-    /// The suite for what was asked; `Auto` takes AES where both ends have it in hardware.
+    /// The suite for the requested cipher; `Auto` selects AES if both ends have it in hardware.
     pub fn choose(asked: Cipher, both_have_aes: bool) -> Suite {
         match asked {
             Cipher::Auto if both_have_aes => Suite::Aes128Gcm,
@@ -75,7 +75,7 @@ impl Suite {
     }
 }
 
-/// Whether this CPU does AES and the carry-less multiplication of GCM in hardware.
+/// Whether this CPU has instructions for AES and for GCM's carry-less multiplication.
 pub fn has_fast_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::is_x86_feature_detected!("aes") && std::is_x86_feature_detected!("pclmulqdq");
@@ -89,18 +89,18 @@ pub fn has_fast_aes() -> bool {
 /// Which way a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the end that has the object to the end that wants it.
+    /// From the sender of the object to its receiver.
     Forward,
-    /// Back.
+    /// From the receiver to the sender.
     Backward,
 }
 
-/// Which of a direction's number spaces a datagram counts in.
+/// The number space of a datagram within a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Blocks of the object.
     Data,
-    /// Everything else: control messages, probes, challenges. Sealed whatever the suite.
+    /// Everything else: control messages, probes, challenges. Sealed in every suite.
     Control,
 }
 
@@ -122,37 +122,37 @@ pub struct FlowKeys {
     flow: FlowId,
 }
 
-/// What the end that has the object seals and opens with.
+/// The keys of the end that sends the object.
 pub struct SenderKeys {
     /// Seals blocks.
     pub data: Sealer,
     /// Seals control messages, probes, challenges.
     pub control: Sealer,
-    /// Opens what comes back.
+    /// Opens datagrams from the receiver.
     pub reports: Opener,
 }
 
-/// What the end that wants the object opens and seals with.
+/// The keys of the end that receives the object.
 pub struct ReceiverKeys {
     /// Opens blocks.
     pub data: Opener,
     /// Opens control messages, probes, challenges.
     pub control: Opener,
-    /// Seals what goes back.
+    /// Seals datagrams to the sender.
     pub reports: Sealer,
 }
 
 impl FlowKeys {
     /// The keys of `flow` of `transfer` under a session's exported `secret`.
     ///
-    /// A flow id serves one pass of one transfer; a transfer id one transfer of the session. Both
-    /// are the caller's duty: the same pair again would be the same keys again.
+    /// The caller must use each flow id for one pass of one transfer, and each transfer id for one
+    /// transfer of the session: a repeated pair would repeat the keys.
     pub fn new(secret: &[u8; 32], suite: Suite, transfer: u64, flow: FlowId) -> FlowKeys {
         let root = Salt::new(HKDF_SHA256, b"longhaul datagrams 1").extract(secret);
         FlowKeys { root, suite, transfer, flow }
     }
 
-    /// The sealers and openers of the end that has the object.
+    /// The sealers and openers of the end that sends the object.
     pub fn sending_end(self) -> SenderKeys {
         SenderKeys {
             data: Sealer::new(self.schedule(Direction::Forward, Class::Data)),
@@ -161,7 +161,7 @@ impl FlowKeys {
         }
     }
 
-    /// The sealers and openers of the end that wants the object.
+    /// The sealers and openers of the end that receives the object.
     pub fn receiving_end(self) -> ReceiverKeys {
         ReceiverKeys {
             data: Opener::new(self.schedule(Direction::Forward, Class::Data)),
@@ -208,13 +208,13 @@ impl Schedule {
         self.class
     }
 
-    /// Whether datagrams go in the clear behind a token.
+    /// Whether data go in the clear with a token.
     pub(crate) fn is_plain(&self) -> bool {
         self.class == Class::Data && self.suite == Suite::Plain
     }
 
-    /// Failed opens that end the flow: the integrity limits of RFC 9001, section 6.6, and for a
-    /// token of 64 bits the same odds as for ChaCha20-Poly1305.
+    /// Failed opens that end the flow: the integrity limits of RFC 9001, section 6.6; for the
+    /// 64-bit token the same odds as for ChaCha20-Poly1305.
     pub(crate) fn integrity_limit(&self) -> u64 {
         match self.suite.algorithm() {
             _ if self.is_plain() => 1 << 36,
@@ -223,7 +223,7 @@ impl Schedule {
         }
     }
 
-    /// The token that stands in the tag's place where data go in the clear.
+    /// The token in the tag's place if data go in the clear.
     pub(crate) fn token(&self) -> [u8; 8] {
         let mut token = [0; 8];
         self.expand(b"token", 0, &mut token);
@@ -273,7 +273,7 @@ impl EpochKey {
     }
 }
 
-/// How many bytes HKDF is asked for.
+/// Output length of HKDF.
 struct Length(usize);
 
 impl KeyType for Length {

@@ -1,8 +1,7 @@
-//! Opening: what came in, checked and put to where it belongs.
+//! Opening: verifies received datagrams and decrypts them into place.
 //!
-//! In this order, the cheap before the dear: the replay window, the epoch's key, the cipher. Only
-//! a datagram that opened moves the window or the epoch, so what a stranger writes into a number
-//! changes nothing.
+//! Cheap checks come first: the replay window, the epoch's key, the cipher. Only a datagram that
+//! opened moves the window or the epoch, so a forged number has no effect.
 
 use std::fmt;
 
@@ -16,13 +15,13 @@ use crate::sealing::keys::{Class, EpochKey, Schedule};
 use crate::sealing::replay::{ReplayWindow, Seen, WINDOW};
 use crate::sealing::seal::{PLAIN_OVERHEAD, SEALED_OVERHEAD, TOKEN_LEN};
 
-/// Epochs beyond the present one whose keys are tried. Each is derived once and kept, so numbers
-/// made up by a stranger cost at most this many derivations; a gap of 16 epochs is 134 million
-/// datagrams lost in a row, long after a sender has noticed that nothing comes back.
+/// Epochs beyond the current one whose keys are tried. Each key is derived once and kept, so forged
+/// numbers cost at most this many derivations. A gap of 16 epochs would be 134 million datagrams
+/// lost in a row; a sender stops long before.
 const EPOCHS_AHEAD: u32 = 16;
 
-/// How long an old epoch's key is kept after the next has begun, at least: a host that stalls
-/// delays more than a short path does. On a long one it is four round trips.
+/// Least time that an old epoch's key is kept after the next epoch began: hosts stall longer than a
+/// short path's round trip. On a long path it is four round trips.
 const KEPT: Span = Span::from_secs(4);
 
 /// Why a datagram was not opened.
@@ -30,15 +29,15 @@ const KEPT: Span = Span::from_secs(4);
 pub enum OpenError {
     /// Shorter than header and tag, or of the other class, or of another flow.
     Malformed,
-    /// Opened before under this number: a copy made by the network, or a replay.
+    /// Opened before under this number: a duplicate or a replay.
     Replayed,
     /// Older than the replay window or the kept keys.
     Stale,
     /// Numbered further ahead than any sender can be.
     Wild,
-    /// Not sealed by the other end, or changed on its way.
+    /// Not sealed by the peer, or modified on the way.
     Forged,
-    /// So many forgeries that the cipher no longer protects: the flow must end.
+    /// The AEAD forgery limit is reached: the flow must end.
     Ended,
 }
 
@@ -57,18 +56,18 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// What an opener has seen.
+/// Counts of an opener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenCounts {
-    /// Genuine datagrams, each number once.
+    /// Genuine datagrams, each number counted once.
     pub opened: u64,
     /// Datagrams whose number had been opened before.
     pub replayed: u64,
-    /// Datagrams too old to tell.
+    /// Datagrams too old to check.
     pub stale: u64,
-    /// Datagrams that failed to open; these count against the integrity limit.
+    /// Datagrams that failed to open; they count towards the integrity limit.
     pub failed: u64,
-    /// Datagrams that were malformed or wildly numbered; never tried.
+    /// Malformed or impossibly numbered datagrams; no key was tried.
     pub refused: u64,
 }
 
@@ -80,7 +79,7 @@ pub struct Opener {
     current: EpochKey,
     previous: Option<(EpochKey, Time)>,
     ahead: Vec<EpochKey>,
-    /// The number of a datagram in the clear that was too far ahead to be believed by itself.
+    /// The number of an unencrypted datagram that was too far ahead to be accepted alone.
     far: Option<u64>,
     /// How long an old key is kept.
     kept: Span,
@@ -94,8 +93,7 @@ impl Opener {
         Opener::with_limit(schedule, limit)
     }
 
-    /// Lowers the number of failed opens after which nothing is opened any more, for tests of
-    /// that limit.
+    /// Lowers the limit on failed opens, for tests.
     #[must_use]
     pub fn limited_to(mut self, limit: u64) -> Opener {
         self.limit = self.limit.min(limit);
@@ -117,38 +115,37 @@ impl Opener {
         }
     }
 
-    /// The same on a path of this round-trip time.
+    /// Sets the round-trip time of the path.
     #[must_use]
     pub fn over(mut self, rtt: Span) -> Opener {
         self.kept = KEPT.max(rtt * 4);
         self
     }
 
-    /// What has been seen so far.
+    /// The counts so far.
     pub fn counts(&self) -> OpenCounts {
         self.counts
     }
 
-    /// Whether so many forgeries have come that the flow must end.
+    /// Whether the forgery limit is reached and the flow must end.
     pub fn is_ended(&self) -> bool {
         self.counts.failed >= self.limit
     }
 
-    /// Bytes of a datagram that are not its payload.
+    /// Bytes of a datagram besides its payload.
     pub fn overhead(&self) -> usize {
         if self.token.is_some() { PLAIN_OVERHEAD } else { SEALED_OVERHEAD }
     }
 
-    /// The length of the payload of a datagram this long; nothing if it is too short.
+    /// The payload length of a datagram of this length; `None` if it is too short.
     pub(crate) fn payload_len(&self, datagram: usize) -> Option<usize> {
         datagram.checked_sub(self.overhead())
     }
 
-    /// Opens `datagram`, whose header is `header`, into the start of `out`, and tells the
-    /// payload's length.
+    /// Opens `datagram` with header `header` into the start of `out`; returns the payload's length.
     ///
-    /// `out` is written before the tag is checked, with zeros where the check fails: hand in only
-    /// the place of a block that is missing, or scratch, never bytes that are there already.
+    /// `out` is written before the tag is checked, and zeroed if the check fails. Pass only the
+    /// place of a missing block or a scratch buffer, never bytes that are still needed.
     ///
     /// # Errors
     /// [`OpenError`]; each is counted. An `out` shorter than the payload is `Malformed`.
@@ -186,8 +183,8 @@ impl Opener {
         Ok(out.len())
     }
 
-    /// Opens a payload that lies apart from its header and tag, in place; it becomes the plaintext
-    /// or, where the check fails, anything.
+    /// Opens a payload that is separate from its header and tag, in place. The payload becomes the
+    /// plaintext; if the check fails, its content is undefined.
     ///
     /// # Errors
     /// As [`Opener::open`].
@@ -221,7 +218,7 @@ impl Opener {
         Ok(())
     }
 
-    /// Everything that can be said before the cipher is asked.
+    /// All checks before the cipher is used.
     fn admit(&mut self, header: &Header) -> Result<(), OpenError> {
         if self.is_ended() {
             return Err(OpenError::Ended);
@@ -244,8 +241,9 @@ impl Opener {
         }
     }
 
-    /// A number in the clear may have changed on the way. One far ahead would move the window past
-    /// all that is to come, so it takes a second of its kind, as after an outage, to be believed.
+    /// Checks the number of an unencrypted datagram, which may have been corrupted. A number far
+    /// ahead would move the window past all later ones, so it needs a second one like it, as after
+    /// an outage.
     fn believe(&mut self, number: PacketNumber) -> Result<(), OpenError> {
         let PacketNumber(number) = number;
         if number < self.window.end().saturating_add(WINDOW) {
@@ -293,7 +291,7 @@ impl Opener {
         }
     }
 
-    /// A datagram opened under the key at `place`: if that is a later epoch, it has begun.
+    /// A datagram opened under the key at `place`: a later epoch begins with it.
     fn adopt(&mut self, now: Time, place: KeyPlace) {
         if let KeyPlace::Ahead(index) = place {
             let next = self.ahead.swap_remove(index);
@@ -314,7 +312,7 @@ impl Opener {
     }
 }
 
-/// Where an epoch's key is kept.
+/// The location of an epoch's key.
 #[derive(Clone, Copy)]
 enum KeyPlace {
     Current,

@@ -1,30 +1,30 @@
-//! Which packet numbers have been seen: a sliding window over the newest.
+//! Replay protection: a sliding window over the newest packet numbers.
 //!
-//! Replays must fall before the core sees them: they would feed its RTT, its accounting and its
-//! reports. The window is the ring of RFC 6479: advancing clears whole words, never shifts.
+//! Replays are dropped before the core sees them, because they would falsify its RTT, counters and
+//! reports. The window is the ring of RFC 6479: advancing clears whole words and never shifts.
 
 use longhaul_proto::endpoint::PacketNumber;
 
 const WORDS: u64 = 1 << 10;
 
-/// Numbers this far below the newest are still told apart; older ones fall.
+/// Numbers this far below the newest are still checked; older ones are dropped.
 pub const WINDOW: u64 = (WORDS - 1) * 64;
 
-/// What a packet number is to the window.
+/// The state of a packet number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// Not seen yet.
     New,
     /// Seen before.
     Again,
-    /// Too old to tell; or the very last number, which has no end.
+    /// Too old to check; also the largest possible number.
     Stale,
 }
 
 /// The window over one number space.
 pub struct ReplayWindow {
     seen: Box<[u64]>,
-    /// One more than the newest number.
+    /// Newest number plus one.
     end: u64,
 }
 
@@ -35,12 +35,12 @@ impl Default for ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// One more than the newest number seen; zero if none was.
+    /// Newest number seen plus one; zero before the first.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// What `number` is.
+    /// The state of `number`.
     pub fn check(&self, number: PacketNumber) -> Seen {
         let PacketNumber(n) = number;
         if n == u64::MAX {
@@ -56,11 +56,11 @@ impl ReplayWindow {
         }
     }
 
-    /// Notes a number that [`ReplayWindow::check`] called new and whose datagram is genuine.
+    /// Records a number that [`ReplayWindow::check`] called new and whose datagram is genuine.
     pub fn mark(&mut self, number: PacketNumber) {
         let PacketNumber(n) = number;
         if n >= self.end {
-            // The words entered for the first time; the word of the newest number is in use.
+            // Words entered for the first time; the newest number's word is in use.
             let first = self.end.div_ceil(64);
             let last = n / 64;
             for word in first.max((last + 1).saturating_sub(WORDS))..=last {

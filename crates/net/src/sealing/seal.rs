@@ -1,7 +1,7 @@
-//! Sealing: header, ciphertext and tag, written once to where the datagram leaves from.
+//! Sealing: header, ciphertext and tag, written once, directly into the outgoing buffer.
 //!
-//! The packet number is counted here and nowhere else, new for every transmission, a repeat too:
-//! it is the nonce. Sealing out of place is the only copy a payload makes on its way out.
+//! Only this code assigns packet numbers. Every transmission gets a new one, even a repeat, because
+//! it is the nonce. Sealing out of place is the only copy of an outgoing payload.
 
 use std::fmt;
 
@@ -11,16 +11,16 @@ use longhaul_proto::wire::header::{Header, Kind};
 
 use crate::sealing::keys::{Class, EpochKey, Schedule, Suite};
 
-/// Bytes of the tag behind a sealed payload.
+/// Bytes of the tag after a sealed payload.
 pub(crate) const TAG_LEN: usize = 16;
-/// Bytes of the token behind a payload in the clear.
+/// Bytes of the token after an unencrypted payload.
 pub(crate) const TOKEN_LEN: usize = 8;
-/// Bytes of a sealed datagram that are not its payload.
+/// Bytes of a sealed datagram besides its payload.
 pub const SEALED_OVERHEAD: usize = Header::LEN + TAG_LEN;
-/// Bytes of a datagram in the clear that are not its payload.
+/// Bytes of an unencrypted datagram besides its payload.
 pub(crate) const PLAIN_OVERHEAD: usize = Header::LEN + TOKEN_LEN;
 
-/// Bytes of a data datagram that are not its block.
+/// Bytes of a data datagram besides its block.
 pub fn data_overhead(suite: Suite) -> usize {
     match suite {
         Suite::Plain => PLAIN_OVERHEAD,
@@ -31,9 +31,9 @@ pub fn data_overhead(suite: Suite) -> usize {
 /// Why a datagram was not sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealError {
-    /// All 2⁴⁰ packet numbers are used: the rest needs a new flow.
+    /// All 2⁴⁰ packet numbers are used; more data need a new flow.
     Exhausted,
-    /// The destination is shorter than payload and overhead.
+    /// The output buffer is shorter than payload and overhead.
     Room,
     /// The kind belongs to the other class's sealer.
     Kind,
@@ -44,7 +44,7 @@ impl fmt::Display for SealError {
         f.write_str(match self {
             SealError::Exhausted => "the flow's packet numbers are used up",
             SealError::Room => "no room for the sealed datagram",
-            SealError::Kind => "a datagram for another sealer",
+            SealError::Kind => "this kind of datagram belongs to another sealer",
         })
     }
 }
@@ -74,16 +74,16 @@ impl Sealer {
         self.next
     }
 
-    /// Bytes of a datagram that are not its payload.
+    /// Bytes of a datagram besides its payload.
     pub fn overhead(&self) -> usize {
         if self.token.is_some() { PLAIN_OVERHEAD } else { SEALED_OVERHEAD }
     }
 
-    /// Seals `payload` into the start of `out` under the next packet number and tells the
-    /// datagram's length.
+    /// Seals `payload` into the start of `out` under the next packet number; returns the datagram's
+    /// length.
     ///
     /// # Errors
-    /// [`SealError`]; no number is used then.
+    /// [`SealError`]; no packet number is used then.
     pub fn seal(
         &mut self,
         kind: Kind,

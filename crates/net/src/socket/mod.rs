@@ -1,5 +1,5 @@
-//! A UDP socket for much data: large buffers, segmentation both ways, no fragmentation unless it
-//! is asked for.
+//! A UDP socket for large amounts of data: large buffers, segmentation in both directions, and no
+//! IP fragmentation unless requested.
 
 #[allow(unsafe_code, reason = "system calls that no library offers in a safe form")]
 mod sys;
@@ -19,35 +19,35 @@ use crate::zone;
 
 pub use sys::{Segments, tcp_round_trip, tcp_segments};
 
-/// What a socket asks for as receive buffer: 2 to 5 ms of scheduler stalls at tens of Gbit/s.
+/// Requested receive buffer: 2 to 5 ms of scheduler stalls at tens of Gbit/s.
 pub const RECEIVE_BUFFER: usize = 32 << 20;
-/// Messages taken by one receiving system call; more no longer fit the second-level cache.
+/// Messages in one receiving system call; more would exceed the second-level cache.
 pub(crate) const MESSAGES: usize = 8;
 /// Bytes of one message: the longest train that the kernel joins.
 const MESSAGE_LEN: usize = 1 << 16;
-/// The largest datagram that some link takes whole (jumbo frames). A larger one is one that the
-/// user asked for, and goes in IP fragments.
+/// The largest datagram that a common link carries whole (jumbo frames). Larger ones were requested
+/// by the user and use IP fragments.
 pub const LARGEST_WHOLE: u16 = 9000 - 20 - 8;
-/// How long a full send buffer is waited for before the datagrams count as lost.
+/// How long to wait for a full send buffer before the datagrams count as lost.
 const SEND_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Where datagrams go to or come from.
+/// The two ends of a datagram's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// The other end.
+    /// The remote address.
     pub remote: SocketAddr,
-    /// The address of ours that the other end sees, if the socket is bound to more than one.
-    /// An answer must leave from where the question went to.
+    /// The local address that the peer sees, if the socket is bound to more than one. An answer
+    /// must leave from the address that received the question.
     pub local: Option<IpAddr>,
 }
 
-/// What one receive message brought: a train from one source.
+/// A received message: a train from one source.
 pub(crate) struct Message<'a> {
     pub(crate) path: Path,
     pub(crate) bytes: &'a [u8],
-    /// The distance of its datagrams.
+    /// The size of its datagrams except the last.
     pub(crate) stride: usize,
-    /// When the kernel took it in.
+    /// When the kernel received it.
     pub(crate) at: Time,
 }
 
@@ -57,17 +57,17 @@ impl From<SocketAddr> for Path {
     }
 }
 
-/// What became of a train of datagrams.
+/// The outcome of sending a train of datagrams.
 #[derive(Debug)]
 pub enum SendOutcome {
-    /// The kernel took it.
+    /// The kernel accepted it.
     Sent,
-    /// The kernel took some or none of it: no route, no buffer, the network is down. On the other
-    /// end it looks like loss, and passes as loss does.
+    /// The kernel accepted part of it or nothing: no route, no buffer, network down. To the peer
+    /// this is a temporary loss.
     Lost(io::Error),
 }
 
-/// Why sending cannot go on as it is.
+/// Why sending cannot continue as it is.
 #[derive(Debug)]
 pub enum SendError {
     /// The datagrams are larger than the path's first link takes.
@@ -99,25 +99,25 @@ impl Socket {
     /// Binds a socket to `address`.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn bind(address: SocketAddr) -> io::Result<Socket> {
         Socket::new(UdpSocket::bind(address)?, RECEIVE_BUFFER)
     }
 
-    /// Makes `io` ready for much data, asking for `receive_buffer` bytes of receive buffer; what
-    /// was got is told by [`Socket::receive_buffer`].
+    /// Prepares `io` for large amounts of data, requesting `receive_buffer` bytes;
+    /// [`Socket::receive_buffer`] returns the granted size.
     ///
     /// # Errors
-    /// What the kernel says, where it is not only a wish that is refused.
+    /// The kernel's error, unless only an optional setting was refused.
     pub fn new(io: UdpSocket, receive_buffer: usize) -> io::Result<Socket> {
         let state = UdpSocketState::new((&io).into())?;
-        // The forced form passes the system's cap and needs a privilege.
+        // The forced form exceeds the system's limit and needs a privilege.
         if sockopt::set_socket_recv_buffer_size_force(&io, receive_buffer).is_err() {
             sockopt::set_socket_recv_buffer_size(&io, receive_buffer)?;
         }
-        // The kernel tells the double of what it counts as usable.
+        // The kernel reports twice the usable size.
         let receive_buffer = sockopt::socket_recv_buffer_size(&io)? / 2;
-        // Enough to keep the device busy while the sending thread is not running.
+        // Enough to keep the device busy while the sending thread does not run.
         sockopt::set_socket_send_buffer_size(&io, 4 << 20)?;
         let local = io.local_addr()?;
         Ok(Socket { io, state, local, receive_buffer })
@@ -133,32 +133,32 @@ impl Socket {
         self.receive_buffer
     }
 
-    /// Datagrams that one system call may send; 1 where the kernel or the device cannot cut.
+    /// Datagrams per sending system call; 1 if the kernel or the device cannot segment.
     pub fn segments(&self) -> usize {
         self.state.max_gso_segments()
     }
 
-    /// Whether the kernel joins datagrams on their way in.
+    /// Whether the kernel merges received datagrams.
     pub fn joins(&self) -> bool {
         self.state.gro_segments() > 1
     }
 
-    /// Datagrams dropped at this socket for want of receive buffer, wrapping at 2³²; nothing
-    /// where the kernel does not tell.
+    /// Datagrams dropped at this socket for lack of receive buffer, wrapping at 2³²; `None` if the
+    /// kernel does not report them.
     pub fn kernel_drops(&self) -> Option<u32> {
         sys::socket_drops(&self.io).ok()
     }
 
-    /// From now on datagrams that are larger than the first link takes go in IP fragments, and
-    /// routers may cut them. What is not too large goes as before.
+    /// Allows IP fragments for datagrams larger than the first link's MTU, also by routers. Smaller
+    /// datagrams are not affected.
     ///
     /// # Errors
-    /// What the kernel says; then such datagrams are refused as before.
+    /// The kernel's error; larger datagrams are then still refused.
     pub fn allow_fragments(&self) -> io::Result<()> {
         if self.local.is_ipv6() {
             sockopt::set_ipv6_mtu_discover(&self.io, Ipv6PathMtuDiscovery::DONT)?;
         }
-        // An IPv6 socket sends to IPv4 addresses as well.
+        // An IPv6 socket sends to IPv4 addresses too.
         Ok(sockopt::set_ip_mtu_discover(&self.io, Ipv4PathMtuDiscovery::DONT)?)
     }
 
@@ -170,11 +170,11 @@ impl Socket {
         self.send_train(path, datagram, datagram.len())
     }
 
-    /// Sends `train`, cut into datagrams of `size` bytes, the last perhaps shorter. Waits a
-    /// moment if the send buffer is full.
+    /// Sends `train`, divided into datagrams of `size` bytes (the last may be shorter). Waits
+    /// briefly if the send buffer is full.
     ///
     /// # Errors
-    /// [`SendError`]; then some of the train may have left.
+    /// [`SendError`]; part of the train may have been sent.
     pub fn send_train(
         &self,
         path: Path,
@@ -184,14 +184,15 @@ impl Socket {
         let mut rest = train;
         let mut outcome = SendOutcome::Sent;
         while !rest.is_empty() {
-            // The kernel does not cut a train into datagrams that it would cut into fragments.
+            // The kernel does not segment a train into datagrams that need IP fragments.
             let is_whole = size <= usize::from(LARGEST_WHOLE);
             let segments = if is_whole { self.segments() } else { 1 };
             let (now, later) = rest.split_at(rest.len().min(segments.saturating_mul(size)));
             match self.transmit(path, now, size) {
                 Ok(()) => rest = later,
                 Err(error) => match classify(error) {
-                    // The device refused to cut: quinn-udp has turned it off, go on one by one.
+                    // The device refused to segment and quinn-udp has turned it off: send one by
+                    // one.
                     _ if segments > 1 && self.segments() == 1 => {}
                     Refusal::Fatal(error) => return Err(error),
                     Refusal::Loss(error) => {
@@ -217,7 +218,7 @@ impl Socket {
             match self.state.try_send((&self.io).into(), &transmit) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !waited => {
                     let mut writable = [PollFd::new(&self.io, PollFlags::OUT)];
-                    // Only one wait: a buffer that stays full is a path that is stuck.
+                    // Only one wait: a buffer that stays full means that the path is stuck.
                     waited = poll(&mut writable, Some(&SEND_PATIENCE)).is_ok_and(|n| n == 0);
                 }
                 result => return result,
@@ -235,7 +236,7 @@ impl Socket {
         }
     }
 
-    /// Receives one message over `slices`; `WouldBlock` if there is none.
+    /// Receives one message into `slices`; `WouldBlock` if there is none.
     pub(crate) fn receive_scattered(
         &self,
         slices: &mut [IoSliceMut<'_>],
@@ -243,7 +244,7 @@ impl Socket {
         sys::receive_scattered(&self.io, slices)
     }
 
-    /// Receives what is there into `inbox`; `WouldBlock` if nothing is.
+    /// Receives all available messages into `inbox`; `WouldBlock` if there is none.
     pub(crate) fn receive(&self, inbox: &mut Inbox) -> io::Result<()> {
         inbox.filled = 0;
         let mut slices = inbox.buffers.each_mut().map(|buffer| IoSliceMut::new(buffer));
@@ -279,7 +280,7 @@ pub(crate) struct Inbox {
     buffers: [Box<[u8]>; MESSAGES],
     metas: [RecvMeta; MESSAGES],
     filled: usize,
-    /// When the last call was over.
+    /// When the last call returned.
     read: Reading,
 }
 
@@ -293,8 +294,8 @@ impl Inbox {
         }
     }
 
-    /// The messages of the last call, none of which was there at `since`, in the order of arrival;
-    /// empty ones behind them.
+    /// The messages of the last call in the order of arrival, followed by empty ones. None of them
+    /// was there at `since`.
     pub(crate) fn messages(&self, since: Time) -> [Message<'_>; MESSAGES] {
         std::array::from_fn(|n| {
             let meta = &self.metas[n];
@@ -306,7 +307,7 @@ impl Inbox {
         })
     }
 
-    /// How many messages the last call brought, each a train.
+    /// Number of messages of the last call, each a train.
     pub(crate) fn trains(&self) -> u64 {
         self.filled as u64
     }
@@ -332,7 +333,7 @@ mod tests {
         while all.len() < count {
             let mut readable = [PollFd::new(socket, PollFlags::IN)];
             let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
-            assert_eq!(poll(&mut readable, Some(&patience)), Ok(1), "nothing came");
+            assert_eq!(poll(&mut readable, Some(&patience)), Ok(1), "nothing arrived");
             if socket.receive(&mut inbox).is_ok() {
                 for message in inbox.messages(Time::ZERO) {
                     let datagrams = message.bytes.chunks(message.stride);
@@ -393,10 +394,10 @@ mod tests {
         assert!(receiver.kernel_drops().is_some_and(|drops| drops > 0));
     }
 
-    /// Two sockets; the kernel dates what comes to the second.
+    /// Two sockets; the second one's kernel timestamps are on.
     fn dated() -> (Socket, Socket) {
         let (sender, receiver) = (loopback(), loopback());
-        // It begins a moment after it was asked to.
+        // Timestamps begin a moment after the request.
         let mut inbox = Inbox::new();
         loop {
             let before = SystemTime::now();
@@ -418,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_to_be_read_is_dated_by_when_it_came() {
+    fn a_message_read_late_has_its_arrival_time() {
         let (sender, receiver) = dated();
         let sent: Vec<[Time; 2]> = (0..3)
             .map(|n| {
@@ -433,7 +434,7 @@ mod tests {
         receiver.receive(&mut inbox).unwrap();
         let messages = inbox.messages(Time::ZERO);
         let came: Vec<Time> = messages[..3].iter().map(|message| message.at).collect();
-        // Two clocks are read one after the other.
+        // The two clocks are read one after the other.
         let slack = Span::from_millis(1);
         for (came, [before, after]) in came.into_iter().zip(sent) {
             assert!(came + slack >= before && came <= after + slack, "{came:?}: {before:?}");
@@ -441,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_scattered_is_dated_too() {
+    fn a_scattered_message_has_its_arrival_time() {
         let (sender, receiver) = dated();
         sender.send(receiver.local_addr().into(), &[1; 100]).unwrap();
         let after = SystemTime::now();

@@ -1,9 +1,9 @@
-//! The system calls for which neither rustix, socket2 nor quinn-udp has a safe form.
+//! System calls for which neither rustix, socket2 nor quinn-udp has a safe form.
 //!
-//! - `SO_MEMINFO`: what the kernel dropped for want of receive buffer; the other ways to learn it
+//! - `SO_MEMINFO`: datagrams that the kernel dropped for lack of receive buffer. The alternatives
 //!   are a control message with every datagram, or reading all of `/proc/net/udp`.
-//! - `TCP_INFO`: how many segments a connection has sent, and sent again, and its round-trip time.
-//! - `recvmsg` into many slices that also tells the distance of joined datagrams: rustix and
+//! - `TCP_INFO`: segments that a connection has sent and resent, and its round-trip time.
+//! - `recvmsg` into many slices that also returns the segment size of merged datagrams: rustix and
 //!   socket2 hide that control message, quinn-udp takes one slice a message.
 
 use std::io::{self, IoSliceMut};
@@ -25,23 +25,23 @@ pub(crate) fn socket_drops(socket: impl AsFd) -> io::Result<u32> {
     Ok(memory[DROPS])
 }
 
-/// How many segments the kernel's TCP has sent.
+/// Counts of segments of the kernel's TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
-    /// Segments with data, those that were sent again included.
+    /// Segments with data, including resent ones.
     pub sent: u64,
-    /// Those that were sent again.
+    /// Resent segments.
     pub retransmitted: u64,
 }
 
 impl Segments {
-    /// What was sent again, as a share of what was sent for the first time.
+    /// Resent segments as a share of those sent for the first time.
     pub fn waste(&self) -> f64 {
         self.retransmitted as f64 / self.sent.saturating_sub(self.retransmitted).max(1) as f64
     }
 }
 
-/// What a TCP connection has sent: segments with data, and how many of them again.
+/// Counts of a TCP connection: segments with data, and resent ones.
 pub fn tcp_segments(socket: impl AsFd) -> io::Result<Segments> {
     const TOTAL_RETRANS: usize = 25;
     const DATA_SEGS_OUT: usize = 39;
@@ -49,14 +49,14 @@ pub fn tcp_segments(socket: impl AsFd) -> io::Result<Segments> {
     Ok(Segments { sent, retransmitted })
 }
 
-/// The smoothed round-trip time of a TCP connection, as soon as there is one.
+/// The smoothed round-trip time of a TCP connection, once it is known.
 pub fn tcp_round_trip(socket: impl AsFd) -> io::Result<Option<Duration>> {
     const RTT: usize = 17;
     let [micros] = tcp_info(socket, [RTT])?;
     Ok((micros > 0).then(|| Duration::from_micros(micros.into())))
 }
 
-/// These 32-bit words of `struct tcp_info` (linux/tcp.h); it only grows at its end.
+/// The given 32-bit words of `struct tcp_info` (linux/tcp.h), which only grows at its end.
 fn tcp_info<const N: usize>(socket: impl AsFd, which: [usize; N]) -> io::Result<[u32; N]> {
     let mut words = [0u32; 64];
     let told = ask(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut words)?;
@@ -66,7 +66,7 @@ fn tcp_info<const N: usize>(socket: impl AsFd, which: [usize; N]) -> io::Result<
     Ok(which.map(|word| told[word]))
 }
 
-/// Asks for an option of a socket, of which `words` has room for the beginning; what was told.
+/// Reads a socket option into `words`, which may hold only its beginning; returns the words filled.
 fn ask(
     socket: impl AsFd,
     level: libc::c_int,
@@ -87,16 +87,16 @@ fn ask(
     Ok(&words[..told])
 }
 
-/// What one `recvmsg` brought.
+/// The result of one `recvmsg`.
 pub(crate) struct Scattered {
-    /// Bytes in all, over the slices in their order.
+    /// Total bytes, over the slices in their order.
     pub(crate) len: usize,
-    /// The distance of its datagrams.
+    /// The size of its datagrams except the last.
     pub(crate) stride: usize,
     pub(crate) from: SocketAddr,
-    /// The address of ours that it was sent to.
+    /// The local address that it was sent to.
     pub(crate) to: Option<IpAddr>,
-    /// When the kernel took it in, since 1970.
+    /// When the kernel received it, since 1970.
     pub(crate) stamp: Option<Duration>,
 }
 
@@ -172,7 +172,7 @@ impl Scattered {
     }
 }
 
-/// The first control message of `bytes`: level, type, payload, and what follows it.
+/// The first control message of `bytes`: level, type, payload, and the rest.
 fn next_control(bytes: &[u8]) -> Option<(i32, i32, &[u8], &[u8])> {
     const WORD: usize = size_of::<usize>();
     const HEAD: usize = WORD + 8;
