@@ -1,4 +1,4 @@
-//! Message by message.
+//! The two ends, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
 
 use alloc::vec;
@@ -31,7 +31,7 @@ fn request(sequence: u64, mbps: u64, blocks: &[Range<u64>]) -> Control {
     Control::Request(Request::fill(sequence, Rate::from_mbps(mbps), false, blocks))
 }
 
-/// A sender, and what it has sent.
+/// A sender, and the blocks that it sent.
 struct Out {
     sender: GtpSender,
     now: Time,
@@ -47,7 +47,7 @@ impl Out {
         self.sender.on_control(self.now, FLOW, &control);
     }
 
-    /// Runs until nothing more is paced out; gives what was sent meanwhile.
+    /// Runs until the pacer has released everything; returns the blocks sent meanwhile.
     fn run(&mut self) -> Vec<u64> {
         let from = self.sent.len();
         for _ in 0..100_000 {
@@ -89,10 +89,10 @@ fn a_sender_obeys_and_does_nothing_more() {
     assert_eq!(out.run(), [3, 4, 5, 40, 41]);
     let answer = out.offers().pop().unwrap();
     assert_eq!((answer.answered, answer.highest), (1, 5));
-    // The same request again is a copy, whatever it says.
+    // A repeated request is a copy, whatever its content.
     out.hear(request(1, 100, &[3..6, 40..42]));
     assert!(out.run().is_empty());
-    // A new rate alone is no question.
+    // A new rate alone requests no blocks.
     out.hear(request(2, 10, &[]));
     assert_eq!(out.sender.rate(), Rate::from_mbps(10));
     assert!(out.run().is_empty() && out.offers().is_empty());
@@ -110,17 +110,17 @@ fn requests_are_obeyed_in_order_whatever_order_they_come_in() {
     assert!(out.run().is_empty());
     out.hear(request(1, 10, &[0..2]));
     assert_eq!(out.run(), [0, 1, 10, 11, 20, 21]);
-    // The newest rate holds, not the last to come.
+    // The newest request's rate applies, not that of the last to arrive.
     assert_eq!(out.sender.rate(), Rate::from_mbps(30));
 }
 
 #[test]
-fn a_request_anew_makes_void_what_was_not_sent() {
+fn a_voiding_request_cancels_unsent_blocks() {
     let mut out = Out::new(&setup(100, 0, late()));
     out.hear(request(1, 1, &[0..50]));
     out.sender.poll_transmit(out.now, PacketNumber(0), 1, &mut out.sent);
     out.hear(request(2, 1, &[50..60]));
-    // The third has not come: what is asked for anew does not wait for it.
+    // The third request has not arrived: one that voids the others does not wait for it.
     let blocks = &mut [1..4].into_iter().peekable();
     out.hear(Control::Request(Request::fill(4, Rate::from_mbps(9), true, blocks)));
     out.hear(request(3, 1, &[60..70]));
@@ -144,7 +144,7 @@ fn no_request_makes_a_sender_break_a_rate_that_the_user_set() {
 }
 
 #[test]
-fn a_sender_tells_what_its_card_puts_out_or_less_where_the_user_wants_less() {
+fn a_sender_reports_its_cards_speed_or_the_users_lower_limit() {
     let told = |card, rate, rate_limit| {
         let [card, rate, rate_limit] = [card, rate, rate_limit].map(|mbps: u64| {
             let known = mbps != u64::MAX;
@@ -158,9 +158,9 @@ fn a_sender_tells_what_its_card_puts_out_or_less_where_the_user_wants_less() {
     assert_eq!(told(957, unknown, 300), Some(300));
     assert_eq!(told(957, 2_000, unknown), Some(957));
     assert_eq!(told(unknown, unknown, unknown), None);
-    // No card is told of in place of one that puts out nothing.
+    // A card with rate zero counts as unknown.
     assert_eq!(told(0, unknown, unknown), None);
-    // It is news for the receiver alone: the card itself holds the sender back.
+    // Only the receiver needs the number: the card itself limits the sender.
     let card = Some(Rate::from_mbps(10));
     let mut out = Out::new(&Setup { card, ..setup(100, 0, late()) });
     out.hear(request(1, 1000, &[0..1]));
@@ -168,7 +168,7 @@ fn a_sender_tells_what_its_card_puts_out_or_less_where_the_user_wants_less() {
 }
 
 #[test]
-fn impossible_requests_are_refused_and_what_is_there_is_left_out() {
+fn impossible_requests_are_refused_and_arrived_blocks_are_left_out() {
     let mut out = Out::new(&setup(10, 5, late()));
     out.hear(request(1, 10, &[8..11]));
     out.hear(Control::Ack(Ack { sequence: 1, next: 11, received: 11 }));
@@ -186,9 +186,9 @@ fn impossible_requests_are_refused_and_what_is_there_is_left_out() {
 }
 
 #[test]
-fn the_first_blocks_leave_early_and_at_once_but_not_beyond_the_grant() {
+fn the_early_blocks_leave_together_within_the_grant() {
     let mut blocks = Vec::new();
-    // All of them where C_r has to be found.
+    // All early blocks leave together if C_r has to be found.
     for (receive_rate, at_once) in [(0.0, 64), (900e6, 32)] {
         blocks.clear();
         let settings = settings(&[("receive-rate", receive_rate)]);
@@ -208,7 +208,7 @@ fn the_first_blocks_leave_early_and_at_once_but_not_beyond_the_grant() {
     assert!(out.sender.is_blocked_by_grant());
     let answer = out.offers().pop().unwrap();
     assert_eq!((answer.answered, answer.highest), (0, 5));
-    // Where the user fixed the rate there is no train.
+    // With a rate fixed by the user there is no train.
     let rate = Some(Rate::from_mbps(1));
     let mut sender = GtpSender::new(&Setup { rate, ..setup(100, 0, Settings::default()) });
     blocks.clear();
@@ -217,7 +217,7 @@ fn the_first_blocks_leave_early_and_at_once_but_not_beyond_the_grant() {
 }
 
 #[test]
-fn a_round_trip_time_that_changes_is_told() {
+fn a_changed_round_trip_time_is_reported() {
     let mut out = Out::new(&setup(100, 0, Settings::default()));
     out.sender.poll_transmit(out.now, PacketNumber(0), 20, &mut out.sent);
     out.offers();
@@ -231,7 +231,7 @@ fn a_round_trip_time_that_changes_is_told() {
     assert_eq!(rtts, [Span::from_millis(40)]);
 }
 
-/// A receiver, and what it has asked for.
+/// A receiver, and its requests.
 struct In {
     receiver: GtpReceiver,
     number: u64,
@@ -278,7 +278,7 @@ fn blocks(requests: &[Request]) -> Vec<Range<u64>> {
 }
 
 #[test]
-fn a_receiver_asks_for_what_the_path_and_the_sender_hold_at_its_rate() {
+fn a_receiver_requests_what_path_and_sender_hold_at_its_rate() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100_000, 0, given));
     // One flow: all of C_r, and two round trips of it: 0.2 s of 10,000 blocks a second.
@@ -291,7 +291,7 @@ fn a_receiver_asks_for_what_the_path_and_the_sender_hold_at_its_rate() {
 }
 
 #[test]
-fn a_sender_is_asked_so_often_in_a_round_trip() {
+fn a_sender_gets_a_fixed_number_of_requests_in_a_round_trip() {
     let asked = |turns| {
         let given = [("receive-rate", 82.56e6), ("early", 0.0)];
         let tuning = Tuning { turns, ..Tuning::OURS };
@@ -309,7 +309,7 @@ fn a_sender_is_asked_so_often_in_a_round_trip() {
 }
 
 #[test]
-fn the_grant_bounds_what_is_asked_for() {
+fn the_grant_limits_the_requests() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&Setup { grant: Bytes::new(70_000), ..setup(1000, 0, given) });
     assert_eq!(blocks(&side.requests(0)), [0..70]);
@@ -320,8 +320,8 @@ fn the_grant_bounds_what_is_asked_for() {
 }
 
 #[test]
-fn a_flow_that_its_host_holds_back_is_measured_by_what_it_does_not_by_its_bursts() {
-    // 60 blocks each 100 ms come within 6 ms: 5 Mbit/s in bursts of 82.56, which is C_r.
+fn a_flow_limited_by_its_host_is_measured_by_its_mean_rate_not_its_bursts() {
+    // 60 blocks arrive within 6 ms in every 100 ms: 5 Mbit/s in bursts of 82.56, which is C_r.
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let rtt = Span::from_millis(1);
     let mut side = In::new(&Setup { grant: Bytes::ZERO, rtt, ..setup(100_000, 0, given) });
@@ -356,14 +356,14 @@ fn a_flow_that_its_host_holds_back_is_measured_by_what_it_does_not_by_its_bursts
 }
 
 #[test]
-fn what_is_lost_is_asked_for_again_and_nothing_else() {
+fn only_lost_blocks_are_requested_again() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100, 0, given));
     assert_eq!(blocks(&side.requests(0)), [0..100]);
     side.arrive(100, 0..10);
     side.number += 5;
     side.arrive(105, 15..100);
-    // A quarter of a round trip may pass until what was overtaken has come.
+    // A quarter of a round trip may pass until overtaken blocks arrive.
     assert_eq!(blocks(&side.requests(120)), []);
     let again = (121..160).flat_map(|at| blocks(&side.requests(at))).collect::<Vec<_>>();
     assert_eq!(again, [10..15]);
@@ -377,7 +377,7 @@ fn what_is_lost_is_asked_for_again_and_nothing_else() {
 }
 
 #[test]
-fn a_tail_that_is_lost_is_asked_for_once_the_sender_says_that_it_has_answered() {
+fn a_lost_tail_is_requested_again_after_the_senders_answer() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100, 0, given));
     side.requests(0);
@@ -391,7 +391,7 @@ fn a_tail_that_is_lost_is_asked_for_once_the_sender_says_that_it_has_answered() 
 }
 
 #[test]
-fn a_sender_that_does_not_answer_is_asked_anew_seldom_and_for_little() {
+fn a_silent_sender_gets_rare_and_small_requests() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100_000, 0, given));
     side.requests(0);
@@ -402,7 +402,7 @@ fn a_sender_that_does_not_answer_is_asked_anew_seldom_and_for_little() {
     assert!((4..10).contains(&asked.len()), "{} times", asked.len());
     assert!(asked.iter().all(|(_, request)| request.is_anew()));
     assert!(asked.iter().all(|(_, request)| request.rate() <= Rate::from_mbps(1)));
-    // It answers: it has its share again.
+    // The sender answers and gets its share back.
     let (_, last) = asked.last().unwrap();
     let first = last.blocks()[0].clone();
     assert_eq!(first.start, 0);

@@ -1,11 +1,11 @@
-//! When new rates are asked for: so that all take effect together, unless there is no room.
+//! The time of requests with new rates: all take effect together, unless there is no room.
 
 use super::star::{Star, ms, settings};
 use crate::time::{Span, Time};
 use crate::units::Rate;
 
-/// Two flows of 20 and 100 ms have half each of 96 Mbit/s when `others` join; when each of the two
-/// was first asked for less than `most` Mbit/s.
+/// Two flows of 20 and 100 ms have half of 96 Mbit/s each when `others` join. Returns when each of
+/// the two first got a request for less than `most` Mbit/s.
 fn joined(others: u32, most: u64) -> [Time; 2] {
     let mut star = Star::new(100, settings(&[("receive-rate", 96e6)]));
     star.join(1, 20, 100);
@@ -25,7 +25,7 @@ fn joined(others: u32, most: u64) -> [Time; 2] {
 }
 
 #[test]
-fn a_new_rate_is_asked_for_later_by_what_the_round_trip_is_shorter() {
+fn a_shorter_round_trip_delays_the_request_by_the_difference() {
     let [near, far] = joined(1, 40);
     let later = near.since(far);
     let least = Span::from_millis(79);
@@ -33,7 +33,7 @@ fn a_new_rate_is_asked_for_later_by_what_the_round_trip_is_shorter() {
 }
 
 #[test]
-fn where_many_join_a_rate_that_falls_below_a_quarter_is_asked_for_at_once() {
+fn a_rate_that_falls_below_a_quarter_is_requested_immediately() {
     // 96 Mbit/s among fourteen.
     let [near, far] = joined(12, 12);
     assert_eq!(near.since(far), Span::ZERO);

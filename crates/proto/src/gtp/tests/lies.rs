@@ -1,4 +1,4 @@
-//! Senders that lie, stall, die and come back: they harm themselves alone.
+//! Senders that lie, stall, die and return: they harm only themselves.
 
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ fn three() -> Star {
 }
 
 #[test]
-fn a_sender_that_sends_what_nobody_asked_for_is_counted_and_not_believed() {
+fn unrequested_blocks_are_counted_and_refused() {
     let mut star = three();
     star.link = crate::units::Rate::from_mbps(1000);
     star.paths.get_mut(&2).unwrap().lie = Some(Lie::Unasked(9));
@@ -29,7 +29,7 @@ fn a_sender_that_sends_what_nobody_asked_for_is_counted_and_not_believed() {
     assert!(!star.receiver.is_finished(FlowId(2)), "its last block was not asked for");
 }
 
-/// What each of the others brings once flow 2 is left out.
+/// The other flows' rates after flow 2 is removed.
 fn without_liar(star: &mut Star) -> Vec<f64> {
     star.receiver.remove_flow(FlowId(2));
     star.paths.remove(&2);
@@ -38,7 +38,7 @@ fn without_liar(star: &mut Star) -> Vec<f64> {
 }
 
 #[test]
-fn once_a_flood_on_a_full_link_is_left_out_the_others_have_their_shares_again() {
+fn the_others_recover_when_a_flooding_sender_is_removed() {
     let mut star = three();
     star.paths.get_mut(&2).unwrap().lie = Some(Lie::Unasked(9));
     star.run(ms(3000));
@@ -50,9 +50,9 @@ fn once_a_flood_on_a_full_link_is_left_out_the_others_have_their_shares_again() 
 }
 
 #[test]
-fn a_sender_faster_than_it_is_asked_to_be_is_counted_and_once_it_is_left_out_the_others_recover() {
+fn a_sender_above_its_rate_is_counted_and_the_others_recover_when_it_is_removed() {
     let mut star = three();
-    // Near, for no sender is faster than what it has in hand lets it.
+    // Close to the first: no sender is faster than its amount in hand allows.
     star.paths.get_mut(&2).unwrap().rtt = Span::from_millis(10);
     star.paths.get_mut(&2).unwrap().lie = Some(Lie::Fast(10));
     star.run(ms(3000));
@@ -65,7 +65,7 @@ fn a_sender_faster_than_it_is_asked_to_be_is_counted_and_once_it_is_left_out_the
 }
 
 #[test]
-fn a_sender_that_brings_more_than_may_come_at_once_is_too_fast() {
+fn a_burst_beyond_the_allowance_is_too_fast() {
     let too_fast = |at_once| {
         let mut star = Star::new(100, settings(&[("receive-rate", 10e6)]));
         star.receiver.tuning.at_once = at_once;
@@ -79,7 +79,7 @@ fn a_sender_that_brings_more_than_may_come_at_once_is_too_fast() {
 }
 
 #[test]
-fn a_round_trip_time_that_answers_belie_slows_nobody_down() {
+fn a_false_round_trip_time_slows_no_flow_down() {
     let mut star = three();
     star.paths.get_mut(&2).unwrap().lie = Some(Lie::Rtt(Span::from_secs(3600)));
     star.run(ms(1000));
@@ -91,7 +91,7 @@ fn a_round_trip_time_that_answers_belie_slows_nobody_down() {
 }
 
 #[test]
-fn an_absurd_access_rate_costs_its_own_flow_alone() {
+fn an_absurd_access_rate_harms_only_its_own_flow() {
     for (limit, own) in [(1, 0.0..1.0), (u64::MAX, 30.0..33.0)] {
         let mut star = three();
         star.paths.get_mut(&2).unwrap().lie = Some(Lie::Limit(Rate::from_bps(limit)));
@@ -104,7 +104,7 @@ fn an_absurd_access_rate_costs_its_own_flow_alone() {
 }
 
 #[test]
-fn a_sender_that_sends_backwards_gets_its_blocks_across_and_harms_nobody() {
+fn a_sender_in_reverse_order_finishes_and_harms_no_flow() {
     let mut star = three();
     star.paths.get_mut(&2).unwrap().lie = Some(Lie::Backwards);
     star.run(ms(3000));
@@ -123,7 +123,7 @@ fn a_sender_that_dies_leaves_its_share_to_the_others_within_two_seconds() {
 }
 
 #[test]
-fn a_sender_that_was_frozen_comes_back_to_its_share() {
+fn a_sender_that_was_frozen_regains_its_share() {
     let mut star = three();
     star.paths.get_mut(&2).unwrap().frozen = Some((ms(2000), ms(12_000)));
     star.run(ms(12_000));
@@ -135,7 +135,7 @@ fn a_sender_that_was_frozen_comes_back_to_its_share() {
 }
 
 #[test]
-fn a_path_that_loses_harms_its_own_flow_alone_and_not_even_that_once_it_is_known_for_it() {
+fn a_lossy_path_harms_only_its_own_flow_until_its_own_loss_is_known() {
     for (own, tolerated, least) in [(0.0, 0.0, 0.4), (0.0, 0.05, 25.0), (1.0, 0.0, 25.0)] {
         let given = [("receive-rate", 96e6), ("tolerated-loss", tolerated), ("own-loss", own)];
         let given = settings(&given);

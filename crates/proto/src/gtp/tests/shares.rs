@@ -13,7 +13,7 @@ use crate::time::Span;
 use crate::units::{Bytes, Rate};
 use crate::wire::Control;
 
-/// Places of the words of `others`.
+/// Indices of the words of `others`.
 const FAIR: f64 = 1.0;
 const IGNORED: f64 = 2.0;
 
@@ -55,8 +55,8 @@ fn a_sender_that_can_do_less_leaves_the_rest_to_the_others() {
 }
 
 #[test]
-fn a_sender_that_tells_its_cards_rate_is_asked_for_no_more_and_the_others_lack_nothing() {
-    // Nobody holds it back: what it is asked for beyond its card's rate would come.
+fn a_reported_card_speed_limits_its_sender_and_the_others_get_the_rest() {
+    // The sender could exceed its card's rate if more were requested.
     let card = Rate::from_mbps(20);
     let mut star = given(100);
     star.join(1, 20, 100);
@@ -69,7 +69,7 @@ fn a_sender_that_tells_its_cards_rate_is_asked_for_no_more_and_the_others_lack_n
 }
 
 #[test]
-fn least_rates_that_add_up_to_more_than_there_is_overrun_nobody() {
+fn least_rates_above_the_capacity_overrun_no_link() {
     // 50 times 0.5 Mbit/s over a link of 10.
     let mut star = Star::new(10, settings(&[("receive-rate", 9.8e6), (EARLY.name, 0.0)]));
     for flow in 0..50 {
@@ -82,7 +82,7 @@ fn least_rates_that_add_up_to_more_than_there_is_overrun_nobody() {
 }
 
 #[test]
-fn what_a_finished_flow_leaves_is_taken_up_at_once() {
+fn the_others_take_a_finished_flows_rate_immediately() {
     let mut star = given(100);
     star.join(1, 20, 100);
     star.join(2, 80, 6);
@@ -112,9 +112,9 @@ fn a_share_of_the_link_is_left_alone() {
     assert!((80.0..85.5).contains(&sum), "{sum}");
 }
 
-/// One TCP beside two flows for ten seconds, which wants no more than 5 Mbit/s in the last third;
-/// tells what came of each of the flows, and what the receiver says at the end.
-fn beside_tcp(mut star: Star, link: Option<Rate>) -> (Star, ReceiveCapacity) {
+/// Two flows and one TCP for ten seconds; in the last third TCP wants only 5 Mbit/s. Returns the
+/// star and the receiver's capacity at the end.
+fn with_tcp(mut star: Star, link: Option<Rate>) -> (Star, ReceiveCapacity) {
     star.join(1, 20, 200);
     star.join(2, 40, 200);
     let (mut others, mut bytes) = (0.0f64, 0.0);
@@ -125,7 +125,7 @@ fn beside_tcp(mut star: Star, link: Option<Rate>) -> (Star, ReceiveCapacity) {
         star.run(ms(step * 100));
         let ours: f64 = star.rates(step * 100 - 100, step * 100).iter().sum();
         bytes += others * 1e6 / 8.0 * 0.1;
-        // TCP is slow to take what is free, and quick to give way.
+        // TCP takes free capacity slowly and gives way quickly.
         let could = if step > 66 { 5.0 } else { 100.0 };
         others = (others + 0.3 * (100.0 - ours - others)).min(100.0 - ours).clamp(0.0, could);
     }
@@ -134,7 +134,7 @@ fn beside_tcp(mut star: Star, link: Option<Rate>) -> (Star, ReceiveCapacity) {
 }
 
 #[test]
-fn others_that_are_told_of_have_what_they_would_have_among_equals() {
+fn reported_other_traffic_gets_its_fair_share() {
     let card = Some(Rate::from_mbps(100));
     for (given, link, origin) in [
         (&[("receive-rate", 98e6), (OTHERS.name, FAIR)][..], None, Origin::Given),
@@ -142,13 +142,14 @@ fn others_that_are_told_of_have_what_they_would_have_among_equals() {
         (&[], None, Origin::Found),
         (&[(RECEIVE_SHARE.name, 0.95)], card, Origin::Card),
     ] {
-        let (star, capacity) = beside_tcp(Star::new(100, settings(given)), link);
+        let (star, capacity) = with_tcp(Star::new(100, settings(given)), link);
         let beside = star.rates(5_000, 6_600);
-        // Two thirds of what the link carries; where that is found, losses cost ours some of it.
+        // Two thirds of the link's capacity; if that has to be found, losses cost our flows some of
+        // it.
         let sum = beside.iter().sum::<f64>();
         assert!((55.0..75.0).contains(&sum), "{origin:?}: {beside:?}");
         assert!(jain(&beside) > 0.98, "{origin:?}: {beside:?}");
-        // What TCP gives back is ours again, but for what shows that it wants more.
+        // Capacity that TCP gives back is ours, except for the part that would show its demand.
         let after = star.rates(9_000, 10_000).iter().sum::<f64>();
         assert!(after > 84.0, "{origin:?}: {after}");
         assert_eq!(capacity.origin, origin, "{capacity:?}");
@@ -157,9 +158,9 @@ fn others_that_are_told_of_have_what_they_would_have_among_equals() {
 }
 
 #[test]
-fn others_are_not_looked_at_beside_a_rate_that_was_given_or_where_nobody_wants_it() {
+fn other_traffic_is_ignored_with_a_given_rate_or_on_request() {
     for given in [("receive-rate", 98e6), (OTHERS.name, IGNORED)] {
-        let (star, capacity) = beside_tcp(Star::new(100, settings(&[given])), None);
+        let (star, capacity) = with_tcp(Star::new(100, settings(&[given])), None);
         assert_eq!(capacity.others, None);
         let sum: f64 = star.rates(5_000, 6_600).iter().sum();
         assert!(sum > 78.0, "{given:?}: {sum}");
@@ -186,7 +187,7 @@ fn weights_give_shares_in_proportion() {
 }
 
 #[test]
-fn a_capacity_that_nobody_gave_is_found_by_the_first_datagrams() {
+fn an_unknown_capacity_is_found_by_the_first_datagrams() {
     for rtts in [&[40][..], &[25, 50, 100]] {
         let mut star = Star::new(100, settings(&[]));
         for (flow, &rtt) in (1..).zip(rtts) {
@@ -202,8 +203,9 @@ fn a_capacity_that_nobody_gave_is_found_by_the_first_datagrams() {
 }
 
 #[test]
-fn a_host_that_looks_at_its_card_now_and_then_and_sleeps_finds_its_capacity_too() {
-    // As many packets a look as at 1 Gbit/s and 75 µs, and a queue as long as the star's there.
+fn a_host_that_reads_its_card_in_steps_and_sleeps_finds_its_capacity() {
+    // As many packets per reading as at 1 Gbit/s and 75 µs, and a queue as long as the star's
+    // there.
     for sleeps in [None, Some((Span::from_millis(8), Span::from_millis(290)))] {
         let mut star = Star::new(100, settings(&[]));
         star.looks = Span::from_micros(750);
@@ -228,7 +230,7 @@ fn a_capacity_is_found_over_a_path_that_loses_at_any_rate() {
         let mut star = Star::new(100, settings(&[]));
         star.join(1, 40, 200).lose_every = Some(every);
         star.run(ms(12_000));
-        // Of what is sent so much arrives at the most.
+        // At most this much of the sent data arrives.
         let most = 100.0 * (1.0 - 1.0 / every as f64);
         let rate = star.rate(1, 6_000, 12_000);
         assert!(rate > 0.85 * most, "one lost in {every}: {rate}");
@@ -236,7 +238,7 @@ fn a_capacity_is_found_over_a_path_that_loses_at_any_rate() {
 }
 
 #[test]
-fn what_the_hosts_own_socket_drops_slows_down_and_what_a_path_drops_at_any_rate_does_not() {
+fn drops_of_the_hosts_socket_slow_a_flow_down_and_a_paths_own_loss_does_not() {
     let late = |every: u64, tells: bool| {
         let mut star = Star::new(100, settings(&[]));
         star.join(1, 10, 1000).lose_every = Some(every);
@@ -282,7 +284,7 @@ fn a_link_that_slows_down_is_followed() {
 
 #[test]
 fn a_queue_is_kept_short_by_delay_control() {
-    // Each path has a bottleneck of its own with a long queue, which loss would show late.
+    // Each path has its own bottleneck with a long queue, which loss would show late.
     for (delay_control, most) in [(0.0, u64::MAX), (1.0, 35)] {
         let given = settings(&[("receive-rate", 98e6), ("delay-control", delay_control)]);
         let mut star = Star::new(100, given);
@@ -295,14 +297,15 @@ fn a_queue_is_kept_short_by_delay_control() {
 }
 
 #[test]
-fn a_path_whose_round_trip_grows_from_10_to_200_ms_has_its_share_again_within_five_seconds() {
+fn a_path_that_grows_from_10_to_200_ms_regains_its_share_within_five_seconds() {
     let mut star = given(100);
     star.join(1, 10, 100);
     star.join(2, 10, 100);
     star.run(ms(2000));
     star.paths.get_mut(&2).unwrap().rtt = Span::from_millis(200);
     star.run(ms(8500));
-    // Its estimate fell while nothing came, and rises a step in each of its own round trips.
+    // Its estimate fell while nothing arrived, and rises by one step in each of its own round
+    // trips.
     let rates = star.rates(7000, 8500);
     assert!(jain(&rates) > 0.98 && rates.iter().sum::<f64>() > 92.0, "{rates:?}");
     assert_eq!(star.dropped(), 0);
@@ -322,7 +325,7 @@ fn a_thousand_flows_cost_n_log_n_looks_an_interval() {
     while receiver.poll_control(ms(0)).is_some() {}
     assert!((1_000.0..bound).contains(&(receiver.work as f64)), "{}", receiver.work);
     let (mut before, mut intervals) = (receiver.work, 0);
-    // None answers: they leave after a second or so, and joined the schedule until then.
+    // No sender answers: all leave after about a second, having joined the schedule until then.
     for at in 1..2000 {
         receiver.on_timeout(ms(at));
         while receiver.poll_control(ms(at)).is_some() {}
@@ -347,11 +350,11 @@ fn the_papers_variant_fills_a_link_with_even_shares() {
 }
 
 #[test]
-fn a_thousand_joins_do_not_ask_a_million_times() {
+fn a_thousand_joins_do_not_send_a_million_requests() {
     let star = given(1000);
     let mut receiver = GtpReceiver::default();
     let mut asked = 0;
-    // As a driver does, which lets the receiver speak after each.
+    // The receiver is polled after each join, as by a driver.
     for flow in 0..1000 {
         receiver.add_flow(ms(0), &star.setup(flow, 20, 1));
         while let Some(Outgoing { control, .. }) = receiver.poll_control(ms(0)) {
@@ -362,7 +365,7 @@ fn a_thousand_joins_do_not_ask_a_million_times() {
 }
 
 #[test]
-fn many_senders_are_asked_seldom_and_none_runs_dry() {
+fn many_senders_get_few_requests_and_none_starves() {
     let mut star = Star::new(100, settings(&[("receive-rate", 98e6), ("early", 0.0)]));
     star.receiver.tuning.requests = 200;
     for flow in 0..20 {
@@ -371,7 +374,7 @@ fn many_senders_are_asked_seldom_and_none_runs_dry() {
     star.run(ms(3000));
     let before = star.requests;
     star.run(ms(6000));
-    // Each schedule asks all of them once more, and is made no more often than they are asked.
+    // Each schedule sends one more request to all senders, and is made no more often than that.
     let asked = star.requests - before;
     assert!(asked < 2 * 3 * 200, "{asked}");
     let rates = star.rates(3000, 6000);
@@ -379,7 +382,7 @@ fn many_senders_are_asked_seldom_and_none_runs_dry() {
     assert_eq!(star.dropped(), 0);
 }
 
-/// What a star's flows should come to: max-min shares under their limits.
+/// The expected rates of a star: max-min shares under the flows' limits.
 fn fair(limits: &[Option<u64>], capacity: f64) -> Vec<f64> {
     let limit = |limit: &Option<u64>| limit.map_or(f64::INFINITY, |mbps| mbps as f64);
     let demand = |l: &Option<u64>| Demand { estimate: limit(l), weight: 1.0 };
@@ -412,7 +415,7 @@ proptest! {
                 }
             }
             let sum: f64 = asked.values().sum();
-            // A rate is a whole number of bits a second, and at least one.
+            // A rate is a whole number of bits a second, at least one.
             prop_assert!(sum <= capacity * 1e6 + flows.len() as f64, "{sum} of {capacity}");
         }
         prop_assert_eq!(asked.len(), flows.len());
@@ -432,12 +435,12 @@ proptest! {
         star.run(ms(6000));
         let rates = star.rates(4500, 6000);
         let limits: Vec<_> = flows.iter().map(|(_, limit, _)| *limit).collect();
-        // Those at their own limit are asked for a little more now and then, to see whether they
-        // could do more; that much the others lack.
+        // Flows at their own limit are sometimes asked for a little more, to see whether they could
+        // do more; the others lack that much.
         for (rate, fair) in rates.iter().zip(fair(&limits, 49.0)) {
             prop_assert!((rate - fair).abs() < 0.12 * fair + 0.5, "{:?}, {}", rates, fair);
         }
-        // What leaves before any request may find no room.
+        // Early blocks may find the queue full.
         let early = EARLY.default as u64 * flows.len() as u64;
         let lost = star.dropped().saturating_sub(early) as f64 / star.sent() as f64;
         prop_assert!(lost < 0.001, "{}", lost);

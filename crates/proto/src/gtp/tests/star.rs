@@ -1,7 +1,7 @@
-//! Senders on paths of their own into one receiver behind one link: a star in virtual time.
+//! Test network: senders on separate paths to one receiver behind one link, in virtual time.
 //!
-//! Every path has its round-trip time and its sender's own limit; the receiver's link has a rate
-//! and a queue that drops what does not fit. Control is reliable and takes half a round trip.
+//! Every path has its round-trip time and its sender's limit; the receiver's link has a rate and a
+//! queue that drops the excess. Control is reliable and takes half a round trip.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap};
@@ -22,40 +22,40 @@ use crate::wire::{Control, Request};
 const BLOCK: u32 = 1000;
 const OVERHEAD: Bytes = Bytes::new(32);
 
-/// What a sender does that it should not.
+/// A sender's misbehaviour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Lie {
-    /// It sends so many datagrams for one, of blocks that nobody asked for.
+    /// Sends this many datagrams for each one, with blocks that were never requested.
     Unasked(u32),
-    /// It says that its round trip takes so long.
+    /// Claims this round-trip time.
     Rtt(Span),
-    /// It says that it can send so much.
+    /// Claims this access rate.
     Limit(Rate),
-    /// It sends what leaves together from the end.
+    /// Reverses the order of the datagrams of each poll.
     Backwards,
-    /// It sends so many times as fast as it is asked to, and nothing else than what it is asked.
+    /// Sends this many times as fast as requested, but only requested blocks.
     Fast(u64),
 }
 
 /// A sender and its path.
 pub(super) struct Path {
     pub(super) rtt: Span,
-    /// The sender's host is no faster.
+    /// Rate limit of the sender's host.
     pub(super) limit: Option<Rate>,
-    /// A link on the way, behind a queue without end.
+    /// A link on the path with an unlimited queue.
     pub(super) narrow: Option<Rate>,
-    /// Every so many datagrams one is lost on the way.
+    /// One in this many datagrams is lost on the path.
     pub(super) lose_every: Option<u64>,
     pub(super) lie: Option<Lie>,
-    /// In this time the host is frozen: it does nothing, and hears afterwards.
+    /// Time during which the host is frozen and handles nothing.
     pub(super) frozen: Option<(Time, Time)>,
     pub(super) sender: GtpSender,
     blocks: u64,
     next: u64,
-    /// When the host is ready for the next datagram, and the narrow link.
+    /// When the host, and the narrow link, are ready for the next datagram.
     ready: Time,
     free: Time,
-    /// UDP payload that came, by 100 ms; datagrams that the receiver's link dropped.
+    /// Received UDP payload by 100 ms; datagrams that the receiver's link dropped.
     came: Vec<u64>,
     pub(super) dropped: u64,
 }
@@ -74,13 +74,13 @@ pub(super) struct Star {
     pub(super) paths: BTreeMap<u32, Path>,
     pub(super) link: Rate,
     pub(super) queue: Bytes,
-    /// What others take of it.
+    /// Other traffic on the link.
     pub(super) taken: Rate,
-    /// The receiving host looks at its card so often; zero: at every packet.
+    /// Interval at which the receiving host reads its card; zero: at every packet.
     pub(super) looks: Span,
-    /// It sleeps so long out of so long.
+    /// The receiving host sleeps for the first time out of the second.
     pub(super) sleeps: Option<(Span, Span)>,
-    /// Requests that the receiver has sent, and when it asked which flow for another rate.
+    /// Number of requests of the receiver, and the times of requests with a new rate by flow.
     pub(super) requests: u64,
     pub(super) asked: Vec<(Time, u32, Rate)>,
     settings: Settings,
@@ -137,7 +137,7 @@ impl Star {
         Setup { overhead: OVERHEAD, settings, ..setup }
     }
 
-    /// A sender joins with an object of so many megabytes.
+    /// Adds a sender with an object of this many megabytes.
     pub(super) fn join(&mut self, flow: u32, rtt: u64, megabytes: u64) -> &mut Path {
         let setup = self.setup(flow, rtt, megabytes);
         self.join_with(&setup)
@@ -163,7 +163,7 @@ impl Star {
         self.paths.entry(setup.flow.0).or_insert(path)
     }
 
-    /// When the receiving host sees what has come at `at`.
+    /// When the receiving host reads what arrived at `at`.
     fn seen(&self, at: Time) -> Time {
         let after = |at: Time, step: Span| {
             let past = at.as_nanos() % step.as_nanos().max(1);
@@ -215,7 +215,7 @@ impl Star {
         }
     }
 
-    /// Nobody who obeys is taken for somebody who does not.
+    /// No honest sender counts as too fast.
     fn assert_honest_obey(&self) {
         for (flow, _) in self.paths.iter().filter(|(_, path)| path.lie.is_none()) {
             let came = self.accounting(*flow);
@@ -333,14 +333,14 @@ impl Star {
         }
     }
 
-    /// What came of a flow between two times, in Mbit/s of UDP payload.
+    /// A flow's received UDP payload between two times, in Mbit/s.
     pub(super) fn rate(&self, flow: u32, from: u64, to: u64) -> f64 {
         let came = &self.paths[&flow].came;
         let sum: u64 = came.iter().take(to as usize / 100).skip(from as usize / 100).sum();
         sum as f64 * 8.0 / (to - from) as f64 / 1e3
     }
 
-    /// The same of all flows, in the order of their numbers.
+    /// The rates of all flows, in the order of their numbers.
     pub(super) fn rates(&self, from: u64, to: u64) -> Vec<f64> {
         self.paths.keys().map(|&flow| self.rate(flow, from, to)).collect()
     }
@@ -349,7 +349,7 @@ impl Star {
         self.receiver.accounting(FlowId(flow)).expect("it was added")
     }
 
-    /// The share of all datagrams that the receiver's link dropped.
+    /// The share of datagrams that the receiver's link dropped.
     pub(super) fn loss(&self) -> f64 {
         self.dropped() as f64 / self.sent() as f64
     }
@@ -366,7 +366,7 @@ impl Star {
 }
 
 impl Path {
-    /// The first time from `at` on that the host is not frozen.
+    /// The first time from `at` on when the host is not frozen.
     fn awake(&self, at: Time) -> Time {
         match self.frozen {
             Some((from, to)) if (from..to).contains(&at) => to,
@@ -374,7 +374,7 @@ impl Path {
         }
     }
 
-    /// What the sender makes of what the receiver says.
+    /// A control message as the sender receives it.
     fn heard(&self, control: Control) -> Control {
         match (self.lie, control) {
             (Some(Lie::Fast(times)), Control::Request(asked)) => {
