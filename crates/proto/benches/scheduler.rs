@@ -1,6 +1,6 @@
-//! What a decision of GTP's receiver costs, against the number of its flows: the max-min shares
-//! alone, and all that a join leads to (shares, targets, a request to each sender).
-//! `cargo bench -p longhaul-proto --bench scheduler` prints the page results/scheduler.md.
+//! The cost of a decision of GTP's receiver against the number of its flows: the max-min shares
+//! alone, and all effects of a join (shares, targets, a request to each sender). `cargo bench -p
+//! longhaul-proto --bench scheduler` prints the page results/scheduler.md.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark has a clock")]
 
@@ -15,11 +15,11 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 
 const FLOWS: [u32; 5] = [1, 10, 100, 1_000, 10_000];
-/// Each number is the median of so many.
+/// Number of runs of which the median counts.
 const TURNS: usize = 101;
 
 fn main() {
-    // `cargo test` runs benchmarks too, to see that they run.
+    // `cargo test` also runs benchmarks, to check that they work.
     let is_test = std::env::args().any(|word| word == "--test");
     let (flows, turns) = if is_test { (&FLOWS[..3], 3) } else { (&FLOWS[..], TURNS) };
     println!("# What a decision of GTP's receiver costs\n");
@@ -38,7 +38,7 @@ fn main() {
     }
 }
 
-/// Nanoseconds that the shares of so many flows take, half of which could not take an even one.
+/// Nanoseconds for the shares of this many flows, half of which cannot take an even share.
 fn sharing(flows: u32, turns: usize) -> u128 {
     let mut place = 1u64;
     let mut estimate = || {
@@ -48,7 +48,7 @@ fn sharing(flows: u32, turns: usize) -> u128 {
     let demands: Vec<Demand> =
         (0..flows).map(|_| Demand { estimate: estimate(), weight: 1.0 }).collect();
     let capacity = demands.iter().map(|demand| demand.estimate).sum::<f64>() / 2.0;
-    // What takes less than the clock's steps is done many times.
+    // Results below the clock's resolution are repeated many times.
     let again = (10_000 / flows).max(1);
     let times = (0..turns).map(|_| {
         let started = Instant::now();
@@ -60,8 +60,8 @@ fn sharing(flows: u32, turns: usize) -> u128 {
     median(times.collect())
 }
 
-/// Nanoseconds from a join among so many flows until each sender's request is there, when the
-/// spacing of schedules lets it count at once.
+/// Nanoseconds from a join among this many flows until each sender's request is ready, if the
+/// spacing of schedules lets it count immediately.
 fn joining(flows: u32, turns: usize) -> u128 {
     let settings = Settings::default().with(&ROW, RECEIVE_RATE.name, 9_571e6);
     let settings = settings.expect("it has such a setting");

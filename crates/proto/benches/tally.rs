@@ -1,4 +1,4 @@
-//! The tally at 10⁹ blocks: marks a second, memory, and the time to list what is missing at 1 %
+//! The tally at 10⁹ blocks: marks a second, memory, and the time to list missing blocks at 1 %
 //! loss. `cargo bench -p longhaul-proto --bench tally` prints the table.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark has a clock")]
@@ -9,11 +9,11 @@ use std::time::Instant;
 use longhaul_proto::tally::Tally;
 
 const BLOCKS: u32 = 1_000_000_000;
-/// One block in so many is lost.
+/// One in this many blocks is lost.
 const LOST: u32 = 100;
 
 fn main() {
-    // `cargo test` runs benchmarks too, to see that they run.
+    // `cargo test` also runs benchmarks, to check that they work.
     let blocks = if std::env::args().any(|word| word == "--test") { 100_000 } else { BLOCKS };
     println!("| what | at {blocks} blocks |");
     println!("| --- | --- |");
@@ -53,7 +53,7 @@ fn main() {
     println!("| marks a second, anywhere | {:.0} million |", f64::from(marks) / seconds / 1e6);
 }
 
-/// Bytes of memory that this process has in use.
+/// Bytes of memory that this process uses.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! Ports over loopback: who gets what, what wakes whom, what falls.
+//! Ports over loopback: delivery, wake-ups, drops.
 
 use std::net::Ipv4Addr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -128,7 +128,7 @@ fn a_flow_id_is_given_once() {
 }
 
 #[test]
-fn strangers_are_counted_and_fall() {
+fn datagrams_of_strangers_are_counted_and_dropped() {
     let (port, sender) = (port(), loopback());
     sender.send(path(&port), &datagram(1, 1)).unwrap();
     sender.send(path(&port), b"short").unwrap();
@@ -145,7 +145,7 @@ fn strangers_are_counted_and_fall() {
 fn first_datagrams_wait_for_their_flow() {
     let (port, sender) = (port(), loopback());
     port.expect(Ipv4Addr::LOCALHOST.into());
-    // The command and the datagrams race; only the order of the datagrams is given.
+    // The command and the datagrams race; only the order of the datagrams is fixed.
     let (probe, told) = teller();
     port.register(FlowId(9), probe).unwrap();
     let (mailbox, letters) = port.mailbox(FlowId(10));
@@ -255,7 +255,7 @@ fn sealed_batches_arrive_opened_and_a_closed_flow_is_forgotten() {
 }
 
 #[test]
-fn a_flood_is_counted_and_stops_nobody() {
+fn a_flood_is_counted_and_stops_no_flow() {
     let (port, socket, stranger) = (port(), loopback(), loopback());
     let keys = || FlowKeys::new(&[1; 32], Suite::Aes128Gcm, 1, FlowId(4));
     let mut sealer = keys().sending_end().data;
@@ -300,7 +300,7 @@ fn a_probe_is_answered_with_the_size_that_came() {
 }
 
 #[test]
-fn a_stranger_that_probes_without_end_does_not_use_up_the_answers_of_another() {
+fn a_strangers_probes_do_not_use_up_the_answers_of_others() {
     let port = port();
     let socket_at = |address: [u8; 4]| {
         std::net::UdpSocket::bind((std::net::Ipv4Addr::from(address), 0)).unwrap()
@@ -344,7 +344,7 @@ impl FlowSink for Faulty {
 }
 
 #[test]
-fn a_sink_that_fails_is_told_and_the_others_live_on() {
+fn a_sink_that_panics_is_closed_and_the_others_continue() {
     let (port, sender) = (port(), loopback());
     let (tell, fault) = channel();
     port.register(FlowId(1), Box::new(Faulty { tell })).unwrap();
@@ -359,7 +359,7 @@ fn a_sink_that_fails_is_told_and_the_others_live_on() {
     port.register(FlowId(1), sink).unwrap();
 }
 
-/// A sink that is busy with its first batch until it is told to go on.
+/// A sink that is busy with its first batch until it may continue.
 struct Busy {
     tell: Sender<Heard>,
     go_on: Option<Receiver<()>>,
@@ -395,7 +395,7 @@ impl FlowSink for Busy {
 }
 
 #[test]
-fn what_has_come_is_told_before_letters_and_as_of_when_it_came() {
+fn arrivals_are_delivered_before_messages_with_their_arrival_time() {
     let (port, sender) = (port(), loopback());
     let ((tell, told), (go, go_on)) = (channel(), channel());
     port.register(FlowId(1), Box::new(Busy { tell, go_on: Some(go_on) })).unwrap();
@@ -403,7 +403,7 @@ fn what_has_come_is_told_before_letters_and_as_of_when_it_came() {
     assert!(matches!(next(), Heard::Letters(_)), "a flow is woken when it is registered");
     sender.send(path(&port), &datagram(1, 0)).unwrap();
     assert!(matches!(next(), Heard::Data(1, ..)));
-    // The port is busy while all of this comes, the letter first.
+    // The port is busy while all of this arrives, the message first.
     port.handle().wake(FlowId(1));
     let count = 3 * MESSAGES + 1;
     for number in 1..=count as u64 {
@@ -415,7 +415,7 @@ fn what_has_come_is_told_before_letters_and_as_of_when_it_came() {
     while came < count {
         let Heard::Data(datagrams, last, as_of) = next() else { panic!("letters after {came}") };
         came += datagrams;
-        // While more may wait it is not yet later than what has been read.
+        // While more datagrams may wait, the time is not later than that of the last one read.
         assert!(as_of >= last && (came == count || as_of <= sent), "{as_of:?}, sent by {sent:?}");
         newest = last;
     }

@@ -1,4 +1,4 @@
-//! Sealers against openers: what opens, what does not, and what it is counted as.
+//! Sealers against openers: which datagrams open, and how the others are counted.
 
 use longhaul_proto::endpoint::{FlowId, PacketNumber};
 use longhaul_proto::time::{Span, Time};
@@ -51,7 +51,7 @@ fn open(opener: &mut Opener, datagram: &[u8]) -> Result<Vec<u8>, OpenError> {
 
 proptest! {
     #[test]
-    fn what_is_sealed_opens_once(
+    fn a_sealed_datagram_opens_once(
         suite in proptest::sample::select(&SUITES[..]),
         payload in proptest::collection::vec(any::<u8>(), 0..2_000),
         block in 0..Header::BLOCKS,
@@ -186,7 +186,7 @@ fn a_wrong_token_is_refused() {
 }
 
 #[test]
-fn a_number_in_the_clear_that_changed_on_the_way_does_not_make_all_others_stale() {
+fn a_corrupted_number_in_the_clear_does_not_make_the_others_stale() {
     let clear = |number| {
         let schedule = schedule(Suite::Plain, Class::Data);
         Sealer::starting_at(schedule, PacketNumber(number))
@@ -198,7 +198,7 @@ fn a_number_in_the_clear_that_changed_on_the_way_does_not_make_all_others_stale(
         let bit = 17 + number % 23;
         assert_eq!(open(&mut opener, &numbered(number | 1 << bit)), Err(OpenError::Wild), "{bit}");
     }
-    // After an outage the sender is far ahead, and goes on from there.
+    // After an outage the sender is far ahead, and continues from there.
     assert_eq!(open(&mut opener, &numbered(5_000_000)), Err(OpenError::Wild));
     assert!(open(&mut opener, &numbered(5_000_001)).is_ok());
     assert!(open(&mut opener, &numbered(5_000_002)).is_ok());
@@ -243,7 +243,7 @@ fn a_whole_epoch_may_be_lost() {
 }
 
 #[test]
-fn numbers_made_up_by_a_stranger_move_nothing() {
+fn forged_numbers_do_not_move_the_window() {
     let mut opener = keys(Suite::Aes128Gcm).receiving_end().data;
     let mut out = [0; 200];
     for epoch in 0..1000u64 {

@@ -1,4 +1,4 @@
-//! What FOBS's two ends do to each other, message by message.
+//! FOBS's two ends, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
 
 mod memory;

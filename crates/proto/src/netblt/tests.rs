@@ -1,4 +1,4 @@
-//! What NETBLT's two ends do to each other, message by message.
+//! NETBLT's two ends, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
 
 use alloc::collections::BTreeSet;
@@ -48,7 +48,8 @@ impl Out {
         Out { sender: NetbltSender::new(setup), now: Time::ZERO, sent: Vec::new() }
     }
 
-    /// Runs until nothing more is paced out; gives the blocks sent meanwhile, by index.
+    /// Runs until the pacer has released everything; returns the indices of the blocks sent
+    /// meanwhile.
     fn run(&mut self) -> Vec<u32> {
         let from = self.sent.len();
         loop {
@@ -94,7 +95,7 @@ impl Out {
 }
 
 #[test]
-fn buffers_go_when_they_may_and_what_is_asked_for_goes_before_the_next() {
+fn allowed_buffers_are_sent_and_requested_blocks_precede_the_next() {
     let mut out = Out::new(&setup(40, 0, 10, 2));
     assert!(out.run().is_empty());
     assert_eq!(out.sender.next_wakeup(), Wake::OnInput);
@@ -118,16 +119,16 @@ fn buffers_go_when_they_may_and_what_is_asked_for_goes_before_the_next() {
 }
 
 #[test]
-fn what_may_be_on_its_way_does_not_go_again_until_its_answer_is_late() {
+fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
     let mut out = Out::new(&setup(20, 0, 20, 1));
     out.go(1);
     out.sender.poll_transmit(out.now, PacketNumber(0), 2, &mut out.sent);
     out.now += Span::from_millis(1);
     assert_eq!(out.run().len(), 18);
-    // Only the first two had come, or been lost, when this was asked.
+    // Only the first two had arrived or been lost when this request was made.
     out.resend(0, 1, 0..20, &[0..20], 2);
     assert_eq!(out.run(), [0, 1]);
-    // These two are on their way again, the others still are.
+    // These two were resent and are in flight; the others still are.
     out.resend(0, 2, 0..20, &[1..20], 20);
     assert!(out.run().is_empty());
     out.resend(0, 3, 0..20, &[1..20], 22);
@@ -135,7 +136,7 @@ fn what_may_be_on_its_way_does_not_go_again_until_its_answer_is_late() {
     // A message that comes twice asks once.
     out.resend(0, 3, 0..20, &[1..20], 22);
     assert!(out.run().is_empty());
-    // The last of all were lost: no higher number can come.
+    // The very last were lost: no higher number can arrive.
     out.now += RTT * 3;
     out.resend(0, 4, 0..20, &[19..20], 30);
     assert_eq!(out.run(), [19]);
@@ -181,7 +182,7 @@ fn the_rate_is_the_slower_of_the_senders_and_the_offer_with_each_buffer() {
     out.run();
     let rate = out.begun()[0].burst.unwrap().rate(Bytes::new(1032));
     assert!(rate >= Rate::from_mbps(19) && rate <= Rate::from_mbps(21));
-    // One that is older says nothing, one that is faster than we are changes nothing.
+    // An older offer is ignored; one faster than the sender changes nothing.
     out.ok(2, offer(40));
     out.ok(1, offer(10));
     assert!(is(&out, 40));
@@ -227,7 +228,7 @@ fn the_burst_is_the_smaller_of_the_senders_and_the_offer_with_each_buffer() {
 }
 
 #[test]
-fn what_is_skipped_does_not_go_and_ends_its_buffer() {
+fn skipped_blocks_are_not_sent_and_can_complete_their_buffer() {
     let mut out = Out::new(&setup(40, 20, 10, 4));
     let skip = |segment, index, count| BlockRange { first: Block { segment, index }, count };
     out.sender.skip(Time::ZERO, FLOW, skip(0, 5, 10));
@@ -261,7 +262,7 @@ fn a_sender_without_grant_waits_within_a_buffer() {
 }
 
 #[test]
-fn what_no_flow_of_this_object_says_is_refused() {
+fn impossible_messages_are_refused() {
     let mut out = Out::new(&setup(25, 0, 10, 2));
     out.go(4);
     out.go(3);
@@ -307,7 +308,7 @@ impl In {
         self.receiver.on_control(now, FLOW, &Control::Begun(Begun { buffer, burst }));
     }
 
-    /// What is said at a time, without the pulses.
+    /// The messages at a time, without pulses.
     fn said(&mut self, now: Time) -> Vec<Control> {
         self.receiver.on_timeout(now);
         let said = core::iter::from_fn(|| self.receiver.poll_control(now));
@@ -340,7 +341,7 @@ fn go(buffers: u64) -> Control {
 }
 
 #[test]
-fn the_receiver_keeps_so_many_buffers_under_way() {
+fn the_receiver_keeps_the_set_number_of_buffers_in_flight() {
     let mut inn = In::new(&setup(40, 0, 10, 2));
     assert_eq!(inn.said(ms(0)), [go(2)]);
     inn.arrive(ms(1), 0..9);
@@ -358,7 +359,7 @@ fn the_receiver_keeps_so_many_buffers_under_way() {
 }
 
 #[test]
-fn what_is_missing_is_asked_for_when_the_last_block_has_come_and_a_grace_is_over() {
+fn missing_blocks_are_requested_a_grace_after_the_last_block() {
     let mut inn = In::new(&setup(40, 0, 10, 2));
     inn.said(ms(0));
     inn.arrive(ms(0), [0, 1, 3, 9]);
@@ -377,7 +378,7 @@ fn what_is_missing_is_asked_for_when_the_last_block_has_come_and_a_grace_is_over
 }
 
 #[test]
-fn a_buffer_of_which_nothing_comes_is_asked_for_by_its_timer_ever_more_slowly() {
+fn a_silent_buffer_is_requested_by_its_timer_with_growing_waits() {
     let mut inn = In::new(&setup(10, 0, 10, 2));
     inn.said(ms(0));
     // Ten blocks in bursts of five, 100 ms apart: the timer gives them their time.
@@ -426,7 +427,7 @@ fn a_slow_host_offers_its_rate_with_each_buffer() {
 }
 
 #[test]
-fn buffers_that_are_there_from_elsewhere_are_free_at_once() {
+fn buffers_from_elsewhere_are_free_immediately() {
     let mut inn = In::new(&setup(60, 30, 10, 2));
     assert_eq!(inn.said(ms(0)), [go(2)]);
     let skip = |segment, index, count| BlockRange { first: Block { segment, index }, count };
@@ -465,9 +466,9 @@ proptest! {
         prop_assert_eq!(buffers.place(u64::MAX), None);
     }
 
-    /// A sender against a simple model, whatever it is told in whatever order.
+    /// A sender against a simple model, with any messages in any order.
     #[test]
-    fn only_what_may_go_goes_and_goes_again_only_when_asked_for(
+    fn only_allowed_blocks_are_sent_and_only_requested_ones_resent(
         steps in prop::collection::vec((0u8..5, 0u64..8, any::<u64>(), 0u64..150), 1..50),
     ) {
         let setup = setup(80, 40, 10, 3);

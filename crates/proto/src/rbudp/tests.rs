@@ -1,4 +1,4 @@
-//! What RBUDP's two ends do to each other, message by message.
+//! RBUDP's two ends, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
 
 mod timers;
@@ -36,7 +36,7 @@ fn ms(ms: u64) -> Time {
     Time::ZERO + Span::from_millis(ms)
 }
 
-/// A sender, and what it has sent under which number.
+/// A sender, and the blocks that it sent by number.
 struct Out {
     sender: RbudpSender,
     now: Time,
@@ -48,7 +48,8 @@ impl Out {
         Out { sender: RbudpSender::new(setup), now: Time::ZERO, sent: Vec::new() }
     }
 
-    /// Runs until nothing more is paced out; gives the blocks sent meanwhile, by index.
+    /// Runs until the pacer has released everything; returns the indices of the blocks sent
+    /// meanwhile.
     fn run(&mut self) -> Vec<u32> {
         let from = self.sent.len();
         for _ in 0..100_000 {
@@ -102,7 +103,7 @@ fn rounds_send_everything_then_what_is_missing() {
     assert_eq!(out.run(), [2, 3, 9]);
     let highest = PacketNumber(12);
     assert_eq!(out.dones(), [Done { segment: 0, round: 2, sent_to: 10, highest }]);
-    // A report on the first round that comes again says nothing new.
+    // A repeated report on the first round changes nothing.
     out.report(1, 10, &[2..4]);
     assert!(out.run().is_empty());
     out.report(2, 10, &[]);
@@ -112,7 +113,7 @@ fn rounds_send_everything_then_what_is_missing() {
 }
 
 #[test]
-fn the_next_segment_follows_at_once_and_repairs_go_before_it() {
+fn the_next_segment_follows_immediately_and_repairs_precede_it() {
     let mut out = Out::new(&setup(40, 10));
     out.sender.poll_transmit(Time::ZERO, PacketNumber(0), 1, &mut out.sent);
     while out.sent.len() < 25 {
@@ -128,7 +129,7 @@ fn the_next_segment_follows_at_once_and_repairs_go_before_it() {
 }
 
 #[test]
-fn a_sender_out_of_grant_asks_about_what_it_has_sent() {
+fn a_sender_without_grant_sends_a_partial_done() {
     let mut out = Out::new(&Setup { grant: Bytes::new(4_500), ..setup(10, 0) });
     assert_eq!(out.run(), [0, 1, 2, 3]);
     assert!(out.sender.is_blocked_by_grant());
@@ -139,14 +140,14 @@ fn a_sender_out_of_grant_asks_about_what_it_has_sent() {
     assert_eq!(out.dones()[0].sent_to, 4);
     out.grant(1, 100_000);
     assert_eq!(out.run(), (4..10).collect::<Vec<_>>());
-    // The last question replaces the one about a part.
+    // The last DONE replaces the one about a part.
     assert_eq!(out.dones()[0].sent_to, 10);
     out.report(3, 10, &[]);
     assert!(out.sender.is_finished());
 }
 
 #[test]
-fn a_question_is_asked_again_ever_more_slowly_until_it_is_answered() {
+fn done_is_repeated_with_growing_waits_until_it_is_answered() {
     let mut out = Out::new(&setup(10, 0));
     out.run();
     out.dones();
@@ -164,7 +165,7 @@ fn a_question_is_asked_again_ever_more_slowly_until_it_is_answered() {
 }
 
 #[test]
-fn silence_stops_the_flow_and_a_word_resumes_it() {
+fn silence_stops_the_flow_and_a_message_resumes_it() {
     let mut out = Out::new(&Setup { rate: Some(Rate::from_bps(80_000)), ..setup(100, 0) });
     // A block takes 103 ms here: the flow is still sending when the breaker opens.
     while out.sender.poll_event().is_none() {
@@ -201,7 +202,7 @@ fn the_tail_is_copied_list_after_list_within_its_budget() {
 }
 
 #[test]
-fn what_is_skipped_is_not_sent_and_not_repaired() {
+fn skipped_blocks_are_neither_sent_nor_repaired() {
     let mut out = Out::new(&setup(20, 10));
     let range = |segment, index, count| BlockRange { first: Block { segment, index }, count };
     out.sender.skip(Time::ZERO, FLOW, range(0, 2, 6));
@@ -218,7 +219,7 @@ fn what_is_skipped_is_not_sent_and_not_repaired() {
 
 proptest! {
     #[test]
-    fn what_is_skipped_after_it_was_sent_uses_up_no_grant(
+    fn blocks_skipped_after_they_were_sent_use_no_grant(
         budget in 1u64..12,
         skips in prop::collection::vec((0u32..60, 1u32..20), 0..12),
     ) {
@@ -240,7 +241,7 @@ proptest! {
                 skipped.extend(index..(index + count).min(60));
                 continue;
             }
-            // The receiver drains what it still wants, and nothing else.
+            // The receiver drains the blocks that it still wants, and nothing else.
             drained = kept;
             out.grant(turn, (budget + drained) * 1000);
             for done in out.dones() {
@@ -251,7 +252,7 @@ proptest! {
     }
 }
 
-/// A receiver, and the reports that it has made.
+/// A receiver, and its reports.
 struct In {
     receiver: RbudpReceiver,
 }
@@ -311,7 +312,7 @@ fn a_report_goes_after_the_grace_when_the_last_datagram_is_lost() {
     inn.arrive(ms(0), &[(0, 0)]);
     inn.done(ms(1), 1, 4, 3);
     assert!(inn.reports(ms(1)).is_empty());
-    // Data that still come push the grace out.
+    // Data that still arrive extend the grace.
     inn.arrive(ms(20), &[(1, 1)]);
     inn.receiver.on_timeout(ms(26));
     assert!(inn.reports(ms(26)).is_empty());
@@ -325,7 +326,7 @@ fn a_loss_is_counted_once_however_often_it_is_reported() {
     let mut inn = In::new(&setup(4, 0));
     inn.arrive(ms(0), &[(3, 3)]);
     inn.done(ms(1), 1, 4, 3);
-    // A copy at once says nothing, a repeat after a round trip is answered.
+    // An immediate copy is ignored; a repeat after a round trip is answered.
     inn.done(ms(1), 1, 4, 3);
     assert_eq!(inn.reports(ms(1)).len(), 1);
     inn.done(ms(2), 1, 4, 3);
@@ -337,10 +338,10 @@ fn a_loss_is_counted_once_however_often_it_is_reported() {
 }
 
 #[test]
-fn what_turns_out_to_be_needless_was_not_lost() {
+fn blocks_skipped_later_do_not_count_as_lost() {
     let mut inn = In::new(&setup(6, 0));
     inn.arrive(ms(0), &[(0, 1), (1, 5)]);
-    // The sender knew that 2..5 need not come; 0 was lost on the way.
+    // The sender knew that 2..5 need not arrive; 0 was lost on the way.
     inn.done(ms(1), 1, 6, 1);
     assert_eq!(inn.reports(ms(1)).len(), 1);
     let lost = |inn: &In| inn.receiver.accounting(FLOW).unwrap().blocks_lost;
@@ -356,7 +357,7 @@ fn what_turns_out_to_be_needless_was_not_lost() {
 }
 
 #[test]
-fn an_older_question_that_comes_late_is_not_answered() {
+fn an_older_done_that_arrives_late_is_ignored() {
     let mut inn = In::new(&setup(4, 0));
     inn.arrive(ms(0), &[(3, 3)]);
     inn.done(ms(1), 2, 4, 3);
@@ -366,7 +367,7 @@ fn an_older_question_that_comes_late_is_not_answered() {
 }
 
 #[test]
-fn any_question_about_a_whole_segment_is_answered_with_whole() {
+fn any_done_about_a_complete_segment_is_answered_with_complete() {
     let mut inn = In::new(&setup(2, 0));
     inn.arrive(ms(0), &[(0, 0), (1, 1)]);
     assert_eq!(inn.reports(ms(0)).len(), 1);
@@ -377,14 +378,14 @@ fn any_question_about_a_whole_segment_is_answered_with_whole() {
 }
 
 #[test]
-fn what_no_layout_has_is_refused() {
+fn blocks_outside_the_layout_are_refused() {
     let mut inn = In::new(&setup(4, 0));
     inn.done(ms(0), 1, 5, 3);
     inn.done(ms(0), 1, 0, 3);
     inn.arrive(ms(0), &[(0, 4)]);
     assert_eq!(inn.receiver.accounting(FLOW).unwrap().refused, 3);
     assert_eq!(inn.receiver.accounting(FLOW).unwrap().received, 0);
-    // Nor does a sender make reports.
+    // A sender makes no reports either.
     inn.receiver.on_control(
         ms(0),
         FLOW,
@@ -455,7 +456,7 @@ fn a_pulse_about_datagrams_that_were_never_sent_changes_nothing() {
 }
 
 #[test]
-fn a_sender_that_fell_silent_and_finished_says_nothing_more() {
+fn a_finished_sender_sends_nothing_more_after_silence() {
     let mut out = Out::new(&setup(10, 0));
     out.run();
     out.now = ms(60_000);
@@ -471,7 +472,7 @@ fn a_sender_that_fell_silent_and_finished_says_nothing_more() {
 }
 
 #[test]
-fn a_block_that_the_object_does_not_have_is_counted_and_not_told() {
+fn a_block_beyond_the_object_is_counted_and_not_reported() {
     let mut receiver = RbudpReceiver::default();
     receiver.add_flow(Time::ZERO, &setup(10, 0));
     let foreign = Block { segment: u32::MAX, index: 0 };

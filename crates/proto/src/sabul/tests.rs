@@ -1,4 +1,4 @@
-//! What SABUL's two ends do to each other, message by message.
+//! SABUL's two ends, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
 
 mod extremes;
@@ -40,7 +40,7 @@ fn loss(sequence: u64, lost: &[Range<u64>]) -> Control {
     Control::Loss(Loss::fill(sequence, &mut lost.iter().cloned().peekable()))
 }
 
-/// A sender, and what it has sent under which number.
+/// A sender, and the blocks that it sent by number.
 struct Out {
     sender: SabulSender,
     now: Time,
@@ -65,7 +65,7 @@ impl Out {
         Out { sender, now: Time::ZERO, sent: Vec::new(), said: 0 }
     }
 
-    /// Sends until the pacer has nothing more or the time is `until`; gives the blocks sent.
+    /// Sends until the pacer is empty or the time is `until`; returns the blocks sent.
     fn run_until(&mut self, until: Time) -> Vec<u32> {
         let from = self.sent.len();
         loop {
@@ -107,7 +107,7 @@ impl Out {
 }
 
 #[test]
-fn the_flow_window_starts_at_one_and_grows_to_what_was_acknowledged() {
+fn the_flow_window_starts_at_one_and_grows_with_acknowledgements() {
     let mut out = Out::new(&setup(1000));
     assert_eq!(out.run_for(50), [0]);
     let mut sizes = Vec::new();
@@ -140,7 +140,7 @@ fn the_window_that_the_application_sets_holds() {
 }
 
 #[test]
-fn a_window_that_follows_what_arrives_is_its_product_with_the_time_and_no_more_than_was_set() {
+fn an_available_window_is_rate_times_delay_and_at_most_the_set_maximum() {
     let sizes = |settings: &[(&str, f64)]| {
         let settings = set(&ROW, &[settings, &[("initial-rate", 8e6)]].concat());
         let mut out = Out::new(&Setup { settings, rate: None, ..setup(100_000) });
@@ -163,7 +163,7 @@ fn a_window_that_follows_what_arrives_is_its_product_with_the_time_and_no_more_t
 }
 
 #[test]
-fn the_loss_list_goes_first_in_order_and_its_blocks_once() {
+fn listed_losses_are_resent_first_in_order_and_once() {
     let mut out = Out::open(100_000);
     let sent = out.run_for(10).len() as u64;
     assert!(sent > 60);
@@ -178,7 +178,7 @@ fn the_loss_list_goes_first_in_order_and_its_blocks_once() {
 }
 
 #[test]
-fn a_report_that_was_made_before_the_repair_could_arrive_is_left_out() {
+fn a_report_made_before_the_repair_could_arrive_is_ignored() {
     let mut out = Out::open(100_000);
     out.run_for(10);
     out.lose(&[10..11]);
@@ -186,7 +186,7 @@ fn a_report_that_was_made_before_the_repair_could_arrive_is_left_out() {
     let rate = out.sender.rate();
     out.lose(&[10..11]);
     assert!(out.sender.repairs.is_empty() && out.sender.rate() == rate);
-    // Once a round trip has passed it is a loss again.
+    // After a round trip it counts as a loss again.
     out.run_for(100);
     out.lose(&[10..11]);
     assert!(!out.sender.repairs.is_empty());
@@ -205,7 +205,7 @@ fn a_report_that_comes_twice_counts_once() {
 }
 
 #[test]
-fn what_was_never_sent_cannot_be_lost_or_be_beyond_the_object() {
+fn reports_of_unsent_blocks_are_refused() {
     let mut out = Out::new(&setup(100));
     out.run_for(10);
     out.lose(&[0..2]);
@@ -232,7 +232,7 @@ fn an_acknowledgement_takes_blocks_off_the_loss_list() {
 fn a_lost_end_is_found_by_the_last_block_and_then_given_up_whole() {
     let mut out = Out::open(20);
     assert_eq!(out.run_for(20).len(), 20);
-    // Nothing is heard: after a time-out the last block goes again, and again more slowly.
+    // Silence: after a timeout the last block is resent, and then with growing waits.
     assert_eq!(out.run_until(ms(600)), [19]);
     assert_eq!(out.run_until(ms(990)), [19]);
     // After a second everything in flight is lost.
@@ -278,7 +278,7 @@ fn without_a_rate_the_first_train_shows_it() {
     assert_eq!(limited.sender.rate(), Rate::from_mbps(50));
 }
 
-/// A receiver, and what it says.
+/// A receiver, and its messages.
 struct In<R> {
     receiver: R,
     next: u64,
@@ -302,14 +302,14 @@ impl<R: Receiver + Default> In<R> {
         self.receiver.on_datagrams(now, FLOW, &arrivals);
     }
 
-    /// What it says now, but for pulses.
+    /// Its messages now, without pulses.
     fn said(&mut self, now: Time) -> Vec<Control> {
         self.receiver.on_timeout(now);
         let polls = core::iter::from_fn(|| Some(self.receiver.poll_control(now)?.control));
         polls.filter(|control| !matches!(control, Control::Pulse(_))).collect()
     }
 
-    /// The losses that it reports now.
+    /// Its loss reports now.
     fn lost(&mut self, now: Time) -> Vec<Range<u64>> {
         let said = self.said(now).into_iter();
         let lost = said.filter_map(|control| match control {
@@ -326,7 +326,7 @@ fn a_gap_is_reported_at_once_and_again_after_two_three_four_round_trips() {
     inn.arrive(ms(0), [0, 1, 5, 6, 9]);
     assert_eq!(inn.lost(ms(0)), [2..5, 7..9]);
     assert_eq!(inn.lost(ms(199)), []);
-    // What has come meanwhile is not reported, and reports are compressed.
+    // Blocks that arrived meanwhile are not reported, and reports are compressed.
     inn.arrive(ms(150), [3]);
     assert_eq!(inn.lost(ms(200)), [2..3, 4..5, 7..9]);
     assert_eq!(inn.lost(ms(499)), []);
@@ -339,7 +339,7 @@ fn a_gap_is_reported_at_once_and_again_after_two_three_four_round_trips() {
 }
 
 #[test]
-fn what_comes_late_is_reported_lost_and_then_a_duplicate() {
+fn a_late_block_is_reported_lost_and_its_repair_is_a_duplicate() {
     let mut inn = In::<SabulReceiver>::new(&setup(1000));
     inn.arrive(ms(0), [0, 2]);
     assert_eq!(inn.lost(ms(0)), [1..2]);
@@ -382,7 +382,7 @@ fn an_acknowledgement_goes_each_interval_if_anything_new_has_come() {
 }
 
 #[test]
-fn what_is_there_already_is_no_gap() {
+fn blocks_present_already_are_no_gap() {
     let mut inn = In::<SabulReceiver>::new(&setup(100));
     let first = Block { segment: 0, index: 10 };
     inn.receiver.skip(ms(0), FLOW, BlockRange { first, count: 20 });
@@ -392,7 +392,7 @@ fn what_is_there_already_is_no_gap() {
 }
 
 #[test]
-fn the_release_reports_all_that_is_missing_each_20_ms_and_signals_each_200() {
+fn the_release_reports_all_missing_blocks_each_20_ms_and_signals_each_200() {
     let mut inn = In::<SabulOrnlReceiver>::new(&setup(1000));
     inn.arrive(ms(1), [0, 1, 5]);
     assert_eq!(inn.lost(ms(1)), [2..5]);
@@ -410,7 +410,7 @@ fn the_release_reports_all_that_is_missing_each_20_ms_and_signals_each_200() {
 }
 
 #[test]
-fn the_release_sends_again_what_is_reported_again() {
+fn the_release_resends_blocks_that_are_reported_again() {
     let mut out = Out::of(SabulSender::release(&setup(100_000)));
     out.run_for(10);
     for _ in 0..3 {
@@ -428,11 +428,11 @@ fn the_release_sends_again_what_is_reported_again() {
 }
 
 #[test]
-fn what_turns_out_to_be_needless_was_not_lost() {
+fn blocks_skipped_later_do_not_count_as_lost() {
     let mut inn = In::<SabulReceiver>::new(&setup(100));
     inn.arrive(ms(0), [0, 5]);
     assert_eq!(inn.lost(ms(0)), [1..5]);
-    // Two of the four that were reported, and two that nothing was said of.
+    // Two of the four reported blocks, and two that were not reported.
     let first = |index| Block { segment: 0, index };
     inn.receiver.skip(ms(1), FLOW, BlockRange { first: first(2), count: 2 });
     inn.receiver.skip(ms(1), FLOW, BlockRange { first: first(6), count: 2 });
@@ -440,7 +440,7 @@ fn what_turns_out_to_be_needless_was_not_lost() {
 }
 
 #[test]
-fn a_receiver_that_misses_nothing_wakes_for_no_report() {
+fn a_receiver_without_missing_blocks_schedules_no_report() {
     let mut inn = In::<SabulOrnlReceiver>::new(&setup(1000));
     inn.arrive(ms(1), 0..3);
     inn.said(ms(1));

@@ -1,4 +1,4 @@
-//! What Tsunami's two ends do to each other, message by message.
+//! Tsunami's two ends, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
 
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ fn ms(ms: u64) -> Time {
     Time::ZERO + Span::from_millis(ms)
 }
 
-/// A flow of 1024 bytes a datagram at 50 Mbit/s: what the public tool was watched with.
+/// A flow with 1024 bytes a datagram at 50 Mbit/s, as in the packet capture of the public tool.
 fn delay(error_rate: f64) -> Delay {
     let layout = Layout::whole(Bytes::new(1 << 20), 1024).unwrap();
     let settings = set("error-rate", error_rate);
@@ -76,7 +76,7 @@ fn the_delay_grows_by_how_far_the_error_rate_is_above_the_tolerated_one() {
     assert_eq!(slow.rate(), Rate::from_bps(80_000));
 }
 
-/// A sender, and what it has sent under which number.
+/// A sender, and the blocks that it sent by number.
 struct Out {
     sender: TsunamiSender,
     now: Time,
@@ -133,7 +133,7 @@ impl Out {
 }
 
 #[test]
-fn what_is_asked_for_goes_first_and_once_however_often_it_is_asked_for() {
+fn requested_blocks_are_sent_first_and_once_per_round_trip() {
     let mut out = Out::new(&setup(10_000));
     // A third of 30 Mbit/s.
     assert_eq!(out.sender.rate(), Rate::from_mbps(10));
@@ -155,10 +155,11 @@ fn what_is_asked_for_goes_first_and_once_however_often_it_is_asked_for() {
 }
 
 #[test]
-fn the_last_block_goes_again_a_few_times_not_thousands() {
+fn the_last_block_is_resent_a_few_times_not_thousands() {
     let mut out = Out::new(&setup(100));
     assert_eq!(out.run_for(90).len(), 100);
-    // Nobody answers: until the flow falls silent it is the last one, ever more slowly.
+    // Without answers only the last block is repeated, with growing waits, until the flow is
+    // silent.
     let again = out.run_for(60_000);
     assert!(again.iter().all(|index| *index == 99));
     assert!((2..=4).contains(&again.len()), "{again:?}");
@@ -172,7 +173,7 @@ fn the_last_block_goes_again_a_few_times_not_thousands() {
 }
 
 #[test]
-fn an_acknowledgement_puts_the_last_blocks_repeat_off() {
+fn an_acknowledgement_delays_the_last_blocks_repeat() {
     let repeats = |acknowledged: Option<u64>| {
         let mut out = Out::new(&setup(100));
         out.run_for(200);
@@ -195,7 +196,7 @@ fn a_sender_that_waits_for_a_grant_does_not_repeat_what_was_acknowledged() {
 }
 
 #[test]
-fn a_restart_sends_again_what_is_not_there_and_then_goes_on() {
+fn a_restart_resends_missing_blocks_and_then_continues() {
     let mut out = Out::new(&setup(10_000));
     let sent = out.run_for(300).len() as u32;
     out.ack(100);
@@ -203,7 +204,7 @@ fn a_restart_sends_again_what_is_not_there_and_then_goes_on() {
     let again = out.run_for(400);
     let expected: Vec<u32> = (150..sent).chain(sent..).take(again.len()).collect();
     assert_eq!(again, expected);
-    // One that comes twice, or names what was never sent, does nothing.
+    // A repeated restart, or one for a block that was never sent, does nothing.
     let before = out.sender.accounting().retransmitted;
     out.hear(&Control::ErrorRate(ErrorRate { sequence: out.said, rate: 0, restart: Some(150) }));
     out.report(0, Some(9_999));
@@ -228,7 +229,7 @@ fn error_rates_set_the_pace_once_each_and_silence_slows_it_down() {
 }
 
 #[test]
-fn without_a_rate_the_target_follows_what_the_path_shows() {
+fn without_a_rate_the_target_follows_the_measured_rate() {
     let mut out = Out::new(&Setup { rate: None, ..setup(100_000) });
     out.run_for(0);
     assert_eq!(out.sent.len(), 32);
@@ -237,7 +238,7 @@ fn without_a_rate_the_target_follows_what_the_path_shows() {
     let train = Some(Train { first: PacketNumber(0), bytes, span, steps: 31 });
     let pulse = Pulse { sequence: 1, highest: 32, received: 32, train, ..Pulse::default() };
     out.hear(&Control::Pulse(pulse));
-    // 90 % of 825.6 Mbit/s, at once: what is found is come to from below.
+    // 90 % of 825.6 Mbit/s immediately: the estimate converges from below.
     let shown = out.sender.rate();
     assert_eq!(shown, Rate::from_bps(743_040_000));
     // The train was false: a tenth of what is sent arrives, and the target falls to that.
@@ -255,7 +256,7 @@ fn without_a_rate_the_target_follows_what_the_path_shows() {
     assert!(found < Rate::from_mbps(85) && found > Rate::from_mbps(50), "{found}");
 }
 
-/// A receiver, and what it says.
+/// A receiver, and its messages.
 struct In {
     receiver: TsunamiReceiver,
     next: u64,
@@ -268,7 +269,7 @@ impl In {
         In { receiver, next: 0 }
     }
 
-    /// Blocks come, one at a time.
+    /// Blocks arrive one at a time.
     fn arrive(&mut self, now: Time, blocks: impl IntoIterator<Item = u32>) {
         for index in blocks {
             let (number, block) = (PacketNumber(self.next), Block { segment: 0, index });
@@ -277,7 +278,7 @@ impl In {
         }
     }
 
-    /// The blocks it asks for, and the error rates, at `now`.
+    /// The blocks that it requests, and its error rates, at `now`.
     fn said(&mut self, now: Time) -> (Vec<Range<u64>>, Vec<ErrorRate>) {
         self.receiver.on_timeout(now);
         let (mut asked, mut rates) = (Vec::new(), Vec::new());
@@ -325,7 +326,7 @@ fn a_report_goes_after_350_ms_at_a_multiple_of_50_datagrams() {
 }
 
 #[test]
-fn a_block_is_not_asked_for_again_before_its_repair_can_have_come() {
+fn a_block_is_not_requested_again_before_its_repair_can_arrive() {
     let settings = set("report-interval", 0.02);
     let mut inn = In::new(&Setup { settings, ..setup(10_000) });
     inn.arrive(ms(0), (0..10).chain(20..60));
@@ -343,7 +344,7 @@ fn a_block_is_not_asked_for_again_before_its_repair_can_have_come() {
 }
 
 #[test]
-fn what_is_late_within_the_grace_is_not_asked_for() {
+fn blocks_late_within_the_grace_are_not_requested() {
     let mut inn = In::new(&setup(10_000));
     inn.arrive(ms(0), 0..50);
     // Ten blocks are late, by 20 ms, just when a report is due; twenty others are lost.
@@ -356,7 +357,7 @@ fn what_is_late_within_the_grace_is_not_asked_for() {
 }
 
 #[test]
-fn without_a_grace_what_is_late_when_a_report_is_due_is_asked_for_as_by_the_tool() {
+fn without_a_grace_late_blocks_are_requested_as_by_the_tool() {
     for (grace, expected) in [(0.0, Some(140..150)), (0.25, None)] {
         let mut inn = In::new(&Setup { settings: set("grace", grace), ..setup(10_000) });
         inn.arrive(ms(0), 0..140);
@@ -374,7 +375,7 @@ fn without_a_grace_what_is_late_when_a_report_is_due_is_asked_for_as_by_the_tool
 }
 
 #[test]
-fn a_receiver_to_which_nothing_comes_asks_on_its_own() {
+fn a_receiver_without_arrivals_sends_requests_on_its_own() {
     let mut inn = In::new(&setup(10_000));
     inn.arrive(ms(0), [0, 1, 5]);
     let Wake::At(at, _) = inn.receiver.next_wakeup() else { panic!("it waits for ever") };
@@ -386,7 +387,7 @@ fn a_receiver_to_which_nothing_comes_asks_on_its_own() {
 }
 
 #[test]
-fn when_the_last_block_has_come_it_asks_after_a_grace() {
+fn after_the_last_block_missing_blocks_are_requested_after_a_grace() {
     let mut inn = In::new(&setup(100));
     inn.arrive(ms(0), (0..50).chain(53..100));
     assert_eq!(inn.asked(ms(24)), []);
@@ -401,7 +402,7 @@ fn when_the_last_block_has_come_it_asks_after_a_grace() {
 }
 
 #[test]
-fn a_restart_is_asked_for_once_and_while_it_passes_only_what_was_lost_behind_it() {
+fn a_restart_is_requested_once_and_then_only_blocks_lost_behind_it() {
     let mut inn = In::new(&Setup { settings: set("table", 100.0), ..setup(10_000) });
     inn.arrive(ms(300), (0..50).chain(200..399));
     inn.arrive(ms(352), [399]);
@@ -424,7 +425,7 @@ fn a_restart_is_asked_for_once_and_while_it_passes_only_what_was_lost_behind_it(
 }
 
 #[test]
-fn a_receiver_refuses_what_only_a_sender_hears() {
+fn a_receiver_refuses_messages_for_a_sender() {
     let mut inn = In::new(&setup(10));
     let ack = Control::Ack(Ack { sequence: 1, next: 5, received: 5 });
     inn.receiver.on_control(ms(0), FLOW, &ack);

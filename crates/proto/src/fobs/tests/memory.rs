@@ -1,4 +1,4 @@
-//! What a sender remembers.
+//! The memory use of a sender.
 
 use super::*;
 use crate::endpoint::{PacketNumber, Sender};
@@ -8,7 +8,7 @@ use crate::layout::Block;
 use crate::wire::Control;
 
 #[test]
-fn of_a_billion_blocks_a_sender_remembers_what_is_under_way() {
+fn a_sender_of_a_billion_blocks_keeps_only_those_in_flight() {
     const SEGMENT: u32 = 16_000;
     const SEGMENTS: u32 = 62_500;
     let setup = setup(u64::from(SEGMENT) * u64::from(SEGMENTS), u64::from(SEGMENT));

@@ -23,7 +23,7 @@ impl In {
         In { receiver, next: 0 }
     }
 
-    /// Blocks of the first segment come, under the next numbers.
+    /// Blocks of the first segment arrive under the next numbers.
     fn arrive(&mut self, now: Time, blocks: Range<u32>) {
         let first = self.next;
         self.next += u64::from(blocks.end - blocks.start);
@@ -51,7 +51,7 @@ impl In {
 }
 
 #[test]
-fn after_every_so_many_new_blocks_an_acknowledgement_goes() {
+fn an_acknowledgement_follows_a_fixed_number_of_new_blocks() {
     let mut inn = In::new(&Setup { settings: settings(4, 2), ..setup(20, 0) });
     inn.arrive(ms(0), 0..3);
     assert!(inn.told(ms(0)).is_empty());
@@ -62,7 +62,7 @@ fn after_every_so_many_new_blocks_an_acknowledgement_goes() {
     assert_eq!(told[0].closing, Some(Closing { highest: 5, fresh: 5 }));
     inn.arrive(ms(2), 7..10);
     assert!(inn.told(ms(2)).is_empty());
-    // What has come already is not new.
+    // Blocks that arrived before are not new.
     inn.arrive(ms(3), 0..3);
     assert!(inn.told(ms(3)).is_empty());
     inn.arrive(ms(4), 3..4);
@@ -72,7 +72,7 @@ fn after_every_so_many_new_blocks_an_acknowledgement_goes() {
 }
 
 #[test]
-fn the_last_blocks_are_told_though_they_are_fewer() {
+fn the_last_few_blocks_are_acknowledged() {
     let mut inn = In::new(&Setup { settings: settings(100, 2), ..setup(20, 0) });
     inn.arrive(ms(0), 0..3);
     assert!(inn.told(ms(0)).is_empty());
@@ -81,7 +81,7 @@ fn the_last_blocks_are_told_though_they_are_fewer() {
     inn.receiver.on_timeout(ms(25));
     assert_eq!(inn.told(ms(25))[0].closing, Some(Closing { highest: 3, fresh: 3 }));
     assert!(inn.told(ms(90)).is_empty());
-    // A block that comes again is told too: its acknowledgement was lost, or is late.
+    // A block that arrives again is reported too: its acknowledgement was lost or is late.
     inn.arrive(ms(100), 0..1);
     let told = inn.told(ms(125));
     assert_eq!(told[0].closing, Some(Closing { highest: 4, fresh: 0 }));
@@ -89,7 +89,7 @@ fn the_last_blocks_are_told_though_they_are_fewer() {
 }
 
 #[test]
-fn completion_is_said_once_on_the_reliable_stream_and_then_nothing() {
+fn completion_is_signalled_once_on_the_reliable_stream() {
     let mut inn = In::new(&setup(8, 0));
     inn.arrive(ms(0), 0..7);
     inn.told(ms(0));
@@ -105,7 +105,7 @@ fn completion_is_said_once_on_the_reliable_stream_and_then_nothing() {
 }
 
 #[test]
-fn a_block_of_a_whole_segment_that_comes_again_is_answered_with_whole() {
+fn a_repeated_block_of_a_complete_segment_is_answered_with_complete() {
     let mut inn = In::new(&setup(16, 8));
     inn.arrive(ms(0), 0..8);
     let whole = |told: &Selective| told.report.slice() == (0..8) && told.report.count() == 0;
@@ -116,7 +116,7 @@ fn a_block_of_a_whole_segment_that_comes_again_is_answered_with_whole() {
 }
 
 #[test]
-fn what_has_not_changed_is_told_again_in_turn() {
+fn unchanged_cells_are_repeated_in_turn() {
     // Ten cells; every other block of the first eight is lost.
     let mut inn = In::new(&Setup { settings: settings(1_000_000, 2), ..setup(81_920, 0) });
     for index in (0..65_536).step_by(2) {
@@ -177,7 +177,7 @@ fn two_million_blocks_arrive_whatever_acknowledgements_are_lost() {
     }
     let (sent, came) = (*sender.accounting(), *inn.receiver.accounting(FLOW).unwrap());
     assert_eq!((sent.first, came.distinct), (BLOCKS, BLOCKS));
-    // A hundredth was lost; hardly more goes again.
+    // A hundredth was lost; hardly more is resent.
     assert!(sent.retransmitted < BLOCKS / 70, "{sent:?}");
     assert!(messages < BLOCKS / 1_000 * 2, "{messages} messages");
 }

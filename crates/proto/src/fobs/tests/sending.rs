@@ -17,7 +17,7 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, Pulse, Selective};
 
-/// A sender, and what it has sent under which number.
+/// A sender, and the blocks that it sent by number.
 struct Out {
     sender: FobsSender,
     now: Time,
@@ -29,7 +29,7 @@ impl Out {
         Out { sender: FobsSender::greedy(setup), now: Time::ZERO, sent: Vec::new() }
     }
 
-    /// The next block that goes, if one does before input is needed.
+    /// The next block sent, if one is sent before input is needed.
     fn next(&mut self) -> Option<Block> {
         loop {
             let before = self.sent.len();
@@ -74,11 +74,11 @@ impl Out {
 }
 
 #[test]
-fn the_circle_goes_round_over_what_is_not_acknowledged_until_the_signal() {
+fn the_circle_repeats_unacknowledged_blocks_until_the_signal() {
     let mut out = Out::new(&setup(6, 0));
     assert_eq!(out.take(9), [0, 1, 2, 3, 4, 5, 0, 1, 2]);
     out.hear_told(told(1, 0, 0..6, &[1..2, 3..5], Some((9, 3))));
-    // The round is finished first, then it begins anew.
+    // The circle finishes its round first, then starts again.
     assert_eq!(out.take(7), [3, 4, 1, 3, 4, 1, 3]);
     assert_eq!(out.sender.accounting().rounds, 4);
     out.complete(6);
@@ -98,7 +98,7 @@ fn a_sender_whose_signal_is_late_never_stops() {
 }
 
 #[test]
-fn the_next_segment_goes_before_what_was_lost_of_the_one_before() {
+fn the_next_segment_precedes_losses_of_the_one_before() {
     let mut out = Out::new(&setup(20, 10));
     out.take(12);
     out.hear_told(told(1, 0, 0..10, &[2..3], Some((12, 9))));
@@ -109,7 +109,7 @@ fn the_next_segment_goes_before_what_was_lost_of_the_one_before() {
 }
 
 #[test]
-fn what_was_there_before_its_segment_began_never_goes() {
+fn blocks_present_before_their_segment_began_are_never_sent() {
     let mut out = Out::new(&setup(20, 10));
     let there = BlockRange { first: Block { segment: 1, index: 3 }, count: 2 };
     out.sender.skip(out.now, FLOW, there);
@@ -124,34 +124,34 @@ fn what_was_there_before_its_segment_began_never_goes() {
 }
 
 #[test]
-fn after_a_segment_what_is_known_to_be_lost_goes_before_the_next_one() {
+fn after_a_segment_known_losses_are_resent_before_the_next_one() {
     let mut out = Out::new(&setup(40, 10));
     out.take(10);
     out.hear_told(told(1, 0, 0..10, &[2..3, 7..9], Some((10, 7))));
     let next = |out: &mut Out, count: usize| {
         (0..count).filter_map(|_| out.next()).map(|b| (b.segment, b.index)).collect::<Vec<_>>()
     };
-    // Then new data come: nothing of the three that are on their way again is waited for.
+    // Then new data follow: the three resent blocks in flight are not waited for.
     assert_eq!(next(&mut out, 5), [(0, 2), (0, 7), (0, 8), (1, 0), (1, 1)]);
     next(&mut out, 8);
     out.hear_told(told(2, 0, 0..10, &[7..8], Some((23, 11))));
     out.hear_told(told(3, 1, 0..10, &[1..2], Some((23, 0))));
-    // What has gone twice goes behind what has gone once.
+    // Blocks sent twice come after blocks sent once.
     assert_eq!(next(&mut out, 3), [(1, 1), (0, 7), (2, 0)]);
 }
 
 #[test]
-fn a_sender_without_grant_repeats_what_is_known_to_be_lost_and_nothing_else() {
+fn a_sender_without_grant_resends_only_known_losses() {
     let mut out = Out::new(&Setup { grant: Bytes::new(8_000), ..setup(20, 0) });
     assert_eq!(out.take(100), [0, 1, 2, 3, 4, 5, 6, 7]);
     assert!(out.sender.is_blocked_by_grant());
-    // When it was told only four had come: the others may be on their way.
+    // Only four had arrived when the acknowledgement was made: the others may be in flight.
     out.hear_told(told(1, 0, 0..4, &[1..2], Some((4, 3))));
     assert!(out.take(1).is_empty());
     out.hear_told(told(2, 0, 0..8, &[1..2, 5..6], Some((8, 3))));
     assert_eq!(out.take(100), [1, 5]);
     assert!(out.sender.is_blocked_by_grant());
-    // No answer comes: after two round trips they count as lost again.
+    // Without an answer they count as lost again after two round trips.
     let Wake::At(at, _) = out.sender.next_wakeup() else { panic!("it waits for ever") };
     assert!(at.since(out.now) >= RTT && at.since(out.now) <= RTT * 3);
     out.now = at;
@@ -162,7 +162,7 @@ fn a_sender_without_grant_repeats_what_is_known_to_be_lost_and_nothing_else() {
 }
 
 #[test]
-fn a_batch_is_what_was_set_or_what_the_last_acknowledgement_brought() {
+fn a_batch_has_the_set_size_or_that_of_the_last_acknowledgement() {
     let batch = |out: &mut Out| {
         out.now += Span::from_millis(50);
         let before = out.sent.len();
@@ -170,7 +170,7 @@ fn a_batch_is_what_was_set_or_what_the_last_acknowledgement_brought() {
         out.sender.poll_transmit(out.now, next, 44, &mut out.sent);
         out.sent.len() - before
     };
-    // The pacer alone would let go more than that.
+    // The pacer alone would release more.
     let fast = |batch| {
         let rate = Some(Rate::from_mbps(1_000));
         Out::new(&Setup { rate, settings: settings(1, batch), ..setup(2_000, 0) })
@@ -187,7 +187,7 @@ fn a_batch_is_what_was_set_or_what_the_last_acknowledgement_brought() {
 }
 
 #[test]
-fn an_acknowledgement_that_brought_nothing_makes_repeats_wait_for_the_next() {
+fn an_acknowledgement_without_news_makes_repeats_wait_for_the_next() {
     let mut out = Out::new(&Setup { settings: settings(1, 0), ..setup(8, 0) });
     out.take(12);
     // Four are on their way again.
@@ -207,7 +207,7 @@ fn an_older_acknowledgement_counts_for_its_blocks_alone() {
 }
 
 #[test]
-fn what_no_flow_of_this_object_says_is_refused() {
+fn impossible_messages_are_refused() {
     let mut out = Out::new(&setup(6, 0));
     out.take(6);
     out.hear_told(told(1, 0, 0..7, &[], Some((6, 6))));
@@ -221,7 +221,7 @@ fn what_no_flow_of_this_object_says_is_refused() {
 }
 
 #[test]
-fn an_object_that_is_acknowledged_whole_needs_no_signal() {
+fn a_completely_acknowledged_object_needs_no_signal() {
     let mut out = Out::new(&setup(20, 10));
     out.take(20);
     out.hear_told(told(1, 1, 0..10, &[], None));
@@ -229,12 +229,12 @@ fn an_object_that_is_acknowledged_whole_needs_no_signal() {
     assert!(out.sender.is_finished() && out.take(1).is_empty());
 }
 
-/// What may happen between two datagrams.
+/// Operations between two datagrams.
 #[derive(Clone, Debug)]
 enum Step {
-    /// So many go.
+    /// Sends this many blocks.
     Send(usize),
-    /// The receiver tells of a slice of a segment: what it lacks is drawn from the number.
+    /// The receiver reports a slice of a segment; the missing blocks are drawn from the number.
     Tell {
         segment: u32,
         start: u32,
@@ -247,8 +247,8 @@ enum Step {
         index: u32,
         count: u32,
     },
-    /// The receiver grants so many blocks more, and half of what has been sent since was lost or
-    /// nothing.
+    /// The receiver grants this many more blocks, and half of the blocks sent since were lost, or
+    /// none.
     Grant {
         more: u64,
         loses: bool,
@@ -272,19 +272,18 @@ fn steps(wide: u32) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Blocks that lie side by side and first went one after the other: what is known of them is known
-/// of all together.
+/// Adjacent blocks first sent one after the other, which are judged together.
 #[derive(Default)]
 struct Stretch {
     len: u32,
-    /// Of those that are left: how often they have gone, and how many have gone as often.
+    /// For the remaining blocks: how often they were sent, and how many were sent as often.
     left: BTreeMap<u32, u32>,
-    /// The last number under which one went for the first time, for the second and so on; and when.
+    /// The last number of a first send, of a second and so on; and its time.
     gone: Vec<(u64, Time)>,
 }
 
 impl Stretch {
-    /// A block goes that has gone `before` times.
+    /// Sends a block that was sent `before` times.
     fn go(&mut self, before: u32, number: u64, now: Time) {
         if before == 0 {
             self.len += 1;
@@ -296,7 +295,7 @@ impl Stretch {
         self.gone[before as usize] = (number, now);
     }
 
-    /// One that has gone so often is there no more.
+    /// Removes one that was sent this often.
     fn take(&mut self, goes: u32) {
         let count = self.left.get_mut(&goes).expect("it is left");
         *count -= 1;
@@ -305,7 +304,7 @@ impl Stretch {
         }
     }
 
-    /// How often those have gone that are the next of it; nothing if none is left.
+    /// How often its next blocks were sent; `None` if none is left.
     fn least(&self) -> Option<u32> {
         self.left.keys().next().copied()
     }
@@ -320,17 +319,17 @@ impl Stretch {
     }
 }
 
-/// The simple model: of each block, how often it went, and with which others it is judged.
+/// The simple model: for each block, how often it was sent, and with which others it is judged.
 #[derive(Default)]
 struct Model {
     goes: BTreeMap<Block, (u32, usize)>,
     there: BTreeSet<Block>,
     stretches: Vec<Stretch>,
-    /// What the newest stretch would take in.
+    /// The blocks that the newest stretch would include.
     next: Option<Block>,
-    /// What the receiver had heard of when it last spoke to the end.
+    /// The receiver's state at its last complete acknowledgement.
     highest: u64,
-    /// The number under which a block last went for the first time.
+    /// The number of the last first send.
     last_first: u64,
 }
 
@@ -341,14 +340,14 @@ impl Model {
         }
     }
 
-    /// The sender is asked for a block. Where it looks for what may go again no stretch grows.
+    /// The sender is polled for a block. No stretch grows when it looks for repeats.
     fn ask(&mut self, standing: Standing) {
         if standing.repeats_first || !standing.first_left {
             self.next = None;
         }
     }
 
-    /// A block goes under a number: may it?
+    /// Checks a block that is sent under a number.
     ///
     /// Where anything may go again the paper's rule holds for every block. Where only what is known
     /// to be lost does (between chunks, without a grant, after an acknowledgement that brought
@@ -382,7 +381,7 @@ impl Model {
         self.stretches[of].go(before, number, now);
     }
 
-    /// The stretch of a block that goes for the first time.
+    /// The stretch of a first send.
     fn stretch(&mut self, block: Block) -> usize {
         let is_open = self.stretches.last().is_some_and(|newest| newest.len < STRETCH);
         if !is_open || self.next != Some(block) {
@@ -393,13 +392,13 @@ impl Model {
     }
 }
 
-/// What a sender is told in a run of steps.
+/// The sender's input in a run of operations.
 struct Told {
     out: Out,
     model: Model,
     layout: Layout,
     sequence: u64,
-    /// What pulses have told.
+    /// The content of the pulses.
     pulse: Pulse,
 }
 
@@ -418,7 +417,7 @@ impl Told {
         match step {
             Step::Send(count) => {
                 for _ in 0..count {
-                    // What may go is what was so before the choice.
+                    // The state before the choice decides what may be sent.
                     let standing = self.out.sender.standing();
                     self.model.ask(standing);
                     let Some(block) = self.out.next() else { break };
@@ -459,7 +458,7 @@ impl Told {
             self.model.goes.contains_key(&Block { segment, index: *index })
                 && draw >> (index % 64) & 1 == 1
         };
-        // Runs that touch are one.
+        // Touching runs are one run.
         let mut missing: Vec<Range<u32>> = Vec::new();
         for index in slice.clone().filter(|index| !came(index)) {
             match missing.last_mut() {
@@ -471,7 +470,7 @@ impl Told {
         let highest = self.out.numbered();
         let closing = closes.then_some((highest, draw % 3));
         let told = told(self.sequence, segment, slice, &missing, closing);
-        // A message may have no room for all that is missing.
+        // A message may have no room for all missing blocks.
         let lacks = listed(told.report.missing());
         let come = told.report.slice().filter(|index| lacks.binary_search(index).is_err());
         come.for_each(|index| self.model.arrive(Block { segment, index }));
@@ -482,8 +481,8 @@ impl Told {
 
 proptest! {
     #[test]
-    fn no_block_goes_again_before_all_others_have_gone_as_often(
-        // A segment of 360 blocks is of two stretches at the least.
+    fn no_block_is_resent_before_all_others_were_sent_as_often(
+        // A segment of 360 blocks has at least two stretches.
         (wide, steps) in prop_oneof![3 => Just(1), 1 => Just(12)]
             .prop_flat_map(|wide| (Just(wide), steps(wide))),
         batch in prop::sample::select(&[0, 1, 2, 7][..]), is_table in any::<bool>(),
@@ -514,7 +513,7 @@ fn check_steps(wide: u32, steps: Vec<Step>, batch: u32, is_table: bool) {
 }
 
 #[test]
-fn a_slow_sender_without_acknowledgements_goes_on_to_the_next_segment() {
+fn a_slow_sender_without_acknowledgements_continues_with_the_next_segment() {
     let grant = |loses| Step::Grant { more: 1, loses };
     // The losses bring the rate to 20 Mbit/s: three segments take 446 ms, and an acknowledgement
     // counts as lost after 300 ms.
@@ -524,7 +523,7 @@ fn a_slow_sender_without_acknowledgements_goes_on_to_the_next_segment() {
 }
 
 #[test]
-fn of_a_segment_in_flight_what_is_known_to_be_lost_goes_by_stretches() {
+fn known_losses_of_a_segment_in_flight_are_resent_by_stretches() {
     // One segment, and a grant for two stretches and a half.
     let (len, grant) = (STRETCH, u64::from(STRETCH) * 5 / 2);
     let mut out = Out::new(&Setup { grant: Bytes::new(grant * 1000), ..setup(2_000, 0) });
@@ -559,7 +558,7 @@ fn by_the_table_25_datagrams_leave_at_once() {
     for _ in 0..10 {
         assert_eq!(burst(&mut sender, now, &mut sent), 25);
         let Wake::At(at, Why::Pacing) = sender.next_wakeup() else { panic!("it does not pace") };
-        // 80 Mbit/s all the same.
+        // 80 Mbit/s in any case.
         assert_eq!(at.since(now), Bytes::new(25 * 1032) / Rate::from_mbps(80));
         now = at;
     }
@@ -583,7 +582,7 @@ fn a_wait_without_an_end_is_impossible_after_silence() {
 }
 
 #[test]
-fn after_a_chunk_what_is_known_to_be_lost_goes_and_then_the_next_chunk() {
+fn after_a_chunk_known_losses_are_resent_and_then_the_next_chunk_follows() {
     let row = crate::registry::find("fobs-table").unwrap();
     // Ten blocks of 1,000 bytes.
     let settings = settings(1, 2).with(row, "chunk", 10_100.0).unwrap();
@@ -598,6 +597,6 @@ fn after_a_chunk_what_is_known_to_be_lost_goes_and_then_the_next_chunk() {
     assert_eq!(out.take(6), [14, 15, 16, 17, 18, 19]);
     out.hear_told(told(3, 0, 0..20, &[2..3, 12..13], Some((20, 6))));
     assert_eq!(out.take(7), [2, 12, 20, 21, 22, 23, 24]);
-    // In the end it is greedy.
+    // At the end it is greedy.
     assert_eq!(out.take(9), [20, 21, 22, 23, 24, 2, 12, 20, 21]);
 }

@@ -1,4 +1,4 @@
-//! Timers of both ends to the nanosecond, the budget of copies, and what is counted as lost.
+//! Timers of both ends to the nanosecond, the budget of copies, and the counting of losses.
 
 use alloc::vec::Vec;
 
@@ -9,16 +9,16 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Control, Pulse, Report};
 
-/// A time-out over a round trip of 100 ms that was never measured, and half a round trip.
+/// A timeout over an unmeasured round trip of 100 ms, plus half a round trip.
 const WAIT: Span = Span::from_millis(350);
 
-/// When the question is asked again.
+/// When DONE is repeated.
 fn repeat(out: &Out) -> Time {
     let Wake::At(at, Why::Repeat) = out.sender.next_wakeup() else { panic!("no repeat") };
     at
 }
 
-/// The waits before each repeat of a question, while the receiver says nothing but pulses.
+/// The waits before each repeat of DONE, while the receiver sends only pulses.
 fn waits(rtt: Span, count: u64) -> Vec<u64> {
     let mut out = Out::new(&Setup { rtt, ..setup(10, 0) });
     out.run();
@@ -35,14 +35,14 @@ fn waits(rtt: Span, count: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_question_is_repeated_after_a_timeout_and_half_a_round_trip_and_then_at_doubled_waits() {
+fn done_is_repeated_after_a_timeout_and_half_a_round_trip_and_then_at_doubled_waits() {
     assert_eq!(waits(Span::from_millis(100), 5), [350, 700, 1_400, 2_000, 2_000]);
-    // Two time-outs are the most where that is more than 2 s.
+    // Two timeouts are the maximum if that is more than 2 s.
     assert_eq!(waits(Span::from_secs(2), 3), [7_000, 12_000, 12_000]);
 }
 
 #[test]
-fn a_question_about_a_part_that_is_replaced_is_not_repeated() {
+fn a_replaced_partial_done_is_not_repeated() {
     let mut out = Out::new(&Setup { grant: Bytes::new(4_500), ..setup(10, 0) });
     out.run();
     assert_eq!(repeat(&out), out.now + WAIT);
@@ -53,7 +53,7 @@ fn a_question_about_a_part_that_is_replaced_is_not_repeated() {
 }
 
 #[test]
-fn a_segment_that_is_whole_is_not_asked_about_again() {
+fn no_done_is_repeated_for_a_complete_segment() {
     let mut out = Out::new(&Setup { rate: Some(Rate::from_mbps(10)), ..setup(20, 10) });
     out.run();
     let sent = out.now;
@@ -71,7 +71,7 @@ fn a_part_of_an_answer_puts_the_repeat_off_and_the_whole_of_it_ends_it() {
     // The repair is due first.
     assert_eq!(out.run(), [2]);
     assert_eq!(repeat(&out), asked + Span::from_millis(100) + WAIT);
-    // The same again is no news.
+    // A repeated message is no news.
     out.report(1, 5, &[2..3]);
     assert_eq!(repeat(&out), asked + Span::from_millis(100) + WAIT);
     out.hear(Control::Report(Report::fill(0, 1, 5..10, [7..8].into_iter())));
@@ -98,7 +98,7 @@ fn copies_of_the_tail_use_up_their_budget() {
 }
 
 #[test]
-fn what_was_not_counted_as_lost_is_not_taken_back() {
+fn only_counted_losses_are_uncounted() {
     let mut inn = In::new(&setup(20, 0));
     inn.arrive(ms(0), &[(0, 3), (1, 9)]);
     inn.done(ms(1), 1, 10, 1);
@@ -114,7 +114,7 @@ fn what_was_not_counted_as_lost_is_not_taken_back() {
 }
 
 #[test]
-fn an_answer_in_slices_is_said_to_its_end() {
+fn an_answer_in_slices_is_sent_completely() {
     const BLOCKS: u32 = 30_000;
     let mut inn = In::new(&setup(BLOCKS.into(), 0));
     let every_other: Vec<(u64, u32)> = (0..BLOCKS / 2).map(|n| (n.into(), n * 2)).collect();
@@ -130,7 +130,7 @@ fn an_answer_in_slices_is_said_to_its_end() {
 }
 
 #[test]
-fn a_question_is_a_copy_for_a_round_trip_after_its_answer_and_for_10_ms_at_least() {
+fn done_counts_as_a_copy_for_a_round_trip_and_at_least_10_ms_after_its_answer() {
     for (rtt, copy) in [(100, 100), (1, 10)] {
         let mut inn = In::new(&Setup { rtt: Span::from_millis(rtt), ..setup(4, 0) });
         inn.arrive(ms(0), &[(3, 3)]);

@@ -1,4 +1,4 @@
-//! Values far from the usual.
+//! Extreme values.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn a_million_ranges_are_reported_listed_and_sent_in_order() {
     assert!(intervals >= messages / 32, "{intervals}");
     let accounting = *inn.receiver.accounting(FLOW).unwrap();
     assert!(accounting.blocks_lost == u64::from(RANGES), "{accounting:?}");
-    // All of them go, each once, the lowest first.
+    // All of them are sent, each once, the lowest first.
     out.now += Span::from_millis(100);
     let before = out.sent.len();
     let mut again = Vec::new();

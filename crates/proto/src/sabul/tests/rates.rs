@@ -1,4 +1,4 @@
-//! The two rate controls, by their numbers.
+//! The two rate controls in numbers.
 
 use super::*;
 use crate::sabul::rate::{PaperRate, RateControl};
@@ -80,7 +80,7 @@ fn a_loss_beyond_the_last_decrease_slows_down_and_freezes() {
     let mut control = paper(900.0);
     assert!(control.on_report(10, 1_000));
     assert_eq!(control.rate(), Rate::from_mbps(800));
-    // Of what was sent before the decrease: no.
+    // A loss of blocks sent before the decrease: no.
     assert!(!control.on_report(999, 1_500));
     assert_eq!(control.rate(), Rate::from_mbps(800));
     assert!(control.on_report(1_000, 2_000));
@@ -100,7 +100,7 @@ fn further_reports_slow_down_at_the_16th_32nd_and_64th() {
         }
     }
     assert_eq!(slowed, [16, 32, 64, 128]);
-    // The count starts anew with condition 1.
+    // The count restarts with condition 1.
     assert!(control.on_report(1_000, 2_000));
     let before = control.rate();
     for _ in 0..15 {
@@ -124,7 +124,7 @@ fn the_rate_stays_between_a_datagram_an_interval_and_the_cap() {
         control.on_report(turn, turn);
     }
     assert_eq!(control.rate(), Rate::from_bps(1_200_000));
-    // A cap below that stands.
+    // A lower cap applies.
     let cap = Rate::from_bps(80_000);
     let mut control = PaperRate::new(&setup, cap, Some(cap));
     control.on_report(0, 1);
