@@ -165,7 +165,7 @@ tuning! {
     others_unused: f64 = 0.5;
     /// Other traffic that uses less than this share of its part counts as gone.
     others_gone: f64 = 0.1;
-    /// Factor on the part of other traffic that wants more: its part doubles within four looks.
+    /// Factor on the part of other traffic that wants more: its part doubles in about three looks.
     others_more: f64 = 1.25;
     /// Factor on the part of other traffic that wants less.
     others_less: f64 = 0.9;

@@ -21,7 +21,7 @@
 //! - A gap shows only when a later block arrives. If none will, because all is sent or the flow
 //!   window is full, the last block is resent after a timeout and shows what is missing.
 //! - After a second of silence with blocks in flight, all of them go on the loss list, as in the
-//!   release. Each repetition doubles the wait, up to four times.
+//!   release. Each repetition waits longer, up to four times as long.
 //! - A loss report about a block that was resent less than a round trip ago is ignored: it was made
 //!   before the block could arrive.
 //! - At most 32 loss reports are sent in an interval; the rest waits.
