@@ -112,7 +112,7 @@ async fn a_slow_reader_loses_names_but_no_failure_and_slows_nothing() {
     const FAIL: usize = 40;
     let rig = Rig::new();
     write_tree(&rig.here("run"), 400, 1 << 20);
-    // A folder that is not empty stands where these files should go.
+    // A non-empty folder is in the place of these files.
     for number in 0..FAIL {
         fs::create_dir_all(rig.there(&format!("run/f{number}/full"))).expect("a new folder");
     }

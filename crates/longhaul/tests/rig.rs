@@ -32,7 +32,7 @@ impl Rig {
         self.folder.path().join("here").join(path)
     }
 
-    /// A server of the rig's root that lets nobody in yet.
+    /// A server of the rig's root without allowed clients.
     pub(crate) fn closed_server(&self) -> ServerBuilder {
         Server::builder(self.server.clone()).root(self.there("")).listen("127.0.0.1:0")
     }
@@ -85,7 +85,7 @@ pub(crate) fn read_tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     paths.map(|path| (name(&path), fs::read(&path).expect("readable"))).collect()
 }
 
-/// Waits until so many bytes are there.
+/// Waits until this many bytes have arrived.
 pub(crate) async fn until_bytes(events: &mut Events, bytes: u64) {
     while let Some(event) = events.next().await {
         if matches!(&event, Event::Progress(progress) if progress.bytes >= bytes) {

@@ -59,7 +59,7 @@ pub(super) fn route_to(address: IpAddr) -> io::Result<u32> {
         IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
         IpAddr::V6(ip) => (libc::AF_INET6, ip.octets().to_vec()),
     };
-    // struct rtmsg: the family, the length of the prefix asked for, and nothing else.
+    // struct rtmsg: only the family and the length of the prefix.
     let mut question = vec![family as u8, bytes.len() as u8 * 8];
     question.resize(12, 0);
     put_attribute(&mut question, libc::RTA_DST, &bytes);

@@ -367,9 +367,9 @@ struct Busy {
 
 #[derive(Debug)]
 enum Heard {
-    /// So many datagrams, the last of which came then, told as of then.
+    /// This many datagrams, with the time of the last one and the time of the call.
     Data(usize, Time, Time),
-    /// There are letters, told as of then.
+    /// Mailbox messages, with the time of the call.
     Letters(Time),
 }
 

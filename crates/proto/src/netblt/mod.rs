@@ -5,7 +5,7 @@
 //! receiver sets a data timer for each buffer. When the timer expires or the buffer's last packet
 //! arrives, the receiver answers with OK, or with RESEND and the list of missing blocks. Only
 //! listed blocks are resent. Several buffers are in flight at a time, so that the path is not idle
-//! while one is checked. The rate is agreed anew with each buffer: OK offers a burst size and
+//! while one is checked. The rate is agreed again with each buffer: OK offers a burst size and
 //! interval, and the slower of the offer and the sender's own rate applies next, in bursts of the
 //! smaller size.
 //!

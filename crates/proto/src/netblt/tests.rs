@@ -252,7 +252,7 @@ fn a_sender_without_grant_waits_within_a_buffer() {
     out.go(2);
     assert_eq!(out.run(), [0, 1, 2, 3]);
     assert!(out.sender.is_blocked_by_grant());
-    // A data timer that expires meanwhile brings back what was sent and lost, nothing else.
+    // A data timer that expires meanwhile only brings back blocks that were sent and lost.
     out.resend(0, 1, 0..10, &[1..2, 4..10], 4);
     assert_eq!(out.run(), [1]);
     assert_eq!(out.sender.accounting().reported_lost, 1);
@@ -365,11 +365,11 @@ fn missing_blocks_are_requested_a_grace_after_the_last_block() {
     inn.arrive(ms(0), [0, 1, 3, 9]);
     assert_eq!(inn.request(ms(24)), None);
     assert_eq!(inn.request(ms(25)), Some((0, 1, [2, 4, 5, 6, 7, 8].into())));
-    // Of the next the last is lost: what comes of the one after shows that.
+    // The last of the next buffer is lost: arrivals of the following one show that.
     inn.arrive(ms(30), 10..19);
     inn.arrive(ms(40), 20..21);
     assert_eq!(inn.request(ms(65)), Some((1, 1, [19].into())));
-    // What was asked for comes but for one, the last on the list among it.
+    // All requested blocks arrive except one, the last on the list among them.
     inn.arrive(ms(130), [2, 4, 5, 7, 8]);
     let first = |found: Option<(u64, u32, Vec<u32>)>| found.filter(|(buffer, ..)| *buffer == 0);
     assert_eq!(first(inn.request(ms(155))), Some((0, 2, [6].into())));

@@ -155,7 +155,7 @@ fn an_available_window_is_rate_times_delay_and_at_most_the_set_maximum() {
         let size = out.sender.window_room() + out.sender.end.frontier.unacknowledged();
         (size, (out.sent.len() - before) as u64)
     };
-    // What came in the last 110 ms, and sixteen more.
+    // Arrivals of the last 110 ms, and sixteen more.
     let (followed, arrived) = sizes(&[("available-window", 1.0)]);
     assert!(arrived > 100 && followed.abs_diff(arrived + 16) < arrived / 5, "{followed}");
     assert_eq!(sizes(&[("available-window", 1.0), ("window", 40.0)]).0, 40);

@@ -189,7 +189,7 @@ fn a_sender_that_waits_for_a_grant_does_not_repeat_what_was_acknowledged() {
     assert_eq!(out.run_for(400).len(), 50);
     out.ack(50);
     assert!(out.run_for(2_000).is_empty());
-    // What was not is shown by its last block.
+    // Its last block shows the unacknowledged ones.
     let mut out = Out::new(&Setup { grant: Bytes::new(50_000), ..setup(100) });
     out.run_for(400);
     assert_eq!(out.run_for(500), [49]);
@@ -319,7 +319,7 @@ fn a_report_goes_after_350_ms_at_a_multiple_of_50_datagrams() {
     assert_eq!(inn.said(ms(701)).1.len(), 0);
     inn.arrive(ms(702), 210..260);
     let next = inn.said(ms(702)).1[0].rate;
-    // A quarter of what it was, and the same block, asked for again after two round trips.
+    // A quarter of the earlier value, and the same block, requested again after two round trips.
     let again = 0.75 * 50_000.0 * 10.0 / 111.0;
     assert_eq!(next, (0.25 * 0.75 * 50_000.0 * 10.0 / 161.0 + again) as u32);
     assert_eq!(inn.counts(), (10, 20));
@@ -368,7 +368,7 @@ fn without_a_grace_late_blocks_are_requested_as_by_the_tool() {
         inn.arrive(ms(353), 140..150);
         assert_eq!(inn.counts().0, expected.map_or(0, |run| run.end - run.start));
     }
-    // The end is asked about at once.
+    // The end is requested immediately.
     let mut inn = In::new(&Setup { settings: set("grace", 0.0), ..setup(100) });
     inn.arrive(ms(0), (0..50).chain(53..100));
     assert_eq!(inn.asked(ms(0)), [50..53]);
@@ -418,7 +418,7 @@ fn a_restart_is_requested_once_and_then_only_blocks_lost_behind_it() {
     inn.arrive(ms(1_070), [100, 101, 102, 103, 104]);
     let (asked, rates) = inn.said(ms(1_070));
     assert_eq!((asked, rates[0].restart), (alloc::vec![60..65], None));
-    // It never gets any further: after four waits what is left is missing like all else.
+    // The restart gets no further: after four waits its rest counts as missing like other blocks.
     inn.arrive(ms(1_900), 500..550);
     assert_eq!(inn.said(ms(1_900)).1[0].restart, Some(60));
     assert_eq!(inn.counts(), (150, 150 + 5 + 100));

@@ -452,7 +452,7 @@ impl Told {
         }
     }
 
-    /// The receiver tells of a slice, and has what was sent of it and the number draws.
+    /// The receiver reports a slice; the number decides which of its sent blocks it has.
     fn tell(&mut self, segment: u32, slice: Range<u32>, draw: u64, closes: bool) {
         let came = |index: &u32| {
             self.model.goes.contains_key(&Block { segment, index: *index })
@@ -534,7 +534,7 @@ fn known_losses_of_a_segment_in_flight_are_resent_by_stretches() {
     assert_eq!(out.take(10_000), [3, 4]);
     out.hear_told(told(2, 0, 0..1, &[], Some((2 * u64::from(len), 9))));
     assert_eq!(out.take(10_000), (len..2 * len).collect::<Vec<_>>());
-    // The rest has gone less often than what has gone again.
+    // The rest was sent less often than the resent blocks.
     out.hear_told(told(3, 0, 0..1, &[], Some((grant + 2, 9))));
     let rest = 2 * len..grant as u32;
     assert_eq!(out.take(10_000), rest.chain(3..5).collect::<Vec<_>>());
@@ -591,7 +591,7 @@ fn after_a_chunk_known_losses_are_resent_and_then_the_next_chunk_follows() {
     out.sender = FobsSender::by_table(&setup);
     assert_eq!(out.take(6), [0, 1, 2, 3, 4, 5]);
     out.hear_told(told(1, 0, 0..6, &[2..3], Some((6, 5))));
-    // The new data of the chunk come first; nothing waits for what is still on its way.
+    // The new data of the chunk come first; nothing waits for blocks in flight.
     assert_eq!(out.take(8), [6, 7, 8, 9, 10, 11, 12, 13]);
     out.hear_told(told(2, 0, 0..14, &[2..3, 12..13], Some((14, 7))));
     assert_eq!(out.take(6), [14, 15, 16, 17, 18, 19]);
