@@ -29,7 +29,7 @@ use crate::flow::send::{self, Done, SendCommand, SendPass, SenderEvent};
 use crate::flow::stream;
 use crate::random::random_flow;
 use crate::session::Session;
-use crate::write::skip::{blocks_of, blocks_within, tidy, without};
+use crate::write::skip::{blocks_of, blocks_within, without};
 use longhaul_files::watch::Held;
 use longhaul_files::{Manifest, Source, VirtualObject};
 
