@@ -64,9 +64,28 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
         ("survey_answer", answers()),
         ("hello", hellos()),
         ("listing", listings()),
+        ("fec", coded_blocks()),
         ("frame_header", frame_headers()),
         ("scenario", scenarios(root)?),
     ])
+}
+
+/// Scheme, originals, repairs, symbol length, as `Input::any` reads them; then an honest block that
+/// loses some symbols, or symbols of a peer.
+fn coded_blocks() -> Vec<Vec<u8>> {
+    let (reed_solomon, xor, honest, lies) = (0, 1, 1, 0);
+    let shape = |scheme: u8, k: u8, m: u8, length: u8| vec![scheme, k + 12, m + 12, length + 12];
+    let mut seeds = Vec::new();
+    for (scheme, m) in [(reed_solomon, 3), (xor, 3), (xor, 10), (reed_solomon, 0)] {
+        for lost in [&[1, 0, 1, 0, 0, 0, 0, 0, 0, 1][..], &[1; 10], &[]] {
+            seeds.push([&shape(scheme, 20, m, 8)[..], &[honest], lost].concat());
+        }
+        // An original, one twice, a repair, one past the end.
+        let symbols = [1, 0, 2, 1, 7, 1, 1, 0, 2, 1, 7, 1, 0, 0, 1, 1, 7, 1, 0, 255, 99, 1, 7, 1];
+        seeds.push([&shape(scheme, 20, m, 8)[..], &[lies], &symbols].concat());
+        seeds.push([&shape(scheme, 20, m, 8)[..], &[lies], &symbols[..6]].concat());
+    }
+    seeds
 }
 
 fn headers() -> Vec<Vec<u8>> {

@@ -8,6 +8,7 @@
 pub mod client_session;
 pub mod control_message;
 pub mod data_header;
+pub mod fec;
 mod flow;
 pub mod frame_header;
 pub mod hello;
@@ -27,10 +28,11 @@ pub mod transfer_frame;
 pub type Run = fn(&[u8]);
 
 /// Every target: the name of its binary and of its corpus, and its function.
-pub const TARGETS: [(&str, Run); 14] = [
+pub const TARGETS: [(&str, Run); 15] = [
     ("client_session", client_session::run),
     ("control_message", control_message::run),
     ("data_header", data_header::run),
+    ("fec", fec::run),
     ("frame_header", frame_header::run),
     ("hello", hello::run),
     ("journal", journal::run),

@@ -17,6 +17,7 @@
 //! - [`registry`], [`settings`], [`kind`]: the list of protocols, their settings and the units of
 //!   these; then a folder for each protocol: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`],
 //!   [`netblt`], [`gtp`].
+//! - [`fec`]: erasure codes, which replace lost datagrams without a round trip.
 //! - [`model`]: RBUDP's equations.
 //!
 //! A minimal driver: one protocol over a channel without loss or delay.
@@ -71,6 +72,7 @@ extern crate std;
 pub mod accounting;
 pub mod endpoint;
 mod ends;
+pub mod fec;
 mod fobs;
 pub mod gtp;
 pub mod kind;

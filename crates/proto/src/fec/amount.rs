@@ -1,0 +1,123 @@
+//! How many repairs a block needs.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{MAX_ORIGINALS, MAX_REPAIRS};
+use crate::units::LossRatio;
+
+/// Losses of a path: their share of all packets, and how they come together. Two states (Gilbert
+/// 1960): in the bad one every packet is lost, in the good one none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Losses {
+    ratio: LossRatio,
+    /// The mean number of packets lost in a row.
+    burst: f64,
+}
+
+impl Losses {
+    /// Each packet is lost with a chance of `ratio`, whatever happens to the others.
+    pub fn independent(ratio: LossRatio) -> Losses {
+        Losses::bursty(ratio, 1.0)
+    }
+
+    /// `ratio` of all packets are lost, `burst` in a row on average. Independent losses have
+    /// bursts of 1 / (1 − ratio); a shorter burst counts as that.
+    pub fn bursty(ratio: LossRatio, burst: f64) -> Losses {
+        let shortest = 1.0 / (1.0 - ratio.get());
+        Losses { ratio, burst: if burst > shortest { burst } else { shortest } }
+    }
+
+    /// The share of packets that are lost.
+    pub fn ratio(self) -> LossRatio {
+        self.ratio
+    }
+
+    /// The mean number of packets lost in a row.
+    pub fn burst(self) -> f64 {
+        self.burst
+    }
+}
+
+/// A chance below this is taken as a failure instead of being followed further.
+const NEGLIGIBLE: f64 = 1e-18;
+/// The smallest failure ratio that double precision can tell from none over a block.
+const LEAST_EPSILON: f64 = 1e-10;
+
+/// Chances of each number of losses among the packets so far.
+struct Course {
+    /// The number of losses of the first chance below.
+    first: usize,
+    /// If the last packet arrived.
+    good: Vec<f64>,
+    /// If the last packet was lost.
+    bad: Vec<f64>,
+}
+
+impl Course {
+    /// Before the first packet.
+    fn new(loss: f64) -> Course {
+        Course { first: 0, good: vec![1.0 - loss], bad: vec![loss] }
+    }
+
+    /// One more packet: `worsens` and `recovers` are the chances of a change of state.
+    fn step(&mut self, worsens: f64, recovers: f64) {
+        self.good.push(0.0);
+        self.bad.push(0.0);
+        let mut lost_before = 0.0;
+        for (good, bad) in self.good.iter_mut().zip(&mut self.bad) {
+            let (arrives, lost) = (
+                *good * (1.0 - worsens) + *bad * recovers,
+                *good * worsens + *bad * (1.0 - recovers),
+            );
+            *good = arrives;
+            *bad = lost_before;
+            lost_before = lost;
+        }
+        let small = |(good, bad): (&f64, &f64)| good + bad < NEGLIGIBLE;
+        let low = self.good.iter().zip(&self.bad).take_while(|&pair| small(pair)).count();
+        // Moving the rest costs as much as a step, so a few go at a time.
+        if low >= 64 {
+            self.good.drain(..low);
+            self.bad.drain(..low);
+            self.first += low;
+        }
+        let high = self.good.iter().zip(&self.bad).rev().take_while(|&pair| small(pair)).count();
+        let kept = self.good.len() - high;
+        self.good.truncate(kept);
+        self.bad.truncate(kept);
+    }
+
+    /// The chance of at most `losses` losses.
+    fn at_most(&self, losses: usize) -> f64 {
+        let count = (losses + 1).saturating_sub(self.first);
+        self.good.iter().zip(&self.bad).take(count).map(|(good, bad)| good + bad).sum()
+    }
+}
+
+/// The least m such that of `originals` + m packets more than m are lost with a chance of at most
+/// `epsilon`: P(Bin(k + m, L) > m) ≤ ε where losses are independent. Exact, by following the chance
+/// of every number of losses packet by packet; takes about k·√(k·L·burst) steps.
+///
+/// Nothing if `originals` is 0 or above [`MAX_ORIGINALS`], or if [`MAX_REPAIRS`] do not suffice.
+/// An `epsilon` below 10⁻¹⁰ counts as 10⁻¹⁰.
+pub fn repairs(originals: u16, losses: Losses, epsilon: f64) -> Option<u16> {
+    let loss = losses.ratio.get();
+    if originals == 0 || originals > MAX_ORIGINALS || loss >= 1.0 || epsilon.is_nan() {
+        return None;
+    }
+    let (epsilon, k) = (epsilon.max(LEAST_EPSILON), usize::from(originals));
+    let recovers = 1.0 / losses.burst;
+    let worsens = (recovers * loss / (1.0 - loss)).min(1.0);
+    let mut course = Course::new(loss);
+    for _ in 0..k {
+        course.step(worsens, recovers);
+    }
+    for m in 0..=MAX_REPAIRS {
+        if 1.0 - course.at_most(m.into()) <= epsilon {
+            return Some(m);
+        }
+        course.step(worsens, recovers);
+    }
+    None
+}

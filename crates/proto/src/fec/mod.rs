@@ -1,0 +1,165 @@
+//! Forward error correction: repair symbols that replace lost datagrams without a round trip.
+//!
+//! A *block* is k originals of equal length; the code adds m repairs. One symbol is one datagram:
+//! a symbol longer than a datagram would be lost whenever one of its datagrams is. The originals
+//! are sent as they are (the code is systematic), so they never wait for the code.
+//!
+//! - [`Shape`]: scheme, k, m, symbol length; the only place that checks them.
+//! - [`Encoder`], [`Decoder`]: symbols in, symbols out. Both keep their working space.
+//! - [`Scheme::Xor`]: repair j is the XOR of the originals j, j + m, j + 2m, … (He et al.,
+//!   "Quanta", section 3.2: "FEC collects between 1 and N (typically 2 or 3) data packets and
+//!   performs a bit-wise operation on the packets (such as XOR)"). The stride interleaves: a
+//!   burst of up to m originals costs each repair one original, which it can replace.
+//! - [`Scheme::ReedSolomon`]: any k of the k + m symbols give the block.
+//! - [`repairs`]: the number of repairs that a loss and a permitted failure ratio ask for.
+//!
+//! ```
+//! use longhaul_proto::fec::{Decoder, Encoder, Losses, Scheme, Shape, repairs};
+//! use longhaul_proto::units::LossRatio;
+//!
+//! let losses = Losses::independent(LossRatio::new(0.01).unwrap());
+//! let m = repairs(20, losses, 1e-4).unwrap();
+//! assert_eq!(m, 3);
+//! let shape = Shape::new(Scheme::ReedSolomon, 20, m, 4).unwrap();
+//! let originals: Vec<[u8; 4]> = (0..20).map(|n| [n; 4]).collect();
+//! let mut made = Vec::new();
+//! Encoder::new().encode(shape, originals.iter().map(|s| &s[..]), &mut made).unwrap();
+//!
+//! let lost = [0, 7, 19];
+//! let arrived = originals.iter().enumerate().filter(|(n, _)| !lost.contains(n));
+//! let arrived = arrived.map(|(n, symbol)| (n as u16, &symbol[..]));
+//! let repaired = made.chunks(4).enumerate().map(|(n, symbol)| (n as u16, symbol));
+//! let mut restored = Vec::new();
+//! let missing = Decoder::new()
+//!     .decode(shape, arrived, repaired, |n, symbol| restored.push((n, symbol[0])))
+//!     .unwrap();
+//! assert_eq!((missing, restored), (0, vec![(0, 0), (7, 7), (19, 19)]));
+//! ```
+
+mod amount;
+mod reed_solomon;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod xor;
+
+use alloc::vec::Vec;
+
+pub use amount::{Losses, repairs};
+pub use shape::{MAX_BLOCK, MAX_ORIGINALS, MAX_REPAIRS, Scheme, Shape, ShapeError};
+
+/// A symbol that cannot belong to its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SymbolError {
+    /// There is no original or repair of this number.
+    Number {
+        /// The number.
+        number: u16,
+        /// The numbers of its kind begin at 0 and end before this one.
+        end: u16,
+    },
+    /// The same symbol was given before.
+    Twice(u16),
+    /// A symbol is longer than its shape says, or a repair has another length.
+    Length {
+        /// The length of the symbol in bytes.
+        length: usize,
+        /// The length that the shape gives.
+        symbol: u16,
+    },
+    /// Originals are missing where all of them are needed.
+    Originals {
+        /// How many were given.
+        given: usize,
+        /// How many the block has.
+        expected: u16,
+    },
+}
+
+impl core::fmt::Display for SymbolError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            SymbolError::Number { number, end } => {
+                write!(f, "symbol {number} is not in the block: its numbers end before {end}")
+            }
+            SymbolError::Twice(number) => write!(f, "symbol {number} was given twice"),
+            SymbolError::Length { length, symbol } => {
+                write!(f, "a symbol of {length} bytes does not fit the block's {symbol} bytes")
+            }
+            SymbolError::Originals { given, expected } => {
+                write!(f, "{given} originals were given, the block has {expected}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SymbolError {}
+
+/// Makes the repairs of blocks.
+#[derive(Default)]
+pub struct Encoder {
+    reed_solomon: reed_solomon::Encoder,
+}
+
+impl Encoder {
+    /// An encoder without working space: the first block of each size allocates it.
+    pub fn new() -> Encoder {
+        Encoder::default()
+    }
+
+    /// Replaces `repairs` by the repairs of a block, one behind the other. A shorter original
+    /// counts as if zeros followed it.
+    ///
+    /// # Errors
+    /// [`SymbolError`] if the originals are not as many as `shape` says, or one is too long; then
+    /// `repairs` holds nothing of use.
+    pub fn encode<'a>(
+        &mut self,
+        shape: Shape,
+        originals: impl Iterator<Item = &'a [u8]>,
+        repairs: &mut Vec<u8>,
+    ) -> Result<(), SymbolError> {
+        repairs.clear();
+        repairs.reserve(shape.repair_bytes());
+        match shape.scheme() {
+            Scheme::Xor => xor::encode(shape, originals, repairs),
+            Scheme::ReedSolomon => self.reed_solomon.encode(shape, originals, repairs),
+        }
+    }
+}
+
+/// Restores the lost originals of blocks.
+#[derive(Default)]
+pub struct Decoder {
+    reed_solomon: reed_solomon::Decoder,
+    xor: xor::Decoder,
+}
+
+impl Decoder {
+    /// A decoder without working space: the first block of each size allocates it.
+    pub fn new() -> Decoder {
+        Decoder::default()
+    }
+
+    /// Calls `restored` with each original that the given symbols restore, lowest first, and
+    /// returns how many are still missing. A shorter original counts as if zeros followed it, and
+    /// a restored one has the shape's full length.
+    ///
+    /// The result is only as good as the symbols: a changed symbol gives changed originals, so the
+    /// caller authenticates datagrams first.
+    ///
+    /// # Errors
+    /// [`SymbolError`] if a symbol does not fit `shape` or comes twice; then nothing is restored.
+    pub fn decode<'a>(
+        &mut self,
+        shape: Shape,
+        originals: impl Iterator<Item = (u16, &'a [u8])>,
+        repairs: impl Iterator<Item = (u16, &'a [u8])>,
+        restored: impl FnMut(u16, &[u8]),
+    ) -> Result<u16, SymbolError> {
+        match shape.scheme() {
+            Scheme::Xor => self.xor.decode(shape, originals, repairs, restored),
+            Scheme::ReedSolomon => self.reed_solomon.decode(shape, originals, repairs, restored),
+        }
+    }
+}

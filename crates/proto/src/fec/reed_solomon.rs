@@ -1,0 +1,135 @@
+//! Reed–Solomon over GF(2¹⁶) by additive Fourier transforms: O(n·log n) symbols of work.
+
+use alloc::vec::Vec;
+
+use reed_solomon_simd::{Error, ReedSolomonDecoder, ReedSolomonEncoder};
+
+use super::{Shape, SymbolError};
+
+/// Working space for one symbol that is shorter than its shape says.
+fn padded<'a>(symbol: &'a [u8], shape: Shape, pad: &'a mut Vec<u8>) -> &'a [u8] {
+    let length = usize::from(shape.symbol());
+    if symbol.len() == length {
+        return symbol;
+    }
+    pad.clear();
+    pad.extend_from_slice(symbol);
+    pad.resize(length, 0);
+    pad
+}
+
+/// The counts of a shape as the library takes them.
+fn counts(shape: Shape) -> (usize, usize, usize) {
+    (shape.originals().into(), shape.repairs().into(), shape.symbol().into())
+}
+
+/// What each call below has checked before, so that the library never refuses.
+const CHECKED: &str = "a shape is within the library's limits, and each symbol is checked";
+
+/// See [`super::Encoder`].
+#[derive(Default)]
+pub(super) struct Encoder {
+    work: Option<ReedSolomonEncoder>,
+    pad: Vec<u8>,
+}
+
+impl Encoder {
+    /// Appends the repairs of a block to `repairs`.
+    pub(super) fn encode<'a>(
+        &mut self,
+        shape: Shape,
+        originals: impl Iterator<Item = &'a [u8]>,
+        repairs: &mut Vec<u8>,
+    ) -> Result<(), SymbolError> {
+        let (k, m, length) = counts(shape);
+        let mut given = 0;
+        if m == 0 {
+            for original in originals {
+                shape.check_next(given, original)?;
+                given += 1;
+            }
+            return shape.check_all(given);
+        }
+        let work = match &mut self.work {
+            Some(work) => {
+                work.reset(k, m, length).expect(CHECKED);
+                work
+            }
+            none => none.insert(ReedSolomonEncoder::new(k, m, length).expect(CHECKED)),
+        };
+        for original in originals {
+            shape.check_next(given, original)?;
+            work.add_original_shard(padded(original, shape, &mut self.pad)).expect(CHECKED);
+            given += 1;
+        }
+        shape.check_all(given)?;
+        let made = work.encode().expect(CHECKED);
+        made.recovery_iter().for_each(|symbol| repairs.extend_from_slice(symbol));
+        Ok(())
+    }
+}
+
+/// See [`super::Decoder`].
+#[derive(Default)]
+pub(super) struct Decoder {
+    work: Option<ReedSolomonDecoder>,
+    pad: Vec<u8>,
+}
+
+impl Decoder {
+    /// See [`super::Decoder::decode`].
+    pub(super) fn decode<'a>(
+        &mut self,
+        shape: Shape,
+        originals: impl Iterator<Item = (u16, &'a [u8])>,
+        repairs: impl Iterator<Item = (u16, &'a [u8])>,
+        mut restored: impl FnMut(u16, &[u8]),
+    ) -> Result<u16, SymbolError> {
+        let (k, m, length) = counts(shape);
+        // The library knows no code without repairs. One repair, which is not given, changes
+        // nothing of what can be restored.
+        let counts = (k, m.max(1), length);
+        let work = match &mut self.work {
+            Some(work) => {
+                work.reset(counts.0, counts.1, counts.2).expect(CHECKED);
+                work
+            }
+            none => {
+                none.insert(ReedSolomonDecoder::new(counts.0, counts.1, counts.2).expect(CHECKED))
+            }
+        };
+        let mut given = 0;
+        for (number, symbol) in originals {
+            shape.check_original(number, symbol)?;
+            let symbol = padded(symbol, shape, &mut self.pad);
+            taken(work.add_original_shard(number.into(), symbol), number)?;
+            given += 1;
+        }
+        let missing = shape.originals() - given;
+        let mut repaired = 0;
+        for (number, symbol) in repairs {
+            shape.check_repair(number, symbol)?;
+            taken(work.add_recovery_shard(number.into(), symbol), number)?;
+            repaired += 1;
+        }
+        if missing == 0 || repaired < missing {
+            return Ok(missing);
+        }
+        let decoded = work.decode().expect(CHECKED);
+        for (number, symbol) in decoded.restored_original_iter() {
+            restored(number as u16, symbol);
+        }
+        Ok(0)
+    }
+}
+
+/// Number and length are checked before, so the library refuses only what came twice.
+fn taken(answer: Result<(), Error>, number: u16) -> Result<(), SymbolError> {
+    match answer {
+        Ok(()) => Ok(()),
+        Err(
+            Error::DuplicateOriginalShardIndex { .. } | Error::DuplicateRecoveryShardIndex { .. },
+        ) => Err(SymbolError::Twice(number)),
+        Err(error) => unreachable!("{CHECKED}: {error}"),
+    }
+}

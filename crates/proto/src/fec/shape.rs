@@ -1,0 +1,168 @@
+//! Scheme, number and length of a block's symbols.
+
+use super::SymbolError;
+
+/// Most originals of a block.
+pub const MAX_ORIGINALS: u16 = 1 << 15;
+/// Most repairs of a block.
+pub const MAX_REPAIRS: u16 = 1 << 15;
+/// Most bytes of a block's originals and repairs together: 64 MiB. A shape may come from a peer, so
+/// this bounds the memory of a decoder.
+pub const MAX_BLOCK: usize = 64 << 20;
+
+/// How repairs are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// XOR of every m-th original.
+    Xor,
+    /// Reed–Solomon over GF(2¹⁶).
+    ReedSolomon,
+}
+
+/// A block's code: scheme, k originals, m repairs, bytes of a symbol. A value of this type is
+/// within all limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    scheme: Scheme,
+    originals: u16,
+    repairs: u16,
+    symbol: u16,
+}
+
+/// Numbers that are no block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShapeError {
+    /// No original, or more than [`MAX_ORIGINALS`].
+    Originals(u16),
+    /// More than [`MAX_REPAIRS`], or by XOR more repairs than originals.
+    Repairs(u16),
+    /// A symbol of no bytes, or by Reed–Solomon of an odd number: its elements have 16 bits.
+    Symbol(u16),
+    /// More bytes than [`MAX_BLOCK`].
+    Block(usize),
+}
+
+impl core::fmt::Display for ShapeError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            ShapeError::Originals(count) => {
+                write!(f, "a block of {count} originals: it has 1 to {MAX_ORIGINALS}")
+            }
+            ShapeError::Repairs(count) => write!(
+                f,
+                "a block of {count} repairs: it has at most {MAX_REPAIRS}, and by XOR no more \
+                 than originals"
+            ),
+            ShapeError::Symbol(bytes) => write!(
+                f,
+                "symbols of {bytes} bytes: a symbol has at least 1, and by Reed–Solomon an even \
+                 number"
+            ),
+            ShapeError::Block(bytes) => {
+                write!(f, "a block of {bytes} bytes: it has at most {MAX_BLOCK}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ShapeError {}
+
+impl Shape {
+    /// A block of `originals` and `repairs`, each `symbol` bytes long.
+    ///
+    /// # Errors
+    /// [`ShapeError`] if a number is out of its limits.
+    pub fn new(
+        scheme: Scheme,
+        originals: u16,
+        repairs: u16,
+        symbol: u16,
+    ) -> Result<Shape, ShapeError> {
+        let shape = Shape { scheme, originals, repairs, symbol };
+        let odd = scheme == Scheme::ReedSolomon && symbol % 2 == 1;
+        let bytes = (usize::from(originals) + usize::from(repairs)) * usize::from(symbol);
+        if originals == 0 || originals > MAX_ORIGINALS {
+            Err(ShapeError::Originals(originals))
+        } else if repairs > MAX_REPAIRS || scheme == Scheme::Xor && repairs > originals {
+            Err(ShapeError::Repairs(repairs))
+        } else if symbol == 0 || odd {
+            Err(ShapeError::Symbol(symbol))
+        } else if bytes > MAX_BLOCK {
+            Err(ShapeError::Block(bytes))
+        } else {
+            Ok(shape)
+        }
+    }
+
+    /// A block by XOR of `group` originals to a repair, whose repairs replace any one burst of up
+    /// to `burst` lost originals: `group` · `burst` originals, `burst` repairs.
+    ///
+    /// # Errors
+    /// [`ShapeError`] if a number is out of its limits.
+    pub fn interleaved(group: u16, burst: u16, symbol: u16) -> Result<Shape, ShapeError> {
+        let originals = group.checked_mul(burst).ok_or(ShapeError::Originals(u16::MAX))?;
+        Shape::new(Scheme::Xor, originals, burst, symbol)
+    }
+
+    /// How repairs are made.
+    pub fn scheme(self) -> Scheme {
+        self.scheme
+    }
+
+    /// The number of originals, k.
+    pub fn originals(self) -> u16 {
+        self.originals
+    }
+
+    /// The number of repairs, m.
+    pub fn repairs(self) -> u16 {
+        self.repairs
+    }
+
+    /// The length of a symbol in bytes.
+    pub fn symbol(self) -> u16 {
+        self.symbol
+    }
+
+    /// The length of all repairs in bytes.
+    pub(super) fn repair_bytes(self) -> usize {
+        usize::from(self.repairs) * usize::from(self.symbol)
+    }
+
+    /// Checks one original.
+    pub(super) fn check_original(self, number: u16, symbol: &[u8]) -> Result<(), SymbolError> {
+        if number >= self.originals {
+            Err(SymbolError::Number { number, end: self.originals })
+        } else if symbol.len() > usize::from(self.symbol) {
+            Err(SymbolError::Length { length: symbol.len(), symbol: self.symbol })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Checks the original that comes after `given` others.
+    pub(super) fn check_next(self, given: usize, symbol: &[u8]) -> Result<(), SymbolError> {
+        self.check_original(u16::try_from(given).unwrap_or(u16::MAX), symbol)
+    }
+
+    /// Checks one repair.
+    pub(super) fn check_repair(self, number: u16, symbol: &[u8]) -> Result<(), SymbolError> {
+        if number >= self.repairs {
+            Err(SymbolError::Number { number, end: self.repairs })
+        } else if symbol.len() != usize::from(self.symbol) {
+            Err(SymbolError::Length { length: symbol.len(), symbol: self.symbol })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Checks that all originals were given.
+    pub(super) fn check_all(self, given: usize) -> Result<(), SymbolError> {
+        let expected = self.originals;
+        if given == usize::from(expected) {
+            Ok(())
+        } else {
+            Err(SymbolError::Originals { given, expected })
+        }
+    }
+}
