@@ -18,6 +18,7 @@
 //!   these; then a folder for each protocol: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`],
 //!   [`netblt`], [`gtp`].
 //! - [`fec`]: erasure codes, which replace lost datagrams without a round trip.
+//! - [`stream`]: frames that arrive before a deadline or are reported as missed.
 //! - [`model`]: RBUDP's equations.
 //!
 //! A minimal driver: one protocol over a channel without loss or delay.
@@ -93,6 +94,7 @@ mod rtt;
 pub mod sabul;
 mod sent;
 pub mod settings;
+pub mod stream;
 pub mod tally;
 pub mod time;
 pub mod tsunami;

@@ -1,0 +1,140 @@
+//! How a stream keeps its deadline: by payloads, by repair or by code.
+
+use core::fmt;
+
+use crate::fec::{Losses, repairs};
+use crate::model;
+use crate::time::Span;
+use crate::units::{Bytes, Rate};
+
+/// What a stream asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs {
+    /// Bytes of a frame.
+    pub frame: Bytes,
+    /// Frames a second.
+    pub per_second: f64,
+    /// From the frame's arrival at the sender to its delivery.
+    pub deadline: Span,
+    /// The share of frames that may be missed.
+    pub epsilon: f64,
+}
+
+/// What is known of the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// The round-trip time.
+    pub rtt: Span,
+    /// Delay variation: a datagram takes up to this much longer than RTT/2.
+    pub jitter: Span,
+    /// Losses.
+    pub losses: Losses,
+    /// Bytes of a frame that a datagram carries.
+    pub symbol: u16,
+}
+
+/// The way with the lowest sending rate that keeps the deadline, and the rates of the others.
+/// Rates are of frames and repairs, without headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The sending rate by payloads of several frames, each an RBUDP transfer.
+    pub payloads: Option<Rate>,
+    /// The sending rate if lost datagrams are sent again while they can be in time.
+    pub repair: Option<Rate>,
+    /// Repairs a frame and the sending rate if each frame has a code of its own.
+    pub code: Option<(u16, Rate)>,
+}
+
+/// Chooses by deadline, round-trip time, jitter and losses. Each way is left out where it cannot
+/// keep the deadline:
+///
+/// - **payloads**: equations 8 to 11, with a round trip for each round that equation 6 expects:
+///   B_send = B_obj·S_obj / (1 − (1 + N_resend)·RTT/D).
+/// - **repair**: D ≥ 1.5·RTT + jitter, and r rounds fit such that k·L^(r + 1) ≤ ε.
+/// - **code**: D > RTT/2 + jitter. A frame and its repairs are sent within the frame's interval,
+///   or within what the deadline leaves if that is less.
+pub fn choose(needs: &Needs, path: &Path) -> Choice {
+    let choice = Choice {
+        payloads: payloads(needs, path),
+        repair: repair(needs, path),
+        code: code(needs, path),
+    };
+    if needs.per_second > 0.0 {
+        choice
+    } else {
+        Choice { payloads: None, repair: None, code: None }
+    }
+}
+
+fn payloads(needs: &Needs, path: &Path) -> Option<Rate> {
+    let Needs { frame, per_second, deadline, .. } = *needs;
+    let payload = model::stream_payload(frame, model::stream_objects(per_second, deadline));
+    let resends = model::resends(payload, path.symbol.into(), path.losses.ratio())?;
+    // The model has independent losses and no jitter: each round waits for the latest datagram.
+    let round = path.rtt + path.jitter;
+    let rounds = round * (u64::from(resends) + 1);
+    model::stream_send_rate(frame, per_second, deadline, rounds).ok()
+}
+
+/// What a frame has for being sent: no more than its interval, and no more than `left`.
+fn rate(bytes: f64, per_second: f64, left: Span) -> Option<Rate> {
+    let seconds = left.as_secs_f64().min(1.0 / per_second);
+    (seconds > 0.0).then(|| Rate::from_bps_f64(bytes * 8.0 / seconds))
+}
+
+fn originals(needs: &Needs, path: &Path) -> u64 {
+    needs.frame.get().div_ceil(u64::from(path.symbol.max(1)))
+}
+
+fn repair(needs: &Needs, path: &Path) -> Option<Rate> {
+    let (loss, k) = (path.losses.ratio().get(), originals(needs, path) as f64);
+    let once = path.rtt / 2 + path.jitter;
+    let (mut left, mut missed) = (needs.deadline.saturating_sub(once), k * loss);
+    // One round at least, if anything is lost: D ≥ 1.5 RTT + jitter.
+    while missed > needs.epsilon {
+        if left < path.rtt || path.rtt == Span::ZERO || loss >= 1.0 {
+            return None;
+        }
+        left = left - path.rtt;
+        missed *= loss;
+    }
+    rate(needs.frame.get() as f64 / (1.0 - loss), needs.per_second, left)
+}
+
+fn code(needs: &Needs, path: &Path) -> Option<(u16, Rate)> {
+    let k = u16::try_from(originals(needs, path)).ok()?;
+    let m = repairs(k, path.losses, needs.epsilon)?;
+    let left = needs.deadline.saturating_sub(path.rtt / 2 + path.jitter);
+    let bytes = needs.frame.get() as f64 + f64::from(m) * f64::from(path.symbol);
+    Some((m, rate(bytes, needs.per_second, left)?))
+}
+
+impl Choice {
+    /// The lowest sending rate and its way.
+    fn best(&self) -> Option<(&'static str, Rate)> {
+        let code = self.code.map(|(_, rate)| rate);
+        let ways = [("repair", self.repair), ("code", code), ("payloads", self.payloads)];
+        let possible = ways.into_iter().filter_map(|(name, rate)| Some((name, rate?)));
+        possible.min_by_key(|(_, rate)| *rate)
+    }
+}
+
+/// One sentence: the way, its rate, and why not the others.
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((chosen, rate)) = self.best() else {
+            return write!(f, "nothing keeps the deadline: it must exceed RTT/2 + jitter");
+        };
+        write!(f, "{chosen} at {rate}")?;
+        let code = self.code.map(|(_, rate)| rate);
+        for (name, other) in [("repair", self.repair), ("code", code), ("payloads", self.payloads)]
+        {
+            match other {
+                _ if name == chosen => {}
+                Some(rate) => write!(f, "; {name} would take {rate}")?,
+                None => write!(f, "; {name} would be late")?,
+            }
+        }
+        Ok(())
+    }
+}

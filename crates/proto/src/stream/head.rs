@@ -1,0 +1,114 @@
+//! What each datagram says of its frame.
+
+use crate::fec::{MAX_REPAIRS, Scheme, Shape};
+
+/// Most bytes of a frame: 16 MiB.
+pub const MAX_FRAME: u32 = 16 << 20;
+
+/// The last frame of a stream: at 1,000 frames a second a stream lasts 49 days.
+pub(super) const LAST_FRAME: u32 = u32::MAX - 1;
+
+/// One symbol of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The frame's number; the first is 0.
+    pub frame: u32,
+    /// The symbol's number: originals first, then repairs.
+    pub index: u16,
+    /// How many repairs the frame has.
+    pub repairs: u16,
+    /// The frame's length in bytes.
+    pub length: u32,
+    /// When the sender got the frame: µs of the sender's clock modulo 2³².
+    pub at: u32,
+}
+
+/// A head that no sender writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadError {
+    /// Bytes are missing.
+    Short,
+    /// The frame is empty, or longer than [`MAX_FRAME`].
+    Length(u32),
+    /// Length and repairs are no block of a code.
+    Shape,
+    /// The frame has no symbol of this number.
+    Index(u16),
+}
+
+impl core::fmt::Display for HeadError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            HeadError::Short => write!(f, "the head of a stream's datagram is cut off"),
+            HeadError::Length(length) => {
+                write!(f, "a frame of {length} bytes: it has 1 to {MAX_FRAME}")
+            }
+            HeadError::Shape => write!(f, "a frame with more symbols than a block of a code has"),
+            HeadError::Index(index) => write!(f, "the frame has no symbol {index}"),
+        }
+    }
+}
+
+impl core::error::Error for HeadError {}
+
+impl Head {
+    /// Bytes of the head at the start of a datagram's payload. Frame and index are in the block's
+    /// place of the datagram's header ([`Head::block`]).
+    pub const LEN: usize = 10;
+
+    /// The number that the header's block carries: the frame's number, then the symbol's.
+    pub fn block(&self) -> u64 {
+        u64::from(self.frame) << 16 | u64::from(self.index)
+    }
+
+    /// Writes the head in front of a payload.
+    pub fn encode(&self) -> [u8; Head::LEN] {
+        let mut out = [0; Head::LEN];
+        out[..2].copy_from_slice(&self.repairs.to_be_bytes());
+        out[2..6].copy_from_slice(&self.length.to_be_bytes());
+        out[6..].copy_from_slice(&self.at.to_be_bytes());
+        out
+    }
+
+    /// The head that `block` and the beginning of `payload` carry, of a stream whose symbols have
+    /// `symbol` bytes.
+    ///
+    /// # Errors
+    /// [`HeadError`] if no sender writes such a head.
+    pub fn decode(block: u64, payload: &[u8], symbol: u16) -> Result<Head, HeadError> {
+        let Some(&[m0, m1, l0, l1, l2, l3, t0, t1, t2, t3]) = payload.first_chunk() else {
+            return Err(HeadError::Short);
+        };
+        let head = Head {
+            frame: (block >> 16) as u32,
+            index: block as u16,
+            repairs: u16::from_be_bytes([m0, m1]),
+            length: u32::from_be_bytes([l0, l1, l2, l3]),
+            at: u32::from_be_bytes([t0, t1, t2, t3]),
+        };
+        head.shape(symbol).map(|_| head)
+    }
+
+    /// The code of the frame, with symbols of `symbol` bytes.
+    ///
+    /// # Errors
+    /// [`HeadError`] if the numbers are no frame, or the symbol is not of the frame.
+    pub fn shape(&self, symbol: u16) -> Result<Shape, HeadError> {
+        let shape = shape(self.length, self.repairs, symbol)?;
+        let end = u32::from(shape.originals()) + u32::from(shape.repairs());
+        if u32::from(self.index) < end { Ok(shape) } else { Err(HeadError::Index(self.index)) }
+    }
+}
+
+/// The code of a frame of `length` bytes.
+pub(super) fn shape(length: u32, repairs: u16, symbol: u16) -> Result<Shape, HeadError> {
+    if length == 0 || length > MAX_FRAME {
+        return Err(HeadError::Length(length));
+    }
+    let originals = length.div_ceil(u32::from(symbol.max(1)));
+    let originals = u16::try_from(originals).map_err(|_| HeadError::Shape)?;
+    if repairs > MAX_REPAIRS {
+        return Err(HeadError::Shape);
+    }
+    Shape::new(Scheme::ReedSolomon, originals, repairs, symbol).map_err(|_| HeadError::Shape)
+}

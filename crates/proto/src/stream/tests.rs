@@ -1,0 +1,340 @@
+//! One coded stream, datagram by datagram.
+
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::fec::Losses;
+use crate::time::{Span, Time};
+use crate::units::{Bytes, LossRatio, Rate};
+
+const SYMBOL: u16 = 1430;
+const PATH: Span = Span::from_millis(50);
+const DEADLINE: Span = Span::from_millis(120);
+
+fn losses(share: f64) -> Losses {
+    Losses::independent(LossRatio::new(share).expect("a share"))
+}
+
+fn settings() -> Settings {
+    Settings {
+        symbol: SYMBOL,
+        overhead: 42,
+        deadline: DEADLINE,
+        path: PATH,
+        losses: losses(0.01),
+        epsilon: 1e-4,
+        rate: Rate::from_mbps(250),
+        overflow: Overflow::Block,
+        waiting: 2,
+    }
+}
+
+fn receiver() -> Receiver {
+    Receiver::new(SYMBOL, DEADLINE, PATH, 64 << 20)
+}
+
+fn at(millis: u64) -> Time {
+    Time::from_nanos(millis * 1_000_000)
+}
+
+/// Symbols of a frame of two originals and one repair, which the sender had at `millis`.
+fn symbol(frame: u32, index: u16, millis: u32) -> Head {
+    Head { frame, index, repairs: 1, length: 2 * u32::from(SYMBOL), at: millis * 1_000 }
+}
+
+/// All that is sent at `now`.
+fn sent(sender: &mut Sender, now: Time) -> Vec<Head> {
+    core::iter::from_fn(|| sender.poll_transmit(now)).map(|(head, _)| head).collect()
+}
+
+/// How much longer than the path a delivered frame took.
+fn beyond_path(delivery: Option<Delivery>) -> Option<Span> {
+    match delivery {
+        Some(Delivery::Frame { beyond_path, .. }) => Some(beyond_path),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_head_that_is_written_is_read() {
+    let head = Head { frame: 7, index: 1030, repairs: 24, length: 1_440_000, at: u32::MAX };
+    assert_eq!(Head::decode(head.block(), &head.encode(), SYMBOL), Ok(head));
+    assert_eq!(Head::decode(head.block(), &head.encode()[1..], SYMBOL), Err(HeadError::Short));
+    let past = Head { index: 1031, ..head };
+    let read = Head::decode(past.block(), &past.encode(), SYMBOL);
+    assert_eq!(read, Err(HeadError::Index(1031)));
+    for (length, error) in
+        [(0, HeadError::Length(0)), (MAX_FRAME + 1, HeadError::Length(MAX_FRAME + 1))]
+    {
+        let wrong = Head { length, ..head };
+        assert_eq!(Head::decode(wrong.block(), &wrong.encode(), SYMBOL), Err(error));
+    }
+    let wrong = Head { repairs: u16::MAX, ..head };
+    assert_eq!(Head::decode(0, &wrong.encode(), SYMBOL), Err(HeadError::Shape));
+}
+
+#[test]
+fn the_originals_go_first_and_in_order_then_the_repairs() {
+    let mut sender = Sender::new(settings());
+    assert_eq!(sender.offer(at(0), 1_440_000), Ok(0));
+    let (mut heads, mut now) = (Vec::new(), at(0));
+    while let Some(next) = sender.next_wakeup() {
+        now = now.max(next);
+        heads.extend(sent(&mut sender, now));
+    }
+    assert!(heads.iter().enumerate().all(|(n, head)| usize::from(head.index) == n));
+    // 1,440,000 bytes are 1006 symbols and a rest.
+    assert_eq!((heads.len(), heads[0].repairs), (1031, 24));
+    assert!(heads.iter().all(|head| (head.frame, head.at) == (0, 0)));
+    // 1031 datagrams of 1472 bytes take 48.6 ms at 250 Mbit/s.
+    let took = now.since(at(0));
+    assert!(took > Span::from_millis(48) && took < Span::from_millis(49), "{took}");
+}
+
+#[test]
+fn a_full_sender_blocks_skips_or_thins() {
+    let first_of = |overflow| {
+        let mut sender = Sender::new(Settings { overflow, ..settings() });
+        sender.offer(at(0), 1_440_000).expect("room");
+        sent(&mut sender, at(0));
+        let offered: Vec<_> = (1..5).map(|_| sender.offer(at(0), 1)).collect();
+        let waiting: Vec<u32> = (1..200)
+            .flat_map(|millis| sent(&mut sender, at(millis)))
+            .filter(|head| head.length == 1 && head.index == 0)
+            .map(|head| head.frame)
+            .collect();
+        (offered, waiting, sender.skipped())
+    };
+    let full = Err(Full);
+    assert_eq!(first_of(Overflow::Block), ([Ok(1), Ok(2), full, full].into(), [1, 2].into(), 0));
+    let all = [Ok(1), Ok(2), Ok(3), Ok(4)];
+    assert_eq!(first_of(Overflow::Skip), (all.into(), [1, 2].into(), 2));
+    assert_eq!(first_of(Overflow::Thin), (all.into(), [3, 4].into(), 2));
+}
+
+#[test]
+fn a_frame_that_cannot_be_in_time_is_not_sent() {
+    let mut sender = Sender::new(settings());
+    sender.offer(at(0), 1).expect("room");
+    // 70 ms and the path's 50 are the deadline; one datagram takes 47 µs.
+    assert_eq!(sent(&mut sender, at(69)).len(), 2);
+    sender.offer(at(100), 1).expect("room");
+    assert_eq!((sent(&mut sender, at(170)).len(), sender.skipped()), (0, 1));
+    assert_eq!((sender.oldest(), sender.next_wakeup()), (2, None));
+}
+
+#[test]
+fn any_two_of_three_symbols_give_the_frame_at_once() {
+    for (one, other) in [(0, 1), (0, 2), (1, 2), (2, 0)] {
+        let mut receiver = receiver();
+        assert_eq!(receiver.on_symbol(at(50), &symbol(0, one, 0)), Placed::Keep);
+        assert_eq!(receiver.poll(at(50)), None);
+        assert_eq!(receiver.on_symbol(at(51), &symbol(0, one, 0)), Placed::Spare);
+        assert_eq!(receiver.on_symbol(at(60), &symbol(0, other, 0)), Placed::Keep);
+        assert!(receiver.is_here(0, one) && receiver.is_here(0, other));
+        let delivery = receiver.poll(at(60));
+        assert_eq!(beyond_path(delivery), Some(Span::from_millis(10)));
+        assert_eq!((receiver.used(), receiver.next_wakeup()), (0, None));
+        assert_eq!(receiver.on_symbol(at(61), &symbol(0, 1, 0)), Placed::Spare);
+    }
+}
+
+#[test]
+fn a_frame_is_delivered_up_to_its_deadline_and_missed_after_it() {
+    let whole_at = |late: Span| {
+        let mut receiver = receiver();
+        receiver.on_symbol(at(50), &symbol(0, 0, 0));
+        let now = at(120) + late;
+        receiver.on_symbol(now, &symbol(0, 1, 0));
+        receiver.poll(now)
+    };
+    assert!(matches!(whole_at(Span::ZERO), Some(Delivery::Frame { frame: 0, .. })));
+    let missed = Some(Delivery::Missed { first: 0, last: 0 });
+    assert_eq!(whole_at(Span::from_nanos(1)), missed);
+}
+
+#[test]
+fn a_missed_frame_is_told_without_another_datagram() {
+    let mut receiver = receiver();
+    receiver.on_symbol(at(50), &symbol(0, 0, 0));
+    assert_eq!(receiver.poll(at(120)), None);
+    let wakeup = receiver.next_wakeup().expect("a deadline");
+    assert_eq!(wakeup, at(120) + Span::from_nanos(1));
+    assert_eq!(receiver.poll(wakeup), Some(Delivery::Missed { first: 0, last: 0 }));
+    assert_eq!(receiver.on_symbol(at(121), &symbol(0, 1, 0)), Placed::Spare);
+}
+
+#[test]
+fn frames_are_delivered_in_order_and_no_later_than_their_own_deadline() {
+    let mut receiver = receiver();
+    // Frame 0 is one symbol short, frame 1 whole.
+    receiver.on_symbol(at(50), &symbol(0, 0, 0));
+    for index in 0..2 {
+        receiver.on_symbol(at(70), &symbol(1, index, 20));
+    }
+    assert_eq!(receiver.poll(at(100)), None);
+    let wakeup = receiver.next_wakeup().expect("a deadline");
+    assert_eq!(receiver.poll(wakeup), Some(Delivery::Missed { first: 0, last: 0 }));
+    assert!(matches!(receiver.poll(wakeup), Some(Delivery::Frame { frame: 1, .. })));
+}
+
+#[test]
+fn a_whole_frame_waits_for_one_of_which_nothing_came_until_it_is_due_itself() {
+    let mut receiver = receiver();
+    for index in 0..2 {
+        receiver.on_symbol(at(70), &symbol(1, index, 20));
+    }
+    assert_eq!((receiver.poll(at(100)), receiver.next_wakeup()), (None, Some(at(140))));
+    assert_eq!(receiver.poll(at(140)), Some(Delivery::Missed { first: 0, last: 0 }));
+    assert!(matches!(receiver.poll(at(140)), Some(Delivery::Frame { frame: 1, .. })));
+}
+
+#[test]
+fn after_a_cut_the_stream_goes_on_with_new_frames() {
+    let mut receiver = receiver();
+    receiver.on_symbol(at(50), &symbol(0, 0, 0));
+    let (frame, millis) = (100_000, 5_000_000 / 1_000);
+    for index in 0..2 {
+        assert_eq!(receiver.on_symbol(at(5_050), &symbol(frame, index, millis)), Placed::Keep);
+    }
+    let all: Vec<_> = core::iter::from_fn(|| receiver.poll(at(5_120))).collect();
+    assert_eq!(all[0], Delivery::Missed { first: 0, last: 0 });
+    assert_eq!(all[1], Delivery::Missed { first: 1, last: frame - 1 });
+    assert!(matches!(all[2], Delivery::Frame { frame: 100_000, .. }));
+    assert_eq!(receiver.on_symbol(at(5_121), &symbol(5, 0, 100)), Placed::Spare);
+}
+
+#[test]
+fn memory_is_bounded_by_the_frames_that_are_open() {
+    let mut receiver = Receiver::new(SYMBOL, DEADLINE, PATH, 5 * usize::from(SYMBOL));
+    assert_eq!(receiver.on_symbol(at(50), &symbol(0, 0, 0)), Placed::Keep);
+    assert_eq!(receiver.on_symbol(at(50), &symbol(1, 0, 0)), Placed::Keep);
+    assert_eq!(receiver.on_symbol(at(50), &symbol(2, 0, 0)), Placed::NoRoom);
+    assert_eq!(receiver.used(), 4 * usize::from(SYMBOL));
+    receiver.poll(at(200));
+    assert_eq!(receiver.on_symbol(at(200), &symbol(2, 0, 150)), Placed::Keep);
+}
+
+#[test]
+fn a_symbol_that_contradicts_its_frame_is_wrong() {
+    let mut receiver = receiver();
+    let first = symbol(0, 0, 0);
+    receiver.on_symbol(at(50), &first);
+    for other in [
+        Head { length: first.length - 1, index: 1, ..first },
+        Head { repairs: 2, index: 1, ..first },
+        Head { at: 1, index: 1, ..first },
+        Head { frame: 1, length: 0, ..first },
+        Head { frame: 1, index: 3, ..first },
+    ] {
+        assert_eq!(receiver.on_symbol(at(50), &other), Placed::Wrong, "{other:?}");
+    }
+}
+
+#[test]
+fn a_clock_that_wraps_or_drifts_keeps_the_deadline() {
+    let mut receiver = receiver();
+    let start = u32::MAX - 1_000_000;
+    // The sender's clock runs 100 ppm slow, for two hours: 0.72 s in all. The least offset is up
+    // to a minute old, in which the clock loses 6 ms.
+    for frame in 0..72_000_u32 {
+        let now = Time::from_nanos(50_000_000 + u64::from(frame) * 100_000_000);
+        let stamp = start.wrapping_add(frame.wrapping_mul(100_000 - 10));
+        for index in 0..2 {
+            let head = Head { at: stamp, ..symbol(frame, index, 0) };
+            assert_eq!(receiver.on_symbol(now, &head), Placed::Keep);
+        }
+        let delivery = receiver.poll(now);
+        let beyond_path = beyond_path(delivery).expect("a frame");
+        assert!(beyond_path < Span::from_millis(7), "{frame} {beyond_path}");
+    }
+}
+
+proptest! {
+    /// Numbers of any kind never panic, memory stays bounded, and what is delivered is in order.
+    #[test]
+    fn a_receiver_withstands_any_heads(
+        heads in prop::collection::vec(
+            (0u8..8, any::<u32>(), 0u16..5, 0u16..3, 0u32..9000, any::<u32>()),
+            1..300,
+        ),
+    ) {
+        let memory = 8 * usize::from(SYMBOL);
+        let mut receiver = Receiver::new(SYMBOL, DEADLINE, PATH, memory);
+        let (mut next, mut now) = (0_u64, Time::ZERO);
+        for (kind, any, index, repairs, length, stamp) in heads {
+            now += Span::from_millis(u64::from(kind));
+            let frame = if kind == 0 { any } else { any % 20 };
+            receiver.on_symbol(now, &Head { frame, index, repairs, length, at: stamp });
+            prop_assert!(receiver.used() <= memory);
+            while let Some(delivery) = receiver.poll(now) {
+                let (first, last) = match delivery {
+                    Delivery::Frame { frame, .. } => (frame, frame),
+                    Delivery::Missed { first, last } => (first, last),
+                };
+                prop_assert!(u64::from(first) == next && first <= last);
+                next = u64::from(last) + 1;
+            }
+        }
+    }
+}
+
+fn griz(deadline: Span) -> Needs {
+    Needs { frame: Bytes::new(1_440_000), per_second: 20.0, deadline, epsilon: 1e-4 }
+}
+
+fn path(rtt: u64, jitter: u64, losses: Losses) -> Path {
+    let (rtt, jitter) = (Span::from_millis(rtt), Span::from_millis(jitter));
+    Path { rtt, jitter, losses, symbol: 1440 }
+}
+
+#[test]
+fn the_papers_stream_needs_288_by_payloads_and_236_by_code() {
+    let choice = choose(&griz(Span::from_millis(500)), &path(100, 0, losses(0.0)));
+    assert_eq!(choice.payloads, Some(Rate::from_mbps(288)));
+    let choice = choose(&griz(DEADLINE), &path(100, 0, losses(0.01)));
+    // 1024 symbols of 1440 bytes: 241 Mbit/s with headers and seals of 32 bytes.
+    assert_eq!(choice.code, Some((24, Rate::from_bps(235_929_600))));
+    assert_eq!((choice.payloads, choice.repair), (None, None));
+}
+
+/// The deadline from which on repair is possible, from both sides, is 1.5 RTT + jitter + sending.
+#[test]
+fn repair_needs_a_round_trip_and_a_half() {
+    let small = |millis| Needs {
+        frame: Bytes::new(1440),
+        epsilon: 1e-3,
+        ..griz(Span::from_millis(millis))
+    };
+    let of = |millis| choose(&small(millis), &path(100, 5, losses(0.01))).repair.is_some();
+    assert_eq!((of(155), of(156)), (false, true));
+}
+
+#[test]
+fn the_table_of_the_page_is_what_is_chosen() {
+    use alloc::format;
+    use alloc::string::String;
+    let mut table = String::new();
+    for (deadline, rtt, jitter, loss, burst) in [
+        (500, 100, 0, 0.0, 1.0),
+        (500, 100, 0, 0.01, 1.0),
+        (300, 100, 5, 0.001, 1.0),
+        (120, 100, 0, 0.001, 1.0),
+        (120, 100, 0, 0.01, 1.0),
+        (120, 100, 5, 0.01, 5.0),
+        (400, 300, 10, 0.02, 1.0),
+        (60, 100, 10, 0.0, 1.0),
+    ] {
+        let share = LossRatio::new(loss).expect("a share");
+        let choice = choose(
+            &griz(Span::from_millis(deadline)),
+            &path(rtt, jitter, Losses::bursty(share, burst)),
+        );
+        let percent = loss * 100.0;
+        table += &format!("| {deadline} | {rtt} | {jitter} | {percent} | {burst} | {choice} |\n");
+    }
+    let page = include_str!("../../../../docs/streaming.md");
+    assert!(page.contains(&table), "docs/streaming.md must have:\n{table}");
+}
