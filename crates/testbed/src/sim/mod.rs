@@ -15,6 +15,8 @@
 //! is the route's), the time that a driver without a limit takes, verification. What the receiving
 //! program and the socket buffer limit are the datagrams of copies; TCP and plain UDP pass them by.
 //!
+//! [`stream::run`] runs a coded stream of frames over one link.
+//!
 //! Files by decision: `world` (the run), `begin` (a flow's agents), `copies` (what comes for
 //! copies), `others` (what comes beside them), `ending` (accounts and outcome); below them
 //! `calendar` (what is next), `fabric` (packets on links), `host` (receiving programs and disks),
@@ -38,6 +40,7 @@ mod packet;
 mod plain;
 mod setup;
 mod store;
+pub mod stream;
 mod world;
 
 pub use error::SimError;

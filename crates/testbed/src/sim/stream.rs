@@ -1,0 +1,211 @@
+//! A coded stream over one link in virtual time: frames at even intervals, no way back.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use longhaul_proto::stream::{Delivery, Head, Placed, Receiver, Sender, Settings};
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+
+use crate::link::{Fate, Link, LinkSpec, UDP_IP};
+
+/// A stream to run.
+#[derive(Clone, Debug)]
+pub struct StreamRun {
+    /// How it is sent; its symbol, deadline and path are the receiver's as well.
+    pub settings: Settings,
+    /// Bytes that symbols of incomplete frames may take at the receiver.
+    pub memory: usize,
+    /// The link between them.
+    pub link: LinkSpec,
+    /// Bytes of a frame.
+    pub frame: u32,
+    /// From one frame to the next.
+    pub interval: Span,
+    /// How many frames.
+    pub frames: u32,
+    /// The seed of the link's chance.
+    pub seed: u64,
+}
+
+/// What came of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamOutcome {
+    /// Frames delivered whole and in order.
+    pub delivered: u32,
+    /// Frames that the receiver reported as missed.
+    pub missed: u32,
+    /// Frames that were delivered after their deadline: a broken promise, unless a queue or jitter
+    /// delays every datagram.
+    pub late: u32,
+    /// Frames that were delivered with fewer symbols than originals, or out of order, or that were
+    /// neither delivered nor missed: a broken promise as well.
+    pub broken: u32,
+    /// From the sender to delivery, of each delivered frame, shortest first.
+    pub delays: Vec<Span>,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Bytes of UDP payload sent.
+    pub bytes: Bytes,
+    /// Most bytes that symbols of incomplete frames could take at a time.
+    pub memory: usize,
+    /// From the first frame to the end of the last interval.
+    pub elapsed: Span,
+}
+
+impl StreamOutcome {
+    /// The delay that `share` of the delivered frames did not exceed.
+    pub fn delay(&self, share: f64) -> Span {
+        let last = self.delays.len().saturating_sub(1);
+        let place = (self.delays.len() as f64 * share) as usize;
+        self.delays.get(place.min(last)).copied().unwrap_or(Span::ZERO)
+    }
+
+    /// UDP payload a second.
+    pub fn rate(&self) -> Rate {
+        self.bytes / self.elapsed
+    }
+}
+
+/// Runs a stream to its end.
+pub fn run(stream: &StreamRun) -> StreamOutcome {
+    let mut world = World::new(stream);
+    while let Some(now) = world.next() {
+        world.step(now);
+    }
+    world.outcome.elapsed = stream.interval * u64::from(stream.frames);
+    let told = world.outcome.delivered + world.outcome.missed;
+    // Nothing after the last datagram says that there was another frame.
+    let silent = world.receiver.next()..stream.frames;
+    world.outcome.missed += silent.len() as u32;
+    world.outcome.broken += stream.frames - told - silent.len() as u32;
+    world.outcome.delays.sort_unstable();
+    world.outcome
+}
+
+struct World<'a> {
+    stream: &'a StreamRun,
+    sender: Sender,
+    receiver: Receiver,
+    link: Link,
+    /// Datagrams on the link, by arrival, then by number.
+    flying: BinaryHeap<Reverse<(Time, u64, Flying)>>,
+    now: Time,
+    offered: u32,
+    /// Symbols kept of each open frame.
+    kept: BTreeMap<u32, u32>,
+    outcome: StreamOutcome,
+}
+
+/// A head that can be ordered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Flying {
+    block: u64,
+    head: [u8; Head::LEN],
+}
+
+impl World<'_> {
+    fn new(stream: &StreamRun) -> World<'_> {
+        let Settings { symbol, deadline, path, .. } = stream.settings;
+        World {
+            stream,
+            sender: Sender::new(stream.settings),
+            receiver: Receiver::new(symbol, deadline, path, stream.memory),
+            link: Link::new(stream.link.clone(), stream.seed),
+            flying: BinaryHeap::new(),
+            now: Time::ZERO,
+            offered: 0,
+            kept: BTreeMap::new(),
+            outcome: StreamOutcome::default(),
+        }
+    }
+
+    /// When the next frame comes.
+    fn frame_at(&self) -> Option<Time> {
+        let at = self.stream.interval * u64::from(self.offered);
+        (self.offered < self.stream.frames).then(|| Time::ZERO + at)
+    }
+
+    /// When something happens next.
+    fn next(&self) -> Option<Time> {
+        let arrival = self.flying.peek().map(|Reverse((at, ..))| *at);
+        let wakes = [self.sender.next_wakeup(), self.receiver.next_wakeup()];
+        // A core that is woken in vain is not woken again at the same time.
+        let after = self.now + Span::from_nanos(1);
+        let wakes = wakes.into_iter().flatten().map(|at| at.max(after));
+        self.frame_at().into_iter().chain(arrival).chain(wakes).min()
+    }
+
+    fn step(&mut self, now: Time) {
+        self.now = now;
+        while self.frame_at().is_some_and(|at| at <= now) {
+            // A source that would have to wait loses the frame here.
+            let _: Result<u32, _> = self.sender.offer(now, self.stream.frame);
+            self.offered += 1;
+        }
+        while let Some((head, _)) = self.sender.poll_transmit(now) {
+            self.send(now, head);
+        }
+        while self.flying.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
+            let Some(Reverse((_, _, Flying { block, head }))) = self.flying.pop() else { break };
+            let head = Head::decode(block, &head, self.stream.settings.symbol);
+            let head = head.expect("a head that the sender wrote");
+            if self.receiver.on_symbol(now, &head) == Placed::Keep {
+                *self.kept.entry(head.frame).or_default() += 1;
+            }
+            self.outcome.memory = self.outcome.memory.max(self.receiver.used());
+        }
+        self.deliver(now);
+    }
+
+    fn send(&mut self, now: Time, head: Head) {
+        let Settings { symbol, overhead, .. } = self.stream.settings;
+        let payload = u32::from(symbol) + u32::from(overhead);
+        self.outcome.sent += 1;
+        self.outcome.bytes += Bytes::new(payload.into());
+        if let Fate::Arrives(passage) = self.link.offer(now, payload + UDP_IP)
+            && passage.turned_bit.is_none()
+        {
+            let flying = Flying { block: head.block(), head: head.encode() };
+            let number = self.outcome.sent;
+            self.flying.push(Reverse((passage.at, number, flying)));
+            if passage.twice {
+                self.flying.push(Reverse((passage.at, number, flying)));
+            }
+        }
+    }
+
+    fn deliver(&mut self, now: Time) {
+        let mut next = self.receiver.next();
+        while let Some(delivery) = self.receiver.poll(now) {
+            match delivery {
+                Delivery::Frame { frame, shape, .. } => {
+                    let kept = self.kept.get(&frame).copied().unwrap_or(0);
+                    let is_whole = kept == u32::from(shape.originals());
+                    self.outcome.broken += u32::from(!is_whole || frame != next);
+                    let begun = Time::ZERO + self.stream.interval * u64::from(frame);
+                    let delay = now.since(begun);
+                    self.outcome.late += u32::from(delay > self.allowed());
+                    self.outcome.delays.push(delay);
+                    self.outcome.delivered += 1;
+                }
+                Delivery::Missed { first, last } => {
+                    self.outcome.broken += u32::from(first != next);
+                    self.outcome.missed += last - first + 1;
+                }
+            }
+            next = self.receiver.next();
+            self.kept = self.kept.split_off(&next);
+        }
+    }
+
+    /// The deadline, and what the receiver cannot know: how much longer than told the path is.
+    fn allowed(&self) -> Span {
+        let Settings { symbol, overhead, deadline, path, .. } = self.stream.settings;
+        let wire = u32::from(symbol) + u32::from(overhead) + UDP_IP + self.stream.link.framing;
+        let serialised = self.stream.link.rate.map(|rate| Bytes::new(wire.into()) / rate);
+        let fastest = self.stream.link.delay + serialised.unwrap_or(Span::ZERO);
+        // Stamps have whole microseconds.
+        deadline + fastest.saturating_sub(path) + Span::from_micros(2)
+    }
+}

@@ -1,0 +1,152 @@
+//! Coded streams over links in virtual time.
+
+use longhaul_proto::fec::Losses;
+use longhaul_proto::stream::{Overflow, Settings};
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{LossRatio, Rate};
+use longhaul_testbed::link::{Change, GilbertElliott, Jitter, LinkSpec, Loss, Reorder, Step};
+use longhaul_testbed::random::Random;
+use longhaul_testbed::sim::stream::{StreamOutcome, StreamRun, run};
+
+const RTT: Span = Span::from_millis(100);
+
+fn ratio(share: f64) -> LossRatio {
+    LossRatio::new(share).expect("a share")
+}
+
+/// 800 × 600 pixels of 3 bytes, 20 a second (He et al., "Quanta", section 4.3), within 120 ms.
+fn griz(loss: f64, frames: u32) -> StreamRun {
+    let settings = Settings {
+        symbol: 1430,
+        overhead: 42,
+        deadline: Span::from_millis(120),
+        path: RTT / 2,
+        losses: Losses::independent(ratio(loss)),
+        epsilon: 1e-4,
+        rate: Rate::from_mbps(250),
+        overflow: Overflow::Thin,
+        waiting: 2,
+    };
+    let link = LinkSpec::path(Rate::from_mbps(1_000), RTT);
+    StreamRun {
+        settings,
+        memory: 64 << 20,
+        link: link.with_loss(Loss::Independent(ratio(loss))),
+        frame: 1_440_000,
+        interval: Span::from_millis(50),
+        frames,
+        seed: 20,
+    }
+}
+
+/// Every frame is whole and in order, or reported as missed.
+fn is_accounted_for(stream: &StreamRun, outcome: &StreamOutcome) {
+    assert_eq!(outcome.broken, 0, "{stream:?}");
+    assert_eq!(outcome.delivered + outcome.missed, stream.frames, "{stream:?}");
+    assert!(outcome.memory <= stream.memory, "{}", outcome.memory);
+}
+
+/// In time as well, where datagrams take as long as the receiver was told.
+fn keeps_its_promises(stream: &StreamRun, outcome: &StreamOutcome) {
+    is_accounted_for(stream, outcome);
+    assert_eq!(outcome.late, 0, "{stream:?}");
+}
+
+/// How many frames the paper's stream has here: more of them take longer
+/// (`LONGHAUL_STREAM_FRAMES=20000 cargo test --release -p longhaul-testbed --test stream paper`).
+fn frames() -> u32 {
+    let told = std::env::var("LONGHAUL_STREAM_FRAMES").ok();
+    told.map_or(1_000, |told| told.parse().expect("a number of frames"))
+}
+
+#[test]
+#[allow(clippy::print_stderr, reason = "the numbers are for results/")]
+fn the_papers_stream_is_coded_in_time_at_a_tenth_and_one_per_cent_of_loss() {
+    for (loss, rate) in [(0.001, 238), (0.01, 242)] {
+        let stream = griz(loss, frames());
+        let outcome = run(&stream);
+        keeps_its_promises(&stream, &outcome);
+        let [median, most, last] = [0.5, 0.99, 1.0].map(|share| outcome.delay(share));
+        eprintln!(
+            "loss {loss}: {} of {} missed, UDP payload {}, delays {median} {most} {last}",
+            outcome.missed,
+            stream.frames,
+            outcome.rate(),
+        );
+        assert!(f64::from(outcome.missed) <= (f64::from(stream.frames) / 1e4).max(0.9));
+        // 20 times 1007 originals and 6 or 24 repairs of 1472 bytes.
+        assert_eq!(outcome.rate().as_bps() / 1_000_000, rate, "loss {loss}");
+        assert!(outcome.delay(1.0) <= Span::from_millis(120));
+    }
+}
+
+#[test]
+fn without_a_code_one_per_cent_of_loss_costs_every_frame() {
+    let mut stream = griz(0.01, 100);
+    stream.settings.losses = Losses::independent(LossRatio::NONE);
+    let outcome = run(&stream);
+    keeps_its_promises(&stream, &outcome);
+    // The chance that a frame of 1007 datagrams loses none is 4·10⁻⁵.
+    assert_eq!((outcome.delivered, outcome.missed), (0, 100));
+}
+
+#[test]
+fn after_a_cut_the_newest_frames_come_in_time_and_no_old_one() {
+    let mut stream = griz(0.01, 600);
+    let step = |secs, up| Step { at: Time::ZERO + Span::from_secs(secs), change: Change::Up(up) };
+    stream.link.schedule = vec![step(5, false), step(25, true)];
+    let outcome = run(&stream);
+    keeps_its_promises(&stream, &outcome);
+    // 20 s are 400 frames; the two at the edges may be cut in half.
+    assert!((400..=402).contains(&outcome.missed), "{}", outcome.missed);
+}
+
+#[test]
+fn losses_in_bursts_are_held_against_if_they_are_told() {
+    let burst = GilbertElliott::bursts(ratio(0.01), 5.0).expect("a chain");
+    let mut stream = griz(0.01, 500);
+    stream.link.loss = Loss::GilbertElliott(burst);
+    let untold = run(&stream);
+    stream.settings.losses = Losses::bursty(ratio(0.01), 5.0);
+    stream.settings.rate = Rate::from_mbps(265);
+    let told = run(&stream);
+    keeps_its_promises(&stream, &untold);
+    keeps_its_promises(&stream, &told);
+    assert!(untold.missed > 5 && told.missed == 0, "{} {}", untold.missed, told.missed);
+}
+
+#[test]
+fn a_source_that_is_too_fast_loses_frames_and_no_deadline() {
+    let mut stream = griz(0.0, 400);
+    // Twice as many frames as the rate carries.
+    stream.interval = Span::from_millis(25);
+    let outcome = run(&stream);
+    keeps_its_promises(&stream, &outcome);
+    assert!(outcome.delivered > 150, "{}", outcome.delivered);
+}
+
+/// A link that does anything that a link can do.
+fn hostile(random: &mut Random) -> LinkSpec {
+    let mut share = |most: f64| random.unit() * most;
+    let loss = GilbertElliott::bursts(ratio(share(0.2)), 1.3 + share(20.0)).expect("a chain");
+    LinkSpec {
+        duplicate: share(0.3),
+        corrupt: share(0.1),
+        jitter: Jitter { spread: Span::from_micros(share(30_000.0) as u64), overtakes: true },
+        reorder: Reorder { share: share(0.3), by: Span::from_micros(share(60_000.0) as u64) },
+        loss: Loss::GilbertElliott(loss),
+        ..LinkSpec::path(Rate::from_mbps(1 + share(200.0) as u64), RTT)
+    }
+}
+
+#[test]
+fn no_link_makes_a_frame_incomplete_out_of_order_or_unaccounted_for() {
+    for seed in 0..150 {
+        let mut random = Random::new(seed);
+        let link = hostile(&mut random);
+        let frame = 1 + (random.unit() * 60_000.0) as u32;
+        let memory = 1 << (14 + seed % 8);
+        let stream = StreamRun { link, frame, memory, seed, ..griz(0.02, 100) };
+        is_accounted_for(&stream, &run(&stream));
+    }
+}
