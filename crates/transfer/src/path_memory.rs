@@ -4,6 +4,7 @@
 //! The file has one line a path and is readable by its owner only. A copy never fails because of
 //! this file: without it, or with a broken one, a copy begins as over a new path.
 
+use std::cmp::Reverse;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -148,7 +149,7 @@ impl PathMemory {
         let mut entries: Vec<KnownPath> = parsed.collect::<Result<_, _>>()?;
         // A date in the future is a clock that was wrong: its age counts as none.
         entries.retain(|entry| now.duration_since(entry.date).unwrap_or_default() <= LIFETIME);
-        entries.sort_by(|one, other| other.date.cmp(&one.date));
+        entries.sort_by_key(|entry| Reverse(entry.date));
         entries.truncate(MAX_ENTRIES);
         Ok(entries)
     }

@@ -119,8 +119,9 @@ mod tests {
 
     #[test]
     fn a_fixed_rate_and_a_path_that_has_changed_have_no_memory() {
-        let rate = Some(Rate::from_mbps(20));
-        assert_eq!(controller(&Setup { rate, ..setup(Some(PATH)) }).rate(), rate.unwrap());
+        let rate = Rate::from_mbps(20);
+        let fixed = Setup { rate: Some(rate), ..setup(Some(PATH)) };
+        assert_eq!(controller(&fixed).rate(), rate);
         let cold = controller(&setup(None)).rate();
         let far = Remembered { rtt: Span::from_millis(201), ..PATH };
         assert_eq!(controller(&setup(Some(far))).rate(), cold);
