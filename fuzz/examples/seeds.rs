@@ -22,8 +22,9 @@ use longhaul_proto::wire::{
 use longhaul_transfer::control::list::{self, ListedName};
 use longhaul_transfer::control::pipe::{Extent, Pipe, PipeEnd};
 use longhaul_transfer::control::{
-    Attach, ChunkPiece, Compare, Digests, FilterWire, Frame, Lease, Message, Offer, Outcome, Pass,
-    PassEnd, Ping, Plan, Probe, ProbeRun, Ranges, Relay, Request, Status, Survey, Surveyed, Wait,
+    Attach, ChunkPiece, Compare, DeletedNames, Digests, FilterWire, Frame, Lease, Message, Offer,
+    Outcome, Pass, PassEnd, Ping, Plan, Probe, ProbeRun, Ranges, Relay, Request, Status, Survey,
+    Surveyed, Wait,
 };
 use longhaul_transfer::options::Filter;
 use longhaul_transfer::session::frame;
@@ -256,6 +257,7 @@ fn messages() -> Vec<Message> {
         Message::Status(Status { sent: 5, first: 4, retransmitted: 1, ..Status::default() }),
         Message::PassEnd(PassEnd { number: 1, failed: ranges() }),
         Message::Lease(Lease { number: 2, chunks: ranges() }),
+        Message::DeletedNames(DeletedNames { paths: vec![b"a".to_vec(), b"d/".to_vec()] }),
         Message::Outcome(Outcome { files: 3, digest: vec![5; 32], ..Outcome::default() }),
         Message::ChunkPiece(ChunkPiece { chunk: 3, offset: 0, bytes: vec![1; 50], last: true }),
         Message::Ping(Ping { answer: true }),

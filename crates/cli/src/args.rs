@@ -11,7 +11,7 @@ use longhaul::{Location, ServerPin};
 use crate::emulate;
 use crate::{
     compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, ls, man,
-    model, path, probe, reproduce, serve, sim,
+    model, path, probe, reproduce, serve, sim, sync,
 };
 
 /// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
@@ -27,6 +27,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 enum SubcommandArgs {
     Cp(Box<cp::CpArgs>),
+    Sync(Box<sync::SyncArgs>),
     Ls(ls::LsArgs),
     Serve(serve::ServeArgs),
     Id(id::IdArgs),
@@ -77,7 +78,12 @@ pub(crate) fn run() -> u8 {
         SubcommandArgs::Cp(args) => {
             let matches = matches.subcommand_matches("cp").expect("cp was just parsed");
             let own = own.subcommand_matches("cp").expect("it is the same subcommand");
-            cp::run(&args, matches, own, &settings)
+            cp::run(&args.copy, None, matches, own, &settings)
+        }
+        SubcommandArgs::Sync(args) => {
+            let matches = matches.subcommand_matches("sync").expect("sync was just parsed");
+            let own = own.subcommand_matches("sync").expect("it is the same subcommand");
+            sync::run(&args, matches, own, &settings)
         }
         SubcommandArgs::Ls(args) => ls::run(&args),
         SubcommandArgs::Serve(args) => serve::run(&args),
@@ -100,6 +106,8 @@ pub(crate) fn run() -> u8 {
 /// The defaults from files for the user's own words.
 fn settings(matches: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
     let Some((section, matches)) = matches.subcommand() else { return Ok(Vec::new()) };
+    // One section is for both.
+    let section = if section == "sync" { "cp" } else { section };
     if !config::SECTIONS.contains(&section) {
         return Ok(Vec::new());
     }
@@ -127,10 +135,11 @@ fn refuse(error: clap::Error, argv: &[OsString]) -> u8 {
     error.exit()
 }
 
-/// Whether a reader of `longhaul cp --json` awaits a last event.
+/// Whether a reader of `longhaul cp --json` or `sync --json` awaits a last event.
 fn wants_events(argv: &[OsString]) -> bool {
     let mut words = argv.iter().skip(1).take_while(|word| *word != "--");
-    words.next().is_some_and(|word| word == "cp") && words.any(|word| word == "--json")
+    words.next().is_some_and(|word| word == "cp" || word == "sync")
+        && words.any(|word| word == "--json")
 }
 
 /// A refusal of the parser: what it says first, and its tips.

@@ -18,11 +18,13 @@ pub(crate) struct CompletionsArgs {
 /// The whole command line without the settings of protocols: a shell would offer all of them beside
 /// the flags that most copies need.
 fn without_settings(root: Command) -> Command {
-    root.mut_subcommand("cp", |cp| {
-        let is_setting = |arg: &Arg| arg.get_long().is_some_and(is_setting);
-        let others = cp.get_arguments().filter(|arg| !is_setting(arg)).cloned();
-        let about = cp.get_about().cloned().unwrap_or_default();
-        Command::new("cp").about(about).args(others)
+    ["cp", "sync"].into_iter().fold(root, |root, name| {
+        root.mut_subcommand(name, |copying| {
+            let is_setting = |arg: &Arg| arg.get_long().is_some_and(is_setting);
+            let others = copying.get_arguments().filter(|arg| !is_setting(arg)).cloned();
+            let about = copying.get_about().cloned().unwrap_or_default();
+            Command::new(name).about(about).args(others)
+        })
     })
 }
 

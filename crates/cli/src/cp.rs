@@ -1,4 +1,4 @@
-//! `longhaul cp`: a file or a tree, here or there, whole.
+//! `longhaul cp`: a file or a tree, here or there, whole. `sync` shares its flags and its course.
 
 mod files_from;
 mod pipe;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches};
-use longhaul::{CancelHandle, Location, blocking};
+use longhaul::{CancelHandle, Delete, Location, blocking};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -55,6 +55,13 @@ Rates are decimal bits a second unless written B/s; sizes take k/M/G/T (1000) an
 #[command(long_about = format!("{ABOUT}\n\n{EXAMPLES}"))]
 #[command(after_help = EXAMPLES, after_long_help = exit::TABLE)]
 pub(crate) struct CpArgs {
+    #[command(flatten)]
+    pub(crate) copy: CopyArgs,
+}
+
+// The flags of `cp` and `sync`. Without a doc comment, which would take the place of theirs.
+#[derive(clap::Args)]
+pub(crate) struct CopyArgs {
     /// What to copy, and where to; in the name of a source on another host, *, ?, [...] and {a,b}
     /// match the names there
     #[arg(value_name = "LOCATION", num_args = 1.., required_unless_present = "show_config")]
@@ -194,6 +201,13 @@ pub(crate) struct CpArgs {
     show_config: bool,
 }
 
+/// A copy that makes one folder equal to another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mirror {
+    /// Names that the source lacks are deleted.
+    pub(crate) delete: Option<Delete>,
+}
+
 /// How many connections parallel TCP has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Streams {
@@ -239,7 +253,8 @@ fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
 /// Copies, and says how it went. `own` has the words of the command line, `matches` those of
 /// `settings` as well.
 pub(crate) fn run(
-    args: &CpArgs,
+    args: &CopyArgs,
+    mirror: Option<Mirror>,
     matches: &ArgMatches,
     own: &ArgMatches,
     settings: &[Setting],
@@ -252,7 +267,7 @@ pub(crate) fn run(
     descriptors::raise_limit();
     let cancel = CancelHandle::default();
     let screen = Arc::new(Screen::new(show_what(args), cancel.clone()));
-    match start(args, filters, settings, &screen, cancel) {
+    match start(args, mirror, filters, settings, &screen, cancel) {
         Ok(status) => status,
         Err(error) => {
             let error = say_how_to_go_on(error);
@@ -273,13 +288,14 @@ fn say_how_to_go_on(error: Error) -> Error {
 }
 
 fn start(
-    args: &CpArgs,
+    args: &CopyArgs,
+    mirror: Option<Mirror>,
     filters: Vec<FilterFlag>,
     settings: &[Setting],
     screen: &Arc<Screen>,
     cancel: CancelHandle,
 ) -> Result<u8, Error> {
-    let copy = resolve::prepare(args, filters, settings, screen)?;
+    let copy = resolve::prepare(args, mirror, filters, settings, screen)?;
     let pipe = copy.pipe.clone();
     let first = match pipe {
         Some(_) => "ending; a second Ctrl-C ends at once",
@@ -311,7 +327,7 @@ fn start(
     Ok(status)
 }
 
-fn show_what(args: &CpArgs) -> Show {
+fn show_what(args: &CopyArgs) -> Show {
     let asked = args.progress || args.partial_progress || args.verbose > 0;
     let hidden = args.no_progress || args.quiet;
     Show {

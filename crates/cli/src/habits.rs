@@ -11,8 +11,8 @@ const OF_CP: &Habits = &[
     (&["--timeout"], "write --stall 30s: how long without progress before a copy is given up"),
     (
         &["--delete", "--delete-before", "--delete-after", "--delete-during", "--delete-delay"],
-        "longhaul never deletes: what only the destination has stays there; remove it there, or \
-         run rsync --delete once the data are across",
+        "cp never deletes; longhaul sync --delete removes what only the destination has, once all \
+         of the copy is there",
     ),
     (&["-C"], "data are not compressed on the way; leave it out, or compress the files first"),
     (
@@ -123,7 +123,7 @@ const OF_SERVE: &Habits = &[
 
 fn habits(subcommand: &str) -> &'static Habits {
     match subcommand {
-        "cp" => OF_CP,
+        "cp" | "sync" => OF_CP,
         "serve" => OF_SERVE,
         _ => &[],
     }

@@ -102,6 +102,7 @@ fn event_value(event: &Event) -> Value {
             value
         }
         Event::FileSkipped { path: file } => of_path("skipped", file),
+        Event::Deleted { path: name } => of_path("deleted", name),
         Event::FileFailed { path: file, reason } => {
             let mut value = of_path("file-failed", file);
             value["reason"] = json!(reason);
@@ -190,6 +191,7 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         ("copied_bytes", summary.copied_bytes),
         ("links", summary.links),
         ("folders", summary.folders),
+        ("deleted", summary.deleted),
     ];
     for (name, count) in made {
         value[name] = json!(count);

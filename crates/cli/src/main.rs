@@ -42,6 +42,7 @@ mod screen;
 mod serve;
 mod signals;
 mod sim;
+mod sync;
 mod table;
 mod trust;
 mod utc;

@@ -29,10 +29,12 @@ pub(crate) fn run(args: &ManArgs, root: Command) -> u8 {
 
 /// The whole command line, with the help of settings that `cp --help` leaves out.
 fn with_settings(root: Command) -> Command {
-    root.mut_subcommand("cp", |cp| {
-        cp.mut_args(|arg| {
-            let is_setting = arg.get_long().is_some_and(is_setting);
-            if is_setting { arg.hide_short_help(false).hide_long_help(false) } else { arg }
+    ["cp", "sync"].into_iter().fold(root, |root, name| {
+        root.mut_subcommand(name, |copying| {
+            copying.mut_args(|arg| {
+                let is_setting = arg.get_long().is_some_and(is_setting);
+                if is_setting { arg.hide_short_help(false).hide_long_help(false) } else { arg }
+            })
         })
     })
 }

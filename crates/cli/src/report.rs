@@ -48,6 +48,7 @@ pub(crate) fn event(event: &Event) -> String {
         Event::FolderDone { path: folder } => format!("{}/", path(folder)),
         Event::LinkDone { path: link, target } => format!("{} -> {}", path(link), path(target)),
         Event::FileSkipped { path: file } => format!("{} is there and equal", path(file)),
+        Event::Deleted { path: name } => format!("deleting {}", path(name)),
         Event::FileFailed { path: file, reason } => {
             format!("{}: {}", path(file), plain::text(reason))
         }
@@ -87,6 +88,9 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
     if kind == Kind::DryRun {
         let files = count(summary.files.saturating_sub(summary.skipped_files), "file");
         let mut lines = vec![format!("longhaul: would copy {files}, {}", Bytes::new(left))];
+        if summary.deleted > 0 {
+            lines.push(format!("  deletes  {}", count(summary.deleted, "name")));
+        }
         if summary.failed_files > 0 {
             let failed = count(summary.failed_files, "file");
             lines.push(format!("  failing  {failed}, named above"));
@@ -99,6 +103,9 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
         let resumed = Bytes::new(summary.resumed_bytes);
         let skipped = count(summary.skipped_files, "file");
         lines.push(format!("  resumed  {resumed} were there already, {skipped} skipped"));
+    }
+    if summary.deleted > 0 {
+        lines.push(format!("  deleted  {}", count(summary.deleted, "name")));
     }
     if verbose {
         lines.extend(summary.blake3.as_ref().map(|digest| format!("  blake3   {digest}")));

@@ -94,7 +94,10 @@ impl Screen {
             event => event,
         };
         match inner {
-            Event::FileDone { .. } | Event::FolderDone { .. } | Event::LinkDone { .. }
+            Event::FileDone { .. }
+            | Event::FolderDone { .. }
+            | Event::LinkDone { .. }
+            | Event::Deleted { .. }
                 if kind == Kind::DryRun && !json && !quiet =>
             {
                 console::out(report::event(inner));
@@ -107,6 +110,7 @@ impl Screen {
             | Event::FileDone { .. }
             | Event::FolderDone { .. }
             | Event::LinkDone { .. }
+            | Event::Deleted { .. }
             | Event::FileSkipped { .. } => {
                 if verbose {
                     console::note(report::event(event));

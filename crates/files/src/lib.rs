@@ -46,7 +46,9 @@ pub use error::{Advice, Error, FileErrorKind};
 pub use manifest::{Entry, Kind, ListMemory, Listed, Manifest, Shape};
 pub use names::PARTIAL;
 pub use place::{Place, Root};
-pub use sink::{Mark, PipeFile, Plan, Sink, SinkOptions, SinkOutcome, Together, Verdict};
+pub use sink::{
+    Delete, Deleted, Mark, PipeFile, Plan, Sink, SinkOptions, SinkOutcome, Together, Verdict,
+};
 pub use source::{ChunkRead, Source, SourceOptions};
 pub use store::buffers::{MemoryFolder, Store};
 pub use virtual_object::{ChunkKind, Extent, VirtualObject};

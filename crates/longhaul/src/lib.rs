@@ -62,7 +62,7 @@
 pub use longhaul_transfer::api::*;
 pub use longhaul_transfer::location::{DEFAULT_PORT, Location};
 pub use longhaul_transfer::options::{
-    Allow, Cipher, Filter, Names, Protocol, ReachOptions, Receive, ServerPin,
+    Allow, Cipher, Delete, Filter, Names, Protocol, ReachOptions, Receive, ServerPin,
 };
 pub use longhaul_transfer::probe::{Measured, PathFound, Ports, Trips, Way};
 pub use longhaul_transfer::progress::{Progress, SourceRow, SourceState};

@@ -16,6 +16,11 @@ pub(crate) fn interrupted() -> Error {
         .advise("the same command goes on where this one stopped")
 }
 
+/// The warning of a copy that was to remove names and has removed none.
+pub(crate) fn kept_extra() -> Notice {
+    Notice::Warning("nothing was deleted, since not all of the source was copied".to_owned())
+}
+
 /// The error of a copy in which nothing moves any more.
 pub(crate) fn stalled(stall: Duration, planned: bool) -> Error {
     let seconds = stall.as_secs();

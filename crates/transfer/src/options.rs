@@ -50,6 +50,31 @@ pub enum Names {
     All,
 }
 
+/// How a copy removes names at the destination that the source lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Delete {
+    /// The most names to remove. Where there are more, none is removed and the copy is refused.
+    pub most: Option<u64>,
+}
+
+impl Delete {
+    /// Removes any number of names.
+    pub fn all() -> Delete {
+        Delete { most: None }
+    }
+
+    /// Removes `most` names or, where there are more, none.
+    pub fn at_most(most: u64) -> Delete {
+        Delete { most: Some(most) }
+    }
+
+    /// For the destination, where `filters` protect names.
+    pub(crate) fn with(self, filters: Vec<Filter>) -> longhaul_files::Delete {
+        longhaul_files::Delete { filters, most: self.most }
+    }
+}
+
 /// How many connections carry the data by TCP where nobody said how many.
 pub const TCP_STREAMS: u16 = 8;
 
@@ -188,6 +213,8 @@ pub struct CopyOptions {
     pub dry_run: bool,
     /// Make the folders that lead to the destination where they are missing.
     pub make_path: bool,
+    /// Remove names at the destination that the source lacks.
+    pub delete: Option<Delete>,
     /// Which files of a tree.
     pub filters: Vec<Filter>,
     /// Which files the observer is told of by name.
@@ -256,6 +283,7 @@ impl CopyOptions {
             checksum: false,
             dry_run: false,
             make_path: false,
+            delete: None,
             filters: Vec::new(),
             names: Names::None,
             protocol: Protocol::Registry(registry::all()[0].name),

@@ -195,6 +195,11 @@ pub enum Notice {
         /// Its path within the copy.
         path: PathBuf,
     },
+    /// A name that the source lacks was removed, or would be (dry run).
+    Deleted {
+        /// Its path within the copy; that of a folder ends with a slash.
+        path: PathBuf,
+    },
     /// A file of a tree failed; the others go on.
     FileFailed {
         /// Its path within the copy.

@@ -67,6 +67,8 @@ pub struct Summary {
     pub links: u64,
     /// Folders that this run made.
     pub folders: u64,
+    /// Names that the source lacks and that this run removed, or would in a dry run.
+    pub deleted: u64,
     /// From the call to the end.
     pub elapsed: Span,
     /// From the call to the first data datagram sent or received.

@@ -1,6 +1,7 @@
 //! From the words of `longhaul cp` to the options of a copy.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use longhaul_proto::units::Rate;
 
 use super::files_from;
 use super::pipe::{self, Pipe};
-use super::{CpArgs, FilterFlag, Streams};
+use super::{CopyArgs, FilterFlag, Mirror, Streams};
 use crate::config::{self, Setting, names};
 use crate::error::{Error, ErrorKind};
 use crate::protocol_settings::Of;
@@ -67,7 +68,7 @@ pub(super) struct Prepared {
 }
 
 /// The client, which remembers paths unless the user wants none of that. Questions go to `screen`.
-fn client(args: &CpArgs, places: &[&Location], screen: Arc<Screen>) -> Result<Client, Error> {
+fn client(args: &CopyArgs, places: &[&Location], screen: Arc<Screen>) -> Result<Client, Error> {
     let client = args.reach.client(places, move |server| screen.trusts(server))?;
     Ok(match args.no_path_memory {
         true => client,
@@ -79,7 +80,8 @@ fn client(args: &CpArgs, places: &[&Location], screen: Arc<Screen>) -> Result<Cl
 /// The copy that the words stand for, with `defaults` from files among them. Questions go to
 /// `screen`.
 pub(super) fn prepare(
-    args: &CpArgs,
+    args: &CopyArgs,
+    mirror: Option<Mirror>,
     filters: Vec<FilterFlag>,
     defaults: &[Setting],
     screen: &Arc<Screen>,
@@ -88,7 +90,7 @@ pub(super) fn prepare(
     if args.partial_progress {
         refuse_port(&args.locations)?;
     }
-    let (named, destination) = ends(&args.locations)?;
+    let (named, mut destination) = ends(&args.locations)?;
     check_quantities(args)?;
     let name = protocol_name(args, &named);
     if args.streams.is_some() && name != TCP && !is_default("streams") {
@@ -100,10 +102,10 @@ pub(super) fn prepare(
     let places: Vec<&Location> = args.locations.iter().collect();
     let client = client(args, &places, asking)?;
     let mut sources = expand(args, &client, named)?;
-    if args.replicas && sources.len() < 2 {
-        let what = "--replicas wants two sources or more that hold the same";
-        return Err(usage(what, "name them all, and where to"));
+    if mirror.is_some() {
+        (sources, destination) = mirrored(&sources, destination)?;
     }
+    check_replicas(args, &sources)?;
     let source_settings = source_settings(args, name, &sources, is_default)?;
     let pipe = pipe(args, &sources, &destination)?;
     let mut filters = read_filters(args, filters)?;
@@ -115,11 +117,13 @@ pub(super) fn prepare(
         Some(pipe) => pipe.ends(&sources, &destination),
         None => (sources.clone(), destination.clone()),
     };
+    let is_recursive = args.recursive || args.archive || mirror.is_some();
     let request = client
         .copy(from, to)
         .replicas(args.replicas)
-        .recursive(args.recursive || args.archive || args.files_from.is_some())
-        .preserve(args.preserve || args.archive)
+        .recursive(is_recursive || args.files_from.is_some())
+        .preserve(args.preserve || args.archive || mirror.is_some() && !args.no_preserve)
+        .delete(mirror.and_then(|mirror| mirror.delete))
         .checksum(args.checksum)
         .dry_run(args.dry_run)
         .make_path(args.mkpath)
@@ -146,6 +150,32 @@ pub(super) fn prepare(
     Ok(Prepared { request, sources, destination, protocol, pipe })
 }
 
+/// The ends of a copy that makes a folder equal to another, as rsync names them: `folder` goes into
+/// the destination under its name, `folder/` stands for what is in it.
+fn mirrored(
+    sources: &[Location],
+    destination: Location,
+) -> Result<(Vec<Location>, Location), Error> {
+    let [source] = sources else {
+        return Err(usage("sync takes one source folder", "run it once for each folder"));
+    };
+    let path = source.path();
+    let is_pipe = |place: &Location| place.is_local() && place.path() == Path::new("-");
+    if is_pipe(source) || is_pipe(&destination) {
+        return Err(usage("sync copies a folder, and no pipe", "use longhaul cp"));
+    }
+    if source.is_local() && path.exists() && !path.is_dir() {
+        return Err(usage(format!("{source} is no folder"), "use longhaul cp for a file"));
+    }
+    let bytes = path.as_os_str().as_bytes();
+    let says_contents = bytes.ends_with(b"/") || bytes.ends_with(b"/.");
+    let destination = match path.file_name().filter(|_| !says_contents) {
+        Some(name) => destination.with_path(destination.path().join(name)),
+        None => destination,
+    };
+    Ok((vec![source.clone().contents()], destination))
+}
+
 /// What carries the data, as events have it.
 fn shown_protocol(
     protocol: &Protocol,
@@ -160,7 +190,7 @@ fn shown_protocol(
 }
 
 /// The sources, with what is on other hosts in the place of each pattern.
-fn expand(args: &CpArgs, client: &Client, named: Vec<Location>) -> Result<Vec<Location>, Error> {
+fn expand(args: &CopyArgs, client: &Client, named: Vec<Location>) -> Result<Vec<Location>, Error> {
     // Signals are not watched yet: they end the process.
     let cancel = &CancelHandle::default();
     let mut sources = Vec::new();
@@ -172,9 +202,20 @@ fn expand(args: &CpArgs, client: &Client, named: Vec<Location>) -> Result<Vec<Lo
     Ok(sources)
 }
 
+/// Sees that replicas are several.
+fn check_replicas(args: &CopyArgs, sources: &[Location]) -> Result<(), Error> {
+    match args.replicas && sources.len() < 2 {
+        true => {
+            let what = "--replicas wants two sources or more that hold the same";
+            Err(usage(what, "name them all, and where to"))
+        }
+        false => Ok(()),
+    }
+}
+
 /// The end that is a pipe, if the flags leave room for one.
 fn pipe(
-    args: &CpArgs,
+    args: &CopyArgs,
     sources: &[Location],
     destination: &Location,
 ) -> Result<Option<Pipe>, Error> {
@@ -195,7 +236,7 @@ fn pipe(
 }
 
 /// Sees that the sizes, rates and times make a copy that can end.
-fn check_quantities(args: &CpArgs) -> Result<(), Error> {
+fn check_quantities(args: &CopyArgs) -> Result<(), Error> {
     check_segment(args)?;
     check_rates(args)?;
     match args.stall {
@@ -207,7 +248,7 @@ fn check_quantities(args: &CpArgs) -> Result<(), Error> {
 }
 
 /// Sees that a segment is a whole number of chunks.
-fn check_segment(args: &CpArgs) -> Result<(), Error> {
+fn check_segment(args: &CopyArgs) -> Result<(), Error> {
     let Some(segment) = args.segment.filter(|segment| segment.get() % CHUNK != 0) else {
         return Ok(());
     };
@@ -217,7 +258,7 @@ fn check_segment(args: &CpArgs) -> Result<(), Error> {
 }
 
 /// Sees that the rates move something.
-fn check_rates(args: &CpArgs) -> Result<(), Error> {
+fn check_rates(args: &CopyArgs) -> Result<(), Error> {
     for (flag, rate) in [("--rate", args.rate), ("--bwlimit", args.bwlimit)] {
         match rate {
             Some(Rate::ZERO) => {
@@ -275,12 +316,12 @@ fn refuse_port(locations: &[Location]) -> Result<(), Error> {
 }
 
 /// Whether the sources are on more than one host.
-fn are_many(args: &CpArgs, sources: &[Location]) -> bool {
+fn are_many(args: &CopyArgs, sources: &[Location]) -> bool {
     args.replicas || sources.iter().any(|source| host(source) != host(&sources[0]))
 }
 
 /// The name of the protocol: the user's choice, or the default for one host or for many.
-fn protocol_name<'a>(args: &'a CpArgs, sources: &[Location]) -> &'a str {
+fn protocol_name<'a>(args: &'a CopyArgs, sources: &[Location]) -> &'a str {
     match &args.protocol {
         Some(name) => name,
         None if are_many(args, sources) => registry::of_many().name,
@@ -290,7 +331,7 @@ fn protocol_name<'a>(args: &'a CpArgs, sources: &[Location]) -> &'a str {
 
 /// The settings of each source, where some differ.
 fn source_settings(
-    args: &CpArgs,
+    args: &CopyArgs,
     protocol: &str,
     sources: &[Location],
     is_default: impl Fn(&str) -> bool,
@@ -319,7 +360,7 @@ fn host(location: &Location) -> Option<(&str, u16)> {
     }
 }
 
-fn read_filters(args: &CpArgs, words: Vec<FilterFlag>) -> Result<Vec<Filter>, Error> {
+fn read_filters(args: &CopyArgs, words: Vec<FilterFlag>) -> Result<Vec<Filter>, Error> {
     let sizes = [
         args.max_size.map(|size| Filter::MaxSize(size.get())),
         args.min_size.map(|size| Filter::MinSize(size.get())),
@@ -344,7 +385,7 @@ fn exclude_from(file: &Path) -> Result<Vec<Filter>, Error> {
     Ok(globs.map(|glob| Filter::Exclude(glob.to_owned())).collect())
 }
 
-fn protocol(args: &CpArgs, name: &str) -> Protocol {
+fn protocol(args: &CopyArgs, name: &str) -> Protocol {
     match registry::find(name) {
         Some(row) => Protocol::Registry(row.name),
         None => match args.streams.unwrap_or(Streams::Count(TCP_STREAMS)) {
@@ -376,7 +417,7 @@ pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
 
 /// The protocol's settings for a source. What a file sets for another protocol is no mistake.
 fn settings(
-    args: &CpArgs,
+    args: &CopyArgs,
     protocol: &str,
     source: Of<'_>,
     is_default: impl Fn(&str) -> bool,

@@ -20,6 +20,7 @@ mod shown_names;
 mod sizes;
 mod source_trouble;
 mod sparse;
+mod sync;
 mod taken_over;
 mod terminal;
 mod trust;

@@ -24,7 +24,7 @@ fn commands() -> Vec<String> {
 
 /// What is to be there, or to be printed, after a command.
 fn outcome(command: &str) -> Outcome {
-    let printing = ["cp -avn", "longhaul ls", "small.txt -", "longhaul probe"];
+    let printing = ["cp -avn", "sync -vn", "longhaul ls", "small.txt -", "longhaul probe"];
     match command {
         _ if printing.iter().any(|part| command.contains(part)) => Outcome::Printed,
         _ if command.contains("run42.tar") => Outcome::There("run42.tar"),
@@ -71,9 +71,10 @@ fn each_command_for_people_who_come_from_elsewhere_does_what_it_says() {
         write(&there.join("small.txt"), b"a small text\n");
         let run = line.replace("/data", &there.display().to_string()).replace("dtn", "far");
         // ssh runs its command without the PATH of this test.
-        let is_local = !line.contains("dtn") && line.contains("longhaul cp");
+        let is_local = !line.contains("dtn")
+            && (line.contains("longhaul cp") || line.contains("longhaul sync"));
         let far = if is_local { " ".into() } else { format!(" --remote-path {BINARY} ") };
-        let run = ["cp ", "ls ", "probe "].iter().fold(run, |run, name| {
+        let run = ["cp ", "sync ", "ls ", "probe "].iter().fold(run, |run, name| {
             let name = format!("longhaul {name}");
             run.replace(&name, &format!("{}{far}", name.trim_end()))
         });

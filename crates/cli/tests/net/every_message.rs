@@ -14,9 +14,10 @@ use longhaul_files::digest::file_value;
 use longhaul_files::manifest::FileTime;
 use longhaul_files::{Kind, Listed, Manifest, Shape};
 use longhaul_transfer::control::{
-    Attach, Card, ChunkPiece, Compare, Compared, Digests, Direction, EntryFailed, FilterWire,
-    Frame, Heard, Held, Lease, Message, Named, Needless, Outcome, Pass, PassEnd, Ping, Plan, Probe,
-    ProbeCount, ProbeRun, Ranges, Relay, Request, Setting, Status, Survey, Surveyed, Wait,
+    Attach, Card, ChunkPiece, Compare, Compared, DeletedNames, Digests, Direction, EntryFailed,
+    FilterWire, Frame, Heard, Held, Lease, Message, Named, Needless, Outcome, Pass, PassEnd, Ping,
+    Plan, Probe, ProbeCount, ProbeRun, Ranges, Relay, Request, Setting, Status, Survey, Surveyed,
+    Wait,
 };
 use longhaul_transfer::options::Filter;
 use prost::Message as _;
@@ -277,6 +278,7 @@ fn honest(name: &str) -> Message {
         }
         "Ping" => Message::Ping(Ping { answer: false }),
         "Needless" => Message::Needless(Needless { chunks: all() }),
+        "DeletedNames" => Message::DeletedNames(DeletedNames { paths: vec![NAME.into()] }),
         "Named" => Message::Named(Named { entries: all() }),
         "Probe" => {
             let cipher = "aes-128-gcm".to_owned();

@@ -144,7 +144,7 @@ fn an_unknown_flag_or_subcommand_names_the_nearest() {
 fn habits_of_scp_and_rsync_are_told_what_to_write() {
     let cases = [
         ("--timeout=30", "--stall 30s"),
-        ("--delete", "never deletes"),
+        ("--delete", "longhaul sync --delete"),
         ("-C", "not compressed"),
         ("--transfers=8", "large ones fill the path"),
         ("--chown=a:b", "owners are not copied"),

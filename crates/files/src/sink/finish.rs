@@ -4,7 +4,7 @@
 use std::io;
 
 use super::plan::left_off;
-use super::{Mark, Sink, State};
+use super::{Deleted, Mark, Sink, State};
 use crate::digest::{self, Digest};
 use crate::error::Error;
 use crate::store::FileKind;
@@ -27,6 +27,12 @@ pub struct SinkOutcome {
     pub links: u64,
     /// Folders that this run made.
     pub folders: u64,
+    /// Names that the source lacks and that this run removed.
+    pub deleted: u64,
+    /// Paths of these, where names are kept account of; folders end with a slash.
+    pub deleted_names: Vec<Vec<u8>>,
+    /// Nothing was removed, though that was asked for: not all of the copy is there.
+    pub kept_extra: bool,
     /// What did not make it, at the source or here.
     pub failures: Vec<Failure>,
     /// Entries that got their names and were not taken by [`Sink::take_named`].
@@ -59,6 +65,8 @@ impl Sink {
     /// As [`write_chunk`](Sink::write_chunk).
     pub fn finish_unheard(mut self) -> Result<(SinkOutcome, Option<Mark>), Error> {
         let mut mark = None;
+        let mut deleted = Deleted::default();
+        let mut kept_extra = false;
         if !self.options.dry_run {
             let complete = self.is_complete();
             if complete {
@@ -73,11 +81,19 @@ impl Sink {
             }
             if complete && self.is_complete() {
                 self.each(|kind| matches!(kind, Kind::Link { .. }), Sink::make_link)?;
+                kept_extra = self.keeps_extra();
+                // Before the folders get their times, which this changes.
+                deleted = self.delete_extra()?;
                 self.finish_folders();
                 mark = self.end_on_disk()?;
             }
         }
-        Ok((self.account(), mark))
+        let mut outcome = self.account();
+        (outcome.deleted, outcome.kept_extra) = (deleted.count, kept_extra);
+        if self.options.names {
+            outcome.deleted_names = deleted.names;
+        }
+        Ok((outcome, mark))
     }
 
     /// Does something for each entry of a kind that is still due.
@@ -171,17 +187,22 @@ impl Sink {
 
     /// New names are on the disk before the copy says that it is done.
     fn end_on_disk(&mut self) -> Result<Option<Mark>, Error> {
-        if self.has_unsynced_names() {
-            // All content was synced before. Names that a failed sync has not brought onto the
-            // disk wait there for the next one.
-            let base = self.ground.base();
-            let synced = base.sync_file_system().or_else(|_| base.sync_file_system());
-            synced.map_err(|error| self.sync_error(&self.ground.place, &error))?;
-        }
+        self.sync_names()?;
         if !self.failures.is_empty() {
             return Ok(None);
         }
         Ok(self.ground.take_mark())
+    }
+
+    /// Brings names onto the disk that may not be there. All content was synced before.
+    pub(super) fn sync_names(&self) -> Result<(), Error> {
+        if !self.has_unsynced_names() {
+            return Ok(());
+        }
+        // Names that a failed sync has not brought onto the disk wait there for the next one.
+        let base = self.ground.base();
+        let synced = base.sync_file_system().or_else(|_| base.sync_file_system());
+        synced.map_err(|error| self.sync_error(&self.ground.place, &error))
     }
 
     /// Whether anything has a name that may not be on the disk: a large file syncs its folder, and
@@ -216,6 +237,9 @@ impl Sink {
             failed_bytes: failed.filter_map(|(entry, _)| entry.size()).sum(),
             links: links.count() as u64,
             folders: self.made_folders,
+            deleted: 0,
+            deleted_names: Vec::new(),
+            kept_extra: false,
             failures: std::mem::take(&mut self.failures),
             named: std::mem::take(&mut self.named),
             digest: if count(State::Done) == files.len() as u64 { self.digest() } else { None },

@@ -4,7 +4,8 @@
 //! (a chunk's way), `large` and `partial` (files with a journal), `small` (files that share a
 //! sync) and `hands` (many at once), `resync` (what a failed sync costs), `compare` (what the
 //! sender says of what is there), `settle` (how an entry ends), `finish` (links, folders, the
-//! account), `pipe` (a file of unknown length), `alone` (one copy at a time), `attributes`,
+//! account), `extra` (names that the source lacks),
+//! `pipe` (a file of unknown length), `alone` (one copy at a time), `attributes`,
 //! `order`, `space`, `bits`.
 //!
 //! Order of things, so that a kill at any moment costs little and nothing wrong ever has a final
@@ -17,6 +18,7 @@ mod attributes;
 mod bits;
 mod compare;
 mod destination;
+mod extra;
 mod finish;
 mod hands;
 mod large;
@@ -40,6 +42,7 @@ use self::alone::Alone;
 use self::attributes::Keep;
 use self::bits::Bits;
 use self::destination::Ground;
+use self::extra::Extra;
 use self::large::{HoleBudget, Large, Named};
 use self::order::Order;
 use self::small::{Complete, Small};
@@ -52,6 +55,7 @@ use crate::error::{Error, FileErrorKind};
 
 pub use self::alone::Together;
 pub use self::destination::Mark;
+pub use self::extra::{Delete, Deleted};
 pub use self::finish::SinkOutcome;
 pub use self::left::Left;
 pub use self::pipe::PipeFile;
@@ -76,6 +80,8 @@ pub struct SinkOptions {
     pub dry_run: bool,
     /// Make the folders that lead to the destination where they are missing.
     pub make_path: bool,
+    /// Remove names that the source lacks, once all of the copy is there.
+    pub delete: Option<Delete>,
     /// Keep account of which entries have got their names, for [`Sink::take_named`].
     pub names: bool,
     /// How long the end of another copy is waited for that has one of the files, or the folder;
@@ -186,6 +192,7 @@ pub struct Sink {
     packed: SequenceHasher,
     single_root: Option<Digest>,
     order: Order,
+    extra: Option<Extra>,
     holes: HoleBudget,
     files_done: u64,
     /// Entries that got their names in this run and were not told yet.
@@ -224,6 +231,8 @@ impl Sink {
         options: &SinkOptions,
         watch: &Watch,
     ) -> Result<(Sink, Plan), Error> {
+        let delete = options.delete.as_ref();
+        let extra = delete.map(|delete| Extra::new(place, manifest.shape(), delete)).transpose()?;
         let ground = Ground::open_or_make(place, manifest, options)?;
         let object = VirtualObject::new(manifest, manifest_prefix_len);
         let mut sink = Sink {
@@ -250,6 +259,7 @@ impl Sink {
             packed: SequenceHasher::default(),
             single_root: None,
             order: Order::default(),
+            extra,
             holes: HoleBudget::default(),
             files_done: 0,
             named: Vec::new(),
@@ -263,6 +273,7 @@ impl Sink {
             is_killed: false,
         };
         sink.order = Order::new(&sink.object, manifest);
+        sink.check_extra()?;
         let plan = sink.plan()?;
         sink.complete_resumed()?;
         Ok((sink, plan))

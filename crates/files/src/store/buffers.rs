@@ -197,6 +197,10 @@ impl Folder for MemoryFolder {
         Ok(())
     }
 
+    fn remove_folder(&self, _name: &[u8]) -> io::Result<()> {
+        Err(super::not_a_folder())
+    }
+
     fn set_mode(&self, _mode: u32) -> io::Result<()> {
         Ok(())
     }

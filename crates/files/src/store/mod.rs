@@ -157,6 +157,9 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Removes the file or link `name`; succeeds if there is none.
     fn remove(&self, name: &[u8]) -> io::Result<()>;
 
+    /// Removes the empty folder `name`; fails on a link.
+    fn remove_folder(&self, name: &[u8]) -> io::Result<()>;
+
     /// Sets this folder's permission bits.
     fn set_mode(&self, mode: u32) -> io::Result<()>;
 

@@ -214,6 +214,10 @@ impl Folder for RealFolder {
         }
     }
 
+    fn remove_folder(&self, name: &[u8]) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
+    }
+
     fn set_mode(&self, mode: u32) -> io::Result<()> {
         Ok(rustix::fs::fchmod(&self.0, Mode::from_bits_truncate(mode))?)
     }

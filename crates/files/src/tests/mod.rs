@@ -2,6 +2,7 @@
 #![expect(clippy::single_range_in_vec_init, reason = "lists of one range are what is meant")]
 
 mod copies;
+mod deleted;
 mod hostile;
 mod meeting;
 mod resume;

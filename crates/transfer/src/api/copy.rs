@@ -17,7 +17,7 @@ use crate::copy::copy;
 use crate::error::public::Error;
 use crate::location::Location;
 use crate::options::{
-    Cipher, CopyOptions, Filter, Input, Names, Output, Protocol, ReachOptions, Receive,
+    Cipher, CopyOptions, Delete, Filter, Input, Names, Output, Protocol, ReachOptions, Receive,
 };
 use crate::progress::Cancel;
 
@@ -89,6 +89,15 @@ impl CopyRequest {
     /// last one is made. A remote destination needs a server of this release.
     pub fn make_path(self, on: bool) -> CopyRequest {
         self.with(|options| options.make_path = on)
+    }
+
+    /// Removes names at the destination that the source folder lacks, once all of the copy is there
+    /// and on the disk; nothing where any file failed. The copy is of what one folder holds
+    /// ([`Location::contents`]). What the filters leave out stays. A source without files is
+    /// refused. A remote destination needs a server of this release, and the right to read and
+    /// write there.
+    pub fn delete(self, delete: Option<Delete>) -> CopyRequest {
+        self.with(|options| options.delete = delete)
     }
 
     /// The sources all hold the same object; each part is taken from any of them.

@@ -78,6 +78,11 @@ pub enum Event {
         /// Its path within the copy.
         path: PathBuf,
     },
+    /// A name that the source lacks was removed, or would be (dry run).
+    Deleted {
+        /// Its path within the copy; that of a folder ends with a slash.
+        path: PathBuf,
+    },
     /// A file of a tree failed; the others go on. Never dropped.
     FileFailed {
         /// Its path within the copy.
@@ -135,6 +140,7 @@ impl From<Notice> for Event {
             Notice::Folder { path } => Event::FolderDone { path },
             Notice::Link { path, target } => Event::LinkDone { path, target },
             Notice::Skipped { path } => Event::FileSkipped { path },
+            Notice::Deleted { path } => Event::Deleted { path },
             Notice::FileFailed { path, reason } => Event::FileFailed { path, reason },
             Notice::SourceFailed { source, error } => {
                 Event::SourceFailed { source, error: error.into() }

@@ -18,6 +18,7 @@
 //! | receiving end | [`Held`] | another copy has the destination, and its end is waited for |
 //! | receiving end | [`Needless`] | these chunks need not come any more |
 //! | receiving end | [`Named`] | these files have got their names, where that is asked for |
+//! | receiving end | [`DeletedNames`] | these names were removed, where that is asked for |
 //! | receiving end | [`PassEnd`] | all but these chunks are written |
 //! | receiving end | [`Lease`] | of several sources, this one brings these chunks next |
 //! | receiving end | [`Outcome`] | everything stands under its final name |
@@ -45,11 +46,11 @@ pub(crate) use checks::MAX_MANIFEST;
 pub use pieces::Pieces;
 pub use probe::{Probe, ProbeCount, ProbeRun};
 pub use ranges::{Ranges, RangesError};
-pub use request::{Direction, FilterWire, Request, Setting};
+pub use request::{DeleteWire, Direction, FilterWire, Request, Setting};
 pub use survey::{Survey, Surveyed};
 pub use transfer::{
-    Attach, Card, ChunkPiece, Compare, Compared, Digests, EntryFailed, Heard, Held, Lease, Named,
-    Needless, Offer, Outcome, Pass, PassEnd, Plan, Relay, Status, Wait,
+    Attach, Card, ChunkPiece, Compare, Compared, DeletedNames, Digests, EntryFailed, Heard, Held,
+    Lease, Named, Needless, Offer, Outcome, Pass, PassEnd, Plan, Relay, Status, Wait,
 };
 
 /// The name of the service of copies, for which all these messages are.
@@ -57,13 +58,16 @@ pub const SERVICE: &str = "copy";
 
 /// The version of these messages. It rises with each field that must not be skipped; a client that
 /// sets such a field asks for this version of the service.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// The first version whose requests may be for a part of a pipe.
 pub(crate) const TAKES_PARTS: u32 = 2;
 
 /// The first version whose pushes may make the folders that lead to their destination.
 pub(crate) const MAKES_PATHS: u32 = 3;
+
+/// The first version whose pushes may remove names that their source lacks.
+pub(crate) const DELETES: u32 = 4;
 
 /// One frame of the control stream.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -72,7 +76,7 @@ pub struct Frame {
     #[prost(oneof = "Message")]
     #[prost(
         tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, \
-                23, 24, 25, 26"
+                23, 24, 25, 26, 27"
     )]
     pub message: Option<Message>,
 }
@@ -133,6 +137,8 @@ pub enum Message {
     Card(Card),
     #[prost(message, tag = "26")]
     Lease(Lease),
+    #[prost(message, tag = "27")]
+    DeletedNames(DeletedNames),
 }
 
 /// Is the other end alive? Answered by the same message with `answer` set.

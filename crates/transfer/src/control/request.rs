@@ -102,6 +102,18 @@ pub struct Request {
     /// The round-trip time of that pull, in nanoseconds.
     #[prost(uint64, tag = "27")]
     pub remembered_rtt_nanos: u64,
+    /// A push removes names at its destination that the source lacks, once all of the copy is
+    /// there; `filters` are the globs that protect names. Needs version 4 of the service.
+    #[prost(message, optional, tag = "28")]
+    pub delete: Option<DeleteWire>,
+}
+
+/// How names are removed that the source lacks.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DeleteWire {
+    /// The most names to remove; where there are more, none is removed.
+    #[prost(uint64, optional, tag = "1")]
+    pub most: Option<u64>,
 }
 
 /// A setting of a protocol.

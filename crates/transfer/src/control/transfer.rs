@@ -289,6 +289,15 @@ pub struct Named {
     pub entries: Option<Ranges>,
 }
 
+/// Names that the source lacks and that were removed, or would be in a dry run; told only where
+/// the request asks for names, or for a dry run.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DeletedNames {
+    /// Their paths from the top of the copy; those of folders end with a slash.
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub paths: Vec<Vec<u8>>,
+}
+
 /// All chunks of the pass but these are written.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PassEnd {
@@ -348,6 +357,12 @@ pub struct Outcome {
     /// Folders that this run made.
     #[prost(uint64, tag = "11")]
     pub folders: u64,
+    /// Names that the source lacks and that this run removed, or would in a dry run.
+    #[prost(uint64, tag = "12")]
+    pub deleted: u64,
+    /// None was removed, though the request asks for it: not all of the copy is there.
+    #[prost(bool, tag = "13")]
+    pub kept_extra: bool,
 }
 
 /// The client's last word on a push: it has the [`Outcome`].

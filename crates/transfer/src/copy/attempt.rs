@@ -26,7 +26,7 @@ use super::hooks::{ClientHooks, State};
 use super::udp_watchdog::{Knock, UdpWatchdog};
 use crate::control::pipe::Extent;
 use crate::control::{
-    self, Attach, Direction, FilterWire, Frame, Message, Outcome, Request, Setting,
+    self, Attach, DeleteWire, Direction, FilterWire, Frame, Message, Outcome, Request, Setting,
 };
 use crate::error::{Error, ErrorKind};
 use crate::many::part::{CopyPart, To};
@@ -217,10 +217,14 @@ impl<'a> Attempt<'a> {
                 }
             }
         };
-        match (self.options.make_path, self.options.part) {
-            (true, _) => reached.session.ask_for(control::SERVICE, control::MAKES_PATHS),
-            (false, Some(_)) => reached.session.ask_for(control::SERVICE, control::TAKES_PARTS),
-            (false, None) => {}
+        let needed = match self.options {
+            CopyOptions { delete: Some(_), .. } if self.hooks.sends => Some(control::DELETES),
+            CopyOptions { make_path: true, .. } => Some(control::MAKES_PATHS),
+            CopyOptions { part: Some(_), .. } => Some(control::TAKES_PARTS),
+            _ => None,
+        };
+        if let Some(version) = needed {
+            reached.session.ask_for(control::SERVICE, version);
         }
         let session = &reached.session;
         self.carrier.set(session.carrier);
@@ -322,7 +326,7 @@ impl<'a> Attempt<'a> {
             Err(End::Lost(_)) => {}
         }
         let outcome = result?;
-        self.hooks.found(outcome.resumed_bytes);
+        self.hooks.ended(&outcome);
         if tries {
             self.hooks.tried_streams();
         }
@@ -458,6 +462,10 @@ impl<'a> Attempt<'a> {
             make_path: options.make_path,
             remembered_bps: terms.remembered.map_or(0, |path| path.rate.as_bps()),
             remembered_rtt_nanos: terms.remembered.map_or(0, |path| path.rtt.as_nanos()),
+            delete: options
+                .delete
+                .filter(|_| direction == Direction::Push)
+                .map(|delete| DeleteWire { most: delete.most }),
             extent: options.part.map(|PartOfPipe { pipe, offset }| Extent { pipe, offset }),
         }
     }

@@ -12,6 +12,7 @@ use longhaul_net::clock;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
+use crate::control::Outcome;
 use crate::counters::board::Board;
 use crate::counters::recent::{Recent, over};
 use crate::counters::{Counters, SenderCounters, Written};
@@ -197,10 +198,18 @@ impl ClientHooks {
 
     /// The end of an attempt: `bytes` were there before it, of which some may be known only since
     /// they were compared with the source.
-    pub(super) fn found(&self, bytes: u64) {
+    fn found(&self, bytes: u64) {
         if bytes > self.state.borrow().found {
             self.observer.notice(Notice::Resumed { bytes });
         }
+    }
+
+    /// The other end, or this one, has said what stands.
+    pub(super) fn ended(&self, outcome: &Outcome) {
+        if outcome.kept_extra {
+            self.observer.notice(notices::kept_extra());
+        }
+        self.found(outcome.resumed_bytes);
     }
 
     /// The end of an attempt: what is to be told where source files changed in it while they were
@@ -318,6 +327,14 @@ impl Hooks for ClientHooks {
         let due = entries_of(manifest, entries).map(|(due, _)| (due, manifest.path(due)));
         let due = due.filter(|(_, path)| !failed.contains_key(path));
         due.for_each(|(due, path)| self.observer.notice(told(manifest, due, &path)));
+    }
+
+    fn deleted(&self, paths: &[Vec<u8>]) {
+        for path in paths {
+            // A peer may choose its length.
+            let path = shown(&path[..path.len().min(MAX_PATH)]);
+            self.observer.notice(Notice::Deleted { path });
+        }
     }
 
     fn entry_failed(&self, path: &[u8], reason: &str, whence: Whence) {

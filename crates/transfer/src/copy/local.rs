@@ -125,7 +125,13 @@ fn check(options: &CopyOptions) -> Result<(), Error> {
     }
     options.sources.iter().try_for_each(|source| {
         let (from, to) = (source.path(), options.destination.path());
-        match leads_into_itself(from, to, options.recursive) {
+        let deletes_it = options.delete.is_some() && lies_in(from, to);
+        match deletes_it || leads_into_itself(from, to, options.recursive) {
+            true if deletes_it => {
+                let (from, to) = (from.display(), to.display());
+                let what = format!("{from} lies in {to} and would be deleted there");
+                Err(Error::new(ErrorKind::Usage, what).advise("name another destination"))
+            }
             true => {
                 let what = format!("{} would be copied onto or into itself", from.display());
                 Err(Error::new(ErrorKind::Usage, what).advise("name another destination"))
@@ -133,6 +139,12 @@ fn check(options: &CopyOptions) -> Result<(), Error> {
             false => Ok(()),
         }
     })
+}
+
+/// Whether `path` is in `folder`.
+fn lies_in(path: &Path, folder: &Path) -> bool {
+    let real = path.canonicalize().ok().zip(folder.canonicalize().ok());
+    real.is_some_and(|(path, folder)| path != folder && path.starts_with(folder))
 }
 
 /// Whether the copy of `from` lands on it or below it.
@@ -182,8 +194,11 @@ impl Local<'_> {
         let to = options.place(options.destination.path().to_owned());
         let (mut sink, plan) = Sink::open(&to, &manifest, 0, &sink_options(options), &self.watch)?;
         let resumed = self.plan(&mut source, &mut sink, plan)?;
+        if !without_entry(&source).is_empty() {
+            sink.source_is_incomplete();
+        }
         if options.dry_run {
-            return self.rehearsed(&source, &sink, &manifest, resumed);
+            return self.rehearsed(&source, &mut sink, &manifest, resumed);
         }
         for pass in 1.. {
             let missing: Vec<u64> = sink.missing().into_iter().flatten().collect();
@@ -206,6 +221,7 @@ impl Local<'_> {
                 .advise("the same command goes on with what is there"));
         }
         self.made(&manifest, &outcome.named);
+        self.deleted(&outcome.deleted_names);
         self.summary(&manifest, outcome, walked, resumed)
     }
 
@@ -307,14 +323,20 @@ impl Local<'_> {
     fn rehearsed(
         &self,
         source: &Source,
-        sink: &Sink,
+        sink: &mut Sink,
         manifest: &Arc<Manifest>,
         resumed: u64,
     ) -> Result<Summary, Error> {
         let failures: Vec<Failure> =
             without_entry(source).into_iter().chain(sink.failures().iter().cloned()).collect();
         let failed: BTreeSet<u32> = failures.iter().filter_map(|failure| failure.entry).collect();
-        let mut outcome = SinkOutcome { failures, ..SinkOutcome::default() };
+        let deleted = sink.would_delete()?;
+        let mut outcome = SinkOutcome {
+            failures,
+            deleted: deleted.count,
+            kept_extra: sink.keeps_extra(),
+            ..SinkOutcome::default()
+        };
         for (number, entry) in (0..).zip(manifest.entries()) {
             let is_file = entry.size().is_some();
             match sink.is_skipped(number) {
@@ -326,7 +348,14 @@ impl Local<'_> {
                 }
             }
         }
+        self.deleted(&deleted.names);
         self.summary(manifest, outcome, Vec::new(), resumed)
+    }
+
+    fn deleted(&self, names: &[Vec<u8>]) {
+        for path in names {
+            self.observer.notice(Notice::Deleted { path: shown(path) });
+        }
     }
 
     /// Tells what failed, and sums up.
@@ -337,6 +366,9 @@ impl Local<'_> {
         walked: Vec<Failure>,
         resumed: u64,
     ) -> Result<Summary, Error> {
+        if outcome.kept_extra {
+            self.observer.notice(notices::kept_extra());
+        }
         let failures: Vec<Failure> = walked.into_iter().chain(outcome.failures).collect();
         if let (true, Some(failure)) = (manifest.is_single(), failures.first()) {
             let what = format!("cannot copy {}: {}", show(&failure.path), failure.reason);
@@ -359,6 +391,7 @@ impl Local<'_> {
             copied_bytes,
             links: outcome.links,
             folders: outcome.folders,
+            deleted: outcome.deleted,
             elapsed,
             goodput: Bytes::new(copied_bytes) / elapsed,
             protocol: PROTOCOL.to_owned(),

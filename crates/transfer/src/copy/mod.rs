@@ -54,6 +54,7 @@ pub fn copy(
     observer: Arc<dyn Observer>,
     cancel: Cancel,
 ) -> Result<Summary, Error> {
+    check_delete(&options)?;
     if local::is_local(&options) {
         return local::copy(&options, &*observer, &cancel);
     }
@@ -89,6 +90,20 @@ fn check_input(options: &CopyOptions, routes: &[Route]) -> Result<(), Error> {
         true => Err(Error::new(ErrorKind::Usage, "a reader has no other sources beside it")),
         false => Ok(()),
     }
+}
+
+/// Names are removed where a copy makes a folder equal to one other folder.
+fn check_delete(options: &CopyOptions) -> Result<(), Error> {
+    let is_one = options.sources.len() == 1 && options.recursive && !options.replicas;
+    let is_kept = options.receive != Receive::Fake
+        && options.input.is_none()
+        && options.output.is_none()
+        && options.local.is_none();
+    if options.delete.is_none() || is_one && is_kept {
+        return Ok(());
+    }
+    let what = "names are deleted only where one folder is copied to files, with all that is in it";
+    Err(Error::new(ErrorKind::Usage, what))
 }
 
 /// A dry run ends with the plan.

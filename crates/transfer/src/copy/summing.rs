@@ -62,6 +62,7 @@ pub(super) fn summary(
         copied_bytes,
         links: outcome.links,
         folders: outcome.folders,
+        deleted: outcome.deleted,
         elapsed,
         setup,
         last_block,

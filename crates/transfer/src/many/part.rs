@@ -136,6 +136,7 @@ pub(crate) fn sink_options(options: &CopyOptions) -> SinkOptions {
         conceal: false,
         dry_run: options.dry_run,
         make_path: options.make_path,
+        delete: options.delete.map(|delete| delete.with(options.filters.clone())),
         names: options.names >= Names::Done,
         patience: LET_GO,
         together: None,

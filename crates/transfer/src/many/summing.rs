@@ -56,6 +56,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         copied_files: 0,
         copied_bytes: 0,
         links: 0,
+        deleted: 0,
         folders: 0,
         elapsed: Span::from_nanos(rows.started().elapsed().as_nanos() as u64),
         setup: summaries.iter().map(|s| s.setup).min().unwrap_or(Span::ZERO),

@@ -15,8 +15,8 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::named::decode;
 use super::offer;
-use super::sending::decode;
 use super::terms::layout;
 use crate::control::{Compare, Compared, Digests, EntryFailed, Offer, Ranges};
 use crate::counters::board::Board;
@@ -140,7 +140,8 @@ impl Writing {
         let (mut offer, _) = offer::whole(&mut source, false);
         change(&mut offer);
         let (closed, _) = tokio::sync::oneshot::channel();
-        let incoming = Incoming { offer, list: Box::new(()), reporter, closed };
+        let incoming =
+            Incoming { offer, list: Box::new(()), reporter, is_incomplete: false, closed };
         let jobs = writer::begin_patient(Box::new(files), incoming, None, patience).unwrap();
         Writing { jobs, events, payloads: Payloads::new(source).unwrap(), folder }
     }

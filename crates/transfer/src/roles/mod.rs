@@ -14,9 +14,11 @@ mod greed;
 mod lies;
 mod limits;
 mod listing;
+mod named;
 mod offer;
 mod plan;
 pub(crate) mod receiving;
+mod room;
 pub(crate) mod sending;
 mod silence;
 mod terms;
@@ -120,6 +122,9 @@ pub(crate) trait Hooks {
 
     /// A dry run: these entries would be made.
     fn would_copy(&self, _manifest: &Manifest, _entries: &[Range<u64>]) {}
+
+    /// These names that the source lacks were removed, or would be.
+    fn deleted(&self, _paths: &[Vec<u8>]) {}
 
     /// An entry failed.
     fn entry_failed(&self, path: &[u8], reason: &str, whence: Whence);

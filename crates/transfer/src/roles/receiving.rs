@@ -1,9 +1,7 @@
 //! The end that wants the object.
 
-use std::future::Future;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::due::Due;
 use super::flows::Flows;
+use super::room::{Asked, found, room_for_chunk};
 use super::silence::{Quiet, Silence};
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
@@ -122,7 +121,7 @@ impl ReceivingRole<'_> {
         if let Some(card) = self.terms.card {
             self.wire.outbox().tell(Message::Card(Card { bps: card.as_bps() }));
         }
-        let mut offer = self.first_offer().await?;
+        let (mut offer, is_incomplete) = self.first_offer().await?;
         let mut list = Box::new(self.memory.list());
         list.hold(offer.list_len())?;
         listing::hear(self.wire, self.hooks, self.board.watch(), &mut offer).await?;
@@ -131,7 +130,7 @@ impl ReceivingRole<'_> {
         let (events_end, events) = mpsc::unbounded_channel();
         let (closed, done) = oneshot::channel();
         let reporter = Reporter { board: self.board.clone(), events: events_end };
-        let incoming = Incoming { offer, list, reporter, closed };
+        let incoming = Incoming { offer, list, reporter, is_incomplete, closed };
         let jobs = destination.begin(incoming, self.writer.as_ref())?;
         let (pieces_end, pieces) = mpsc::channel(2);
         let room = self.memory.streamed();
@@ -168,8 +167,10 @@ impl ReceivingRole<'_> {
         result
     }
 
-    /// Waits for the offer; the source may have to be walked first.
-    async fn first_offer(&mut self) -> Result<Offer, End> {
+    /// Waits for the offer, and whether the source could not read all of its folders; they may
+    /// have to be walked first.
+    async fn first_offer(&mut self) -> Result<(Offer, bool), End> {
+        let mut is_incomplete = false;
         let mut tick = tokio::time::interval(TICK);
         let began = Instant::now();
         loop {
@@ -186,8 +187,9 @@ impl ReceivingRole<'_> {
             self.hooks.heard(&message);
             self.board.note_spoke(clock::now());
             match message {
-                Message::Offer(offer) => return Ok(offer),
+                Message::Offer(offer) => return Ok((offer, is_incomplete)),
                 Message::EntryFailed(failed) => {
+                    is_incomplete = true;
                     let failed = EntryFailed { at_source: true, ..failed };
                     self.hooks.entry_failed(&failed.path, &failed.reason, Whence::of(&failed));
                 }
@@ -196,26 +198,6 @@ impl ReceivingRole<'_> {
             }
         }
     }
-}
-
-/// Room that has been asked for, and comes in turn.
-type Asked = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>>>>;
-
-/// Room that was asked for, when there is some; nothing where none was asked for.
-async fn found(asked: &mut Option<Asked>) -> Option<OwnedSemaphorePermit> {
-    match asked {
-        Some(asked) => asked.await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Room for a chunk, and an account of the wait for it.
-async fn room_for_chunk(room: Arc<Semaphore>, board: Arc<Board>) -> Option<OwnedSemaphorePermit> {
-    let asked = clock::now();
-    let permit = room.acquire_owned().await.ok();
-    let waited = clock::now().since(asked);
-    board.update(|Counters { times, .. }| times.room = times.room + waited);
-    permit
 }
 
 /// A piece of a chunk has come.
@@ -474,6 +456,7 @@ impl Running<'_, '_> {
                 self.names_told = true;
                 self.end.hooks.named(&manifest, &entries);
             }
+            WriterEvent::Deleted(paths) => self.deleted(&paths),
             WriterEvent::Same(chunks) => self.skip(chunks),
             WriterEvent::Drained => {
                 if let Some(flow) = &self.flow {
@@ -517,6 +500,11 @@ impl Running<'_, '_> {
             WriterEvent::Failed(error) => return Err(End::Fatal(error)),
         }
         Ok(None)
+    }
+
+    fn deleted(&mut self, paths: &[Vec<u8>]) {
+        self.names_told = true;
+        self.end.hooks.deleted(paths);
     }
 
     /// The next pass brings these chunks, and no others.

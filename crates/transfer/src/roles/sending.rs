@@ -14,6 +14,7 @@ use longhaul_proto::units::Rate;
 use tokio::sync::mpsc;
 
 use super::flows::Flows;
+use super::named::{self, decode};
 use super::plan::PlanSoFar;
 use super::silence::Silence;
 use super::terms::{Terms, layout};
@@ -226,10 +227,8 @@ impl Running<'_, '_> {
             Message::EntryFailed(failed) => {
                 self.end.hooks.entry_failed(&failed.path, &failed.reason, Whence::of(&failed));
             }
-            Message::Named(named) if self.end.decides => {
-                let entries = self.manifest.entries().len() as u64;
-                let named = decode(named.entries.as_ref(), entries, "named entries")?;
-                self.end.hooks.named(&self.manifest, &named);
+            Message::Named(_) | Message::DeletedNames(_) if self.end.decides => {
+                named::hear(self.end.hooks, &self.manifest, &message)?;
             }
             Message::Outcome(outcome) => {
                 // It may have come ahead of what was told of them one by one.
@@ -583,18 +582,4 @@ async fn ended(carried: Option<&mut Carried>) -> End {
 
 fn lost_thread() -> Error {
     Error::new(ErrorKind::Unfinished, "the sending thread ended before its time")
-}
-
-pub(super) fn decode(
-    ranges: Option<&crate::control::Ranges>,
-    limit: u64,
-    what: &str,
-) -> Result<Vec<Range<u64>>, Error> {
-    let Some(ranges) = ranges else { return Ok(Vec::new()) };
-    ranges.decode(limit).map_err(|error| {
-        Error::new(
-            ErrorKind::Unfinished,
-            format!("the other side's list of {what} is no list: {error:?}"),
-        )
-    })
 }

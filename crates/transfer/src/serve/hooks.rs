@@ -135,6 +135,10 @@ impl Hooks for ServerHooks {
         }
     }
 
+    fn deleted(&self, paths: &[Vec<u8>]) {
+        self.outbox.tell(Message::DeletedNames(control::DeletedNames { paths: paths.to_vec() }));
+    }
+
     fn entry_failed(&self, _path: &[u8], _reason: &str, _whence: Whence) {
         self.failed.set(self.failed.get().saturating_add(1));
     }

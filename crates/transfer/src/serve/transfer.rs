@@ -24,7 +24,7 @@ use super::door::Access;
 use super::hooks::ServerHooks;
 use super::register::{ASKED, Registered};
 use super::running::Running;
-use crate::control::{Direction, Held, Message, Request, Setting, Wait};
+use crate::control::{DeleteWire, Direction, Held, Message, Request, Setting, Wait};
 use crate::counters::board::Board;
 use crate::error::{Error, ErrorKind};
 use crate::options::{Filter, Receive};
@@ -243,6 +243,7 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
                 conceal: !may_read,
                 dry_run: request.dry_run,
                 make_path: request.make_path,
+                delete: deletion(server, &peer, request)?,
                 names: request.names,
                 patience: Duration::ZERO,
                 together: None,
@@ -265,6 +266,18 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
         }
     };
     Ok((terms(server, session, request)?, work))
+}
+
+/// What a push may remove. That names what is there, so its client must be allowed to read as well.
+fn deletion(
+    server: &Server,
+    peer: &PeerId,
+    request: &Request,
+) -> Result<Option<longhaul_files::Delete>, Error> {
+    let Some(DeleteWire { most }) = request.delete else { return Ok(None) };
+    places(server, peer, &request.paths)?;
+    let filters = request.filters.iter().map(Filter::from).collect();
+    Ok(Some(longhaul_files::Delete { filters, most }))
 }
 
 /// Where what a client reads is, if the client may read there.

@@ -37,6 +37,8 @@ pub(crate) struct Incoming {
     /// What the manifest is charged to, encoded and decoded.
     pub(crate) list: Box<dyn ListMemory>,
     pub(crate) reporter: Reporter,
+    /// The source could not read all of its folders.
+    pub(crate) is_incomplete: bool,
     /// Told when the destination is closed.
     pub(crate) closed: oneshot::Sender<()>,
 }
@@ -120,6 +122,9 @@ pub(crate) trait Opened: Send {
 
     /// An entry went wrong at the source: its file never gets its name.
     fn fail_at_source(&mut self, _failed: AtSource) {}
+
+    /// The source could not read all of its folders: its list lacks names that it has.
+    fn source_is_incomplete(&mut self) {}
 
     /// A pass begins: it brings again what failed in the last one.
     fn begin_pass(&mut self) {}

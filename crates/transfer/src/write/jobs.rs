@@ -75,6 +75,8 @@ pub(crate) enum WriterEvent {
     WouldCopy { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
     /// These entries of the manifest have got their names, where that is asked for.
     Named { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
+    /// These names that the source lacks were removed, or would be.
+    Deleted(Vec<Vec<u8>>),
     /// There is room again.
     Drained,
     /// All chunks but the failed ones are written.

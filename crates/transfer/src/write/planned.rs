@@ -100,6 +100,23 @@ pub(crate) fn named_messages(entries: &[Range<u64>]) -> impl Iterator<Item = Nam
     entries.chunks(RANGES).map(move |ranges| Named { entries: encode(ranges) })
 }
 
+/// Bytes of removed names in one message, about.
+const NAMES: usize = 64 << 10;
+
+/// Tells which names that the source lacks were removed, or would be.
+pub(crate) fn tell_deleted(mut paths: Vec<Vec<u8>>, reporter: &Reporter) {
+    while !paths.is_empty() {
+        let mut room = NAMES;
+        let fits = |path: &&Vec<u8>| {
+            let is_room = room > 0;
+            room = room.saturating_sub(path.len() + FIELD);
+            is_room
+        };
+        let rest = paths.split_off(paths.iter().take_while(fits).count());
+        reporter.tell(WriterEvent::Deleted(std::mem::replace(&mut paths, rest)));
+    }
+}
+
 /// The last word of a destination that found `resumed_bytes` there. `at_source` are the entries
 /// that failed at the source, and whether each changed there.
 pub(crate) fn outcome(
@@ -132,6 +149,8 @@ pub(crate) fn outcome(
         failed_bytes: outcome.failed_bytes,
         links: outcome.links,
         folders: outcome.folders,
+        deleted: outcome.deleted,
+        kept_extra: outcome.kept_extra,
     }
 }
 

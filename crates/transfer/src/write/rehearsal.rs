@@ -68,7 +68,9 @@ impl Rehearsal {
     }
 
     /// What would be made, and the account of it.
-    fn end(&self) {
+    fn end(&mut self) -> Result<(), Error> {
+        let deleted = self.sink.would_delete()?;
+        let kept_extra = self.sink.keeps_extra();
         let manifest = self.object.manifest().clone();
         let all = 0..manifest.entries().len() as u64;
         let failures = self.sink.failures();
@@ -86,8 +88,18 @@ impl Rehearsal {
         let skipped = manifest.files().saturating_sub(files + failed_files);
         let failed_count = failures.len() as u64;
         self.reporter.tell(WriterEvent::WouldCopy { manifest, entries });
-        let outcome = Outcome { files, skipped, failed_count, ..Outcome::default() };
+        let count = deleted.count;
+        planned::tell_deleted(deleted.names, &self.reporter);
+        let outcome = Outcome {
+            files,
+            skipped,
+            failed_count,
+            deleted: count,
+            kept_extra,
+            ..Outcome::default()
+        };
         self.reporter.tell(WriterEvent::Outcome(Box::new(outcome), None));
+        Ok(())
     }
 }
 
@@ -123,10 +135,14 @@ impl Opened for Rehearsal {
         }
     }
 
+    fn source_is_incomplete(&mut self) {
+        self.sink.source_is_incomplete();
+    }
+
     fn settle(&mut self, _: PassState) -> Result<bool, Error> {
         let is_told = self.plan.is_none();
         if is_told {
-            self.end();
+            self.end()?;
         }
         Ok(is_told)
     }

@@ -62,12 +62,13 @@ pub(crate) fn begin_patient(
     shared: Option<&Jobs>,
     patience: Duration,
 ) -> Result<Jobs, Error> {
-    let Incoming { offer, list, reporter, closed } = incoming;
+    let Incoming { offer, list, reporter, is_incomplete, closed } = incoming;
     let jobs = shared.map_or_else(thread, |shared| Ok(shared.of_another()))?;
     jobs.send(Job::Begin(Box::new(Writer {
         offer,
         destination: Some(destination),
         reporter,
+        is_incomplete,
         closed,
         opened: None,
         list,
@@ -138,6 +139,8 @@ pub(crate) struct Writer {
     /// Nothing once it is open, or could not be opened.
     destination: Option<Box<dyn Open>>,
     reporter: Reporter,
+    /// The source could not read all of its folders.
+    is_incomplete: bool,
     /// Told when the destination is closed.
     closed: oneshot::Sender<()>,
     opened: Option<Box<dyn Opened>>,
@@ -305,6 +308,9 @@ impl Writer {
         let Some(destination) = self.destination.take() else { return Ok(()) };
         let prefix = self.offer.manifest_len;
         let mut opened = destination.open(object, prefix, self.reporter.clone())?;
+        if self.is_incomplete {
+            opened.source_is_incomplete();
+        }
         for failed in std::mem::take(&mut self.early_failures) {
             opened.fail_at_source(failed);
         }

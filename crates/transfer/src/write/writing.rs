@@ -43,6 +43,8 @@ pub(super) trait Store: Send + Sized {
         Vec::new()
     }
 
+    fn source_is_incomplete(&mut self) {}
+
     fn failures(&self) -> &[Failure] {
         &[]
     }
@@ -104,6 +106,10 @@ impl Store for Sink {
 
     fn fail_entry(&mut self, entry: u32, reason: &str) -> Vec<Range<u64>> {
         self.fail_entry(entry, reason)
+    }
+
+    fn source_is_incomplete(&mut self) {
+        self.source_is_incomplete();
     }
 
     fn failures(&self) -> &[Failure] {
@@ -243,6 +249,8 @@ impl<S: Store> Writing<S> {
         if !named.is_empty() {
             self.reporter.tell(planned::named(self.object.manifest(), named));
         }
+        let deleted = std::mem::take(&mut outcome.deleted_names);
+        planned::tell_deleted(deleted, &self.reporter);
         let outcome = planned::outcome(outcome, &self.failed_at_source, self.resumed);
         self.reporter.tell(WriterEvent::Outcome(Box::new(outcome), mark));
         Ok(())
@@ -306,6 +314,12 @@ impl<S: Store> Opened for Writing<S> {
             self.failed_at_source.insert(entry, changed);
             let needless = store.fail_entry(entry, &reason);
             self.reporter.tell(WriterEvent::Needless(needless));
+        }
+    }
+
+    fn source_is_incomplete(&mut self) {
+        if let Some(store) = &mut self.store {
+            store.source_is_incomplete();
         }
     }
 

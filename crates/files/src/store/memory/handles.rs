@@ -170,6 +170,13 @@ impl Folder for Handle {
         })
     }
 
+    fn remove_folder(&self, name: &[u8]) -> io::Result<()> {
+        if !self.open_folder(name)?.names()?.is_empty() {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        self.remove(name)
+    }
+
     fn set_mode(&self, mode: u32) -> io::Result<()> {
         self.change(|inode| inode.cached.mode = mode)
     }

@@ -1,0 +1,57 @@
+//! `longhaul sync`: a folder becomes equal to another one, here or on another host.
+
+use clap::ArgMatches;
+use longhaul::Delete;
+
+use crate::config::Setting;
+use crate::cp::{self, CopyArgs, Mirror};
+use crate::exit;
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul sync run42 dtn.example.org:/data/          makes /data/run42 like run42
+  longhaul sync -nv --delete run42/ lh://dtn/backup/  says what would be copied and deleted
+  longhaul sync --delete --max-delete 100 run42/ dtn.example.org:/backup/
+";
+
+const ABOUT: &str = "\
+Make a folder equal to another one, here or on another host
+
+SOURCE is one folder. As in rsync, `sync run42 DEST` makes DEST/run42 like run42, and \
+`sync run42/ DEST` makes DEST like run42. Times and permissions are kept, as with cp -a; files of \
+equal size and time are left alone. All flags of cp work, and so do their defaults in config.toml.
+
+Without --delete nothing is deleted.";
+
+/// Make a folder equal to another one, here or on another host
+#[derive(clap::Args)]
+#[command(override_usage = "longhaul sync [OPTIONS] <SOURCE> <DESTINATION>")]
+#[command(long_about = format!("{ABOUT}\n\n{EXAMPLES}"))]
+#[command(after_help = EXAMPLES, after_long_help = exit::TABLE)]
+pub(crate) struct SyncArgs {
+    /// Delete files, links and folders below the destination that the source lacks, once all of
+    /// the copy is there and verified; nothing if any file fails or the source has no files. What
+    /// --exclude leaves out stays. With -n, name them only. A server must allow reading and writing
+    #[arg(long)]
+    delete: bool,
+    /// Refuse, and copy nothing, if more names than this would be deleted
+    #[arg(long, value_name = "COUNT", requires = "delete")]
+    max_delete: Option<u64>,
+    #[command(flatten)]
+    copy: CopyArgs,
+}
+
+/// As [`cp::run`].
+pub(crate) fn run(
+    args: &SyncArgs,
+    matches: &ArgMatches,
+    own: &ArgMatches,
+    settings: &[Setting],
+) -> u8 {
+    let delete = match args.max_delete {
+        Some(most) => Delete::at_most(most),
+        None => Delete::all(),
+    };
+    let mirror = Mirror { delete: args.delete.then_some(delete) };
+    cp::run(&args.copy, Some(mirror), matches, own, settings)
+}

@@ -1,0 +1,358 @@
+//! Names at the destination that the source lacks: a plan counts or lists them, a copy that asks
+//! for it removes them at its end.
+//!
+//! The walk goes through the destination and the manifest side by side; both are in the order of a
+//! walk, so no table of names is needed. It opens each folder by its parent's handle and looks at
+//! links without following them, so nothing outside the destination is ever removed.
+
+use std::io;
+
+use super::plan::left_off;
+use super::{Ground, Sink};
+use crate::error::{Error, FileErrorKind};
+use crate::filter::{CompiledFilters, Filter};
+use crate::folders::Folders;
+use crate::store::FileKind;
+use crate::{Failure, Kind, Manifest, Place, Shape, Watch, names};
+
+/// Bytes of names that are listed at most; further ones are only counted.
+const MOST_LISTED: usize = 16 << 20;
+
+/// How names are removed that the source lacks.
+#[derive(Clone, Debug, Default)]
+pub struct Delete {
+    /// The filters of the copy: what they leave out stays.
+    pub filters: Vec<Filter>,
+    /// The most names to remove. Where there are more, none is removed.
+    pub most: Option<u64>,
+}
+
+/// What was removed, or would be.
+#[derive(Debug, Default)]
+pub struct Deleted {
+    /// How many files, links and folders.
+    pub count: u64,
+    /// Their paths, folders with a slash at the end, in the order of removal; without an end that
+    /// does not fit 16 MiB.
+    pub names: Vec<Vec<u8>>,
+    pub(super) failures: Vec<Failure>,
+    listed: usize,
+}
+
+/// The names that this copy is to remove.
+#[derive(Debug)]
+pub(super) struct Extra {
+    filters: CompiledFilters,
+    most: Option<u64>,
+    /// The source could not read all of its folders, so its list lacks names that it has.
+    pub(super) is_incomplete: bool,
+}
+
+impl Extra {
+    /// Checks what is asked for, before the destination is opened.
+    ///
+    /// # Errors
+    /// The copy is not of what one folder holds, a filter leaves files out for another reason than
+    /// their names, or the destination is a link (`Request`, `File`).
+    pub(super) fn new(place: &Place, shape: Shape, delete: &Delete) -> Result<Extra, Error> {
+        let refuse = |what: &str| Err(Error::new(FileErrorKind::Request, what));
+        if shape != Shape::Contents {
+            return refuse("names are deleted only where the contents of one folder are copied");
+        }
+        let is_glob = |filter: &Filter| matches!(filter, Filter::Include(_) | Filter::Exclude(_));
+        if !delete.filters.iter().all(is_glob) {
+            // A file that is too large at the source would be removed here.
+            return refuse("deleting does not go with limits of size and lists of files");
+        }
+        if !place.says_folder()
+            && let Some(name) = place.name()
+            && let Ok(found) = place.parent().folder().and_then(|parent| parent.look(&name))
+            && found.kind == FileKind::Link
+        {
+            let what = format!("{} is a link, and nothing is deleted behind it", place.shown());
+            let error = Error::new(FileErrorKind::File, what).at(place.named());
+            return Err(error.advise("name the folder that it leads to"));
+        }
+        let filters = CompiledFilters::new(&delete.filters)?;
+        Ok(Extra { filters, most: delete.most, is_incomplete: false })
+    }
+
+    /// Whether so many names may be removed.
+    fn check(&self, manifest: &Manifest, count: u64, place: &Place) -> Result<(), Error> {
+        let refuse = |what: String| Err(Error::new(FileErrorKind::File, what).at(place.named()));
+        let shown = place.shown();
+        let is_empty = manifest.entries().iter().all(|entry| entry.kind == Kind::Folder);
+        if is_empty && count > 0 {
+            return refuse(format!(
+                "the source has no files, and {count} names of {shown} would be deleted; nothing \
+                 was"
+            ));
+        }
+        match self.most.filter(|most| count > *most) {
+            Some(most) => refuse(format!(
+                "{count} names of {shown} would be deleted, more than the limit of {most}; nothing \
+                 was"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Sink {
+    /// Tells that the source's list lacks names that the source has: nothing is removed.
+    pub fn source_is_incomplete(&mut self) {
+        if let Some(extra) = &mut self.extra {
+            extra.is_incomplete = true;
+        }
+    }
+
+    /// Whether names that the source lacks are to be removed, and may not be, since not all of the
+    /// copy is there.
+    pub fn keeps_extra(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.is_incomplete || !self.failures.is_empty())
+    }
+
+    /// Lists the names that would be removed.
+    ///
+    /// # Errors
+    /// More than may be removed, or all of them (`File`).
+    pub fn would_delete(&mut self) -> Result<Deleted, Error> {
+        if self.keeps_extra() {
+            return Ok(Deleted::default());
+        }
+        self.pass_extra(false)
+    }
+
+    /// Looks at the beginning whether the copy may remove what it is to remove: an error then has
+    /// changed nothing yet.
+    pub(super) fn check_extra(&mut self) -> Result<(), Error> {
+        let manifest = self.ground.manifest.clone();
+        let has_files = manifest.entries().iter().any(|entry| entry.kind != Kind::Folder);
+        match &self.extra {
+            Some(extra) if extra.most.is_some() || !has_files => self.would_delete().map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the names that the source lacks, once all else is on the disk.
+    ///
+    /// # Errors
+    /// As [`Sink::would_delete`], and for a sync that fails.
+    pub(super) fn delete_extra(&mut self) -> Result<Deleted, Error> {
+        if self.extra.is_none() || self.keeps_extra() {
+            return Ok(Deleted::default());
+        }
+        self.sync_names()?;
+        self.pass_extra(false)?;
+        let mut deleted = self.pass_extra(true)?;
+        self.failures.append(&mut deleted.failures);
+        Ok(deleted)
+    }
+
+    fn pass_extra(&mut self, removes: bool) -> Result<Deleted, Error> {
+        let Some(extra) = &self.extra else { return Ok(Deleted::default()) };
+        if self.ground.is_missing {
+            return Ok(Deleted::default());
+        }
+        let walk = Walk::new(&self.ground, &extra.filters, &self.watch, removes);
+        let deleted = walk.run()?;
+        if !removes {
+            let place = Place::Ambient(self.ground.place.clone());
+            extra.check(&self.ground.manifest, deleted.count, &place)?;
+        }
+        Ok(deleted)
+    }
+}
+
+/// A folder of the destination that is being looked through.
+struct Level {
+    path: Vec<u8>,
+    /// Its entry in the manifest; nothing for the top, and for a folder that the source lacks.
+    entry: Option<u32>,
+    is_extra: bool,
+    /// The names in it that are left, sorted.
+    names: std::vec::IntoIter<Vec<u8>>,
+    /// Something in it stays.
+    keeps: bool,
+}
+
+struct Walk<'a> {
+    manifest: &'a Manifest,
+    filters: &'a CompiledFilters,
+    watch: &'a Watch,
+    folders: Folders,
+    removes: bool,
+    /// The first entry of the manifest that the walk has not passed.
+    next: u32,
+    stack: Vec<Level>,
+    deleted: Deleted,
+}
+
+impl<'a> Walk<'a> {
+    fn new(
+        ground: &'a Ground,
+        filters: &'a CompiledFilters,
+        watch: &'a Watch,
+        removes: bool,
+    ) -> Walk<'a> {
+        Walk {
+            manifest: &ground.manifest,
+            filters,
+            watch,
+            folders: Folders::new(ground.base().clone()),
+            removes,
+            next: 0,
+            stack: Vec::new(),
+            deleted: Deleted::default(),
+        }
+    }
+
+    fn run(mut self) -> Result<Deleted, Error> {
+        self.enter(Vec::new(), None, false);
+        while let Some(level) = self.stack.last_mut() {
+            self.watch.go_on().map_err(|_| left_off())?;
+            match level.names.next() {
+                Some(name) => self.name(&name),
+                None => self.leave(),
+            }
+        }
+        Ok(self.deleted)
+    }
+
+    /// Goes into a folder of the destination.
+    fn enter(&mut self, path: Vec<u8>, entry: Option<u32>, is_extra: bool) {
+        let names = self.folders.at(&path).and_then(|folder| folder.names());
+        let mut level =
+            Level { path, entry, is_extra, names: Vec::new().into_iter(), keeps: false };
+        match names {
+            Ok(mut names) => {
+                names.sort_unstable();
+                level.names = names.into_iter();
+            }
+            Err(error) => {
+                self.fail(&level.path, &error);
+                level.keeps = true;
+            }
+        }
+        self.stack.push(level);
+    }
+
+    /// Leaves the innermost folder; one that the source lacks goes if nothing in it stays.
+    fn leave(&mut self) {
+        let Some(level) = self.stack.pop() else { return };
+        if let Some(entry) = level.entry {
+            self.pass(entry);
+        }
+        if level.is_extra {
+            match level.keeps {
+                true => self.keep(),
+                false => self.remove(&level.path, true),
+            }
+        }
+    }
+
+    /// Something stays in the innermost folder.
+    fn keep(&mut self) {
+        if let Some(level) = self.stack.last_mut() {
+            level.keeps = true;
+        }
+    }
+
+    /// Looks at a name of the innermost folder.
+    fn name(&mut self, name: &[u8]) {
+        let Some(level) = self.stack.last() else { return };
+        let (is_extra, entry) = (level.is_extra, level.entry);
+        let path = match level.path.is_empty() {
+            true => name.to_vec(),
+            false => [&level.path, &b"/"[..], name].concat(),
+        };
+        let known = if is_extra { None } else { self.find(entry, name) };
+        let (folder, _) = crate::manifest::split(&path);
+        let found = self.folders.at(folder).and_then(|folder| folder.look_if_there(name));
+        let found = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => return,
+            Err(error) => {
+                self.fail(&path, &error);
+                return self.keep();
+            }
+        };
+        let is_folder = found.kind == FileKind::Folder;
+        match known {
+            Some(number) => {
+                let is_entered =
+                    is_folder && self.manifest.entries()[number as usize].kind == Kind::Folder;
+                match is_entered {
+                    true => {
+                        self.next = number + 1;
+                        self.enter(path, Some(number), false);
+                    }
+                    false => self.pass(number),
+                }
+            }
+            None if names::is_reserved(name)
+                || found.kind == FileKind::Other
+                || !self.filters.takes(&path, is_folder) =>
+            {
+                self.keep();
+            }
+            None if is_folder => self.enter(path, None, true),
+            None => self.remove(&path, false),
+        }
+    }
+
+    /// The entry `name` in the folder `folder`, which the walk is in; those before it are passed.
+    fn find(&mut self, folder: Option<u32>, name: &[u8]) -> Option<u32> {
+        loop {
+            let entry = self.manifest.entries().get(self.next as usize)?;
+            if entry.parent() != folder {
+                return None;
+            }
+            match self.manifest.name(self.next).cmp(name) {
+                std::cmp::Ordering::Less => self.pass(self.next),
+                std::cmp::Ordering::Equal => return Some(self.next),
+                std::cmp::Ordering::Greater => return None,
+            }
+        }
+    }
+
+    /// Passes an entry with all that is in it.
+    fn pass(&mut self, entry: u32) {
+        let is_inside = |number: u32| {
+            let next = self.manifest.entries().get(number as usize);
+            next.is_some_and(|next| next.parent().is_some_and(|parent| parent >= entry))
+        };
+        let mut next = self.next.max(entry + 1);
+        while is_inside(next) {
+            next += 1;
+        }
+        self.next = next;
+    }
+
+    fn remove(&mut self, path: &[u8], is_folder: bool) {
+        if self.removes {
+            let (folder, name) = crate::manifest::split(path);
+            let removed = self.folders.at(folder).and_then(|folder| match is_folder {
+                true => folder.remove_folder(name),
+                false => folder.remove(name),
+            });
+            if let Err(error) = removed {
+                self.fail(path, &error);
+                return self.keep();
+            }
+        }
+        let Deleted { count, names, listed, .. } = &mut self.deleted;
+        *count += 1;
+        *listed = listed.saturating_add(path.len() + size_of::<Vec<u8>>());
+        if *listed <= MOST_LISTED {
+            let slash: &[u8] = if is_folder { b"/" } else { b"" };
+            names.push([path, slash].concat());
+        }
+    }
+
+    fn fail(&mut self, path: &[u8], error: &io::Error) {
+        let reason = format!("cannot be deleted: {}", longhaul_text::reason(error));
+        let failure = Failure { path: path.to_vec(), reason, ..Failure::default() };
+        self.deleted.failures.push(failure);
+    }
+}

@@ -1,0 +1,113 @@
+//! Names that the source lacks, and which of them a copy removes.
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+use crate::filter::Filter;
+use crate::sink::Delete;
+
+fn deleting(filters: &[&str], most: Option<u64>) -> SinkOptions {
+    let filters = filters.iter().map(|glob| Filter::Exclude((*glob).to_owned())).collect();
+    SinkOptions { delete: Some(Delete { filters, most }), names: true, ..Default::default() }
+}
+
+/// Copies what is in `from` with filters of its own, and deletes.
+fn mirror(ends: &Ends, filters: &[&str], options: &SinkOptions) -> Result<SinkOutcome, Error> {
+    let filters = filters.iter().map(|glob| Filter::Exclude((*glob).to_owned())).collect();
+    let options_of_source = SourceOptions { recursive: true, filters, ..Default::default() };
+    let source = Source::open(&[ambient(slash(&ends.from))], &options_of_source)?;
+    Copy::open(source, &ambient(&ends.to), options)?.run()
+}
+
+fn names_of(root: &Path) -> Vec<String> {
+    tree(root).into_keys().map(|path| path.display().to_string()).collect()
+}
+
+#[test]
+fn what_only_the_destination_has_goes_and_nothing_behind_a_link() {
+    let ends = ends();
+    let outside = ends.from.parent().unwrap().join("outside");
+    write(outside.join("precious"), b"p");
+    for path in ["a", "d/b", "d.x/c", "z"] {
+        write(ends.from.join(path), b"new");
+    }
+    for path in ["a", "a0", "d/extra", "d/deep/er/x", "d-y/c", "e/f", "zz"] {
+        write(ends.to.join(path), b"older");
+    }
+    symlink(&outside, ends.to.join("link")).unwrap();
+    symlink(&outside, ends.to.join("e/link")).unwrap();
+    let outcome = mirror(&ends, &[], &deleting(&[], None)).unwrap();
+    assert_eq!(tree(&ends.from), tree(&ends.to));
+    assert!(outside.join("precious").exists());
+    assert_eq!(outcome.deleted, 12, "{:?}", outcome.deleted_names);
+    assert!(outcome.deleted_names.contains(&b"d/deep/".to_vec()));
+    // Again there is nothing to do.
+    assert_eq!(mirror(&ends, &[], &deleting(&[], None)).unwrap().deleted, 0);
+}
+
+#[test]
+fn what_filters_leave_out_and_what_other_copies_left_stays_with_its_folder() {
+    let ends = ends();
+    write(ends.from.join("a"), b"a");
+    write(ends.from.join("b.tmp"), b"not copied");
+    for path in ["x.tmp", "old/y.tmp", "old/z", "part/.q.lh-part", "gone/g"] {
+        write(ends.to.join(path), b"old");
+    }
+    mirror(&ends, &["*.tmp"], &deleting(&["*.tmp"], None)).unwrap();
+    let left = ["a", "old", "old/y.tmp", "part", "part/.q.lh-part", "x.tmp"];
+    assert_eq!(names_of(&ends.to), left);
+}
+
+#[test]
+fn a_source_without_files_and_more_names_than_the_limit_are_refused_before_anything() {
+    let ends = ends();
+    std::fs::create_dir(ends.from.join("empty")).unwrap();
+    write(ends.to.join("x"), b"x");
+    write(ends.to.join("y"), b"y");
+    let before = tree(&ends.to);
+    let refused = mirror(&ends, &[], &deleting(&[], None)).unwrap_err();
+    assert!(refused.what.contains("the source has no files"), "{refused}");
+    write(ends.from.join("new"), b"n");
+    let refused = mirror(&ends, &[], &deleting(&[], Some(1))).unwrap_err();
+    assert!(refused.what.contains("2 names"), "{refused}");
+    assert_eq!(tree(&ends.to), before);
+    assert_eq!(mirror(&ends, &[], &deleting(&[], Some(2))).unwrap().deleted, 2);
+}
+
+#[test]
+fn a_copy_that_is_not_whole_deletes_nothing() {
+    let ends = ends();
+    write(ends.from.join("a"), b"a");
+    write(ends.from.join("b"), b"b");
+    write(ends.to.join("x"), b"x");
+    let open =
+        || Copy::open(source(&[&slash(&ends.from)]), &ambient(&ends.to), &deleting(&[], None));
+    let mut copy = open().unwrap();
+    copy.sink.fail_entry(1, "it cannot be read");
+    let outcome = copy.run().unwrap();
+    assert!(outcome.kept_extra && outcome.deleted == 0);
+    // The list of the source lacks what is in a folder that it could not read.
+    let mut copy = open().unwrap();
+    copy.sink.source_is_incomplete();
+    assert!(copy.run().unwrap().kept_extra);
+    // A copy that is left off.
+    drop(open().unwrap());
+    assert!(ends.to.join("x").exists());
+    assert_eq!(open().unwrap().run().unwrap().deleted, 1);
+}
+
+#[test]
+fn a_destination_that_is_a_link_and_copies_of_other_shapes_are_refused() {
+    let ends = ends();
+    write(ends.from.join("a"), b"a");
+    write(ends.to.join("x"), b"x");
+    let link = ends.to.with_file_name("link");
+    symlink(&ends.to, &link).unwrap();
+    let from_contents = source(&[&slash(&ends.from)]);
+    let refused = Copy::open(from_contents, &ambient(&link), &deleting(&[], None)).err().unwrap();
+    assert!(refused.what.contains("is a link"), "{refused}");
+    let named = source(&[&ends.from]);
+    let refused = Copy::open(named, &ambient(&ends.to), &deleting(&[], None)).err().unwrap();
+    assert!(refused.what.contains("contents of one folder"), "{refused}");
+    assert!(ends.to.join("x").exists());
+}

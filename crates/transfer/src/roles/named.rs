@@ -1,0 +1,39 @@
+//! What the receiving end tells of names, and ranges of the numbers that it names.
+
+use std::ops::Range;
+
+use super::Hooks;
+use super::wire::End;
+use crate::control::{Message, Ranges};
+use crate::error::{Error, ErrorKind};
+use longhaul_files::Manifest;
+
+/// Tells `hooks` of names that were made or deleted.
+///
+/// # Errors
+/// The message names entries that there are not.
+pub(super) fn hear(hooks: &dyn Hooks, manifest: &Manifest, message: &Message) -> Result<(), End> {
+    match message {
+        Message::Named(named) => {
+            let entries = manifest.entries().len() as u64;
+            hooks.named(manifest, &decode(named.entries.as_ref(), entries, "named entries")?);
+        }
+        Message::DeletedNames(deleted) => hooks.deleted(&deleted.paths),
+        _ => {}
+    }
+    Ok(())
+}
+
+pub(super) fn decode(
+    ranges: Option<&Ranges>,
+    limit: u64,
+    what: &str,
+) -> Result<Vec<Range<u64>>, Error> {
+    let Some(ranges) = ranges else { return Ok(Vec::new()) };
+    ranges.decode(limit).map_err(|error| {
+        Error::new(
+            ErrorKind::Unfinished,
+            format!("the other side's list of {what} is no list: {error:?}"),
+        )
+    })
+}
