@@ -48,8 +48,8 @@ pub(super) static BESIDE: Experiment = Experiment {
     title: "Three GTP senders beside one TCP flow: what the receiver leaves for others",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 3.6, \
              which names it as future work and has no figure",
-    setup: "Three GTP senders at 25, 50 and 100 ms start at 0 s. One TCP flow (CUBIC, a window that \
-            congestion alone limits) at 20 ms starts at 2 s. All send to one receiver through a \
+    setup: "Three GTP senders at 25, 50 and 100 ms start at 0 s. One TCP flow (CUBIC, a window \
+            that congestion alone limits) at 20 ms starts at 2 s. All send to one receiver through a \
             switch, whose port has 1 Gbit/s (Ethernet framing included) and a drop-tail queue of \
             2 MB. The receiver finds C_r by itself. It takes all of the link or 85 % of it \
             (`receive-share`), and it either measures other traffic and leaves it a max-min fair \
