@@ -20,6 +20,7 @@
 //! - [`fec`]: erasure codes, which replace lost datagrams without a round trip.
 //! - [`stream`]: frames that arrive before a deadline or are reported as missed.
 //! - [`model`]: RBUDP's equations.
+//! - [`share`]: a tree of small values that clients watch and edit.
 //!
 //! A minimal driver: one protocol over a channel without loss or delay.
 //!
@@ -94,6 +95,7 @@ mod rtt;
 pub mod sabul;
 mod sent;
 pub mod settings;
+pub mod share;
 pub mod stream;
 pub mod tally;
 pub mod time;

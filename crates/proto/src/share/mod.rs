@@ -1,0 +1,20 @@
+//! A tree of small values that clients watch and edit: Quanta's `QUANTAdb_c` (section 3.2).
+//!
+//! The server has the only [`Tree`]. Each change makes its next revision, which is the version of
+//! the key from then on. A [`Watcher`] gets a snapshot, then all changes in order; where it has
+//! fallen so far behind that the tree has forgotten a change, it gets a new snapshot. A client
+//! checks that with a [`Replica`], and keeps its edits in [`Edits`] until they are acknowledged.
+
+mod edits;
+mod key;
+mod replica;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod watcher;
+
+pub use edits::{Answer, Edits, Sent, Wish};
+pub use key::{Key, KeyError, MAX_KEY, Prefix};
+pub use replica::{Lie, News, Replica};
+pub use tree::{Change, Condition, Disk, Edit, Entry, Limits, MAX_VALUE, Refusal, Tree};
+pub use watcher::{PIECE, Piece, Watcher};

@@ -1,0 +1,130 @@
+//! The client's side of a watch. It believes nothing that the server says before it is checked.
+
+use alloc::vec::Vec;
+
+use super::key::{Key, Prefix};
+use super::tree::{Change, Entry};
+use super::watcher::Piece;
+
+/// What a watch brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// All entries, in the order of keys: first, and where changes were missed.
+    Snapshot(Vec<(Key, Entry)>),
+    /// Changes since, oldest first.
+    Changes(Vec<Change>),
+}
+
+/// What is wrong with a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lie(pub &'static str);
+
+/// How far a watch is.
+#[derive(Debug)]
+pub struct Replica {
+    prefix: Prefix,
+    revision: Option<u64>,
+    snapshot: Option<(u64, Vec<(Key, Entry)>)>,
+    bytes: usize,
+    most: usize,
+}
+
+impl Replica {
+    /// A watch of `prefix` that has nothing. A snapshot of more than `most` bytes of keys and
+    /// values is refused.
+    pub fn new(prefix: Prefix, most: usize) -> Replica {
+        Replica { prefix, revision: None, snapshot: None, bytes: 0, most }
+    }
+
+    /// The revision up to which the watch has everything.
+    pub fn revision(&self) -> Option<u64> {
+        self.revision
+    }
+
+    /// A new connection: a snapshot that was not complete begins anew. With `is_other` it leads to
+    /// another run of the server, of which the watch has nothing.
+    pub fn reconnected(&mut self, is_other: bool) {
+        self.snapshot = None;
+        if is_other {
+            self.revision = None;
+        }
+    }
+
+    /// Takes the next piece.
+    ///
+    /// # Errors
+    /// No honest server sends it; the watch is as before.
+    pub fn take(&mut self, piece: Piece) -> Result<Option<News>, Lie> {
+        match piece {
+            Piece::Snapshot { revision, is_first, is_last, entries } => {
+                self.take_snapshot(revision, is_first, is_last, entries)
+            }
+            Piece::Changes { through, changes } => self.take_changes(through, changes),
+        }
+    }
+
+    fn take_snapshot(
+        &mut self,
+        revision: u64,
+        is_first: bool,
+        is_last: bool,
+        entries: Vec<(Key, Entry)>,
+    ) -> Result<Option<News>, Lie> {
+        if is_first == self.snapshot.is_some() {
+            return Err(Lie("a snapshot begins within another one, or has no beginning"));
+        }
+        if self.revision.is_some_and(|had| revision < had) {
+            return Err(Lie("a snapshot is older than what came before"));
+        }
+        if self.snapshot.as_ref().is_some_and(|(begun, _)| *begun != revision) {
+            return Err(Lie("a snapshot changes its revision"));
+        }
+        if entries.is_empty() && !is_last {
+            return Err(Lie("a part of a snapshot is empty"));
+        }
+        let had = self.snapshot.as_ref().map_or(&[][..], |(_, had)| had);
+        let mut last = had.last().map(|(key, _)| key);
+        let mut bytes = if is_first { 0 } else { self.bytes };
+        for (key, entry) in &entries {
+            if last.is_some_and(|last| last >= key) {
+                return Err(Lie("the keys of a snapshot are out of order"));
+            }
+            if !self.prefix.contains(key.as_str()) || entry.version > revision {
+                return Err(Lie("a snapshot has an entry that cannot be in it"));
+            }
+            bytes += key.as_str().len() + entry.value.len();
+            last = Some(key);
+        }
+        if bytes > self.most {
+            return Err(Lie("a snapshot is larger than this client takes"));
+        }
+        self.bytes = bytes;
+        let (_, whole) = self.snapshot.get_or_insert((revision, Vec::new()));
+        whole.extend(entries);
+        if !is_last {
+            return Ok(None);
+        }
+        self.revision = Some(revision);
+        Ok(self.snapshot.take().map(|(_, entries)| News::Snapshot(entries)))
+    }
+
+    fn take_changes(&mut self, through: u64, changes: Vec<Change>) -> Result<Option<News>, Lie> {
+        let (Some(mut last), None) = (self.revision, &self.snapshot) else {
+            return Err(Lie("changes come before the snapshot is complete"));
+        };
+        for change in &changes {
+            if change.version <= last || change.version > through {
+                return Err(Lie("changes are out of order"));
+            }
+            if !self.prefix.contains(change.key.as_str()) {
+                return Err(Lie("a change is of a key that is not watched"));
+            }
+            last = change.version;
+        }
+        if through < last {
+            return Err(Lie("changes are out of order"));
+        }
+        self.revision = Some(through);
+        Ok((!changes.is_empty()).then_some(News::Changes(changes)))
+    }
+}

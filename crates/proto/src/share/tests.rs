@@ -1,0 +1,343 @@
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use alloc::{format, vec};
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn key(text: &str) -> Key {
+    Key::new(text).expect("a key")
+}
+
+fn put(name: &str, value: &[u8]) -> Edit {
+    Edit { key: key(name), value: Some(value.into()), condition: Condition::Always, owner: None }
+}
+
+fn wish(name: &str, value: &[u8]) -> Wish {
+    Wish { key: key(name), value: Some(value.into()), version: None, presence: false }
+}
+
+#[test]
+fn keys_are_words_joined_by_slashes() {
+    for good in ["a", "a/b", "world/camera 7/ü", &"x".repeat(MAX_KEY)] {
+        assert_eq!(Key::new(good).map(|key| String::from(key.as_str())), Ok(good.into()));
+    }
+    for (bad, why) in [
+        ("", KeyError::Empty),
+        ("/a", KeyError::Empty),
+        ("a/", KeyError::Empty),
+        ("a//b", KeyError::Empty),
+        ("a/../b", KeyError::Letter),
+        (".", KeyError::Letter),
+        ("a/*", KeyError::Letter),
+        ("a\n", KeyError::Letter),
+        (&"x".repeat(MAX_KEY + 1), KeyError::Long),
+    ] {
+        assert_eq!(Key::new(bad), Err(why), "{bad}");
+    }
+}
+
+#[test]
+fn a_prefix_has_whole_words() {
+    let tree = &mut Tree::new(Limits::default(), 0, []);
+    for name in ["a", "a-b", "a/x", "a/x/y", "a0", "b"] {
+        tree.apply(put(name, b"")).expect("it is made");
+    }
+    let below = |prefix: &str| {
+        let prefix = Prefix::new(prefix).expect("a prefix");
+        let names: Vec<String> = tree.range(&prefix).map(|(key, _)| key.as_str().into()).collect();
+        assert!(names.iter().all(|name| prefix.contains(name)));
+        names.join(" ")
+    };
+    assert_eq!(below("a"), "a a/x a/x/y");
+    assert_eq!(below("a/x"), "a/x a/x/y");
+    assert_eq!(below("c"), "");
+    assert_eq!(below(""), "a a-b a/x a/x/y a0 b");
+}
+
+#[test]
+fn an_edit_is_made_where_its_condition_holds() {
+    let mut tree = Tree::new(Limits::default(), 40, []);
+    let mut when = |condition, value: &[u8]| {
+        tree.apply(Edit { condition, ..put("k", value) })
+            .map(|change| change.map(|change| change.version))
+    };
+    assert!(matches!(when(Condition::Version(3), b"no"), Err(Refusal::Conflict(None))));
+    assert_eq!(when(Condition::Version(0), b"1"), Ok(Some(41)));
+    assert!(matches!(when(Condition::Version(0), b"no"), Err(Refusal::Conflict(Some(_)))));
+    assert_eq!(when(Condition::Version(41), b"2"), Ok(Some(42)));
+    assert!(matches!(when(Condition::NotSince(41), b"no"), Err(Refusal::Conflict(Some(_)))));
+    assert_eq!(when(Condition::NotSince(42), b"3"), Ok(Some(43)));
+    let delete = Edit { value: None, ..put("k", b"") };
+    assert_eq!(tree.apply(delete.clone()).map(|change| change.map(|c| c.version)), Ok(Some(44)));
+    assert_eq!(tree.apply(delete), Ok(None), "there is nothing to delete");
+    assert_eq!(tree.revision(), 44);
+}
+
+#[test]
+fn a_full_tree_refuses_what_is_more_and_takes_what_is_not() {
+    let limits = Limits { keys: 2, bytes: 1000, ..Limits::default() };
+    let mut tree = Tree::new(limits, 0, []);
+    tree.apply(put("a", &[1; 300])).expect("there is room");
+    tree.apply(put("b", &[1; 300])).expect("there is room");
+    assert_eq!(tree.apply(put("c", b"")), Err(Refusal::Full));
+    assert_eq!(tree.apply(put("a", &[1; 700])), Err(Refusal::Full));
+    assert_eq!(tree.apply(put("a", &vec![1; MAX_VALUE + 1])), Err(Refusal::Long));
+    assert!(tree.apply(put("a", &[1; 400])).is_ok());
+    assert!(tree.apply(Edit { value: None, ..put("b", b"") }).is_ok());
+    assert!(tree.apply(put("c", &[1; 300])).is_ok());
+}
+
+#[test]
+fn presence_vanishes_with_its_client_and_never_touches_the_disk() {
+    let mut tree = Tree::new(Limits::default(), 0, []);
+    let disk = |tree: &mut Tree, name, owner| {
+        tree.apply(Edit { owner, ..put(name, b"v") }).expect("made").expect("a change").disk
+    };
+    assert_eq!(disk(&mut tree, "mine", Some(1)), Disk::Untouched);
+    assert_eq!(disk(&mut tree, "taken over", Some(1)), Disk::Untouched);
+    assert_eq!(disk(&mut tree, "taken over", Some(2)), Disk::Untouched);
+    assert_eq!(disk(&mut tree, "kept now", Some(1)), Disk::Untouched);
+    assert_eq!(disk(&mut tree, "kept now", None), Disk::Store);
+    assert_eq!(disk(&mut tree, "was kept", None), Disk::Store);
+    assert_eq!(disk(&mut tree, "was kept", Some(1)), Disk::Remove);
+    let gone: Vec<_> = tree.vanish(1).into_iter().map(|change| (change.key, change.disk)).collect();
+    assert_eq!(gone, [(key("mine"), Disk::Untouched), (key("was kept"), Disk::Untouched)]);
+    assert_eq!(tree.vanish(1), []);
+    assert_eq!(tree.len(), 2);
+}
+
+/// A watcher that reads now and then from a tree that remembers little.
+#[derive(Debug, Clone)]
+enum Step {
+    Edit(u8, Option<u8>, Option<u8>),
+    Vanish(u8),
+    Read,
+    Reconnect(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..12_u8, any::<Option<u8>>(), prop::option::of(0..3_u8))
+            .prop_map(|(key, value, owner)| Step::Edit(key, value, owner)),
+        1 => (0..3_u8).prop_map(Step::Vanish),
+        4 => Just(Step::Read),
+        1 => any::<bool>().prop_map(Step::Reconnect),
+    ]
+}
+
+type View = BTreeMap<Key, Vec<u8>>;
+
+fn view(tree: &Tree, prefix: &Prefix) -> View {
+    tree.range(prefix).map(|(key, entry)| (key.clone(), entry.value.to_vec())).collect()
+}
+
+/// Takes one piece into what a program sees; the revision that it is then at.
+fn take(watcher: &mut Watcher, tree: &Tree, replica: &mut Replica, seen: &mut View) -> bool {
+    let Some(piece) = watcher.next(tree) else { return false };
+    match replica.take(piece).expect("the server is honest") {
+        Some(News::Snapshot(entries)) => {
+            *seen = entries.into_iter().map(|(key, entry)| (key, entry.value.to_vec())).collect();
+        }
+        Some(News::Changes(changes)) => {
+            for change in changes {
+                match change.value {
+                    Some(value) => drop(seen.insert(change.key, value.to_vec())),
+                    None => drop(seen.remove(&change.key)),
+                }
+            }
+        }
+        None => {}
+    }
+    true
+}
+
+proptest! {
+    #[test]
+    fn a_watcher_sees_states_that_were_in_order_and_at_last_the_present_one(
+        steps in prop::collection::vec(step(), 1..200),
+        recent in 0..2000_usize,
+        whole: bool,
+    ) {
+        let mut tree = Tree::new(Limits { recent, ..Limits::default() }, 0, []);
+        let prefix = Prefix::new(if whole { "" } else { "w/1" }).unwrap();
+        let mut watcher = Watcher::new(prefix.clone(), None);
+        let mut replica = Replica::new(prefix.clone(), 1 << 20);
+        let mut seen = View::new();
+        let mut history = BTreeMap::from([(0, View::new())]);
+        for step in steps {
+            match step {
+                Step::Edit(name, value, owner) => {
+                    let name = format!("w/{}{}", name % 2, ["", "/a", "/b"][usize::from(name / 4)]);
+                    let value = value.map(|value| [value; 40].as_slice().into());
+                    let owner = owner.map(u64::from);
+                    let _ = tree.apply(Edit { value, owner, ..put(&name, b"") });
+                    history.insert(tree.revision(), view(&tree, &prefix));
+                }
+                Step::Vanish(owner) => {
+                    tree.vanish(owner.into());
+                    history.insert(tree.revision(), view(&tree, &prefix));
+                }
+                Step::Read => {
+                    take(&mut watcher, &tree, &mut replica, &mut seen);
+                    if let Some(revision) = replica.revision() {
+                        // Revisions between have the same keys of other prefixes, or vanished
+                        // together.
+                        let then = history.range(revision..).next().expect("it was").1;
+                        let before = history.range(..=revision).next_back().expect("it was").1;
+                        prop_assert!(&seen == then || &seen == before);
+                    }
+                }
+                Step::Reconnect(is_other) => {
+                    replica.reconnected(is_other);
+                    watcher = Watcher::new(prefix.clone(), replica.revision());
+                }
+            }
+        }
+        while take(&mut watcher, &tree, &mut replica, &mut seen) {}
+        prop_assert_eq!(&seen, &view(&tree, &prefix));
+    }
+
+    /// A client whose connection is cut at any moment, beside other writers.
+    #[test]
+    fn an_edit_that_goes_again_never_overwrites_what_its_client_had_not_heard_of(
+        steps in prop::collection::vec((0..6_u8, 0..3_u8), 1..150),
+    ) {
+        let mut tree = Tree::new(Limits::default(), 0, []);
+        let (mut edits, mut on_way, mut answers) = (Edits::default(), Vec::new(), Vec::new());
+        let (mut own, mut number, mut acknowledged) = (BTreeMap::new(), 0_u32, BTreeMap::new());
+        edits.connected();
+        for (what, name) in steps {
+            let name = format!("k{name}");
+            number += 1;
+            match what {
+                0 | 1 => drop(edits.add(wish(&name, &number.to_be_bytes()))),
+                2 => {
+                    let foreign = put(&name, &[&[0xff], &number.to_be_bytes()[..]].concat());
+                    tree.apply(foreign).expect("it is made");
+                }
+                3 => {
+                    // The server makes what is on its way.
+                    on_way.extend(core::iter::from_fn(|| edits.poll()));
+                    for Sent { id, wish, condition } in on_way.drain(..) {
+                        let before = tree.entry(wish.key.as_str()).cloned();
+                        let edit = put(wish.key.as_str(), wish.value.as_deref().unwrap());
+                        let answer = match tree.apply(Edit { condition, ..edit }) {
+                            Ok(change) => {
+                                let version = change.expect("a put changes").version;
+                                if let (Condition::NotSince(heard), Some(before)) =
+                                    (condition, before)
+                                {
+                                    let is_own = own.contains_key(&before.version);
+                                    prop_assert!(before.version <= heard || is_own);
+                                }
+                                own.insert(version, wish.key.clone());
+                                Answer::Made(version)
+                            }
+                            Err(Refusal::Conflict(now)) => Answer::Conflict(now),
+                            Err(other) => panic!("{other:?}"),
+                        };
+                        answers.push((id, answer));
+                    }
+                }
+                4 => for (id, answer) in answers.drain(..) {
+                    let (wish, answer) = edits.answered(id, answer).expect("it waits");
+                    if let Answer::Made(version) = answer {
+                        acknowledged.insert(version, wish);
+                    }
+                },
+                _ => {
+                    edits.lost();
+                    if number % 3 == 0 {
+                        on_way.clear();
+                    }
+                    on_way.clear();
+                    answers.clear();
+                    edits.connected();
+                }
+            }
+        }
+        for wish in acknowledged.values() {
+            prop_assert!(own.values().any(|key| key == &wish.key));
+        }
+    }
+
+    #[test]
+    fn no_piece_makes_a_replica_panic_or_go_back(
+        pieces in prop::collection::vec(
+            (any::<bool>(), 0..5_u64, any::<(bool, bool)>(),
+             prop::collection::vec((0..4_u8, 0..6_u64), 0..3)), 0..20),
+    ) {
+        let mut replica = Replica::new(Prefix::new("a").unwrap(), 100);
+        let mut last = None;
+        for (is_snapshot, revision, (is_first, is_last), items) in pieces {
+            let named = |name: u8| key(["a", "a/b", "a/c", "z"][usize::from(name)]);
+            let value: alloc::sync::Arc<[u8]> = [0; 30].as_slice().into();
+            let piece = match is_snapshot {
+                true => Piece::Snapshot {
+                    revision, is_first, is_last,
+                    entries: items.into_iter().map(|(name, version)| {
+                        (named(name), Entry { value: value.clone(), version, owner: None })
+                    }).collect(),
+                },
+                false => Piece::Changes {
+                    through: revision,
+                    changes: items.into_iter().map(|(name, version)| Change {
+                        key: named(name), value: Some(value.clone()), version,
+                        disk: Disk::Untouched,
+                    }).collect(),
+                },
+            };
+            match replica.take(piece) {
+                Ok(Some(News::Snapshot(entries))) => {
+                    prop_assert!(entries.iter().all(|(key, _)| key.as_str().starts_with('a')));
+                    prop_assert!(entries.is_sorted_by(|a, b| a.0 < b.0));
+                }
+                Ok(Some(News::Changes(changes))) => {
+                    prop_assert!(changes.is_sorted_by(|a, b| a.version < b.version));
+                }
+                Ok(None) | Err(_) => {}
+            }
+            prop_assert!(replica.revision() >= last);
+            last = replica.revision();
+        }
+    }
+}
+
+#[test]
+fn a_lost_answer_is_not_taken_for_a_conflict() {
+    let mut edits = Edits::default();
+    edits.connected();
+    edits.heard(7);
+    let id = edits.add(wish("k", b"mine"));
+    assert_eq!(edits.poll().map(|sent| sent.condition), Some(Condition::Always));
+    edits.lost();
+    assert_eq!(edits.poll(), None, "there is no connection");
+    edits.connected();
+    assert_eq!(edits.poll().map(|sent| sent.condition), Some(Condition::NotSince(7)));
+    let now = |value: &[u8]| Some(Entry { value: value.into(), version: 9, owner: None });
+    let made = edits.answered(id, Answer::Conflict(now(b"mine"))).map(|(_, answer)| answer);
+    assert_eq!(made, Ok(Answer::Made(9)));
+    assert_eq!(edits.answered(id, Answer::Made(9)), Err(Lie("an answer is to no call")));
+    // Somebody else's value is a conflict, and so is any where no connection was lost.
+    let id = edits.add(Wish { version: Some(3), ..wish("k", b"mine") });
+    assert_eq!(edits.poll().map(|sent| sent.condition), Some(Condition::Version(3)));
+    let ended = edits.answered(id, Answer::Conflict(now(b"mine"))).map(|(_, answer)| answer);
+    assert_eq!(ended, Ok(Answer::Conflict(now(b"mine"))));
+}
+
+#[test]
+fn edits_of_one_key_that_go_again_go_one_after_the_other() {
+    let mut edits = Edits::default();
+    let (first, _second) = (edits.add(wish("k", b"1")), edits.add(wish("k", b"2")));
+    edits.add(wish("other", b"3"));
+    edits.connected();
+    let sent: Vec<Sent> = core::iter::from_fn(|| edits.poll()).collect();
+    let keys: Vec<&str> = sent.iter().map(|sent| sent.wish.key.as_str()).collect();
+    assert_eq!(keys, ["k", "other"]);
+    edits.answered(first, Answer::Made(5)).expect("it waits");
+    let next = edits.poll().expect("its turn has come");
+    assert_eq!(next.condition, Condition::NotSince(5));
+}

@@ -1,0 +1,116 @@
+//! The server's side of a watch: how far a watcher is, and what it gets next.
+
+use alloc::vec::{self, Vec};
+
+use super::key::{Key, Prefix};
+use super::tree::{Change, Entry, Tree};
+
+/// Bytes of keys and values in one piece, about; one entry may be longer.
+pub const PIECE: usize = 128 << 10;
+
+/// Bytes that the rest of an entry takes in a message, at most.
+const OVERHEAD: usize = 32;
+
+fn size(key: &Key, value: Option<&[u8]>) -> usize {
+    OVERHEAD + key.as_str().len() + value.map_or(0, <[u8]>::len)
+}
+
+/// A watcher. It reads the tree's recent changes; the tree keeps nothing for it.
+#[derive(Debug)]
+pub struct Watcher {
+    prefix: Prefix,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Has nothing.
+    New,
+    /// Gets a snapshot of this revision; the rest of it.
+    Snapshot { revision: u64, is_first: bool, rest: vec::IntoIter<(Key, Entry)> },
+    /// Has everything up to this revision.
+    At(u64),
+}
+
+/// What a watcher gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// A part of a snapshot, in the order of keys.
+    Snapshot {
+        /// The tree's revision of the whole snapshot.
+        revision: u64,
+        /// A new snapshot begins: it replaces all that the watcher has.
+        is_first: bool,
+        /// The snapshot is complete.
+        is_last: bool,
+        /// The entries.
+        entries: Vec<(Key, Entry)>,
+    },
+    /// Changes, oldest first. None between the last revision and `through` are left out.
+    Changes {
+        /// The watcher has everything up to this revision then.
+        through: u64,
+        /// The changes.
+        changes: Vec<Change>,
+    },
+}
+
+impl Watcher {
+    /// A watcher of `prefix` that has everything up to the revision `has` of this tree; nothing
+    /// for one that needs a snapshot.
+    pub fn new(prefix: Prefix, has: Option<u64>) -> Watcher {
+        Watcher { prefix, state: has.map_or(State::New, State::At) }
+    }
+
+    /// The next piece; nothing where the watcher has everything.
+    pub fn next(&mut self, tree: &Tree) -> Option<Piece> {
+        match &mut self.state {
+            State::New => self.begin(tree),
+            State::Snapshot { .. } => Some(self.go_on()),
+            State::At(revision) => {
+                let Some(changes) = tree.changes_after(*revision) else {
+                    return self.begin(tree);
+                };
+                let (mut bytes, mut piece, mut through) = (0, Vec::new(), tree.revision());
+                for change in changes.filter(|c| self.prefix.contains(c.key.as_str())) {
+                    bytes += size(&change.key, change.value.as_deref());
+                    if bytes > PIECE && !piece.is_empty() {
+                        // The rest comes with the next piece.
+                        through = piece.last().map_or(through, |last: &Change| last.version);
+                        break;
+                    }
+                    piece.push(change.clone());
+                }
+                *revision = through;
+                (!piece.is_empty()).then_some(Piece::Changes { through, changes: piece })
+            }
+        }
+    }
+
+    fn begin(&mut self, tree: &Tree) -> Option<Piece> {
+        let entries = tree.range(&self.prefix).map(|(key, entry)| (key.clone(), entry.clone()));
+        let rest = entries.collect::<Vec<_>>().into_iter();
+        self.state = State::Snapshot { revision: tree.revision(), is_first: true, rest };
+        Some(self.go_on())
+    }
+
+    fn go_on(&mut self) -> Piece {
+        let State::Snapshot { revision, is_first, rest } = &mut self.state else {
+            unreachable!("only a snapshot goes on")
+        };
+        let (revision, was_first) = (*revision, *is_first);
+        *is_first = false;
+        let (mut bytes, mut entries) = (0, Vec::new());
+        while bytes < PIECE
+            && let Some((key, entry)) = rest.next()
+        {
+            bytes += size(&key, Some(&entry.value));
+            entries.push((key, entry));
+        }
+        let is_last = rest.len() == 0;
+        if is_last {
+            self.state = State::At(revision);
+        }
+        Piece::Snapshot { revision, is_first: was_first, is_last, entries }
+    }
+}
