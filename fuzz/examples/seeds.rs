@@ -31,6 +31,9 @@ use longhaul_transfer::session::frame;
 use longhaul_transfer::session::hello::{Hello, VERSIONS};
 use prost::Message as _;
 
+#[path = "seeds/shares.rs"]
+mod shares;
+
 fn main() -> io::Result<()> {
     write(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
 }
@@ -66,6 +69,7 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
         ("hello", hellos()),
         ("listing", listings()),
         ("fec", coded_blocks()),
+        ("share", shares::all()),
         ("frame_header", frame_headers()),
         ("scenario", scenarios(root)?),
     ])

@@ -20,6 +20,7 @@ pub mod receiver;
 pub mod scenario;
 pub mod sender;
 pub mod server_session;
+pub mod share;
 mod spoken;
 pub mod survey_answer;
 pub mod transfer_frame;
@@ -28,7 +29,7 @@ pub mod transfer_frame;
 pub type Run = fn(&[u8]);
 
 /// Every target: the name of its binary and of its corpus, and its function.
-pub const TARGETS: [(&str, Run); 15] = [
+pub const TARGETS: [(&str, Run); 16] = [
     ("client_session", client_session::run),
     ("control_message", control_message::run),
     ("data_header", data_header::run),
@@ -42,6 +43,7 @@ pub const TARGETS: [(&str, Run); 15] = [
     ("scenario", scenario::run),
     ("sender", sender::run),
     ("server_session", server_session::run),
+    ("share", share::run),
     ("survey_answer", survey_answer::run),
     ("transfer_frame", transfer_frame::run),
 ];

@@ -40,6 +40,7 @@ mod reproduce;
 mod scenario_file;
 mod screen;
 mod serve;
+mod share;
 mod signals;
 mod sim;
 mod sync;

@@ -60,6 +60,11 @@ pub(crate) struct ServeArgs {
     /// count, too
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
+    /// Offer a tree of small values that clients share (`longhaul share`), and keep it in FILE,
+    /// which is made where it is not there. The right to it is `share=ro:/PREFIX` or
+    /// `share=rw:/PREFIX` in the long form of an entry
+    #[arg(long, value_name = "FILE")]
+    share: Option<PathBuf>,
     /// Print what happens as JSON on stdout, one object a line; the first is the server's address
     #[arg(long)]
     json: bool,
@@ -129,6 +134,10 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
         .once(args.once)
         .allow_plain(args.allow_plain)
         .memory(args.memory);
+    let builder = match &args.share {
+        Some(file) => builder.share(file),
+        None => builder,
+    };
     let mut server = blocking::wait(builder.start())?;
     let (reloading, ending) = (server.control(), server.control());
     let (allow, file) = (args.allow.clone(), args.allow_file.clone());

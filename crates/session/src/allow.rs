@@ -40,8 +40,14 @@ impl Allow {
     pub fn has(&self, word: &str) -> bool {
         match word {
             FILES => self.read || self.write,
-            word => self.others.iter().any(|(other, _)| other == word),
+            word => self.right(word).is_some(),
         }
+    }
+
+    /// What the list says behind the `word` of a service other than files: `rw:/world` of
+    /// `share=rw:/world`.
+    pub fn right(&self, word: &str) -> Option<&str> {
+        self.others.iter().find(|(other, _)| other == word).map(|(_, said)| said.as_str())
     }
 }
 

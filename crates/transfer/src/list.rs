@@ -23,7 +23,7 @@ const SILENT: Duration = Duration::from_secs(30);
 /// How long the first stream of a connection waits for a first call; a server gives it 15 s.
 const UNUSED: Duration = Duration::from_secs(5);
 
-async fn or_cancelled<T>(
+pub(crate) async fn or_cancelled<T>(
     work: impl Future<Output = Result<T, Error>>,
     cancel: &Cancel,
 ) -> Result<T, Error> {
@@ -155,7 +155,7 @@ pub(crate) fn serve_orders(
 }
 
 /// A connection, and its first stream, on which nothing was said yet.
-async fn connected(
+pub(crate) async fn connected(
     options: &HostOptions,
     observer: &dyn Observer,
 ) -> Result<(Connection, Option<Session>, Peer), Error> {

@@ -330,6 +330,8 @@ pub struct ServeOptions {
     pub allow_plain: bool,
     /// How much incomplete data of all transfers may wait in memory.
     pub memory: Bytes,
+    /// The file of the tree that clients share; nothing for a server without one.
+    pub share: Option<PathBuf>,
 }
 
 impl Default for ServeOptions {
@@ -345,6 +347,7 @@ impl Default for ServeOptions {
             once: false,
             allow_plain: false,
             memory: Bytes::mebi(512),
+            share: None,
         }
     }
 }

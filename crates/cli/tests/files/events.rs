@@ -133,7 +133,16 @@ fn every_line_that_a_command_writes_is_on_the_page_with_all_its_fields() {
 #[test]
 fn every_event_in_the_source_is_on_the_page_and_the_other_way_round() {
     let mut written = BTreeSet::new();
-    for file in ["json.rs", "ls.rs", "path.rs", "probe.rs", "serve.rs", "doctor.rs"] {
+    for file in [
+        "json.rs",
+        "ls.rs",
+        "path.rs",
+        "probe.rs",
+        "serve.rs",
+        "doctor.rs",
+        "share.rs",
+        "share/lines.rs",
+    ] {
         let text =
             fs::read_to_string(root().join("crates/cli/src").join(file)).expect("it is there");
         let text = text.split("#[cfg(test)]").next().unwrap_or_default().to_owned();

@@ -27,6 +27,7 @@ mod protocol_faults;
 mod protocols;
 mod relay;
 mod replicas;
+mod share;
 mod silent;
 mod ssh;
 mod strangers;

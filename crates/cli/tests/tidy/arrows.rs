@@ -5,17 +5,18 @@ use std::fs;
 use super::{files, none, root};
 
 /// The level of each crate.
-const LEVELS: [(&str, u8); 10] = [
+const LEVELS: [(&str, u8); 11] = [
     ("proto", 1),
     ("text", 1),
     ("files", 2),
     ("net", 2),
     ("testbed", 2),
     ("session", 3),
-    ("transfer", 4),
-    ("experiments", 5),
-    ("longhaul", 5),
-    ("cli", 6),
+    ("share", 4),
+    ("transfer", 5),
+    ("experiments", 6),
+    ("longhaul", 6),
+    ("cli", 7),
 ];
 
 /// The crate of ours that a dependency names: the facade has the project's own name.

@@ -160,6 +160,14 @@ impl ServerBuilder {
         self
     }
 
+    /// Offers a tree of small values that clients share (see [`Share`](super::Share)), and keeps it
+    /// in `file`, which is made where it is not there. Rights are those of `share=` in the list of
+    /// clients. By default there is none.
+    pub fn share(mut self, file: impl Into<PathBuf>) -> ServerBuilder {
+        self.options.share = Some(file.into());
+        self
+    }
+
     /// Opens the ports and serves on threads of the engine's own, until [`Server::shutdown`] or
     /// until the handle is dropped.
     ///

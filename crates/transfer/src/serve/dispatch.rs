@@ -11,8 +11,10 @@ use super::Server;
 use super::copying::Copying;
 use super::listing::Listing;
 use super::pipe::Piping;
+use super::sharing::Sharing;
 use crate::error::{Error, ErrorKind};
 use crate::session::{Service, Services, Session};
+use longhaul_share::Shared;
 
 /// How long a client may take to say what it wants.
 const REQUEST: Duration = Duration::from_secs(15);
@@ -21,11 +23,13 @@ const REQUEST: Duration = Duration::from_secs(15);
 pub(super) fn services(
     server: &Rc<Server>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,
+    shared: Option<Rc<Shared>>,
 ) -> Services {
     let copying: Rc<dyn Service> = Rc::new(Copying::new(server.clone(), ended.clone()));
     let listing: Rc<dyn Service> = Rc::new(Listing::new(server.clone()));
     let piping: Rc<dyn Service> = Rc::new(Piping::new(server.clone(), ended));
-    Services::new([copying, listing, piping])
+    let sharing = shared.map(|shared| Rc::new(Sharing::new(server.clone(), shared)) as Rc<_>);
+    Services::new([copying, listing, piping].into_iter().chain(sharing))
 }
 
 /// Answers a stream, on a task of its own.

@@ -44,6 +44,8 @@ pub(super) struct Right {
     peer: PeerId,
     /// Nothing: any entry of the list is enough.
     access: Option<Access>,
+    /// The service other than files whose right must stay as it is.
+    word: Option<&'static str>,
 }
 
 impl Right {
@@ -61,6 +63,14 @@ impl Right {
         let holds = allow::find(&list, &self.peer).is_some_and(|entry| {
             self.access.is_none_or(|access| access.is_in(entry)) && before == Some(&entry.subfolder)
         });
+        let said =
+            |list: &[Allow], word| allow::find(list, &self.peer)?.right(word).map(str::to_owned);
+        let holds = match self.word {
+            Some(word) => {
+                said(&list, word).is_some() && said(&list, word) == said(&self.seen, word)
+            }
+            None => holds,
+        };
         if holds {
             return Ok(());
         }
@@ -148,7 +158,23 @@ impl Door {
 
     /// The right of `peer` to `access`, by the list as it is now.
     pub(super) fn right(&self, peer: PeerId, access: Option<Access>) -> Right {
-        Right { list: self.allow.clone(), seen: now(&self.allow), peer, access }
+        Right { list: self.allow.clone(), seen: now(&self.allow), peer, access, word: None }
+    }
+
+    /// The right of `peer` to the service that `word` names, and what the list says of it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`] if it has none.
+    pub(super) fn right_to(
+        &self,
+        peer: PeerId,
+        word: &'static str,
+    ) -> Result<(Right, String), Error> {
+        let seen = now(&self.allow);
+        let none = || Error::new(ErrorKind::Unreachable, format!("{peer} has no right to {word}"));
+        let said = allowed(&seen, &peer)?.right(word).ok_or_else(none)?.to_owned();
+        let list = self.allow.clone();
+        Ok((Right { list, seen, peer, access: None, word: Some(word) }, said))
     }
 
     /// Whether `peer` may read.

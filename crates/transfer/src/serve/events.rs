@@ -10,6 +10,7 @@ use crate::error;
 use crate::error::public::Error;
 use crate::session::Session;
 use longhaul_files::place::show;
+use longhaul_share::messages::{Ask, Asked};
 
 /// Something that happened at a server. What clients name may have any characters.
 #[derive(Clone, Debug)]
@@ -98,6 +99,15 @@ impl ServedClient {
     /// One that measures the way.
     pub(super) fn of_probe(session: &Session) -> ServedClient {
         ServedClient { wish: "probes the way".to_owned(), ..Self::new(session, "", String::new()) }
+    }
+
+    /// One that uses the shared tree.
+    pub(super) fn of_share(session: &Session, ask: &Ask) -> ServedClient {
+        let (verb, prefix) = match &ask.asked {
+            Some(Asked::Watch(watch)) => ("watches the shared tree at", watch.prefix.as_bytes()),
+            _ => ("uses the shared tree at", &b""[..]),
+        };
+        ServedClient::new(session, verb, named(&[prefix.to_vec()]))
     }
 
     /// The same as the list of clients calls it.

@@ -5,7 +5,8 @@
 //! copies: `register` knows the transfers under way, so that a copy that is taken up again finds
 //! its destination free, and further streams find their transfer; `transfer` answers one request
 //! (`hooks` is what others ask it meanwhile), `answer` the question before it where there are
-//! several sources. `listing` is the service of listings, `pipe` that of files of unknown length.
+//! several sources. `listing` is the service of listings, `pipe` that of files of unknown length,
+//! `sharing` that of the shared tree.
 //! `door` says what an id may reach; `closing` ends a server; `over_ssh` is the server of one copy
 //! that ssh started; `events` are what a server reports, and `refusals` limits how many clients
 //! that were turned away it reports. `rehearsal` is a session without a network, for the fuzzer.
@@ -23,6 +24,7 @@ mod refusals;
 mod register;
 mod rehearsal;
 mod running;
+mod sharing;
 mod transfer;
 
 use std::cell::RefCell;
@@ -47,6 +49,7 @@ use crate::write::budget::Budget;
 use closing::Closing;
 use door::Door;
 use longhaul_files::sink::Left;
+use longhaul_share::Shared;
 use pipe::Pipes;
 use refusals::Refusals;
 use register::Register;
@@ -155,6 +158,7 @@ async fn run(
 ) -> Result<(), Error> {
     let identity = options.key.identity()?;
     let door = Door::open(&options)?;
+    let shared = options.share.as_deref().map(Shared::open).transpose()?;
     let (mut listener, data) = bind(&options, &identity)?;
     listener.admit_by(door.admission());
     // What comes to the data port from there is held from now on.
@@ -175,7 +179,7 @@ async fn run(
         id: identity.id().to_string(),
     });
     let (ended_end, mut ended) = mpsc::unbounded_channel();
-    let services = dispatch::services(&server, ended_end);
+    let services = dispatch::services(&server, ended_end, shared);
     let mut untold = tokio::time::interval(UNTOLD);
     let ended = loop {
         tokio::select! {

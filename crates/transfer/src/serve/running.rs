@@ -33,8 +33,15 @@ impl Server {
     /// # Errors
     /// The server is shutting down, or the client lost its right since it was let in.
     pub(super) fn begin(&self, peer: PeerId, access: Option<Access>) -> Result<Running, Error> {
+        self.begin_by(self.door.right(peer, access))
+    }
+
+    /// Begins a request that needs `right`.
+    ///
+    /// # Errors
+    /// As [`Server::begin`].
+    pub(super) fn begin_by(&self, right: Right) -> Result<Running, Error> {
         let _busy = self.closing.enter()?;
-        let right = self.door.right(peer, access);
         let (closing, moved) = (self.closing.clone(), Cell::default());
         Ok(Running(Rc::new(Needs { closing, right, moved, _busy })))
     }

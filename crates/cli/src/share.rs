@@ -1,0 +1,311 @@
+//! `longhaul share`: the tree of small values that the clients of a server share.
+
+mod lines;
+
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use longhaul::{
+    CancelHandle, Edited, Location, Share, ShareEvent, ShareWatch, SharedValue, blocking,
+};
+use serde_json::json;
+
+use crate::error::{Error, ErrorKind};
+use crate::quantity::parse_span;
+use crate::reach::ReachArgs;
+use crate::report::Kind;
+use crate::screen::{Screen, Show};
+use crate::{console, exit, plain, signals};
+use longhaul::units::Span;
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul share put lh://dtn.example.org/world/camera 3,4,5
+  longhaul share get lh://dtn.example.org/world/camera
+  longhaul share watch --json lh://dtn.example.org/world
+  longhaul share export lh://dtn.example.org/ > tree.jsonl
+";
+
+/// Read, change and watch the small values that the clients of a server share
+///
+/// The server runs with `longhaul serve --share FILE`. A key is words joined by slashes; a value
+/// has at most 64 KiB. A change is on the server's disk when the command ends.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+#[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
+pub(crate) struct ShareArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Write the value of a key to stdout
+    Get(GetArgs),
+    /// Give a key a value, from the command line or from stdin
+    Put(PutArgs),
+    /// Print all values below a key, then each change as it comes
+    Watch(ListArgs),
+    /// List the keys below a key
+    Ls(ListArgs),
+    /// Delete a key
+    Rm(RmArgs),
+    /// Put the values of JSON lines from stdin, as `export` writes them
+    Import(OneArgs),
+    /// Write all values below a key as JSON lines
+    Export(OneArgs),
+}
+
+#[derive(Args)]
+struct OneArgs {
+    /// The server and the key: lh://HOST/KEY
+    #[arg(value_name = "URL")]
+    url: Location,
+    #[command(flatten)]
+    reach: ReachArgs,
+    /// How long to keep retrying a lost connection
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
+    retry_for: Span,
+}
+
+#[derive(Args)]
+struct GetArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    /// Write the key, its value and its version as a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct ListArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    /// Write each event as a JSON object on stdout, one a line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct PutArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    /// The value [default: all of stdin]
+    value: Option<std::ffi::OsString>,
+    /// Only if the key has this version; 0: only if it is not there
+    #[arg(long, value_name = "VERSION")]
+    if_version: Option<u64>,
+    /// Keep the value only as long as this command runs: it ends with a signal
+    #[arg(long)]
+    presence: bool,
+}
+
+#[derive(Args)]
+struct RmArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    /// Only if the key has this version
+    #[arg(long, value_name = "VERSION")]
+    if_version: Option<u64>,
+}
+
+/// Does it; the exit status.
+pub(crate) fn run(args: &ShareArgs) -> u8 {
+    let done = match &args.what {
+        What::Get(args) => open(&args.one).and_then(|tree| get(&tree, args.json)),
+        What::Put(args) => open(&args.one).and_then(|tree| put(&tree, args)),
+        What::Watch(args) => open(&args.one).and_then(|tree| watch(&tree, args.json)),
+        What::Ls(args) => open(&args.one).and_then(|tree| list(&tree, args.json)),
+        What::Rm(args) => open(&args.one).and_then(|tree| remove(&tree, args.if_version)),
+        What::Import(args) => open(args).and_then(|tree| import(&tree)),
+        What::Export(args) => open(args).and_then(|tree| export(&tree)),
+    };
+    match done {
+        Ok(()) => exit::DONE,
+        Err(error) => exit::fail(&error),
+    }
+}
+
+/// The tree of a server, and the key that the command is about.
+struct Tree {
+    share: Share,
+    key: String,
+    cancel: CancelHandle,
+}
+
+fn open(args: &OneArgs) -> Result<Tree, Error> {
+    let usage = |what: String| {
+        let error = Error::new(ErrorKind::Usage, what);
+        error.advise("name a key of a server: lh://host/key")
+    };
+    if !matches!(args.url, Location::Daemon { .. }) {
+        return Err(usage(format!("{} is no server with a shared tree", args.url)));
+    }
+    let key = args.url.path().to_str();
+    let key = key.ok_or_else(|| usage(format!("{} is no UTF-8", args.url)))?;
+    let key = key.trim_matches('/').to_owned();
+    args.reach.check(&[&args.url], &|_| false)?;
+    let cancel = CancelHandle::default();
+    signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once").map_err(
+        |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
+    )?;
+    let show = Show { json: false, progress: false, verbose: false, quiet: true, kind: Kind::Copy };
+    let screen = Arc::new(Screen::new(show, cancel.clone()));
+    let client = args.reach.client(&[&args.url], move |server| screen.trusts(server))?.build()?;
+    let request = client.share(args.url.clone()).reach(args.reach.options());
+    let request =
+        request.retry_for(Duration::from_nanos(args.retry_for.as_nanos())).cancel_with(&cancel);
+    let share = blocking::wait(request.into_future())?;
+    Ok(Tree { share, key, cancel })
+}
+
+fn write(bytes: &[u8]) -> Result<(), Error> {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    written.map_err(|error| {
+        Error::new(ErrorKind::LocalFile, format!("cannot write to stdout: {error}"))
+    })
+}
+
+fn get(tree: &Tree, json: bool) -> Result<(), Error> {
+    let Some(value) = blocking::wait(tree.share.get(&tree.key))? else {
+        let what = format!("no key {} is there", plain::text(&tree.key));
+        return Err(Error::new(ErrorKind::RemoteFile, what));
+    };
+    match json {
+        true => console::out(lines::value(&tree.key, &value)),
+        false => write(&value.bytes)?,
+    }
+    Ok(())
+}
+
+fn ended(key: &str, edited: Edited) -> Result<u64, Error> {
+    let key = plain::text(key);
+    let now = match edited {
+        Edited::Made(version) => return Ok(version),
+        Edited::Conflict(Some(SharedValue { version, .. })) => format!("has version {version}"),
+        _ => "is not there, or may not be read".to_owned(),
+    };
+    let what = format!("{key} was not changed: it {now}");
+    Err(Error::new(ErrorKind::Unfinished, what).advise("read it and decide again"))
+}
+
+fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
+    let value = match &args.value {
+        Some(value) => value.as_bytes().to_vec(),
+        None => {
+            let mut value = Vec::new();
+            // One byte more than fits: the server says so.
+            let read = std::io::stdin().lock().take((64 << 10) + 1).read_to_end(&mut value);
+            read.map_err(|error| {
+                Error::new(ErrorKind::LocalFile, format!("cannot read stdin: {error}"))
+            })?;
+            value
+        }
+    };
+    let mut edit = tree.share.put(&tree.key, value);
+    if let Some(version) = args.if_version {
+        edit = edit.if_version(version);
+    }
+    if args.presence {
+        edit = edit.presence();
+    }
+    ended(&tree.key, blocking::wait(edit.into_future())?)?;
+    if args.presence {
+        // A watch ends with the connection, or with the signal that ends this command.
+        let mut watch = blocking::wait(tree.share.watch(&tree.key))?;
+        while next(tree, &mut watch)?.is_some() {}
+    }
+    Ok(())
+}
+
+fn remove(tree: &Tree, version: Option<u64>) -> Result<(), Error> {
+    let mut edit = tree.share.delete(&tree.key);
+    if let Some(version) = version {
+        edit = edit.if_version(version);
+    }
+    ended(&tree.key, blocking::wait(edit.into_future())?).map(drop)
+}
+
+fn list(tree: &Tree, json: bool) -> Result<(), Error> {
+    for (key, value) in blocking::wait(tree.share.snapshot(&tree.key))? {
+        match json {
+            true => console::out(lines::value(&key, &value)),
+            false => console::out(plain::text(&key)),
+        }
+    }
+    Ok(())
+}
+
+fn watch(tree: &Tree, json: bool) -> Result<(), Error> {
+    let mut watch = blocking::wait(tree.share.watch(&tree.key))?;
+    while let Some(event) = next(tree, &mut watch)? {
+        match event {
+            ShareEvent::Snapshot(values) => {
+                if json {
+                    console::out(json!({"event": "snapshot", "values": values.len()}));
+                }
+                values.iter().for_each(|(key, value)| show(key, value, json));
+            }
+            ShareEvent::Put(key, value) => show(&key, &value, json),
+            ShareEvent::Deleted(key, version) => match json {
+                true => {
+                    console::out(json!({"event": "deleted", "key": key, "version": version}));
+                }
+                false => console::out(format_args!("{} deleted", plain::text(&key))),
+            },
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The next event. A signal ends the watch.
+fn next(tree: &Tree, watch: &mut ShareWatch) -> Result<Option<ShareEvent>, Error> {
+    match blocking::wait(watch.next()).transpose() {
+        Err(_) if tree.cancel.is_cancelled() => {
+            Err(Error::new(ErrorKind::Cancelled, "interrupted"))
+        }
+        ended => Ok(ended?),
+    }
+}
+
+fn show(key: &str, value: &SharedValue, json: bool) {
+    match json {
+        true => console::out(lines::value(key, value)),
+        false => {
+            let text = String::from_utf8_lossy(&value.bytes);
+            console::out(format_args!("{} {}", plain::text(key), plain::text(&text)));
+        }
+    }
+}
+
+fn export(tree: &Tree) -> Result<(), Error> {
+    for (key, value) in blocking::wait(tree.share.snapshot(&tree.key))? {
+        console::out(lines::value(&key, &value));
+    }
+    Ok(())
+}
+
+fn import(tree: &Tree) -> Result<(), Error> {
+    for (number, line) in std::io::stdin().lines().enumerate() {
+        let wrong = |what: String| {
+            let what = format!("line {} of stdin: {what}", number + 1);
+            Error::new(ErrorKind::Usage, what).advise("write lines as `share export` does")
+        };
+        let line = line.map_err(|error| wrong(error.to_string()))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let (key, value) = lines::parse(&line).map_err(wrong)?;
+        if !(tree.key.is_empty() || key == tree.key || key.starts_with(&format!("{}/", tree.key))) {
+            return Err(wrong(format!("{key} is not below {}", tree.key)));
+        }
+        let edit = tree.share.put(&key, value);
+        ended(&key, blocking::wait(edit.into_future())?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! Values as JSON lines: what `share export` writes and `share import` reads.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use longhaul::SharedValue;
+use serde_json::{Value, json};
+
+use crate::json;
+
+/// The line of a value. Bytes that are no UTF-8 are in `value_hex`.
+pub(super) fn value(key: &str, value: &SharedValue) -> String {
+    let mut line = json!({"event": "value", "key": key, "version": value.version});
+    json::put_path(&mut line, "value", Path::new(OsStr::from_bytes(&value.bytes)));
+    line.to_string()
+}
+
+/// Key and value of a line.
+///
+/// # Errors
+/// What the line lacks.
+pub(super) fn parse(line: &str) -> Result<(String, Vec<u8>), String> {
+    let line: Value = serde_json::from_str(line).map_err(|error| format!("no JSON: {error}"))?;
+    let key = line["key"].as_str().ok_or("it has no `key`")?;
+    let bytes = match line["value_hex"].as_str() {
+        Some(hex) => bytes(hex).ok_or("its `value_hex` is no hexadecimal number")?,
+        None => line["value"].as_str().ok_or("it has no `value`")?.as_bytes().to_vec(),
+    };
+    Ok((key.to_owned(), bytes))
+}
+
+fn bytes(hex: &str) -> Option<Vec<u8>> {
+    let pairs = hex.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_without_a_key_or_a_value_are_refused() {
+        assert_eq!(parse(r#"{"key":"a","value":"x"}"#), Ok(("a".into(), b"x".to_vec())));
+        assert_eq!(parse(r#"{"key":"a","value_hex":"61ff"}"#), Ok(("a".into(), b"a\xff".to_vec())));
+        for bad in
+            ["", "[]", r#"{"value":"x"}"#, r#"{"key":"a"}"#, r#"{"key":"a","value_hex":"é"}"#]
+        {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! The shared tree: by `longhaul share` and by the library, over kills, with slow watchers and with
+//! peers that lie.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Deref;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use longhaul_share::messages::{Answer, Ask, Asked, Get, Item, Put, Tell, Told, Watch};
+use longhaul_transfer::api::blocking::wait;
+use longhaul_transfer::api::{Client, Edited, Identity as Key, Share, ShareEvent, Trust};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::liar::{self, block_on, meet};
+use crate::rig::{Child, Ended, Host, Pair, Server};
+
+/// A pair whose server keeps a tree in a folder of its own.
+struct Sharing {
+    pair: Pair,
+    _folder: TempDir,
+}
+
+impl Deref for Sharing {
+    type Target = Pair;
+
+    fn deref(&self) -> &Pair {
+        &self.pair
+    }
+}
+
+/// A server with a tree, to which the client has `rights`.
+fn pair(rights: &str) -> Sharing {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let file = folder.path().join("tree.redb");
+    let args = ["--share", file.to_str().expect("our own name")];
+    Sharing { pair: Pair::with_rights(&format!(",{rights}"), &args), _folder: folder }
+}
+
+fn words(pair: &Pair, verb: &str, key: &str, more: &[&str]) -> Vec<String> {
+    let url = pair.at(key).into_string().expect("our own name");
+    let id = format!("--server-id={}", pair.server.id);
+    let words = ["share", verb, &id, &url].into_iter().chain(more.iter().copied());
+    words.map(str::to_owned).collect()
+}
+
+fn share(pair: &Pair, verb: &str, key: &str, more: &[&str]) -> Ended {
+    pair.client.run(words(pair, verb, key, more))
+}
+
+/// The tree by the library.
+fn library(client: &Host, server: &Server) -> Share {
+    let identity = Key::load_or_create(&client.config).expect("the client has one");
+    let trust = Trust::only(server.id.as_str());
+    let client = Client::builder().identity(identity).trust(trust).build().unwrap();
+    wait(client.share(format!("lh://{}", server.address)).into_future()).expect("it answers")
+}
+
+#[test]
+fn values_are_put_read_listed_watched_and_deleted() {
+    let pair = pair("share=rw");
+    share(&pair, "get", "world/a", &[]).is(5, &["no key world/a is there"]);
+    share(&pair, "put", "world/a", &["one"]).is(0, &[]);
+    assert_eq!(share(&pair, "get", "world/a", &[]).is(0, &[]).stdout, ["one"]);
+    let read = share(&pair, "get", "world/a", &["--json"]).last();
+    assert_eq!((&read["key"], &read["value"]), (&"world/a".into(), &"one".into()));
+    let version = read["version"].as_u64().expect("a version");
+    let if_version = format!("--if-version={version}");
+    share(&pair, "put", "world/a", &["two", &if_version]).is(0, &[]);
+    share(&pair, "put", "world/a", &["no", &if_version])
+        .is(1, &["was not changed: it has version"]);
+    share(&pair, "put", "other", &["x", "--if-version=0"]).is(0, &[]);
+    assert_eq!(share(&pair, "ls", "", &[]).is(0, &[]).stdout, ["other", "world/a"]);
+    // A late joiner has everything that is there, then each change.
+    let mut watch =
+        Child::spawn(&mut pair.client.command(words(&pair, "watch", "world", &["--json"])));
+    assert_eq!(watch.event(|event| event["event"] == "snapshot")["values"], 1);
+    assert_eq!(watch.event(|event| event["event"] == "value")["value"], "two");
+    share(&pair, "put", "other", &["not watched"]).is(0, &[]);
+    share(&pair, "put", "world/b", &["three"]).is(0, &[]);
+    assert_eq!(watch.event(|event| event["event"] == "value")["key"], "world/b");
+    share(&pair, "rm", "world/a", &[]).is(0, &[]);
+    assert_eq!(watch.event(|event| event["event"] == "deleted")["key"], "world/a");
+    share(&pair, "put", "no//key", &["x"]).is(2, &["single slashes"]);
+    let long = "x".repeat((64 << 10) + 1);
+    share(&pair, "put", "long", &[&long]).is(3, &["65536 is the limit"]);
+}
+
+#[test]
+fn presence_vanishes_with_the_command_that_holds_it() {
+    let pair = pair("share=rw");
+    let mut watch = Child::spawn(&mut pair.client.command(words(&pair, "watch", "", &["--json"])));
+    watch.event(|event| event["event"] == "snapshot");
+    let held = words(&pair, "put", "here/me", &["hello", "--presence"]);
+    let held = Child::spawn(&mut pair.client.command(held));
+    assert_eq!(watch.event(|event| event["event"] == "value")["key"], "here/me");
+    held.signal(rustix::process::Signal::INT);
+    assert_eq!(watch.event(|event| event["event"] == "deleted")["key"], "here/me");
+}
+
+#[test]
+fn rights_are_by_prefix_and_mode() {
+    let reads = pair("share=ro:world");
+    share(&reads, "put", "world/a", &["x"]).is(3, &["may not change 'world/a'"]);
+    share(&reads, "get", "world/a", &[]).is(5, &["no key"]);
+    share(&reads, "get", "worlds", &[]).is(3, &["may not read 'worlds'"]);
+    share(&reads, "ls", "", &[]).is(3, &["may not watch"]);
+    assert_eq!(share(&reads, "ls", "world", &[]).is(0, &[]).stdout, [""; 0]);
+    let writes = pair("share=wo:in");
+    share(&writes, "put", "in/a", &["x"]).is(0, &[]);
+    share(&writes, "put", "out", &["x"]).is(3, &["may not change"]);
+    share(&writes, "get", "in/a", &[]).is(3, &["may not read"]);
+    share(&writes, "put", "in/a", &["y", "--if-version=0"]).is(1, &["may not be read"]);
+    let none = pair("files=rw");
+    share(&none, "ls", "", &[]).is(3, &["has no right to share"]);
+    let without = Pair::with_rights(",share=rw", &[]);
+    share(&without, "ls", "", &[]).is(3, &["no service share is known here"]);
+}
+
+/// Writes until it is told to end: 16 keys of its own, the number of the edit as the value.
+fn load(share: &Share, writer: usize, made: &Mutex<BTreeMap<String, u64>>, ends: &AtomicBool) {
+    let mut number = 0_u64;
+    while !ends.load(Ordering::Relaxed) {
+        number += 1;
+        let key = format!("load/{writer}/{}", number % 16);
+        let edited = wait(share.put(&key, number.to_string().into_bytes()).into_future());
+        match edited.expect("it goes on after each kill") {
+            Edited::Made(_) => drop(made.lock().unwrap().insert(key, number)),
+            other => panic!("nobody else writes {key}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
+    let kills: u64 =
+        std::env::var("LONGHAUL_SHARE_KILLS").map_or(3, |kills| kills.parse().expect("a number"));
+    let folder = tempfile::tempdir().unwrap();
+    let (client, host) = (Host::new(&folder.path().join("c")), Host::new(&folder.path().join("s")));
+    let allow = format!("{},share=rw", client.id);
+    let file = folder.path().join("tree.redb");
+    let args = ["--allow", &allow, "--share", file.to_str().unwrap()];
+    let start = |listen: &str| {
+        Server::start_as(&mut host.command(Server::words(listen, folder.path(), &args)))
+    };
+    let mut server = start("127.0.0.1:0");
+    let address = server.address.clone();
+    let share = library(&client, &server);
+    let (made, ends) = (Mutex::default(), AtomicBool::new(false));
+    let mut seed = 0x9e37_79b9_u64;
+    thread::scope(|scope| {
+        for writer in 0..4 {
+            let (share, made, ends) = (&share, &made, &ends);
+            scope.spawn(move || load(share, writer, made, ends));
+        }
+        for kill in 0..kills {
+            // At least one edit of this life of the server, and a random time more.
+            let before: u64 = made.lock().unwrap().values().sum();
+            while made.lock().unwrap().values().sum::<u64>() == before {
+                thread::yield_now();
+            }
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            thread::sleep(Duration::from_micros(seed >> 47));
+            let acknowledged = made.lock().unwrap().clone();
+            server.into_child().kill();
+            server = start(&address);
+            let found = wait(library(&client, &server).snapshot("load")).expect("it is there");
+            let found: BTreeMap<String, u64> = found
+                .into_iter()
+                .map(|(key, value)| {
+                    let text = String::from_utf8(value.bytes.to_vec()).expect("a number");
+                    (key, text.parse().expect("a number"))
+                })
+                .collect();
+            for (key, number) in acknowledged {
+                let there = found.get(&key).copied().unwrap_or(0);
+                assert!(
+                    there >= number,
+                    "kill {kill}: {key} is {there}, {number} was acknowledged"
+                );
+            }
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_watcher_that_falls_behind_gets_a_snapshot_and_never_a_gap() {
+    const KEYS: usize = 8;
+    const ROUNDS: usize = 100;
+    let pair = pair("share=rw");
+    let (watcher, writer) =
+        (library(&pair.client, &pair.server), library(&pair.client, &pair.server));
+    let mut watch = wait(watcher.watch("big")).unwrap();
+    assert_eq!(wait(watch.next()).unwrap().unwrap(), ShareEvent::Snapshot(Vec::new()));
+    // 50 MB, of which the tree keeps 8 MiB as changes; the watcher reads nothing meanwhile.
+    let mut last = 0;
+    for round in 0..ROUNDS * KEYS {
+        let value: Arc<[u8]> = vec![round as u8; 64 << 10].into();
+        let key = format!("big/{}", round % KEYS);
+        let Edited::Made(version) = wait(writer.put(&key, value).into_future()).unwrap() else {
+            panic!("nobody else writes");
+        };
+        last = version;
+    }
+    let (mut seen, mut newest, mut snapshots) = (BTreeMap::new(), 0, 0);
+    while newest < last {
+        match wait(watch.next()).expect("it goes on").expect("it goes on") {
+            ShareEvent::Snapshot(values) => {
+                snapshots += 1;
+                let before = newest;
+                newest = values.iter().map(|(_, value)| value.version).max().unwrap_or(0);
+                assert!(newest >= before);
+                seen = values.into_iter().map(|(key, value)| (key, value.version)).collect();
+            }
+            ShareEvent::Put(key, value) => {
+                // Without a gap: each change is the next one.
+                assert_eq!(value.version, newest + 1, "of {key}");
+                newest = value.version;
+                seen.insert(key, newest);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(snapshots > 0, "the watcher kept up, so the test says nothing");
+    assert_eq!(seen.len(), KEYS);
+}
+
+#[test]
+fn a_tree_goes_out_as_lines_and_comes_back() {
+    let (from, to) = (pair("share=rw"), pair("share=rw"));
+    share(&from, "put", "a/text", &["ü \"x\""]).is(0, &[]);
+    let binary = from.here.join("binary");
+    fs::write(&binary, b"\xff\x00\n").unwrap();
+    let mut put = from.client.command(words(&from, "put", "a/bytes", &[]));
+    assert!(put.stdin(fs::File::open(&binary).unwrap()).status().unwrap().success());
+    let lines = share(&from, "export", "", &[]).is(0, &[]).stdout.join("\n");
+    assert!(lines.contains("ff000a"), "{lines}");
+    let file = from.here.join("lines");
+    fs::write(&file, &lines).unwrap();
+    let import = |key: &str| {
+        let mut import = to.client.command(words(&to, "import", key, &[]));
+        import.stdin(fs::File::open(&file).unwrap()).output().unwrap()
+    };
+    assert!(!import("b").status.success(), "the keys are not below b");
+    assert!(import("a").status.success());
+    let values = |pair: &Pair| -> Vec<(Value, Value)> {
+        let lines = share(pair, "export", "a", &[]).stdout;
+        let rows = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        rows.map(|row| (row["key"].clone(), row["value_hex"].clone())).collect()
+    };
+    assert_eq!(values(&from), values(&to));
+}
+
+/// What the server answers to `asks` on one stream, and its last word.
+fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
+    block_on(async {
+        let mut session = meet(pair, &pair.client).await;
+        session.ask_for("share", 1);
+        let expected = asks
+            .iter()
+            .filter(|ask| matches!(ask.asked, Some(Asked::Get(_) | Asked::Put(_))))
+            .count();
+        for ask in asks {
+            if session.write(&ask).await.is_err() {
+                break;
+            }
+        }
+        let mut heard = Vec::new();
+        loop {
+            match session.read::<Tell>().await {
+                Ok(Some(tell)) => heard.push(tell),
+                Ok(None) => return (heard, None),
+                Err(error) => return (heard, Some(error.what)),
+            }
+            if heard.len() == expected {
+                let _ = session.close(None).await;
+                return (heard, None);
+            }
+        }
+    })
+}
+
+#[test]
+fn a_server_refuses_lies_of_each_message_and_lives_on() {
+    let pair = pair("share=rw:w");
+    let ask = |asked| Ask { asked: Some(asked) };
+    let put = |key: &str| Put { id: 1, key: key.to_owned(), ..Put::default() };
+    for bad in [
+        put(""),
+        put("/w/a"),
+        put("w//a"),
+        put("w/../x"),
+        put("w/\u{1b}[2J"),
+        put(&format!("w/{}", "x".repeat(512))),
+        put("outside"),
+        Put { value: Some(vec![0; (64 << 10) + 1]), ..put("w/a") },
+        Put { version: Some(1), not_since: Some(1), ..put("w/a") },
+    ] {
+        let (heard, _) = told(&pair, vec![Ask::default(), ask(Asked::Put(bad.clone()))]);
+        let [Tell { told: Some(Told::Answer(answer)) }] = &heard[..] else { panic!("{heard:?}") };
+        assert_eq!((answer.id, answer.result), (1, 2), "{bad:?}");
+        assert!(!answer.why.is_empty() && !answer.why.contains('\u{1b}'), "{answer:?}");
+    }
+    for key in ["", "..", "x", "w//"] {
+        let get = Get { id: u64::MAX, key: key.to_owned() };
+        let (heard, _) = told(&pair, vec![ask(Asked::Get(get))]);
+        let [Tell { told: Some(Told::Answer(answer)) }] = &heard[..] else { panic!("{heard:?}") };
+        assert_eq!((answer.id, answer.result), (u64::MAX, 2), "{key}");
+    }
+    let watch = |prefix: &str| Watch { prefix: prefix.to_owned(), revision: u64::MAX, run: 1 };
+    for (prefix, why) in [("w/..", "no key"), ("", "may not watch"), ("ww", "may not watch")] {
+        let (_, last) = told(&pair, vec![ask(Asked::Watch(watch(prefix)))]);
+        assert!(last.as_deref().is_some_and(|last| last.contains(why)), "{prefix}: {last:?}");
+    }
+    let (_, last) = told(&pair, vec![ask(Asked::Watch(watch("w"))), Ask::default()]);
+    assert!(last.is_some_and(|last| last.contains("takes no further message")));
+    let (_, last) = told(&pair, vec![Ask::default(), ask(Asked::Watch(watch("w")))]);
+    assert!(last.is_some_and(|last| last.contains("a stream of its own")));
+    share(&pair, "put", "w/a", &["alive"]).is(0, &[]);
+}
+
+#[test]
+fn a_client_refuses_answers_that_make_no_sense() {
+    let lied = |lies: Vec<Tell>| {
+        liar::lied::<Ask>("share", lies, |client, id, there| {
+            let url = there.into_string().unwrap() + "key";
+            client.run(["share", "get", &format!("--server-id={id}"), "--retry-for=0s", &url])
+        })
+    };
+    let answer = |answer| Tell { told: Some(Told::Answer(answer)) };
+    let item =
+        |key: &str| Item { key: key.to_owned(), value: Some(b"x".to_vec()), ..Item::default() };
+    // The number of a first read is 2.
+    let right = Answer { id: 2, item: Some(item("key")), ..Answer::default() };
+    let wrong = Answer { item: Some(item("other")), ..right.clone() };
+    for lie in [
+        vec![answer(wrong)],
+        vec![answer(Answer { id: 3, ..right.clone() })],
+        vec![answer(Answer { id: 4, ..right.clone() })],
+        vec![answer(Answer { item: Some(Item { value: None, ..item("key") }), ..right.clone() })],
+        vec![Tell::default()],
+        vec![],
+    ] {
+        let ended = lied(lie.clone());
+        assert_ne!(ended.status, Some(0), "{lie:?}: {ended}");
+        assert_eq!(ended.stdout, [""; 0], "{lie:?}");
+    }
+}
+
+/// The commands of docs/sharing.md, in order: a line each that begins with `$ `.
+fn commands() -> Vec<String> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sharing.md");
+    let page = fs::read_to_string(page).expect("the page is there");
+    page.lines().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_command_of_the_page_on_sharing_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let (client, host) = (Host::new(&folder.path().join("c")), Host::new(&folder.path().join("s")));
+    let all = commands();
+    assert!(all.len() > 8, "{all:?}");
+    let mut server = None;
+    for line in all {
+        if line.starts_with("longhaul serve") {
+            // The page's own words, with a free port and a real id.
+            let words = line.replace("ID", &client.id).replace("/srv/data", ".");
+            let words = words.split(' ').skip(2).collect::<Vec<_>>();
+            let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);
+            server = Some(Server::start_as(command.args(words).current_dir(folder.path())));
+            continue;
+        }
+        let server = server.as_ref().expect("the page begins with a server");
+        let run = line.replace("dtn.example.org", &server.address);
+        let run = ["get", "put", "watch", "ls", "rm", "import", "export"].iter().fold(
+            run,
+            |run, verb| {
+                let (verb, id) = (format!("longhaul share {verb} "), &server.id);
+                run.replace(
+                    &verb,
+                    &format!("{} {verb}--server-id={id} ", "")
+                        .replace("longhaul", env!("CARGO_BIN_EXE_longhaul")),
+                )
+            },
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &run]).env("LONGHAUL_CONFIG_DIR", &client.config);
+        let output = command.current_dir(folder.path()).output().expect("there is a shell");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {said}");
+    }
+}

@@ -1,0 +1,19 @@
+//! A tree of small values that clients of a server watch and edit.
+//!
+//! The tree itself, and how a client keeps up with it, is pure logic in `longhaul_proto::share`.
+//! Here is what it needs of the world: [`messages`] (what goes across) and [`convert`] (what is
+//! believed of it), `disk` (the file) and `store` (the thread that has tree and file), `server` and
+//! [`client`] (the two sides of a session's streams), `right` (who may do what).
+
+pub mod client;
+#[doc(hidden)]
+pub mod convert;
+mod disk;
+#[doc(hidden)]
+pub mod messages;
+mod right;
+mod server;
+mod store;
+
+pub use right::Right;
+pub use server::Shared;

@@ -1,0 +1,49 @@
+//! What a client may do with the tree, as the list of clients has it: `ro:/world`.
+
+use longhaul_proto::share::Prefix;
+
+/// A right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Right {
+    /// May read and watch.
+    pub read: bool,
+    /// May put and delete.
+    pub write: bool,
+    /// Only this key and those below it.
+    pub prefix: Prefix,
+}
+
+impl Right {
+    /// Reads `MODE[:/PREFIX]`, where MODE is `ro`, `wo` or `rw`. Nothing where it gives no right
+    /// that makes sense.
+    pub fn parse(text: &str) -> Option<Right> {
+        let (mode, prefix) = text.split_once(':').unwrap_or((text, ""));
+        let prefix = prefix.strip_prefix('/').unwrap_or(prefix);
+        let prefix = Prefix::new(prefix.strip_suffix('/').unwrap_or(prefix)).ok()?;
+        let (read, write) = match mode.to_ascii_lowercase().as_str() {
+            "ro" => (true, false),
+            "wo" => (false, true),
+            "rw" => (true, true),
+            _ => return None,
+        };
+        Some(Right { read, write, prefix })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_has_a_mode_and_perhaps_a_prefix() {
+        let right = |text| Right::parse(text).map(|r| (r.read, r.write, r.prefix));
+        let world = Prefix::new("world").expect("a prefix");
+        assert_eq!(right("ro"), Some((true, false, Prefix::ALL)));
+        assert_eq!(right("RW:/"), Some((true, true, Prefix::ALL)));
+        assert_eq!(right("wo:/world"), Some((false, true, world.clone())));
+        assert_eq!(right("rw:world/"), Some((true, true, world)));
+        for bad in ["", "r", "ro:/a//b", "ro:/*"] {
+            assert_eq!(right(bad), None, "{bad}");
+        }
+    }
+}

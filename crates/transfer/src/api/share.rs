@@ -1,0 +1,332 @@
+//! The tree of small values that the clients of a server share.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use longhaul_proto::share::{Answer, Entry, Key, KeyError, News, Prefix, Wish};
+use longhaul_share::client::Order;
+use tokio::sync::{mpsc, oneshot};
+
+use super::client::{Client, IntoLocation};
+use super::engine::{self, Reporter, Sink};
+use super::events::Event;
+use super::queue::Queue;
+use crate::error::public::{Error, ErrorKind};
+use crate::options::{HostOptions, ReachOptions};
+use crate::progress::Cancel;
+use crate::session;
+use crate::share::serve_share;
+
+/// Calls that wait for the engine.
+const WAITING: usize = 64;
+/// Parts of a watch that wait for a slow reader. Beyond them the server waits, and sends a snapshot
+/// in place of what it has forgotten by then.
+const UNREAD: usize = 4;
+/// What its thread is called.
+const NAME: &str = "longhaul share";
+
+impl Client {
+    /// The shared tree of the server `host`: `lh://host[:port]`. Its path is ignored. Await the
+    /// request.
+    pub fn share(&self, host: impl IntoLocation) -> ShareRequest {
+        let options = host.into_location().map(|location| self.host(location));
+        let (client, cancel) = (self.clone(), Cancel::default());
+        ShareRequest { client, options, cancel, retry_for: Duration::from_secs(300) }
+    }
+}
+
+/// A shared tree to be opened: await it.
+#[derive(Clone, Debug)]
+#[must_use = "a shared tree is opened when its request is awaited"]
+pub struct ShareRequest {
+    client: Client,
+    options: Result<HostOptions, Error>,
+    cancel: Cancel,
+    retry_for: Duration,
+}
+
+impl ShareRequest {
+    /// How the host is reached.
+    pub fn reach(mut self, reach: ReachOptions) -> ShareRequest {
+        if let Ok(options) = &mut self.options {
+            options.reach = reach;
+        }
+        self
+    }
+
+    /// How long to keep retrying a lost connection (5 minutes).
+    pub fn retry_for(self, time: Duration) -> ShareRequest {
+        ShareRequest { retry_for: time, ..self }
+    }
+
+    /// Ends the attempt, or all calls and watches, when `handle` is cancelled.
+    pub fn cancel_with(self, handle: &Cancel) -> ShareRequest {
+        ShareRequest { cancel: handle.clone(), ..self }
+    }
+
+    async fn open(self) -> Result<Share, Error> {
+        let options = self.options?;
+        let cancel = self.cancel.child();
+        // Nothing reads them: a shared tree has events of its own.
+        let unread: Sink<Event> = Sink::Queue(Queue::new(1));
+        let reporter = Reporter::new(unread, self.client.trust.clone(), cancel.clone());
+        let (tell, ready) = oneshot::channel();
+        let (orders, ordered) = mpsc::channel(WAITING);
+        engine::start(NAME, move || {
+            serve_share(&options, Arc::new(reporter), &cancel, self.retry_for, tell, ordered);
+        })?;
+        ready.await.map_err(|_| engine::vanished(NAME))??;
+        Ok(Share { orders })
+    }
+}
+
+impl IntoFuture for ShareRequest {
+    type Output = Result<Share, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    /// # Errors
+    /// The host cannot be reached or is not trusted. A host that does not let this client in says
+    /// so to the first call.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.open())
+    }
+}
+
+/// The shared tree of a server. Clones use the same connection, which is made again when it is
+/// lost. Calls then wait; an edit goes again only if nobody else has changed its key meanwhile, and
+/// else ends as [`Edited::Conflict`].
+#[derive(Clone)]
+pub struct Share {
+    orders: mpsc::Sender<Order>,
+}
+
+impl fmt::Debug for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Share")
+    }
+}
+
+/// What a key has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SharedValue {
+    /// The bytes, at most 64 KiB.
+    pub bytes: Arc<[u8]>,
+    /// The version: it grows with each change of the tree, over restarts too.
+    pub version: u64,
+}
+
+impl SharedValue {
+    fn of(entry: Entry) -> SharedValue {
+        SharedValue { bytes: entry.value, version: entry.version }
+    }
+}
+
+/// How an edit ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Edited {
+    /// It is on the server's disk (a presence in its memory). The key has this version; 0 where
+    /// there was nothing to delete.
+    Made(u64),
+    /// It was not made: the condition does not hold, or somebody else changed the key while the
+    /// connection was lost. With what the key has, if it is there and this client may read it.
+    Conflict(Option<SharedValue>),
+}
+
+/// What a watch brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShareEvent {
+    /// All values, in the order of their keys. The first event; comes again, in place of changes,
+    /// where the watch has fallen behind or the server has started anew.
+    Snapshot(Vec<(String, SharedValue)>),
+    /// A key has a new value.
+    Put(String, SharedValue),
+    /// A key was deleted by the change of this version.
+    Deleted(String, u64),
+}
+
+fn no_key(error: KeyError) -> Error {
+    Error::new(ErrorKind::Usage, error.to_string())
+}
+
+impl Share {
+    async fn ask<T>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<Result<T, session::Error>>) -> Order,
+    ) -> Result<T, Error> {
+        let (tell, told) = oneshot::channel();
+        self.orders.send(order(tell)).await.map_err(|_| ended())?;
+        Ok(told.await.map_err(|_| ended())??)
+    }
+
+    /// What `key` has; nothing where it is not there.
+    ///
+    /// # Errors
+    /// It is no key, this client may not read it, or the connection is lost for good.
+    pub async fn get(&self, key: &str) -> Result<Option<SharedValue>, Error> {
+        let key = Key::new(key).map_err(no_key)?;
+        Ok(self.ask(|tell| Order::Get(key, tell)).await?.map(SharedValue::of))
+    }
+
+    /// Gives `key` a value: await the request.
+    pub fn put(&self, key: &str, value: impl Into<Arc<[u8]>>) -> EditRequest {
+        EditRequest::new(self, key, Some(value.into()))
+    }
+
+    /// Deletes `key`: await the request.
+    pub fn delete(&self, key: &str) -> EditRequest {
+        EditRequest::new(self, key, None)
+    }
+
+    /// All that `prefix` has, at one moment, in the order of the keys. An empty prefix is the
+    /// whole tree.
+    ///
+    /// # Errors
+    /// As [`Share::get`].
+    pub async fn snapshot(&self, prefix: &str) -> Result<Vec<(String, SharedValue)>, Error> {
+        let mut watch = self.watch(prefix).await?;
+        match watch.next().await {
+            Some(Ok(ShareEvent::Snapshot(entries))) => Ok(entries),
+            Some(Err(error)) => Err(error),
+            _ => Err(ended()),
+        }
+    }
+
+    /// Watches `prefix`: the key and all keys below it. An empty prefix is the whole tree. At most
+    /// 15 watches of a connection go at a time.
+    ///
+    /// # Errors
+    /// It is no key. All else comes by the watch.
+    pub async fn watch(&self, prefix: &str) -> Result<ShareWatch, Error> {
+        let prefix = Prefix::new(prefix).map_err(no_key)?;
+        let (tell, parts) = mpsc::channel(UNREAD);
+        self.orders.send(Order::Watch(prefix, tell)).await.map_err(|_| ended())?;
+        Ok(ShareWatch { parts, events: Vec::new().into_iter(), is_over: false })
+    }
+}
+
+fn ended() -> Error {
+    Error::new(ErrorKind::Unfinished, "the connection to the shared tree has ended")
+}
+
+/// An edit to be made: await it.
+#[derive(Debug)]
+#[must_use = "an edit is made when its request is awaited"]
+pub struct EditRequest {
+    share: Share,
+    wish: Result<Wish, Error>,
+}
+
+impl EditRequest {
+    fn new(share: &Share, key: &str, value: Option<Arc<[u8]>>) -> EditRequest {
+        let wish = |key| Wish { key, value, version: None, presence: false };
+        EditRequest { share: share.clone(), wish: Key::new(key).map(wish).map_err(no_key) }
+    }
+
+    /// Only if the key has this version; 0: if it is not there.
+    pub fn if_version(mut self, version: u64) -> EditRequest {
+        if let Ok(wish) = &mut self.wish {
+            wish.version = Some(version);
+        }
+        self
+    }
+
+    /// The value vanishes with this client: when the tree is dropped, or 30 s after the last sign
+    /// of a client that was killed. It is not on the disk.
+    pub fn presence(mut self) -> EditRequest {
+        if let Ok(wish) = &mut self.wish {
+            wish.presence = true;
+        }
+        self
+    }
+}
+
+impl IntoFuture for EditRequest {
+    type Output = Result<Edited, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    /// # Errors
+    /// It is no key, this client may not change it, the server cannot store it, or the connection
+    /// is lost for good: then nobody knows whether the edit was made.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let wish = self.wish?;
+            Ok(match self.share.ask(|tell| Order::Edit(wish, tell)).await? {
+                Answer::Made(version) => Edited::Made(version),
+                Answer::Conflict(now) => Edited::Conflict(now.map(SharedValue::of)),
+            })
+        })
+    }
+}
+
+/// The events of a watch, in order, without a gap. Dropping it ends the watch.
+pub struct ShareWatch {
+    parts: mpsc::Receiver<Result<News, session::Error>>,
+    events: std::vec::IntoIter<ShareEvent>,
+    is_over: bool,
+}
+
+impl fmt::Debug for ShareWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ShareWatch")
+    }
+}
+
+impl ShareWatch {
+    /// The next event; nothing at the end. An error is the last that comes.
+    pub async fn next(&mut self) -> Option<Result<ShareEvent, Error>> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+}
+
+impl Stream for ShareWatch {
+    type Item = Result<ShareEvent, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(event) = self.events.next() {
+                return Poll::Ready(Some(Ok(event)));
+            }
+            if self.is_over {
+                return Poll::Ready(None);
+            }
+            let error = match std::task::ready!(self.parts.poll_recv(cx)) {
+                Some(Ok(news)) => {
+                    self.events = events(news).into_iter();
+                    continue;
+                }
+                Some(Err(error)) => error.into(),
+                None => ended(),
+            };
+            self.is_over = true;
+            return Poll::Ready(Some(Err(error)));
+        }
+    }
+}
+
+fn events(news: News) -> Vec<ShareEvent> {
+    let name = |key: Key| key.as_str().to_owned();
+    match news {
+        News::Snapshot(entries) => {
+            let entries = entries.into_iter();
+            let entries = entries.map(|(key, entry)| (name(key), SharedValue::of(entry)));
+            vec![ShareEvent::Snapshot(entries.collect())]
+        }
+        News::Changes(changes) => {
+            let event = |change: longhaul_proto::share::Change| match change.value {
+                Some(bytes) => ShareEvent::Put(
+                    name(change.key),
+                    SharedValue { bytes, version: change.version },
+                ),
+                None => ShareEvent::Deleted(name(change.key), change.version),
+            };
+            changes.into_iter().map(event).collect()
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What clients and servers of a shared tree say.
+
+use longhaul_share::messages::{Ask, Asked, Get, Item, Part, Put, Tell, Told, Watch};
+use prost::Message as _;
+
+/// Sequences of messages, each behind its length.
+pub(super) fn all() -> Vec<Vec<u8>> {
+    let one = |message: Vec<u8>| [&[message.len() as u8][..], &message].concat();
+    let ask = |asked| one(Ask { asked: Some(asked) }.encode_to_vec());
+    let put = |key: &str, value: &[u8]| {
+        let (key, value) = (key.to_owned(), Some(value.to_vec()));
+        Put { id: 1, key, value, ..Put::default() }
+    };
+    let item = |key: &str, version| {
+        let (key, value) = (key.to_owned(), Some(b"v".to_vec()));
+        Item { key, value, version, presence: false }
+    };
+    let part = |revision, is_snapshot, items| {
+        let part = Part { run: 1, revision, is_snapshot, is_first: true, is_last: true, items };
+        one(Tell { told: Some(Told::Part(part)) }.encode_to_vec())
+    };
+    let edits = [
+        put("world/a", b"one"),
+        Put { version: Some(1), ..put("world/a", &[0; 90]) },
+        Put { not_since: Some(2), presence: true, ..put("world/b", &[1; 90]) },
+        Put { value: None, ..put("world/a", b"") },
+        put("../x", b"no"),
+    ];
+    let edits = edits.map(|put| ask(Asked::Put(put))).concat();
+    let get = Get { id: 2, key: "a".to_owned() };
+    let watch = Watch { prefix: "a".to_owned(), revision: 3, run: 9 };
+    vec![
+        [edits, ask(Asked::Get(get)), ask(Asked::Watch(watch))].concat(),
+        [part(5, true, vec![item("a", 2), item("b", 5)]), part(7, false, vec![item("a", 6)])]
+            .concat(),
+        [part(5, true, vec![item("b", 2), item("a", 9)]), part(1, false, vec![item("a", 6)])]
+            .concat(),
+    ]
+}
