@@ -435,8 +435,8 @@ impl ReplicaWriter {
         }
     }
 
-    /// Runs after each job: reports failures, leases chunks to idle sources, and finishes a complete
-    /// object.
+    /// Runs after each job: reports failures, leases chunks to idle sources, and finishes a
+    /// complete object.
     fn settle(&mut self) -> Result<(), Error> {
         let Some(sink) = &mut self.sink else { return Ok(()) };
         sink.tick(Instant::now())?;

@@ -49,6 +49,7 @@ pub(super) fn server(
         once: false,
         allow_plain: false,
         memory: Bytes::mebi(64),
+        share: None,
     };
     let (told, ready) = mpsc::channel();
     let (handle, orders) = unbounded_channel();
