@@ -7,7 +7,7 @@ use longhaul_proto::share::{Answer, Edits, Entry, Key, Lie, News, Prefix, Replic
 use longhaul_session::{Connection, Error, FrameWriter, Kind, RttWatch, Session};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::convert;
 use crate::messages::{self, Ask, Asked, Get, SERVICE, Tell, Told, VERSION, Watch};
@@ -283,11 +283,13 @@ impl Client {
     }
 }
 
-/// Completes when nothing comes from the server any more. A server that was killed and started
-/// again does not say that it has forgotten the connection.
+/// Completes when nothing comes from the server for some seconds: it is gone, and no new one has
+/// taken its address.
 async fn silence(rtt: RttWatch) -> Error {
     let (mut seen, mut looks) = (rtt.received(), 0);
     let mut tick = interval(LOOK_EVERY);
+    // A host that stood still has not looked meanwhile.
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // Without datagrams the system tells of a lost connection.
     while seen.is_some() && looks < LOOKS {
         tick.tick().await;

@@ -108,21 +108,21 @@ impl PathMemory {
         let mut entries = self.entries()?;
         let place = entries.iter().position(|entry| entry.is_of(found.peer, own));
         let before = place.map(|place| entries.remove(place));
-        let rate = match before {
-            Some(before) if !found.is_bound_by_path => before.rate.max(found.rate),
-            _ => found.rate,
+        let is_bound_by_path = found.is_bound_by_path;
+        let found = KnownPath {
+            network: network_of(found.peer),
+            own_address: own,
+            rate: found.rate,
+            rtt: found.rtt,
+            loss: found.loss,
+            date: SystemTime::now(),
         };
-        entries.insert(
-            0,
-            KnownPath {
-                network: network_of(found.peer),
-                own_address: own,
-                rate,
-                rtt: found.rtt,
-                loss: found.loss,
-                date: SystemTime::now(),
-            },
-        );
+        entries.push(match before {
+            // With its date: a rate that no copy confirms grows old.
+            Some(before) if !is_bound_by_path && before.rate > found.rate => before,
+            _ => found,
+        });
+        entries.sort_by_key(|entry| Reverse(entry.date));
         self.write(&entries)
     }
 

@@ -108,7 +108,7 @@ pub(super) fn prepare(
     check_replicas(args, &sources)?;
     let source_settings = source_settings(args, name, &sources, is_default)?;
     let pipe = pipe(args, &sources, &destination)?;
-    let mut filters = read_filters(args, filters)?;
+    let mut filters = check_anchors(args, mirror, read_filters(args, filters)?)?;
     if let Some(list) = &args.files_from {
         sources = vec![files_from::folder(&sources)?];
         filters.extend(files_from::read(list, args.from0)?);
@@ -174,6 +174,31 @@ fn mirrored(
         None => destination,
     };
     Ok((vec![source.clone().contents()], destination))
+}
+
+/// Refuses globs of which a user of rsync expects another start: `sync --delete run42 there` copies
+/// what is in `run42`, so a glob that names `run42` itself would protect nothing.
+fn check_anchors(
+    args: &CopyArgs,
+    mirror: Option<Mirror>,
+    filters: Vec<Filter>,
+) -> Result<Vec<Filter>, Error> {
+    let deletes = mirror.is_some_and(|mirror| mirror.delete.is_some());
+    let source = args.locations.first().filter(|_| deletes);
+    let Some(name) = source.and_then(|source| source.path().file_name()) else {
+        return Ok(filters);
+    };
+    let starts = |glob: &str| {
+        let rest = glob.trim_start_matches('/').as_bytes().strip_prefix(name.as_bytes());
+        rest.is_some_and(|rest| rest.first() == Some(&b'/'))
+    };
+    let glob = filters.iter().find_map(|filter| match filter {
+        Filter::Include(glob) | Filter::Exclude(glob) if starts(glob) => Some(glob),
+        _ => None,
+    });
+    let Some(glob) = glob else { return Ok(filters) };
+    let what = format!("the glob {glob} names the source folder, and sync counts paths inside it");
+    Err(usage(what, "write the glob as a path below the source folder"))
 }
 
 /// What carries the data, as events have it.

@@ -135,6 +135,8 @@ fn what_sync_cannot_mean_is_refused() {
     sync(&pair, &["--max-delete=3"], "run", pair.at("")).is(2, &["--delete"]);
     sync(&pair, &["--delete", "--max-size=1k"], "run", pair.at("")).is(2, &["limits of size"]);
     sync(&pair, &["--delete"], "deep/run/", "deep").is(2, &["would be deleted there"]);
+    let words = ["--delete", "--exclude=/run/gone"];
+    sync(&pair, &words, "run", pair.at("")).is(2, &["/run/gone", "below the source folder"]);
     symlink("run", pair.there.join("link")).unwrap();
     sync(&pair, &["--delete"], "run/", pair.at("link")).is(5, &["is a link"]);
     assert!(pair.here.join("deep/run/a").exists() && pair.there.join("run/gone").exists());

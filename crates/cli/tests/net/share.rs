@@ -6,7 +6,7 @@ use std::fs;
 use std::ops::Deref;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -121,15 +121,48 @@ fn rights_are_by_prefix_and_mode() {
     share(&without, "ls", "", &[]).is(3, &["no service share is known here"]);
 }
 
+/// The edits that the server has acknowledged, by key.
+#[derive(Default)]
+struct Made {
+    edits: Mutex<BTreeMap<String, u64>>,
+    more: Condvar,
+}
+
+impl Made {
+    fn insert(&self, key: String, number: u64) {
+        self.edits.lock().unwrap().insert(key, number);
+        self.more.notify_all();
+    }
+
+    /// Waits for one more edit.
+    fn grow(&self) {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let edits = self.edits.lock().unwrap();
+        let sum = |edits: &BTreeMap<String, u64>| edits.values().sum::<u64>();
+        let before = sum(&edits);
+        let grown = self.more.wait_timeout_while(edits, PATIENCE, |edits| sum(edits) == before);
+        assert!(!grown.unwrap().1.timed_out(), "no edit was acknowledged within {PATIENCE:?}");
+    }
+}
+
+/// Ends the writers, also when a check fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Writes until it is told to end: 16 keys of its own, the number of the edit as the value.
-fn load(share: &Share, writer: usize, made: &Mutex<BTreeMap<String, u64>>, ends: &AtomicBool) {
+fn load(share: &Share, writer: usize, made: &Made, ends: &AtomicBool) {
     let mut number = 0_u64;
     while !ends.load(Ordering::Relaxed) {
         number += 1;
         let key = format!("load/{writer}/{}", number % 16);
         let edited = wait(share.put(&key, number.to_string().into_bytes()).into_future());
         match edited.expect("it goes on after each kill") {
-            Edited::Made(_) => drop(made.lock().unwrap().insert(key, number)),
+            Edited::Made(_) => made.insert(key, number),
             other => panic!("nobody else writes {key}: {other:?}"),
         }
     }
@@ -150,22 +183,21 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
     let mut server = start("127.0.0.1:0");
     let address = server.address.clone();
     let share = library(&client, &server);
-    let (made, ends) = (Mutex::default(), AtomicBool::new(false));
+    let (made, ends) = (Made::default(), AtomicBool::new(false));
     let mut seed = 0x9e37_79b9_u64;
-    thread::scope(|scope| {
+    // The writers end before the server does: they retry while it is away.
+    let _server = thread::scope(|scope| {
         for writer in 0..4 {
             let (share, made, ends) = (&share, &made, &ends);
             scope.spawn(move || load(share, writer, made, ends));
         }
+        let _ends = Ends(&ends);
         for kill in 0..kills {
             // At least one edit of this life of the server, and a random time more.
-            let before: u64 = made.lock().unwrap().values().sum();
-            while made.lock().unwrap().values().sum::<u64>() == before {
-                thread::yield_now();
-            }
+            made.grow();
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             thread::sleep(Duration::from_micros(seed >> 47));
-            let acknowledged = made.lock().unwrap().clone();
+            let acknowledged = made.edits.lock().unwrap().clone();
             server.into_child().kill();
             server = start(&address);
             let found = wait(library(&client, &server).snapshot("load")).expect("it is there");
@@ -184,7 +216,7 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
                 );
             }
         }
-        ends.store(true, Ordering::Relaxed);
+        server
     });
 }
 

@@ -3,8 +3,9 @@
 //!
 //! The walk goes through the destination and the manifest side by side; both are in the order of a
 //! walk, so no table of names is needed. It opens each folder by its parent's handle and looks at
-//! links without following them, so nothing outside the destination is ever removed.
+//! links without following them, and it enters no other file system.
 
+use std::cmp::Ordering;
 use std::io;
 
 use super::plan::left_off;
@@ -12,6 +13,7 @@ use super::{Ground, Sink};
 use crate::error::{Error, FileErrorKind};
 use crate::filter::{CompiledFilters, Filter};
 use crate::folders::Folders;
+use crate::place::show;
 use crate::store::FileKind;
 use crate::{Failure, Kind, Manifest, Place, Shape, Watch, names};
 
@@ -37,6 +39,9 @@ pub struct Deleted {
     pub names: Vec<Vec<u8>>,
     pub(super) failures: Vec<Failure>,
     listed: usize,
+    /// A path of the source that the destination finds and does not list: it stores names in another
+    /// form, so a name that looks extra may be the copied one.
+    stored_otherwise: Option<Vec<u8>>,
 }
 
 /// The names that this copy is to remove.
@@ -77,10 +82,18 @@ impl Extra {
         Ok(Extra { filters, most: delete.most, is_incomplete: false })
     }
 
-    /// Whether so many names may be removed.
-    fn check(&self, manifest: &Manifest, count: u64, place: &Place) -> Result<(), Error> {
+    /// Whether the planned names may be removed.
+    fn check(&self, manifest: &Manifest, planned: &Deleted, place: &Place) -> Result<(), Error> {
+        let count = planned.count;
         let refuse = |what: String| Err(Error::new(FileErrorKind::File, what).at(place.named()));
         let shown = place.shown();
+        if let Some(path) = &planned.stored_otherwise {
+            return refuse(format!(
+                "{shown} stores {} under another name (upper and lower case, or the form of \
+                 letters with accents); nothing is deleted there",
+                show(path)
+            ));
+        }
         let is_empty = manifest.entries().iter().all(|entry| entry.kind == Kind::Folder);
         if is_empty && count > 0 {
             return refuse(format!(
@@ -120,7 +133,9 @@ impl Sink {
         if self.keeps_extra() {
             return Ok(Deleted::default());
         }
-        self.pass_extra(false)
+        let planned = self.walk_extra(false, u64::MAX)?;
+        self.allows(&planned)?;
+        Ok(planned)
     }
 
     /// Looks at the beginning whether the copy may remove what it is to remove: an error then has
@@ -143,24 +158,31 @@ impl Sink {
             return Ok(Deleted::default());
         }
         self.sync_names()?;
-        self.pass_extra(false)?;
-        let mut deleted = self.pass_extra(true)?;
+        let planned = self.walk_extra(false, u64::MAX)?;
+        if let Err(refused) = self.allows(&planned) {
+            // The copy itself is complete, and is finished.
+            let (path, reason) = (b".".to_vec(), refused.what);
+            self.failures.push(Failure { path, reason, ..Failure::default() });
+            return Ok(Deleted::default());
+        }
+        let mut deleted = self.walk_extra(true, planned.count)?;
         self.failures.append(&mut deleted.failures);
         Ok(deleted)
     }
 
-    fn pass_extra(&mut self, removes: bool) -> Result<Deleted, Error> {
-        let Some(extra) = &self.extra else { return Ok(Deleted::default()) };
-        if self.ground.is_missing {
-            return Ok(Deleted::default());
+    fn walk_extra(&self, removes: bool, most: u64) -> Result<Deleted, Error> {
+        match &self.extra {
+            Some(extra) if !self.ground.is_missing => {
+                Walk::new(&self.ground, &extra.filters, &self.watch, removes, most).run()
+            }
+            _ => Ok(Deleted::default()),
         }
-        let walk = Walk::new(&self.ground, &extra.filters, &self.watch, removes);
-        let deleted = walk.run()?;
-        if !removes {
-            let place = Place::Ambient(self.ground.place.clone());
-            extra.check(&self.ground.manifest, deleted.count, &place)?;
-        }
-        Ok(deleted)
+    }
+
+    fn allows(&self, planned: &Deleted) -> Result<(), Error> {
+        let place = Place::Ambient(self.ground.place.clone());
+        let check = |extra: &Extra| extra.check(&self.ground.manifest, planned, &place);
+        self.extra.as_ref().map_or(Ok(()), check)
     }
 }
 
@@ -182,6 +204,10 @@ struct Walk<'a> {
     watch: &'a Watch,
     folders: Folders,
     removes: bool,
+    /// Names that may be removed: those that came after the plan stay.
+    most: u64,
+    /// The file system of the destination; nothing until the walk is in it.
+    device: Option<u64>,
     /// The first entry of the manifest that the walk has not passed.
     next: u32,
     stack: Vec<Level>,
@@ -194,6 +220,7 @@ impl<'a> Walk<'a> {
         filters: &'a CompiledFilters,
         watch: &'a Watch,
         removes: bool,
+        most: u64,
     ) -> Walk<'a> {
         Walk {
             manifest: &ground.manifest,
@@ -201,6 +228,8 @@ impl<'a> Walk<'a> {
             watch,
             folders: Folders::new(ground.base().clone()),
             removes,
+            most,
+            device: None,
             next: 0,
             stack: Vec::new(),
             deleted: Deleted::default(),
@@ -221,7 +250,11 @@ impl<'a> Walk<'a> {
 
     /// Goes into a folder of the destination.
     fn enter(&mut self, path: Vec<u8>, entry: Option<u32>, is_extra: bool) {
-        let names = self.folders.at(&path).and_then(|folder| folder.names());
+        let device = &mut self.device;
+        let names = self.folders.at(&path).and_then(|folder| {
+            device.get_or_insert(folder.attributes()?.identity.0);
+            folder.names()
+        });
         let mut level =
             Level { path, entry, is_extra, names: Vec::new().into_iter(), keeps: false };
         match names {
@@ -239,6 +272,10 @@ impl<'a> Walk<'a> {
 
     /// Leaves the innermost folder; one that the source lacks goes if nothing in it stays.
     fn leave(&mut self) {
+        let unfinished = self.stack.last().filter(|level| !level.is_extra);
+        if let Some(entry) = unfinished.map(|level| level.entry) {
+            self.find(entry, None);
+        }
         let Some(level) = self.stack.pop() else { return };
         if let Some(entry) = level.entry {
             self.pass(entry);
@@ -266,7 +303,7 @@ impl<'a> Walk<'a> {
             true => name.to_vec(),
             false => [&level.path, &b"/"[..], name].concat(),
         };
-        let known = if is_extra { None } else { self.find(entry, name) };
+        let known = if is_extra { None } else { self.find(entry, Some(name)) };
         let (folder, _) = crate::manifest::split(&path);
         let found = self.folders.at(folder).and_then(|folder| folder.look_if_there(name));
         let found = match found {
@@ -292,6 +329,7 @@ impl<'a> Walk<'a> {
             }
             None if names::is_reserved(name)
                 || found.kind == FileKind::Other
+                || (is_folder && self.device != Some(found.identity.0))
                 || !self.filters.takes(&path, is_folder) =>
             {
                 self.keep();
@@ -301,18 +339,34 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The entry `name` in the folder `folder`, which the walk is in; those before it are passed.
-    fn find(&mut self, folder: Option<u32>, name: &[u8]) -> Option<u32> {
+    /// The entry `name` in the folder `folder`, which the walk is in. Passes the entries before it,
+    /// or all entries of the folder without a name.
+    fn find(&mut self, folder: Option<u32>, name: Option<&[u8]>) -> Option<u32> {
         loop {
             let entry = self.manifest.entries().get(self.next as usize)?;
             if entry.parent() != folder {
                 return None;
             }
-            match self.manifest.name(self.next).cmp(name) {
-                std::cmp::Ordering::Less => self.pass(self.next),
-                std::cmp::Ordering::Equal => return Some(self.next),
-                std::cmp::Ordering::Greater => return None,
+            let order = name.map_or(Ordering::Less, |name| self.manifest.name(self.next).cmp(name));
+            match order {
+                Ordering::Less => {
+                    self.note_unlisted(self.next);
+                    self.pass(self.next);
+                }
+                Ordering::Equal => return Some(self.next),
+                Ordering::Greater => return None,
             }
+        }
+    }
+
+    /// The innermost folder does not list `entry`. If a look by name finds it all the same, the
+    /// file system stores it under another name.
+    fn note_unlisted(&mut self, entry: u32) {
+        let Some(level) = self.stack.last() else { return };
+        let name = self.manifest.name(entry);
+        let found = self.folders.at(&level.path).and_then(|folder| folder.look_if_there(name));
+        if let Ok(Some(_)) = found {
+            self.deleted.stored_otherwise = Some(name.to_vec());
         }
     }
 
@@ -330,6 +384,9 @@ impl<'a> Walk<'a> {
     }
 
     fn remove(&mut self, path: &[u8], is_folder: bool) {
+        if self.deleted.count >= self.most {
+            return self.keep();
+        }
         if self.removes {
             let (folder, name) = crate::manifest::split(path);
             let removed = self.folders.at(folder).and_then(|folder| match is_folder {

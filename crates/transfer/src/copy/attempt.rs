@@ -50,6 +50,8 @@ use longhaul_text::CallOption;
 
 /// How often the user hears how far the walk over the source is, and may wish its end.
 const TICK: Duration = Duration::from_millis(100);
+/// The rate of a copy is at most this many times its goodput: a short copy mostly waits.
+const MOST_BELIEVED: f64 = 20.0;
 /// Datagrams of the shortest copy that says something of its path.
 const FEWEST: u64 = 1000;
 /// What carries the data where nothing but ssh passes.
@@ -178,7 +180,9 @@ impl<'a> Attempt<'a> {
         };
         let loss = summary.path_lost as f64 / sent as f64;
         let is_bound_by_path = summary.bound_by == BoundBy::Path;
-        let found = Found { peer, rate: summary.rate, rtt, loss, is_bound_by_path };
+        // The other end of a pull says what it sent at: no more is believed than what came shows.
+        let rate = summary.rate.min(summary.goodput.scale(MOST_BELIEVED));
+        let found = Found { peer, rate, rtt, loss, is_bound_by_path };
         if let Err(error) = memory.note(found) {
             self.hooks.observer.notice(Notice::Warning(error.to_string()));
         }

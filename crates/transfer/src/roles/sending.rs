@@ -397,7 +397,10 @@ impl Running<'_, '_> {
         self.carried = Some(match terms.protocol {
             Some(row) => {
                 let card = terms.card;
-                let mut core = (row.sender)(&Setup { card, ..terms.setup(flow, layout) });
+                // Later passes go by what the first one found.
+                let remembered = terms.remembered.filter(|_| self.number == 0);
+                let setup = Setup { card, remembered, ..terms.setup(flow, layout) };
+                let mut core = (row.sender)(&setup);
                 let now = longhaul_net::clock::now();
                 if let Some(card) = self.peer_card {
                     core.set_peer_card(now, card);
