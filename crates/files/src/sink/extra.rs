@@ -39,8 +39,8 @@ pub struct Deleted {
     pub names: Vec<Vec<u8>>,
     pub(super) failures: Vec<Failure>,
     listed: usize,
-    /// A path of the source that the destination finds and does not list: it stores names in another
-    /// form, so a name that looks extra may be the copied one.
+    /// A path of the source that the destination finds and does not list: it stores names in
+    /// another form, so a name that looks extra may be the copied one.
     stored_otherwise: Option<Vec<u8>>,
 }
 
