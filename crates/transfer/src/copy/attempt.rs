@@ -179,6 +179,8 @@ impl<'a> Attempt<'a> {
             return summary;
         };
         let loss = summary.path_lost as f64 / sent as f64;
+        // The session's first measure may hold a pause of either host.
+        let rtt = if summary.rtt > Span::ZERO { rtt.min(summary.rtt) } else { rtt };
         let is_bound_by_path = summary.bound_by == BoundBy::Path;
         // The other end of a pull says what it sent at: no more is believed than what came shows.
         let rate = summary.rate.min(summary.goodput.scale(MOST_BELIEVED));
