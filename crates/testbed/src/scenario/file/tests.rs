@@ -497,7 +497,7 @@ fn what_each_part_promises_alone_is_looked_at_too() {
         (flow("protocol = \"gtp\"\nwrites-disk = true"), "writes a disk that b has not"),
         (
             flow("protocol = \"rbudp\"\nsettings = { tail-copies = \"b\" }"),
-            "no count: write a whole number",
+            "is not a count: write a whole number",
         ),
         (flow("protocol = \"gtp\"\nsize = 1\nlasts = \"1s\""), "not both"),
         (flow("tcp = \"cubic\"\nstreams = 0"), "0 streams"),
