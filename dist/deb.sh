@@ -25,8 +25,10 @@ complete bash usr/share/bash-completion/completions/longhaul
 complete zsh usr/share/zsh/vendor-completions/_longhaul
 complete fish usr/share/fish/vendor_completions.d/longhaul.fish
 doc=$tree/usr/share/doc/longhaul
-mkdir -p "$doc"
-cp README.md docs/*.md "$doc"
+mkdir -p "$doc/docs"
+# As in the repository, so that links between the pages lead somewhere.
+cp README.md "$doc"
+cp -R docs/*.md docs/protocols "$doc/docs"
 gzip -9 -n -c CHANGELOG.md > "$doc/changelog.gz"
 cat LICENSE-MIT > "$doc/copyright"
 mkdir -p "$tree/etc/longhaul"
