@@ -54,8 +54,14 @@ pub(crate) struct LsArgs {
 /// Lists, and prints what is found.
 pub(crate) fn run(args: &LsArgs) -> u8 {
     let cancel = CancelHandle::default();
-    let show =
-        Show { json: args.json, progress: false, verbose: false, quiet: true, kind: Kind::Copy };
+    let show = Show {
+        json: args.json,
+        progress: false,
+        verbose: false,
+        quiet: true,
+        silent: false,
+        kind: Kind::Copy,
+    };
     let screen = Arc::new(Screen::new(show, cancel.clone()));
     match start(args, &screen, cancel) {
         Ok(()) => exit::DONE,

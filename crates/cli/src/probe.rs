@@ -81,6 +81,7 @@ pub(crate) fn run(args: &ProbeArgs) -> u8 {
         progress: false,
         verbose: false,
         quiet: args.json,
+        silent: false,
         kind: Kind::Copy,
     };
     let screen = Arc::new(Screen::new(show, cancel.clone()));

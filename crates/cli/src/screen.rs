@@ -24,6 +24,8 @@ pub(crate) struct Show {
     pub(crate) verbose: bool,
     /// Nothing but errors.
     pub(crate) quiet: bool,
+    /// Not even errors: who reads the events shows them.
+    pub(crate) silent: bool,
     /// What the summary will be of; of a dry run, what would be copied is what was asked for.
     pub(crate) kind: Kind,
 }
@@ -56,8 +58,8 @@ impl Screen {
         }
     }
 
-    /// The copy is done.
-    pub(crate) fn finished(&self, summary: &Summary, status: u8) {
+    /// The copy is done; `line` is the summary as JSON.
+    pub(crate) fn finished(&self, summary: &Summary, status: u8, line: &str) {
         let is_all_there = status == exit::DONE && self.show.kind != Kind::DryRun;
         self.with(|state| match is_all_there {
             true => state.meter.complete(summary),
@@ -69,14 +71,16 @@ impl Screen {
             }
         }
         if self.show.json {
-            console::out(json::summary(summary, status));
+            console::out(line);
         }
     }
 
     /// The copy ended otherwise.
     pub(crate) fn failed(&self, error: &Error) {
         self.with(|state| state.meter.finish());
-        console::error(error);
+        if !self.show.silent {
+            console::error(error);
+        }
         if self.show.json {
             console::out(json::error(error, exit::status(error.kind)));
         }
@@ -88,7 +92,7 @@ impl Screen {
     }
 
     fn tell(&self, event: &Event) {
-        let Show { verbose, quiet, kind, json, .. } = self.show;
+        let Show { verbose, quiet, kind, json, silent, .. } = self.show;
         let inner = match event {
             Event::OfSource { event, .. } => &**event,
             event => event,
@@ -102,6 +106,7 @@ impl Screen {
             {
                 console::out(report::event(inner));
             }
+            _ if silent => {}
             Event::FileFailed { .. } | Event::SourceFailed { .. } => {
                 console::warn(report::event(event));
             }
@@ -129,7 +134,18 @@ impl Screen {
     pub(crate) fn see(&self, event: Event) {
         match event_in_flags(event) {
             Event::Progress(progress) => self.progress(&progress),
-            event => self.event(event),
+            event => {
+                let line = self.show.json.then(|| json::event(&event));
+                self.event(event, line);
+            }
+        }
+    }
+
+    /// Shows what a copy on another host reports, which has its own `line` for `--json`.
+    pub(crate) fn relay(&self, event: Event, line: impl FnOnce() -> String) {
+        match event {
+            Event::Progress(progress) => self.progress(&progress),
+            event => self.event(event, self.show.json.then(line)),
         }
     }
 
@@ -149,10 +165,10 @@ impl Screen {
         });
     }
 
-    fn event(&self, event: Event) {
+    fn event(&self, event: Event, line: Option<String>) {
         self.with(|state| {
-            if self.show.json {
-                console::out(json::event(&event));
+            if let Some(line) = line {
+                console::out(line);
             }
             match event {
                 Event::Resumed { bytes } => state.resumed = Some(bytes),

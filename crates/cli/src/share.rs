@@ -152,7 +152,14 @@ fn open(args: &OneArgs) -> Result<Tree, Error> {
     signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once").map_err(
         |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
     )?;
-    let show = Show { json: false, progress: false, verbose: false, quiet: true, kind: Kind::Copy };
+    let show = Show {
+        json: false,
+        progress: false,
+        verbose: false,
+        quiet: true,
+        silent: false,
+        kind: Kind::Copy,
+    };
     let screen = Arc::new(Screen::new(show, cancel.clone()));
     let client = args.reach.client(&[&args.url], move |server| screen.trusts(server))?.build()?;
     let request = client.share(args.url.clone()).reach(args.reach.options());

@@ -50,7 +50,7 @@ fn what_fits_no_copy_says_why() {
         (&["--weight=k=2", "h:a", "g:b", "."], "the hosts are h, g"),
         (&["--streams=4", "h:a", "g:b", "."], "--protocol gtp"),
         (&["-", "b"], "only files and folders"),
-        (&["h:a", "g:b"], "both on other hosts"),
+        (&["lh://h/a", "lh://g/b"], "both on other hosts"),
         (&["h:a", "b", "."], "on this host"),
         (&["a"], "without a destination"),
         (&["http://h/a", "."], "does not speak http://"),
