@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
-use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches};
 use longhaul::{CancelHandle, Delete, Location, Summary, blocking};
 use longhaul_proto::time::Span;
@@ -201,10 +200,6 @@ pub(crate) struct CopyArgs {
     /// How long without progress, on the way or at a disk, before the copy is given up
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_span)]
     stall: Span,
-    /// Print the values that are in force, and where each comes from: the command line, a file and
-    /// its line, or the default; copy nothing
-    #[arg(long)]
-    show_config: bool,
     /// For a longhaul on another host that has started this one: end with standard input, and say
     /// nothing but events
     #[arg(long, hide = true)]
@@ -260,19 +255,13 @@ fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     words.into_iter().map(|(_, word)| word).collect()
 }
 
-/// Copies, and says how it went. `own` has the words of the command line, `matches` those of
-/// `settings` as well.
+/// Copies, and says how it went. `matches` has the words of the command line and of `settings`.
 pub(crate) fn run(
     args: &CopyArgs,
     mirror: Option<Mirror>,
     matches: &ArgMatches,
-    own: &ArgMatches,
     settings: &[Setting],
 ) -> u8 {
-    if args.show_config {
-        in_force(matches, own, settings).iter().for_each(console::out);
-        return exit::DONE;
-    }
     let filters = filters(matches, settings);
     descriptors::raise_limit();
     let cancel = CancelHandle::default();
@@ -386,46 +375,6 @@ fn show_what(args: &CopyArgs) -> Show {
             _ => Kind::Copy,
         },
     }
-}
-
-/// Arguments without a long flag, and flags that hold no value.
-const NOT_SHOWN: [&str; 6] =
-    ["locations", "show_config", "partial_progress", "_partial", "compress", "watch_stdin"];
-
-/// The values that are in force, a line each, with where they come from.
-fn in_force(matches: &ArgMatches, own: &ArgMatches, settings: &[Setting]) -> Vec<String> {
-    let mut lines = Vec::new();
-    // The names of groups of flags begin with a capital.
-    let is_flag = |id: &&str| !id.starts_with(char::is_uppercase) && !NOT_SHOWN.contains(id);
-    for id in matches.ids().map(clap::Id::as_str).filter(is_flag) {
-        let values = |of: &ArgMatches| -> Vec<String> {
-            let raw = of.try_get_raw(id).ok().flatten().unwrap_or_default();
-            raw.map(|value| value.to_string_lossy().into_owned()).collect()
-        };
-        let key = id.replace('_', "-");
-        let is_given = own.value_source(id) == Some(ValueSource::CommandLine);
-        let (all, given) = (values(matches), if is_given { values(own) } else { Vec::new() });
-        let mut origins: Vec<&str> = if is_given { vec!["flag"] } else { Vec::new() };
-        if all.len() > given.len() {
-            let from_files = settings.iter().filter(|setting| setting.key == key);
-            origins.extend(from_files.map(|setting| &setting.origin[..]));
-        }
-        let origins = if origins.is_empty() { "default".to_owned() } else { origins.join(", ") };
-        match &all[..] {
-            [off] if off == "false" || (key == "verbose" && off == "0") => {}
-            [on] if on == "true" => lines.push(format!("--{key}  # {origins}")),
-            all => {
-                let words: Vec<String> =
-                    all.iter().map(|value| format!("--{key}={value}")).collect();
-                lines.push(format!("{}  # {origins}", words.join(" ")));
-            }
-        }
-    }
-    for Setting { key, origin, .. } in settings.iter().filter(|setting| setting.words.is_empty()) {
-        lines.push(format!("(no --{key})  # {origin}"));
-    }
-    lines.sort();
-    lines
 }
 
 #[cfg(test)]

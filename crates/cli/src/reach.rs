@@ -33,6 +33,10 @@ pub(crate) struct ReachArgs {
     /// Accept and remember a server that was never seen, without asking
     #[arg(long)]
     accept_new: bool,
+    /// Print the values that are in force, and where each comes from: the command line, a file and
+    /// its line, or the default; do nothing else
+    #[arg(long = "show-config", id = "show_config")]
+    _show_config: bool,
 }
 
 /// Reads a HOST: `lh://host[:port]` of a server, or `[user@]host` of ssh, where no path is meant.

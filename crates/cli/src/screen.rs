@@ -1,5 +1,6 @@
 //! What a user sees of a running copy.
 
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use longhaul::{CancelHandle, Event, Location, NewServer, Progress, Summary};
 use crate::error::{Error, event_in_flags};
 use crate::progress::Meter;
 use crate::report::Kind;
-use crate::{console, exit, json, report, trust};
+use crate::{console, exit, json, progress, report, trust};
 
 /// How often `--json` tells how far the copy is.
 const JSON_EVERY: Duration = Duration::from_secs(1);
@@ -53,9 +54,19 @@ impl Screen {
 
     /// The copy begins.
     pub(crate) fn started(&self, sources: &[Location], destination: &Location, protocol: &str) {
+        if let [source] = sources
+            && let Some(name) = source.path().file_name()
+        {
+            self.with(|state| state.meter.name(Path::new(name)));
+        }
         if self.show.json {
             console::out(json::start(sources, destination, protocol));
         }
+    }
+
+    /// Whether the names of files are shown as they come, though nobody asked for a list of them.
+    pub(crate) fn shows_names(&self) -> bool {
+        self.show.progress && !self.show.json && progress::can_draw()
     }
 
     /// The copy is done; `line` is the summary as JSON.
@@ -170,8 +181,18 @@ impl Screen {
             if let Some(line) = line {
                 console::out(line);
             }
+            let inner = match &event {
+                Event::OfSource { event, .. } => &**event,
+                event => event,
+            };
+            if let Event::FileDone { path } = inner {
+                state.meter.name(path);
+            }
+            let shows_all = self.show.verbose || self.show.kind == Kind::DryRun;
             match event {
                 Event::Resumed { bytes } => state.resumed = Some(bytes),
+                // The meter has the name, and need not step aside.
+                Event::FileDone { .. } if !shows_all => {}
                 event => state.meter.aside(|| self.tell(&event)),
             }
         });

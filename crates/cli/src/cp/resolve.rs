@@ -88,7 +88,7 @@ pub(super) fn prepare(
     defaults: &[Setting],
     screen: &Arc<Screen>,
 ) -> Result<Prepared, Error> {
-    let is_default = &|flag: &str| defaults.iter().any(|setting| setting.key == flag);
+    let is_default = &|flag: &str| config::has(defaults, flag);
     if args.partial_progress {
         refuse_port(&args.locations)?;
     }
@@ -131,6 +131,7 @@ pub(super) fn prepare(
         .make_path(args.mkpath)
         .filters(filters)
         .names(match args.verbose {
+            0 if screen.shows_names() => Names::Done,
             0 => Names::None,
             1 => Names::Done,
             _ => Names::All,
@@ -165,7 +166,7 @@ pub(super) fn remote(
     screen: &Arc<Screen>,
 ) -> Result<Option<Plan>, Error> {
     let Some(mut plan) = remote::plan(&args.locations)? else { return Ok(None) };
-    let is_default = &|flag: &str| defaults.iter().any(|setting| setting.key == flag);
+    let is_default = &|flag: &str| config::has(defaults, flag);
     check_quantities(args)?;
     let places: Vec<&Location> = args.locations.iter().collect();
     args.reach.check(&places, is_default)?;
@@ -179,7 +180,8 @@ pub(super) fn remote(
     }
     let subcommand = if mirror.is_some() { "sync" } else { "cp" };
     let ReachOptions { ssh_command, remote_path, .. } = args.reach.options();
-    plan.complete(subcommand, ssh_command, remote_path, matches, &filters)?;
+    let verbose = args.verbose.max(u8::from(screen.shows_names()));
+    plan.complete(subcommand, ssh_command, remote_path, matches, verbose, &filters)?;
     Ok(Some(plan))
 }
 

@@ -14,6 +14,7 @@ mod hooks;
 mod local;
 mod pipe;
 mod pipe_board;
+mod question;
 mod rehearsal;
 mod stream_bound;
 mod summing;

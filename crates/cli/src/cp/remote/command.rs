@@ -99,8 +99,9 @@ fn host(location: &Location) -> Option<&str> {
 }
 
 impl Plan {
-    /// Completes the command: by `ssh`, to `remote_path`, with the flags of `matches`. `filters`
-    /// take the place of the flags about files, whose files are on this host.
+    /// Completes the command: by `ssh`, to `remote_path`, with the flags of `matches`, as
+    /// `verbose` as is shown here. `filters` take the place of the flags about files, which are on
+    /// this host.
     ///
     /// # Errors
     /// The command is longer than a shell takes.
@@ -110,6 +111,7 @@ impl Plan {
         ssh: Vec<String>,
         remote_path: String,
         matches: &ArgMatches,
+        verbose: u8,
         filters: &[Filter],
     ) -> Result<(), Error> {
         let (sources, destination) = (self.there(&self.sources), self.there_one(&self.destination));
@@ -121,6 +123,7 @@ impl Plan {
         let is_idle =
             |id: &str| OF_SSH.contains(&id) && !has_ssh || OF_SERVERS.contains(&id) && !has_server;
         words.extend(flags(matches, is_idle));
+        words.extend(std::iter::repeat_n(OsString::from("-v"), usize::from(verbose.min(2))));
         if has_ssh && remote_path != "longhaul" {
             words.push(format!("--remote-path={remote_path}").into());
         }
@@ -236,8 +239,6 @@ fn flags(matches: &ArgMatches, is_idle: impl Fn(&str) -> bool) -> Vec<OsString> 
             words.push(word);
         }
     }
-    let verbose = usize::from(matches.get_count("verbose"));
-    words.extend(std::iter::repeat_n(OsString::from("-v"), verbose.min(2)));
     words
 }
 
