@@ -79,8 +79,8 @@ impl Wanted<'_> {
         self.places.iter().find(|place| names(place).iter().any(|known| known == name))
     }
 
-    /// Whether a key of `[host.NAME]` means something to the subcommand: to `cp` each, to the others
-    /// what says how the host is reached.
+    /// Whether the subcommand takes a key of `[host.NAME]`: `cp` each, the others those that say
+    /// how the host is reached.
     fn has_key(&self, key: &str) -> bool {
         self.section == "cp" || REACH.contains(&key) && (self.has_flag)(key)
     }

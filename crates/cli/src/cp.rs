@@ -21,7 +21,7 @@ use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
 use crate::protocol_settings::ProtocolSettings;
 use crate::quantity::{parse_bytes, parse_rate, parse_rate_with_unit, parse_span};
-use crate::reach::ReachArgs;
+use crate::reach::{ReachArgs, advise_scheme};
 use crate::report::Kind;
 use crate::screen::{Screen, Show};
 use crate::{console, descriptors, exit, json, progress, signals};
@@ -274,7 +274,7 @@ pub(crate) fn run(
     match started {
         Ok(status) => status,
         Err(error) => {
-            let error = say_how_to_go_on(error);
+            let error = advise_scheme(say_how_to_go_on(error), &args.locations);
             screen.failed(&error);
             exit::status(error.kind)
         }

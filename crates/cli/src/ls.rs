@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::config::{self, Setting};
 use crate::error::{Error, ErrorKind};
-use crate::reach::ReachArgs;
+use crate::reach::{ReachArgs, advise_scheme};
 use crate::report::Kind;
 use crate::screen::{Screen, Show};
 use crate::{console, exit, json, plain, signals, utc};
@@ -67,6 +67,7 @@ pub(crate) fn run(args: &LsArgs, settings: &[Setting]) -> u8 {
     match start(args, settings, &screen, cancel) {
         Ok(()) => exit::DONE,
         Err(error) => {
+            let error = advise_scheme(error, std::slice::from_ref(&args.path));
             screen.failed(&error);
             exit::status(error.kind)
         }

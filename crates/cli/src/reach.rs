@@ -67,6 +67,22 @@ pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
     }
 }
 
+/// The error with better advice where ssh did not reach `host:PORT`, which ssh takes for a path.
+pub(crate) fn advise_scheme(error: Error, places: &[Location]) -> Error {
+    let is_meant = error.kind == ErrorKind::Unreachable && error.what.contains("cannot reach");
+    let meant = places.iter().filter(|_| is_meant).find_map(|place| match place {
+        Location::Ssh { destination, path } => {
+            let port = path.to_str()?.trim_end_matches('/').parse::<u16>().ok()?;
+            Some(format!("did you mean lh://{destination}:{port}/?"))
+        }
+        _ => None,
+    });
+    match meant {
+        Some(meant) => error.advise(meant),
+        None => error,
+    }
+}
+
 /// Reads `--server-id`.
 fn parse_pin(text: &str) -> Result<ServerPin, String> {
     let (server, id) = match text.rsplit_once('=') {

@@ -10,8 +10,8 @@ use crate::exit;
 /// What `longhaul help sync` begins with.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  longhaul sync run42 dtn.example.org:/data/          makes /data/run42 like run42
-  longhaul sync -nv --delete run42/ lh://dtn/backup/  says what would be copied and deleted
+  longhaul sync run42 dtn.example.org:/data/          /data/run42 becomes run42
+  longhaul sync -nv --delete run42/ lh://dtn/backup/  what would be done
   longhaul sync --delete --max-delete 100 run42/ dtn.example.org:/backup/
 ";
 

@@ -214,7 +214,8 @@ impl Run<'_> {
         };
         if error.kind == ErrorKind::Unreachable && error.what.starts_with("ssh cannot reach") {
             error.advice = Some(format!(
-                "{runner} needs a key for that host: its own, or your agent's by -e 'ssh -A'"
+                "see its message above; {runner} needs a way there, and a key: its own, or your \
+                 agent's by -e 'ssh -A'"
             ));
         }
         error.what = format!("on {runner}: {}", error.what);

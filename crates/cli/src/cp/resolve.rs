@@ -130,12 +130,7 @@ pub(super) fn prepare(
         .dry_run(args.dry_run)
         .make_path(args.mkpath)
         .filters(filters)
-        .names(match args.verbose {
-            0 if screen.shows_names() => Names::Done,
-            0 => Names::None,
-            1 => Names::Done,
-            _ => Names::All,
-        })
+        .names(names_wanted(args, screen))
         .settings(settings(args, name, Of::All, is_default)?)
         .source_settings(source_settings)
         .protocol(protocol.clone())
@@ -151,6 +146,16 @@ pub(super) fn prepare(
         .reach(args.reach.options());
     let protocol = shown_protocol(&protocol, &sources, &destination);
     Ok(Prepared { request, sources, destination, protocol, pipe })
+}
+
+/// Which names the copy tells.
+fn names_wanted(args: &CopyArgs, screen: &Screen) -> Names {
+    match args.verbose {
+        0 if screen.shows_names() => Names::Done,
+        0 => Names::None,
+        1 => Names::Done,
+        _ => Names::All,
+    }
 }
 
 /// The copy that another host runs, where both ends are on other hosts. Questions go to `screen`.

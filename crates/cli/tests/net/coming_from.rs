@@ -34,6 +34,7 @@ fn outcome(command: &str) -> Outcome {
         _ if command.contains("/new/") => Outcome::There("new/a.dat"),
         _ if command.contains("run42") => Outcome::There("run42/a.dat"),
         _ if command.contains("big.tar") => Outcome::There("big.tar"),
+        _ if command.contains("cp -r dtn:/data/run7 archive") => Outcome::There("kept/run7/b.dat"),
         _ if command.contains("kept") => Outcome::There("kept/b.dat"),
         _ if command.contains("run7") => Outcome::Here("run7/b.dat"),
         _ => Outcome::Here("small.txt"),
@@ -74,7 +75,8 @@ fn each_command_for_people_who_come_from_elsewhere_does_what_it_says() {
         write(&there.join("kept/older"), b"another");
         write(&there.join("small.txt"), b"a small text\n");
         let run = line.replace("/data", &there.display().to_string()).replace("dtn", "far");
-        let run = run.replace("archive:", "gate:");
+        // The sshd of this test has a port of its own.
+        let run = run.replace("archive:", "gate:").replace("ssh -p 2222", "ssh");
         // ssh runs its command without the PATH of this test.
         let is_local = !line.contains("dtn")
             && (line.contains("longhaul cp") || line.contains("longhaul sync"));

@@ -400,3 +400,25 @@ fn help_of_sync_is_a_screen_that_begins_with_examples() {
     assert!(screen.stdout.starts_with("Examples:\n  longhaul sync "), "{}", screen.stdout);
     assert!(screen.stdout.contains("--delete") && screen.stdout.lines().count() <= 24);
 }
+
+#[test]
+fn a_port_behind_a_host_of_ssh_is_told_how_a_server_is_written() {
+    let ssh = "sh -c 'exit 255'";
+    for words in
+        [&["ls", "-e", ssh, "h.example:7801"][..], &["cp", "-e", ssh, "a", "h.example:7801"]]
+    {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        fs::write(folder.path().join("a"), "a").expect("the folder is ours");
+        let words: Vec<String> = words
+            .iter()
+            .map(|word| match *word {
+                "a" => folder.path().join("a").display().to_string(),
+                word => word.to_owned(),
+            })
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let run = longhaul(&words);
+        assert_eq!(run.status, 3, "{}", run.stderr);
+        assert!(run.stderr.contains("did you mean lh://h.example:7801/?"), "{}", run.stderr);
+    }
+}
