@@ -11,7 +11,7 @@ use longhaul::{Location, ServerPin};
 use crate::emulate;
 use crate::{
     compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, ls, man,
-    model, path, probe, reproduce, serve, share, sim, sync,
+    model, path, probe, reproduce, serve, share, show_config, sim, sync,
 };
 
 /// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
@@ -23,6 +23,12 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     command: SubcommandArgs,
 }
+
+/// The arguments that name hosts.
+const PLACES: [&str; 4] = ["locations", "path", "host", "url"];
+
+/// The subcommands whose `--json` ends with a `summary` or an `error`, or with a server.
+const WITH_EVENTS: [&str; 6] = ["cp", "sync", "ls", "probe", "doctor", "serve"];
 
 #[derive(Subcommand)]
 enum SubcommandArgs {
@@ -67,32 +73,31 @@ pub(crate) fn run() -> u8 {
             return exit::fail(&error);
         }
     };
+    // `share` has subcommands of its own.
+    let at = if own.subcommand_name() == Some("share") { 3 } else { 2 };
     let mut words = argv.clone();
-    words.splice(2..2, settings.iter().flat_map(|setting| setting.words.iter().cloned()));
+    words.splice(at..at, settings.iter().flat_map(|setting| setting.words.iter().cloned()));
     let parsed = Cli::command().try_get_matches_from(words);
     let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => return refuse(error, &argv),
     };
+    let (ran, words) = (leaf(&matches), leaf(&own));
+    if show_config::is_asked(ran) {
+        show_config::in_force(ran, words, &settings).iter().for_each(console::out);
+        return exit::DONE;
+    }
     match cli.command {
-        SubcommandArgs::Cp(args) => {
-            let matches = matches.subcommand_matches("cp").expect("cp was just parsed");
-            let own = own.subcommand_matches("cp").expect("it is the same subcommand");
-            cp::run(&args.copy, None, matches, own, &settings)
-        }
-        SubcommandArgs::Sync(args) => {
-            let matches = matches.subcommand_matches("sync").expect("sync was just parsed");
-            let own = own.subcommand_matches("sync").expect("it is the same subcommand");
-            sync::run(&args, matches, own, &settings)
-        }
-        SubcommandArgs::Ls(args) => ls::run(&args),
+        SubcommandArgs::Cp(args) => cp::run(&args.copy, None, ran, &settings),
+        SubcommandArgs::Sync(args) => sync::run(&args, ran, &settings),
+        SubcommandArgs::Ls(args) => ls::run(&args, &settings),
         SubcommandArgs::Serve(args) => serve::run(&args),
-        SubcommandArgs::Share(args) => share::run(&args),
+        SubcommandArgs::Share(args) => share::run(&args, &settings),
         SubcommandArgs::Id(args) => id::run(&args),
         SubcommandArgs::Model(args) => model::run(&args),
         SubcommandArgs::Path(args) => path::run(&args),
-        SubcommandArgs::Probe(args) => probe::run(&args),
+        SubcommandArgs::Probe(args) => probe::run(&args, &settings),
         SubcommandArgs::Doctor(args) => doctor::run(&args),
         SubcommandArgs::Demo(args) => demo::run(&args),
         SubcommandArgs::Compare(args) => compare::run(&args),
@@ -105,16 +110,23 @@ pub(crate) fn run() -> u8 {
     }
 }
 
+/// The words of the last subcommand.
+fn leaf(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, inner)| leaf(inner))
+}
+
 /// The defaults from files for the user's own words.
-fn settings(matches: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
-    let Some((section, matches)) = matches.subcommand() else { return Ok(Vec::new()) };
+fn settings(own: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
+    let Some(section) = own.subcommand_name() else { return Ok(Vec::new()) };
     // One section is for both.
     let section = if section == "sync" { "cp" } else { section };
-    if !config::SECTIONS.contains(&section) {
+    let matches = leaf(own);
+    let places = PLACES.iter().filter_map(|id| matches.try_get_many::<Location>(id).ok()?);
+    let places: Vec<Location> = places.flatten().cloned().collect();
+    if !config::SECTIONS.contains(&section) && places.is_empty() {
         return Ok(Vec::new());
     }
-    let places = matches.try_get_many::<Location>("locations").ok().flatten().unwrap_or_default();
-    let places: Vec<Location> = places.cloned().collect();
+    let has_flag = |key: &str| matches.try_get_raw(&key.replace('-', "_")).is_ok();
     let is_given = |key: &str| {
         let is_key = |id: &&clap::Id| id.as_str().replace('_', "-") == key;
         let id = matches.ids().find(is_key).map(clap::Id::as_str);
@@ -122,7 +134,8 @@ fn settings(matches: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
     };
     let pins = matches.try_get_many::<ServerPin>("server_id").ok().flatten().unwrap_or_default();
     let pins: Vec<ServerPin> = pins.cloned().collect();
-    let wanted = config::Wanted { section, places: &places, is_given: &is_given, pins: &pins };
+    let (is_given, has_flag) = (&is_given, &has_flag);
+    let wanted = config::Wanted { section, places: &places, is_given, has_flag, pins: &pins };
     config::load(&Cli::command(), wanted)
 }
 
@@ -131,21 +144,21 @@ fn refuse(error: clap::Error, argv: &[OsString]) -> u8 {
     let subcommand = argv.get(1).and_then(|word| word.to_str()).unwrap_or_default();
     let error = habits::explain(error, subcommand);
     if error.use_stderr() && wants_events(argv) {
-        let error = as_event(&error.render().to_string());
+        let error = as_event(&error.render().to_string(), subcommand);
         console::out(json::error(&error, exit::status(error.kind)));
     }
     error.exit()
 }
 
-/// Whether a reader of `longhaul cp --json` or `sync --json` awaits a last event.
+/// Whether a reader of `longhaul cp --json`, say, awaits a last event.
 fn wants_events(argv: &[OsString]) -> bool {
     let mut words = argv.iter().skip(1).take_while(|word| *word != "--");
-    words.next().is_some_and(|word| word == "cp" || word == "sync")
-        && words.any(|word| word == "--json")
+    let has_events = |word: &OsString| WITH_EVENTS.iter().any(|name| word == name);
+    words.next().is_some_and(has_events) && words.any(|word| word == "--json")
 }
 
 /// A refusal of the parser: what it says first, and its tips.
-fn as_event(said: &str) -> Error {
+fn as_event(said: &str, subcommand: &str) -> Error {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
     // Names of what is missing stand on lines of their own.
@@ -155,7 +168,10 @@ fn as_event(said: &str) -> Error {
     let what = format!("{}{}", first.trim_start_matches("error: "), names.collect::<String>());
     let tips: Vec<&str> = lines.filter_map(|line| line.strip_prefix("tip: ")).collect();
     let error = Error::new(ErrorKind::Usage, what);
-    if tips.is_empty() { error.advise("longhaul cp --help") } else { error.advise(tips.join("; ")) }
+    match tips.is_empty() {
+        true => error.advise(format!("longhaul {subcommand} --help")),
+        false => error.advise(tips.join("; ")),
+    }
 }
 
 #[cfg(test)]

@@ -27,6 +27,9 @@ const HOST: &str = "host";
 /// A key of `[host.NAME]` alone. Its value VALUE becomes `--server-id=NAME=VALUE`.
 const PIN: &str = "server-id";
 
+/// Keys of `[host.NAME]` that say how the host is reached.
+const REACH: [&str; 6] = ["rsh", "remote-path", "data-port", "ports", PIN, "accept-new"];
+
 /// Flags that ask for one run and are no defaults.
 const NO_DEFAULTS: [&str; 6] = ["help", "version", "dry-run", "show-config", "server-id", "once"];
 
@@ -50,6 +53,11 @@ pub(crate) struct Setting {
     pub(crate) origin: String,
 }
 
+/// Whether a flag has its value from a file.
+pub(crate) fn has(settings: &[Setting], flag: &str) -> bool {
+    settings.iter().any(|setting| setting.key == flag)
+}
+
 /// Which sections of the files count.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
@@ -59,6 +67,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) places: &'a [Location],
     /// Whether the command line has this flag.
     pub(crate) is_given: &'a dyn Fn(&str) -> bool,
+    /// Whether the subcommand has this flag.
+    pub(crate) has_flag: &'a dyn Fn(&str) -> bool,
     /// The pins of the command line.
     pub(crate) pins: &'a [ServerPin],
 }
@@ -67,6 +77,12 @@ impl Wanted<'_> {
     /// The host for which `[host.NAME]` is.
     fn host(&self, name: &str) -> Option<&Location> {
         self.places.iter().find(|place| names(place).iter().any(|known| known == name))
+    }
+
+    /// Whether the subcommand takes a key of `[host.NAME]`: `cp` each, the others those that say
+    /// how the host is reached.
+    fn has_key(&self, key: &str) -> bool {
+        self.section == "cp" || REACH.contains(&key) && (self.has_flag)(key)
     }
 
     /// Whether a setting of a host counts. A pin counts for a server alone, and gives way to one of
@@ -271,7 +287,7 @@ fn read_hosts(
                 (PIN, DeValue::String(id)) => place.pin(name, id, at)?,
                 (key, _) => place.setting(&title, "cp", key, at, value)?,
             };
-            if wanted.section == "cp"
+            if wanted.has_key(&setting.key)
                 && wanted.host(name).is_some_and(|host| wanted.takes(&setting, host))
             {
                 found.push((name.to_string(), setting));
@@ -401,7 +417,7 @@ mod tests {
     use crate::args::Cli;
 
     const FOR_ALL: Wanted<'static> =
-        Wanted { section: "cp", places: &[], is_given: &|_| false, pins: &[] };
+        Wanted { section: "cp", places: &[], is_given: &|_| false, has_flag: &|_| true, pins: &[] };
 
     fn read_for(text: &str, places: &[Location]) -> Result<Read, Error> {
         read(&Cli::command(), Path::new("c.toml"), text, Wanted { places, ..FOR_ALL })

@@ -2,17 +2,18 @@
 
 mod files_from;
 mod pipe;
+mod remote;
 mod resolve;
 
 pub(crate) use resolve::{TCP, protocols};
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
-use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches};
-use longhaul::{CancelHandle, Delete, Location, blocking};
+use longhaul::{CancelHandle, Delete, Location, Summary, blocking};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -20,18 +21,21 @@ use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
 use crate::protocol_settings::ProtocolSettings;
 use crate::quantity::{parse_bytes, parse_rate, parse_rate_with_unit, parse_span};
-use crate::reach::ReachArgs;
+use crate::reach::{ReachArgs, advise_scheme};
 use crate::report::Kind;
 use crate::screen::{Screen, Show};
-use crate::{console, descriptors, exit, progress, signals};
+use crate::{console, descriptors, exit, json, progress, signals};
+
+/// What Ctrl-C answers where the copy can go on.
+const RESUMABLE: &str = "ending; run the same command again to go on; a second Ctrl-C ends at once";
 
 /// What `longhaul help cp` begins with.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   longhaul cp -r run42 dtn.example.org:/data/        over ssh
   longhaul cp -r -P lh://dtn.example.org/run42 .     from a longhaul serve
-  longhaul cp --rate 940M big.tar lh://10.0.0.2:9/   at a fixed rate
   longhaul cp h1:/a h2:/b lh://h3/c dest/            from three hosts at once
+  longhaul cp -r h1:run42 h2:/data/                  from one host to another
   longhaul cp --replicas h1:/x h2:/x h3:/x dest/x    one object from replicas
   tar c run42 | longhaul cp - dtn.example.org:42.tar from a pipe
 ";
@@ -42,8 +46,9 @@ Copy files and folders to or from another host
 A location is a local path, [user@]host:path over ssh, or lh://host[:port]/path on a running \
 longhaul serve. Sources are all local, or all remote; those on several hosts are fetched at once, \
 each getting its share of what this host can take. Where both ends are on this host, the copy \
-is verified and resumable all the same, and no network is used. The location - is standard \
-input, of any length, or standard output; neither can be resumed. Any other \
+is verified and resumable all the same, and no network is used. Where both are on other hosts, \
+the first that ssh reaches runs the copy, and the data go directly to the other. The location \
+- is standard input, of any length, or standard output; neither can be resumed. Any other \
 interrupted copy goes on where it stopped when the same command is run again.
 
 Rates are decimal bits a second unless written B/s; sizes take k/M/G/T (1000) and Ki/Mi/Gi/Ti \
@@ -195,10 +200,10 @@ pub(crate) struct CopyArgs {
     /// How long without progress, on the way or at a disk, before the copy is given up
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_span)]
     stall: Span,
-    /// Print the values that are in force, and where each comes from: the command line, a file and
-    /// its line, or the default; copy nothing
-    #[arg(long)]
-    show_config: bool,
+    /// For a longhaul on another host that has started this one: end with standard input, and say
+    /// nothing but events
+    #[arg(long, hide = true)]
+    watch_stdin: bool,
 }
 
 /// A copy that makes one folder equal to another.
@@ -250,27 +255,26 @@ fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     words.into_iter().map(|(_, word)| word).collect()
 }
 
-/// Copies, and says how it went. `own` has the words of the command line, `matches` those of
-/// `settings` as well.
+/// Copies, and says how it went. `matches` has the words of the command line and of `settings`.
 pub(crate) fn run(
     args: &CopyArgs,
     mirror: Option<Mirror>,
     matches: &ArgMatches,
-    own: &ArgMatches,
     settings: &[Setting],
 ) -> u8 {
-    if args.show_config {
-        in_force(matches, own, settings).iter().for_each(console::out);
-        return exit::DONE;
-    }
     let filters = filters(matches, settings);
     descriptors::raise_limit();
     let cancel = CancelHandle::default();
     let screen = Arc::new(Screen::new(show_what(args), cancel.clone()));
-    match start(args, mirror, filters, settings, &screen, cancel) {
+    let started = match resolve::remote(args, mirror, &filters, settings, matches, &screen) {
+        Ok(Some(plan)) => start_elsewhere(args, &plan, &screen, cancel),
+        Ok(None) => start(args, mirror, filters, settings, &screen, cancel),
+        Err(error) => Err(error),
+    };
+    match started {
         Ok(status) => status,
         Err(error) => {
-            let error = say_how_to_go_on(error);
+            let error = advise_scheme(say_how_to_go_on(error), &args.locations);
             screen.failed(&error);
             exit::status(error.kind)
         }
@@ -299,11 +303,12 @@ fn start(
     let pipe = copy.pipe.clone();
     let first = match pipe {
         Some(_) => "ending; a second Ctrl-C ends at once",
-        None => "ending; run the same command again to go on; a second Ctrl-C ends at once",
+        None => RESUMABLE,
     };
-    signals::cancel_on_signal(cancel.clone(), first).map_err(|error| {
-        Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
-    })?;
+    watch_signals(&cancel, first)?;
+    if args.watch_stdin {
+        signals::cancel_with_stdin(cancel.clone()).map_err(cannot_watch)?;
+    }
     if args.compress && !args.quiet {
         console::warn("data are not compressed on the way; -z does nothing");
     }
@@ -319,12 +324,39 @@ fn start(
         Some(_) => ended.map_err(|error| pipe::Pipe::explain(error, &cancel))?,
         None => ended?,
     };
+    let status = status(args, &summary);
+    screen.finished(&summary, status, &json::summary(&summary, status));
+    Ok(status)
+}
+
+/// Starts a copy on another host, and shows it.
+fn start_elsewhere(
+    args: &CopyArgs,
+    plan: &remote::Plan,
+    screen: &Arc<Screen>,
+    cancel: CancelHandle,
+) -> Result<u8, Error> {
+    watch_signals(&cancel, RESUMABLE)?;
+    let (summary, line) = remote::run(plan, screen, &cancel)?;
+    let status = status(args, &summary);
+    screen.finished(&summary, status, &line);
+    Ok(status)
+}
+
+fn watch_signals(cancel: &CancelHandle, first: &'static str) -> Result<(), Error> {
+    signals::cancel_on_signal(cancel.clone(), first).map_err(cannot_watch)
+}
+
+fn cannot_watch(error: io::Error) -> Error {
+    Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
+}
+
+/// The exit status of a copy that was done.
+fn status(args: &CopyArgs, summary: &Summary) -> u8 {
     // Replicas that failed are told of; what they would have brought is there.
     let is_short = summary.failed_sources > 0 && !args.replicas;
     let some_failed = summary.failed_files > 0 || is_short;
-    let status = if some_failed { exit::status(ErrorKind::SomeFiles) } else { exit::DONE };
-    screen.finished(&summary, status);
-    Ok(status)
+    if some_failed { exit::status(ErrorKind::SomeFiles) } else { exit::DONE }
 }
 
 fn show_what(args: &CopyArgs) -> Show {
@@ -334,7 +366,8 @@ fn show_what(args: &CopyArgs) -> Show {
         json: args.json,
         progress: !hidden && (asked || (progress::can_draw() && !args.json)),
         verbose: args.verbose > 0,
-        quiet: args.quiet,
+        quiet: args.quiet || args.watch_stdin,
+        silent: args.watch_stdin,
         kind: match args.receive.as_str() {
             _ if args.dry_run => Kind::DryRun,
             "fake" => Kind::Fake,
@@ -342,46 +375,6 @@ fn show_what(args: &CopyArgs) -> Show {
             _ => Kind::Copy,
         },
     }
-}
-
-/// Arguments without a long flag, and flags that hold no value.
-const NOT_SHOWN: [&str; 5] =
-    ["locations", "show_config", "partial_progress", "_partial", "compress"];
-
-/// The values that are in force, a line each, with where they come from.
-fn in_force(matches: &ArgMatches, own: &ArgMatches, settings: &[Setting]) -> Vec<String> {
-    let mut lines = Vec::new();
-    // The names of groups of flags begin with a capital.
-    let is_flag = |id: &&str| !id.starts_with(char::is_uppercase) && !NOT_SHOWN.contains(id);
-    for id in matches.ids().map(clap::Id::as_str).filter(is_flag) {
-        let values = |of: &ArgMatches| -> Vec<String> {
-            let raw = of.try_get_raw(id).ok().flatten().unwrap_or_default();
-            raw.map(|value| value.to_string_lossy().into_owned()).collect()
-        };
-        let key = id.replace('_', "-");
-        let is_given = own.value_source(id) == Some(ValueSource::CommandLine);
-        let (all, given) = (values(matches), if is_given { values(own) } else { Vec::new() });
-        let mut origins: Vec<&str> = if is_given { vec!["flag"] } else { Vec::new() };
-        if all.len() > given.len() {
-            let from_files = settings.iter().filter(|setting| setting.key == key);
-            origins.extend(from_files.map(|setting| &setting.origin[..]));
-        }
-        let origins = if origins.is_empty() { "default".to_owned() } else { origins.join(", ") };
-        match &all[..] {
-            [off] if off == "false" || (key == "verbose" && off == "0") => {}
-            [on] if on == "true" => lines.push(format!("--{key}  # {origins}")),
-            all => {
-                let words: Vec<String> =
-                    all.iter().map(|value| format!("--{key}={value}")).collect();
-                lines.push(format!("{}  # {origins}", words.join(" ")));
-            }
-        }
-    }
-    for Setting { key, origin, .. } in settings.iter().filter(|setting| setting.words.is_empty()) {
-        lines.push(format!("(no --{key})  # {origin}"));
-    }
-    lines.sort();
-    lines
 }
 
 #[cfg(test)]

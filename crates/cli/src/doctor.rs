@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::quantity::{parse_rate, parse_span};
 use crate::reach::parse_host;
-use crate::{console, exit};
+use crate::{console, exit, json};
 
 const AFTER: &str = "\
 Examples:
@@ -43,7 +43,7 @@ const USUAL_RATE: Rate = Rate::from_mbps(1_000);
 pub(crate) struct DoctorArgs {
     /// A server whose ports are tried: lh://HOST or lh://HOST:PORT
     #[arg(value_name = "HOST", value_parser = parse_server)]
-    host: Option<Server>,
+    host: Option<Location>,
     /// The rate that is wanted [default: 1G]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
@@ -59,18 +59,14 @@ pub(crate) struct DoctorArgs {
     /// Write each finding as JSON on stdout, one object a line; the last is the summary
     #[arg(long)]
     json: bool,
+    /// Print the values that are in force, and where each comes from; look at nothing
+    #[arg(long = "show-config", id = "show_config")]
+    _show_config: bool,
 }
 
-/// A server whose ports are tried.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Server {
-    host: String,
-    port: u16,
-}
-
-fn parse_server(text: &str) -> Result<Server, String> {
+fn parse_server(text: &str) -> Result<Location, String> {
     match parse_host(text) {
-        Ok(Location::Daemon { host, port, .. }) => Ok(Server { host, port }),
+        Ok(place @ Location::Daemon { .. }) => Ok(place),
         Ok(place) => {
             let name = place.to_string();
             let name = name.trim_end_matches(':');
@@ -155,7 +151,12 @@ const KEEPING: &str = "to keep what sysctl -w sets over a restart, write the sam
 pub(crate) fn run(args: &DoctorArgs) -> u8 {
     match look(args) {
         Ok((worst, None)) => u8::from(worst == Grade::Bad),
-        Ok((_, Some(error))) | Err(error) => exit::fail(&error),
+        Ok((_, Some(error))) | Err(error) => {
+            if args.json {
+                console::out(json::error(&error, exit::status(error.kind)));
+            }
+            exit::fail(&error)
+        }
     }
 }
 
@@ -193,7 +194,14 @@ fn look(args: &DoctorArgs) -> Result<(Grade, Option<Error>), Error> {
     let trouble = ports.map(&mut tell).err();
     let [ok, warn, bad] = counts;
     if args.json {
-        console::out(json!({"event": "summary", "ok": ok, "warn": warn, "bad": bad}));
+        // Without all that was asked for, the error ends the events.
+        if trouble.is_none() {
+            let status = u8::from(worst == Grade::Bad);
+            let summary = "summary";
+            console::out(
+                json!({"event": summary, "status": status, "ok": ok, "warn": warn, "bad": bad}),
+            );
+        }
     } else {
         let bdp = want.bdp();
         console::out(format_args!(
@@ -244,8 +252,7 @@ mod tests {
 
     #[test]
     fn only_a_server_has_ports_to_try() {
-        let server = parse_server("lh://[::1]:9").unwrap();
-        assert_eq!(server, Server { host: "::1".into(), port: 9 });
+        assert_eq!(parse_server("lh://[::1]:9").unwrap().to_string(), "lh://[::1]:9/");
         for wrong in ["host", "me@host:x", "http://h"] {
             assert!(parse_server(wrong).is_err(), "{wrong}");
         }

@@ -1,5 +1,5 @@
-//! `longhaul help cp` and `longhaul help cp PROTOCOL`: pages of one screen, beside what the parser
-//! prints of every flag.
+//! `longhaul help cp`, `help sync` and `help cp PROTOCOL`: pages of one screen, beside what the
+//! parser prints of every flag.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use longhaul_proto::settings::ProtocolOption;
 
 use crate::cp::{EXAMPLES, TCP, protocols};
 use crate::protocol_settings::range;
-use crate::{console, exit};
+use crate::{console, exit, sync};
 
 /// The flags of most copies, with what fits on their line.
 const USUAL: [(&str, &str); 10] = [
@@ -26,6 +26,16 @@ const USUAL: [(&str, &str); 10] = [
     ("--json", "write events as JSON"),
 ];
 
+/// The flags of most calls of `sync`, beyond those of `cp`.
+const OF_SYNC: [(&str, &str); 6] = [
+    ("--delete", "delete what the source lacks, once all is verified"),
+    ("--max-delete <COUNT>", "refuse if more names would be deleted"),
+    ("-n, --dry-run", "name what would be made and deleted, and do nothing"),
+    ("-v, --verbose", "name each file that is copied or deleted"),
+    ("--exclude <GLOB>", "leave out what matches, and do not delete it"),
+    ("-c, --checksum", "compare by content, not by size and time"),
+];
+
 /// Columns of a page.
 const WIDTH: usize = 80;
 
@@ -35,6 +45,7 @@ pub(crate) fn answer(argv: &[OsString]) -> Option<u8> {
     let words: Option<Vec<&str>> = argv.iter().skip(1).map(|word| word.to_str()).collect();
     let page = match words?.as_slice() {
         ["help", "cp"] => Ok(of_cp()),
+        ["help", "sync"] => Ok(of_sync()),
         ["help", "cp", name] if !name.starts_with('-') => of_protocol(name),
         _ => return None,
     };
@@ -53,18 +64,34 @@ fn names() -> String {
 }
 
 fn of_cp() -> String {
-    let mut page = format!("{EXAMPLES}\nThe usual flags:\n");
-    for (flag, what) in USUAL {
-        let _ = writeln!(page, "  {flag:<20}{what}");
-    }
     let ends = [
         "The same command again goes on where a copy stopped.".to_owned(),
         "All flags: longhaul cp --help, longhaul man cp".to_owned(),
         format!("Settings of a protocol: longhaul help cp NAME, of {}", names()),
     ];
+    usual(EXAMPLES, &USUAL, &ends)
+}
+
+fn of_sync() -> String {
+    let ends = [
+        "As in rsync, run42 goes into the destination, and run42/ stands for what is in it. Times \
+         and permissions are kept, as with cp -a. Without --delete nothing is deleted."
+            .to_owned(),
+        "All flags of cp work: longhaul sync --help, longhaul man sync".to_owned(),
+    ];
+    usual(sync::EXAMPLES, &OF_SYNC, &ends)
+}
+
+/// A page of examples, usual flags and what else to know.
+fn usual(examples: &str, flags: &[(&str, &str)], ends: &[String]) -> String {
+    let mut page = format!("{examples}\nThe usual flags:\n");
+    let column = flags.iter().map(|(flag, _)| flag.len() + 2).fold(20, usize::max);
+    for (flag, what) in flags {
+        let _ = writeln!(page, "  {flag:<column$}{what}");
+    }
     page.push('\n');
     for end in ends {
-        page.push_str(&wrapped(&end, 0));
+        page.push_str(&wrapped(end, 0));
     }
     page
 }
@@ -149,18 +176,20 @@ mod tests {
     use crate::args::Cli;
 
     #[test]
-    fn the_page_of_cp_fits_on_a_screen_and_begins_with_examples() {
-        let page = of_cp();
-        assert!(page.starts_with("Examples:\n  longhaul cp "), "{page}");
-        assert!(page.lines().count() <= 24, "{page}");
-        assert!(page.lines().all(|line| line.chars().count() <= WIDTH), "{page}");
+    fn the_pages_of_cp_and_sync_fit_on_a_screen_and_begin_with_examples() {
+        for (page, name) in [(of_cp(), "cp"), (of_sync(), "sync")] {
+            assert!(page.starts_with(&format!("Examples:\n  longhaul {name} ")), "{page}");
+            assert!(page.lines().count() <= 24, "{page}");
+            assert!(page.lines().all(|line| line.chars().count() <= WIDTH), "{page}");
+        }
     }
 
     #[test]
-    fn every_usual_flag_is_one_of_cp() {
+    fn every_usual_flag_is_one_of_its_subcommand() {
         let root = Cli::command();
-        let cp = root.find_subcommand("cp").expect("it is a subcommand");
-        for (flag, _) in USUAL {
+        let of_cp = USUAL.iter().map(|(flag, _)| ("cp", flag));
+        for (name, flag) in of_cp.chain(OF_SYNC.iter().map(|(flag, _)| ("sync", flag))) {
+            let cp = root.find_subcommand(name).expect("it is a subcommand");
             let word = flag.split([',', ' ']).next().unwrap_or_default().trim_start_matches('-');
             let is_it = |arg: &clap::Arg| {
                 arg.get_long() == Some(word)

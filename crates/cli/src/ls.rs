@@ -8,8 +8,9 @@ use std::sync::Arc;
 use longhaul::{CancelHandle, Expanded, FileTime, Location, NameKind, Named, blocking};
 use serde_json::json;
 
+use crate::config::{self, Setting};
 use crate::error::{Error, ErrorKind};
-use crate::reach::ReachArgs;
+use crate::reach::{ReachArgs, advise_scheme};
 use crate::report::Kind;
 use crate::screen::{Screen, Show};
 use crate::{console, exit, json, plain, signals, utc};
@@ -52,27 +53,39 @@ pub(crate) struct LsArgs {
 }
 
 /// Lists, and prints what is found.
-pub(crate) fn run(args: &LsArgs) -> u8 {
+pub(crate) fn run(args: &LsArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
-    let show =
-        Show { json: args.json, progress: false, verbose: false, quiet: true, kind: Kind::Copy };
+    let show = Show {
+        json: args.json,
+        progress: false,
+        verbose: false,
+        quiet: true,
+        silent: false,
+        kind: Kind::Copy,
+    };
     let screen = Arc::new(Screen::new(show, cancel.clone()));
-    match start(args, &screen, cancel) {
+    match start(args, settings, &screen, cancel) {
         Ok(()) => exit::DONE,
         Err(error) => {
+            let error = advise_scheme(error, std::slice::from_ref(&args.path));
             screen.failed(&error);
             exit::status(error.kind)
         }
     }
 }
 
-fn start(args: &LsArgs, screen: &Arc<Screen>, cancel: CancelHandle) -> Result<(), Error> {
+fn start(
+    args: &LsArgs,
+    settings: &[Setting],
+    screen: &Arc<Screen>,
+    cancel: CancelHandle,
+) -> Result<(), Error> {
     let usage = |what: String, advice: &str| Error::new(ErrorKind::Usage, what).advise(advice);
     if args.path.is_local() {
         let what = format!("{} is on this host", args.path);
         return Err(usage(what, "name a folder of another host: lh://host/path or host:path"));
     }
-    args.reach.check(&[&args.path], &|_| false)?;
+    args.reach.check(&[&args.path], &|flag| config::has(settings, flag))?;
     signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once").map_err(
         |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
     )?;

@@ -41,6 +41,7 @@ mod scenario_file;
 mod screen;
 mod serve;
 mod share;
+mod show_config;
 mod signals;
 mod sim;
 mod sync;

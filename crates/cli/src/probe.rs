@@ -9,6 +9,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 use serde_json::{Value, json};
 
+use crate::config::{self, Setting};
 use crate::error::{Error, ErrorKind};
 use crate::quantity::{parse_rate, parse_span};
 use crate::reach::{ReachArgs, parse_host};
@@ -74,17 +75,18 @@ fn parse_time(text: &str) -> Result<Span, String> {
 }
 
 /// Measures, and prints what is found as it comes.
-pub(crate) fn run(args: &ProbeArgs) -> u8 {
+pub(crate) fn run(args: &ProbeArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
     let show = Show {
         json: args.json,
         progress: false,
         verbose: false,
         quiet: args.json,
+        silent: false,
         kind: Kind::Copy,
     };
     let screen = Arc::new(Screen::new(show, cancel.clone()));
-    match start(args, &screen, cancel) {
+    match start(args, settings, &screen, cancel) {
         Ok(status) => status,
         Err(error) => {
             screen.failed(&error);
@@ -94,8 +96,13 @@ pub(crate) fn run(args: &ProbeArgs) -> u8 {
 }
 
 /// The status of what was asked for and could not be measured; what could be is printed.
-fn start(args: &ProbeArgs, screen: &Arc<Screen>, cancel: CancelHandle) -> Result<u8, Error> {
-    let probe = resolve(args, screen)?;
+fn start(
+    args: &ProbeArgs,
+    settings: &[Setting],
+    screen: &Arc<Screen>,
+    cancel: CancelHandle,
+) -> Result<u8, Error> {
+    let probe = resolve(args, settings, screen)?;
     signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once").map_err(
         |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
     )?;
@@ -144,13 +151,17 @@ fn start(args: &ProbeArgs, screen: &Arc<Screen>, cancel: CancelHandle) -> Result
     Ok(status)
 }
 
-fn resolve(args: &ProbeArgs, screen: &Arc<Screen>) -> Result<ProbeRequest, Error> {
+fn resolve(
+    args: &ProbeArgs,
+    settings: &[Setting],
+    screen: &Arc<Screen>,
+) -> Result<ProbeRequest, Error> {
     let zero = |rate: &Rate| *rate == Rate::ZERO || rate.as_bps() > 100_000_000_000;
     if let Some(rate) = args.rate.iter().find(|rate| zero(rate)) {
         let what = format!("a probe at {rate} cannot be");
         return Err(Error::new(ErrorKind::Usage, what).advise("ask for 1 bit/s to 100 Gbit/s"));
     }
-    args.reach.check(&[&args.host], &|_| false)?;
+    args.reach.check(&[&args.host], &|flag| config::has(settings, flag))?;
     let any = args.udp || args.app || args.tcp;
     let asking = screen.clone();
     let client = args.reach.client(&[&args.host], move |server| asking.trusts(server))?.build()?;

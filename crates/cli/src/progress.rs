@@ -1,6 +1,7 @@
 //! How far a copy is: a bar on a terminal, elsewhere a calm line.
 
 use std::env;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -37,12 +38,14 @@ pub(crate) struct Calm {
     began: bool,
 }
 
-/// A bar for the whole, above it a line for each of several sources, below it what else is known:
-/// all of it on one line is too much for 80 columns.
+/// A bar for the whole, above it a line for each of several sources, below it what else is known
+/// and the file's name: all of it on one line is too much for 80 columns.
 pub(crate) struct Bars {
     all: MultiProgress,
     whole: ProgressBar,
     more: ProgressBar,
+    /// The file that was named last.
+    name: ProgressBar,
     sources: Vec<ProgressBar>,
     /// The terminal has no room for the bar itself beside its numbers.
     is_narrow: bool,
@@ -73,7 +76,8 @@ impl Bars {
         // Of a length that is not known yet, nothing is done.
         let whole = all.add(ProgressBar::new(1).with_style(bar_style(false)));
         let more = all.add(ProgressBar::new(0).with_style(style(LINE)));
-        Bars { all, whole, more, sources: Vec::new(), is_narrow: false, began: false }
+        let name = all.add(ProgressBar::new(0).with_style(style(LINE)));
+        Bars { all, whole, more, name, sources: Vec::new(), is_narrow: false, began: false }
     }
 
     fn update(&mut self, progress: &Progress) {
@@ -101,6 +105,8 @@ impl Bars {
         self.sources.iter().for_each(ProgressBar::abandon);
         self.whole.abandon();
         self.more.abandon();
+        // The end names no file.
+        self.name.finish_and_clear();
     }
 }
 
@@ -147,6 +153,14 @@ impl Meter {
         }
     }
 
+    /// Shows the name of a file that is copied.
+    pub(crate) fn name(&self, path: &Path) {
+        if let Meter::Bars(bars) = self {
+            let columns = console::columns().unwrap_or(WIDE);
+            bars.name.set_message(end_of(&plain::path(path), usize::from(columns)));
+        }
+    }
+
     /// Does `act`, which writes, while the bar is out of its way.
     pub(crate) fn aside<T>(&self, act: impl FnOnce() -> T) -> T {
         match self {
@@ -175,6 +189,16 @@ impl Meter {
         }
         *self = Meter::Hidden;
     }
+}
+
+/// The last `columns` characters of a path: its end tells more than its beginning.
+fn end_of(path: &str, columns: usize) -> String {
+    let count = path.chars().count();
+    if count <= columns {
+        return path.to_owned();
+    }
+    let kept = path.chars().skip(count + 1 - columns.max(1));
+    ['…'].into_iter().chain(kept).collect()
 }
 
 /// The end as the summary has it, so that the two say the same.
@@ -367,6 +391,13 @@ mod tests {
         assert_eq!((lines.len(), &lines[8][..]), (9, "  and 2 more: 3.00 Mbit/s"));
         assert!(source_lines(&rows[..3])[0].contains("h1:/x"));
         assert!(source_lines(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_long_path_shows_its_end() {
+        assert_eq!(end_of("run/a.h5", 8), "run/a.h5");
+        assert_eq!(end_of("run/ä.h5", 7), "…n/ä.h5");
+        assert_eq!(end_of("run", 0), "…");
     }
 
     #[test]

@@ -33,6 +33,10 @@ pub(crate) struct ReachArgs {
     /// Accept and remember a server that was never seen, without asking
     #[arg(long)]
     accept_new: bool,
+    /// Print the values that are in force, and where each comes from: the command line, a file and
+    /// its line, or the default; do nothing else
+    #[arg(long = "show-config", id = "show_config")]
+    _show_config: bool,
 }
 
 /// Reads a HOST: `lh://host[:port]` of a server, or `[user@]host` of ssh, where no path is meant.
@@ -60,6 +64,22 @@ pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
     match location.is_local() {
         true => refuse("write lh://host[:port] or [user@]host".into()),
         false => Ok(location),
+    }
+}
+
+/// The error with better advice where ssh did not reach `host:PORT`, which ssh takes for a path.
+pub(crate) fn advise_scheme(error: Error, places: &[Location]) -> Error {
+    let is_meant = error.kind == ErrorKind::Unreachable && error.what.contains("cannot reach");
+    let meant = places.iter().filter(|_| is_meant).find_map(|place| match place {
+        Location::Ssh { destination, path } => {
+            let port = path.to_str()?.trim_end_matches('/').parse::<u16>().ok()?;
+            Some(format!("did you mean lh://{destination}:{port}/?"))
+        }
+        _ => None,
+    });
+    match meant {
+        Some(meant) => error.advise(meant),
+        None => error,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a user sees of a running copy.
 
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use longhaul::{CancelHandle, Event, Location, NewServer, Progress, Summary};
 use crate::error::{Error, event_in_flags};
 use crate::progress::Meter;
 use crate::report::Kind;
-use crate::{console, exit, json, report, trust};
+use crate::{console, exit, json, progress, report, trust};
 
 /// How often `--json` tells how far the copy is.
 const JSON_EVERY: Duration = Duration::from_secs(1);
@@ -24,6 +25,8 @@ pub(crate) struct Show {
     pub(crate) verbose: bool,
     /// Nothing but errors.
     pub(crate) quiet: bool,
+    /// Not even errors: who reads the events shows them.
+    pub(crate) silent: bool,
     /// What the summary will be of; of a dry run, what would be copied is what was asked for.
     pub(crate) kind: Kind,
 }
@@ -51,13 +54,23 @@ impl Screen {
 
     /// The copy begins.
     pub(crate) fn started(&self, sources: &[Location], destination: &Location, protocol: &str) {
+        if let [source] = sources
+            && let Some(name) = source.path().file_name()
+        {
+            self.with(|state| state.meter.name(Path::new(name)));
+        }
         if self.show.json {
             console::out(json::start(sources, destination, protocol));
         }
     }
 
-    /// The copy is done.
-    pub(crate) fn finished(&self, summary: &Summary, status: u8) {
+    /// Whether the names of files are shown as they come, though nobody asked for a list of them.
+    pub(crate) fn shows_names(&self) -> bool {
+        self.show.progress && !self.show.json && progress::can_draw()
+    }
+
+    /// The copy is done; `line` is the summary as JSON.
+    pub(crate) fn finished(&self, summary: &Summary, status: u8, line: &str) {
         let is_all_there = status == exit::DONE && self.show.kind != Kind::DryRun;
         self.with(|state| match is_all_there {
             true => state.meter.complete(summary),
@@ -69,14 +82,16 @@ impl Screen {
             }
         }
         if self.show.json {
-            console::out(json::summary(summary, status));
+            console::out(line);
         }
     }
 
     /// The copy ended otherwise.
     pub(crate) fn failed(&self, error: &Error) {
         self.with(|state| state.meter.finish());
-        console::error(error);
+        if !self.show.silent {
+            console::error(error);
+        }
         if self.show.json {
             console::out(json::error(error, exit::status(error.kind)));
         }
@@ -88,7 +103,7 @@ impl Screen {
     }
 
     fn tell(&self, event: &Event) {
-        let Show { verbose, quiet, kind, json, .. } = self.show;
+        let Show { verbose, quiet, kind, json, silent, .. } = self.show;
         let inner = match event {
             Event::OfSource { event, .. } => &**event,
             event => event,
@@ -102,6 +117,7 @@ impl Screen {
             {
                 console::out(report::event(inner));
             }
+            _ if silent => {}
             Event::FileFailed { .. } | Event::SourceFailed { .. } => {
                 console::warn(report::event(event));
             }
@@ -129,7 +145,18 @@ impl Screen {
     pub(crate) fn see(&self, event: Event) {
         match event_in_flags(event) {
             Event::Progress(progress) => self.progress(&progress),
-            event => self.event(event),
+            event => {
+                let line = self.show.json.then(|| json::event(&event));
+                self.event(event, line);
+            }
+        }
+    }
+
+    /// Shows what a copy on another host reports, which has its own `line` for `--json`.
+    pub(crate) fn relay(&self, event: Event, line: impl FnOnce() -> String) {
+        match event {
+            Event::Progress(progress) => self.progress(&progress),
+            event => self.event(event, self.show.json.then(line)),
         }
     }
 
@@ -149,13 +176,23 @@ impl Screen {
         });
     }
 
-    fn event(&self, event: Event) {
+    fn event(&self, event: Event, line: Option<String>) {
         self.with(|state| {
-            if self.show.json {
-                console::out(json::event(&event));
+            if let Some(line) = line {
+                console::out(line);
             }
+            let inner = match &event {
+                Event::OfSource { event, .. } => &**event,
+                event => event,
+            };
+            if let Event::FileDone { path } = inner {
+                state.meter.name(path);
+            }
+            let shows_all = self.show.verbose || self.show.kind == Kind::DryRun;
             match event {
                 Event::Resumed { bytes } => state.resumed = Some(bytes),
+                // The meter has the name, and need not step aside.
+                Event::FileDone { .. } if !shows_all => {}
                 event => state.meter.aside(|| self.tell(&event)),
             }
         });

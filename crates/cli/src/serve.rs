@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::error::{Error, ErrorKind};
 use crate::quantity::{parse_bytes, parse_ports};
-use crate::{config, console, descriptors, exit, notify, plain, signals};
+use crate::{config, console, descriptors, exit, json, notify, plain, signals};
 use log::Log;
 
 /// Serve a folder to the ids that are allowed
@@ -89,7 +89,12 @@ pub(crate) struct ServeArgs {
 pub(crate) fn run(args: &ServeArgs) -> u8 {
     match start(args) {
         Ok(()) => exit::DONE,
-        Err(error) => exit::fail(&error),
+        Err(error) => {
+            if args.json {
+                console::out(json::error(&error, exit::status(error.kind)));
+            }
+            exit::fail(&error)
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use longhaul::{
 };
 use serde_json::json;
 
+use crate::config::{self, Setting};
 use crate::error::{Error, ErrorKind};
 use crate::quantity::parse_span;
 use crate::reach::ReachArgs;
@@ -113,7 +114,8 @@ struct RmArgs {
 }
 
 /// Does it; the exit status.
-pub(crate) fn run(args: &ShareArgs) -> u8 {
+pub(crate) fn run(args: &ShareArgs, settings: &[Setting]) -> u8 {
+    let open = |args| open(args, settings);
     let done = match &args.what {
         What::Get(args) => open(&args.one).and_then(|tree| get(&tree, args.json)),
         What::Put(args) => open(&args.one).and_then(|tree| put(&tree, args)),
@@ -136,7 +138,7 @@ struct Tree {
     cancel: CancelHandle,
 }
 
-fn open(args: &OneArgs) -> Result<Tree, Error> {
+fn open(args: &OneArgs, settings: &[Setting]) -> Result<Tree, Error> {
     let usage = |what: String| {
         let error = Error::new(ErrorKind::Usage, what);
         error.advise("name a key of a server: lh://host/key")
@@ -147,12 +149,19 @@ fn open(args: &OneArgs) -> Result<Tree, Error> {
     let key = args.url.path().to_str();
     let key = key.ok_or_else(|| usage(format!("{} is no UTF-8", args.url)))?;
     let key = key.trim_matches('/').to_owned();
-    args.reach.check(&[&args.url], &|_| false)?;
+    args.reach.check(&[&args.url], &|flag| config::has(settings, flag))?;
     let cancel = CancelHandle::default();
     signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once").map_err(
         |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
     )?;
-    let show = Show { json: false, progress: false, verbose: false, quiet: true, kind: Kind::Copy };
+    let show = Show {
+        json: false,
+        progress: false,
+        verbose: false,
+        quiet: true,
+        silent: false,
+        kind: Kind::Copy,
+    };
     let screen = Arc::new(Screen::new(show, cancel.clone()));
     let client = args.reach.client(&[&args.url], move |server| screen.trusts(server))?.build()?;
     let request = client.share(args.url.clone()).reach(args.reach.options());

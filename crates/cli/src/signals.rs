@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM: the first ends cleanly, the second at once. SIGHUP: a server reloads.
+//! Ctrl-C and SIGTERM: the first ends cleanly, the second at once. SIGHUP: a server reloads. The
+//! end of standard input ends a copy that another host has started.
 
 use std::io::{self, IsTerminal};
 use std::thread;
@@ -21,6 +22,19 @@ pub(crate) fn cancel_on_signal(cancel: CancelHandle, first: &'static str) -> io:
         end(signal, cancel.is_cancelled(), first);
         cancel.cancel();
     })
+}
+
+/// Cancels `cancel` when standard input ends.
+///
+/// # Errors
+/// There is no thread for it.
+pub(crate) fn cancel_with_stdin(cancel: CancelHandle) -> io::Result<()> {
+    let wait = move || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        cancel.cancel();
+    };
+    thread::Builder::new().name("stdin".into()).spawn(wait)?;
+    Ok(())
 }
 
 /// Holds SIGHUP back until [`direct_server`] hears it; without this a server that is still starting

@@ -7,10 +7,11 @@ use crate::config::Setting;
 use crate::cp::{self, CopyArgs, Mirror};
 use crate::exit;
 
-const EXAMPLES: &str = "\
+/// What `longhaul help sync` begins with.
+pub(crate) const EXAMPLES: &str = "\
 Examples:
-  longhaul sync run42 dtn.example.org:/data/          makes /data/run42 like run42
-  longhaul sync -nv --delete run42/ lh://dtn/backup/  says what would be copied and deleted
+  longhaul sync run42 dtn.example.org:/data/          /data/run42 becomes run42
+  longhaul sync -nv --delete run42/ lh://dtn/backup/  what would be done
   longhaul sync --delete --max-delete 100 run42/ dtn.example.org:/backup/
 ";
 
@@ -42,16 +43,11 @@ pub(crate) struct SyncArgs {
 }
 
 /// As [`cp::run`].
-pub(crate) fn run(
-    args: &SyncArgs,
-    matches: &ArgMatches,
-    own: &ArgMatches,
-    settings: &[Setting],
-) -> u8 {
+pub(crate) fn run(args: &SyncArgs, matches: &ArgMatches, settings: &[Setting]) -> u8 {
     let delete = match args.max_delete {
         Some(most) => Delete::at_most(most),
         None => Delete::all(),
     };
     let mirror = Mirror { delete: args.delete.then_some(delete) };
-    cp::run(&args.copy, Some(mirror), matches, own, settings)
+    cp::run(&args.copy, Some(mirror), matches, settings)
 }

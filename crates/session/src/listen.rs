@@ -17,7 +17,7 @@ use longhaul_net::network::Network;
 use quinn::{Endpoint, Incoming};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
@@ -107,6 +107,8 @@ struct Door {
     on_refusal: OnceLock<OnRefusal>,
     on_arrival: OnceLock<OnArrival>,
     admission: OnceLock<Admission>,
+    /// Clients wait before they are judged.
+    holds: watch::Sender<bool>,
     /// What each network was charged for handshakes that ended without any right.
     charges: Mutex<Meter<Network>>,
     /// What networks that have to pause have begun all the same.
@@ -228,6 +230,12 @@ impl Listener {
     /// to the client. Without this call every id is admitted. Only the first call counts.
     pub fn admit_by(&self, judge: impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static) {
         let _ = self.door.admission.set(Box::new(judge));
+    }
+
+    /// Lets clients wait, for as long as a handshake may take, until it is called with `false`: who
+    /// is to be admitted is not known yet.
+    pub(crate) fn hold(&self, holds: bool) {
+        self.door.holds.send_replace(holds);
     }
 
     /// Calls `tell` for each client that is not admitted or has no common version, with its address
@@ -388,6 +396,7 @@ impl Door {
             on_refusal: OnceLock::new(),
             on_arrival: OnceLock::new(),
             admission: OnceLock::new(),
+            holds: watch::Sender::new(false),
             charges: Mutex::new(Meter::new(UNAUTHORISED)),
             paused: Mutex::new(Meter::new(PAUSED)),
             strangers: Gate::new(STRANGERS),
@@ -475,6 +484,8 @@ impl Door {
     /// another version is told so.
     async fn greeted(self: &Arc<Door>, mut session: Session) -> Arrival {
         let network = Network::of(session.remote.ip());
+        // The sender is the door's own, so this ends when clients need not wait.
+        let _ = self.holds.subscribe().wait_for(|holds| !holds).await;
         if let Some(Err(error)) = self.admission.get().map(|judge| judge(&session.peer)) {
             self.turn_away(session, network, error).await;
             return Arrival::Done;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
 
 use longhaul::{Filter, Location};
@@ -24,17 +24,19 @@ pub(super) fn folder(sources: &[Location]) -> Result<Location, Error> {
     Ok(source.clone().contents())
 }
 
-/// The paths that `list` has, as filters.
+/// The paths that `list` has, as filters. Where the list `ends_empty`, an empty path ends it on
+/// standard input, which stays open.
 ///
 /// # Errors
 /// The list cannot be read, is empty or too long, or a path leads out of the folder.
-pub(super) fn read(list: &Path, zeros: bool) -> Result<Vec<Filter>, Error> {
+pub(super) fn read(list: &Path, zeros: bool, ends_empty: bool) -> Result<Vec<Filter>, Error> {
     let wrong = |kind, why: &str| {
         let what = format!("cannot use the list {}: {why}", list.display());
         Error::new(kind, what).advise("check --files-from")
     };
     let mut text = Vec::new();
     let read = match list.as_os_str() == OsStr::new("-") {
+        true if ends_empty => read_entries(&mut io::stdin().lock().take(MAX_LIST + 1), &mut text),
         true => io::stdin().lock().take(MAX_LIST + 1).read_to_end(&mut text),
         false => {
             fs::File::open(list).and_then(|file| file.take(MAX_LIST + 1).read_to_end(&mut text))
@@ -50,6 +52,18 @@ pub(super) fn read(list: &Path, zeros: bool) -> Result<Vec<Filter>, Error> {
         return Err(wrong(ErrorKind::Usage, "it lists nothing"));
     }
     Ok(paths.into_iter().map(Filter::Only).collect())
+}
+
+/// Reads paths that each end with a zero byte, up to an empty one.
+fn read_entries(from: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<usize> {
+    let mut all = 0;
+    loop {
+        let read = from.read_until(0, text)?;
+        if read <= 1 {
+            return Ok(all);
+        }
+        all += read;
+    }
 }
 
 /// The paths of a list, without what says nothing: slashes at either end, and `.`.
@@ -87,6 +101,14 @@ mod tests {
         let expected = [&b"a/b"[..], b"c", b"d e", b"\xff"];
         assert_eq!(paths(text, false).unwrap(), expected);
         assert_eq!(paths(b"#a\0b\nc\0", true).unwrap(), [&b"#a"[..], b"b\nc"]);
+    }
+
+    #[test]
+    fn an_empty_path_ends_a_list_whose_pipe_stays_open() {
+        let (mut pipe, mut text) = (&b"a\0b/c\0\0rest"[..], Vec::new());
+        read_entries(&mut pipe, &mut text).unwrap();
+        assert_eq!(paths(&text, true).unwrap(), [&b"a"[..], b"b/c"]);
+        assert_eq!(pipe, b"rest");
     }
 
     #[test]

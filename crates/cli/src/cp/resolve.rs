@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ArgMatches;
 use longhaul::protocol::{MOST_TRIED, TCP_STREAMS};
 use longhaul::{CancelHandle, Client, PathMemory, blocking};
-use longhaul::{Cipher, CopyRequest, Filter, Location, Names, Protocol, Receive};
+use longhaul::{Cipher, CopyRequest, Filter, Location, Names, Protocol, ReachOptions, Receive};
 use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
@@ -16,6 +17,7 @@ use longhaul_proto::units::Rate;
 
 use super::files_from;
 use super::pipe::{self, Pipe};
+use super::remote::{self, Plan};
 use super::{CopyArgs, FilterFlag, Mirror, Streams};
 use crate::config::{self, Setting, names};
 use crate::error::{Error, ErrorKind};
@@ -86,7 +88,7 @@ pub(super) fn prepare(
     defaults: &[Setting],
     screen: &Arc<Screen>,
 ) -> Result<Prepared, Error> {
-    let is_default = &|flag: &str| defaults.iter().any(|setting| setting.key == flag);
+    let is_default = &|flag: &str| config::has(defaults, flag);
     if args.partial_progress {
         refuse_port(&args.locations)?;
     }
@@ -111,7 +113,7 @@ pub(super) fn prepare(
     let mut filters = check_anchors(args, mirror, read_filters(args, filters)?)?;
     if let Some(list) = &args.files_from {
         sources = vec![files_from::folder(&sources)?];
-        filters.extend(files_from::read(list, args.from0)?);
+        filters.extend(files_from::read(list, args.from0, args.watch_stdin)?);
     }
     let (from, to) = match &pipe {
         Some(pipe) => pipe.ends(&sources, &destination),
@@ -128,11 +130,7 @@ pub(super) fn prepare(
         .dry_run(args.dry_run)
         .make_path(args.mkpath)
         .filters(filters)
-        .names(match args.verbose {
-            0 => Names::None,
-            1 => Names::Done,
-            _ => Names::All,
-        })
+        .names(names_wanted(args, screen))
         .settings(settings(args, name, Of::All, is_default)?)
         .source_settings(source_settings)
         .protocol(protocol.clone())
@@ -148,6 +146,48 @@ pub(super) fn prepare(
         .reach(args.reach.options());
     let protocol = shown_protocol(&protocol, &sources, &destination);
     Ok(Prepared { request, sources, destination, protocol, pipe })
+}
+
+/// Which names the copy tells.
+fn names_wanted(args: &CopyArgs, screen: &Screen) -> Names {
+    match args.verbose {
+        0 if screen.shows_names() => Names::Done,
+        0 => Names::None,
+        1 => Names::Done,
+        _ => Names::All,
+    }
+}
+
+/// The copy that another host runs, where both ends are on other hosts. Questions go to `screen`.
+///
+/// # Errors
+/// No host could run it, or a flag makes no sense.
+pub(super) fn remote(
+    args: &CopyArgs,
+    mirror: Option<Mirror>,
+    filters: &[FilterFlag],
+    defaults: &[Setting],
+    matches: &ArgMatches,
+    screen: &Arc<Screen>,
+) -> Result<Option<Plan>, Error> {
+    let Some(mut plan) = remote::plan(&args.locations)? else { return Ok(None) };
+    let is_default = &|flag: &str| config::has(defaults, flag);
+    check_quantities(args)?;
+    let places: Vec<&Location> = args.locations.iter().collect();
+    args.reach.check(&places, is_default)?;
+    if plan.sources.iter().any(|source| plan.is_there(source)) {
+        let client = client(args, &places, screen.clone())?;
+        plan.sources = expand(args, &client, plan.sources)?;
+    }
+    let mut filters = read_filters(args, filters.to_vec())?;
+    if let Some(list) = &args.files_from {
+        filters.extend(files_from::read(list, args.from0, false)?);
+    }
+    let subcommand = if mirror.is_some() { "sync" } else { "cp" };
+    let ReachOptions { ssh_command, remote_path, .. } = args.reach.options();
+    let verbose = args.verbose.max(u8::from(screen.shows_names()));
+    plan.complete(subcommand, ssh_command, remote_path, matches, verbose, &filters)?;
+    Ok(Some(plan))
 }
 
 /// The ends of a copy that makes a folder equal to another, as rsync names them: `folder` goes into
@@ -311,14 +351,10 @@ fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
     };
     let local = sources.iter().find(|source| source.is_local());
     let remote = sources.iter().find(|source| !source.is_local());
-    match (local, remote, destination.is_local()) {
-        (Some(local), Some(remote), _) => Err(usage(
+    match (local, remote) {
+        (Some(local), Some(remote)) => Err(usage(
             format!("{local} is on this host and {remote} on another"),
-            "copy what is here with cp",
-        )),
-        (None, Some(remote), false) => Err(usage(
-            format!("{remote} and {destination} are both on other hosts"),
-            "run longhaul on one of the two",
+            "copy what is here by a command of its own",
         )),
         _ => Ok((sources.to_vec(), destination.clone())),
     }
@@ -493,7 +529,6 @@ mod tests {
         assert!(check(&["lh://h/a", "lh://h/b", "."]).is_ok());
         assert!(check(&["a", "b"]).is_ok());
         let refused = |locations: &[&str]| check(locations).unwrap_err().to_string();
-        assert!(refused(&["h:a", "g:b"]).contains("both on other hosts"));
         assert!(refused(&["h:a", "b", "."]).contains("on this host and h:a on another"));
         assert_eq!(check(&["h:a", "lh://g:1/a", "lh://g:2/a", "."]).unwrap().0.len(), 3);
     }

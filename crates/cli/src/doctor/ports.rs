@@ -2,18 +2,17 @@
 
 use longhaul::{Client, Identity, Location, Ports, blocking};
 
-use super::{Finding, Grade, Server};
+use super::{Finding, Grade};
 use crate::config;
 use crate::error::Error;
 
 /// Tries each port of `server`.
-pub(super) fn look(server: &Server, data_port: Option<u16>) -> Result<Vec<Finding>, Error> {
-    let (host, port) = (server.host.clone(), server.port);
+pub(super) fn look(server: &Location, data_port: Option<u16>) -> Result<Vec<Finding>, Error> {
+    let Location::Daemon { host, port, .. } = server else { return Ok(Vec::new()) };
     let identity = Identity::load_or_create(config::folder()?)?;
     let client = Client::builder().identity(identity).build()?;
-    let place = Location::Daemon { host, port, path: "".into() };
-    let ports = blocking::wait(client.look_at_ports(place, data_port))?;
-    Ok(judge(&server.host, port, &ports))
+    let ports = blocking::wait(client.look_at_ports(server.clone(), data_port))?;
+    Ok(judge(host, *port, &ports))
 }
 
 fn judge(host: &str, port: u16, ports: &Ports) -> Vec<Finding> {

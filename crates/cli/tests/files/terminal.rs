@@ -309,3 +309,32 @@ fn the_last_line_of_each_copy_has_its_rate_however_short_it_was() {
         ended.is(0, &[first, "bit/s", last]);
     }
 }
+
+#[test]
+fn at_40_columns_the_rate_the_time_left_and_the_name_are_seen() {
+    let pair = Pair::new();
+    for number in 0..12 {
+        write(&pair.here.join(format!("tree/deep/{number}.h5")), &bytes(500_000, number));
+    }
+    let id = pinned(&pair);
+    let command = cp(&pair, &[&id, &"-r", &"--rate=20M", &"tree", &pair.at("")]);
+    let mut screen = Terminal::start_within(40, command);
+    screen.shows("bit/s, ");
+    screen.shows(" left");
+    screen.shows("/deep/");
+    let (ended, text) = screen.end();
+    assert_eq!(ended, Some(0), "{text}");
+    assert!(!text.contains("[="), "{text}");
+    // Nobody asked for a list.
+    assert!(!text.contains("0.h5\r\n"), "{text}");
+}
+
+#[test]
+fn the_one_file_of_a_copy_is_named_from_the_start() {
+    let pair = Pair::new();
+    write(&pair.here.join("run42.h5"), &bytes(6_000_000, 1));
+    let id = pinned(&pair);
+    let mut screen = Terminal::start(cp(&pair, &[&id, &"--rate=20M", &"run42.h5", &pair.at("")]));
+    screen.shows("run42.h5");
+    assert_eq!(screen.end().0, Some(0));
+}

@@ -3,6 +3,12 @@
 use std::ffi::OsStr;
 use std::fs;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use longhaul_transfer::api::{Client, Identity, Trust, blocking};
+
 use crate::rig::{Child, Ended, Host, Pair, bytes, content, write};
 
 /// A copy of `file` by `host`, with `flags` and no other word about whom to trust.
@@ -160,4 +166,33 @@ fn the_section_of_a_host_has_its_id_which_counts_unless_the_command_line_has_one
     copy(wrong, &[]).is(3, &[right]);
     copy(right, &[]).is(0, &[]);
     copy(wrong, &[&format!("--server-id={right}")]).is(0, &[]);
+}
+
+#[test]
+fn the_time_of_the_question_is_no_time_of_the_copy() {
+    let pair = pair();
+    let identity = Identity::load_or_create(&pair.client.config).unwrap();
+    let asked = Arc::new(AtomicU64::new(0));
+    let answer = asked.clone();
+    let trust = Trust::ask(move |_| {
+        let answer = answer.clone();
+        async move {
+            let asked = Instant::now();
+            // A user who thinks about it.
+            std::thread::sleep(Duration::from_millis(700));
+            answer.store(asked.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            true
+        }
+    });
+    let client = Client::builder().identity(identity).trust(trust).build().unwrap();
+    let began = Instant::now();
+    let copy =
+        client.copy([pair.here.join("file").to_str().unwrap()], &*pair.at("").to_string_lossy());
+    let summary = blocking::wait(copy.start().unwrap().finish()).unwrap();
+    let all = began.elapsed().as_nanos() as u64;
+    let asked = asked.load(Ordering::Relaxed);
+    assert!(asked > 0);
+    // Whatever else takes how long, the copy is no longer than the rest.
+    assert!(summary.elapsed.as_nanos() + asked <= all, "{} {asked} {all}", summary.elapsed);
+    assert!(summary.setup <= summary.elapsed);
 }

@@ -34,6 +34,8 @@ fn outcome(command: &str) -> Outcome {
         _ if command.contains("/new/") => Outcome::There("new/a.dat"),
         _ if command.contains("run42") => Outcome::There("run42/a.dat"),
         _ if command.contains("big.tar") => Outcome::There("big.tar"),
+        _ if command.contains("cp -r dtn:/data/run7 archive") => Outcome::There("kept/run7/b.dat"),
+        _ if command.contains("kept") => Outcome::There("kept/b.dat"),
         _ if command.contains("run7") => Outcome::Here("run7/b.dat"),
         _ => Outcome::Here("small.txt"),
     }
@@ -56,6 +58,8 @@ fn each_command_for_people_who_come_from_elsewhere_does_what_it_says() {
     write(&tools.join("ssh"), wrapper.as_bytes());
     let mut mode = Command::new("chmod");
     assert!(mode.arg("+x").arg(tools.join("ssh")).status().expect("it is everywhere").success());
+    let config = format!("[host.gate]\nrsh = \"{}\"\n", tools.join("ssh").display());
+    write(&ssh.path("far_config/config.toml"), config.as_bytes());
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").expect("there is one"));
     let all = commands();
     assert!(all.len() > 12, "{all:?}");
@@ -68,8 +72,11 @@ fn each_command_for_people_who_come_from_elsewhere_does_what_it_says() {
         write(&here.join("run42/x.tmp"), b"not this");
         write(&here.join("list"), b"a.dat\n");
         write(&there.join("run7/b.dat"), &bytes(50_000, 3));
+        write(&there.join("kept/older"), b"another");
         write(&there.join("small.txt"), b"a small text\n");
         let run = line.replace("/data", &there.display().to_string()).replace("dtn", "far");
+        // The sshd of this test has a port of its own.
+        let run = run.replace("archive:", "gate:").replace("ssh -p 2222", "ssh");
         // ssh runs its command without the PATH of this test.
         let is_local = !line.contains("dtn")
             && (line.contains("longhaul cp") || line.contains("longhaul sync"));

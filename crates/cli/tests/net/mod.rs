@@ -1,6 +1,7 @@
 //! Copies over bad networks: lossy, interrupted, narrow, blocked, flooded, hostile.
 
 mod admission;
+mod between;
 mod blocked;
 mod cells;
 mod coming_from;

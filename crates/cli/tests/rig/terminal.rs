@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::DEADLINE;
 use super::child::undo_ignored_signals;
@@ -28,9 +29,22 @@ impl Terminal {
         Terminal::start_on("xterm", command)
     }
 
+    /// The same on a terminal of so many columns.
+    pub(crate) fn start_within(columns: u16, command: Command) -> Terminal {
+        Terminal::start_with("xterm", Some(columns), command)
+    }
+
     /// The same on a terminal of the type `name`.
-    pub(crate) fn start_on(name: &str, mut command: Command) -> Terminal {
+    pub(crate) fn start_on(name: &str, command: Command) -> Terminal {
+        Terminal::start_with(name, None, command)
+    }
+
+    fn start_with(name: &str, columns: Option<u16>, mut command: Command) -> Terminal {
         let (near, far) = pair();
+        if let Some(ws_col) = columns {
+            let size = Winsize { ws_row: 24, ws_col, ws_xpixel: 0, ws_ypixel: 0 };
+            tcsetwinsize(&far, size).expect("it is ours");
+        }
         let copy = |end: &OwnedFd| end.try_clone().expect("a descriptor is free");
         command.env("TERM", name).stdin(copy(&far)).stderr(copy(&far)).stdout(Stdio::null());
         undo_ignored_signals();

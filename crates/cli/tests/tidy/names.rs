@@ -3,16 +3,14 @@
 use super::{none, sources};
 
 /// Words that name nothing, and what to write.
-const EMPTY: [(&str, &str); 11] = [
+const EMPTY: [(&str, &str); 9] = [
     ("util", "what it does"),
     ("utils", "what it does"),
     ("helper", "what it does"),
     ("helpers", "what it does"),
     ("manager", "what it decides"),
-    ("handler", "what it does"),
     ("common", "what is shared"),
     ("misc", "a file for each thing"),
-    ("info", "what is known"),
     ("process", "the verb that is meant"),
     ("bandwidth", "capacity or rate"),
 ];

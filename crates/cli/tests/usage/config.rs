@@ -101,3 +101,33 @@ fn help_needs_no_sound_file() {
     let (run, _folder) = with("[cp\n", &["cp", "--help"]);
     assert_eq!(run.status, 0);
 }
+
+#[test]
+fn the_section_of_a_host_says_to_every_command_how_the_host_is_reached() {
+    let text = "[cp]\nrsh = \"ssh -C\"\n[host.dtn]\nrate = \"2M\"\nremote-path = \"/opt/lh\"\n\
+                data-port = 9\nports = \"5000-5009\"\n";
+    let cases: [(&[&str], bool); 5] = [
+        (&["ls", "dtn:x"], true),
+        (&["probe", "me@dtn"], true),
+        (&["sync", "dtn:x", "."], true),
+        (&["share", "get", "lh://dtn/x"], true),
+        (&["doctor", "lh://dtn"], false),
+    ];
+    for (words, is_by_ssh) in cases {
+        let (run, folder) = with(text, &[words, &["--show-config"]].concat());
+        assert_eq!(run.status, 0, "{words:?}: {}", run.stderr);
+        let file = folder.path().join("config.toml").display().to_string();
+        let data_port = format!("--data-port=9  # {file}:6");
+        assert!(run.stdout.lines().any(|line| line == data_port), "{words:?}: {}", run.stdout);
+        let path = format!("--remote-path=/opt/lh  # {file}:5");
+        assert_eq!(run.stdout.contains(&path), is_by_ssh, "{words:?}: {}", run.stdout);
+        // A rate is for copies, as all of [cp] is.
+        let is_copy = words[0] == "sync";
+        assert_eq!(run.stdout.contains("--rate=2M"), is_copy, "{words:?}: {}", run.stdout);
+        assert_eq!(run.stdout.contains("ssh -C"), is_copy, "{words:?}: {}", run.stdout);
+    }
+    let (run, _folder) = with(text, &["ls", "--data-port=8", "--show-config", "lh://dtn/"]);
+    assert!(run.stdout.contains("--data-port=8  # flag"), "{}", run.stdout);
+    let (run, _folder) = with("[host.dtn]\nratee = \"1M\"\n", &["ls", "dtn:"]);
+    run.is_refused(&["config.toml:2: unknown key 'ratee' in [host.dtn]"]);
+}

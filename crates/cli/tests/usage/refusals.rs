@@ -50,7 +50,7 @@ fn what_fits_no_copy_says_why() {
         (&["--weight=k=2", "h:a", "g:b", "."], "the hosts are h, g"),
         (&["--streams=4", "h:a", "g:b", "."], "--protocol gtp"),
         (&["-", "b"], "only files and folders"),
-        (&["h:a", "g:b"], "both on other hosts"),
+        (&["lh://h/a", "lh://g/b"], "both on other hosts"),
         (&["h:a", "b", "."], "on this host"),
         (&["a"], "without a destination"),
         (&["http://h/a", "."], "does not speak http://"),
@@ -365,4 +365,60 @@ fn an_experiment_outside_of_a_repository_says_that_nothing_is_compared() {
     let output = output.expect("the binary runs");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && stderr.contains("nothing is compared"), "{stderr}");
+}
+
+#[test]
+fn a_refusal_is_the_last_event_of_every_command_with_events() {
+    let (folder, id) = identity();
+    let missing = folder.path().join("none").display().to_string();
+    let cases: [(&[&str], u64, &str); 9] = [
+        (&["cp", "--nonsense", "a", "h:b"], 2, "--nonsense"),
+        (&["sync", "a"], 2, "destination"),
+        (&["ls", "here"], 2, "is on this host"),
+        (&["ls", "--nonsense", "h:"], 2, "--nonsense"),
+        (&["probe", "127.0.0.1:7801"], 2, "did you mean lh://127.0.0.1:7801?"),
+        (&["doctor", "dtn"], 2, "did you mean lh://dtn?"),
+        (&["doctor", "--rate", "0"], 2, "--rate 0"),
+        (&["serve", "--root", "."], 2, "--allow"),
+        (&["serve", "--root", &missing, "--allow", &id], 4, "is not there"),
+    ];
+    for (words, status, said) in cases {
+        let run = longhaul(&[words, &["--json"]].concat());
+        assert_eq!(run.status, status as i32, "{words:?}: {}", run.stderr);
+        let last = run.stdout.lines().last().unwrap_or_else(|| panic!("no event: {words:?}"));
+        let event: serde_json::Value = serde_json::from_str(last).expect("events are JSON");
+        assert_eq!((&event["event"], &event["status"]), (&"error".into(), &status.into()));
+        let told = format!("{} {}", event["what"], event["advice"]);
+        assert!(told.contains(said) && event["class"].is_string(), "{words:?}: {event}");
+    }
+}
+
+#[test]
+fn help_of_sync_is_a_screen_that_begins_with_examples() {
+    let screen = longhaul(&["help", "sync"]);
+    assert_eq!((screen.status, screen.stderr.as_str()), (0, ""));
+    assert!(screen.stdout.starts_with("Examples:\n  longhaul sync "), "{}", screen.stdout);
+    assert!(screen.stdout.contains("--delete") && screen.stdout.lines().count() <= 24);
+}
+
+#[test]
+fn a_port_behind_a_host_of_ssh_is_told_how_a_server_is_written() {
+    let ssh = "sh -c 'exit 255'";
+    for words in
+        [&["ls", "-e", ssh, "h.example:7801"][..], &["cp", "-e", ssh, "a", "h.example:7801"]]
+    {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        fs::write(folder.path().join("a"), "a").expect("the folder is ours");
+        let words: Vec<String> = words
+            .iter()
+            .map(|word| match *word {
+                "a" => folder.path().join("a").display().to_string(),
+                word => word.to_owned(),
+            })
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let run = longhaul(&words);
+        assert_eq!(run.status, 3, "{}", run.stderr);
+        assert!(run.stderr.contains("did you mean lh://h.example:7801/?"), "{}", run.stderr);
+    }
 }

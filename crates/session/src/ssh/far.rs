@@ -1,7 +1,7 @@
 //! The far side of a copy over ssh: started by ssh, for one client, and gone when ssh is.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncWriteExt, BufReader};
@@ -58,13 +58,8 @@ pub async fn accept_over_ssh(
     })?;
     let (udp, tcp) = in_range(ports, bind_both)?;
     let listener = Listener::from_sockets(udp, tcp, identity, settings)?;
-    // Until the client is known, nobody comes in; later, nobody else.
-    let client = Arc::new(OnceLock::new());
-    let known = client.clone();
-    listener.admit_by(move |peer| match known.get() == Some(peer) {
-        true => Ok(()),
-        false => Err(Error::new(Kind::Unreachable, "this port serves another id")),
-    });
+    // A client may arrive before its word through ssh does: then it waits for that.
+    listener.hold(true);
     let offer = ContactOffer {
         id: identity.id(),
         port: listener.local_addr().port(),
@@ -81,7 +76,11 @@ pub async fn accept_over_ssh(
     let line = timeout(INTRODUCTION, introduced).await;
     match line.ok().and_then(Result::ok).flatten().as_deref().and_then(Word::parse) {
         Some(Word::Client(id)) => {
-            let _ = client.set(id);
+            listener.admit_by(move |peer| match *peer == id {
+                true => Ok(()),
+                false => Err(Error::new(Kind::Unreachable, "this port serves another id")),
+            });
+            listener.hold(false);
             Ok(SshSide {
                 listener,
                 client: id,

@@ -156,6 +156,19 @@ fn ssh_starts_the_far_side_and_the_session_is_direct() {
 }
 
 #[test]
+fn a_client_that_comes_before_its_word_through_ssh_waits_for_it() {
+    run(async {
+        let late = "[ \"$LATE\" ] || { { sleep 1; exec cat; } | LATE=1 \"$0\" \"$@\"; exit; }";
+        let host = Host::new(Some(LOOPBACKS[0]), late);
+        let mut session = host.connect(None).await.expect("a far side");
+        assert_eq!(session.carrier, "quic");
+        echoes(&mut session).await;
+        session.close(None).await.expect("delivered");
+        host.ended().await;
+    });
+}
+
+#[test]
 fn the_far_side_opens_ports_of_the_range_that_it_is_told() {
     run(async {
         let host = Host::new(Some(LOOPBACKS[1]), "");

@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, interval_at};
 
 use super::hooks::{ClientHooks, State};
+use super::question::TimedQuestion;
 use super::remembered::UsedPath;
 use super::udp_watchdog::{Knock, UdpWatchdog};
 use crate::control::pipe::Extent;
@@ -141,7 +142,9 @@ impl<'a> Attempt<'a> {
     /// What the user is told when datagrams do not pass.
     pub(super) fn fallback_notice(&self, streams: u16) -> Notice {
         let port = match self.route.host() {
-            Host::Daemon { port, .. } => format!("UDP {}", self.reach().data_port(*port)),
+            Host::Daemon { port, .. } => {
+                format!("UDP {}", self.reach(&*self.hooks.observer).data_port(*port))
+            }
             Host::Ssh { .. } => format!("a UDP port range, and name it as {}", CallOption::Ports),
         };
         let carrier = match self.carrier.get() {
@@ -152,8 +155,15 @@ impl<'a> Attempt<'a> {
         Notice::Fallback { carrier, advice: format!("for full speed open {port} on the way") }
     }
 
-    fn reach(&self) -> Reach<'_> {
-        reach(self.options, self.route, &self.identity, &*self.hooks.observer)
+    fn reach<'b>(&'b self, observer: &'b dyn Observer) -> Reach<'b> {
+        reach(self.options, self.route, &self.identity, observer)
+    }
+
+    /// Begins later, by what the user took to decide about the server.
+    fn begin_after(&mut self, waited: Duration) {
+        let nanos = waited.as_nanos() as u64;
+        self.started = Time::from_nanos(self.started.as_nanos().saturating_add(nanos));
+        self.hooks.state.borrow_mut().started += waited;
     }
 
     /// A copy that is taken up again has time: its datagrams may have become too large.
@@ -172,7 +182,9 @@ impl<'a> Attempt<'a> {
         // The walk comes first: what is wrong with the source is no trouble of the network's.
         let source = self.source().await?;
         let cancel = self.hooks.cancel.clone();
-        let (reach, settings) = (self.reach(), self.settings(way));
+        let observer = self.hooks.observer.clone();
+        let question = TimedQuestion::new(&*observer);
+        let (reach, settings) = (self.reach(&question), self.settings(way));
         let ready = self.part.reached.take();
         let mut reached = match ready {
             Some(reached) => reached,
@@ -184,6 +196,7 @@ impl<'a> Attempt<'a> {
                 }
             }
         };
+        self.begin_after(question.waited());
         let needed = match self.options {
             CopyOptions { delete: Some(_), .. } if self.hooks.sends => Some(control::DELETES),
             CopyOptions { make_path: true, .. } => Some(control::MAKES_PATHS),

@@ -15,6 +15,7 @@ mod hooks;
 mod local;
 mod pipe;
 mod pipe_board;
+mod question;
 mod rehearsal;
 mod remembered;
 mod stream_bound;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
@@ -24,6 +24,8 @@ struct Parts {
     present: BTreeMap<u64, Progress>,
     /// Bytes of the whole, once that is known.
     total: u64,
+    /// How long the user took to decide about the server.
+    asked: Duration,
     /// Datagrams did not pass for a part.
     fell_back: bool,
 }
@@ -69,11 +71,17 @@ impl PipeBoard {
 
     /// How long the pipe takes already.
     pub(super) fn elapsed(&self) -> Span {
-        Span::from_nanos(self.started.elapsed().as_nanos() as u64)
+        self.elapsed_but(self.parts().asked)
+    }
+
+    fn elapsed_but(&self, asked: Duration) -> Span {
+        let own = self.started.elapsed().saturating_sub(asked);
+        Span::from_nanos(own.as_nanos() as u64)
     }
 
     fn progress(&self) -> Progress {
         let parts = self.parts();
+        let elapsed = self.elapsed_but(parts.asked);
         let mut all = parts.past.clone();
         parts.present.values().for_each(|part| add(&mut all, part));
         let missing = Bytes::new(parts.total.saturating_sub(all.bytes));
@@ -81,7 +89,7 @@ impl PipeBoard {
             total_bytes: parts.total,
             files: 0,
             total_files: 1,
-            rate_average: Bytes::new(all.bytes) / self.elapsed().max(Span::from_nanos(1)),
+            rate_average: Bytes::new(all.bytes) / elapsed.max(Span::from_nanos(1)),
             left: (parts.total > 0 && all.rate_now > Rate::ZERO).then(|| missing / all.rate_now),
             ..all
         }
@@ -119,6 +127,9 @@ impl Observer for OfPart {
     }
 
     fn trust_new_server(&self, server: &str, id: &str) -> bool {
-        self.board.observer.trust_new_server(server, id)
+        let asked = Instant::now();
+        let answer = self.board.observer.trust_new_server(server, id);
+        self.board.parts().asked += asked.elapsed();
+        answer
     }
 }

@@ -1,0 +1,266 @@
+//! A copy between two other hosts: one of the two runs it and is reached by ssh; the data go
+//! directly between them. This host starts the copy, shows its events, and ends it.
+
+mod command;
+mod parse;
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul::{CancelHandle, Event, Summary};
+use serde_json::Value;
+
+pub(super) use command::{Plan, plan};
+
+use crate::error::{Error, ErrorKind};
+use crate::plain;
+use crate::screen::Screen;
+
+/// How often the loop looks for a cancelled copy.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a cancelled copy may take to end over there before its ssh is killed.
+const ENDING: Duration = Duration::from_secs(10);
+/// The longest line that is read from the other host. An event has a path or two, or a row for
+/// each of several sources.
+const MAX_LINE: u64 = 1 << 20;
+/// Lines that may wait to be shown.
+const WAITING: usize = 64;
+/// Bytes kept of what the other host says that is no event.
+const MAX_NOISE: usize = 500;
+
+/// What the ssh that reaches the other host says.
+enum Line {
+    /// A line of standard output.
+    Out(Vec<u8>),
+    /// A line of standard error.
+    Err(Vec<u8>),
+}
+
+/// The copy as it runs on the other host.
+struct Run<'a> {
+    plan: &'a Plan,
+    screen: &'a Screen,
+    cancel: &'a CancelHandle,
+    began: bool,
+    /// What was said instead of events, for the error.
+    noise: String,
+    last: Option<Result<(Summary, String), Error>>,
+}
+
+/// Runs the copy to its end: the summary, and its line for `--json`.
+///
+/// # Errors
+/// The host that should run the copy cannot be reached or has no longhaul; the copy failed there.
+pub(super) fn run(
+    plan: &Plan,
+    screen: &Arc<Screen>,
+    cancel: &CancelHandle,
+) -> Result<(Summary, String), Error> {
+    let mut ssh = start(plan)?;
+    let (sender, lines) = mpsc::sync_channel(WAITING);
+    forward(ssh.stdout.take(), Line::Out, &sender)?;
+    forward(ssh.stderr.take(), Line::Err, &sender)?;
+    drop(sender);
+    let stdin = ssh.stdin.take().map(|stdin| send_list(stdin, &plan.list));
+    let mut run = Run { plan, screen, cancel, began: false, noise: String::new(), last: None };
+    run.follow(&lines, stdin, &mut ssh);
+    let status = ssh.wait().map_err(|error| local(format!("cannot wait for ssh: {error}")))?;
+    run.last.take().unwrap_or_else(|| Err(run.without_end(status.code())))
+}
+
+fn local(what: String) -> Error {
+    Error::new(ErrorKind::LocalFile, what)
+}
+
+fn start(plan: &Plan) -> Result<Child, Error> {
+    let mut command = plan.command();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().map_err(|error| {
+        let what = format!("cannot start `{}`: {error}", command.get_program().display());
+        Error::new(ErrorKind::Unreachable, what).advise("install an ssh client, or name one by -e")
+    })
+}
+
+/// Sends the lines of `from` to the loop, from a thread of its own.
+fn forward(
+    from: Option<impl Read + Send + 'static>,
+    line: fn(Vec<u8>) -> Line,
+    sender: &SyncSender<Line>,
+) -> Result<(), Error> {
+    let Some(from) = from else { return Ok(()) };
+    let sender = sender.clone();
+    let reading = move || {
+        let mut from = BufReader::new(from);
+        while let Ok(Some(text)) = read_line(&mut from) {
+            if sender.send(line(text)).is_err() {
+                return;
+            }
+        }
+    };
+    let started = thread::Builder::new().name("remote copy".into()).spawn(reading);
+    started.map(drop).map_err(|error| local(format!("cannot start a thread: {error}")))
+}
+
+/// The next line without its end, cut where it is too long; nothing at the end.
+fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut text = Vec::new();
+    let read = from.by_ref().take(MAX_LINE).read_until(b'\n', &mut text)?;
+    if text.last() == Some(&b'\n') {
+        text.pop();
+    } else if read as u64 == MAX_LINE {
+        from.skip_until(b'\n')?;
+    }
+    Ok((read > 0).then_some(text))
+}
+
+/// Sends the list of `--files-from` and its end, and keeps the pipe open from a thread that may
+/// wait for the other host. The pipe's end cancels the copy there.
+fn send_list(mut stdin: ChildStdin, list: &[u8]) -> Receiver<ChildStdin> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let list = list.to_owned();
+    thread::spawn(move || {
+        // A failure shows as the end of ssh.
+        let _ = stdin.write_all(&list).and_then(|()| stdin.flush());
+        let _ = sender.send(stdin);
+    });
+    receiver
+}
+
+impl Run<'_> {
+    /// Shows what comes until the other host says no more. Dropping `stdin` ends the copy there.
+    fn follow(
+        &mut self,
+        lines: &Receiver<Line>,
+        mut stdin: Option<Receiver<ChildStdin>>,
+        ssh: &mut Child,
+    ) {
+        let mut ends_by = None;
+        loop {
+            if self.cancel.is_cancelled() && ends_by.is_none() {
+                ends_by = Some(Instant::now() + ENDING);
+                drop(stdin.take());
+            }
+            match lines.recv_timeout(LOOK_EVERY) {
+                Ok(Line::Out(line)) => self.output(&line),
+                Ok(Line::Err(line)) => self.complaint(&line),
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if ends_by.is_some_and(|by| Instant::now() >= by) {
+                // It may be gone already.
+                let _ = ssh.kill();
+                return;
+            }
+        }
+    }
+
+    /// A line of the other host's standard output: an event, or what its shell prints first.
+    fn output(&mut self, line: &[u8]) {
+        let value: Value = serde_json::from_slice(line).unwrap_or_default();
+        let Some(name) = value["event"].as_str().map(str::to_owned) else {
+            return self.keep(line);
+        };
+        self.began = true;
+        match name.as_str() {
+            "start" => {
+                let protocol = plain::text(value["protocol"].as_str().unwrap_or_default());
+                self.screen.started(&self.plan.sources, &self.plan.destination, &protocol);
+            }
+            "summary" => self.last = Some(Ok((parse::summary(&value), value.to_string()))),
+            "error" => self.last = Some(Err(self.explain(parse::error(&value)))),
+            _ => {
+                if let Some(event) = parse::event(&value) {
+                    self.screen.relay(event, || value.to_string());
+                }
+            }
+        }
+    }
+
+    /// A line of standard error, of ssh here or over there.
+    fn complaint(&mut self, line: &[u8]) {
+        self.keep(line);
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end();
+        if !text.is_empty() {
+            self.screen.see(Event::Warning(format!("{}: {text}", self.plan.runner)));
+        }
+    }
+
+    fn keep(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        let room = MAX_NOISE.saturating_sub(self.noise.len());
+        let gap = if self.noise.is_empty() { "" } else { "; " };
+        self.noise.extend(gap.chars().chain(text.trim().chars()).take(room));
+    }
+
+    /// The error of the other host as it is seen from here.
+    fn explain(&self, mut error: Error) -> Error {
+        let runner = &self.plan.runner;
+        if error.kind == ErrorKind::Usage && error.what.contains(command::WATCH) {
+            let what =
+                format!("longhaul on {runner} is older than this one, and copies nothing on");
+            return Error::new(ErrorKind::Unreachable, what)
+                .advise("install the same release there");
+        }
+        error.kind = match error.kind {
+            // Both ends are on other hosts.
+            ErrorKind::LocalFile => ErrorKind::RemoteFile,
+            ErrorKind::Cancelled if !self.cancel.is_cancelled() => ErrorKind::Unfinished,
+            kind => kind,
+        };
+        if error.kind == ErrorKind::Unreachable && error.what.starts_with("ssh cannot reach") {
+            error.advice = Some(format!(
+                "see its message above; {runner} needs a way there, and a key: its own, or your \
+                 agent's by -e 'ssh -A'"
+            ));
+        }
+        error.what = format!("on {runner}: {}", error.what);
+        error
+    }
+
+    /// Why the other host said nothing at last.
+    fn without_end(&self, status: Option<i32>) -> Error {
+        let runner = &self.plan.runner;
+        let said = match self.noise.is_empty() {
+            true => String::new(),
+            false => format!(" (it said: {})", self.noise),
+        };
+        let unreachable = |what: String| Error::new(ErrorKind::Unreachable, what);
+        match status {
+            _ if self.cancel.is_cancelled() => Error::new(ErrorKind::Cancelled, "interrupted"),
+            _ if self.began => {
+                let what = format!("ssh to {runner} ended before the copy there{said}");
+                Error::new(ErrorKind::Unfinished, what)
+            }
+            Some(255) => unreachable(format!("ssh cannot reach {runner}{said}"))
+                .advise(format!("try `ssh {runner}` by itself")),
+            status => {
+                let status = status.map_or("a signal".to_owned(), |code| format!("status {code}"));
+                let path = &self.plan.remote_path;
+                unreachable(format!("`{path}` does not run on {runner}: {status}{said}")).advise(
+                    "install longhaul there, or name where it is with --remote-path".to_owned(),
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_without_an_end_takes_no_more_memory_than_the_longest() {
+        let long = vec![b'x'; 3 * MAX_LINE as usize];
+        let mut from = io::Cursor::new([&long[..], b"\nnext\n\nlast"].concat());
+        assert_eq!(read_line(&mut from).unwrap().unwrap().len() as u64, MAX_LINE);
+        for expected in [&b"next"[..], b"", b"last"] {
+            assert_eq!(read_line(&mut from).unwrap().unwrap(), expected);
+        }
+        assert_eq!(read_line(&mut from).unwrap(), None);
+    }
+}

@@ -1,0 +1,40 @@
+//! The time that a user takes to decide about a new server. It is no part of the copy's own time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::progress::{Notice, Observer, Progress};
+
+/// Measures how long `observer` takes to answer.
+pub(super) struct TimedQuestion<'a> {
+    observer: &'a dyn Observer,
+    nanos: AtomicU64,
+}
+
+impl<'a> TimedQuestion<'a> {
+    pub(super) fn new(observer: &'a dyn Observer) -> TimedQuestion<'a> {
+        TimedQuestion { observer, nanos: AtomicU64::new(0) }
+    }
+
+    /// How long the answers have taken.
+    pub(super) fn waited(&self) -> Duration {
+        Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
+    }
+}
+
+impl Observer for TimedQuestion<'_> {
+    fn progress(&self, progress: &Progress) {
+        self.observer.progress(progress);
+    }
+
+    fn notice(&self, notice: Notice) {
+        self.observer.notice(notice);
+    }
+
+    fn trust_new_server(&self, server: &str, id: &str) -> bool {
+        let asked = Instant::now();
+        let answer = self.observer.trust_new_server(server, id);
+        self.nanos.fetch_add(asked.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        answer
+    }
+}
