@@ -10,8 +10,8 @@ use longhaul::{Location, ServerPin};
 #[cfg(target_os = "linux")]
 use crate::emulate;
 use crate::{
-    compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, ls, man,
-    model, path, probe, reproduce, serve, share, show_config, sim, sync,
+    cat, compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, ls,
+    man, model, path, probe, reproduce, serve, share, show_config, sim, sync,
 };
 
 /// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
@@ -35,6 +35,7 @@ enum SubcommandArgs {
     Cp(Box<cp::CpArgs>),
     Sync(Box<sync::SyncArgs>),
     Ls(ls::LsArgs),
+    Cat(cat::CatArgs),
     Serve(serve::ServeArgs),
     Share(share::ShareArgs),
     Id(id::IdArgs),
@@ -92,6 +93,7 @@ pub(crate) fn run() -> u8 {
         SubcommandArgs::Cp(args) => cp::run(&args.copy, None, ran, &settings),
         SubcommandArgs::Sync(args) => sync::run(&args, ran, &settings),
         SubcommandArgs::Ls(args) => ls::run(&args, &settings),
+        SubcommandArgs::Cat(args) => cat::run(&args, &settings),
         SubcommandArgs::Serve(args) => serve::run(&args),
         SubcommandArgs::Share(args) => share::run(&args, &settings),
         SubcommandArgs::Id(args) => id::run(&args),

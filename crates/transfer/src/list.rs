@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::calls::{Calls, Peer, connected, or_cancelled};
 use crate::control::list::{self, List, Listed, ListedName};
 use crate::error::{Error, ErrorKind};
+use crate::file::{self, Opened};
 use crate::reactor;
 use crate::session::{Connection, Session};
 
@@ -67,6 +68,8 @@ impl Listing {
 pub(crate) enum Order {
     /// The names at a path; the last answer has none.
     List(Vec<u8>, mpsc::Sender<Result<Vec<Named>, Error>>),
+    /// The file at a path, to be read by ranges.
+    OpenFile(Vec<u8>, oneshot::Sender<Result<Opened, Error>>),
 }
 
 /// Opens a connection, tells that by `ready`, and answers `orders` until nobody can give more.
@@ -102,19 +105,9 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
                 }
                 Some(_) = calls.join_next() => continue,
             };
-            let Some(Order::List(path, tell)) = order else { break };
+            let Some(order) = order else { break };
             let (connection, first) = (connection.clone(), first.take());
-            calls.spawn_local(async move {
-                let listed = listed(&connection, first, &path, &tell);
-                // Who asked may have gone: then nothing more is read.
-                let ended = tokio::select! {
-                    ended = listed => ended,
-                    () = tell.closed() => Ok(()),
-                };
-                if let Err(error) = ended {
-                    let _ = tell.send(Err(error)).await;
-                }
-            });
+            calls.spawn_local(async move { answer(&connection, first, order).await });
         }
         let last = async {
             while calls.join_next().await.is_some() {}
@@ -127,6 +120,23 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
     };
     // It cannot fail but for want of a runtime, and then nobody was told that it is ready.
     let _ = reactor::block_on("the connection", work);
+}
+
+/// Answers one order to its end.
+async fn answer(connection: &Connection, first: Option<Session>, order: Order) {
+    let (path, tell) = match order {
+        Order::List(path, tell) => (path, tell),
+        Order::OpenFile(path, tell) => return file::serve(connection, first, path, tell).await,
+    };
+    let listed = listed(connection, first, &path, &tell);
+    // Who asked may have gone: then nothing more is read.
+    let ended = tokio::select! {
+        ended = listed => ended,
+        () = tell.closed() => Ok(()),
+    };
+    if let Err(error) = ended {
+        let _ = tell.send(Err(error)).await;
+    }
 }
 
 /// Lists by the `first` stream of the connection, or else by a new one.

@@ -5,13 +5,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::pin::Pin;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::batches::Batches;
 use super::client::{Client, IntoLocation};
 use super::engine;
 use super::host::HostRequest;
 use super::queue::stream;
+use super::remote_file::RemoteFile;
 use crate::calls::Peer;
 use crate::error::public::{Error, ErrorKind};
 use crate::list::{Named, Order, serve_orders};
@@ -102,6 +103,19 @@ impl Connection {
         sent.map_err(|_| engine::vanished(NAME))?;
         Ok(Listing::over(Batches::new(batches, names)))
     }
+
+    /// Opens the file at `path` for reads by range. The path is read as by [`Connection::list`].
+    ///
+    /// # Errors
+    /// There is no regular file, it may not be read, or the connection is gone.
+    pub async fn open_file(&self, path: impl AsRef<Path>) -> Result<RemoteFile, Error> {
+        let path = path.as_ref().as_os_str().as_bytes().to_vec();
+        let (tell, opened) = oneshot::channel();
+        let sent = self.orders.send(Order::OpenFile(path, tell)).await;
+        sent.map_err(|_| engine::vanished(NAME))?;
+        let opened = opened.await.map_err(|_| cut_off("the file was open"))?;
+        Ok(RemoteFile::new(opened?))
+    }
 }
 
 type Batch = Result<Vec<Named>, crate::error::Error>;
@@ -114,7 +128,10 @@ stream! {
 
 /// The names of a batch. The last batch has no names; without it the listing was cut off.
 fn names(batch: Option<Batch>) -> Result<Option<Vec<Named>>, Error> {
-    let cut_off = "the connection ended before the listing was complete";
-    let names = batch.ok_or_else(|| Error::new(ErrorKind::Cancelled, cut_off))??;
+    let names = batch.ok_or_else(|| cut_off("the listing was complete"))??;
     Ok((!names.is_empty()).then_some(names))
+}
+
+fn cut_off(what: &str) -> Error {
+    Error::new(ErrorKind::Cancelled, format!("the connection ended before {what}"))
 }
