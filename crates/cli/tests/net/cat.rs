@@ -138,10 +138,10 @@ fn ranges_in_any_order_and_number_are_those_of_the_file() {
         assert_eq!(other.unwrap(), content[content.len() - 5..]);
         assert_eq!(file.read_at(u64::MAX, 10).await.unwrap(), b"");
         #[allow(clippy::reversed_empty_ranges, reason = "it is to be refused")]
-        let error = file.read_ranges([9..3]).await.unwrap_err();
+        let error = file.read_ranges([Range { start: 9, end: 3 }]).await.unwrap_err();
         assert!(error.to_string().contains("ends before it begins"), "{error}");
         // A read that nobody takes is given up, and those behind it go on.
-        let given_up = file.read_ranges([0..size]).await.unwrap();
+        let given_up = file.read_ranges([Range { start: 0, end: size }]).await.unwrap();
         drop(given_up);
         assert_eq!(file.read_at(3, 4).await.unwrap(), content[3..7]);
     });

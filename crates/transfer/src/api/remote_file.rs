@@ -59,7 +59,7 @@ impl RemoteFile {
     /// As [`RangeReads::next`].
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
         let end = offset.saturating_add(len as u64);
-        let mut read = self.read_ranges([offset..end]).await?;
+        let mut read = self.read_ranges([Range { start: offset, end }]).await?;
         let mut all = Vec::new();
         while let Some(piece) = read.next().await {
             let mut bytes = piece?.bytes;
