@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
 # that does nothing else:
-# bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|senders|join|takeover|beside|all]
+# bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|striping|senders|join|takeover|beside|all]
 # And by themselves: the emulator's accuracy (emulator: the table of emulator.md), the simulator's
 # speed (simulator: simulator.md) and GTP's decisions (scheduler: scheduler.md); each writes its page.
 # Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
@@ -481,6 +481,38 @@ multi() {
     multi_row "three replicas, one killed half-way" "$WORK/out"
 }
 
+# SABUL's Table 1, Lambda-FTP with three-way striping: one object from three servers, each over a path
+# of its own of RATE and 110 ms, into one host, beside the same object from one of them.
+# BYTES: of the object; RATE: of each path; PROTOCOLS: those to run, with their flags.
+striping() {
+    local bytes=${BYTES:-400000000} rate=${RATE:-250M} cp="$LONGHAUL cp --accept-new --json -q --no-path-memory" way flags
+    star
+    sed -i "s/access = .*/access = { rate = \"$rate\", queue = \"1bdp\", bdp-rtt = \"110ms\" }/; s/access-delays = .*/access-delays = [\"55ms\", \"55ms\", \"55ms\", \"0ms\"]/" "$WORK/star.toml"
+    # The receiver's own link is none of the three paths.
+    printf '\n[[link]]\nbetween = ["h4", "hub"]\nrate = "10G"\n' >> "$WORK/star.toml"
+    sed -i 's/^hosts = 4/hosts = 3/; s/, "0ms"\]/]/' "$WORK/star.toml"
+    printf '\n[[host]]\nname = "h4"\n' >> "$WORK/star.toml"
+    head -c "$bytes" /dev/urandom > "$WORK/root/h1/x"; for host in 2 3; do cp "$WORK/root/h1/x" "$WORK/root/h$host/x"; done
+    echo "| protocol | from | Mbit/s | seconds | loss | by each server, % of the object |"
+    echo "| --- | --- | --- | --- | --- | --- |"
+    for way in "sabul|--protocol sabul --initial-rate ${START:-225M}" "gtp|--protocol gtp"; do
+        flags=${way#*|} way=${way%%|*}
+        on_star "$cp $flags lh://h1/x $WORK/here/x > $WORK/out"
+        cmp "$WORK/root/h1/x" "$WORK/here/x"
+        striping_row "$way" "one server"
+        on_star "$cp $flags --replicas lh://h1/x lh://h2/x lh://h3/x $WORK/here/x > $WORK/out"
+        cmp "$WORK/root/h1/x" "$WORK/here/x"
+        striping_row "$way" "three servers"
+    done
+}
+striping_row() {
+    local parts
+    parts=$(grep '"event":"summary"' "$WORK/out" | grep -o '"received_bytes":[0-9]*' | cut -d: -f2 |
+        awk -v all="$(wc -c < "$WORK/here/x")" '{printf "%s%.0f", (NR > 1 ? ", " : ""), 100 * $1 / all}') || true # one server: it has no list
+    awk -v p="$1" -v w="$2" -v g="$(field goodput_bps < "$WORK/out")" -v s="$(field seconds < "$WORK/out")" -v l="$(field path_lost < "$WORK/out")" -v n="$(field sent < "$WORK/out")" -v by="$parts" \
+        'BEGIN {printf "| %s | %s | %.1f | %.1f | %.3f %% | %s |\n", p, w, g/1e6, s, 100*l/(n ? n : 1), by}'
+}
+
 # As many senders as COUNTS says, one after the other, RTT 2 to 64 ms, each with its part of BYTES, into
 # one receiver at RATE; with the most threads that the copy had, and how many of them receive. The copy
 # has precedence: all hosts of the star share the same cores here, and a receiver has its own.
@@ -625,8 +657,8 @@ beside() {
 }
 
 case ${1:-all} in
-    throughput | pairs | protocols | stalls | wan | tcp | memory | small | resume | multi | senders | join | takeover | beside | emulator | simulator | scheduler) "$1" ;;
+    throughput | pairs | protocols | stalls | wan | tcp | memory | small | resume | multi | striping | senders | join | takeover | beside | emulator | simulator | scheduler) "$1" ;;
     ssh) ssh_copy ;;
     all) wan; ssh_copy; tcp; resume; multi; throughput; protocols; small; memory ;;
-    *) echo "figures.sh: throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, senders, join, takeover, beside, emulator, simulator, scheduler or all" >&2; exit 2 ;;
+    *) echo "figures.sh: throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, striping, senders, join, takeover, beside, emulator, simulator, scheduler or all" >&2; exit 2 ;;
 esac

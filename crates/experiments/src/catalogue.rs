@@ -3,14 +3,72 @@
 use crate::experiment::Experiment;
 use crate::{auto, fobs, grid, gtp, many, ornl, quanta, remembered, sabul, sidebyside};
 
+/// A paper, and the experiments that follow it.
+#[derive(Clone, Debug)]
+pub(crate) struct Paper {
+    /// The index's heading.
+    pub(crate) heading: &'static str,
+    /// What the paper is, in a sentence or two.
+    pub(crate) about: &'static str,
+    /// The experiments, in the paper's order.
+    pub(crate) experiments: Vec<&'static Experiment>,
+}
+
+/// The five papers, and what none of them has.
+pub(crate) fn papers() -> Vec<Paper> {
+    let paper = |heading, about, experiments: &[&'static Experiment]| Paper {
+        heading,
+        about,
+        experiments: experiments.to_vec(),
+    };
+    let own = [&sidebyside::ALL[..], &many::ALL, &grid::ALL, &auto::ALL, &remembered::ALL];
+    vec![
+        paper(
+            "Quanta: RBUDP",
+            "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
+             networks*, 2003. RBUDP sends the whole payload at a fixed rate, then sends again what \
+             the receiver reports missing, in rounds. The paper measures it between Chicago and \
+             Amsterdam and predicts it by a model.",
+            &quanta::ALL,
+        ),
+        paper(
+            "FOBS",
+            "Dickens, *FOBS: a lightweight communication protocol for grid computing*, 2003; \
+             the protocol is that of Dickens and Gropp, HPDC-11, 2002. FOBS sends an object over \
+             UDP without a window and learns from acknowledgements which packets are missing.",
+            &fobs::ALL,
+        ),
+        paper(
+            "The Oak Ridge study",
+            "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory, 2003. \
+             The study compares programs side by side: SABUL, Tsunami, FOBS, RBUDP, TCP.",
+            &ornl::ALL,
+        ),
+        paper(
+            "SABUL",
+            "Gu and Grossman, *SABUL: a transport protocol for grid computing*, 2003. SABUL \
+             finds its rate by loss, and adds the same amount whatever the round-trip time.",
+            &sabul::ALL,
+        ),
+        paper(
+            "GTP",
+            "Wu and Chien, *GTP: group transport protocol for lambda-grids*, 2004. The \
+             receiver asks each of its senders for a rate, so that together they fill its link and \
+             no more. Most pages have rows by longhaul's rules and by the paper's.",
+            &gtp::ALL,
+        ),
+        paper(
+            "Not in any paper",
+            "Comparisons of all protocols, checks of the simulator, and longhaul's own search for \
+             the rate.",
+            &own.concat(),
+        ),
+    ]
+}
+
 /// Every experiment.
 pub fn all() -> Vec<&'static Experiment> {
-    let papers = [&quanta::ALL[..], &fobs::ALL, &ornl::ALL, &sabul::ALL, &gtp::ALL];
-    [
-        papers.concat(),
-        [&sidebyside::ALL[..], &many::ALL, &grid::ALL, &auto::ALL, &remembered::ALL].concat(),
-    ]
-    .concat()
+    papers().into_iter().flat_map(|paper| paper.experiments).collect()
 }
 
 /// The experiment called `id`.

@@ -148,33 +148,35 @@ pub(crate) static MANY: Experiment = Experiment {
     tables,
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| figures(outcomes),
-    differs: "Nothing was published. No protocol here has a sender that knows of several \
-              receivers: each receiver is a copy of its own, which reads the object again and \
-              knows nothing of the others. That the link drops what is too much is the harder \
-              case; a card that is itself the shared link holds its host back, and nothing is lost \
+    differs: "Nothing was published. No sender here knows that it has several receivers: each \
+              receiver is a copy of its own, which reads the object again and knows nothing \
+              of the others. A link that drops the excess is the harder case; a card that is \
+              itself the shared link holds its host back, and nothing is lost \
               ([gtp-table3](gtp-table3.md)).",
-    learned: "What all receivers together need is that the link behind the sender carries the \
-              object once for each, and told its share of that link each of the protocols that \
-              keep to a rate does nearly so, whatever the distance: 4 receivers have it by RBUDP \
-              and FOBS after {RBUDP, told its share, to 4 | 2} s for the {RBUDP, told its share, \
-              to 4 | model | 2} that the link alone would take, by NETBLT after {NETBLT, told its \
-              share, to 4 | 2}, 16 after {RBUDP, told its share, to 16 | 2} to {NETBLT, told its \
-              share, to 16 | 2} for {RBUDP, told its share, to 16 | model | 2}. Nothing is sent \
-              for nothing but FOBS's last round trip, and all have it at nearly the same time. \
-              Tsunami comes a second later, for it begins slowly. Told the whole link each, four \
-              copies of RBUDP gain {[RBUDP, told its share, to 4] - [RBUDP, told the link, to 4] | \
-              2} s and send {RBUDP, told the link, to 4 | waste} % of the object for nothing, into \
-              a link that is then nobody else's.\n\n\
-              GTP's receivers share out their own links, and it is not these that are short: 16 of \
-              them ask for more than the sender's link carries, and {GTP, to 16 | waste} % of the \
-              object is sent for nothing, by four {GTP, to 4 | waste} %. SABUL finds its part, \
-              with {SABUL, to 4 | waste} % of waste among four and {SABUL, to 16 | waste} % among \
-              16, of which the last has the object {[SABUL, to 16] - [RBUDP, told its share, to \
-              16] | 1} s after RBUDP's and the first in half of their time. TCP gives the near \
-              ones all they want first: of four receivers one has the object after {TCP CUBIC, to \
-              4 | time until one has it | 1} s and the last after {TCP CUBIC, to 4 | 2} s, when \
-              the link has long been idle. Eight connections for each help where there are 16 \
-              ({TCP CUBIC, 8 connections, to 16 | 1} s for {TCP CUBIC, to 16 | 1}), not where \
-              there are four ({TCP CUBIC, 8 connections, to 4 | 1} s).",
+    learned: "All receivers together need the link behind the sender to carry the object once \
+              for each of them. Told its share of that link, each protocol that keeps to a \
+              rate nearly reaches that, at any distance. Four receivers have the object by \
+              RBUDP and FOBS after {RBUDP, told its share, to 4 | 2} s, against the {RBUDP, \
+              told its share, to 4 | model | 2} s that the link alone would take, and by \
+              NETBLT after {NETBLT, told its share, to 4 | 2}; 16 have it after {RBUDP, told \
+              its share, to 16 | 2} to {NETBLT, told its share, to 16 | 2} s, against {RBUDP, \
+              told its share, to 16 | model | 2}. Only FOBS's last round trip is wasted, and \
+              all have the object at nearly the same time. Tsunami is a second later because \
+              it starts slowly. Told the whole link each, four copies of RBUDP gain {[RBUDP, \
+              told its share, to 4] - [RBUDP, told the link, to 4] | 2} s and send {RBUDP, \
+              told the link, to 4 | waste} % of the object for nothing, into a link that \
+              nobody else can then use.\n\n\
+              GTP's receivers divide their own links, which are not the narrow ones here: 16 \
+              of them ask for more than the sender's link carries, and {GTP, to 16 | waste} % \
+              of the object is sent for nothing, by four {GTP, to 4 | waste} %. SABUL finds \
+              its part, with {SABUL, to 4 | waste} % of waste among four and {SABUL, to 16 | \
+              waste} % among 16; the last of these has the object {[SABUL, to 16] - [RBUDP, \
+              told its share, to 16] | 1} s after RBUDP's, and the first in half of their \
+              time. TCP serves the near receivers first: of four receivers one has the object \
+              after {TCP CUBIC, to 4 | time until one has it | 1} s and the last after {TCP \
+              CUBIC, to 4 | 2} s, when the link has long been idle. Eight connections for \
+              each help with 16 receivers ({TCP CUBIC, 8 connections, to 16 | 1} s instead of \
+              {TCP CUBIC, to 16 | 1}), not with four ({TCP CUBIC, 8 connections, to 4 | 1} \
+              s).",
     set: Set::Full,
 };

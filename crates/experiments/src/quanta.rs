@@ -81,14 +81,14 @@ pub(crate) static FIG5: Experiment = Experiment {
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.1, Fig. 5",
     setup: "450 MB by RBUDP in one segment, without copies of tails, over 1 Gbit/s (Ethernet \
-            framing included) and 100 ms, without loss on the line. The receiving program takes \
-            643 Mbit/s of object where it moves the data once (RBUDP with scatter/gather, and \
-            the paper's app_perf), 585 where it moves them once more (naive RBUDP: the paper's \
-            10 % less), and 878 where it does not (fake RBUDP, and iperf), out of a socket buffer \
-            of 1 MiB. Sending rates are bits of object a second; our header and tag come on top \
-            (2.2 %). The model is the paper's equation 4, which knows no loss. Emulated: \
-            the binary's own `serve` and `cp --receive`, with files in memory; what the program \
-            takes and its buffer holds is a link before the host there.",
+            framing included) and 100 ms, without loss on the line. The receiving program \
+            takes 643 Mbit/s of object if it moves the data once (RBUDP with scatter/gather, \
+            and the paper's app_perf), 585 if it moves them once more (naive RBUDP: the \
+            paper's 10 % less), and 878 if it does not move them (fake RBUDP, and iperf). Its \
+            socket buffer holds 1 MiB. Sending rates are bits of object a second; longhaul's \
+            header and tag add 2.2 %. The model is the paper's equation 4, which knows no \
+            loss. Emulated: the binary's own `serve` and `cp --receive`, with files in \
+            memory; a link before the receiving host stands for the program and its buffer.",
     cases: || {
         let receivers = FIG5_RECEIVERS.iter();
         let cases = receivers.flat_map(|receiver| FIG5_RATES.map(|rate| (receiver, rate)));
@@ -150,30 +150,31 @@ pub(crate) static FIG5: Experiment = Experiment {
         series.extend(FIG5_RECEIVERS.iter().map(ours));
         vec![rate_figure("Goodput into a slow receiver", series)]
     },
-    differs: "The text gives two of the figure's values, the ends of its curves; the others are \
-              compared with equation 4. The receiving program is a queue with a fixed service \
-              rate here; the paper's was a Pentium III that did other things too. What naive \
-              RBUDP takes is worked out from the paper's 10 %, so that table shows what the \
-              protocol makes of such a difference, not the difference itself; what the strategies \
-              cost a processor of today is measured with real sockets \
-              ([transfer.md](transfer.md)). A misprediction after a loss costs nothing extra \
-              here.\n\n\
-              Above the receiver's limit ours comes out a little below app_perf: the first round \
-              runs into the limit, and each round of repairs after it costs a round trip; and \
-              while a round ends the program has emptied its buffer before the next one comes.",
+    differs: "The text gives two of the figure's values, the ends of its curves; the other \
+              rows are compared with equation 4. The receiving program is a queue with a \
+              fixed service rate; the paper's was a Pentium III that did other work too. The \
+              rate of naive RBUDP is derived from the paper's 10 %. Its table therefore shows \
+              what the protocol makes of such a difference, not the difference itself. \
+              [transfer.md](transfer.md) measures on real sockets what the strategies cost a \
+              processor of today. A wrong prediction after a loss costs nothing extra here.\n\n\
+              Above the receiver's limit longhaul is a little below app_perf. The first round \
+              runs into the limit, each round of repairs costs a round trip, and between two \
+              rounds the program empties its buffer and waits.",
     learned: "Up to the receiver's limit RBUDP gives the application what it asks for, and \
-              equation 4 predicts it within a fraction of a per cent. Beyond, what is sent in \
-              excess is lost in the receiver's socket, round after round: asked for 878 Mbit/s, \
-              ours delivers {RBUDP, scatter/gather at 878 Mbit/s} with scatter/gather, {-[RBUDP, \
-              scatter/gather at 878 Mbit/s | difference]} % worse than the paper's for the rounds \
-              of repair, and the path carries a third more than the object for nothing. A program \
-              that takes 10 % more because it moves the data once delivers {least [* | gain by \
-              scatter/gather]} to {most [* | gain by scatter/gather]} % more. This says nothing \
-              about scatter/gather, whose 10 % are an input of the simulation: on today's hosts \
-              our own copies are slower with it, 6.59 instead of 7.48 Gbit/s in the clear and 5.66 \
-              instead of 6.37 sealed ([transfer.md](transfer.md)). The loss that RBUDP then \
-              reports is the host's, not the network's: longhaul counts the two apart \
-              (`socket_lost`).",
+              equation 4 predicts the goodput within a fraction of a per cent. Beyond the \
+              limit the excess is lost in the receiver's socket, round after round. Asked for \
+              878 Mbit/s, longhaul delivers {RBUDP, scatter/gather at 878 Mbit/s} with \
+              scatter/gather, {-[RBUDP, scatter/gather at 878 Mbit/s | difference]} % less \
+              than the paper because of the rounds of repair, and the path carries a third \
+              more than the object for nothing.\n\n\
+              A program that takes 10 % more because it moves the data once delivers {least \
+              [* | gain by scatter/gather]} to {most [* | gain by scatter/gather]} % more. \
+              This says nothing about scatter/gather itself: its 10 % are an input of this \
+              simulation. On today's hosts real copies lose 11 to 12 % with it, 6.59 instead \
+              of 7.48 Gbit/s in the clear and 5.66 instead of 6.37 sealed \
+              ([transfer.md](transfer.md)).\n\n\
+              The loss that RBUDP reports here is the host's, not the network's. longhaul \
+              counts it separately (`socket_lost`).",
     set: Set::Full,
 };
 
@@ -233,14 +234,15 @@ pub(crate) static FIG6: Experiment = Experiment {
         ];
         vec![rate_figure("Goodput out of a slow sender", series)]
     },
-    differs: "iperf streams without an end and waits for nobody: its 725 Mbit/s holds no round \
-              trip. RBUDP's goodput includes the one in which the receiver says that all is \
-              there; that is all of the difference. The paper's fake and real RBUDP coincide here, \
-              so there is one line. The sending limit is a service time for each datagram.",
-    learned: "A sender that cannot keep up slows itself and loses nothing: the same excess that \
-              costs a slow receiver a quarter of its datagrams ([quanta-fig5](quanta-fig5.md)) \
-              costs a slow sender none. Ours is worse, {-[RBUDP at 878 Mbit/s | difference]} % \
-              below the paper's limit, which is the last round trip.",
+    differs: "iperf streams without an end and waits for no answer, so its 725 Mbit/s contain \
+              no round trip. RBUDP's goodput includes the round trip in which the receiver \
+              says that everything has arrived; that is the whole difference. The paper's \
+              fake and real RBUDP coincide here, so there is one line. The sending limit is a \
+              service time for each datagram.",
+    learned: "A sender that cannot keep up slows itself down and loses nothing. The same \
+              excess costs a slow receiver a quarter of its datagrams \
+              ([quanta-fig5](quanta-fig5.md)). longhaul is {-[RBUDP at 878 Mbit/s | \
+              difference]} % below the paper's limit, which is the last round trip.",
     set: Set::Quick,
 };
 
@@ -270,7 +272,8 @@ pub(crate) static FIG7: Experiment = Experiment {
     setup: "Payloads of 2 to 900 MB by RBUDP in one segment, without copies of tails, over 1 \
             Gbit/s and 100 ms: at 611 Mbit/s of object without loss, and at 682 Mbit/s where each \
             packet towards the receiver is lost with a chance of 12 %, in every round. The model \
-            is the paper's equations 1, 2, 6 and 7 with T_ack = 0. Emulated: the binary's own \
+            is the paper's equations 1, 2 and 7 with T_ack = 0, and equation 6 as longhaul \
+            reconstructs it. Emulated: the binary's own \
             `serve` and `cp` with files in memory, up to 450 MB.",
     cases: || {
         let cases = FIG7_LINES.iter().flat_map(|line| FIG7_MEGABYTES.map(|size| (line, size)));
@@ -328,25 +331,27 @@ pub(crate) static FIG7: Experiment = Experiment {
         let title = "Goodput against payload".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The text has none of the figure's values; its claims are that large payloads win, \
-              that 12 % loss costs little on large payloads, and that the model bounds what was \
-              measured. The paper's loss came from an overrun host; ours is independent from \
-              packet to packet and the same in every round, as equation 6 assumes.\n\n\
-              The text of equation 6 is lost; its words are that rounds go on \"until the amount \
-              of data left is less than 1 packet\". Our reconstruction counts from the whole \
-              payload, though the first round is no repair: that is a round more than these words \
-              need, on average. A real round can leave a packet over, or none, by chance. So the \
-              simulated rounds are the model's or one or two fewer, and the emulated ones differ \
-              from them by one, which shows where a round trip is a large part of the time.",
-    learned: "The round trips decide at small payloads, the rate at large ones. The price of 12 % \
-              loss is what is sent again (13.6 % of the payload) and some round trips: at 900 MB \
-              that is {900 MB at 682 Mbit/s, loss 12 %} Mbit/s of 682, less than one part in five, \
-              at 2 MB it is {2 MB at 682 Mbit/s, loss 12 %} against {2 MB at 611 Mbit/s, loss 0 %} \
-              without loss. Ours keeps to the model within {-least [* | goodput | difference]} %, \
-              or is up to {most [* | goodput | difference]} % better where a round or two fewer \
-              than the model's are enough; the paper's own values are not known. A product that \
-              sends small objects over long paths must avoid rounds, not loss: longhaul's default \
-              sends small last rounds twice (`tail-copies`), which this page leaves out.",
+    differs: "The text has none of the figure's values. It claims that large payloads win, \
+              that 12 % loss costs little on large payloads, and that the model bounds what \
+              was measured. The paper's loss came from an overrun host. Here each packet is \
+              lost independently, with the same chance in every round, as equation 6 assumes.\n\n\
+              The formula of equation 6 is missing from the text. Its words say that rounds \
+              go on \"until the amount of data left is less than 1 packet\". longhaul's \
+              reconstruction counts from the whole payload, although the first round is no \
+              repair, so it predicts one round more than those words need. By chance a real \
+              round can also leave a packet over, or none. The simulated rounds are therefore \
+              the model's, or one or two fewer. The emulated rounds differ from the simulated \
+              ones by one, which shows where a round trip is a large part of the time.",
+    learned: "Round trips decide at small payloads, the rate at large ones. 12 % loss costs \
+              the data sent again (13.6 % of the payload) and some round trips: 900 MB go at \
+              {900 MB at 682 Mbit/s, loss 12 %} of 682 Mbit/s, less than one part in five \
+              below, and 2 MB at {2 MB at 682 Mbit/s, loss 12 %} Mbit/s against {2 MB at 611 \
+              Mbit/s, loss 0 %} without loss. longhaul is at most {-least [* | goodput | \
+              difference]} % below the model, and up to {most [* | goodput | difference]} % \
+              above it where it needs a round or two less. The paper's own values are not \
+              known. A program that sends small objects over long paths must avoid rounds, \
+              not loss: by default longhaul sends small last rounds twice (`tail-copies`), \
+              which this page leaves out.",
     set: Set::Quick,
 };
 
@@ -387,16 +392,16 @@ pub(crate) static FIRST_VERSION: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The anecdote is of RBUDP's first implementation, on hosts that the paper does not \
-              name. A loss of 33 % at this rate means a program that took about 560 Mbit/s; ours \
-              takes what app_perf measured later on the slow host of section 4.2, 643 Mbit/s, and \
-              so loses less. The loss is counted over all rounds.",
-    learned: "iperf says what a program can take that throws the data away. A rate chosen by it \
-              overruns a program that keeps them, and all of the loss is in the host: the line \
-              loses nothing in either case. Ours is better, {a program that takes 643 Mbit/s} % \
-              lost for the paper's 33, for its program is faster by the paper's own later \
-              measurement. This is why longhaul counts the socket's drops apart and grants a \
-              sender only what the receiving end can take.",
+    differs: "The anecdote is about RBUDP's first implementation, on hosts that the paper \
+              does not name. A loss of 33 % at this rate means a program that took about 560 \
+              Mbit/s. Here the program takes 643 Mbit/s, which app_perf measured later on the \
+              slow host of section 4.2, so less is lost. The loss counts all rounds.",
+    learned: "iperf measures what a program can take that throws the data away. A rate chosen \
+              by iperf overruns a program that keeps the data, and all of the loss is in the \
+              host: the line loses nothing in either case. longhaul loses {a program that \
+              takes 643 Mbit/s} % where the paper lost 33, because its program is faster, by \
+              the paper's own later measurement. This is why longhaul counts the socket's \
+              drops separately, and grants a sender only what the receiving end can take.",
     set: Set::Quick,
 };
 
@@ -466,18 +471,18 @@ pub(crate) static STREAMING: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The paper checks the equations by arithmetic and by a graphics stream that it does \
-              not describe; here a payload is sent. The model is equation 4 and knows no loss: a \
-              single lost datagram costs a round trip of 0.1 s, a fifth of the delay.",
-    learned: "Equation 11 is exact where nothing is lost, and leaves no room for anything else: at \
-              its rate the first lost datagram makes a payload late, by {10 frames at 288 Mbit/s, \
-              loss 0.1 % | difference} to {10 frames at 400 Mbit/s, loss 0.1 % | difference} %: \
-              that is the one round trip of its repair. Ours needs the paper's 288 Mbit/s to the \
-              digit and is no better; over real sockets a payload takes {-[10 frames at 288 \
-              Mbit/s, loss 0 % | from simulated]} % less where nothing is lost and {10 frames at \
-              400 Mbit/s, loss 0.1 % | from simulated} to {10 frames at 288 Mbit/s, loss 0.1 % | \
-              from simulated} % more where something is; a stream over a path that loses needs a \
-              rate (or a delay) with a round trip to spare.",
+    differs: "The paper checks the equations by arithmetic and by a graphics stream that it \
+              does not describe; here a payload is sent. The model is equation 4, which knows \
+              no loss: one lost datagram costs a round trip of 0.1 s, a fifth of the delay.",
+    learned: "Equation 11 is exact without loss, and it leaves no time for anything else. At \
+              its rate the first lost datagram makes a payload late, by {10 frames at 288 \
+              Mbit/s, loss 0.1 % | difference} to {10 frames at 400 Mbit/s, loss 0.1 % | \
+              difference} %: the one round trip of the repair. longhaul needs exactly the \
+              paper's 288 Mbit/s and is no better. Over real sockets a payload takes {-[10 \
+              frames at 288 Mbit/s, loss 0 % | from simulated]} % less time without loss, and \
+              {10 frames at 400 Mbit/s, loss 0.1 % | from simulated} to {10 frames at 288 \
+              Mbit/s, loss 0.1 % | from simulated} % more with loss. A stream over a path \
+              that loses packets needs a rate, or a delay, with a round trip to spare.",
     set: Set::Quick,
 };
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::catalogue::{self, Paper};
 use crate::experiment::Experiment;
 use crate::page::File;
 
@@ -51,12 +52,30 @@ pub fn write(folder: &Path, files: &[File]) -> io::Result<usize> {
 pub fn index(page: &str, experiments: &[&Experiment]) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
-    let lines: String = experiments.iter().map(|experiment| line(experiment)).collect();
-    Some(format!("{before}{BEGIN}\n\n{lines}\n{END}{after}"))
+    let of_paper = |paper: Paper| {
+        let there = |id: &str| experiments.iter().any(|experiment| experiment.id == id);
+        let rows = paper.experiments.iter().filter(|experiment| there(experiment.id));
+        let rows: String = rows.map(|experiment| row(experiment)).collect();
+        let Paper { heading, about, .. } = paper;
+        match rows.is_empty() {
+            true => String::new(),
+            false => format!(
+                "### {heading}\n\n{about}\n\n| page | in the paper | shows |\n| --- | --- | --- |\n\
+                 {rows}\n"
+            ),
+        }
+    };
+    let papers: String = catalogue::papers().into_iter().map(of_paper).collect();
+    Some(format!("{before}{BEGIN}\n\n{papers}{END}{after}"))
 }
 
-fn line(Experiment { id, title, .. }: &Experiment) -> String {
-    format!("- [{id}]({id}.md): {title}\n")
+/// An experiment's row: its page, its place in the paper, its title.
+fn row(Experiment { id, title, source, .. }: &Experiment) -> String {
+    let place = source.rsplit_once("), ").map_or("", |(_, place)| place);
+    // What the page says about the place is not for the index.
+    let place = place.split([':', ';']).next().unwrap_or_default();
+    let place = place.split(", which").next().unwrap_or_default();
+    format!("| [{id}]({id}.md) | {place} | {title} |\n")
 }
 
 /// Brings the index up to date: a line for each experiment that has a page there. Makes it, if need
@@ -79,7 +98,6 @@ pub fn write_index(folder: &Path, experiments: &[&Experiment]) -> io::Result<usi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue;
 
     fn committed() -> PathBuf {
         find(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("the crate lies in the repository")
@@ -100,7 +118,10 @@ mod tests {
         let page = format!("# Results\n\n{BEGIN}\nold\n{END}\n\nMore.\n");
         let text = index(&page, &catalogue::all()[..1]).unwrap();
         assert!(text.starts_with("# Results\n\n<!--") && text.ends_with("-->\n\nMore.\n"));
-        assert!(!text.contains("old") && text.contains("- [quanta-fig5](quanta-fig5.md): "));
+        assert!(
+            !text.contains("old")
+                && text.contains("| [quanta-fig5](quanta-fig5.md) | section 4.2.1, Fig. 5 | ")
+        );
         assert_eq!(index(&text, &catalogue::all()[..1]), Some(text));
         assert_eq!(index("# No place", &catalogue::all()), None);
     }
@@ -126,7 +147,8 @@ mod tests {
         assert_eq!(write(&results, &[page]).unwrap(), 1);
         assert_eq!(write_index(&results, &all).unwrap(), 1);
         let text = read(&results, INDEX).unwrap().unwrap();
-        assert!(text.contains(&line(all[1])) && !text.contains(&line(all[0])), "{text}");
+        assert!(text.contains(&row(all[1])) && !text.contains(&row(all[0])), "{text}");
+        assert!(!text.contains("### GTP"), "{text}");
         assert_eq!(write_index(&results, &all).unwrap(), 0);
         // Somebody's own page is left alone.
         fs::write(results.join(INDEX), "mine").unwrap();

@@ -137,6 +137,57 @@ fn a_card_with_a_queue_drops_what_its_programs_send_too_fast() {
 }
 
 #[test]
+fn a_larger_send_buffer_puts_more_time_between_a_decision_and_the_wire() {
+    // SABUL of the study has no window, so it fills what is before the card.
+    let finished = |buffer: &str| {
+        let keys = format!("nic = \"20M\"\nsend-buffer = \"{buffer}\"");
+        let hosts = format!("[[host]]\nname = \"a\"\n{keys}\n");
+        let flow = "protocol = \"sabul-ornl\"\nsize = \"3MB\"";
+        let link = r#"rate = "100M", delay = "5ms", loss = { pattern = "0000000001000000000" }"#;
+        run(&format!("{}{hosts}", pair(link, &[flow]))).flows[0].accounts.duplicates
+    };
+    // Each repair waits behind the buffer, and the loss is reported again every 20 ms until then.
+    assert!(finished("2MB") > 2 * finished("20KB"), "{}", finished("20KB"));
+}
+
+#[test]
+fn control_on_the_stream_alone_waits_for_what_was_lost_before_it() {
+    let known = |more: &str| {
+        let flow = format!("protocol = \"rbudp\"\nsize = \"3MB\"\nrate = \"80M\"\n{more}");
+        let link = r#"rate = "100M", delay = "5ms", back = { loss = { pattern = "10" } }"#;
+        let outcome = run(&pair(link, &[&flow]));
+        (outcome.flows[0].known.expect("it ends"), outcome.flows[0].accounts.controls)
+    };
+    let (both, stream) = (known(""), known("ordered-control = true"));
+    assert!(stream.0 > both.0, "{stream:?} {both:?}");
+    assert!(both.1 > 0 && stream.1 > 0);
+}
+
+#[test]
+fn a_program_that_reads_in_order_gets_nothing_past_a_hole_and_drops_what_its_buffer_cannot_hold() {
+    let at = |more: &str| {
+        let flow = format!(
+            "protocol = \"rbudp\"\nlasts = \"500ms\"\nrate = \"80M\"\nsegment = \"64MB\"\n{more}"
+        );
+        // The fifth datagram is lost, and no other.
+        let zeros = "0".repeat(5_000);
+        let link =
+            format!("rate = \"100M\", delay = \"5ms\", loss = {{ pattern = \"00001{zeros}\" }}");
+        run(&pair(&link, &[&flow])).flows.remove(0)
+    };
+    let (placed, ordered) = (at(""), at("reorder-buffer = \"1GB\""));
+    assert!(placed.delivered > Bytes::new(4_000_000), "{}", placed.delivered);
+    assert!(ordered.delivered < Bytes::new(7_500), "{}", ordered.delivered);
+    assert_eq!(ordered.accounts.socket_lost, 0);
+    let small = at("reorder-buffer = \"100KB\"");
+    let kept = small.accounts.received;
+    assert!(small.accounts.socket_lost > 2_500 && kept < 80, "{:?}", small.accounts);
+    // All of it comes in the end.
+    let whole = between("", "", "reorder-buffer = \"100KB\"");
+    assert_eq!(Some(whole.delivered), whole.object);
+}
+
+#[test]
 fn a_slow_card_takes_what_its_port_has_room_for_and_drops_the_rest() {
     const SENT: u64 = 20_000;
     let flow = "udp = \"200M\"\ndatagram = 1000\nsize = \"20MB\"";

@@ -127,19 +127,21 @@ pub(super) static SCALE: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "Nothing was published of more than eight flows. The paper's senders too wait for \
-            the first request; ours else send 64 blocks before it, which of a thousand senders \
-            would be more than the queue holds. What a decision costs a processor is in \
-            [scheduler](scheduler.md); here stands how often a flow is looked at.",
-    learned: "The scheduler's work grows as N log N: {[1000 senders] / 1000} looks at each of a \
-              thousand flows for a decision. A receiver that is told its senders' rates fills what \
-              there is in all twelve cases, the senders' links where they are the limit and its \
-              own where that is, and asks nobody for more: nothing is lost, shares are equal \
-              (index {least [* | fairness index] | 3}) from 1 to 300 ms away, and a join takes \
-              {1000 into 100 Gbit/s | fair after a join within | 2} s at most, but {1000 into 1 \
-              Gbit/s | fair after a join within | 2} s where a thousand share 1 Gbit/s. A thousand \
-              senders on 1 Gbit/s, with less than a megabit each, are asked for several blocks at \
-              a time, and a thousand joins at once are one schedule: asked block by block and join \
-              by join, they stood still behind what asked them.",
+    differs: "Nothing was published for more than eight flows. The paper's senders also wait \
+              for the first request; otherwise longhaul's send 64 blocks before it, which \
+              from a thousand senders would be more than the queue holds. \
+              [scheduler](scheduler.md) has what a decision costs a processor; this page has \
+              how often a flow is looked at.",
+    learned: "The scheduler's work grows as N log N: it looks {[1000 senders] / 1000} times \
+              at each of a thousand flows for a decision. A receiver that knows its senders' \
+              rates fills the capacity in all twelve cases, of the senders' links where they \
+              are the limit and of its own otherwise. Nothing is lost, and shares are equal \
+              (index {least [* | fairness index] | 3}) from 1 to 300 ms away. A join takes \
+              {1000 into 100 Gbit/s | fair after a join within | 2} s at most, but {1000 into \
+              1 Gbit/s | fair after a join within | 2} s where a thousand senders share 1 \
+              Gbit/s. There each sender has less than a megabit and is asked for several \
+              blocks at a time, and a thousand joins at once are one schedule. When the \
+              receiver asked block by block, and scheduled join by join, it stood still \
+              behind its own work.",
     set: Set::Named,
 };

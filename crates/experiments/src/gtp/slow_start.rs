@@ -73,23 +73,22 @@ pub(super) static FIG1: Experiment = Experiment {
         let title = "TCP's goodput for 100 MB".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The text gives none of the figure's values, only that TCP takes long to reach the \
-              full rate where the round-trip time is large. The paper does not say how large its \
-              windows were; both ends of the possible are here.\n\n\
-              With a window of 64 kB and a round trip of a millisecond or less the kernel's TCP \
-              has less than the simulator's, about a quarter less where that is half a \
-              millisecond. Its round trips take about a fifth of a millisecond more than the \
-              link's, however long that is: packets and acknowledgements wait for the emulator's \
-              next look and for the hosts' programs to be woken ([emulator.md](emulator.md) has \
-              how long). Of a long round trip that is next to nothing. Where congestion alone \
-              limits the window the same waits take little of a long round trip, for they are \
-              filled with data, and up to a quarter of one of 1 or 2 ms: there slow start is over \
-              in a few round trips, and each is longer than the link's.",
-    learned: "With a window that congestion alone limits, TCP loses to slow start: at long round \
-              trips a large part of 100 MB is gone before the rate is reached, and what slow start \
-              overshoots must be sent again. With an untuned window it is over from a millisecond \
-              on: window over round-trip time is all that there can be. The paper's curve falls \
-              the same way; how far ours is above or below it cannot be said, for its values are \
-              not in the text.",
+    differs: "The text gives none of the figure's values. It says that TCP takes long to \
+              reach the full rate where the round-trip time is large. The paper does not give \
+              its windows, so both extremes are here.\n\n\
+              With a window of 64 kB and a round trip of a millisecond or less the kernel's \
+              TCP is slower than the simulator's, by about a quarter at half a millisecond. \
+              Its round trips take about a fifth of a millisecond more than the link's, at \
+              any length: packets and acknowledgements wait for the emulator's next look and \
+              for the hosts' programs to wake ([emulator.md](emulator.md) has the times). In \
+              a long round trip that hardly counts. Where congestion alone limits the window, \
+              the waits in a long round trip are filled with data. At 1 or 2 ms slow start is \
+              over in a few round trips, and each is longer than the link's.",
+    learned: "Where congestion alone limits the window, slow start costs TCP a large part of \
+              the time: at long round trips much of the 100 MB is gone before the rate is \
+              reached, and what slow start sends too much must be sent again. With an untuned \
+              window the limit is window over round-trip time, from a millisecond on. The \
+              paper's curve falls in the same way; its values are not in the text, so no \
+              distance to it can be given.",
     set: Set::Quick,
 };

@@ -57,22 +57,23 @@ pub(super) static TABLE2: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The paper says that 10 GB were sent; its times and rates give 1 GB in all four \
-              columns, so 1 GB is what goes here. Its \"SABUL\" is UDT 1.0, which reacts to \
-              delay; ours is SABUL as its own paper has it. Its hosts got 900 of 1000 Mbit/s \
-              through their cards; ours have no other limit than the line, so RBUDP and GTP come \
-              out higher, and SABUL spends the first seconds in search of its rate. TCP with 64 \
-              kB on 58 ms cannot do better than 9.04 Mbit/s; the paper's 4.88 is what a window of \
-              35 kB gives, which the text does not explain.",
-    learned: "On a clean circuit of one's own a rate that is told or known is all that counts: \
-              RBUDP and GTP deliver {GTP} to {RBUDP} of the 936 Mbit/s that the line carries, {GTP \
-              | difference} to {RBUDP | difference} % better than what the paper's hosts got out. \
-              SABUL, which has to find it by losing, is {100 - 100 * [SABUL] / [GTP]} % behind \
-              them and {-[SABUL | difference]} % behind the paper's (which was UDT). All three are \
-              {[SABUL] / [TCP]} to {[RBUDP] / [TCP]} times TCP without a tuned window, and within \
-              {off [* | goodput | from simulated]} % of what is simulated over real sockets. By \
-              the paper's rules, without those that are ours, GTP has {GTP by the paper's rules} \
-              Mbit/s, the same as by ours. What tells them apart is company, in the next tables.",
+    differs: "The paper says that 10 GB were sent. Its times and rates give 1 GB in all four \
+              columns, so 1 GB is sent here. Its \"SABUL\" is UDT 1.0, which reacts to delay; \
+              here it is SABUL as its own paper describes it. The paper's hosts got 900 of \
+              1000 Mbit/s through their cards. Here the line is the only limit, so RBUDP and \
+              GTP are faster, and SABUL spends the first seconds in search of its rate. TCP \
+              with 64 kB at 58 ms cannot exceed 9.04 Mbit/s; the paper's 4.88 is what a \
+              window of 35 kB gives, which the text does not explain.",
+    learned: "On a clean circuit of its own a protocol only needs to know the rate. RBUDP and \
+              GTP deliver {GTP} to {RBUDP} of the 936 Mbit/s that the line carries, {GTP | \
+              difference} to {RBUDP | difference} % more than the paper's hosts could. SABUL \
+              has to find the rate by losing packets; it is {100 - 100 * [SABUL] / [GTP]} % \
+              behind them and {-[SABUL | difference]} % behind the paper's, which was UDT. \
+              All three have {[SABUL] / [TCP]} to {[RBUDP] / [TCP]} times the goodput of TCP \
+              without a tuned window, and over real sockets they are within {off [* | goodput \
+              | from simulated]} % of the simulated values. By the paper's rules GTP has {GTP \
+              by the paper's rules} Mbit/s, the same as by ours. The protocols differ when \
+              several flows meet, in the next tables.",
     set: Set::Full,
 };
 
@@ -145,18 +146,18 @@ pub(super) static TABLE3: Experiment = Experiment {
     },
     differs: "As for [Table 2](gtp-table2.md): 1 GB, a SABUL that is not UDT, hosts without a \
               limit of their own. The table says \"fair\" of all four; the index beside it is \
-              ours. A full card holds the programs back here, each for its own datagrams, so \
-              nothing of RBUDP's excess is lost; the paper's hosts lost 2.1 % somewhere. Emulated, \
-              the kernel's token bucket is the card, and holds the programs back too. TCP's three \
-              windows of 64 kB give what they must, {TCP | difference} % more than the paper's, as \
-              in Table 2.",
-    learned: "Three senders on one host that know nothing of each other share its card evenly \
-              whatever protocol they speak, because the card treats them alike, and a card holds \
-              its own programs back where a switch would drop. RBUDP, SABUL and GTP are within \
-              {[GTP | difference]} % of the paper's rates, and better in loss, for nothing in our \
-              hosts loses a packet. By the paper's rules GTP has {100 - 100 * [GTP by the paper's \
-              rules] / [GTP] | 1} % less than by ours and {GTP by the paper's rules | difference | \
-              1} % more than the paper's.",
+              ours. Here a full card holds the programs back, each for its own datagrams, so \
+              nothing of RBUDP's excess is lost; the paper's hosts lost 2.1 % somewhere. In \
+              the emulation the kernel's token bucket is the card and holds the programs back \
+              too. TCP's three windows of 64 kB give what they must, {TCP | difference} % \
+              more than the paper's, as in Table 2.",
+    learned: "Three senders on one host share its card evenly with any protocol, although \
+              they know nothing of each other: the card treats them alike, and it holds its \
+              own programs back where a switch would drop. RBUDP, SABUL and GTP are within \
+              {[GTP | difference]} % of the paper's rates and lose less, because nothing in \
+              the hosts here loses a packet. By the paper's rules GTP has {100 - 100 * [GTP \
+              by the paper's rules] / [GTP] | 1} % less than by ours and {GTP by the paper's \
+              rules | difference | 1} % more than the paper's.",
     set: Set::Full,
 };
 
@@ -173,12 +174,12 @@ pub(super) static TABLE4: Experiment = Experiment {
     title: "Three senders of 1 Gbit/s each into one receiver of 1 Gbit/s",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 4",
-    setup: "A third of 1 GB from each of three senders, started together: two at 58 ms, one at 1 \
-            ms, each with 1 Gbit/s of its own up to a switch, whose port to the receiver has 1 \
-            Gbit/s and a drop-tail queue of 512 kB; packets come to it up to 24 µs late, in \
-            order, as timers send them. TCP has windows of 64 kB, RBUDP the whole link's rate in \
-            each flow; SABUL finds its own, GTP's receiver knows its link's. The aggregate is \
-            what all flows deliver while all of them run.",
+    setup: "A third of 1 GB from each of three senders, started together: two at 58 ms, one \
+            at 1 ms. Each has 1 Gbit/s of its own up to a switch, whose port to the receiver \
+            has 1 Gbit/s and a drop-tail queue of 512 kB. Packets reach the switch up to 24 \
+            µs late, in order, as timers send them. TCP has windows of 64 kB, RBUDP the whole \
+            link's rate in each flow; SABUL finds its rate, and GTP's receiver knows its \
+            link's. The aggregate is what all flows deliver while all of them run.",
     cases: || cases("gtp-table4", ALL),
     tables: |outcomes| {
         let mut rows = group_rows(outcomes, &TABLE4_PUBLISHED);
@@ -194,33 +195,41 @@ pub(super) static TABLE4: Experiment = Experiment {
             CaseOutcome::aggregate,
         )
     },
-    differs: "As for [Table 2](gtp-table2.md). The paper's table also has a row \"Fairness\": No \
-              for TCP, RBUDP and SABUL, Yes for GTP; here it is Jain's index. The near sender's \
-              distance is not given; a millisecond is a campus. TCP's aggregate is the near \
-              sender's, who has 64 kB on the way a millisecond's round trip long; the two far ones \
-              have 9 Mbit/s each. The paper's 677 are what a near sender 0.8 ms away would have: \
-              the difference of {-[TCP | difference]} % is that distance. RBUDP's goodput hangs on \
-              what the receiving host makes of three times its link's rate: ours takes what the \
-              link delivers, so it loses two thirds at the switch but keeps the link full; the \
-              paper's lost half and got less through.\n\n\
-              Over real sockets RBUDP loses less and brings less than in the simulator. Its three \
-              senders, the receiver and the emulator share two cores, so that all senders together \
-              get out less than half of what three links would carry: fewer datagrams meet a full \
-              queue, and whenever all three wait for a core the queue, which holds a few \
-              milliseconds, runs empty. GTP asks for no more than the link carries and is much \
-              nearer to the simulator; what it loses are clumps that late senders make.",
-    learned: "Senders that each believe the receiver's link to be theirs throw away most of what \
-              they send, at the receiver's own door, where no network can help: RBUDP loses {RBUDP \
-              | loss} % (53 in the paper), though it fills the link where the paper's hosts, \
-              overrun, did not. SABUL finds its way by losing {SABUL | loss | 1} % (the paper's \
-              lost 8.7, without having more of the link) and leaves {100 - 100 * [SABUL] / 936} % \
-              of it unused. GTP's receiver says who sends how much: nothing is lost, the shares \
-              are equal whatever the distance, and the link is full to {100 * [GTP] / 936} %, {GTP \
-              | difference | 1} % better than the paper's, whose hosts took 900 of 1000 Mbit/s. By \
-              the paper's own rules, without those that are ours, it has {100 - 100 * [GTP by the \
-              paper's rules] / [GTP] | 1} % less and is as even. Over real sockets on one machine \
-              the order is the same, and GTP ahead of RBUDP in goodput too. TCP is the least fair, \
-              for a window that nobody tuned gives the near sender nearly all that TCP has.",
+    differs: "As for [Table 2](gtp-table2.md). The paper's table also has the rows \
+              \"Fairness\" (No for TCP, RBUDP and SABUL, Yes for GTP) and \"System \
+              stability\" (No for RBUDP and SABUL, Yes for TCP and GTP), without saying how \
+              they were measured. Here fairness is Jain's index. TCP and GTP agree with the \
+              paper. RBUDP ({RBUDP | fairness index | 3}) and SABUL ({SABUL | fairness index \
+              | 3}) do not: here they share evenly while all three flows run. Stability is \
+              not measured here.\n\n\
+              The paper does not give the near sender's distance; a millisecond is a campus. \
+              TCP's aggregate is mostly the near sender's, which has 64 kB on the way for \
+              each millisecond; the two far ones have 9 Mbit/s each. With a near sender 0.8 \
+              ms away TCP would have the paper's 677 Mbit/s, so the {-[TCP | difference]} % \
+              are that distance. RBUDP's goodput depends on what the receiving host makes of \
+              three times its link's rate. Here it takes what the link delivers, so RBUDP \
+              loses two thirds at the switch but keeps the link full; the paper's lost half \
+              and delivered less.\n\n\
+              Over real sockets RBUDP loses less and delivers less than in the simulator. Its \
+              three senders, the receiver and the emulator share two cores, so all senders \
+              together send less than half of what three links would carry. Fewer datagrams \
+              meet a full queue, and whenever all three senders wait for a core the queue, \
+              which holds a few milliseconds, runs empty. GTP asks for no more than the link \
+              carries and is much nearer to the simulator; it loses clumps that late senders \
+              make.",
+    learned: "Senders that each believe the receiver's link to be theirs throw away most of \
+              what they send, at the receiver's own switch port, where no network can help. \
+              RBUDP loses {RBUDP | loss} % (53 in the paper), though it fills the link where \
+              the paper's overrun hosts did not. SABUL finds its rate by losing {SABUL | loss \
+              | 1} % (8.7 in the paper, with no more of the link) and leaves {100 - 100 * \
+              [SABUL] / 936} % of the link unused. GTP's receiver decides who sends how much: \
+              nothing is lost, shares are equal at any distance, and the link is full to {100 \
+              * [GTP] / 936} %, {GTP | difference | 1} % more than in the paper, whose hosts \
+              took 900 of 1000 Mbit/s. By the paper's rules it has {100 - 100 * [GTP by the \
+              paper's rules] / [GTP] | 1} % less and is as even. Over real sockets on one \
+              machine the order is the same, and GTP is ahead of RBUDP in goodput too. TCP is \
+              the least fair: an untuned window gives the near sender nearly all that TCP \
+              has.",
     set: Set::Full,
 };
 
@@ -269,13 +278,13 @@ pub(super) static TABLE5: Experiment = Experiment {
     title: "Two senders into one receiver, 25 and 50 ms",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 5",
-    setup: "500 MB from each of two senders, started together, at 25 and 50 ms, through a switch \
-            as in [gtp-table4](gtp-table4.md). RBUDP is told the whole \
-            link's rate in each flow, and once half of it. Goodputs are those while both flows \
-            run; the aggregate is their sum, as in the paper's table. The second table has what \
-            the paper says of its testbed: hosts that get 614 Mbit/s out (445 received by the \
-            first RBUDP flow, 27.5 % lost), and a router that loses 2.8 % of itself (what GTP \
-            lost there), 20 packets together on average (Gilbert's model).",
+    setup: "500 MB from each of two senders, started together, at 25 and 50 ms, through a \
+            switch as in [gtp-table4](gtp-table4.md). RBUDP is told the whole link's rate for \
+            each flow, and in a second case half of it. Goodputs are measured while both \
+            flows run; the aggregate is their sum, as in the paper's table. The second table \
+            uses what the paper says of its testbed: hosts that send 614 Mbit/s (the first \
+            RBUDP flow received 445 and lost 27.5 %), and a router that itself loses 2.8 % \
+            (what GTP lost there), 20 packets together on average (Gilbert's model).",
     cases: || {
         let contenders = [RBUDP, HALVED, SABUL, GTP];
         let clumped = contenders.map(|(name, flow)| {
@@ -310,38 +319,46 @@ pub(super) static TABLE5: Experiment = Experiment {
         group_figure(outcomes, "Two senders, one receiver", &published, CaseOutcome::aggregate)
     },
     differs: "The paper's switch is a Dummynet router that itself lost packets (0.3 % at 954 \
-              Mbit/s from one sender, by its section 5.2). The first table has a switch that loses \
-              only what its queue has no room for, and carries what its link carries. The second \
-              takes the paper's word for the loss and for what its hosts got out; that such a \
-              router, which forwards at its clock's ticks, loses several packets together is ours, \
-              and so is the mean of 20. That RBUDP still has {RBUDP, clumps | difference} % more \
-              there than the paper's is the one thing that no link here has: its router delivered \
-              less the more it was overrun (834 of 879 Mbit/s that came at half rates, 701 of 1028 \
-              at whole ones).\n\n\
-              The paper's \"SABUL\" is UDT 1.0, which reacts to delay; ours reacts to loss, as \
-              SABUL's own paper has it.\n\n\
-              Over real sockets its two flows share otherwise than in the simulator, though \
-              together they have much the same. Which of them loses, freezes for a round trip and \
-              slows down is decided by whose datagrams come while the queue is full; of datagrams \
-              in clumps, as hosts send them that wake late, one flow has all of a loss, and needs \
-              seconds to come back. With packets a millisecond late the simulator's shares of \
-              SABUL differ as much, and it depends on the seed which flow is ahead. RBUDP's two \
-              flows differ most: the one over 50 ms brings {-[RBUDP, 50 ms | from simulated]} % \
-              less than simulated. All hosts share two cores there, but that does not explain why \
-              one of two equal flows has nearly everything; the cause is not known. What GTP \
-              brings behind the router that loses in clumps is chance, here as over real sockets: \
-              how soon it takes the loss for the path's own hangs on the clumps that it meets \
-              first, and so do the shares of its two flows.",
-    learned: "Telling each of two flows half of the link's rate is all that RBUDP needs here \
-              ({RBUDP at half rate} Mbit/s and no loss, for {RBUDP} with half of it lost), and \
-              just what nobody can tell in advance: GTP's receiver works it out and comes within \
-              {100 - 100 * [GTP] / [RBUDP at half rate] | 1} % of it, {GTP | difference} % above \
-              the paper's. SABUL works it out by loss: half as much again as the paper's and a \
-              hundredth of its loss, but a fifth of the link stays empty. Behind a router that \
-              loses 2.8 % in clumps RBUDP keeps its rate and loses less than the paper's; GTP \
-              takes a loss that stays as it is for the path's own, but late: it keeps {GTP, \
-              clumps} Mbit/s, {-[GTP, clumps | difference]} % less than the paper's; and our SABUL \
-              is far worse than the paper's, {SABUL, clumps} Mbit/s for 493, because no rate is \
-              low enough to be rid of that loss.",
+              Mbit/s from one sender, by its section 5.2). The switch of the first table \
+              loses only what its queue cannot hold, and carries what its link carries. The \
+              second table takes the paper's word for the loss and for what its hosts could \
+              send. That such a router, which forwards at its clock's ticks, loses several \
+              packets together is longhaul's assumption, and so is the mean of 20. RBUDP \
+              still has {RBUDP, clumps | difference} % more there than in the paper, for a \
+              reason that no link here has: the paper's router delivered less the more it was \
+              overrun (834 of 879 Mbit/s that came at half rates, 701 of 1028 at whole ones).\n\n\
+              The paper's \"SABUL\" is UDT 1.0, which reacts to delay; here it reacts to \
+              loss, as SABUL's own paper says.\n\n\
+              Over real sockets SABUL's two flows share differently than in the simulator, \
+              though their sum is about the same. The flow whose datagrams come while the \
+              queue is full loses them, freezes for a round trip and slows down. Hosts that \
+              wake late send in clumps, so one flow then has the whole loss and needs seconds \
+              to recover. With packets a millisecond late the simulator's shares of SABUL \
+              differ as much, and the seed decides which flow is ahead.\n\n\
+              RBUDP's two flows differ most: at 50 ms the emulated flow has {-[RBUDP, 50 ms | \
+              from simulated]} % less than simulated, at 25 ms {RBUDP, 25 ms | from \
+              simulated} % more, and at half rate the flow at 50 ms has {-[RBUDP at half \
+              rate, 50 ms | from simulated]} % less. This is an effect of counting, not of \
+              the protocol. The simulator counts each block that arrives. A real copy reports \
+              what it has verified and written, which is whole chunks of 1 MiB, and a chunk \
+              of some 730 blocks is whole only when its last block is there: at a loss of 0.5 \
+              % that is one chunk in forty in the first round, at 33 % none. When the flow at \
+              25 ms ends, all of its chunks count, and those of the other flow wait for their \
+              repairs. The emulated goodputs of RBUDP's single flows are therefore not \
+              comparable with the simulated ones; losses are.\n\n\
+              GTP's goodput behind the router that loses in clumps is chance, in the \
+              simulator as over real sockets. The clumps that a flow meets first decide how \
+              soon it takes the loss for the path's own, and so decide the two shares.",
+    learned: "RBUDP only has to be told half of the link's rate for each of two flows ({RBUDP \
+              at half rate} Mbit/s and no loss, instead of {RBUDP} with half of it lost), \
+              which nobody can know in advance. GTP's receiver finds it and comes within {100 \
+              - 100 * [GTP] / [RBUDP at half rate] | 1} %, {GTP | difference} % above the \
+              paper's. SABUL finds it by loss: half as much again as the paper's with a \
+              hundredth of its loss, but a fifth of the link stays empty. Behind a router \
+              that loses 2.8 % in clumps RBUDP keeps its rate and loses less than in the \
+              paper. GTP recognises a constant loss as the path's own, but late: it keeps \
+              {GTP, clumps} Mbit/s, {-[GTP, clumps | difference]} % less than in the paper. \
+              SABUL is far below the paper's, {SABUL, clumps} Mbit/s instead of 493, because \
+              no rate is low enough to avoid that loss.",
     set: Set::Full,
 };

@@ -133,13 +133,14 @@ pub(super) static LBL: Experiment = Experiment {
     title: "A file from Berkeley to a slow disk at Oak Ridge: FOBS, SABUL, Tsunami, GridFTP",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.2",
-    setup: "214,649,928 bytes over the path of [ornl-internet](ornl-internet.md), on its good day \
-            and on its bad one, to a disk at the receiving end. How fast that was follows from \
-            the study's FOBS, which had 45.0 Mbit/s in all and 243.4 \"if not counting the wait \
-            for file writes\": 31.1 s of waiting for 215 MB, 55.2 Mbit/s; on the bad day, with the \
-            same time on the network, 32.3 Mbit/s. A transfer ends when all is on the disk. \
-            GridFTP is TCP (NewReno with selective acknowledgements), by three connections on the \
-            good day and by one on the bad one, to memory.",
+    setup: "214,649,928 bytes over the path of [ornl-internet](ornl-internet.md), on its good \
+            day and on its bad one, to a disk at the receiving end. The disk's rate is \
+            derived from the study's FOBS, which had 45.0 Mbit/s in all and 243.4 \"if not \
+            counting the wait for file writes\": 31.1 s of waiting for 215 MB, 55.2 Mbit/s; \
+            on the bad day, with the same time on the network, 32.3 Mbit/s. A transfer ends \
+            when all data are on the disk. GridFTP is TCP (NewReno with selective \
+            acknowledgements) to memory, by three connections on the good day and by one on \
+            the bad one.",
     cases: from_lbl,
     tables: |outcomes| {
         // The disk's rate is taken from FOBS.
@@ -160,21 +161,22 @@ pub(super) static LBL: Experiment = Experiment {
               repair waits while the disk has left no room, so that some 4,700 drops of the bad \
               day are reported {FOBS, worst case | lost, as reported} times. Datagrams carry 1440 \
               bytes here, so 149,063 are needed (the study: 146,219 to 146,421).",
-    learned: "With a disk slower than the path every protocol is the disk's, within half a per \
-              cent: ours have {FOBS, best case | 1} Mbit/s and are better than the study's, which \
-              lost {100 - 100 * [SABUL, best case | published] / [SABUL, best case]} to {100 - 100 \
-              * [FOBS, best case | published] / [FOBS, best case]} % of that, FOBS because it \
-              waited for each chunk to be written before it sent the next, the others in 32,077 \
-              and 35,421 duplicates that the host had to take in beside its writing. Ours send on \
-              while there is memory, and duplicates are 0 (Tsunami) to {FOBS, best case | \
-              duplicates} (FOBS) on the good day. TCP is not the disk's but the loss's: {GridFTP, \
-              best case} Mbit/s by three streams, {-[GridFTP, best case | difference]} % less than \
-              the study's, and {GridFTP, best case | emulated} over real sockets. On the bad day \
-              ours have the {FOBS, worst case | 1} that were worked out from the study's FOBS, \
-              {FOBS, worst case | difference} % better than it and {-[SABUL, worst case | \
-              difference]} % worse than its SABUL, which found the disk faster. The loss is three \
-              per cent then, and one stream is left {GridFTP, worst case} Mbit/s of the study's \
-              13: that loss was not on its path.",
+    learned: "With a disk slower than the path every protocol runs at the disk's rate, within \
+              half a per cent. On the good day all of them have {FOBS, best case | 1} Mbit/s. \
+              The study's programs had {100 - 100 * [SABUL, best case | published] / [SABUL, \
+              best case]} to {100 - 100 * [FOBS, best case | published] / [FOBS, best case]} \
+              % less: FOBS waited for each chunk to be written before it sent the next, and \
+              the others sent 32,077 and 35,421 duplicates that the host had to take in \
+              beside its writing. longhaul's send on while there is memory, and duplicates \
+              are 0 (Tsunami) to {FOBS, best case | duplicates} (FOBS) on the good day. For \
+              TCP loss is the limit, not the disk: {GridFTP, best case} Mbit/s by three \
+              streams, {-[GridFTP, best case | difference]} % less than in the study, and \
+              {GridFTP, best case | emulated} over real sockets. On the bad day all have the \
+              {FOBS, worst case | 1} Mbit/s that were derived from the study's FOBS, {FOBS, \
+              worst case | difference} % more than it and {-[SABUL, worst case | difference]} \
+              % less than its SABUL, which found the disk faster. The loss is three per cent \
+              then, and one TCP stream is left with {GridFTP, worst case} Mbit/s of the \
+              study's 13: that loss was not on its path.",
     set: Set::Full,
 };
 
@@ -209,15 +211,14 @@ pub(super) static CERN: Experiment = Experiment {
     title: "A file from Oak Ridge to CERN, with outages and without: FOBS, SABUL, Tsunami",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.2",
-    setup: "214,649,928 bytes over a path whose round trip the study does not tell; 120 ms are \
-            taken for it. In the better runs the sending host gets out what iperf's UDP did \
-            (469 Mbit/s), the path loses what SABUL lost (0.002 %), and the disk takes 275 \
-            Mbit/s, a little more than the fastest of them brought. In the worse runs SABUL had \
-            four EXP events, in which no report comes and all that is in flight is taken \
-            for lost; it sent 91,856 packets again for 1,708 reported losses, so it was the way \
-            back that failed: here nothing comes back for a second, four times. FOBS and \
-            Tsunami are told 300 Mbit/s of object; SABUL finds its rate. The figures show the \
-            worse runs.",
+    setup: "214,649,928 bytes over a path whose round trip the study does not give; 120 ms \
+            are assumed. In the better runs the sending host sends what iperf's UDP did (469 \
+            Mbit/s), the path loses what SABUL lost (0.002 %), and the disk takes 275 Mbit/s, \
+            a little more than the fastest program delivered. In the worse runs SABUL had \
+            four EXP events, in which no report comes and all data in flight are taken for \
+            lost. It sent 91,856 packets again for 1,708 reported losses, so the way back \
+            failed: here nothing comes back for a second, four times. FOBS and Tsunami are \
+            told 300 Mbit/s of object; SABUL finds its rate. The figures show the worse runs.",
     cases: || {
         let file = |_: &Contender, day: usize| vary(["ornl-cern", "ornl-cern-worst"][day]);
         runs(&TO_CERN, DAYS, file, |_, name, variant| Case::simulated(name, variant, SLOW_DISK))
@@ -245,15 +246,15 @@ pub(super) static CERN: Experiment = Experiment {
               what was sent again, but not that the transfers took 11 and 12 s where they took 7 \
               on the better day, and nothing that the study tells says what does. Datagrams carry \
               1440 bytes here.",
-    learned: "A report that does not come costs what the sender does meanwhile. FOBS goes round \
-              what is not acknowledged and sends a tenth of the object for nothing; SABUL's EXP \
-              timer sends as much again, a fifth of what it did in the study. Both still bring \
-              what the disk takes, within a hundredth of their good day, where the study's lost 38 \
-              and 44 % of it. Tsunami's sender needs no report to go on, only to repair, and sends \
-              least for nothing: it ends at {Tsunami, worst case} Mbit/s, where the program of the \
-              study stood still. On the good day the disk makes ours alike: better than the \
-              study's by {FOBS, best case | difference} % (FOBS) and {SABUL, best case | \
-              difference} % (SABUL), and Tsunami, which begins at a third of its rate, {-[Tsunami, \
-              best case | difference]} % worse.",
+    learned: "A missing report costs what the sender does meanwhile. FOBS sends \
+              unacknowledged data again, a tenth of the object for nothing; SABUL's EXP timer \
+              sends about as much again, a fifth of what it did in the study. Both still \
+              deliver what the disk takes, within a hundredth of their good day, where the \
+              study's lost 38 and 44 % of it. Tsunami's sender needs reports only for repairs \
+              and wastes least: it ends at {Tsunami, worst case} Mbit/s, where the study's \
+              program stood still. On the good day the disk makes the protocols alike: faster \
+              than the study's by {FOBS, best case | difference} % (FOBS) and {SABUL, best \
+              case | difference} % (SABUL), and Tsunami, which starts at a third of its rate, \
+              is {-[Tsunami, best case | difference]} % slower.",
     set: Set::Full,
 };

@@ -69,15 +69,15 @@ pub(super) static INTERNET: Experiment = Experiment {
     title: "Memory to memory from Oak Ridge to Berkeley, on a good day and on a bad one",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.1",
-    setup: "200 MB over 67.5 ms. What the study says of the path is what two of its programs saw \
-            of it, and that is what is taken for it: a sending host that gets out what iperf's \
-            UDP did (489 and 420 Mbit/s, of which nothing was lost, so that no link was the \
-            limit), a path of 1 Gbit/s as the hosts' cards, and on the way to the receiver the \
-            share of loss that RBUDP met (0.053 % and 3.1 %), each packet for itself. Cross \
-            traffic, \
-            reordering and slow hosts are not in it. RBUDP's sending rate is not given either: \
-            370 and 335 Mbit/s are what its published time leaves after its rounds. FOBS and \
-            Tsunami are told the same as the most to send; SABUL finds its rate.",
+    setup: "200 MB over 67.5 ms. The study says of the path only what two of its programs saw \
+            of it, so the path is built from that: a sending host that sends what iperf's UDP \
+            did (489 and 420 Mbit/s, of which nothing was lost, so no link was the limit), a \
+            path of 1 Gbit/s like the hosts' cards, and towards the receiver the share of \
+            loss that RBUDP met (0.053 % and 3.1 %), each packet independently. Cross \
+            traffic, reordering and slow hosts are left out. RBUDP's sending rate is not \
+            given either: 370 and 335 Mbit/s are what its published time leaves after its \
+            rounds. FOBS and Tsunami are told the same rates as their highest; SABUL finds \
+            its rate.",
     cases: || {
         let vary = |contender: &Contender, index: usize| {
             let Day { capacity, loss, rate } = &DAYS[index];
@@ -112,24 +112,24 @@ pub(super) static INTERNET: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "RBUDP's goodput follows from what was worked out of it, and says nothing about us; \
-              its counts do, and all that the others do. The study ran them one after the other \
-              over months: each met another path, iperf's lost nothing on the day on which RBUDP's \
-              lost 3 %, so the two rows of UDP and TCP, which lost next to nothing then, are here \
-              under a loss that they did not have. Tsunami counts datagrams here, blocks of 16 kB \
-              there.",
-    learned: "A loss of three per cent that no queue of one's own has made costs a protocol with a \
-              given rate three per cent and some round trips: RBUDP, FOBS and Tsunami keep {100 * \
-              [Tsunami, worst case] / 335} to {100 * [FOBS, worst case] / 335} % of what they are \
-              told. Against the study FOBS is {FOBS, best case | difference} and {FOBS, worst case \
-              | difference} % better, and what held its program back is not told; Tsunami, which \
-              begins slowly there and here, is {-[Tsunami, best case | difference]} and \
-              {-[Tsunami, worst case | difference]} % worse. SABUL, which takes loss for \
-              congestion but holds its rate over 200 ms, comes out better than the study's on both \
-              days, by {SABUL, best case | difference} % and more than twice, for nothing but loss \
-              stands in its way here. TCP, which takes every loss for its own fault, is left with \
-              {TCP*, best case} Mbit/s at five lost packets in ten thousand and with {TCP*, worst \
-              case} at three in a hundred: that it had 280 and 230 in the study shows that its day \
-              had not this loss.",
+    differs: "RBUDP's goodput follows from the rate that was derived from it, so it says \
+              nothing about longhaul; its counts do, and so do all values of the others. The \
+              study ran the programs one after the other over months, so each met another \
+              path. iperf lost nothing on the day on which RBUDP lost 3 %. The rows of UDP \
+              and TCP, which lost next to nothing then, are therefore under a loss that they \
+              did not have. Tsunami counts datagrams here and blocks of 16 kB there.",
+    learned: "A loss of three per cent that does not come from the sender's own queue costs a \
+              protocol with a given rate three per cent and some round trips: RBUDP, FOBS and \
+              Tsunami keep {100 * [Tsunami, worst case] / 335} to {100 * [FOBS, worst case] / \
+              335} % of the rate that they are told. FOBS is {FOBS, best case | difference} \
+              and {FOBS, worst case | difference} % faster than in the study, which does not \
+              say what held its program back. Tsunami, which starts slowly there and here, is \
+              {-[Tsunami, best case | difference]} and {-[Tsunami, worst case | difference]} \
+              % slower. SABUL takes loss for congestion but holds its rate over 200 ms; it is \
+              faster than the study's on both days, by {SABUL, best case | difference} % and \
+              by more than twice, because only loss stands in its way here. TCP takes every \
+              loss for its own fault and is left with {TCP*, best case} Mbit/s at five lost \
+              packets in ten thousand, and with {TCP*, worst case} at three in a hundred. It \
+              had 280 and 230 in the study, so its days did not have this loss.",
     set: Set::Quick,
 };

@@ -98,26 +98,28 @@ pub(super) static REORDERING: Experiment = Experiment {
         let title = "Losses reported where none is, 100.00 Mbit/s".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The study could not reorder: this is the experiment that it wished for.",
-    learned: "Yes for SABUL: it reports a gap as soon as it sees one, and takes every overtaken \
-              packet for a lost one. The release that the study ran reports {SABUL of the study, \
-              0.1 % by 1 ms | lost, as reported} losses of 139,000 packets when one in a thousand \
-              is held back for a millisecond, which costs it nothing, and {SABUL of the study, 1 % \
-              by 1 ms | lost, as reported} when one in a hundred is, which takes two thirds of its \
-              rate; SABUL as its authors describe it falls from {SABUL, none} to {SABUL, 0.1 % by \
-              1 ms} Mbit/s when it is one in a thousand. So reordering can explain reports without \
-              drops, but not the study's tens of thousands at 87 Mbit/s. Our Tsunami asks only for \
-              what a quarter of a round trip has not brought (17.6 ms), longer than anything is \
-              held back here; without that patience, as the tool was, it reports {most [Tsunami \
-              without patience, * | lost, as reported]} at the worst, for it looks three times a \
-              second. So what the study saw of Tsunami was not reordering. RBUDP, which reports at \
-              the end of a round, has {most [RBUDP, * | lost, as reported]} reports at the worst, \
-              and FOBS, which looks once in 10,000 packets, {most [FOBS, * | lost, as reported]} \
-              and {[FOBS, 5 % by 5 ms | duplicates] - [FOBS, none | duplicates]} duplicates more \
-              than without; neither loses a thousandth of its rate. Over real sockets one in a \
-              hundred by a millisecond costs what it does in the simulator: nothing but SABUL, \
-              which has {SABUL, 1 % by 1 ms | emulated} Mbit/s there, too, and its release, which \
-              has {SABUL of the study, 1 % by 1 ms | emulated}. Better or worse than the study \
-              cannot be said: it has no such runs.",
+    differs: "The study could not reorder packets; it asked for this experiment.",
+    learned: "For SABUL the answer is yes: it reports a gap as soon as it sees one, and takes \
+              every overtaken packet for a lost one. The release that the study ran reports \
+              {SABUL of the study, 0.1 % by 1 ms | lost, as reported} losses of 139,000 \
+              packets when one in a thousand is held back for a millisecond, which costs it \
+              nothing, and {SABUL of the study, 1 % by 1 ms | lost, as reported} when one in \
+              a hundred is, which takes two thirds of its rate. SABUL as its authors describe \
+              it falls from {SABUL, none} to {SABUL, 0.1 % by 1 ms} Mbit/s at one in a \
+              thousand. So reordering can explain reports without drops, but not the study's \
+              tens of thousands at 87 Mbit/s.\n\n\
+              longhaul's Tsunami asks only for what has not come within a quarter of a round \
+              trip (17.6 ms), longer than any packet is held back here. Without that \
+              patience, like the original tool, it reports {most [Tsunami without patience, * \
+              | lost, as reported]} at most, because it looks three times a second. So what \
+              the study saw of Tsunami was not reordering. RBUDP, which reports at the end of \
+              a round, has {most [RBUDP, * | lost, as reported]} reports at most. FOBS, which \
+              looks once in 10,000 packets, has {most [FOBS, * | lost, as reported]}, and \
+              {[FOBS, 5 % by 5 ms | duplicates] - [FOBS, none | duplicates]} duplicates more \
+              than without reordering. Neither loses a thousandth of its rate.\n\n\
+              Over real sockets one packet in a hundred held back for a millisecond costs \
+              what it costs in the simulator: nothing except for SABUL, which has {SABUL, 1 % \
+              by 1 ms | emulated} Mbit/s there too, and its release, which has {SABUL of the \
+              study, 1 % by 1 ms | emulated}. The study has no such runs to compare with.",
     set: Set::Full,
 };

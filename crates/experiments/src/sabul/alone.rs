@@ -1,10 +1,10 @@
-//! Figure 2, Figure 5 and Table 1: SABUL alone on a path.
+//! Figure 2, Figure 5 and Table 1: SABUL alone on a path, and as the paper builds its ends.
 
 use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::CaseFlow;
 use crate::plot::{Axis, Origin, Plot, Series};
-use crate::quantity::{GOODPUT, SHARE};
-use crate::scenarios::vary;
+use crate::quantity::{GOODPUT, LOSS, SHARE};
+use crate::scenarios::{Variant, vary};
 use crate::table::{Row, Table};
 
 const CAPACITIES: [u64; 3] = [10, 100, 1_000];
@@ -63,22 +63,24 @@ pub(super) static FIG2: Experiment = Experiment {
         let title = "SABUL alone".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series: series.collect() } }]
     },
-    differs: "The text has none of the figure's values. The queue is the paper's; its share is \
-              perhaps of packets, ours is of object bits, of which framing and headers leave 93.6 \
-              %.",
-    learned: "SABUL's steps are of the size of its rate, not of its round trips, so over two \
-              orders of magnitude of capacity and of distance its share stays between {least [*]} \
-              and {most [*]} %: the paper's claim, \"independent of bandwidth and network delay\", \
-              holds within ten points. Whether ours is better or worse than its figure cannot be \
-              said. What it does not use is the time in which it climbs, framing and headers (6.4 \
-              points), and the round trip for which each decrease freezes it: distance costs {[10 \
-              Mbit/s, 1 ms] - [10 Mbit/s, 100 ms]} to {[1000 Mbit/s, 1 ms] - [1000 Mbit/s, 100 \
-              ms]} points, capacity {[10 Mbit/s, 1 ms] - [1000 Mbit/s, 1 ms]} to {[10 Mbit/s, 10 \
-              ms] - [1000 Mbit/s, 10 ms]}. Ten packets of queue are enough for that: in the \
-              simulator SABUL sends its packets one by one. Over real sockets, where they come in \
-              clumps, it is {-most [* | from simulated]} to {-least [* | from simulated]} points \
-              less where the queue is long; where it is ten packets nobody has measured it yet. \
-              Alone on a link a fixed rate is better: [gtp-table2](gtp-table2.md).",
+    differs: "The text has none of the figure's values. The queue is the paper's, max(BDP, 10 \
+              packets). The paper's share is perhaps of packets; here it is of object bits, \
+              of which framing and headers leave 93.6 %.",
+    learned: "SABUL's steps depend on its rate, not on its round trips. Over two orders of \
+              magnitude of capacity and of distance its share stays between {least [*]} and \
+              {most [*]} %, so the paper's claim, \"independent of bandwidth and network \
+              delay\", holds within ten points. Whether longhaul is better or worse than the \
+              figure cannot be said.\n\n\
+              SABUL leaves capacity unused for three reasons: it climbs slowly, framing and \
+              headers take 6.4 points, and each decrease freezes it for a round trip. \
+              Distance costs {[10 Mbit/s, 1 ms] - [10 Mbit/s, 100 ms]} to {[1000 Mbit/s, 1 \
+              ms] - [1000 Mbit/s, 100 ms]} points, capacity {[10 Mbit/s, 1 ms] - [1000 \
+              Mbit/s, 1 ms]} to {[10 Mbit/s, 10 ms] - [1000 Mbit/s, 10 ms]}. A queue of ten \
+              packets is enough in the simulator, where SABUL sends its packets one by one. \
+              Over real sockets, where packets come in clumps, its share is {-most [* | from \
+              simulated]} to {-least [* | from simulated]} points lower in the cases that \
+              were emulated. Alone on a link a fixed rate is better: see \
+              [gtp-table2](gtp-table2.md).",
     set: Set::Full,
 };
 
@@ -112,7 +114,8 @@ pub(super) static FIG5: Experiment = Experiment {
         let all: Option<Vec<f64>> = ROUTES.iter().map(|(case, _)| of(case)).collect();
         let sum = all.map(|all| all.iter().sum());
         rows.push(Row::new("all three", GOODPUT, sum).published(2_712.8));
-        vec![Table::new("", rows)]
+        // The initial rate is near the published ones.
+        vec![Table::new("", rows).fitted(|_| true)]
     },
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| {
@@ -123,13 +126,103 @@ pub(super) static FIG5: Experiment = Experiment {
         let title = "SABUL on one route".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The application chose the paper's initial rate and does not say which; ours is near \
-              what it then had. The routes are alike here, so their rows are. Of 1 Gbit/s 936 \
-              Mbit/s are left for the object; the paper's 903 to 907 are 96 to 97 % of that, ours \
-              {100 * [first route] / 936} %.",
-    learned: "On a route of its own SABUL holds {100 * [first route] / 936} % of what the route \
-              carries even if it begins near it, because it climbs until it loses and then gives \
-              an eighth back; routes side by side add up. Ours is worse, {-[all three | \
-              difference]} % below the paper's, whose hosts or release seldom met a loss.",
+    differs: "In the paper the application chose the initial rate, which the text does not \
+              give; here it is near the paper's result. The routes are alike, so the \
+              simulated rows are too. Framing and headers leave 936 of 1000 Mbit/s for the \
+              object. The paper's 903 to 907 are 96 to 97 % of that, longhaul's {100 * [first \
+              route] / 936} %. The paper cites this table a second time, for Lambda-FTP, \
+              which striped one object over three routes; [striping](striping.md) does that \
+              over real sockets.",
+    learned: "On a route of its own SABUL holds {100 * [first route] / 936} % of what the \
+              route carries, even if it starts near that rate: it climbs until it loses \
+              packets and then gives an eighth back. Routes side by side add up. longhaul is \
+              {-[all three | difference]} % below the paper, whose hosts or release seldom \
+              met a loss.",
+    set: Set::Full,
+};
+
+/// A way to build the ends: its name, and what it sets.
+type Ends = (&'static str, fn(Variant) -> Variant);
+/// "The receiver has its own protocol buffer to temporally store the received data before it is
+/// copied into an application buffer"; "control information is sent … using TCP" (3.2). The paper
+/// gives no size for the buffer: half, once and twice the bandwidth-delay product.
+const ENDS: [Ends; 6] = [
+    (PLACED, |flow| flow),
+    ("control over TCP", |flow| flow.set("flow.sabul.ordered-control", true)),
+    ("in order, buffer 7 MB", |flow| flow.set("flow.sabul.reorder-buffer", "7MB")),
+    ("in order, buffer 14 MB", |flow| flow.set("flow.sabul.reorder-buffer", "14MB")),
+    ("in order, buffer 28 MB", |flow| flow.set("flow.sabul.reorder-buffer", "28MB")),
+    ("in order, buffer 28 MB, control over TCP", |flow| {
+        let flow = flow.set("flow.sabul.reorder-buffer", "28MB");
+        flow.set("flow.sabul.ordered-control", true)
+    }),
+];
+const PLACED: &str = "as longhaul builds it";
+/// In 1 of 100,000, in both directions.
+const ENDS_LOSSES: [u64; 3] = [0, 1, 10];
+/// Why it is not emulated.
+const NOT_BUILT: &str = "a real copy puts each datagram in its place as it comes, and sends \
+                         control by stream and datagram";
+
+fn ends_case(ends: &str, loss: u64) -> String {
+    format!("{ends}, loss {} %", loss as f64 / 1e3)
+}
+
+/// Section 3.2: the receiver's buffer and the control connection.
+pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
+    id: "sabul-ends",
+    title: "SABUL with its paper's receiver, in order, and its control over TCP",
+    source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section \
+             3.2, which has no figure of it",
+    setup: "The path of [sabul-fig5](sabul-fig5.md), 1 Gbit/s and 110 ms, without loss and with \
+            0.001 and 0.01 % of the packets lost in each direction; one flow for 20 s that begins \
+            at 900 Mbit/s. In the paper the receiving program gets the data in order from a \
+            buffer of the protocol, and acknowledgements and loss reports come back over TCP. \
+            `reorder-buffer` is that buffer: a datagram that does not fit is lost. \
+            `ordered-control` sends control on the ordered stream alone: a lost message is sent \
+            again after a timeout, and later messages wait for it. longhaul itself writes each \
+            datagram to its place, and sends each control message by a datagram as well. Goodput \
+            is what the program has, the mean of the second half.",
+    cases: || {
+        let all = ENDS_LOSSES.into_iter().flat_map(|loss| ENDS.map(|ends| (loss, ends)));
+        all.map(|(loss, (name, set))| {
+            let path = vary("sabul-fig5").set("topology.link.loss", loss as f64 / 1e5);
+            Case::simulated(ends_case(name, loss), set(path), NOT_BUILT)
+        })
+        .collect()
+    },
+    tables: |outcomes| {
+        let table = |loss: u64| {
+            let rows = ENDS.iter().flat_map(|(name, _)| {
+                let case = ends_case(name, loss);
+                let rate = |f: &CaseFlow| f.goodput_between(SETTLED.0, SETTLED.1);
+                [
+                    Row::new(&*case, GOODPUT, outcomes.first(&case, rate)),
+                    Row::new(&*case, LOSS, outcomes.first(&case, CaseFlow::loss)),
+                ]
+            });
+            Table::new(format!("loss {} %", loss as f64 / 1e3), rows.collect())
+        };
+        ENDS_LOSSES.map(table).into()
+    },
+    courses: Experiment::NO_COURSES,
+    figures: Experiment::NO_FIGURES,
+    differs: "Nothing was published; the paper says of the control connection that its effect \"is so \
+              small that it can be ignored\", and that a timeout of TCP makes SABUL less responsive \
+              during high congestion. The size of the receiver's buffer is not given; 14 MB are \
+              one bandwidth-delay product. SABUL's window is somewhat more than that.",
+    learned: "The paper's claim about control holds here: over TCP the flow has the same \
+              goodput without loss and at 0.001 %, and {100 * [control over TCP, loss 0.01 %] \
+              / [as longhaul builds it, loss 0.01 %] - 100 | 1} % more at 0.01 %, because a \
+              late loss report delays a decrease. In-order delivery needs a large buffer. \
+              While one packet is missing, all later data wait for a round trip or more, and \
+              SABUL loses packets in its own queue whenever it has climbed too far. With half \
+              a bandwidth-delay product of buffer {in order, buffer 7 MB, loss 0 % | loss} % \
+              of the data are lost, most of them at the full buffer, and the goodput is {in \
+              order, buffer 7 MB, loss 0 %} Mbit/s, against {as longhaul builds it, loss 0 %} \
+              where each datagram goes to its place. With one product it is {in order, buffer \
+              14 MB, loss 0 %}, and only with two ({in order, buffer 28 MB, loss 0 %}) does \
+              the order cost no goodput. longhaul needs no such buffer, because a file takes \
+              its blocks in any order. This is one flow, one path and one seed.",
     set: Set::Full,
 };

@@ -75,17 +75,17 @@ pub(super) static TABLE2: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "The paper says that the bottleneck is \"the disk IO and the synchronization \
-              between network interface and disk\". The synchronization is what the model \
-              leaves out: here a chunk goes to the disk when it is whole, and the network goes \
-              on meanwhile. Neither sizes nor round trips are given.",
-    learned: "Where the disk writes 500 or 550 Mbit/s, ours has {[SARA to StarLight] / 5} to \
-              {[StarLight to StarLight] / 5 | 1} % of it, {SARA to StarLight | difference} to \
-              {Canarie to StarLight | difference} % better than the paper's, whose losses were in \
-              waiting for the disk. Where it writes 800, SABUL over 110 ms is the limit \
-              ({StarLight to SARA}, a quarter more than the paper's), and within a site the disk \
-              again ({SARA to SARA} of 800, a third more). The receiver's memory evens the two \
-              out: what the disk has not taken yet waits there, and the sender is granted no more \
-              than there is room for. The most is lacking over the ocean, from SARA to StarLight: \
-              {SARA to StarLight} of 500.",
+              between network interface and disk\". The model leaves the synchronization out: \
+              a chunk goes to the disk when it is whole, and the network goes on meanwhile. \
+              The paper gives neither sizes nor round trips.",
+    learned: "Where the disk writes 500 or 550 Mbit/s, longhaul has {[SARA to StarLight] / 5} \
+              to {[StarLight to StarLight] / 5 | 1} % of it, {SARA to StarLight | difference} \
+              to {Canarie to StarLight | difference} % more than the paper, whose flows \
+              waited for the disk. Where the disk writes 800, SABUL over 110 ms is the limit \
+              ({StarLight to SARA} Mbit/s, a quarter more than in the paper), and within a \
+              site the disk is ({SARA to SARA} of 800, a third more). The receiver's memory \
+              evens the two out: data that the disk has not taken yet wait there, and the \
+              sender is granted no more than there is room for. The loss is largest over the \
+              ocean, from SARA to StarLight: {SARA to StarLight} of 500.",
     set: Set::Full,
 };

@@ -12,10 +12,11 @@ mod tcp;
 use crate::experiment::Experiment;
 
 /// The experiments of this paper.
-pub(crate) const ALL: [&Experiment; 8] = [
+pub(crate) const ALL: [&Experiment; 9] = [
     &tcp::TCP,
     &alone::FIG2,
     &alone::FIG5,
+    &alone::ENDS_EXPERIMENT,
     &shared::FIG3,
     &shared::FIG4,
     &shared::FIG6,

@@ -63,17 +63,17 @@ pub(super) static FIG3: Experiment = Experiment {
         vec![over_time("Three SABUL flows", flows, THREE)]
     },
     figures: Experiment::NO_FIGURES,
-    differs: "The paper does not give round trips, initial rates or how long it took; these are \
-              ours.",
-    learned: "Flows of one receiver that begin at 100, 300 and 500 Mbit/s and whose round trips \
-              differ by ten come together: SABUL adds the same whatever the distance and takes \
-              away in proportion, so after 40 s none is more than {three flows | furthest from an \
-              equal share | 1} % from an equal share. Together they hold {[10 ms, from 100] + [50 \
-              ms, from 300] + [100 ms, from 500]} of the 936 Mbit/s that the link carries of \
-              object, {100 - 100 * ([10 ms, from 100] + [50 ms, from 300] + [100 ms, from 500]) / \
-              840} % worse than three times the paper's 280: that is the price of probing by loss, \
-              three times over. Each is {-most [* from * | difference]} to {-least [* from * | \
-              difference]} % below the paper's.",
+    differs: "The paper does not give round trips, initial rates or the duration; these are \
+              longhaul's choice.",
+    learned: "Flows of one receiver that start at 100, 300 and 500 Mbit/s, with round trips \
+              of 10 to 100 ms, come together. SABUL adds the same amount at any distance and \
+              reduces in proportion, so after 40 s no flow is more than {three flows | \
+              furthest from an equal share | 1} % from an equal share. Together they hold \
+              {[10 ms, from 100] + [50 ms, from 300] + [100 ms, from 500]} of the 936 Mbit/s \
+              that the link carries of object, {100 - 100 * ([10 ms, from 100] + [50 ms, from \
+              300] + [100 ms, from 500]) / 840} % less than three times the paper's 280: \
+              three flows that each probe by loss. Each flow is {-most [* from * | \
+              difference]} to {-least [* from * | difference]} % below the paper's.",
     set: Set::Quick,
 };
 
@@ -149,17 +149,17 @@ pub(super) static FIG4: Experiment = Experiment {
         let title = "TCP beside SABUL; 50 % is an equal share".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The text has the figure's sense only: \"in low BDP environments, TCP obtains more \
-              of the available bandwidth. In high BDP environments … SABUL is able to \
-              effectively use\" it.",
-    learned: "TCP has {100 Mbit/s, 1 ms} % where the queue is ten packets, {100 Mbit/s, 10 ms} % \
-              where the bandwidth-delay product is 125 kB, and {1000 Mbit/s, 10 ms} to {1000 \
-              Mbit/s, 100 ms} where it is 1 MB or more: the paper's direction. With a queue of ten \
-              packets SABUL is left with next to nothing: each loss freezes it for a round trip \
-              and takes an eighth of its rate, and it adds to its rate only every 10 ms, ten of \
-              TCP's round trips. There is no number to be better or worse than. SABUL's clock is \
-              10 ms whatever the path; TCP's is the round trip, which the queue of one BDP \
-              doubles.",
+    differs: "The text describes the figure only in words: \"in low BDP environments, TCP \
+              obtains more of the available bandwidth. In high BDP environments … SABUL is \
+              able to effectively use\" it.",
+    learned: "TCP has {100 Mbit/s, 1 ms} % where the queue is ten packets, {100 Mbit/s, 10 \
+              ms} % where the bandwidth-delay product is 125 kB, and {1000 Mbit/s, 10 ms} to \
+              {1000 Mbit/s, 100 ms} % where it is 1 MB or more. That is the paper's \
+              direction; there is no number to be better or worse than. With a queue of ten \
+              packets SABUL has next to nothing: each loss freezes it for a round trip and \
+              takes an eighth of its rate, and it adds to its rate only every 10 ms, ten of \
+              TCP's round trips. SABUL's clock is 10 ms on any path; TCP's is the round trip, \
+              which the queue of one BDP doubles.",
     set: Set::Full,
 };
 
@@ -189,15 +189,17 @@ pub(super) static FIG6: Experiment = Experiment {
     },
     figures: Experiment::NO_FIGURES,
     differs: "The text says only that \"TCP obtained slightly higher bandwidth than SABUL\". \
-              How much its switch held it does not say, and 0.4 ms is far below what 512 kB \
-              make of queue (4 ms).",
-    learned: "Where the round trip is far below SABUL's clock of 10 ms, SABUL gives way to TCP, \
-              and much more than the paper's did, where TCP was slightly ahead: two TCP flows of \
-              {TCP 1} and {TCP 2} Mbit/s beside SABUL's {SABUL 1} and {SABUL 2}. That is worse \
-              than the paper for SABUL and better for TCP; its switch, and so how soon SABUL lost, \
-              is not known. The two SABUL flows are not even with each other after 20 s, here as \
-              over real sockets: at each loss both freeze, and who loses first in an interval \
-              gives way first. On a local network take TCP, or a protocol that is told its rate.",
+              It does not say how much the switch held. A round trip of 0.4 ms is far below \
+              the 4 ms of queue that 512 kB make.",
+    learned: "Where the round trip is far below SABUL's clock of 10 ms, SABUL gives way to \
+              TCP, much more than in the paper, where TCP was slightly ahead: two TCP flows \
+              have {TCP 1} and {TCP 2} Mbit/s beside SABUL's {SABUL 1} and {SABUL 2}. That is \
+              worse than the paper for SABUL and better for TCP; the paper's switch, and so \
+              how soon SABUL lost packets, is not known. After 20 s the two SABUL flows are \
+              not even with each other either. At each loss both freeze, and the flow that \
+              loses first in an interval gives way first, so it is chance which of them is \
+              ahead, in the simulator as over real sockets. On a local network take TCP, or a \
+              protocol that is told its rate.",
     set: Set::Full,
 };
 
@@ -262,17 +264,18 @@ pub(super) static FIG7: Experiment = Experiment {
         let title = "500 mice of 1 MB".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The text has none of the figure's values, only the marks of its axes, so nothing \
-              here is compared with it. How the paper's mice came is not said; at 70 ms apart \
-              they offer 114 Mbit/s. The row `aggregate goodput` is SABUL's. The queue here holds \
-              a bandwidth-delay product, so that mice are delayed more than dropped.",
-    learned: "Short connections live in slow start, where a queue that others keep full costs them \
-              losses and time: {100 - 100 * [1 SABUL flows] / [0 SABUL flows]} to {100 - 100 * [5 \
-              SABUL flows] / [0 SABUL flows]} % of their goodput, {100 - 100 * [9 SABUL flows] / \
-              [0 SABUL flows]} % with nine SABUL flows. SABUL keeps {[1 SABUL flows | aggregate \
-              goodput] / 10} to {[9 SABUL flows | aggregate goodput] / 10} % of the link beside \
-              them. Over real sockets the mice have {most [* | goodput of the mice | from \
-              simulated]} % more to {-least [* | goodput of the mice | from simulated]} % less \
-              than simulated.",
+    differs: "The text has none of the figure's values, only the marks of its axes, so \
+              nothing here is compared with the figure. The paper does not say how its mice \
+              arrived; 70 ms apart they offer 114 Mbit/s. The row `aggregate goodput` is \
+              SABUL's. The queue here holds a bandwidth-delay product, so mice are delayed \
+              more often than dropped.",
+    learned: "Short connections live in slow start, where a queue that others keep full costs \
+              them losses and time: {100 - 100 * [1 SABUL flows] / [0 SABUL flows]} to {100 - \
+              100 * [5 SABUL flows] / [0 SABUL flows]} % of their goodput, {100 - 100 * [9 \
+              SABUL flows] / [0 SABUL flows]} % with nine SABUL flows. SABUL keeps {[1 SABUL \
+              flows | aggregate goodput] / 10} to {[9 SABUL flows | aggregate goodput] / 10} \
+              % of the link beside them. Over real sockets the mice have {most [* | goodput \
+              of the mice | from simulated]} % more to {-least [* | goodput of the mice | \
+              from simulated]} % less than in the simulator.",
     set: Set::Full,
 };

@@ -209,6 +209,7 @@ pub const ROW: Row = Row {
         "sabul-fig3",
         "sabul-fig4",
         "sabul-fig5",
+        "sabul-ends",
         "sabul-fig6",
         "sabul-fig7",
         "ornl-memory",

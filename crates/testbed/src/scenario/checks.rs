@@ -153,6 +153,11 @@ impl Scenario {
                 return fault(place, what);
             }
         }
+        if host.send_buffer < Bytes::new(self.mtu.into()) {
+            let (buffer, mtu) = (host.send_buffer, self.mtu);
+            let what = format!("a send buffer of {buffer} is smaller than a packet of {mtu} B");
+            return fault(place, what);
+        }
         if host.socket_buffer < Bytes::new(self.mtu.into()) {
             return fault(
                 place,

@@ -91,6 +91,11 @@ pub struct Transfer {
     pub block: Option<u32>,
     /// How the receiving program moves payloads, in the emulator: `cp --receive`.
     pub receive: Option<Strategy>,
+    /// Whether control messages travel on the ordered stream alone, in the simulator, as over TCP.
+    pub ordered_control: bool,
+    /// Where datagrams wait for earlier ones, in the simulator, before the program gets the bytes
+    /// in order; without it each datagram goes to its place as it comes.
+    pub reorder_buffer: Option<Bytes>,
     /// Whether the object comes from the sending host's disk.
     pub reads_disk: bool,
     /// Whether the object goes to the receiving host's disk.

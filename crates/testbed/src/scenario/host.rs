@@ -18,6 +18,9 @@ pub struct Host {
     /// What waits for its card on the way out; more is dropped there, as where a program's socket
     /// buffer is larger than the device's queue. Without it, programs wait for the card.
     pub nic_queue: Option<Bytes>,
+    /// What of each program waits for the card before the program has to wait: the send buffer of
+    /// its socket.
+    pub send_buffer: Bytes,
     /// What a sending program gets out at most.
     pub sends: Pace,
     /// What a receiving program takes at most: "the receiving host could not keep up" of the
@@ -68,6 +71,9 @@ impl Host {
     /// The socket buffer of a host that says nothing: what a tuned host of a long fat path has.
     pub(crate) const DEFAULT_SOCKET_BUFFER: Bytes = Bytes::mebi(4);
 
+    /// The send buffer of a host that says nothing: Linux's `net.core.wmem_default`.
+    pub(crate) const DEFAULT_SEND_BUFFER: Bytes = Bytes::new(212_992);
+
     /// The least memory that copies take: what a sender may send before anything is granted.
     pub(crate) const LEAST_MEMORY: Bytes = Bytes::mebi(32);
 
@@ -77,6 +83,7 @@ impl Host {
             name: name.into(),
             nic: None,
             nic_queue: None,
+            send_buffer: Host::DEFAULT_SEND_BUFFER,
             sends: Pace::default(),
             receives: Pace::default(),
             report_cost: Span::ZERO,

@@ -5,9 +5,10 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
 use super::connection::{Connection, mss};
-use super::copy::{CopyAgent, SendingHost};
+use super::copy::{CopyAgent, InOrder, SendingHost};
 use super::fabric::Fabric;
 use super::host::Program;
+use super::lane::Lane;
 use super::memory::{Holding, Memory};
 use super::packet::UDP_IP;
 use super::plain::Plain;
@@ -197,6 +198,7 @@ impl<'s> World<'s> {
             pace: host.sends,
             disk: host.disk.filter(|_| copy.reads_disk).map(|disk| (flow.from, disk)),
             card: self.cards[flow.from].map(|(out, _)| out).filter(|_| host.nic_queue.is_none()),
+            buffer: host.send_buffer,
         };
         let writes = copy.writes_disk && self.scenario.hosts[flow.to].disk.is_some();
         let receiver = self.receiver(row.name, flow.to, row.receiver);
@@ -212,10 +214,17 @@ impl<'s> World<'s> {
         if let Some(peer) = peer {
             sender.set_peer_card(now, peer);
         }
+        let ordered = copy.ordered_control;
+        let block = u64::from(setup.layout.block_size());
+        let in_order = copy.reorder_buffer;
+        let in_order =
+            in_order.map(|bytes| InOrder { room: (bytes.get() / block).max(1), next: 0 });
         let agent = self.add_agent(index, |agent| {
             let places = (agent, index, flow.to, receiver);
             let mut copy = CopyAgent::new(setup, sender, sending, places, writes, now);
             copy.holding = holding;
+            (copy.to_receiver, copy.to_sender) = (Lane::new(ordered), Lane::new(ordered));
+            copy.in_order = in_order;
             Agent::Copy(Box::new(copy))
         });
         self.flows[index].busy = 1;

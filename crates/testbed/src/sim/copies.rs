@@ -25,8 +25,23 @@ impl CopyAgent {
             return false;
         }
         let layout = &self.setup.layout;
-        if self.blocks.insert(layout.number(arrival.block)) {
-            self.delivered += Bytes::new(layout.extent(arrival.block).len.into());
+        let number = layout.number(arrival.block);
+        if self.in_order.is_some_and(|buffer| number >= buffer.next + buffer.room) {
+            self.socket_lost += 1;
+            return false;
+        }
+        if self.blocks.insert(number) {
+            match &mut self.in_order {
+                None => self.delivered += Bytes::new(layout.extent(arrival.block).len.into()),
+                Some(buffer) => {
+                    while self.blocks.contains(buffer.next) {
+                        let block = layout.block(buffer.next);
+                        let len = block.map_or(0, |block| layout.extent(block).len);
+                        self.delivered += Bytes::new(len.into());
+                        buffer.next += 1;
+                    }
+                }
+            }
             self.stall.end(now);
             if let Some(holding) = &mut self.holding {
                 holding.take(layout, arrival.block);

@@ -19,8 +19,6 @@ use crate::scenario::{Disk, Pace};
 const BATCH: usize = 44;
 /// A program that sends slowly asks for no more than it sends in this.
 const TURN: Span = Span::from_micros(250);
-/// What waits in the card before the sending program has to: its socket's buffer.
-const SOCKET: Bytes = Bytes::new(212_992);
 /// One instant may be polled this often before a core counts as stuck.
 pub(super) const MAX_POLLS: u32 = 10_000;
 
@@ -32,6 +30,8 @@ pub(super) struct SendingHost {
     pub(super) disk: Option<(usize, Disk)>,
     /// The link that is its card.
     pub(super) card: Option<u32>,
+    /// What waits in the card before the program has to.
+    pub(super) buffer: Bytes,
 }
 
 /// The longest time in which nothing new came.
@@ -51,6 +51,15 @@ impl Stall {
         self.longest = self.longest.max(now.since(self.last));
         self.last = now;
     }
+}
+
+/// A program that gets the bytes in order, out of a buffer that is bounded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InOrder {
+    /// How many blocks the buffer holds.
+    pub(super) room: u64,
+    /// The number of the first block that the program does not have.
+    pub(super) next: u64,
 }
 
 /// A copy.
@@ -78,6 +87,9 @@ pub(super) struct CopyAgent {
     pub(super) numbers: Bits,
     pub(super) blocks: Bits,
     pub(super) delivered: Bytes,
+    /// How many blocks may come before the first missing one is there, and that block's number;
+    /// nothing where each goes to its place as it comes.
+    pub(super) in_order: Option<InOrder>,
     pub(super) stall: Stall,
     /// Of these, bytes on the disk, where they go there.
     pub(super) written: Option<Bytes>,
@@ -125,6 +137,7 @@ impl CopyAgent {
             numbers: Bits::default(),
             blocks: Bits::default(),
             delivered: Bytes::ZERO,
+            in_order: None,
             stall: Stall::new(began),
             written: writes.then_some(Bytes::ZERO),
             holding: None,
@@ -280,7 +293,7 @@ impl CopyAgent {
     /// When what it has in the card itself is little enough to send more. Each program of a host
     /// waits for its own datagrams: so they take turns.
     fn socket_free(&self, fabric: &Fabric) -> Time {
-        let room = self.card(fabric).map_or(Span::ZERO, |(_, rate)| SOCKET / rate);
+        let room = self.card(fabric).map_or(Span::ZERO, |(_, rate)| self.sending.buffer / rate);
         Time::ZERO + self.leaves.since(Time::ZERO).saturating_sub(room)
     }
 

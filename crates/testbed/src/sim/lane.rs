@@ -3,7 +3,8 @@
 //!
 //! As the real driver does, a message of the stream also goes ahead of it in a datagram, and the
 //! other end takes each message once. On the stream, each message is a packet: one that is lost is
-//! sent again after a time-out, and what came later waits for it.
+//! sent again after a time-out, and what came later waits for it. A scenario can leave the
+//! datagrams out: then control travels as over TCP.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,8 @@ const AROUND: u32 = 32;
 /// One direction between the ends of a copy.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
+    /// Whether there is the stream alone.
+    ordered: bool,
     /// Messages sent, by either carrier.
     pub(super) sent: u64,
     on_stream: u64,
@@ -30,18 +33,25 @@ pub(super) struct Lane {
 }
 
 impl Lane {
+    /// A lane that has the stream alone, if it is `ordered`.
+    pub(super) fn new(ordered: bool) -> Lane {
+        Lane { ordered, ..Lane::default() }
+    }
+
     /// Sends a message to the end `to` of an agent.
     pub(super) fn send(&mut self, fabric: &mut Fabric, agent: u32, to: End, outgoing: &Outgoing) {
         let mut bytes = Vec::new();
         outgoing.control.encode(&mut bytes);
         let size = UDP_IP + AROUND + bytes.len() as u32;
-        let reliable = outgoing.carrier == Carrier::Reliable;
-        let uses = if reliable { 2 } else { 1 };
+        let reliable = self.ordered || outgoing.carrier == Carrier::Reliable;
+        let uses = if reliable && !self.ordered { 2 } else { 1 };
         let (number, on_stream) = (self.sent, self.on_stream);
         let message = fabric.messages.put(Message { bytes, number, on_stream, tries: 0, uses });
         self.sent += 1;
-        let body = Body::Control { message, on_stream: false };
-        fabric.send(Packet::new(agent, to, size, body));
+        if !self.ordered {
+            let body = Body::Control { message, on_stream: false };
+            fabric.send(Packet::new(agent, to, size, body));
+        }
         if reliable {
             self.on_stream += 1;
             let body = Body::Control { message, on_stream: true };

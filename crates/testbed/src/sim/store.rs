@@ -60,6 +60,12 @@ impl Bits {
         new
     }
 
+    /// Whether it has a number.
+    pub(super) fn contains(&self, number: u64) -> bool {
+        let word = self.words.get((number / 64) as usize);
+        word.is_some_and(|word| word & (1 << (number % 64)) != 0)
+    }
+
     /// How many numbers it has.
     pub(super) fn count(&self) -> u64 {
         self.count
@@ -87,5 +93,9 @@ mod tests {
         assert!(bits.insert(0) && bits.insert(64) && bits.insert(1_000));
         assert!(!bits.insert(64));
         assert_eq!(bits.count(), 3);
+        assert_eq!(
+            [0, 1, 64, 1_000, 9_999].map(|n| bits.contains(n)),
+            [true, false, true, true, false]
+        );
     }
 }

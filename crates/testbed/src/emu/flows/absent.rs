@@ -31,6 +31,7 @@ fn of_host(host: &Host, alone: bool) -> Vec<&'static str> {
     let keys = [
         ("sends-packets", host.sends.packets.is_some() && !alone),
         ("sends-rate", host.sends.rate.is_some() && !alone),
+        ("send-buffer", host.send_buffer != Host::DEFAULT_SEND_BUFFER),
         ("report-cost", host.report_cost != Span::ZERO),
         ("socket-buffer", buffer && !host.receives.is_limited()),
         ("disk-rate", host.disk.is_some()),
@@ -59,6 +60,12 @@ fn of_copy(flow: &Flow, transfer: &Transfer) -> Vec<String> {
             absent.push(format!("{key}: its files are in this machine's memory"));
         }
     }
+    let simulated = [
+        ("ordered-control", transfer.ordered_control),
+        ("reorder-buffer", transfer.reorder_buffer.is_some()),
+    ];
+    let simulated = simulated.into_iter().filter(|(_, asked)| *asked);
+    absent.extend(simulated.map(|(key, _)| format!("{key} (for the simulator alone)")));
     let mebi = 1 << 20;
     if let (Some(segment), Amount::Size(size)) = (transfer.segment, flow.amount)
         && segment < size
@@ -97,6 +104,7 @@ mod tests {
             kind = "pair"
             [[host]]
             name = "b"
+            send-buffer = "1MB"
             report-cost = "1ms"
             socket-buffer = "20KB"
             disk-rate = "8M"
@@ -116,6 +124,8 @@ mod tests {
             protocol = "rbudp"
             size = "5MB"
             segment = "1500KB"
+            ordered-control = true
+            reorder-buffer = "1MB"
             [[flow]]
             name = "wide"
             from = "a"
@@ -127,9 +137,11 @@ mod tests {
         "#;
         let absent = of(&Scenario::parse("absent", text, &Reading::PLAIN).unwrap());
         let begins = [
-            "host b: report-cost, socket-buffer, disk-rate, disk-stall (",
+            "host b: send-buffer, report-cost, socket-buffer, disk-rate, disk-stall (",
             "flow endless: a real copy has an end; it is NOT run",
             "flow endless: writes-disk",
+            "flow cut: ordered-control",
+            "flow cut: reorder-buffer",
             "flow cut: segment 1.50 MB: real segments are whole MiB, so 2 MiB",
             "flow wide: initial-window 3",
         ];

@@ -207,6 +207,8 @@ fn protocol(entry: &Section<'_>) -> Result<Transfer, FileError> {
         block: entry.count("block")?,
         tail_copies,
         receive: entry.word("receive", &STRATEGY)?,
+        ordered_control: entry.flag("ordered-control")?.unwrap_or(false),
+        reorder_buffer: entry.bytes("reorder-buffer")?,
         reads_disk: entry.flag("reads-disk")?.unwrap_or(false),
         writes_disk: entry.flag("writes-disk")?.unwrap_or(false),
         settings: settings(entry, row)?,

@@ -11,6 +11,7 @@ pub(super) fn describe(host: &mut Host, table: &Section<'_>) -> Result<(), FileE
         host.nic = Some(rate);
     }
     host.nic_queue = table.bytes("nic-queue")?.or(host.nic_queue);
+    host.send_buffer = table.bytes("send-buffer")?.unwrap_or(host.send_buffer);
     let pace = |pace: &mut Pace, packets: &str, rate: &str| -> Result<(), FileError> {
         if let Some(number) = table.number(packets)? {
             if number <= 0.0 {

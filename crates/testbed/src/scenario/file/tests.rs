@@ -92,6 +92,8 @@ fn every_key_of_a_flow_finds_its_place() {
         segment: Some(Bytes::new(450_000_000)),
         block: Some(1_440),
         receive: Some(Strategy::Scatter),
+        ordered_control: true,
+        reorder_buffer: Some(Bytes::new(8_000_000)),
         reads_disk: true,
         writes_disk: false,
         tail_copies: Some(1),
