@@ -4,10 +4,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
-
 use super::id::PeerId;
-use super::identity::{temporary_beside, write_new};
+use super::rewritten::Rewriting;
 use super::strict;
 use crate::{Error, Kind};
 use longhaul_text::{CallOption, reason};
@@ -112,9 +110,8 @@ impl KnownServers {
                 CallOption::Pin
             ))
         };
-        let folder = File::open(&self.folder).map_err(trouble)?;
         // Two copies that learn of two servers at once must not lose one of them.
-        flock(&folder, FlockOperation::LockExclusive).map_err(|error| trouble(error.into()))?;
+        let rewriting = Rewriting::wait(&self.folder).map_err(trouble)?;
         match self.find(name)? {
             Some(known) if known.id == id => return Ok(()),
             Some(known) => return Err(self.changed(name, known, id)),
@@ -128,9 +125,7 @@ impl KnownServers {
             text.push('\n');
         }
         text.push_str(&format!("{name} {id}\n"));
-        let temporary = temporary_beside(&self.path);
-        write_new(&temporary, text.as_bytes()).map_err(trouble)?;
-        std::fs::rename(&temporary, &self.path).and_then(|()| folder.sync_all()).map_err(trouble)
+        rewriting.replace(&self.path, text.as_bytes()).map_err(trouble)
     }
 
     /// The refusal of a server whose key is not the one in the file.

@@ -5,10 +5,10 @@
 //! this file: without it, or with a broken one, a copy begins as over a new path.
 
 use std::cmp::Reverse;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,9 +17,9 @@ use longhaul_proto::remembered::Remembered;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 use longhaul_text::reason;
-use rustix::fs::{FlockOperation, flock};
 
 use crate::error::{Error, ErrorKind, public};
+use crate::session::Rewriting;
 
 /// Entries that the file keeps; the oldest go first.
 const MAX_ENTRIES: usize = 1000;
@@ -79,7 +79,10 @@ impl PathMemory {
     /// # Errors
     /// As [`PathMemory::list`], or the file cannot be written.
     pub fn forget(&self, host: Option<IpAddr>) -> Result<usize, public::Error> {
-        let Some(_lock) = self.lock(false)? else { return Ok(0) };
+        let rewriting = match Rewriting::wait(self.folder()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            locked => locked.map_err(|error| self.trouble("cannot keep paths in", &error))?,
+        };
         let mut entries = match host {
             Some(_) => self.entries()?,
             // A file that makes no sense can be forgotten as a whole.
@@ -87,7 +90,7 @@ impl PathMemory {
         };
         let (network, before) = (host.map(network_of), entries.len());
         entries.retain(|entry| network.as_ref().is_some_and(|network| entry.network != *network));
-        self.write(&entries)?;
+        self.write(&rewriting, &entries)?;
         Ok(before - entries.len())
     }
 
@@ -98,13 +101,21 @@ impl PathMemory {
         Some(Remembered { rate: entry.rate, rtt: entry.rtt })
     }
 
-    /// Remembers what a copy found. One that the path did not bound may only raise the rate.
+    /// Remembers what a copy found. One that the path did not bound may only raise the rate. The
+    /// copy is done and must not wait: while another process has the file, nothing is remembered.
     ///
     /// # Errors
     /// As [`PathMemory::forget`].
     pub(crate) fn note(&self, found: Found) -> Result<(), Error> {
-        let Some(own) = own_address(found.peer) else { return Ok(()) };
-        let Some(_lock) = self.lock(true)? else { return Ok(()) };
+        own_address(found.peer).map_or(Ok(()), |own| self.note_from(own, found))
+    }
+
+    fn note_from(&self, own: IpAddr, found: Found) -> Result<(), Error> {
+        let folder = self.folder();
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let locked = made.and_then(|()| Rewriting::begin(folder));
+        let locked = locked.map_err(|error| self.trouble("cannot keep paths in", &error))?;
+        let Some(rewriting) = locked else { return Ok(()) };
         let mut entries = self.entries()?;
         let place = entries.iter().position(|entry| entry.is_of(found.peer, own));
         let before = place.map(|place| entries.remove(place));
@@ -123,7 +134,7 @@ impl PathMemory {
             _ => found,
         });
         entries.sort_by_key(|entry| Reverse(entry.date));
-        self.write(&entries)
+        self.write(&rewriting, &entries)
     }
 
     fn entries(&self) -> Result<Vec<KnownPath>, Error> {
@@ -154,38 +165,16 @@ impl PathMemory {
         Ok(entries)
     }
 
-    /// Excludes other processes that change the file. Makes the folder if `may_make`; without a
-    /// folder there is no lock.
-    fn lock(&self, may_make: bool) -> Result<Option<File>, Error> {
-        let trouble = |error: io::Error| self.trouble("cannot keep paths in", &error);
+    fn folder(&self) -> &Path {
         let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        if may_make {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(folder)
-                .map_err(trouble)?;
-        }
-        let folder = match File::open(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(trouble)?,
-        };
-        flock(&folder, FlockOperation::LockExclusive).map_err(|error| trouble(error.into()))?;
-        Ok(Some(folder))
+        folder.unwrap_or(Path::new("."))
     }
 
-    /// Replaces the file. The caller holds the lock, so the temporary name is free.
-    fn write(&self, entries: &[KnownPath]) -> Result<(), Error> {
+    fn write(&self, rewriting: &Rewriting, entries: &[KnownPath]) -> Result<(), Error> {
         let lines = entries.iter().take(MAX_ENTRIES).map(|entry| entry.line());
         let text = HEAD.to_owned() + &lines.collect::<String>();
-        let temporary = self.file.with_extension("new");
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let written = options.open(&temporary).and_then(|mut file| file.write_all(text.as_bytes()));
-        written
-            .and_then(|()| std::fs::rename(&temporary, &self.file))
-            .map_err(|error| self.trouble("cannot write", &error))
+        let written = rewriting.replace(&self.file, text.as_bytes());
+        written.map_err(|error| self.trouble("cannot write", &error))
     }
 
     fn trouble(&self, what: &str, error: &io::Error) -> Error {
@@ -356,6 +345,20 @@ mod tests {
         let kept = memory.list_at(at(NOW)).unwrap();
         assert_eq!((kept.len(), &*kept[0].network), (1_000, "10.4.75.0/24"));
         assert_eq!(kept[999].network, "10.0.100.0/24");
+    }
+
+    #[test]
+    fn a_copy_that_is_done_waits_for_no_other_process_and_remembers_nothing_then() {
+        let (folder, memory) = memory("");
+        let (peer, own) = (Ipv4Addr::new(10, 0, 0, 5).into(), Ipv4Addr::new(10, 1, 0, 1).into());
+        let (rate, rtt) = (Rate::from_mbps(500), Span::from_millis(20));
+        let found = Found { peer, rate, rtt, loss: 0.0, is_bound_by_path: true };
+        let other = Rewriting::wait(folder.path()).unwrap();
+        memory.note_from(own, found).unwrap();
+        assert!(memory.list().unwrap().is_empty());
+        drop(other);
+        memory.note_from(own, found).unwrap();
+        assert_eq!(memory.list().unwrap()[0].network, "10.0.0.0/24");
     }
 
     #[test]

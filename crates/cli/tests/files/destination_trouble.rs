@@ -284,3 +284,30 @@ fn things_in_the_way_fail_alone_and_by_name() {
     assert_eq!(fs::read(pair.there.join("t/b")).unwrap(), b"new");
     assert_eq!(fs::read(pair.there.join("t/d")).unwrap(), b"no folder");
 }
+
+#[test]
+fn delete_enters_no_file_system_that_is_mounted_in_the_destination() {
+    let pair = Pair::new();
+    write(&pair.here.join("run/a"), b"a");
+    let to = pair.here.join("to");
+    for path in ["other/x", "extra/y", "extra/mounted/z"] {
+        write(&to.join(path), b"old");
+    }
+    let mounts = ["other", "extra/mounted"].map(|name| {
+        let path = to.join(name);
+        let path = path.display();
+        format!("mount -t tmpfs mounted '{path}' && echo kept > '{path}/kept'")
+    });
+    // What the copy left of them is seen where they are mounted alone.
+    let look = format!("cat '{0}/other/kept' '{0}/extra/mounted/kept'", to.display());
+    let mut apart = need!(Apart::with(&mounts.join(" && ")));
+    apart.words[4] = format!("{} && \"$@\" && {look}", mounts.join(" && "));
+    let words = ["sync", "--json", "--delete", "run/", "to"];
+    let mut command = pair.client.wrapped(&apart.words(), words);
+    let ended = Child::spawn(command.current_dir(&pair.here)).end();
+    ended.is(0, &[]);
+    let kept = ended.stdout.iter().filter(|line| *line == "kept").count();
+    assert_eq!(kept, 2, "{ended}");
+    assert!(!to.join("extra/y").exists() && to.join("extra/mounted/z").exists(), "{ended}");
+    assert!(to.join("other/x").exists() && to.join("a").exists(), "{ended}");
+}

@@ -163,17 +163,19 @@ const LEN: usize = 6 << 20;
 fn a_server_that_sends_outlives_every_lie_about_what_came() {
     let pair = Pair::new();
     write(&pair.there.join("source"), &bytes(LEN, 1));
-    for (lie, reason) in fatal() {
-        let request = Message::Request(liar::request(Direction::Pull, "source"));
-        let said = [request].into_iter().chain(relays(FLOW)).chain(harmless()).chain([lie]);
+    // The server says why it ends a transfer before it gives the flow id back, so each has its own.
+    for ((lie, reason), flow) in fatal().into_iter().zip(FLOW..) {
+        let request = Request { flow, ..liar::request(Direction::Pull, "source") };
+        let said = [Message::Request(request)].into_iter().chain(relays(flow));
+        let said = said.chain(harmless()).chain([lie]);
         let (_, ended) = liar::talk(&pair, said);
         let ended = ended.expect("it is refused");
         assert!(ended.what.contains(reason), "{ended} instead of {reason}");
     }
     let ask = Compare { entry: 0, chunks: vec![0], values: vec![0; 33] };
     let plan = Message::Plan(Plan { compare: vec![ask], more: true, ..Plan::default() });
-    let request = Message::Request(liar::request(Direction::Pull, "source"));
-    let (_, ended) = liar::talk(&pair, [request, plan]);
+    let request = Request { flow: FLOW - 1, ..liar::request(Direction::Pull, "source") };
+    let (_, ended) = liar::talk(&pair, [Message::Request(request), plan]);
     assert!(ended.is_some(), "half a digest is none");
     pair.cp(&[&pair.at("source"), &"copy"]).summary();
     assert!(std::fs::read(pair.here.join("copy")).expect("it was copied") == bytes(LEN, 1));

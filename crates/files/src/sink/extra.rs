@@ -4,6 +4,9 @@
 //! The walk goes through the destination and the manifest side by side; both are in the order of a
 //! walk, so no table of names is needed. It opens each folder by its parent's handle and looks at
 //! links without following them, and it enters no other file system.
+//!
+//! Other copies may work in the same folders. What has come or changed since this copy began is
+//! theirs, and stays: the change time shows it, which a copy cannot set.
 
 use std::cmp::Ordering;
 use std::io;
@@ -13,7 +16,8 @@ use super::{Ground, Sink};
 use crate::error::{Error, FileErrorKind};
 use crate::filter::{CompiledFilters, Filter};
 use crate::folders::Folders;
-use crate::place::show;
+use crate::manifest::FileTime;
+use crate::place::{file_error, show};
 use crate::store::FileKind;
 use crate::{Failure, Kind, Manifest, Place, Shape, Watch, names};
 
@@ -51,6 +55,9 @@ pub(super) struct Extra {
     most: Option<u64>,
     /// The source could not read all of its folders, so its list lacks names that it has.
     pub(super) is_incomplete: bool,
+    /// When this copy began, by the clock of the destination's file system; nothing before it
+    /// writes anything.
+    begun: Option<FileTime>,
 }
 
 impl Extra {
@@ -79,7 +86,7 @@ impl Extra {
             return Err(error.advise("name the folder that it leads to"));
         }
         let filters = CompiledFilters::new(&delete.filters)?;
-        Ok(Extra { filters, most: delete.most, is_incomplete: false })
+        Ok(Extra { filters, most: delete.most, is_incomplete: false, begun: None })
     }
 
     /// Whether the planned names may be removed.
@@ -123,6 +130,26 @@ impl Sink {
     /// copy is there.
     pub fn keeps_extra(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.is_incomplete || !self.failures.is_empty())
+    }
+
+    /// Notes when this copy begins, by a file that it makes for a moment.
+    ///
+    /// # Errors
+    /// The file cannot be made (`File`).
+    pub(super) fn date_extra(&mut self) -> Result<(), Error> {
+        let Some(extra) = &mut self.extra else { return Ok(()) };
+        if self.options.dry_run || self.ground.is_missing {
+            return Ok(());
+        }
+        let (folder, name) = (self.ground.base(), names::unique(b"begun"));
+        let dated = folder.create(&name, 0o600).and_then(|file| {
+            let changed = file.attributes().map(|attributes| attributes.changed);
+            folder.remove(&name)?;
+            changed
+        });
+        let place = &self.ground.place;
+        extra.begun = Some(dated.map_err(|error| file_error("write to", place, &error))?);
+        Ok(())
     }
 
     /// Lists the names that would be removed.
@@ -173,7 +200,7 @@ impl Sink {
     fn walk_extra(&self, removes: bool, most: u64) -> Result<Deleted, Error> {
         match &self.extra {
             Some(extra) if !self.ground.is_missing => {
-                Walk::new(&self.ground, &extra.filters, &self.watch, removes, most).run()
+                Walk::new(&self.ground, extra, &self.watch, removes, most).run()
             }
             _ => Ok(Deleted::default()),
         }
@@ -200,7 +227,7 @@ struct Level {
 
 struct Walk<'a> {
     manifest: &'a Manifest,
-    filters: &'a CompiledFilters,
+    extra: &'a Extra,
     watch: &'a Watch,
     folders: Folders,
     removes: bool,
@@ -217,14 +244,14 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(
         ground: &'a Ground,
-        filters: &'a CompiledFilters,
+        extra: &'a Extra,
         watch: &'a Watch,
         removes: bool,
         most: u64,
     ) -> Walk<'a> {
         Walk {
             manifest: &ground.manifest,
-            filters,
+            extra,
             watch,
             folders: Folders::new(ground.base().clone()),
             removes,
@@ -330,7 +357,8 @@ impl<'a> Walk<'a> {
             None if names::is_reserved(name)
                 || found.kind == FileKind::Other
                 || (is_folder && self.device != Some(found.identity.0))
-                || !self.filters.takes(&path, is_folder) =>
+                || self.extra.begun.is_some_and(|begun| found.changed > begun)
+                || !self.extra.filters.takes(&path, is_folder) =>
             {
                 self.keep();
             }

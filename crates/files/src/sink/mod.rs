@@ -274,6 +274,7 @@ impl Sink {
         };
         sink.order = Order::new(&sink.object, manifest);
         sink.check_extra()?;
+        sink.date_extra()?;
         let plan = sink.plan()?;
         sink.complete_resumed()?;
         Ok((sink, plan))

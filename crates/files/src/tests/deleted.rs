@@ -97,6 +97,69 @@ fn a_copy_that_is_not_whole_deletes_nothing() {
 }
 
 #[test]
+fn what_another_copy_finishes_while_this_one_works_stays() {
+    let ends = ends();
+    write(ends.from.join("a"), b"a");
+    for path in ["old", "replaced", "shared/old", "gone/old"] {
+        write(ends.to.join(path), b"old");
+    }
+    let open =
+        || Copy::open(source(&[&slash(&ends.from)]), &ambient(&ends.to), &deleting(&[], None));
+    let copy = open().unwrap();
+    // As another copy ends: a file under another name, then a rename. The clock of the file system
+    // may stand still for some milliseconds.
+    let changed = |path: &Path| {
+        let meta = std::fs::metadata(path).unwrap();
+        std::os::unix::fs::MetadataExt::ctime_nsec(&meta)
+    };
+    let clock = ends.from.join("clock");
+    write(&clock, b"");
+    let begun = changed(&clock);
+    while changed(&clock) == begun {
+        write(&clock, b"");
+    }
+    for path in ["new", "replaced", "shared/new", "fresh/new"] {
+        let other = ends.from.join("other");
+        write(&other, b"new");
+        std::fs::create_dir_all(ends.to.join(path).parent().unwrap()).unwrap();
+        std::fs::rename(&other, ends.to.join(path)).unwrap();
+    }
+    let outcome = copy.run().unwrap();
+    // A folder that another copy works in stays with all that it has.
+    let left = ["a", "fresh", "fresh/new", "new", "replaced", "shared", "shared/new", "shared/old"];
+    assert_eq!(names_of(&ends.to), left, "{:?}", outcome.deleted_names);
+    assert_eq!(outcome.deleted, 3);
+    // The next one finds them finished.
+    std::fs::remove_file(&clock).unwrap();
+    open().unwrap().run().unwrap();
+    assert_eq!(names_of(&ends.to), ["a"]);
+}
+
+#[test]
+fn nothing_is_deleted_where_the_disk_stores_names_in_another_form() {
+    let disk = crate::store::memory::Disk::new(1);
+    disk.fold_names();
+    let to = Place::Stored {
+        root: crate::store::buffers::Store(disk.root()),
+        path: std::path::PathBuf::new(),
+    };
+    let ends = ends();
+    write(ends.from.join("ReadMe"), b"a");
+    let run = |delete: bool| {
+        let options = if delete { deleting(&[], None) } else { SinkOptions::default() };
+        Copy::open(source(&[&slash(&ends.from)]), &to, &options).unwrap().run().unwrap()
+    };
+    run(false);
+    std::fs::rename(ends.from.join("ReadMe"), ends.from.join("readme")).unwrap();
+    // The disk finds README by either name, and lists the first one alone.
+    let outcome = run(true);
+    assert_eq!(outcome.deleted, 0);
+    let [failure] = &outcome.failures[..] else { panic!("{:?}", outcome.failures) };
+    assert!(failure.reason.contains("under another name"), "{failure:?}");
+    assert_eq!(disk.tree(false).into_keys().collect::<Vec<_>>(), [b"ReadMe"]);
+}
+
+#[test]
 fn a_destination_that_is_a_link_and_copies_of_other_shapes_are_refused() {
     let ends = ends();
     write(ends.from.join("a"), b"a");

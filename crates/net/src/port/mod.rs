@@ -18,9 +18,9 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use longhaul_proto::endpoint::FlowId;
@@ -191,7 +191,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     /// Flow ids in use; the sinks themselves live on the thread.
     flows: Mutex<HashSet<FlowId>>,
-    closed: AtomicBool,
+    /// Why the receive thread has ended, once it has.
+    closed: OnceLock<String>,
 }
 
 impl Shared {
@@ -205,9 +206,10 @@ impl Shared {
     }
 
     /// No flow is registered after this.
-    pub(super) fn close(&self) {
+    pub(super) fn close(&self, why: &str) {
         let _flows = self.flows();
-        self.closed.store(true, Ordering::Release);
+        // Only the receive thread closes it, once.
+        let _ = self.closed.set(why.to_owned());
     }
 }
 
@@ -254,7 +256,7 @@ impl Port {
             bell,
             counters: Counters::default(),
             flows: Mutex::default(),
-            closed: AtomicBool::new(false),
+            closed: OnceLock::new(),
         });
         let (commands, inbox): (_, Receiver<PortCommand>) = mpsc::channel();
         let receive = ReceiveLoop::new(shared.clone(), inbox);
@@ -302,14 +304,14 @@ impl PortHandle {
     /// # Errors
     /// If the flow id is in use here or the port has closed.
     pub fn register(&self, flow: FlowId, sink: Box<dyn FlowSink>) -> Result<(), Error> {
-        let refused = |why| {
+        let refused = |why: &str| {
             let address = self.shared.socket.local_addr();
             Err(Error::new(format!("UDP {address}: {why}")))
         };
         // Under the lock that the thread takes to close: no sink is registered and then forgotten.
         let mut flows = self.shared.flows();
-        if self.is_closed() {
-            return refused("the port has closed");
+        if let Some(why) = self.shared.closed.get() {
+            return refused(&format!("the port has closed: {why}"));
         }
         if !flows.insert(flow) {
             return refused("the flow id is in use");
@@ -366,7 +368,7 @@ impl PortHandle {
 
     /// Whether the receive thread has ended.
     pub fn is_closed(&self) -> bool {
-        self.shared.closed.load(Ordering::Acquire)
+        self.shared.closed.get().is_some()
     }
 
     fn tell(&self, command: PortCommand) {

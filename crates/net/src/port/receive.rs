@@ -76,13 +76,13 @@ impl ReceiveLoop {
             }
             self.wake();
         }
-        self.shared.close();
+        let why = self.why.take().unwrap_or_default();
+        self.shared.close(&why);
         for command in self.commands.try_iter() {
             if let PortCommand::Register(flow, sink) = command {
                 self.flows.insert(flow, sink);
             }
         }
-        let why = self.why.unwrap_or_default();
         for sink in self.flows.values_mut() {
             let _ = catch_unwind(AssertUnwindSafe(|| sink.on_port_closed(&why)));
         }

@@ -178,7 +178,7 @@ fn a_wakeup_comes_once_and_not_early() {
 }
 
 #[test]
-fn closing_a_port_tells_its_flows() {
+fn closing_a_port_tells_its_flows_and_who_comes_later_hears_the_reason() {
     let port = port();
     let (sink, told) = teller();
     port.register(FlowId(1), sink).unwrap();
@@ -186,7 +186,8 @@ fn closing_a_port_tells_its_flows() {
     drop(port);
     assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Closed));
     assert!(handle.is_closed());
-    assert!(handle.register(FlowId(2), teller().0).is_err());
+    let late = handle.register(FlowId(2), teller().0).unwrap_err();
+    assert!(late.what.ends_with("the port has closed: the port was closed"), "{}", late.what);
 }
 
 struct Opening {

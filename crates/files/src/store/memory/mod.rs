@@ -129,6 +129,8 @@ struct Change {
 struct State {
     inodes: BTreeMap<u64, Inode>,
     next: u64,
+    /// Names are found whatever their case, and keep the form in which they were made.
+    folds: bool,
     clock: i64,
     changes: Vec<Change>,
     locks: BTreeMap<u64, u64>,
@@ -286,8 +288,17 @@ impl State {
         self.inodes.get_mut(&number).ok_or_else(|| Errno::STALE.into())
     }
 
+    /// The name under which the disk has `name`, or would make it.
+    fn stored_name(&mut self, folder: u64, name: &[u8]) -> io::Result<Vec<u8>> {
+        let folds = self.folds;
+        let mut there = self.inode(folder)?.entries.keys();
+        let found = there.find(|there| folds && there.eq_ignore_ascii_case(name));
+        Ok(found.map_or_else(|| name.to_vec(), Vec::clone))
+    }
+
     fn find(&mut self, folder: u64, name: &[u8]) -> io::Result<u64> {
-        let found = self.inode(folder)?.entries.get(name).copied();
+        let name = self.stored_name(folder, name)?;
+        let found = self.inode(folder)?.entries.get(&name).copied();
         found.ok_or_else(|| Errno::NOENT.into())
     }
 
@@ -313,6 +324,7 @@ impl State {
     }
 
     fn add(&mut self, folder: u64, name: &[u8], inode: Inode) -> io::Result<u64> {
+        let name = &*self.stored_name(folder, name)?;
         if self.inode(folder)?.entries.contains_key(name) {
             return Err(Errno::EXIST.into());
         }
@@ -327,6 +339,10 @@ impl State {
     }
 
     fn change(&mut self, folder: u64, entries: Vec<(Vec<u8>, Option<u64>)>) -> io::Result<()> {
+        let mut entries = entries;
+        for (name, _) in &mut entries {
+            *name = self.stored_name(folder, name)?;
+        }
         for (name, number) in &entries {
             let inode = self.inode(folder)?;
             let before = match number {
@@ -447,6 +463,7 @@ impl Disk {
         Disk(Arc::new(Mutex::new(State {
             inodes: BTreeMap::from([(ROOT, root)]),
             next: ROOT + 1,
+            folds: false,
             clock: 1_000_000,
             changes: Vec::new(),
             locks: BTreeMap::new(),
@@ -464,6 +481,11 @@ impl Disk {
     }
 
     /// The top folder.
+    /// From now on names are found whatever their case.
+    pub(crate) fn fold_names(&self) {
+        self.state().folds = true;
+    }
+
     pub(crate) fn root(&self) -> SharedFolder {
         handles::folder(self, &mut self.state(), ROOT).expect("the top is a folder")
     }

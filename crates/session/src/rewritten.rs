@@ -1,0 +1,77 @@
+//! A small file that several processes of one user change: one at a time, and whoever reads it sees
+//! it before or after a change.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::identity::{temporary_beside, write_new};
+
+/// The lock of all such files in a folder, until this is dropped.
+#[derive(Debug)]
+pub struct Rewriting(File);
+
+impl Rewriting {
+    /// Waits until no other process changes files in `folder`.
+    ///
+    /// # Errors
+    /// The folder cannot be opened, or its file system has no locks.
+    pub fn wait(folder: &Path) -> io::Result<Rewriting> {
+        let folder = File::open(folder)?;
+        flock(&folder, FlockOperation::LockExclusive)?;
+        Ok(Rewriting(folder))
+    }
+
+    /// Does not wait: returns nothing if another process changes files in `folder`.
+    ///
+    /// # Errors
+    /// As [`Rewriting::wait`].
+    pub fn begin(folder: &Path) -> io::Result<Option<Rewriting>> {
+        let folder = File::open(folder)?;
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            locked => locked.map(|()| Some(Rewriting(folder))).map_err(Into::into),
+        }
+    }
+
+    /// Replaces the file at `path` in this folder, and syncs it.
+    ///
+    /// # Errors
+    /// It cannot be written; it is as before, or has the new content and may lose it at a power
+    /// cut.
+    pub fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let temporary = temporary_beside(path);
+        let written =
+            write_new(&temporary, content).and_then(|()| std::fs::rename(&temporary, path));
+        if written.is_err() {
+            // The error is told; what is left of the attempt is in nobody's way.
+            let _ = std::fs::remove_file(&temporary);
+        }
+        written.and_then(|()| self.0.sync_all())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_a_failure_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        let rewriting = Rewriting::wait(folder.path()).unwrap();
+        assert!(Rewriting::begin(folder.path()).unwrap().is_none(), "one at a time");
+        rewriting.replace(&path, b"one").unwrap();
+        rewriting.replace(&path, b"two").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        drop(rewriting);
+        let rewriting = Rewriting::begin(folder.path()).unwrap().expect("it is free");
+        let taken = folder.path().join("a folder");
+        std::fs::create_dir(&taken).unwrap();
+        assert!(rewriting.replace(&taken, b"x").is_err());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}
