@@ -41,7 +41,9 @@ fn change(tree: &mut Tree, asked: Asked) {
     let before = tree.revision();
     match asked {
         Asked::Put(put) => {
-            if let Ok(edit) = convert::edit(put, 7) {
+            let owner = (put.presence && put.value.is_some()).then_some(7);
+            if let Ok(edit) = convert::edit(put) {
+                let edit = Edit { owner, ..edit };
                 let Edit { key, value, .. } = edit.clone();
                 if let Ok(Some(change)) = tree.apply(edit) {
                     assert_eq!(change.version, before + 1);
@@ -51,6 +53,8 @@ fn change(tree: &mut Tree, asked: Asked) {
         }
         // The client has gone.
         Asked::Get(_) => drop(tree.vanish(7)),
+        Asked::Hold(hold) => drop(convert::hold(hold)),
+        Asked::Begin(_) => {}
         Asked::Watch(watch) => drop(convert::prefix(&watch.prefix)),
     }
     assert!(tree.len() <= KEYS && tree.revision() >= before);

@@ -196,7 +196,12 @@ fn ended(key: &str, edited: Edited) -> Result<u64, Error> {
     let now = match edited {
         Edited::Made(version) => return Ok(version),
         Edited::Conflict(Some(SharedValue { version, .. })) => format!("has version {version}"),
-        _ => "is not there, or may not be read".to_owned(),
+        Edited::Conflict(None) => "is not there, or may not be read".to_owned(),
+        _ => {
+            let what = format!("{key} may have been changed: the server has forgotten the outcome");
+            let error = Error::new(ErrorKind::Unfinished, what);
+            return Err(error.advise("read it and decide again"));
+        }
     };
     let what = format!("{key} was not changed: it {now}");
     Err(Error::new(ErrorKind::Unfinished, what).advise("read it and decide again"))
@@ -224,11 +229,24 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
     }
     ended(&tree.key, blocking::wait(edit.into_future())?)?;
     if args.presence {
-        // A watch ends with the connection, or with the signal that ends this command.
-        let mut watch = blocking::wait(tree.share.watch(&tree.key))?;
-        while next(tree, &mut watch)?.is_some() {}
+        return Err(hold(tree));
     }
     Ok(())
+}
+
+/// Keeps a presence until it is lost, or a signal ends this command; returns why it ended.
+fn hold(tree: &Tree) -> Error {
+    let lost = blocking::wait(tree.share.presence_lost(&tree.key));
+    let now = match lost {
+        Err(_) if tree.cancel.is_cancelled() => {
+            return Error::new(ErrorKind::Cancelled, "interrupted");
+        }
+        Err(error) => return error.into(),
+        Ok(Some(SharedValue { version, .. })) => format!("has version {version} now"),
+        Ok(None) => "has vanished with the connection".to_owned(),
+    };
+    let what = format!("the presence of {} is lost: it {now}", plain::text(&tree.key));
+    Error::new(ErrorKind::Unfinished, what).advise("read it and decide again")
 }
 
 fn remove(tree: &Tree, version: Option<u64>) -> Result<(), Error> {

@@ -10,7 +10,9 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::convert;
-use crate::messages::{self, Ask, Asked, Get, SERVICE, Tell, Told, VERSION, Watch};
+use crate::messages::{
+    Answer as Reply, Ask, Asked, Begin, Get, SERVICE, Tell, Told, VERSION, Watch,
+};
 use crate::server::CALLS;
 
 /// The first and the longest pause between attempts to connect again.
@@ -18,6 +20,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 /// How often the server has to show that it is there, and how often it may fail to.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 4;
+/// Watches of a connection, which has one more stream for calls.
+const WATCHES: usize = 15;
 /// Bytes of keys and values that a snapshot may have, at most: what a server's tree may have.
 const MOST: usize = 1 << 30;
 
@@ -28,6 +32,8 @@ pub enum Order {
     Get(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
     /// A change.
     Edit(Wish, oneshot::Sender<Result<Answer, Error>>),
+    /// Tells when this client has no presence at the key, and what the key has then.
+    Lost(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
     /// All that a prefix has, and its changes, until the receiver is dropped.
     Watch(Prefix, mpsc::Sender<Result<News, Error>>),
 }
@@ -51,7 +57,9 @@ pub async fn run(
     ends: impl Future<Output = ()>,
 ) {
     tokio::pin!(ends);
-    let mut client = Client::default();
+    let mut instance = [0; 8];
+    aws_lc_rs::rand::fill(&mut instance).expect("the system has randomness");
+    let mut client = Client { instance: u64::from_ne_bytes(instance), ..Client::default() };
     let mut next = Some(first);
     while let Some(connected) = next {
         let Err(error) = client.work(connected, &mut orders, &mut ends).await else { return };
@@ -101,12 +109,20 @@ type Waiting<T> = oneshot::Sender<Result<T, Error>>;
 
 #[derive(Default)]
 struct Client {
+    /// The random number of this program, which names it to the server.
+    instance: u64,
+    /// What the server has said of its memory, when no edit was in doubt.
+    seen: Option<u64>,
+    has_begun: bool,
     edits: Edits,
     tell: BTreeMap<u64, Waiting<Answer>>,
     gets: BTreeMap<u64, (Key, Waiting<Option<Entry>>)>,
-    /// The number of the last read; they are even, those of edits odd.
-    reads: u64,
-    presence: BTreeMap<Key, Wish>,
+    /// Presence that is taken up again, by the number of the call.
+    holds: BTreeMap<u64, Key>,
+    /// The number of the last call that is no edit; they are even, those of edits odd.
+    calls: u64,
+    /// Who is to hear of the loss of a presence.
+    losses: BTreeMap<Key, Vec<Waiting<Option<Entry>>>>,
     watches: Vec<Watching>,
     closed: bool,
 }
@@ -114,9 +130,7 @@ struct Client {
 impl Client {
     fn lost(&mut self) {
         self.edits.lost();
-        for wish in self.presence.values() {
-            self.edits.add(wish.clone());
-        }
+        self.holds.clear();
     }
 
     fn fail(mut self, error: &Error) {
@@ -124,6 +138,9 @@ impl Client {
             let _ = tell.send(Err(error.clone()));
         }
         for (_, tell) in std::mem::take(&mut self.gets).into_values() {
+            let _ = tell.send(Err(error.clone()));
+        }
+        for tell in std::mem::take(&mut self.losses).into_values().flatten() {
             let _ = tell.send(Err(error.clone()));
         }
         for watching in self.watches {
@@ -147,12 +164,9 @@ impl Client {
         let (send, mut sending) = mpsc::unbounded_channel::<Asked>();
         let (stop, stopped) = tokio::sync::watch::channel(());
         let mut watches = JoinSet::new();
-        self.edits.connected();
+        self.begin(&send);
         for watching in self.watches.drain(..) {
             watches.spawn_local(watch(connection.clone(), watching, stopped.clone()));
-        }
-        for (id, (key, _)) in &self.gets {
-            let _ = send.send(Asked::Get(Get { id: *id, key: key.as_str().to_owned() }));
         }
         let (leave, leaves) = oneshot::channel();
         let writes = write(writer, &mut sending, leaves);
@@ -172,7 +186,7 @@ impl Client {
                     }
                 }
                 order = orders.recv(), if !self.closed && self.under_way() < CALLS => {
-                    if let Some(watching) = self.take(order, &send) {
+                    if let Some(watching) = self.take(order, &send, watches.len()) {
                         watches.spawn_local(watch(connection.clone(), watching, stopped.clone()));
                     }
                 }
@@ -206,19 +220,37 @@ impl Client {
         ended
     }
 
-    fn send_edits(&mut self, send: &mpsc::UnboundedSender<Asked>) {
-        while let Some(sent) = self.edits.poll() {
-            let mut put = convert::put(sent);
-            put.id = put.id * 2 + 1;
-            let _ = send.send(Asked::Put(put));
+    /// Says on a new stream who this is, and asks again what was asked.
+    fn begin(&mut self, send: &mpsc::UnboundedSender<Asked>) {
+        self.edits.connected();
+        let begin = Begin { instance: self.instance, first: !self.has_begun, seen: self.seen };
+        self.has_begun = true;
+        let _ = send.send(Asked::Begin(begin));
+        for (id, (key, _)) in &self.gets {
+            let _ = send.send(Asked::Get(Get { id: *id, key: key.as_str().to_owned() }));
         }
     }
 
-    /// Takes an order; returns a watch that is to begin.
+    fn send_edits(&mut self, send: &mpsc::UnboundedSender<Asked>) {
+        while let Some(sent) = self.edits.poll() {
+            let _ = send.send(Asked::Put(convert::put(sent)));
+        }
+        while self.holds.len() < CALLS
+            && let Some(hold) = self.edits.poll_hold()
+        {
+            self.calls += 1;
+            let id = self.calls * 2;
+            self.holds.insert(id, hold.key.clone());
+            let _ = send.send(Asked::Hold(convert::held(id, hold)));
+        }
+    }
+
+    /// Takes an order; returns a watch that is to begin beside the `watches` that go.
     fn take(
         &mut self,
         order: Option<Order>,
         send: &mpsc::UnboundedSender<Asked>,
+        watches: usize,
     ) -> Option<Watching> {
         match order {
             None => self.closed = true,
@@ -227,14 +259,26 @@ impl Client {
                 self.tell.insert(id, tell);
             }
             Some(Order::Get(key, tell)) => {
-                self.reads += 1;
-                let id = self.reads * 2;
+                self.calls += 1;
+                let id = self.calls * 2;
                 let _ = send.send(Asked::Get(Get { id, key: key.as_str().to_owned() }));
                 self.gets.insert(id, (key, tell));
             }
+            Some(Order::Lost(key, tell)) if !self.edits.holds(&key) => drop(tell.send(Ok(None))),
+            Some(Order::Lost(key, tell)) => {
+                let tells = self.losses.entry(key).or_default();
+                tells.retain(|tell| !tell.is_closed());
+                tells.push(tell);
+            }
             Some(Order::Watch(prefix, tell)) => {
                 let replica = Replica::new(prefix.clone(), MOST);
-                return Some(Watching { prefix, replica, run: 0, tell });
+                let watching = Watching { prefix, replica, run: 0, tell };
+                if watches < WATCHES {
+                    return Some(watching);
+                }
+                let what = format!("{WATCHES} watches go at a time; this is one more");
+                let error = Error::new(Kind::Usage, what);
+                report(watching, error.advise("end a watch, or watch a common prefix"));
             }
         }
         None
@@ -243,43 +287,72 @@ impl Client {
     /// Takes what the server says.
     fn heard(&mut self, told: Option<Tell>) -> Result<(), Error> {
         let ended = || Error::new(Kind::Lost, "the server ended the session");
-        let Some(Told::Answer(answer)) = told.ok_or_else(ended)?.told else {
-            return Err(lie(Lie("an answer is none")));
+        let answer = match told.ok_or_else(ended)?.told {
+            Some(Told::Answer(answer)) => answer,
+            Some(Told::Begun(begun)) => {
+                if !self.edits.is_in_doubt() {
+                    self.seen = Some(begun.forgotten);
+                }
+                return Ok(());
+            }
+            _ => return Err(lie(Lie("an answer is none"))),
         };
         let refused = (answer.result == 2).then(|| {
             let why: String = answer.why.chars().filter(|c| !c.is_control()).take(500).collect();
             Error::new(Kind::Unreachable, format!("the server refuses: {why}"))
         });
         self.edits.heard(answer.revision);
-        if answer.id % 2 == 0 {
-            let none = || lie(Lie("an answer is to no call"));
-            let (key, tell) = self.gets.remove(&answer.id).ok_or_else(none)?;
-            let entry = refused.map_or_else(|| convert::answered(&answer, &key), Err);
-            let _ = tell.send(entry);
+        match answer.id % 2 {
+            0 => self.heard_call(&answer, refused),
+            _ => self.heard_edit(&answer, refused),
+        }
+    }
+
+    /// Takes the answer to a read, or to a presence that is taken up again.
+    fn heard_call(&mut self, answer: &Reply, refused: Option<Error>) -> Result<(), Error> {
+        if let Some(key) = self.holds.remove(&answer.id) {
+            let now = convert::answered(answer, &key)?;
+            if self.edits.hold_answered(&key, &come_to(answer, now.clone())) {
+                self.lose(&key, &refused.map_or(Ok(now), Err));
+            }
             return Ok(());
         }
-        let id = answer.id / 2;
-        let made = match answer.result {
-            0 => Answer::Made(answer.version),
-            1 => Answer::Conflict(self.now(id, &answer)?),
-            _ => Answer::Conflict(None),
-        };
-        let (wish, made) = self.edits.answered(id, made).map_err(lie)?;
-        match (&made, wish.presence && wish.value.is_some()) {
-            (Answer::Made(_), true) => drop(self.presence.insert(wish.key.clone(), wish)),
-            (Answer::Made(_), false) => drop(self.presence.remove(&wish.key)),
-            (Answer::Conflict(_), _) => {}
+        let none = || lie(Lie("an answer is to no call"));
+        let (key, tell) = self.gets.remove(&answer.id).ok_or_else(none)?;
+        let entry = refused.map_or_else(|| convert::answered(answer, &key), Err);
+        let _ = tell.send(entry);
+        Ok(())
+    }
+
+    fn heard_edit(&mut self, answer: &Reply, refused: Option<Error>) -> Result<(), Error> {
+        let number = answer.id / 2;
+        let none = || lie(Lie("an answer is to no call"));
+        let key = self.edits.key(number).cloned().ok_or_else(none)?;
+        let made = come_to(answer, convert::answered(answer, &key)?);
+        self.edits.answered(number, &made).map_err(lie)?;
+        if !self.edits.holds(&key) {
+            // The program itself has put something else in its place, or deleted it.
+            self.lose(&key, &Ok(None));
         }
-        if let Some(tell) = self.tell.remove(&id) {
+        if let Some(tell) = self.tell.remove(&number) {
             let _ = tell.send(refused.map_or(Ok(made), Err));
         }
         Ok(())
     }
 
-    fn now(&self, id: u64, answer: &messages::Answer) -> Result<Option<Entry>, Error> {
-        let none = || lie(Lie("an answer is to no call"));
-        let key = self.edits.key(id).ok_or_else(none)?;
-        convert::answered(answer, key)
+    fn lose(&mut self, key: &Key, now: &Result<Option<Entry>, Error>) {
+        for tell in self.losses.remove(key).into_iter().flatten() {
+            let _ = tell.send(now.clone());
+        }
+    }
+}
+
+fn come_to(answer: &Reply, now: Option<Entry>) -> Answer {
+    match answer.result {
+        0 => Answer::Made(answer.version),
+        1 => Answer::Conflict(now),
+        2 => Answer::Refused,
+        _ => Answer::Unknown,
     }
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use longhaul_proto::share::{
-    Change, Condition, Disk, Edit, Entry, Key, MAX_VALUE, Piece, Prefix, Sent,
+    Change, Condition, Disk, Edit, Entry, Hold, Key, MAX_VALUE, Piece, Prefix, Sent,
 };
 use longhaul_session::{Error, Kind};
 
-use crate::messages::{Answer, Item, Part, Put};
+use crate::messages::{self, Answer, Item, Part, Put};
 
 fn wrong(what: String) -> Error {
     Error::new(Kind::Usage, what)
@@ -33,11 +33,11 @@ fn value(value: Vec<u8>) -> Result<Arc<[u8]>, Error> {
     }
 }
 
-/// The edit that a client asks for; its presence is that of `client`.
+/// The edit that a client asks for.
 ///
 /// # Errors
 /// It makes no sense; the client is to hear it.
-pub fn edit(put: Put, client: u64) -> Result<Edit, Error> {
+pub fn edit(put: Put) -> Result<Edit, Error> {
     let condition = match (put.version, put.not_since) {
         (None, None) => Condition::Always,
         (Some(version), None) => Condition::Version(version),
@@ -45,20 +45,34 @@ pub fn edit(put: Put, client: u64) -> Result<Edit, Error> {
         (Some(_), Some(_)) => return Err(wrong("an edit has two conditions".to_owned())),
     };
     let value = put.value.map(value).transpose()?;
-    let owner = (put.presence && value.is_some()).then_some(client);
-    Ok(Edit { key: key(&put.key)?, value, condition, owner })
+    Ok(Edit { key: key(&put.key)?, value, condition, owner: None })
+}
+
+/// The presence that a client takes up.
+///
+/// # Errors
+/// It makes no sense; the client is to hear it.
+pub fn hold(hold: messages::Hold) -> Result<Hold, Error> {
+    let messages::Hold { key: name, value: bytes, version, strict: is_strict, .. } = hold;
+    Ok(Hold { key: key(&name)?, value: value(bytes)?, version, is_strict })
+}
+
+/// The message of a presence that is taken up by the call `id`.
+pub(crate) fn held(id: u64, hold: Hold) -> messages::Hold {
+    let Hold { key, value, version, is_strict: strict } = hold;
+    messages::Hold { id, key: key.as_str().to_owned(), value: value.to_vec(), version, strict }
 }
 
 /// The message of an edit.
 pub(crate) fn put(sent: Sent) -> Put {
-    let Sent { id, wish, condition } = sent;
+    let Sent { number, wish, condition, again } = sent;
     let (version, not_since) = match condition {
         Condition::Always => (None, None),
         Condition::Version(version) => (Some(version), None),
         Condition::NotSince(revision) => (None, Some(revision)),
     };
     let (key, value) = (wish.key.as_str().to_owned(), wish.value.map(|value| value.to_vec()));
-    Put { id, key, value, version, not_since, presence: wish.presence }
+    Put { id: number * 2 + 1, key, value, version, not_since, presence: wish.presence, again }
 }
 
 /// The message of an entry.

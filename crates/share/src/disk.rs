@@ -6,11 +6,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use longhaul_proto::share::{Change, Disk as OnDisk, Entry, Key, Limits, Tree};
+use longhaul_proto::share::{
+    Calls, Change, Disk as OnDisk, Entry, Key, Limits, Rows, Tree, Writer, Writers,
+};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+
+/// Numbers and versions of edits.
+type Outcomes = Vec<(u64, u64)>;
 
 /// Key → version and value.
 const VALUES: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("values");
+/// Client and number of a writer → numbers and versions of the edits that it has made of late.
+const WRITERS: TableDefinition<'_, ([u8; 32], u64), Outcomes> = TableDefinition::new("writers");
+/// Client → how often outcomes of its edits were forgotten.
+const FORGOTTEN: TableDefinition<'_, [u8; 32], u64> = TableDefinition::new("forgotten");
 /// Numbers of the tree.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 /// No revision above this one was ever given out.
@@ -39,6 +48,8 @@ impl Disk {
         let begun = disk.begin()?;
         // Makes the tables of a new file.
         begun.open_table(VALUES)?;
+        begun.open_table(WRITERS)?;
+        begun.open_table(FORGOTTEN)?;
         disk.ceiling = begun.open_table(NUMBERS)?.get(CEILING)?.map_or(0, |number| number.value());
         begun.commit()?;
         Ok(disk)
@@ -50,8 +61,9 @@ impl Disk {
         Ok(begun)
     }
 
-    /// Reads the whole tree. Its revision is one that no earlier run gave out.
-    pub(crate) fn load(&self, limits: Limits) -> Result<Tree, Trouble> {
+    /// Reads the whole tree, and its writers. Its revision is one that no earlier tree gave out, so
+    /// each watcher needs a snapshot.
+    pub(crate) fn load(&self, limits: Limits) -> Result<Calls, Trouble> {
         let reading = self.database.begin_read()?;
         let table = reading.open_table(VALUES)?;
         let mut entries = Vec::new();
@@ -63,16 +75,29 @@ impl Disk {
             newest = newest.max(version);
             entries.push((key, Entry { value: Arc::from(value), version, owner: None }));
         }
-        Ok(Tree::new(limits, newest, entries))
+        let mut rows = Rows::default();
+        for row in reading.open_table(WRITERS)?.iter()? {
+            let (writer, made) = row?;
+            let (client, instance) = writer.value();
+            rows.writers.push((Writer { client, instance }, made.value()));
+        }
+        for row in reading.open_table(FORGOTTEN)?.iter()? {
+            let (client, times) = row?;
+            rows.forgotten.push((client.value(), times.value()));
+        }
+        Ok(Calls::new(Tree::new(limits, newest + 1, entries), Writers::new(rows)))
     }
 
-    /// Stores changes and syncs them; nothing is written where they are all presence.
-    pub(crate) fn commit(&mut self, changes: &[Change]) -> Result<(), Trouble> {
+    /// Whether changes need a commit: not where they are all presence.
+    pub(crate) fn must_store(&self, changes: &[Change]) -> bool {
+        let last = changes.last().map_or(0, |change| change.version);
+        last > self.ceiling || changes.iter().any(|change| change.disk != OnDisk::Untouched)
+    }
+
+    /// Stores changes, and the outcomes of the edits that made them, and syncs both.
+    pub(crate) fn commit(&mut self, changes: &[Change], rows: &Rows) -> Result<(), Trouble> {
         let last = changes.last().map_or(0, |change| change.version);
         let is_above = last > self.ceiling;
-        if !is_above && changes.iter().all(|change| change.disk == OnDisk::Untouched) {
-            return Ok(());
-        }
         let ceiling = if is_above { last + AHEAD } else { self.ceiling };
         let begun = self.begin()?;
         {
@@ -86,6 +111,17 @@ impl Disk {
                     (OnDisk::Remove, _) => drop(table.remove(key)?),
                     _ => {}
                 }
+            }
+            let mut writers = begun.open_table(WRITERS)?;
+            for (Writer { client, instance }, made) in &rows.writers {
+                match made.is_empty() {
+                    true => drop(writers.remove((*client, *instance))?),
+                    false => drop(writers.insert((*client, *instance), made)?),
+                }
+            }
+            let mut forgotten = begun.open_table(FORGOTTEN)?;
+            for (client, times) in &rows.forgotten {
+                forgotten.insert(client, times)?;
             }
             if is_above {
                 begun.open_table(NUMBERS)?.insert(CEILING, ceiling)?;

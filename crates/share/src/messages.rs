@@ -1,18 +1,18 @@
 //! The messages of the service `share`. A stream whose first message is a [`Watch`] is answered by
-//! [`Part`] messages until it ends. Any other stream takes [`Get`] and [`Put`] messages, each of
-//! which is answered by an [`Answer`], in order.
+//! [`Part`] messages until it ends. Any other stream takes [`Begin`], [`Get`], [`Put`] and [`Hold`]
+//! messages; a [`Begin`] is answered by a [`Begun`], all others by an [`Answer`], in order.
 
 /// The name of the service, and the word of the list of clients.
 pub const SERVICE: &str = "share";
 
 /// The version of its messages. It rises with each field that must not be skipped.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What a client says. An empty one begins a stream, and is not answered.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ask {
     /// One of these.
-    #[prost(oneof = "Asked", tags = "1, 2, 3")]
+    #[prost(oneof = "Asked", tags = "1, 2, 3, 4, 5")]
     pub asked: Option<Asked>,
 }
 
@@ -26,6 +26,45 @@ pub enum Asked {
     Get(Get),
     #[prost(message, tag = "3")]
     Put(Put),
+    #[prost(message, tag = "4")]
+    Begin(Begin),
+    #[prost(message, tag = "5")]
+    Hold(Hold),
+}
+
+/// Names the program whose edits follow. It takes the place of an earlier stream that named it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Begin {
+    /// A random number of this program.
+    #[prost(uint64, tag = "1")]
+    pub instance: u64,
+    /// The program has had no stream before.
+    #[prost(bool, tag = "2")]
+    pub first: bool,
+    /// What `Begun.forgotten` was when the program last had no edit in doubt; nothing if it has
+    /// heard no `Begun`.
+    #[prost(uint64, optional, tag = "3")]
+    pub seen: Option<u64>,
+}
+
+/// Takes up a presence that the program had on an earlier stream.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Hold {
+    /// The number of the call; its answer has the same. It is even.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// The key.
+    #[prost(string, tag = "2")]
+    pub key: String,
+    /// The value.
+    #[prost(bytes = "vec", tag = "3")]
+    pub value: Vec<u8>,
+    /// The version that the presence had.
+    #[prost(uint64, tag = "4")]
+    pub version: u64,
+    /// Only if the presence is still there.
+    #[prost(bool, tag = "5")]
+    pub strict: bool,
 }
 
 /// Watches a key and all keys below it.
@@ -56,7 +95,8 @@ pub struct Get {
 /// Changes a key.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Put {
-    /// The number of the call; its answer has the same.
+    /// The number of the call; its answer has the same. It is odd: twice the number of the edit,
+    /// and one. A program numbers its edits from 1, over all its streams.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// The key.
@@ -74,13 +114,16 @@ pub struct Put {
     /// The value vanishes when this stream ends.
     #[prost(bool, tag = "6")]
     pub presence: bool,
+    /// The edit was sent before, on a stream that was lost.
+    #[prost(bool, tag = "7")]
+    pub again: bool,
 }
 
 /// What a server says.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Tell {
     /// One of these; nothing if it comes from a newer version and is unknown here.
-    #[prost(oneof = "Told", tags = "1, 2")]
+    #[prost(oneof = "Told", tags = "1, 2, 3")]
     pub told: Option<Told>,
 }
 
@@ -92,6 +135,16 @@ pub enum Told {
     Answer(Answer),
     #[prost(message, tag = "2")]
     Part(Part),
+    #[prost(message, tag = "3")]
+    Begun(Begun),
+}
+
+/// The answer to a [`Begin`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Begun {
+    /// How often the server has forgotten outcomes of edits of this client.
+    #[prost(uint64, tag = "1")]
+    pub forgotten: u64,
 }
 
 /// The answer to one call.
@@ -103,7 +156,8 @@ pub struct Answer {
     /// The revision of the tree after it.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
-    /// 0: it is done. 1: the condition of a `Put` does not hold. 2: refused; `why` has the reason.
+    /// 0: it is done. 1: the condition of a `Put` does not hold, or a `Hold` comes too late.
+    /// 2: refused; `why` has the reason. 3: the edit was sent before, and its outcome is forgotten.
     #[prost(uint32, tag = "3")]
     pub result: u32,
     /// The version that a `Put` made; 0 where there was nothing to delete.

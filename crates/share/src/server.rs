@@ -6,15 +6,15 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use longhaul_proto::share::{Limits, Refusal, Watcher};
+use longhaul_proto::share::{By, Call, Key, Limits, Refusal, WRITERS, Watcher, Writer};
 use longhaul_session::{Error, FrameReader, FrameWriter, Kind, Session};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::convert;
-use crate::messages::{Answer, Ask, Asked, Get, Put, Tell, Told, Watch};
+use crate::messages::{Answer, Ask, Asked, Begin, Begun, Get, Hold, Put, Tell, Told, Watch};
 use crate::right::Right;
-use crate::store::{Command, Failed, Store};
+use crate::store::{Command, Failed, Made, Store};
 
 /// Calls of one stream that are not answered yet, at most.
 pub(crate) const CALLS: usize = 64;
@@ -27,19 +27,28 @@ pub struct Shared {
     store: Store,
     /// This run of the server.
     run: u64,
-    clients: Cell<u64>,
+    streams: Cell<u64>,
 }
 
-/// A presence that ends with its stream.
-struct Client<'a>(&'a Store, u64);
+/// The writer of a stream, once that has begun. Its presence ends with the stream.
+struct Writing<'a> {
+    store: &'a Store,
+    client: [u8; 32],
+    stream: u64,
+    by: Cell<Option<By>>,
+    /// The client has said goodbye: it never comes back.
+    is_last: Cell<bool>,
+}
 
-impl Drop for Client<'_> {
+impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        self.0.order(Command::Gone(self.1));
+        if let Some(by) = self.by.get() {
+            self.store.order(Command::Ended(by, self.is_last.get()));
+        }
     }
 }
 
-type Answering = Pin<Box<dyn Future<Output = Result<Answer, Error>>>>;
+type Answering = Pin<Box<dyn Future<Output = Result<Told, Error>>>>;
 
 impl Shared {
     /// Opens the tree in the file at `path`, which is made where it is not there.
@@ -53,7 +62,7 @@ impl Shared {
         let store = Store::open(path, Limits::default())?;
         // 0 is a client that has nothing.
         let run = u64::from_ne_bytes(run).max(1);
-        Ok(Rc::new(Shared { store, run, clients: Cell::new(0) }))
+        Ok(Rc::new(Shared { store, run, streams: Cell::new(0) }))
     }
 
     /// Answers a stream to its end, and says goodbye; `first` is its first message. Ends with the
@@ -68,13 +77,14 @@ impl Shared {
         right: Right,
         stopped: impl Future<Output = Error>,
     ) -> Result<(), Error> {
+        let client = session.peer.0;
         let (mut writer, mut reader) = session.split();
         let work = async {
             match first.asked {
                 Some(Asked::Watch(watch)) => {
                     self.watch(&mut writer, &mut reader, watch, &right).await
                 }
-                _ => self.calls(&mut writer, &mut reader, first, &right).await,
+                _ => self.calls(&mut writer, &mut reader, first, client, &right).await,
             }
         };
         let ended = tokio::select! {
@@ -100,7 +110,7 @@ impl Shared {
         let brings = async {
             loop {
                 let piece;
-                (watcher, piece) = self.store.next(watcher).await?;
+                (watcher, piece) = self.store.ask(|tell| Command::Next(watcher, tell)).await?;
                 tell(writer, Told::Part(convert::part(self.run, piece))).await?;
             }
         };
@@ -118,40 +128,74 @@ impl Shared {
         writer: &mut FrameWriter,
         reader: &mut FrameReader,
         first: Ask,
+        client: [u8; 32],
         right: &Right,
     ) -> Result<(), Error> {
-        self.clients.set(self.clients.get() + 1);
-        let client = Client(&self.store, self.clients.get());
+        self.streams.set(self.streams.get() + 1);
+        let stream = self.streams.get();
+        let (by, is_last) = (Cell::new(None), Cell::new(false));
+        let writing = Writing { store: &self.store, client, stream, by, is_last };
+        let anew = self.store.anew();
         let (queue, mut answers) = mpsc::channel::<Answering>(CALLS);
-        let takes = async {
+        let takes = async move |writing: &Writing<'_>| {
             let mut asked = Some(first);
             while let Some(ask) = asked {
                 if let Some(asked) = ask.asked {
-                    let answering = self.begin(asked, client.1, right)?;
+                    let answering = self.begin(asked, writing, right)?;
                     // It fails only where the answers have failed.
                     let _ = queue.send(answering).await;
                 }
                 asked = reader.read::<Ask>().await?;
             }
-            drop(queue);
+            writing.is_last.set(true);
             Ok(())
+        };
+        let takes = async {
+            // What was asked before is answered in either case.
+            Ok::<_, Error>(tokio::select! {
+                taken = takes(&writing) => taken,
+                why = anew => Err(why),
+            })
         };
         let answers = async {
             while let Some(answering) = answers.recv().await {
-                tell(writer, Told::Answer(answering.await?)).await?;
+                tell(writer, answering.await?).await?;
             }
-            Ok(())
+            Ok::<_, Error>(())
         };
-        tokio::try_join!(takes, answers).map(drop)
+        let (taken, ()) = tokio::try_join!(takes, answers)?;
+        taken
     }
 
     /// Gives a call to the tree, in the order of the calls; the answer comes later.
-    fn begin(&self, asked: Asked, client: u64, right: &Right) -> Result<Answering, Error> {
-        match asked {
-            Asked::Get(get) => Ok(self.begin_get(get, right)),
-            Asked::Put(put) => Ok(self.begin_put(put, client, right)),
-            Asked::Watch(_) => Err(Error::new(Kind::Usage, "a watch needs a stream of its own")),
+    fn begin(
+        &self,
+        asked: Asked,
+        writing: &Writing<'_>,
+        right: &Right,
+    ) -> Result<Answering, Error> {
+        let wrong = |what| Err(Error::new(Kind::Usage, what));
+        match (asked, writing.by.get()) {
+            (Asked::Get(get), _) => Ok(self.begin_get(get, right)),
+            (Asked::Begin(begin), None) => Ok(self.begin_writer(&begin, writing)),
+            (Asked::Put(put), Some(by)) => Ok(self.begin_put(put, by, right)),
+            (Asked::Hold(hold), Some(by)) => Ok(self.begin_hold(hold, by, right)),
+            (Asked::Watch(_), _) => wrong("a watch needs a stream of its own"),
+            (Asked::Begin(_), Some(_)) => wrong("a stream has one writer"),
+            (Asked::Put(_) | Asked::Hold(_), None) => wrong("an edit needs a writer"),
         }
+    }
+
+    fn begin_writer(&self, begin: &Begin, writing: &Writing<'_>) -> Answering {
+        let writer = Writer { client: writing.client, instance: begin.instance };
+        let by = By { writer, stream: writing.stream };
+        writing.by.set(Some(by));
+        let (is_first, seen) = (begin.first, begin.seen);
+        let begun = self.store.ask(move |tell| Command::Begin(by, is_first, seen, tell));
+        Box::pin(async move {
+            let failed = |failed| Error::new(Kind::Unreachable, why(&failed));
+            Ok(Told::Begun(Begun { forgotten: begun.await?.map_err(failed)? }))
+        })
     }
 
     fn begin_get(&self, get: Get, right: &Right) -> Answering {
@@ -166,42 +210,65 @@ impl Shared {
             Ok(key) => key,
             Err(error) => return refused(id, &error.what),
         };
-        let reading = self.store.read(key.clone());
+        let wanted = key.clone();
+        let reading = self.store.ask(|tell| Command::Read(wanted, tell));
         Box::pin(async move {
-            let (revision, entry) = reading.await?;
-            let item = entry.map(|entry| convert::item(&key, entry));
-            Ok(Answer { id, revision, item, ..Answer::default() })
+            Ok(Told::Answer(match reading.await? {
+                Ok((revision, entry)) => {
+                    let item = entry.map(|entry| convert::item(&key, entry));
+                    Answer { id, revision, item, ..Answer::default() }
+                }
+                Err(failed) => Answer { id, result: 2, why: why(&failed), ..Answer::default() },
+            }))
         })
     }
 
-    fn begin_put(&self, put: Put, client: u64, right: &Right) -> Answering {
-        let id = put.id;
-        let edit = convert::edit(put, client).and_then(|edit| {
-            match right.write && right.prefix.contains(edit.key.as_str()) {
-                true => Ok(edit),
-                false => Err(forbidden("change", edit.key.as_str(), right)),
-            }
-        });
-        let edit = match edit {
+    fn begin_put(&self, put: Put, by: By, right: &Right) -> Answering {
+        let (id, again, is_presence) = (put.id, put.again, put.presence);
+        let edit = match allowed(convert::edit(put), |edit| &edit.key, right) {
             Ok(edit) => edit,
             Err(error) => return refused(id, &error.what),
         };
-        let (key, may_read) = (edit.key.clone(), right.read);
-        let making = self.store.edit(edit);
-        Box::pin(async move {
-            let (revision, made) = making.await?;
-            let answer = Answer { id, revision, ..Answer::default() };
-            Ok(match made {
-                Ok(version) => Answer { version, ..answer },
-                Err(Failed::Refused(Refusal::Conflict(now))) => {
-                    let now = now.filter(|_| may_read);
-                    let item = now.map(|entry| convert::item(&key, entry));
-                    Answer { result: 1, item, ..answer }
-                }
-                Err(failed) => Answer { result: 2, why: why(&failed), ..answer },
-            })
-        })
+        let (key, number) = (edit.key.clone(), id / 2);
+        let call = Call { by, number, again, edit };
+        let making = self.store.ask(move |tell| Command::Edit(call, is_presence, tell));
+        answer(id, key, right.read, making)
     }
+
+    fn begin_hold(&self, hold: Hold, by: By, right: &Right) -> Answering {
+        let id = hold.id;
+        let hold = match allowed(convert::hold(hold), |hold| &hold.key, right) {
+            Ok(hold) => hold,
+            Err(error) => return refused(id, &error.what),
+        };
+        let key = hold.key.clone();
+        answer(id, key, right.read, self.store.ask(move |tell| Command::Hold(by, hold, tell)))
+    }
+}
+
+/// Waits for an edit, and makes its answer.
+fn answer(
+    id: u64,
+    key: Key,
+    may_read: bool,
+    making: impl Future<Output = Result<Made, Error>> + 'static,
+) -> Answering {
+    Box::pin(async move {
+        let answer = Answer { id, ..Answer::default() };
+        Ok(Told::Answer(match making.await? {
+            Ok((revision, version)) => Answer { revision, version, ..answer },
+            Err(Failed::Refused(Refusal::Conflict(now))) => {
+                let now = now.filter(|_| may_read);
+                let item = now.map(|entry| convert::item(&key, entry));
+                Answer { result: 1, item, ..answer }
+            }
+            Err(Failed::Refused(Refusal::Unknown)) => Answer { result: 3, ..answer },
+            Err(failed @ Failed::Refused(Refusal::Replaced)) => {
+                return Err(Error::new(Kind::Lost, why(&failed)));
+            }
+            Err(failed) => Answer { result: 2, why: why(&failed), ..answer },
+        }))
+    })
 }
 
 fn why(failed: &Failed) -> String {
@@ -209,13 +276,34 @@ fn why(failed: &Failed) -> String {
         Failed::Refused(Refusal::Full) => "the shared tree is full; delete keys".to_owned(),
         Failed::Refused(Refusal::Long) => "the value is too long".to_owned(),
         Failed::Refused(Refusal::Conflict(_)) => "the key has changed".to_owned(),
+        Failed::Refused(Refusal::Unknown) => "the outcome of the edit is forgotten".to_owned(),
+        Failed::Refused(Refusal::Replaced) => {
+            "another connection of this program has taken the place of this one".to_owned()
+        }
+        Failed::Crowd => format!(
+            "this client has {WRITERS} programs at the shared tree, the most that it may have"
+        ),
         Failed::Disk(why) => format!("the server cannot store it: {why}"),
+        Failed::Closed(why) => format!("the server cannot read its shared tree: {why}"),
     }
 }
 
 fn refused(id: u64, why: &str) -> Answering {
     let answer = Answer { id, result: 2, why: why.to_owned(), ..Answer::default() };
-    Box::pin(async { Ok(answer) })
+    Box::pin(async { Ok(Told::Answer(answer)) })
+}
+
+/// What a client wants to change, if it may change that.
+fn allowed<T>(
+    wanted: Result<T, Error>,
+    key: impl Fn(&T) -> &Key,
+    right: &Right,
+) -> Result<T, Error> {
+    let wanted = wanted?;
+    match right.write && right.prefix.contains(key(&wanted).as_str()) {
+        true => Ok(wanted),
+        false => Err(forbidden("change", key(&wanted).as_str(), right)),
+    }
 }
 
 fn forbidden(verb: &str, key: &str, right: &Right) -> Error {

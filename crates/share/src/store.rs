@@ -1,42 +1,69 @@
 //! The thread that has the tree and its file. It alone reads and changes them, so all calls have
 //! one order. Edits that wait together are one commit; an edit is answered, and watchers see it,
 //! after the commit.
+//!
+//! If a commit fails, only the file knows what it has: the tree is read from the file again before
+//! anything else is answered, and the streams of all clients end. The clients come back and learn
+//! from the writers in the file which of their edits were made.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 
-use longhaul_proto::share::{Change, Edit, Entry, Key, Limits, Piece, Refusal, Tree, Watcher};
+use longhaul_proto::share::{
+    By, Call, Calls, Change, Crowd, Entry, Hold, Key, Limits, Piece, Refusal, Watcher,
+};
 use longhaul_session::{Error, Kind};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::disk::{Disk, Trouble};
 
 /// Commands that are taken at once, at most.
 const BATCH: usize = 1024;
 
-/// What an edit came to: its version, 0 where there was nothing to delete.
-pub(crate) type Made = Result<u64, Failed>;
+/// What an edit came to: the revision of the tree, and the version of the key; 0 where there was
+/// nothing to delete.
+pub(crate) type Made = Result<(u64, u64), Failed>;
 
-/// Why an edit was not made.
+/// Why a command was not done.
 #[derive(Clone, Debug)]
 pub(crate) enum Failed {
     Refused(Refusal),
-    /// The file could not take it. Nobody knows whether it is in it.
+    /// The client has too many programs at the tree.
+    Crowd,
+    /// The file could not take it, and does not have it.
     Disk(String),
+    /// The file cannot be read: nobody knows what it has.
+    Closed(String),
 }
 
+type Reply<T> = oneshot::Sender<Result<T, Failed>>;
+
+/// The revision of the tree, and what a key has.
+type Read = (u64, Option<Entry>);
+
 pub(crate) enum Command {
-    Edit(Edit, oneshot::Sender<(u64, Made)>),
-    Read(Key, oneshot::Sender<(u64, Option<Entry>)>),
+    /// A stream of a writer begins: whether it is the first, and what the writer has seen.
+    Begin(By, bool, Option<u64>, Reply<u64>),
+    /// An edit; whether it is presence.
+    Edit(Call, bool, Reply<(u64, u64)>),
+    Hold(By, Hold, Reply<(u64, u64)>),
+    Read(Key, Reply<Read>),
     /// The next piece for a watcher, once there is one.
     Next(Watcher, oneshot::Sender<(Watcher, Piece)>),
-    /// A client has gone, and its presence with it.
-    Gone(u64),
+    /// A stream has ended, and its presence with it; whether its writer comes back.
+    Ended(By, bool),
 }
 
 /// What gives commands to the thread. The thread ends with the last of its clones.
 #[derive(Clone, Debug)]
-pub(crate) struct Store(mpsc::UnboundedSender<Command>);
+pub(crate) struct Store {
+    orders: mpsc::UnboundedSender<Command>,
+    /// Changes when the tree was read anew.
+    anew: watch::Receiver<()>,
+}
+
+/// How the file is opened, and opened again after a failed commit.
+pub(crate) type Open = Box<dyn FnMut() -> Result<(Disk, Calls), Trouble> + Send>;
 
 impl Store {
     /// Opens the file at `path` and starts the thread.
@@ -46,24 +73,30 @@ impl Store {
             let error = Error::new(Kind::LocalFile, what);
             error.advise("name a file that longhaul made, on a disk with room, for one server only")
         };
-        let disk = Disk::open(path).map_err(trouble)?;
-        let tree = disk.load(limits).map_err(trouble)?;
+        let file = path.to_owned();
+        let open = move || Disk::open(&file).and_then(|disk| Ok((disk.load(limits)?, disk)));
+        let mut open: Open = Box::new(move || open().map(|(calls, disk)| (disk, calls)));
+        let begun = open().map_err(trouble)?;
+        Store::start(begun, open)
+    }
+
+    pub(crate) fn start((disk, calls): (Disk, Calls), open: Open) -> Result<Store, Error> {
         let (orders, taken) = mpsc::unbounded_channel();
-        let path = path.to_owned();
-        let keeper = Keeper { path, limits, disk: Some(disk), tree, waiting: Vec::new() };
+        let (tell_anew, anew) = watch::channel(());
+        let keeper = Keeper { open, disk: Some(disk), calls, waiting: Vec::new(), tell_anew };
         let started = thread::Builder::new().name("longhaul share".to_owned());
         let failed = |error| Error::new(Kind::Lost, format!("cannot start a thread: {error}"));
         started.spawn(move || keeper.run(taken)).map_err(failed)?;
-        Ok(Store(orders))
+        Ok(Store { orders, anew })
     }
 
     pub(crate) fn order(&self, command: Command) {
         // The thread outlives every handle.
-        let _ = self.0.send(command);
+        let _ = self.orders.send(command);
     }
 
     /// Gives a command at once; its answer comes later.
-    fn ask<T, M: FnOnce(oneshot::Sender<T>) -> Command>(
+    pub(crate) fn ask<T, M: FnOnce(oneshot::Sender<T>) -> Command>(
         &self,
         make: M,
     ) -> impl Future<Output = Result<T, Error>> + use<T, M> {
@@ -72,107 +105,162 @@ impl Store {
         async { told.await.map_err(|_| Error::new(Kind::Lost, "the shared tree has ended")) }
     }
 
-    pub(crate) fn read(
-        &self,
-        key: Key,
-    ) -> impl Future<Output = Result<(u64, Option<Entry>), Error>> + use<> {
-        self.ask(|tell| Command::Read(key, tell))
-    }
-
-    pub(crate) fn edit(
-        &self,
-        edit: Edit,
-    ) -> impl Future<Output = Result<(u64, Made), Error>> + use<> {
-        self.ask(|tell| Command::Edit(edit, tell))
-    }
-
-    pub(crate) fn next(
-        &self,
-        watcher: Watcher,
-    ) -> impl Future<Output = Result<(Watcher, Piece), Error>> + use<> {
-        self.ask(|tell| Command::Next(watcher, tell))
+    /// Completes when the tree is read anew.
+    pub(crate) fn anew(&self) -> impl Future<Output = Error> + use<> {
+        let mut anew = self.anew.clone();
+        anew.mark_unchanged();
+        async move {
+            let _ = anew.changed().await;
+            Error::new(Kind::Lost, "the server reads its shared tree from the disk again")
+        }
     }
 }
 
 struct Keeper {
-    path: PathBuf,
-    limits: Limits,
+    open: Open,
     /// Nothing after a failed commit, until the file is open again.
     disk: Option<Disk>,
-    tree: Tree,
+    calls: Calls,
     waiting: Vec<(Watcher, oneshot::Sender<(Watcher, Piece)>)>,
+    tell_anew: watch::Sender<()>,
+}
+
+/// What waits for a commit.
+#[derive(Default)]
+struct Batch {
+    changes: Vec<Change>,
+    answers: Vec<Pending>,
+    begun: Vec<(Reply<u64>, Result<u64, Crowd>)>,
+    reads: Vec<(Key, Reply<Read>)>,
+}
+
+/// An answer to an edit, and which edit it is of.
+struct Pending {
+    tell: Reply<(u64, u64)>,
+    made: Result<u64, Refusal>,
+    edit: Option<(By, u64)>,
 }
 
 impl Keeper {
     fn run(mut self, mut orders: mpsc::UnboundedReceiver<Command>) {
         let mut batch = Vec::new();
         while orders.blocking_recv_many(&mut batch, BATCH) > 0 {
-            self.take(batch.drain(..));
+            match self.ready() {
+                Ok(()) => self.take(batch.drain(..)),
+                Err(why) => self.refuse(batch.drain(..), &why),
+            }
         }
     }
 
-    fn take(&mut self, batch: impl Iterator<Item = Command>) {
-        let (mut changes, mut answers, mut reads) = (Vec::new(), Vec::new(), Vec::new());
+    /// Opens the file again where a commit has failed.
+    fn ready(&mut self) -> Result<(), String> {
+        if self.disk.is_none() {
+            let _ = self.tell_anew.send(());
+            let (disk, calls) = (self.open)().map_err(|error| error.to_string())?;
+            (self.disk, self.calls) = (Some(disk), calls);
+        }
+        Ok(())
+    }
+
+    /// Answers while the file cannot be read. Watchers wait: what the tree had may not be true.
+    fn refuse(&mut self, batch: impl Iterator<Item = Command>, why: &str) {
+        let closed = || Failed::Closed(why.to_owned());
         for command in batch {
+            // A client that has gone needs no answer.
             match command {
-                Command::Edit(edit, tell) => {
-                    let made = self.tree.apply(edit).map_err(Failed::Refused);
-                    let version =
-                        |change: &Option<Change>| change.as_ref().map_or(0, |c| c.version);
-                    let answer = made.as_ref().map(version).map_err(Clone::clone);
-                    changes.extend(made.ok().flatten());
-                    answers.push((tell, answer));
+                Command::Begin(.., tell) => drop(tell.send(Err(closed()))),
+                Command::Edit(.., tell) | Command::Hold(.., tell) => {
+                    drop(tell.send(Err(closed())));
                 }
-                Command::Gone(owner) => changes.extend(self.tree.vanish(owner)),
-                Command::Read(key, tell) => reads.push((key, tell)),
+                Command::Read(_, tell) => drop(tell.send(Err(closed()))),
                 Command::Next(watcher, tell) => self.waiting.push((watcher, tell)),
+                // The tree that is read anew has no streams.
+                Command::Ended(..) => {}
             }
         }
+        self.waiting.retain(|(_, tell)| !tell.is_closed());
+    }
+
+    fn take(&mut self, batch: impl Iterator<Item = Command>) {
+        let mut taken = Batch::default();
+        for command in batch {
+            self.take_one(command, &mut taken);
+        }
+        let Batch { changes, answers, begun, reads } = taken;
         let failed = self.commit(&changes).err();
-        let revision = self.tree.revision();
-        for (tell, answer) in answers {
-            let answer = match &failed {
-                Some(why) if answer.is_ok() => Err(Failed::Disk(why.clone())),
-                _ => answer,
+        if self.disk.is_none() {
+            // What was read or is to be told may not be true; their clients come back.
+            return;
+        }
+        let revision = self.calls.tree().revision();
+        for Pending { tell, made, edit } in answers {
+            let known = || edit.and_then(|(by, number)| self.calls.known(by.writer, number));
+            let answer = match (made, &failed) {
+                (Ok(_), Some(why)) => known().ok_or_else(|| Failed::Disk(why.clone())),
+                (made, _) => made.map_err(Failed::Refused),
             };
-            // A client that has gone needs no answer.
-            let _ = tell.send((revision, answer));
+            let _ = tell.send(answer.map(|version| (revision, version)));
+        }
+        for (tell, forgotten) in begun {
+            let _ = tell.send(forgotten.map_err(|Crowd| Failed::Crowd));
         }
         for (key, tell) in reads {
-            let _ = tell.send((revision, self.tree.entry(key.as_str()).cloned()));
+            let _ = tell.send(Ok((revision, self.calls.tree().entry(key.as_str()).cloned())));
         }
         self.tell_watchers();
     }
 
+    fn take_one(&mut self, command: Command, taken: &mut Batch) {
+        match command {
+            Command::Begin(by, is_first, seen, tell) => {
+                taken.begun.push((tell, self.calls.begin(by, is_first, seen)));
+            }
+            Command::Edit(call, is_presence, tell) => {
+                let edit = Some((call.by, call.number));
+                let made = self.calls.edit(call, is_presence);
+                let made = made.map(|(version, change)| {
+                    taken.changes.extend(change);
+                    version
+                });
+                taken.answers.push(Pending { tell, made, edit });
+            }
+            Command::Hold(by, hold, tell) => {
+                let made = self.calls.hold(by, hold).map(|(version, change)| {
+                    taken.changes.extend(change);
+                    version
+                });
+                taken.answers.push(Pending { tell, made, edit: None });
+            }
+            Command::Ended(by, is_last) => taken.changes.extend(self.calls.ended(by, is_last)),
+            Command::Read(key, tell) => taken.reads.push((key, tell)),
+            Command::Next(watcher, tell) => self.waiting.push((watcher, tell)),
+        }
+    }
+
     fn tell_watchers(&mut self) {
         for (mut watcher, tell) in std::mem::take(&mut self.waiting) {
-            match watcher.next(&self.tree) {
-                _ if tell.is_closed() => {}
+            if tell.is_closed() {
+                continue;
+            }
+            match watcher.next(self.calls.tree()) {
                 Some(piece) => drop(tell.send((watcher, piece))),
                 None => self.waiting.push((watcher, tell)),
             }
         }
     }
 
-    /// Stores changes that the tree has already. If that fails, the tree is read from the file
-    /// again: only the file knows what it has.
+    /// Stores changes that the tree has already, and the outcomes of their edits. If that fails,
+    /// the tree is read from the file again: only the file knows what it has.
     fn commit(&mut self, changes: &[Change]) -> Result<(), String> {
-        if changes.is_empty() {
+        let Some(disk) = &mut self.disk else { return Ok(()) };
+        if !disk.must_store(changes) && !self.calls.must_store() {
             return Ok(());
         }
-        let commit = |disk: &mut Disk| disk.commit(changes).map_err(|error| error.to_string());
-        let closed = || Err("the file could not be opened again".to_owned());
-        let ended = self.disk.as_mut().map_or_else(closed, commit);
-        if ended.is_err() {
-            // It is closed before it is opened again.
-            self.disk = None;
-            let opened =
-                Disk::open(&self.path).and_then(|disk| Ok((disk.load(self.limits)?, disk)));
-            if let Ok((tree, disk)) = opened {
-                self.tree = tree;
-                self.disk = Some(disk);
-            }
-        }
-        ended
+        let rows = self.calls.take_rows();
+        let Err(error) = disk.commit(changes, &rows) else { return Ok(()) };
+        // It is closed before it is opened again. Where that fails, the next command tries again.
+        self.disk = None;
+        let _ = self.ready();
+        Err(error.to_string())
     }
 }

@@ -1,6 +1,6 @@
 //! What clients and servers of a shared tree say.
 
-use longhaul_share::messages::{Ask, Asked, Get, Item, Part, Put, Tell, Told, Watch};
+use longhaul_share::messages::{Ask, Asked, Begin, Get, Hold, Item, Part, Put, Tell, Told, Watch};
 use prost::Message as _;
 
 /// Sequences of messages, each behind its length.
@@ -27,10 +27,19 @@ pub(super) fn all() -> Vec<Vec<u8>> {
         put("../x", b"no"),
     ];
     let edits = edits.map(|put| ask(Asked::Put(put))).concat();
+    let begin = Begin { instance: 4, first: true, seen: Some(0) };
+    let hold = Hold { id: 2, key: "a".to_owned(), value: b"v".to_vec(), version: 4, strict: true };
     let get = Get { id: 2, key: "a".to_owned() };
     let watch = Watch { prefix: "a".to_owned(), revision: 3, run: 9 };
     vec![
-        [edits, ask(Asked::Get(get)), ask(Asked::Watch(watch))].concat(),
+        [
+            ask(Asked::Begin(begin)),
+            ask(Asked::Hold(hold)),
+            edits,
+            ask(Asked::Get(get)),
+            ask(Asked::Watch(watch)),
+        ]
+        .concat(),
         [part(5, true, vec![item("a", 2), item("b", 5)]), part(7, false, vec![item("a", 6)])]
             .concat(),
         [part(5, true, vec![item("b", 2), item("a", 9)]), part(1, false, vec![item("a", 6)])]

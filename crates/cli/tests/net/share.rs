@@ -10,7 +10,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use longhaul_share::messages::{Answer, Ask, Asked, Get, Item, Put, Tell, Told, Watch};
+use longhaul_share::messages::{
+    Answer, Ask, Asked, Begin, Get, Hold, Item, Put, Tell, Told, Watch,
+};
 use longhaul_transfer::api::blocking::wait;
 use longhaul_transfer::api::{Client, Edited, Identity as Key, Share, ShareEvent, Trust};
 use serde_json::Value;
@@ -119,6 +121,74 @@ fn rights_are_by_prefix_and_mode() {
     share(&none, "ls", "", &[]).is(3, &["has no right to share"]);
     let without = Pair::with_rights(",share=rw", &[]);
     share(&without, "ls", "", &[]).is(3, &["no service share is known here"]);
+}
+
+#[test]
+fn an_edit_that_is_sent_again_on_a_new_stream_is_made_once_also_for_a_client_that_cannot_read() {
+    let pair = pair("share=wo:w");
+    let ask = |asked| Ask { asked: Some(asked) };
+    let begin = |first, instance| ask(Asked::Begin(Begin { instance, first, seen: Some(0) }));
+    let put = |again| {
+        let (key, value) = ("w/a".to_owned(), Some(b"x".to_vec()));
+        ask(Asked::Put(Put { id: 3, key, value, version: Some(0), again, ..Put::default() }))
+    };
+    // A stream that ends without a goodbye.
+    let lost = block_on(async {
+        let mut session = meet(&pair, &pair.client).await;
+        session.ask_for("share", 2);
+        for ask in [begin(true, 5), put(false)] {
+            session.write(&ask).await.expect("it is written");
+        }
+        session.read::<Tell>().await.expect("it has begun");
+        session.read::<Tell>().await.expect("it is made")
+    });
+    let version = |tell: Option<Tell>| match tell {
+        Some(Tell { told: Some(Told::Answer(answer)) }) => (answer.result, answer.version),
+        other => panic!("{other:?}"),
+    };
+    let made = version(lost);
+    assert_eq!(made.0, 0);
+    let (heard, _) = told(&pair, vec![begin(false, 5), put(true)]);
+    assert_eq!(version(heard.last().cloned()), made, "it is the same edit");
+    // The edit of another program that has the same number is another one.
+    let (heard, _) = told(&pair, vec![begin(true, 6), put(false)]);
+    assert_eq!(version(heard.last().cloned()), (1, 0));
+}
+
+#[test]
+fn a_lock_that_was_lost_with_the_connection_ends_its_command_with_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let (client, host) = (Host::new(&folder.path().join("c")), Host::new(&folder.path().join("s")));
+    let allow = format!("{},share=rw", client.id);
+    let file = folder.path().join("tree.redb");
+    let args = ["--allow", &allow, "--share", file.to_str().unwrap()];
+    let start = |listen: &str| {
+        Server::start_as(&mut host.command(Server::words(listen, folder.path(), &args)))
+    };
+    let server = start("127.0.0.1:0");
+    let address = server.address.clone();
+    let id = format!("--server-id={}", server.id);
+    let url = |key: &str| format!("lh://{address}/{key}");
+    let hold = |key: &str, more: &[&str]| {
+        let words = ["share", "put", &id, "--presence", &url(key), "me"].map(str::to_owned);
+        let words = words.into_iter().chain(more.iter().map(|&word| word.to_owned()));
+        Child::spawn(&mut client.command(words))
+    };
+    let mut watch = Child::spawn(&mut client.command(["share", "watch", &id, "--json", &url("")]));
+    watch.event(|event| event["event"] == "snapshot");
+    let (mut lock, open) = (hold("lock", &["--if-version=0"]), hold("open", &[]));
+    let mut keys: Vec<String> = (0..2)
+        .map(|_| watch.event(|event| event["event"] == "value")["key"].as_str().unwrap().to_owned())
+        .collect();
+    keys.sort();
+    assert_eq!(keys, ["lock", "open"]);
+    server.into_child().kill();
+    let _server = start(&address);
+    let ended = lock.ended();
+    ended.is(1, &["the presence of lock is lost"]);
+    // The other one is there again.
+    watch.event(|event| event["event"] == "value" && event["key"] == "open");
+    drop(open);
 }
 
 /// The edits that the server has acknowledged, by key.
@@ -250,8 +320,9 @@ fn a_watcher_that_falls_behind_gets_a_snapshot_and_never_a_gap() {
                 seen = values.into_iter().map(|(key, value)| (key, value.version)).collect();
             }
             ShareEvent::Put(key, value) => {
-                // Without a gap: each change is the next one.
-                assert_eq!(value.version, newest + 1, "of {key}");
+                // Without a gap: each change is the next one. An empty tree does not tell which the
+                // first one is.
+                assert!(newest == 0 || value.version == newest + 1, "{} of {key}", value.version);
                 newest = value.version;
                 seen.insert(key, newest);
             }
@@ -260,6 +331,30 @@ fn a_watcher_that_falls_behind_gets_a_snapshot_and_never_a_gap() {
     }
     assert!(snapshots > 0, "the watcher kept up, so the test says nothing");
     assert_eq!(seen.len(), KEYS);
+}
+
+#[test]
+fn a_watch_too_many_is_refused_and_ends_no_other() {
+    let pair = pair("share=rw");
+    let share = library(&pair.client, &pair.server);
+    let mut watches: Vec<_> = (0..15).map(|_| wait(share.watch("")).unwrap()).collect();
+    for watch in &mut watches {
+        assert_eq!(wait(watch.next()).unwrap().unwrap(), ShareEvent::Snapshot(Vec::new()));
+    }
+    let mut more = wait(share.watch("")).unwrap();
+    let refused = wait(more.next()).expect("it hears why").unwrap_err();
+    assert!(refused.to_string().contains("15 watches"), "{refused}");
+    wait(share.put("k", *b"v").into_future()).unwrap();
+    for watch in &mut watches {
+        assert!(matches!(wait(watch.next()), Some(Ok(ShareEvent::Put(..)))));
+    }
+    // Where one ends there is room again.
+    drop(watches.pop());
+    let has_room = (0..1000).any(|_| {
+        let mut again = wait(share.watch("")).unwrap();
+        matches!(wait(again.next()), Some(Ok(ShareEvent::Snapshot(..))))
+    });
+    assert!(has_room);
 }
 
 #[test]
@@ -292,11 +387,9 @@ fn a_tree_goes_out_as_lines_and_comes_back() {
 fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
-        session.ask_for("share", 1);
-        let expected = asks
-            .iter()
-            .filter(|ask| matches!(ask.asked, Some(Asked::Get(_) | Asked::Put(_))))
-            .count();
+        session.ask_for("share", 2);
+        let expected =
+            asks.iter().filter(|ask| !matches!(ask.asked, None | Some(Asked::Watch(_)))).count();
         for ask in asks {
             if session.write(&ask).await.is_err() {
                 break;
@@ -321,6 +414,7 @@ fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
 fn a_server_refuses_lies_of_each_message_and_lives_on() {
     let pair = pair("share=rw:w");
     let ask = |asked| Ask { asked: Some(asked) };
+    let begin = || ask(Asked::Begin(Begin::default()));
     let put = |key: &str| Put { id: 1, key: key.to_owned(), ..Put::default() };
     for bad in [
         put(""),
@@ -333,10 +427,30 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
         Put { value: Some(vec![0; (64 << 10) + 1]), ..put("w/a") },
         Put { version: Some(1), not_since: Some(1), ..put("w/a") },
     ] {
-        let (heard, _) = told(&pair, vec![Ask::default(), ask(Asked::Put(bad.clone()))]);
-        let [Tell { told: Some(Told::Answer(answer)) }] = &heard[..] else { panic!("{heard:?}") };
+        let (heard, _) = told(&pair, vec![Ask::default(), begin(), ask(Asked::Put(bad.clone()))]);
+        let [Tell { told: Some(Told::Begun(_)) }, Tell { told: Some(Told::Answer(answer)) }] =
+            &heard[..]
+        else {
+            panic!("{heard:?}")
+        };
         assert_eq!((answer.id, answer.result), (1, 2), "{bad:?}");
         assert!(!answer.why.is_empty() && !answer.why.contains('\u{1b}'), "{answer:?}");
+    }
+    for bad in [
+        vec![ask(Asked::Put(put("w/a")))],
+        vec![ask(Asked::Hold(Hold { key: "w/a".to_owned(), ..Hold::default() }))],
+        vec![begin(), begin()],
+    ] {
+        let (_, last) = told(&pair, bad.clone());
+        assert!(last.is_some_and(|last| last.contains("writer")), "{bad:?}");
+    }
+    for (key, value) in [("outside", 1), ("w/../a", 1), ("w/a", (64 << 10) + 1)] {
+        let hold = Hold { id: 2, key: key.to_owned(), value: vec![0; value], ..Hold::default() };
+        let (heard, _) = told(&pair, vec![begin(), ask(Asked::Hold(hold))]);
+        let Some(Tell { told: Some(Told::Answer(answer)) }) = heard.last() else {
+            panic!("{heard:?}")
+        };
+        assert_eq!((answer.id, answer.result), (2, 2), "{key}");
     }
     for key in ["", "..", "x", "w//"] {
         let get = Get { id: u64::MAX, key: key.to_owned() };

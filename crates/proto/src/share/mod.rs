@@ -4,7 +4,10 @@
 //! the key from then on. A [`Watcher`] gets a snapshot, then all changes in order; where it has
 //! fallen so far behind that the tree has forgotten a change, it gets a new snapshot. A client
 //! checks that with a [`Replica`], and keeps its edits in [`Edits`] until they are acknowledged.
+//! [`Calls`] makes each edit once, however often it is sent: the server remembers the last outcomes
+//! of each [`Writer`].
 
+mod calls;
 mod edits;
 mod key;
 mod replica;
@@ -12,9 +15,12 @@ mod replica;
 mod tests;
 mod tree;
 mod watcher;
+mod writers;
 
-pub use edits::{Answer, Edits, Sent, Wish};
+pub use calls::{By, Call, Calls, Made};
+pub use edits::{Answer, Edits, Hold, Sent, Wish};
 pub use key::{Key, KeyError, MAX_KEY, Prefix};
 pub use replica::{Lie, News, Replica};
 pub use tree::{Change, Condition, Disk, Edit, Entry, Limits, MAX_VALUE, Refusal, Tree};
 pub use watcher::{PIECE, Piece, Watcher};
+pub use writers::{Crowd, Row, Rows, WINDOW, WRITERS, Writer, Writers};

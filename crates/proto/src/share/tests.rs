@@ -7,6 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod again;
+
 fn key(text: &str) -> Key {
     Key::new(text).expect("a key")
 }
@@ -200,70 +202,6 @@ proptest! {
         prop_assert_eq!(&seen, &view(&tree, &prefix));
     }
 
-    /// A client whose connection is cut at any moment, beside other writers.
-    #[test]
-    fn an_edit_that_goes_again_never_overwrites_what_its_client_had_not_heard_of(
-        steps in prop::collection::vec((0..6_u8, 0..3_u8), 1..150),
-    ) {
-        let mut tree = Tree::new(Limits::default(), 0, []);
-        let (mut edits, mut on_way, mut answers) = (Edits::default(), Vec::new(), Vec::new());
-        let (mut own, mut number, mut acknowledged) = (BTreeMap::new(), 0_u32, BTreeMap::new());
-        edits.connected();
-        for (what, name) in steps {
-            let name = format!("k{name}");
-            number += 1;
-            match what {
-                0 | 1 => drop(edits.add(wish(&name, &number.to_be_bytes()))),
-                2 => {
-                    let foreign = put(&name, &[&[0xff], &number.to_be_bytes()[..]].concat());
-                    tree.apply(foreign).expect("it is made");
-                }
-                3 => {
-                    // The server makes what is on its way.
-                    on_way.extend(core::iter::from_fn(|| edits.poll()));
-                    for Sent { id, wish, condition } in on_way.drain(..) {
-                        let before = tree.entry(wish.key.as_str()).cloned();
-                        let edit = put(wish.key.as_str(), wish.value.as_deref().unwrap());
-                        let answer = match tree.apply(Edit { condition, ..edit }) {
-                            Ok(change) => {
-                                let version = change.expect("a put changes").version;
-                                if let (Condition::NotSince(heard), Some(before)) =
-                                    (condition, before)
-                                {
-                                    let is_own = own.contains_key(&before.version);
-                                    prop_assert!(before.version <= heard || is_own);
-                                }
-                                own.insert(version, wish.key.clone());
-                                Answer::Made(version)
-                            }
-                            Err(Refusal::Conflict(now)) => Answer::Conflict(now),
-                            Err(other) => panic!("{other:?}"),
-                        };
-                        answers.push((id, answer));
-                    }
-                }
-                4 => for (id, answer) in answers.drain(..) {
-                    let (wish, answer) = edits.answered(id, answer).expect("it waits");
-                    if let Answer::Made(version) = answer {
-                        acknowledged.insert(version, wish);
-                    }
-                },
-                _ => {
-                    edits.lost();
-                    if number % 3 == 0 {
-                        on_way.clear();
-                    }
-                    on_way.clear();
-                    answers.clear();
-                    edits.connected();
-                }
-            }
-        }
-        for wish in acknowledged.values() {
-            prop_assert!(own.values().any(|key| key == &wish.key));
-        }
-    }
-
     #[test]
     fn no_piece_makes_a_replica_panic_or_go_back(
         pieces in prop::collection::vec(
@@ -304,40 +242,4 @@ proptest! {
             last = replica.revision();
         }
     }
-}
-
-#[test]
-fn a_lost_answer_is_not_taken_for_a_conflict() {
-    let mut edits = Edits::default();
-    edits.connected();
-    edits.heard(7);
-    let id = edits.add(wish("k", b"mine"));
-    assert_eq!(edits.poll().map(|sent| sent.condition), Some(Condition::Always));
-    edits.lost();
-    assert_eq!(edits.poll(), None, "there is no connection");
-    edits.connected();
-    assert_eq!(edits.poll().map(|sent| sent.condition), Some(Condition::NotSince(7)));
-    let now = |value: &[u8]| Some(Entry { value: value.into(), version: 9, owner: None });
-    let made = edits.answered(id, Answer::Conflict(now(b"mine"))).map(|(_, answer)| answer);
-    assert_eq!(made, Ok(Answer::Made(9)));
-    assert_eq!(edits.answered(id, Answer::Made(9)), Err(Lie("an answer is to no call")));
-    // Somebody else's value is a conflict, and so is any where no connection was lost.
-    let id = edits.add(Wish { version: Some(3), ..wish("k", b"mine") });
-    assert_eq!(edits.poll().map(|sent| sent.condition), Some(Condition::Version(3)));
-    let ended = edits.answered(id, Answer::Conflict(now(b"mine"))).map(|(_, answer)| answer);
-    assert_eq!(ended, Ok(Answer::Conflict(now(b"mine"))));
-}
-
-#[test]
-fn edits_of_one_key_that_go_again_go_one_after_the_other() {
-    let mut edits = Edits::default();
-    let (first, _second) = (edits.add(wish("k", b"1")), edits.add(wish("k", b"2")));
-    edits.add(wish("other", b"3"));
-    edits.connected();
-    let sent: Vec<Sent> = core::iter::from_fn(|| edits.poll()).collect();
-    let keys: Vec<&str> = sent.iter().map(|sent| sent.wish.key.as_str()).collect();
-    assert_eq!(keys, ["k", "other"]);
-    edits.answered(first, Answer::Made(5)).expect("it waits");
-    let next = edits.poll().expect("its turn has come");
-    assert_eq!(next.condition, Condition::NotSince(5));
 }

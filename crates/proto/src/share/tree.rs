@@ -98,6 +98,10 @@ pub enum Refusal {
     Full,
     /// The value is longer than [`MAX_VALUE`].
     Long,
+    /// The edit was sent before, and its outcome is forgotten: it may have been made.
+    Unknown,
+    /// Another stream of the same writer has taken the place of the edit's own.
+    Replaced,
 }
 
 /// The tree.

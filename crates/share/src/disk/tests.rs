@@ -2,10 +2,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use longhaul_proto::share::{Condition, Edit, Tree};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use longhaul_proto::share::{By, Call, Condition, Edit, Piece, Prefix, Refusal, Watcher};
 use redb::StorageBackend;
+use tokio::sync::oneshot;
 
 use super::*;
+use crate::store::{Command, Failed, Store};
 
 /// A disk that keeps what was synced, and of later writes what chance keeps, at a power cut.
 #[derive(Clone, Debug, Default)]
@@ -88,45 +92,116 @@ impl StorageBackend for Medium {
     }
 }
 
-fn open(medium: Medium) -> (Disk, Tree) {
+const WRITER: Writer = Writer { client: [3; 32], instance: 9 };
+
+fn open(medium: Medium) -> (Disk, Calls) {
     let database = Database::builder().create_with_backend(medium).expect("it can be opened");
     let disk = Disk::over(database).expect("it can be opened");
-    let tree = disk.load(Limits::default()).expect("it can be read");
-    (disk, tree)
+    let calls = disk.load(Limits::default()).expect("it can be read");
+    (disk, calls)
+}
+
+/// The edit `number`: its value is the number.
+fn call(by: By, number: u64) -> Call {
+    let value = [&number.to_be_bytes()[..], &[7; 100]].concat();
+    let edit = Edit {
+        key: Key::new(&format!("k{}", number % 3)).unwrap(),
+        value: Some(value.into()),
+        condition: Condition::Always,
+        owner: None,
+    };
+    Call { by, number, again: false, edit }
+}
+
+fn number_of(calls: &Calls, key: &str) -> u64 {
+    let entry = calls.tree().entry(key);
+    entry.map_or(0, |entry| u64::from_be_bytes(entry.value[..8].try_into().unwrap()))
 }
 
 #[test]
-fn what_was_committed_survives_a_power_cut_at_any_write() {
+fn what_was_committed_survives_a_power_cut_at_any_write_and_so_does_its_outcome() {
     let (mut medium, mut chance) = (Medium::default(), 7_u64);
-    let mut committed: BTreeMap<String, u8> = BTreeMap::new();
-    let mut newest = 0;
+    let mut committed: BTreeMap<String, u64> = BTreeMap::new();
+    let (mut newest, mut tried) = (0, 0_u64);
     for cut in 0..60_u32 {
-        let (mut disk, mut tree) = open(medium.clone());
-        for (key, value) in &committed {
-            let there = tree.entry(key).map(|entry| entry.value[0]);
+        let (mut disk, mut calls) = open(medium.clone());
+        for (key, number) in &committed {
             // The last edit, which was not acknowledged, may be there.
-            assert!(there >= Some(*value), "cut {cut}: {key} is {there:?}, not {value}");
+            let there = number_of(&calls, key);
+            assert!(there >= *number, "cut {cut}: {key} is {there}, not {number}");
         }
-        assert!(tree.revision() >= newest, "a revision comes twice");
+        assert!(calls.tree().revision() >= newest, "a revision comes twice");
+        let is_there = tried > 0 && number_of(&calls, &format!("k{}", tried % 3)) == tried;
+        assert_eq!(calls.known(WRITER, tried).is_some(), is_there, "cut {cut}: of edit {tried}");
+        let by = By { writer: WRITER, stream: u64::from(cut) + 1 };
+        calls.begin(by, cut == 0, Some(0)).expect("there is room");
         medium.0.lock().unwrap().left = Some(cut % 37);
-        for number in 0..u8::MAX {
-            let key = format!("k{}", number % 3);
-            let value = committed.get(&key).map_or(0, |value| value.saturating_add(1));
-            let edit = Edit {
-                key: Key::new(&key).unwrap(),
-                value: Some(vec![value; 100].into()),
-                condition: Condition::Always,
-                owner: None,
-            };
-            let change = tree.apply(edit).unwrap().unwrap();
-            if disk.commit(std::slice::from_ref(&change)).is_err() {
+        for _ in 0..u8::MAX {
+            tried += 1;
+            let (version, change) = calls.edit(call(by, tried), false).unwrap();
+            if disk.commit(change.as_slice(), &calls.take_rows()).is_err() {
                 break;
             }
-            newest = change.version;
-            committed.insert(key, value);
+            newest = version;
+            committed.insert(format!("k{}", tried % 3), tried);
         }
         drop(disk);
         medium = medium.after_cut(&mut chance);
     }
     assert_eq!(committed.len(), 3, "no cut came so late that anything was committed");
+}
+
+/// Gives a command to a store, and waits for what it says.
+fn ask<T>(store: &Store, make: impl FnOnce(oneshot::Sender<T>) -> Command) -> T {
+    let (tell, told) = oneshot::channel();
+    store.order(make(tell));
+    told.blocking_recv().expect("it is answered")
+}
+
+#[test]
+fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
+    let medium = Medium::default();
+    let (file, can_open) = (medium.clone(), Arc::new(AtomicBool::new(true)));
+    let can = can_open.clone();
+    let open = move || match can.load(Ordering::Relaxed) {
+        // What was not synced is lost.
+        true => Ok(open(file.after_cut(&mut 0))),
+        false => Err(redb::Error::Io(io::Error::other("no such disk"))),
+    };
+    let store = Store::start(super::tests::open(medium.clone()), Box::new(open)).unwrap();
+    let key = || Key::new("k1").unwrap();
+    let by = |stream| By { writer: WRITER, stream };
+    let begin = |stream| ask(&store, |tell| Command::Begin(by(stream), stream == 1, Some(0), tell));
+    assert!(matches!(begin(1), Ok(0)));
+    let edit = |number, stream| {
+        let (tell, told) = oneshot::channel();
+        store.order(Command::Edit(call(by(stream), number), false, tell));
+        told.blocking_recv()
+    };
+    assert!(matches!(edit(1, 1), Ok(Ok(_))));
+    let read = || ask(&store, |tell| Command::Read(key(), tell));
+    let shown = || read().map(|(_, entry)| entry.map(|entry| entry.value[7]));
+    assert!(matches!(shown(), Ok(Some(1))));
+    let mut anew = std::pin::pin!(store.anew());
+    // The power is off, and the file cannot be opened.
+    can_open.store(false, Ordering::Relaxed);
+    medium.0.lock().unwrap().left = Some(0);
+    assert!(edit(4, 1).is_err(), "nobody knows whether it is made");
+    assert!(matches!(shown(), Err(Failed::Closed(_))), "4 was never made");
+    let (tell, mut told) = oneshot::channel();
+    store.order(Command::Next(Watcher::new(Prefix::ALL, None), tell));
+    assert!(matches!(begin(2), Err(Failed::Closed(_))));
+    assert!(told.try_recv().is_err(), "a watcher sees nothing");
+    // Its streams are told to end.
+    let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(anew.as_mut().poll(context).is_ready());
+    can_open.store(true, Ordering::Relaxed);
+    assert!(matches!(shown(), Ok(Some(1))), "what was refused is not there");
+    let (_, piece) = told.blocking_recv().expect("the watcher has waited");
+    let Piece::Snapshot { entries, .. } = piece else { panic!("{piece:?}") };
+    assert_eq!(entries[0].1.value[7], 1);
+    assert!(matches!(edit(4, 1), Ok(Err(Failed::Refused(Refusal::Replaced)))), "it has to begin");
+    assert!(matches!(begin(3), Ok(0)));
+    assert!(matches!(edit(4, 3), Ok(Ok(_))));
+    assert!(matches!(shown(), Ok(Some(4))));
 }

@@ -79,8 +79,9 @@ impl IntoFuture for ShareRequest {
 }
 
 /// The shared tree of a server. Clones use the same connection, which is made again when it is
-/// lost. Calls then wait; an edit goes again only if nobody else has changed its key meanwhile, and
-/// else ends as [`Edited::Conflict`].
+/// lost. Calls then wait. An edit whose answer was lost is made once and ends with its true
+/// outcome; one that the server never got is made only if nobody else has changed its key
+/// meanwhile, and else ends as [`Edited::Conflict`].
 #[derive(Clone)]
 pub struct Share {
     orders: mpsc::Sender<Order>,
@@ -118,6 +119,9 @@ pub enum Edited {
     /// It was not made: the condition does not hold, or somebody else changed the key while the
     /// connection was lost. With what the key has, if it is there and this client may read it.
     Conflict(Option<SharedValue>),
+    /// Nobody knows whether it was made: the connection was lost before the answer came, and the
+    /// server has forgotten the outcome since. Read the key and decide again.
+    Unknown,
 }
 
 /// What a watch brings.
@@ -164,6 +168,18 @@ impl Share {
     /// Deletes `key`: await the request.
     pub fn delete(&self, key: &str) -> EditRequest {
         EditRequest::new(self, key, None)
+    }
+
+    /// Completes when this client has no presence at `key`: at once if it never had one, or else
+    /// when the presence could not be taken up again after a lost connection, because somebody else
+    /// had changed the key, or because it had vanished and was put with
+    /// [`EditRequest::if_version`]. With what the key has then, if that is known.
+    ///
+    /// # Errors
+    /// It is no key, or the connection is lost for good.
+    pub async fn presence_lost(&self, key: &str) -> Result<Option<SharedValue>, Error> {
+        let key = Key::new(key).map_err(no_key)?;
+        Ok(self.ask(|tell| Order::Lost(key, tell)).await?.map(SharedValue::of))
     }
 
     /// All that `prefix` has, at one moment, in the order of the keys. An empty prefix is the
@@ -242,6 +258,7 @@ impl IntoFuture for EditRequest {
             Ok(match self.share.ask(|tell| Order::Edit(wish, tell)).await? {
                 Answer::Made(version) => Edited::Made(version),
                 Answer::Conflict(now) => Edited::Conflict(now.map(SharedValue::of)),
+                Answer::Unknown | Answer::Refused => Edited::Unknown,
             })
         })
     }

@@ -1,0 +1,133 @@
+//! The tree and its writers: each edit is made at most once, and its outcome is remembered.
+
+use alloc::vec::Vec;
+
+use super::edits::Hold;
+use super::tree::{Change, Condition, Edit, Refusal, Tree};
+use super::writers::{Crowd, Known, Rows, Writer, Writers};
+
+/// A stream of a writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct By {
+    /// Who writes.
+    pub writer: Writer,
+    /// The number of the stream, from 1; no two streams of a server have the same.
+    pub stream: u64,
+}
+
+/// An edit as it comes by a stream.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The stream.
+    pub by: By,
+    /// The number of the edit.
+    pub number: u64,
+    /// It was sent before, over a stream that was lost.
+    pub again: bool,
+    /// The edit; its owner is set here.
+    pub edit: Edit,
+}
+
+/// What a call came to: the version of its key (0 where there was nothing to delete), and the
+/// change, if there was one.
+pub type Made = Result<(u64, Option<Change>), Refusal>;
+
+/// The tree and its writers.
+#[derive(Debug)]
+pub struct Calls {
+    tree: Tree,
+    writers: Writers,
+}
+
+impl Calls {
+    /// A tree and its writers, as the disk has them.
+    pub fn new(tree: Tree, writers: Writers) -> Calls {
+        Calls { tree, writers }
+    }
+
+    /// The tree.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Begins a stream, as [`Writers::begin`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin(&mut self, by: By, is_first: bool, seen: Option<u64>) -> Result<u64, Crowd> {
+        self.writers.begin(by.writer, by.stream, is_first, seen)
+    }
+
+    /// Makes an edit, unless it has been made.
+    ///
+    /// # Errors
+    /// It was not made by this call.
+    pub fn edit(&mut self, call: Call, is_presence: bool) -> Made {
+        let Call { by: By { writer, stream }, number, again, mut edit } = call;
+        match self.writers.known(writer, stream, number, again) {
+            Known::Made(version) => return Ok((version, None)),
+            Known::Unknown => return Err(Refusal::Unknown),
+            Known::Replaced => return Err(Refusal::Replaced),
+            Known::New => {}
+        }
+        let owner = self.writers.owner(writer, stream);
+        if let Condition::NotSince(_) = edit.condition
+            && let Some(entry) = self.tree.entry(edit.key.as_str())
+            && (entry.owner.is_some_and(|had| Some(had) == owner)
+                || self.writers.wrote(writer, entry.version))
+        {
+            // Nobody else has changed it.
+            edit.condition = Condition::Always;
+        }
+        edit.owner = owner.filter(|_| is_presence && edit.value.is_some());
+        let is_presence = edit.owner.is_some();
+        let change = self.tree.apply(edit)?;
+        let version = change.as_ref().map_or(0, |change| change.version);
+        self.writers.made(writer, number, version, is_presence);
+        Ok((version, change))
+    }
+
+    /// Takes up a presence of the writer's stream before: it is still there, or has vanished and
+    /// comes anew.
+    ///
+    /// # Errors
+    /// Somebody else has taken the key, or a strict presence has vanished.
+    pub fn hold(&mut self, by: By, hold: Hold) -> Made {
+        let owner = self.writers.owner(by.writer, by.stream).ok_or(Refusal::Replaced)?;
+        let had = self.tree.entry(hold.key.as_str());
+        match had {
+            Some(had) if had.owner == Some(owner) && had.value == hold.value => {
+                return Ok((had.version, None));
+            }
+            Some(had) if had.owner == Some(owner) => {}
+            None if !hold.is_strict => {}
+            other => return Err(Refusal::Conflict(other.cloned())),
+        }
+        let Hold { key, value, .. } = hold;
+        let condition = Condition::Always;
+        let edit = Edit { key, value: Some(value), condition, owner: Some(owner) };
+        let change = self.tree.apply(edit)?;
+        Ok((change.as_ref().map_or(0, |change| change.version), change))
+    }
+
+    /// A stream has ended, as [`Writers::ended`]: its presence vanishes.
+    pub fn ended(&mut self, by: By, is_last: bool) -> Vec<Change> {
+        let owner = self.writers.ended(by.writer, by.stream, is_last);
+        owner.map(|owner| self.tree.vanish(owner)).unwrap_or_default()
+    }
+
+    /// Whether outcomes must be stored before they are told.
+    pub fn must_store(&self) -> bool {
+        self.writers.must_store()
+    }
+
+    /// What the disk is to store of the writers.
+    pub fn take_rows(&mut self) -> Rows {
+        self.writers.take_rows()
+    }
+
+    /// The outcome of an edit, as far as it is known.
+    pub fn known(&self, writer: Writer, number: u64) -> Option<u64> {
+        self.writers.outcome(writer, number)
+    }
+}

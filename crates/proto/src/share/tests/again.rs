@@ -1,0 +1,345 @@
+//! Edits and presence over lost connections, late streams and restarts of the server.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::super::*;
+use super::{key, put, wish};
+
+const CLIENT: Writer = Writer { client: [1; 32], instance: 7 };
+
+/// A server, its disk, and one client whose streams come late.
+struct World {
+    calls: Calls,
+    values: BTreeMap<Key, Entry>,
+    writers: BTreeMap<Writer, Vec<(u64, u64)>>,
+    forgotten: BTreeMap<[u8; 32], u64>,
+    edits: Edits,
+    stream: u64,
+    seen: Option<u64>,
+    /// What each stream has on its way to the server.
+    on_way: BTreeMap<u64, VecDeque<Sent>>,
+    /// Answers on their way on the stream that stands.
+    answers: Vec<(u64, Answer)>,
+    /// The versions that the server has made of each edit.
+    made: BTreeMap<u64, Vec<u64>>,
+    told: BTreeMap<u64, Answer>,
+}
+
+impl World {
+    fn new() -> World {
+        let mut world = World {
+            calls: Calls::new(Tree::new(Limits::default(), 0, []), Writers::default()),
+            values: BTreeMap::new(),
+            writers: BTreeMap::new(),
+            forgotten: BTreeMap::new(),
+            edits: Edits::default(),
+            stream: 0,
+            seen: None,
+            on_way: BTreeMap::new(),
+            answers: Vec::new(),
+            made: BTreeMap::new(),
+            told: BTreeMap::new(),
+        };
+        world.connect();
+        world
+    }
+
+    fn by(&self) -> By {
+        By { writer: CLIENT, stream: self.stream }
+    }
+
+    fn connect(&mut self) {
+        let is_first = self.stream == 0;
+        self.stream += 1;
+        let forgotten = self.calls.begin(self.by(), is_first, self.seen).expect("there is room");
+        self.edits.connected();
+        if !self.edits.is_in_doubt() {
+            self.seen = Some(forgotten);
+        }
+    }
+
+    fn lose(&mut self) {
+        self.edits.lost();
+        self.answers.clear();
+        self.connect();
+    }
+
+    fn send(&mut self) {
+        let sent = core::iter::from_fn(|| self.edits.poll());
+        self.on_way.entry(self.stream).or_default().extend(sent);
+    }
+
+    /// The server takes what `stream` brings, and its disk stores it.
+    fn arrive(&mut self, stream: u64) {
+        for sent in self.on_way.remove(&stream).unwrap_or_default() {
+            let Sent { number, wish, condition, again } = sent;
+            let edit = Edit { key: wish.key, value: wish.value, condition, owner: None };
+            let by = By { writer: CLIENT, stream };
+            let answer = match self.calls.edit(Call { by, number, again, edit }, wish.presence) {
+                Ok((version, change)) => {
+                    if let Some(change) = change {
+                        self.made.entry(number).or_default().push(change.version);
+                        self.store(&[change]);
+                    }
+                    Answer::Made(version)
+                }
+                Err(Refusal::Conflict(now)) => Answer::Conflict(now),
+                Err(Refusal::Unknown) => Answer::Unknown,
+                Err(Refusal::Replaced) => continue,
+                Err(other) => panic!("{other:?}"),
+            };
+            if stream == self.stream {
+                self.answers.push((number, answer));
+            }
+        }
+    }
+
+    fn store(&mut self, changes: &[Change]) {
+        for change in changes {
+            match (change.disk, &change.value) {
+                (Disk::Store, Some(value)) => {
+                    let (value, version) = (value.clone(), change.version);
+                    let entry = Entry { value, version, owner: None };
+                    self.values.insert(change.key.clone(), entry);
+                }
+                (Disk::Remove, _) => drop(self.values.remove(&change.key)),
+                _ => {}
+            }
+        }
+        let rows = self.calls.take_rows();
+        self.writers.extend(rows.writers);
+        self.writers.retain(|_, made| !made.is_empty());
+        self.forgotten.extend(rows.forgotten);
+    }
+
+    /// The server is killed and starts again.
+    fn restart(&mut self) {
+        self.on_way.clear();
+        let newest = self.calls.tree().revision();
+        let tree = Tree::new(Limits::default(), newest, self.values.clone());
+        let (writers, forgotten) = (self.writers.clone(), self.forgotten.clone());
+        let (writers, forgotten) = (writers.into_iter().collect(), forgotten.into_iter().collect());
+        self.calls = Calls::new(tree, Writers::new(Rows { writers, forgotten }));
+        self.lose();
+    }
+
+    fn hear(&mut self) {
+        for (number, answer) in core::mem::take(&mut self.answers) {
+            self.edits.answered(number, &answer).expect("it waits");
+            self.told.insert(number, answer);
+        }
+    }
+
+    fn settle(&mut self) {
+        while !self.edits.is_empty() {
+            self.send();
+            self.arrive(self.stream);
+            self.hear();
+            self.hold();
+        }
+    }
+
+    /// Takes up presence again; the keys whose presence is lost.
+    fn hold(&mut self) -> Vec<Key> {
+        let mut lost = Vec::new();
+        while let Some(hold) = self.edits.poll_hold() {
+            let key = hold.key.clone();
+            let answer = match self.calls.hold(self.by(), hold) {
+                Ok((version, change)) => {
+                    self.store(change.as_slice());
+                    Answer::Made(version)
+                }
+                Err(Refusal::Conflict(now)) => Answer::Conflict(now),
+                Err(other) => panic!("{other:?}"),
+            };
+            if self.edits.hold_answered(&key, &answer) {
+                lost.push(key);
+            }
+        }
+        lost
+    }
+
+    fn foreign(&mut self, name: &str, value: &[u8]) {
+        let by = By { writer: Writer { client: [2; 32], instance: 1 }, stream: u64::MAX };
+        self.calls.begin(by, true, None).expect("there is room");
+        let number = self.calls.tree().revision() + 1;
+        let call = Call { by, number, again: false, edit: put(name, value) };
+        let (_, change) = self.calls.edit(call, false).expect("it is made");
+        self.store(change.as_slice());
+    }
+
+    fn value(&self, name: &str) -> Option<&[u8]> {
+        self.calls.tree().entry(name).map(|entry| &*entry.value)
+    }
+}
+
+proptest! {
+    /// A client whose connection is cut at any moment, whose old streams arrive late, beside
+    /// another writer that puts the same values, at a server that is killed.
+    #[test]
+    fn each_edit_is_made_once_at_most_and_its_client_hears_the_truth(
+        steps in prop::collection::vec((0..12_u8, 0..3_u8), 1..200),
+    ) {
+        let mut world = World::new();
+        for (what, which) in steps {
+            let name = ["k0", "k1", "k2"][usize::from(which)];
+            match what {
+                0..=2 => {
+                    // Values come twice: nobody may be known by them.
+                    let version = world.calls.tree().entry(name).map_or(0, |entry| entry.version);
+                    let version = (what == 2).then_some(version);
+                    let value = if which == 2 { None } else { Some([0].as_slice().into()) };
+                    world.edits.add(Wish { version, value, ..wish(name, b"") });
+                }
+                3 => world.foreign(name, &[0]),
+                4 | 5 => world.send(),
+                6 | 7 => world.arrive(world.stream),
+                8 => {
+                    let oldest = world.on_way.keys().next().copied();
+                    oldest.into_iter().for_each(|stream| world.arrive(stream));
+                }
+                9 => world.hear(),
+                10 => world.lose(),
+                _ => world.restart(),
+            }
+        }
+        world.settle();
+        for stream in 0..world.stream {
+            world.arrive(stream);
+        }
+        for (number, answer) in &world.told {
+            let made = world.made.get(number).map_or(&[][..], Vec::as_slice);
+            match answer {
+                // There was nothing to delete.
+                Answer::Made(0) => prop_assert!(made.is_empty()),
+                Answer::Made(version) => prop_assert_eq!(made, [*version]),
+                Answer::Conflict(_) => prop_assert!(made.is_empty(), "{} was made", number),
+                other => prop_assert!(false, "nothing was forgotten: {:?}", other),
+            }
+        }
+    }
+}
+
+#[test]
+fn an_edit_whose_answer_was_lost_is_not_made_again_and_its_writer_hears_the_version() {
+    let mut world = World::new();
+    let number = world.edits.add(wish("k", b"mine"));
+    world.send();
+    world.arrive(world.stream);
+    // Somebody else has written since, and somebody else wrote the same value elsewhere.
+    world.foreign("k", b"theirs");
+    world.foreign("other", b"mine");
+    let other = world.edits.add(Wish { version: Some(0), ..wish("other", b"mine") });
+    world.lose();
+    world.settle();
+    assert_eq!(world.told[&number], Answer::Made(1));
+    assert!(matches!(world.told[&other], Answer::Conflict(Some(_))), "it is not ours");
+    assert_eq!(world.value("k"), Some(&b"theirs"[..]));
+}
+
+#[test]
+fn an_edit_that_never_came_is_made_only_if_nobody_else_has_changed_its_key() {
+    let mut world = World::new();
+    let (first, second) = (world.edits.add(wish("k", b"1")), world.edits.add(wish("k", b"2")));
+    let taken = world.edits.add(wish("taken", b"1"));
+    world.send();
+    world.foreign("taken", b"0");
+    world.on_way.clear();
+    world.restart();
+    world.settle();
+    assert!(matches!(world.told[&first], Answer::Made(_)));
+    assert!(matches!(world.told[&second], Answer::Made(_)), "the first is its own");
+    assert!(matches!(world.told[&taken], Answer::Conflict(Some(_))));
+    assert_eq!(world.value("k"), Some(&b"2"[..]));
+}
+
+#[test]
+fn an_outcome_that_is_forgotten_is_unknown_and_never_made() {
+    let mut world = World::new();
+    let number = world.edits.add(wish("k", b"mine"));
+    world.send();
+    world.arrive(world.stream);
+    world.calls.ended(world.by(), false);
+    // So many other programs of this client come and go.
+    for instance in 100..100 + WRITERS as u64 {
+        let by = By { writer: Writer { instance, ..CLIENT }, stream: instance };
+        world.calls.begin(by, true, None).expect("there is room");
+        let call = Call { by, number: 1, again: false, edit: put("other", b"x") };
+        world.calls.edit(call, false).expect("it is made");
+        world.calls.ended(by, false);
+    }
+    world.store(&[]);
+    let fresh = world.edits.add(wish("fresh", b"1"));
+    world.restart();
+    world.settle();
+    assert_eq!(world.told[&number], Answer::Unknown);
+    assert!(matches!(world.told[&fresh], Answer::Made(_)), "it was never sent");
+    // Still so after another loss.
+    let number = world.edits.add(wish("k", b"mine"));
+    world.lose();
+    world.settle();
+    assert!(matches!(world.told[&number], Answer::Made(_)), "it was never sent either");
+}
+
+#[test]
+fn a_client_has_as_many_writers_at_a_time_as_are_remembered() {
+    let mut writers = Writers::default();
+    let of = |instance| Writer { instance, ..CLIENT };
+    for instance in 0..WRITERS as u64 {
+        assert_eq!(writers.begin(of(instance), instance + 1, true, None), Ok(0));
+    }
+    assert_eq!(writers.begin(of(1000), 1000, true, None), Err(Crowd));
+    let other = Writer { client: [2; 32], instance: 0 };
+    assert_eq!(writers.begin(other, 1001, true, None), Ok(0), "another client has its own");
+    writers.ended(of(3), 4, false);
+    assert_eq!(writers.begin(of(1000), 1002, true, None), Ok(0), "nothing was forgotten");
+}
+
+#[test]
+fn presence_that_cannot_be_taken_up_again_is_said_to_be_lost() {
+    let mut world = World::new();
+    for (name, version) in [("open", None), ("lock", Some(0)), ("robbed", None)] {
+        world.edits.add(Wish { version, presence: true, ..wish(name, b"me") });
+    }
+    world.settle();
+    // A new stream that is there before the old one has ended keeps everything.
+    let old = world.by();
+    world.lose();
+    assert_eq!(world.hold(), []);
+    assert_eq!(world.calls.ended(old, false), [], "its place is taken");
+    assert_eq!(world.value("lock"), Some(&b"me"[..]));
+    // The server has noticed the loss: what has vanished comes anew, but no lock.
+    let gone = world.calls.ended(world.by(), false);
+    assert_eq!(gone.len(), 3);
+    world.foreign("robbed", b"theirs");
+    world.lose();
+    let lost: Vec<Key> = world.hold();
+    assert_eq!(lost, [key("lock"), key("robbed")]);
+    assert_eq!(world.value("open"), Some(&b"me"[..]));
+    assert_eq!(world.value("lock"), None);
+    assert_eq!(world.value("robbed"), Some(&b"theirs"[..]));
+    assert!(world.edits.holds(&key("open")) && !world.edits.holds(&key("lock")));
+}
+
+#[test]
+fn a_presence_never_overwrites_a_newer_value_of_its_own_client() {
+    let mut world = World::new();
+    world.edits.add(Wish { presence: true, ..wish("k", b"old") });
+    world.settle();
+    // Its answer is lost.
+    world.edits.add(Wish { presence: true, ..wish("k", b"new") });
+    world.send();
+    world.arrive(world.stream);
+    world.lose();
+    world.settle();
+    assert_eq!(world.value("k"), Some(&b"new"[..]));
+    // A kept value takes its place, and no presence comes back.
+    world.edits.add(wish("k", b"kept"));
+    world.settle();
+    world.lose();
+    assert_eq!(world.hold(), []);
+    assert_eq!(world.value("k"), Some(&b"kept"[..]));
+}

@@ -1,0 +1,234 @@
+//! What the server remembers of its clients' edits, so that an edit that is sent twice is made once
+//! and its client hears the true outcome.
+//!
+//! A writer is a program of a client: the client's key, and a random number that the program draws.
+//! Its edits are numbered. Each of its streams takes the place of the one before, whose edits are
+//! refused from then on. Of the last [`WINDOW`] numbers the server remembers which were made; the
+//! disk has this too, stored together with the values.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+/// Edits of one writer whose outcomes are remembered, and which may wait for an answer at a time.
+pub const WINDOW: u64 = 64;
+
+/// Writers of one client that are remembered.
+pub const WRITERS: usize = 256;
+
+/// A program that edits the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Writer {
+    /// The key of its client, as the session has proven it.
+    pub client: [u8; 32],
+    /// The random number of this program.
+    pub instance: u64,
+}
+
+/// What is known of an edit before it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It has been made, with this version.
+    Made(u64),
+    /// It has not been made.
+    New,
+    /// It may have been made: the outcome is forgotten.
+    Unknown,
+    /// Another stream of the writer has taken the place of the one that it came by.
+    Replaced,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    version: u64,
+    is_presence: bool,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    made: BTreeMap<u64, Made>,
+    /// The stream whose edits count; nothing while there is none.
+    stream: Option<u64>,
+    /// The owner of the writer's presence.
+    owner: u64,
+    /// Edits of earlier streams may have been made and forgotten.
+    is_blind: bool,
+    /// When a stream of the writer last began or ended, by a count of such events.
+    used: u64,
+}
+
+impl Record {
+    /// What the disk is to have.
+    fn stored(&self) -> Vec<(u64, u64)> {
+        let kept = self.made.iter().filter(|(_, made)| !made.is_presence);
+        kept.map(|(number, made)| (*number, made.version)).collect()
+    }
+}
+
+/// A writer as the disk has it, or is to have it: numbers and versions of edits that were made.
+pub type Row = (Writer, Vec<(u64, u64)>);
+
+/// What the disk is to store with the changes of the tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// Writers; those with nothing are to be removed.
+    pub writers: Vec<Row>,
+    /// How often outcomes of a client were forgotten.
+    pub forgotten: Vec<([u8; 32], u64)>,
+}
+
+/// All writers.
+#[derive(Debug, Default)]
+pub struct Writers {
+    records: BTreeMap<Writer, Record>,
+    forgotten: BTreeMap<[u8; 32], u64>,
+    changed: BTreeSet<Writer>,
+    newly_forgotten: BTreeSet<[u8; 32]>,
+    uses: u64,
+}
+
+impl Writers {
+    /// The writers of an earlier run.
+    pub fn new(rows: Rows) -> Writers {
+        let mut writers = Writers::default();
+        for (writer, made) in rows.writers {
+            let made = made.into_iter();
+            let made = made.map(|(number, version)| (number, Made { version, is_presence: false }));
+            let made: BTreeMap<u64, Made> = made.collect();
+            // The order in which they were last heard of, as far as the disk shows it.
+            let used = made.values().map(|made| made.version).max().unwrap_or(0);
+            writers.uses = writers.uses.max(used);
+            writers.records.insert(writer, Record { made, used, ..Record::default() });
+        }
+        writers.forgotten = rows.forgotten.into_iter().collect();
+        writers
+    }
+
+    /// Begins the stream `stream` of `writer`; streams are numbered, from 1. `seen` is what this
+    /// returned for the stream before, as far as the writer has heard it: how often outcomes of
+    /// this client were forgotten. `is_first`: the writer has had no stream before.
+    ///
+    /// # Errors
+    /// The client has [`WRITERS`] writers with a stream.
+    pub fn begin(
+        &mut self,
+        writer: Writer,
+        stream: u64,
+        is_first: bool,
+        seen: Option<u64>,
+    ) -> Result<u64, Crowd> {
+        self.uses += 1;
+        if !self.records.contains_key(&writer) {
+            self.make_room(writer.client)?;
+        }
+        let forgotten = self.forgotten.get(&writer.client).copied().unwrap_or(0);
+        // Who has no record either never made an edit here, or was forgotten.
+        let is_blind = !is_first && seen.map_or(forgotten > 0, |seen| seen != forgotten);
+        let new = || Record { is_blind, owner: stream, ..Record::default() };
+        let record = self.records.entry(writer).or_insert_with(new);
+        if record.stream.is_none() {
+            record.owner = stream;
+        }
+        record.stream = Some(stream);
+        record.used = self.uses;
+        Ok(forgotten)
+    }
+
+    fn make_room(&mut self, client: [u8; 32]) -> Result<(), Crowd> {
+        let of = |instance| Writer { client, instance };
+        let all = self.records.range(of(0)..=of(u64::MAX));
+        if all.clone().count() < WRITERS {
+            return Ok(());
+        }
+        let idle = all.filter(|(_, record)| record.stream.is_none());
+        let oldest = idle.min_by_key(|(_, record)| record.used).map(|(writer, _)| *writer);
+        let oldest = oldest.ok_or(Crowd)?;
+        self.records.remove(&oldest);
+        self.changed.insert(oldest);
+        *self.forgotten.entry(client).or_default() += 1;
+        self.newly_forgotten.insert(client);
+        Ok(())
+    }
+
+    /// What is known of the edit `number` that came by `stream`; `again`: it has been sent before.
+    pub fn known(&self, writer: Writer, stream: u64, number: u64, again: bool) -> Known {
+        let current = self.records.get(&writer).filter(|record| record.stream == Some(stream));
+        let Some(record) = current else { return Known::Replaced };
+        if let Some(made) = record.made.get(&number) {
+            return Known::Made(made.version);
+        }
+        let newest = record.made.last_key_value().map_or(0, |(number, _)| *number);
+        match number.saturating_add(WINDOW) <= newest || (again && record.is_blind) {
+            true => Known::Unknown,
+            false => Known::New,
+        }
+    }
+
+    /// The version that the edit `number` made, if it was made and is remembered.
+    pub fn outcome(&self, writer: Writer, number: u64) -> Option<u64> {
+        let made = self.records.get(&writer)?.made.get(&number)?;
+        Some(made.version)
+    }
+
+    /// The owner of the presence of `writer`, if `stream` is its stream.
+    pub fn owner(&self, writer: Writer, stream: u64) -> Option<u64> {
+        let current = self.records.get(&writer).filter(|record| record.stream == Some(stream));
+        current.map(|record| record.owner)
+    }
+
+    /// Whether an edit of `writer` made this version.
+    pub fn wrote(&self, writer: Writer, version: u64) -> bool {
+        let record = self.records.get(&writer);
+        record.is_some_and(|record| record.made.values().any(|made| made.version == version))
+    }
+
+    /// The edit `number` was made.
+    pub fn made(&mut self, writer: Writer, number: u64, version: u64, is_presence: bool) {
+        let Some(record) = self.records.get_mut(&writer) else { return };
+        record.made.insert(number, Made { version, is_presence });
+        let newest = record.made.last_key_value().map_or(0, |(number, _)| *number);
+        record.made.retain(|number, _| number.saturating_add(WINDOW) > newest);
+        if !is_presence {
+            self.changed.insert(writer);
+        }
+    }
+
+    /// A stream has ended. `is_last`: its writer has heard all answers, and never comes again.
+    /// Returns the owner whose presence vanishes.
+    pub fn ended(&mut self, writer: Writer, stream: u64, is_last: bool) -> Option<u64> {
+        let record = self.records.get_mut(&writer)?;
+        if record.stream != Some(stream) {
+            return None;
+        }
+        self.uses += 1;
+        record.stream = None;
+        record.used = self.uses;
+        let owner = record.owner;
+        // Presence that vanishes now is made anew if it is asked for again.
+        record.made.retain(|_, made| !made.is_presence);
+        if is_last || (record.made.is_empty() && !record.is_blind) {
+            self.records.remove(&writer);
+            self.changed.insert(writer);
+        }
+        Some(owner)
+    }
+
+    /// Whether an edit was made that the disk does not know of.
+    pub fn must_store(&self) -> bool {
+        let stored = |writer| self.records.get(writer).is_some_and(|r| !r.stored().is_empty());
+        self.changed.iter().any(stored)
+    }
+
+    /// What the disk is to store, since this was last asked.
+    pub fn take_rows(&mut self) -> Rows {
+        let stored = |writer| self.records.get(&writer).map_or(Vec::new(), Record::stored);
+        let changed = core::mem::take(&mut self.changed);
+        let writers = changed.into_iter().map(|writer| (writer, stored(writer))).collect();
+        let times = |client| self.forgotten.get(&client).copied().unwrap_or(0);
+        let forgotten = core::mem::take(&mut self.newly_forgotten).into_iter();
+        Rows { writers, forgotten: forgotten.map(|client| (client, times(client))).collect() }
+    }
+}
+
+/// A client has too many writers at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crowd;
