@@ -27,11 +27,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// Either way: so each end is struck while it sends, and while it receives.
 const ENDS: [End; 2] = [End::Client, End::Server];
 
-/// Of an object that takes seconds: many copies share the machine.
-const RATE: &str = "--rate=8M";
-const LEN: usize = 3_200_000;
-
-/// Waits until a copy that takes seconds is well under way.
+/// Waits until a copy at 20 Mbit/s, which takes seconds, is well under way.
 fn under_way(copy: &mut Child, cell: Cell) {
     // It tells once a second how far it is; not every protocol repairs what is lost before all has
     // been sent.
@@ -43,12 +39,12 @@ fn under_way(copy: &mut Child, cell: Cell) {
 
 #[test]
 fn a_network_that_is_gone_for_a_while_is_waited_for() {
-    each(&cells(), |cell| side_by_side(WAYS, |way| interrupt(cell, way)));
+    each(&cells(), |cell| WAYS.into_iter().for_each(|way| interrupt(cell, way)));
 }
 
 fn interrupt(cell: Cell, way: Way) {
-    let wan = need!(Wan::new(link(0.0), MTU, LEN));
-    let mut copy = wan.start(way, &cell.flags(&[RATE]));
+    let wan = need!(Wan::new(link(0.0), MTU, 6_000_000));
+    let mut copy = wan.start(way, &cell.flags(&["--rate=20M"]));
     under_way(&mut copy, cell);
     wan.set(&LinkSpec { up: false, ..link(0.0) });
     thread::sleep(LONG);
@@ -65,15 +61,15 @@ fn interrupt(cell: Cell, way: Way) {
 #[test]
 fn an_end_that_is_frozen_for_a_while_is_waited_for() {
     each(&cells(), |cell| {
-        side_by_side(WAYS, |way| {
+        for way in WAYS {
             ENDS.into_iter().for_each(|end| freeze(cell, way, end));
-        });
+        }
     });
 }
 
 fn freeze(cell: Cell, way: Way, end: End) {
-    let mut wan = need!(Wan::new(link(0.0), MTU, LEN));
-    let mut copy = wan.start(way, &cell.flags(&[RATE]));
+    let mut wan = need!(Wan::new(link(0.0), MTU, 6_000_000));
+    let mut copy = wan.start(way, &cell.flags(&["--rate=20M"]));
     under_way(&mut copy, cell);
     let frozen = match end {
         End::Client => &copy,

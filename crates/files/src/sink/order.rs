@@ -50,7 +50,7 @@ mod tests {
 
     use super::*;
     use crate::manifest::FileTime;
-    use crate::{CHUNK, Kind, Listed, Shape};
+    use crate::{CHUNK, Kind, LARGE, Listed, Shape};
 
     #[test]
     fn large_files_and_packed_chunks_are_numbered_apart() {
@@ -59,24 +59,24 @@ mod tests {
             let modified = FileTime::default();
             Listed { path: name.as_bytes().into(), kind, mode: 0o600, modified }
         };
-        // Two large files of three and four chunks; six small ones of half a chunk, in between.
+        // Two large files, and four small ones of half a chunk before, between and behind them.
         let half = CHUNK / 2 + 1;
         let listed = vec![
             file("a", half),
-            file("b", 2 * CHUNK + 1),
+            file("b", LARGE + 1),
             file("c", half),
             file("d", half),
-            file("e", 4 * CHUNK),
+            file("e", LARGE + CHUNK),
             file("f", half),
         ];
         let manifest = Arc::new(Manifest::new(Shape::Contents, listed).expect("it is sound"));
         let object = VirtualObject::new(&manifest, 0);
         let order = Order::new(&object, &manifest);
         assert_eq!(order.larges(), 2);
-        let numbers = 0..6;
-        let before: Vec<u64> = numbers.clone().map(|number| order.of_large(number)).collect();
+        let numbers = 0..6_u32;
+        let before: Vec<u64> = numbers.map(|number| order.of_large(number)).collect();
         assert_eq!(before, [0, 0, 1, 1, 1, 2]);
-        assert_eq!(order.packed(&object), object.chunks() - 7);
+        assert_eq!(order.packed(&object), object.chunks() - 2 * (LARGE / CHUNK + 1));
         // Every packed chunk has a number of its own, from zero on, without a gap.
         let mut places = Vec::new();
         for chunk in 0..object.chunks() {
