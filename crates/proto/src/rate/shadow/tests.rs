@@ -201,7 +201,7 @@ fn what_the_path_carries_is_the_median_of_five_trains_that_left_at_once() {
     shadow.is_fresh = true;
     let mut show = |place: u64, mbps, steps, ours| {
         let first = place * TRAIN_EVERY;
-        shadow.train = Some(if ours { first } else { first + TRAIN_EVERY });
+        shadow.ask(if ours { first } else { first + TRAIN_EVERY });
         let pulse = train(first, mbps, steps);
         shadow.note_train(&feedback(&pulse, None));
         shadow.carries().map(|carries| (carries / MBPS) as u64)
@@ -215,10 +215,72 @@ fn what_the_path_carries_is_the_median_of_five_trains_that_left_at_once() {
 }
 
 #[test]
+fn a_train_counts_though_later_ones_have_left_before_its_report() {
+    let mut shadow = shadow();
+    for place in 1..4 {
+        shadow.ask(place * TRAIN_EVERY);
+    }
+    let pulse = train(2 * TRAIN_EVERY, 80, 6);
+    shadow.note_train(&feedback(&pulse, None));
+    assert!(shadow.is_fresh);
+    assert_eq!(shadow.carries, [100.0 * MBPS, 80.0 * MBPS]);
+    // The same report again is no second train.
+    shadow.note_train(&feedback(&pulse, None));
+    assert_eq!(shadow.carries.len(), 2);
+}
+
+#[test]
+fn trains_behind_the_round_are_forgotten_and_there_are_256_at_most() {
+    let mut shadow = shadow();
+    for place in 0..300 {
+        shadow.ask(place * TRAIN_EVERY);
+        shadow.ask(place * TRAIN_EVERY);
+    }
+    assert_eq!((shadow.asked.len(), shadow.asked[0]), (256, 44 * TRAIN_EVERY));
+    let mut close = |millis, highest| {
+        let clock = Span::from_millis(millis);
+        let pulse = Pulse { clock, highest, received: highest, ..Pulse::default() };
+        shadow.close_round(&feedback(&pulse, None)).map(|shown| shown.has_train)
+    };
+    assert_eq!(close(0, 0), None);
+    let (first, second) = (44 * TRAIN_EVERY, 45 * TRAIN_EVERY);
+    assert_eq!(close(100, first), Some(false));
+    assert_eq!(close(200, first + 31), Some(true));
+    // Its last datagram is in this round.
+    assert_eq!(close(300, second), Some(true));
+    assert_eq!((shadow.asked.len(), shadow.asked[0]), (255, second));
+}
+
+#[test]
+fn the_error_of_trains_is_a_tenth_of_a_millisecond_over_the_root_of_their_number() {
+    let mut shadow = shadow();
+    // 32 datagrams take 3.2 ms, or 3.3.
+    is(shadow.at_least(100.0 * MBPS) / MBPS, 100.0 / (1.0 + 0.1 / 3.2));
+    shadow.carries = Vec::from([100.0 * MBPS; 4]);
+    is(shadow.at_least(100.0 * MBPS) / MBPS, 100.0 / (1.0 + 0.05 / 3.2));
+    // Timed as 0.32 ms, what took 0.4 ms: the path carries no less than 762 Mbit/s.
+    shadow.carries = Vec::from([1_000.0 * MBPS]);
+    is(shadow.at_least(1_000.0 * MBPS) / MBPS, 1_000.0 / 1.3125);
+}
+
+#[test]
+fn a_queue_that_a_train_timed_too_short_hides_is_ours() {
+    // The path carries 800 Mbit/s, the train showed 1,000: 850 for 0.1 s make 6.25 ms and more.
+    let carries = 1_000.0 * MBPS;
+    let mut shadow = shadow();
+    let load = |load: f64, queue| Shown { left: load * carries, ..round(load, queue) };
+    assert!(!shadow.is_shared(RTT, carries, &load(0.85, 0.015)));
+    // Below what the path carries at least, a queue is that of others.
+    let mut shadow = self::shadow();
+    assert!(shadow.is_shared(RTT, carries, &load(0.7, 0.015)));
+}
+
+#[test]
 fn a_train_that_was_asked_for_and_differs_by_a_fifth_begins_anew() {
     let mut shadow = shadow();
     let mut show = |place: u64, mbps| {
-        (shadow.train, shadow.is_fresh) = (Some(place * TRAIN_EVERY), false);
+        shadow.ask(place * TRAIN_EVERY);
+        shadow.is_fresh = false;
         (shadow.agreeing, shadow.queue.own) = (2, 0.0);
         let pulse = train(place * TRAIN_EVERY, mbps, 6);
         shadow.note_train(&feedback(&pulse, None));
@@ -236,7 +298,7 @@ fn a_round_takes_a_round_trip_and_16_datagrams_and_one_with_a_hole_shows_nothing
     for number in 0..4_000 {
         shadow.departures.note_burst(Time::ZERO + Span::from_micros(200 * number), number, 1);
     }
-    shadow.train = Some(1_024);
+    shadow.ask(1_024);
     let mut close = |millis, highest, received| {
         let clock = Span::from_millis(millis);
         let pulse = Pulse { clock, highest, received, ..Pulse::default() };
@@ -310,7 +372,7 @@ fn a_train_is_asked_for_once_others_seem_to_be_there_and_always_with_a_window() 
     shadow.trains.on_feedback(Time::ZERO, &feedback(&pulse, None));
     let mut asks = |agreeing, place: u64| {
         (shadow.agreeing, shadow.is_fresh) = (agreeing, false);
-        shadow.train = None;
+        shadow.asked.clear();
         RateController::train(&mut shadow, Time::ZERO, PacketNumber(place))
     };
     let every = TRAIN_EVERY;
