@@ -5,6 +5,7 @@
 //! - [`resume`]: a faster start for a law, over a path that is remembered.
 //! - [`shadow`]: the delivery rate, and beside other traffic the window that CUBIC would have.
 
+mod asked;
 mod departures;
 pub(crate) mod fixed;
 mod resume;

@@ -20,11 +20,11 @@
 //! The queue is the rise of the delay towards the receiver, by the receiver's clock, and never more
 //! than that of the round-trip time: so neither reports that wait nor clocks that drift make one.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::asked::Asked;
 use super::departures::Departures;
-use super::train::Trains;
+use super::train::{MISDATED, Trains};
 use super::{Feedback, RateController};
 use crate::endpoint::PacketNumber;
 use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
@@ -81,12 +81,6 @@ const BETA: f64 = 0.7;
 const MOST: f64 = 1.1;
 /// A train that came in fewer steps is not timed well.
 const MIN_STEPS: u32 = 6;
-/// How far hosts that sleep between two looks misdate a train, in seconds. Over the emulator, trains
-/// of 0.39 ms at 1 Gbit/s were timed as 0.32 to 0.48 ms. The error of several trains is less, by
-/// the root of their number.
-const MISDATED: f64 = 0.000_1;
-/// At most so many trains that were sent are remembered.
-const MAX_ASKED: usize = 256;
 /// The least window, in datagrams.
 const LEAST_WINDOW: f64 = 4.0;
 
@@ -101,8 +95,8 @@ pub(crate) struct Shadow {
     /// What the last trains showed, in bits a second, and the first number of the newest of them.
     carries: Vec<f64>,
     shown: Option<u64>,
-    /// The first numbers of the trains that left at once and are not behind the current round.
-    asked: VecDeque<u64>,
+    /// The trains that left at once and are not behind the current round.
+    asked: Asked,
     /// Whether a train was timed since others seemed to be there.
     is_fresh: bool,
     /// Whether a train takes less than [`FITS`] of a round trip.
@@ -254,7 +248,7 @@ impl Shadow {
             round: None,
             carries: Vec::new(),
             shown: None,
-            asked: VecDeque::new(),
+            asked: Asked::default(),
             is_fresh: false,
             fits: true,
             after_train: 0,
@@ -281,7 +275,7 @@ impl Shadow {
 
     fn note_train(&mut self, feedback: &Feedback<'_>) {
         // A train that did not leave at once shows our own rate.
-        let ours = |first: u64| self.asked.contains(&first) && Some(first) != self.shown;
+        let ours = |first: u64| self.asked.has(first) && Some(first) != self.shown;
         let Some(train) = feedback.pulse.train.filter(|train| ours(train.first.0)) else { return };
         self.shown = Some(train.first.0);
         if train.steps < MIN_STEPS {
@@ -307,7 +301,8 @@ impl Shadow {
         TRAIN_LEN as f64 * self.datagram
     }
 
-    /// What the path carries at least, if the trains' error made it seem to be `carries`.
+    /// What the path carries at least, if the trains' error made it seem to be `carries`. The error
+    /// of several trains is less, by the root of their number.
     fn at_least(&self, carries: f64) -> f64 {
         let error = MISDATED / libm::sqrt(self.carries.len().max(1) as f64);
         carries / (1.0 + error * carries / self.train_bits())
@@ -318,17 +313,6 @@ impl Shadow {
         let mut sorted = self.carries.clone();
         sorted.sort_by(f64::total_cmp);
         sorted.get(sorted.len() / 2).map(|carries| carries.min(self.drain))
-    }
-
-    /// Remembers that the train which begins at `start` leaves at once.
-    fn ask(&mut self, start: u64) {
-        if self.asked.back() == Some(&start) {
-            return;
-        }
-        if self.asked.len() == MAX_ASKED {
-            self.asked.pop_front();
-        }
-        self.asked.push_back(start);
     }
 
     /// What a round shows, once it is long enough.
@@ -356,10 +340,9 @@ impl Shadow {
         let came = now.received.saturating_sub(round.received).min(sent);
         let bits = sent as f64 * self.datagram;
         let left = bits / left.map_or(span, Span::as_secs_f64);
-        let inside = |first: &u64| *first + TRAIN_LEN > round.highest && *first < now.highest;
-        let (arrived, has_train) =
-            (came as f64 * self.datagram / span, self.asked.iter().any(inside));
-        self.asked.retain(|first| *first + TRAIN_LEN > now.highest);
+        let arrived = came as f64 * self.datagram / span;
+        let has_train = self.asked.any_within(round.highest, now.highest);
+        self.asked.forget(now.highest);
         Some(Shown { sent, came, span, left, arrived, queue, has_train })
     }
 
@@ -487,9 +470,9 @@ impl RateController for Shadow {
         // believed to be there.
         let asks = self.window.is_some() || self.agreeing > 0 && !self.is_fresh && self.fits;
         if trained > 0 || place == 0 && asks {
-            self.ask(start);
+            self.asked.ask(start);
         }
-        let wanted = place < TRAIN_LEN && self.asked.back() == Some(&start);
+        let wanted = place < TRAIN_LEN && self.asked.is_newest(start);
         if wanted { TRAIN_LEN - place } else { 0 }
     }
 

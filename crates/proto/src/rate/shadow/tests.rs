@@ -201,7 +201,7 @@ fn what_the_path_carries_is_the_median_of_five_trains_that_left_at_once() {
     shadow.is_fresh = true;
     let mut show = |place: u64, mbps, steps, ours| {
         let first = place * TRAIN_EVERY;
-        shadow.ask(if ours { first } else { first + TRAIN_EVERY });
+        shadow.asked.ask(if ours { first } else { first + TRAIN_EVERY });
         let pulse = train(first, mbps, steps);
         shadow.note_train(&feedback(&pulse, None));
         shadow.carries().map(|carries| (carries / MBPS) as u64)
@@ -218,7 +218,7 @@ fn what_the_path_carries_is_the_median_of_five_trains_that_left_at_once() {
 fn a_train_counts_though_later_ones_have_left_before_its_report() {
     let mut shadow = shadow();
     for place in 1..4 {
-        shadow.ask(place * TRAIN_EVERY);
+        shadow.asked.ask(place * TRAIN_EVERY);
     }
     let pulse = train(2 * TRAIN_EVERY, 80, 6);
     shadow.note_train(&feedback(&pulse, None));
@@ -230,25 +230,19 @@ fn a_train_counts_though_later_ones_have_left_before_its_report() {
 }
 
 #[test]
-fn trains_behind_the_round_are_forgotten_and_there_are_256_at_most() {
+fn a_round_has_a_train_until_its_last_datagram_is_behind() {
     let mut shadow = shadow();
-    for place in 0..300 {
-        shadow.ask(place * TRAIN_EVERY);
-        shadow.ask(place * TRAIN_EVERY);
-    }
-    assert_eq!((shadow.asked.len(), shadow.asked[0]), (256, 44 * TRAIN_EVERY));
+    shadow.asked.ask(TRAIN_EVERY);
     let mut close = |millis, highest| {
         let clock = Span::from_millis(millis);
         let pulse = Pulse { clock, highest, received: highest, ..Pulse::default() };
         shadow.close_round(&feedback(&pulse, None)).map(|shown| shown.has_train)
     };
-    assert_eq!(close(0, 0), None);
-    let (first, second) = (44 * TRAIN_EVERY, 45 * TRAIN_EVERY);
-    assert_eq!(close(100, first), Some(false));
-    assert_eq!(close(200, first + 31), Some(true));
-    // Its last datagram is in this round.
-    assert_eq!(close(300, second), Some(true));
-    assert_eq!((shadow.asked.len(), shadow.asked[0]), (255, second));
+    assert_eq!([close(0, 0), close(100, TRAIN_EVERY)], [None, Some(false)]);
+    assert_eq!(close(200, TRAIN_EVERY + 31), Some(true));
+    assert_eq!(close(300, 2 * TRAIN_EVERY), Some(true));
+    assert_eq!(close(400, 3 * TRAIN_EVERY), Some(false));
+    assert!(!shadow.asked.has(TRAIN_EVERY));
 }
 
 #[test]
@@ -279,7 +273,7 @@ fn a_queue_that_a_train_timed_too_short_hides_is_ours() {
 fn a_train_that_was_asked_for_and_differs_by_a_fifth_begins_anew() {
     let mut shadow = shadow();
     let mut show = |place: u64, mbps| {
-        shadow.ask(place * TRAIN_EVERY);
+        shadow.asked.ask(place * TRAIN_EVERY);
         shadow.is_fresh = false;
         (shadow.agreeing, shadow.queue.own) = (2, 0.0);
         let pulse = train(place * TRAIN_EVERY, mbps, 6);
@@ -298,7 +292,7 @@ fn a_round_takes_a_round_trip_and_16_datagrams_and_one_with_a_hole_shows_nothing
     for number in 0..4_000 {
         shadow.departures.note_burst(Time::ZERO + Span::from_micros(200 * number), number, 1);
     }
-    shadow.ask(1_024);
+    shadow.asked.ask(1_024);
     let mut close = |millis, highest, received| {
         let clock = Span::from_millis(millis);
         let pulse = Pulse { clock, highest, received, ..Pulse::default() };
@@ -372,7 +366,7 @@ fn a_train_is_asked_for_once_others_seem_to_be_there_and_always_with_a_window() 
     shadow.trains.on_feedback(Time::ZERO, &feedback(&pulse, None));
     let mut asks = |agreeing, place: u64| {
         (shadow.agreeing, shadow.is_fresh) = (agreeing, false);
-        shadow.asked.clear();
+        shadow.asked = Asked::default();
         RateController::train(&mut shadow, Time::ZERO, PacketNumber(place))
     };
     let every = TRAIN_EVERY;
