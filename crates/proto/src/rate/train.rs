@@ -24,6 +24,7 @@ use super::asked::Asked;
 use super::departures::Departures;
 use super::{Feedback, RateController};
 use crate::endpoint::PacketNumber;
+use crate::law::Found;
 use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
@@ -36,8 +37,8 @@ const TRICKLE_LEN: u64 = 128;
 const INSTANT: Span = Span::from_micros(500);
 /// A train that came in fewer steps is not timed well: the host looked too seldom.
 const MIN_STEPS: u32 = 6;
-/// How far hosts that sleep between two looks misdate a train, in seconds. Over the emulator, trains
-/// of 0.39 ms at 1 Gbit/s were timed as 0.32 to 0.48 ms.
+/// How far hosts that sleep between two looks misdate a train, in seconds. Over the emulator,
+/// trains of 0.39 ms at 1 Gbit/s were timed as 0.32 to 0.48 ms.
 pub(super) const MISDATED: f64 = 0.000_1;
 /// What of a first train's rate is taken: others may fill the path as well.
 pub(crate) const FIRST_SHARE: f64 = 0.9;
@@ -103,6 +104,9 @@ pub(crate) struct Trains {
     ceiling: Option<Ceiling>,
     /// Epochs since the path's own loss was last checked.
     unchecked: u32,
+    /// When the first datagram left, and when the start ended.
+    began: Option<Time>,
+    started: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -192,6 +196,8 @@ impl Trains {
             epoch: Epoch { from: 0, start: None, last: None },
             ceiling: None,
             unchecked: 0,
+            began: None,
+            started: None,
         }
     }
 
@@ -515,17 +521,25 @@ impl RateController for Trains {
     }
 
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64) {
+        self.began.get_or_insert(now);
         self.departures.note(now, first.0, self.min_rtt);
         self.sent = first.0 + count;
     }
 
-    fn on_feedback(&mut self, _: Time, feedback: &Feedback<'_>) {
+    fn found(&self) -> Found {
+        let Some((started, began)) = self.started.zip(self.began) else { return Found::default() };
+        let (rate, after) = (Rate::from_bps_f64(self.rate()), started.since(began));
+        Found { rate, after, loss_ppm: (self.loss.clamp(0.0, 1.0) * 1e6) as u32, shared: None }
+    }
+
+    fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
         // A drain that was measured on what we sent must not hold us there.
         self.drain = feedback.pulse.drain.map_or(f64::INFINITY, |rate| rate.as_bps() as f64 * 1.1);
         self.min_rtt = feedback.min_rtt;
         self.note_train(feedback);
         if self.mode == Mode::Start {
             self.start(feedback);
+            self.started = (self.mode != Mode::Start).then_some(now);
             return;
         }
         let Some(measure) = self.measure(feedback) else { return };

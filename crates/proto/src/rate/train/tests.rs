@@ -495,3 +495,18 @@ fn a_queue_is_ours_if_it_is_long_and_grows() {
     assert!(!stretched(ms(10), ms(2), ms(200)) && stretched(micros(10_001), ms(2), ms(200)));
     assert!(!fills(ms(9), ms(9), span, 0.96, ms(20)));
 }
+
+#[test]
+fn what_was_found_is_the_rate_its_time_and_the_paths_own_loss() {
+    let at = |millis| Time::ZERO + ms(millis);
+    let mut trains = Trains::new(DATAGRAM, None);
+    assert_eq!(trains.found(), Found::default());
+    trains.train(at(100), PacketNumber(0));
+    trains.on_sent(at(100), PacketNumber(0), 40);
+    trains.on_sent(at(110), PacketNumber(40), 1);
+    let pulse = Pulse { train: Some(train(0, 9)), highest: 32, ..Pulse::default() };
+    trains.on_feedback(at(125), &feedback(&pulse, ms(20), None));
+    trains.loss = 0.01;
+    let (rate, after) = (Rate::from_mbps(720), ms(25));
+    assert_eq!(trains.found(), Found { rate, after, loss_ppm: 10_000, shared: None });
+}
