@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
 # that does nothing else:
-# bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|striping|senders|join|takeover|beside|all]
+# bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|striping|senders|join|takeover|beside|alone|shares|all]
 # And by themselves: the emulator's accuracy (emulator: the table of emulator.md), the simulator's
 # speed (simulator: simulator.md) and GTP's decisions (scheduler: scheduler.md); each writes its page.
 # Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
@@ -656,9 +656,48 @@ beside() {
     done; done
 }
 
+# Copies from memory to memory at the rate that they find, alone on emulated paths, by this binary
+# and by OTHER in turn: seconds, and the mean of the ratios with its standard error.
+# OTHER=/path/to/longhaul RUNS=8 bash results/figures.sh alone
+alone() {
+    : "${OTHER:?the other binary}"
+    local path rate delay loss size run one
+    echo "| path | pairs | median, s | of the other | the other's time / ours - 1 |"
+    echo "| --- | --- | --- | --- | --- |"
+    for path in "1G 50ms none 300MB" "1G 50ms 0.1% 300MB" "1G 150ms 0.1% 300MB" "100M 15ms none 50MB"; do
+        read -r rate delay loss size <<< "$path"
+        printf '[topology]\nkind = "pair"\nlink = { rate = "%s", delay = "%s", loss = "%s", back = { loss = "none" } }\n[[flow]]\nname = "copy"\nfrom = "a"\nto = "b"\nprotocol = "rbudp"\nsize = "%s"\n' \
+            "$rate" "$delay" "$loss" "$size" > "$WORK/alone.toml"
+        for run in $(seq "$RUNS"); do for one in "$LONGHAUL" "$OTHER"; do
+            echo "$run" "$([ "$one" = "$LONGHAUL" ] && echo mine || echo other)" \
+                "$("$one" emulate --json --quiet --seed "$run" "$WORK/alone.toml" | grep '"event":"flow"' | field seconds)"
+        done; done > "$WORK/alone"
+        awk -v p="$path" -v m="$(awk '$2 == "mine" {print $3}' "$WORK/alone" | median)" \
+            -v o="$(awk '$2 == "other" {print $3}' "$WORK/alone" | median)" \
+            '{x[$1, $2] = $3; n = $1}
+            END {for (k = 1; k <= n; k++) {r = x[k, "other"] / x[k, "mine"] - 1; s += r; q += r * r}
+                s /= n; printf "| %s | %d | %.2f | %.2f | %+.1f %% ± %.1f |\n", p, n, m, o, 100 * s, 100 * sqrt((q / n - s * s) / (n - 1))}' "$WORK/alone"
+    done
+}
+
+# A copy beside one kernel TCP flow, and beside another copy that starts 5 s later: 200 Mbit/s,
+# 40 ms, a queue of one BDP, 30 s. bit/s of object, each over its own time.
+shares() {
+    local other tail
+    echo "| beside | the copy, bit/s | the other, bit/s |"
+    echo "| --- | --- | --- |"
+    for other in 'tcp = "cubic"' 'tcp = "bbr"' 'protocol = "rbudp"'; do
+        tail=30; [ "$other" != 'protocol = "rbudp"' ] || tail=25
+        printf '[topology]\nkind = "pair"\nlink = { rate = "200M", delay = "20ms", loss = "none", queue = "1000000", back = { loss = "none", queue = "10MB" } }\n[[flow]]\nname = "copy"\nfrom = "a"\nto = "b"\nprotocol = "rbudp"\nlasts = "30s"\n[[flow]]\nname = "other"\nfrom = "a"\nto = "b"\n%s\nlasts = "%ss"\nstart = "%ss"\n' \
+            "$other" "$tail" "$((30 - tail))" > "$WORK/shares.toml"
+        "$LONGHAUL" emulate --json --quiet --seed "${SEED:-1}" "$WORK/shares.toml" | grep '"event":"flow"' > "$WORK/out"
+        echo "| $other | $(grep '"flow":"copy"' "$WORK/out" | field goodput_bps) | $(grep '"flow":"other"' "$WORK/out" | field goodput_bps) |"
+    done
+}
+
 case ${1:-all} in
-    throughput | pairs | protocols | stalls | wan | tcp | memory | small | resume | multi | striping | senders | join | takeover | beside | emulator | simulator | scheduler) "$1" ;;
+    throughput | pairs | protocols | stalls | wan | tcp | memory | small | resume | multi | striping | senders | join | takeover | beside | alone | shares | emulator | simulator | scheduler) "$1" ;;
     ssh) ssh_copy ;;
     all) wan; ssh_copy; tcp; resume; multi; throughput; protocols; small; memory ;;
-    *) echo "figures.sh: throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, striping, senders, join, takeover, beside, emulator, simulator, scheduler or all" >&2; exit 2 ;;
+    *) echo "figures.sh: throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, striping, senders, join, takeover, beside, alone, shares, emulator, simulator, scheduler or all" >&2; exit 2 ;;
 esac

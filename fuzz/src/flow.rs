@@ -94,6 +94,7 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
         settings: settings(row, input.byte()),
         card: None,
         law: longhaul_proto::law::Law::default(),
+        weight: longhaul_proto::law::Weight::default(),
         remembered: None,
     };
     // From the existing bytes: a card and a remembered path as fast as another rate.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, ArgMatches};
 use longhaul::{CancelHandle, Delete, Location, Summary, blocking};
+use longhaul_proto::law::Weight;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -121,6 +122,10 @@ pub(crate) struct CopyArgs {
     /// together
     #[arg(long, value_name = "RATE", value_parser = parse_rate_with_unit)]
     bwlimit: Option<Rate>,
+    /// Share the path with other traffic: equal takes the part of one TCP flow, a number that of so
+    /// many, low hardly any; no effect on --rate, sabul, gtp and TCP
+    #[arg(long, value_name = "low|equal|N")]
+    share: Option<Weight>,
     /// Send at this rate and never react to loss (sabul, tsunami, fobs-table: at most this rate):
     /// bit/s of UDP payload, longhaul's header and tag included, UDP, IP and Ethernet not; each of
     /// several sources sends so much

@@ -161,6 +161,12 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         "protocol": summary.protocol,
         "rate_bps": summary.rate.as_bps(),
         "remembered_bps": summary.remembered.map(|rate| rate.as_bps()),
+        "found": summary.found.map(|found| json!({
+            "rate_bps": found.rate.as_bps(),
+            "after_seconds": found.after.as_secs_f64(),
+            "path_loss": f64::from(found.loss_ppm) / 1e6,
+            "shared_seconds": found.shared.map(|shared| shared.as_secs_f64()),
+        })),
         "rtt_seconds": summary.rtt.as_secs_f64(),
         "payload_bytes": summary.payload_bytes,
         "blocks": summary.blocks,
@@ -301,7 +307,7 @@ mod tests {
             rtt_seconds payload_bytes blocks path_lost blocks_lost reported_lost socket_lost \
             retransmitted sent received duplicates waste bound_by rounds resumed_bytes cipher \
             blake3 verified unread_files memory_lost early_lost refused_datagrams sources \
-            failed_sources last_block_seconds receives tcp_segments remembered_bps";
+            failed_sources last_block_seconds receives tcp_segments remembered_bps found";
         for name in promised.split_whitespace() {
             assert!(value.get(name).is_some(), "{name}");
         }

@@ -3,6 +3,7 @@
 
 use longhaul::accounting::{Origin, ReceiveCapacity};
 use longhaul::{BoundBy, Event, SourceRow, Summary};
+use longhaul_proto::law::Found;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 
@@ -117,6 +118,10 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
         lines.extend(refused(summary));
         lines.extend(summary.receives.map(receives));
     }
+    let is_shared = |found: &Found| found.shared.is_some_and(|shared| shared > Span::ZERO);
+    let is_told = |found: &Found| verbose || is_shared(found) && summary.elapsed >= LONG;
+    let found = summary.found.filter(is_told);
+    lines.extend(found.map(|found| path_found(&found, summary.elapsed)));
     if summary.bound_by != BoundBy::Nothing && (verbose || summary.elapsed >= LONG) {
         lines.push(format!("  bound    {}{}", bound(summary.bound_by), lost(summary, verbose)));
     }
@@ -249,6 +254,21 @@ fn speed(summary: &Summary) -> String {
          in a datagram, first data after {}{remembered}",
         summary.setup
     )
+}
+
+/// What the search for the rate found out.
+fn path_found(found: &Found, elapsed: Span) -> String {
+    let Found { rate, after, loss_ppm, shared } = *found;
+    let loss = match loss_ppm {
+        0 => String::new(),
+        ppm => format!("; loss of {} is the path's own", LossRatio::of(ppm.into(), 1_000_000)),
+    };
+    let shared = match shared {
+        None => String::new(),
+        Some(Span::ZERO) => "; no other traffic noticed".to_owned(),
+        Some(shared) => format!("; shared with other traffic for {shared} of {elapsed}"),
+    };
+    format!("  found    {rate}, the first rate after {after}{loss}{shared}")
 }
 
 /// The same where no datagrams carried the data.
@@ -431,6 +451,28 @@ pub(crate) mod tests {
                 "  bound    by --rate or --bwlimit: raise it if the path has room",
             ]
         );
+    }
+
+    #[test]
+    fn a_summary_says_what_the_search_for_the_rate_found() {
+        let rate = Rate::from_mbps(940);
+        let trains = Found { rate, after: Span::from_millis(200), ..Found::default() };
+        let alone = Found { shared: Some(Span::ZERO), ..trains };
+        let shared = Span::from_millis(1_200);
+        let shared = Found { loss_ppm: 10_000, shared: Some(shared), ..trains };
+        let told = |found, verbose| {
+            let summary = but!(example(), found: Some(found));
+            let said = lines(&summary, Kind::Copy, verbose);
+            said.into_iter().find_map(|line| line.strip_prefix("  found    ").map(str::to_owned))
+        };
+        let first = "940.00 Mbit/s, the first rate after 200.0 ms";
+        assert_eq!(told(trains, true), Some(first.into()));
+        assert_eq!(told(alone, true), Some(format!("{first}; no other traffic noticed")));
+        assert_eq!(told(alone, false), None);
+        let others = "loss of 1.00 % is the path's own; shared with other traffic for 1.20 s of \
+                      2.83 s";
+        let line = Some(format!("{first}; {others}"));
+        assert_eq!([told(shared, true), told(shared, false)], [line.clone(), line]);
     }
 
     #[test]

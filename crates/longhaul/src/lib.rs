@@ -81,6 +81,7 @@ pub struct EmbeddingPage;
 
 /// Sizes, rates and times in settings, events and summaries.
 pub mod units {
+    pub use longhaul_proto::law::{Found, Weight};
     pub use longhaul_proto::time::Span;
     pub use longhaul_proto::units::{Bytes, LossRatio, Rate};
 }

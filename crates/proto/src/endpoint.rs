@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::accounting::{ReceiverAccounting, SenderAccounting};
-use crate::law::Law;
+use crate::law::{Found, Law, Weight};
 use crate::layout::{Block, Layout};
 use crate::remembered::Remembered;
 use crate::settings::Settings;
@@ -178,6 +178,8 @@ pub struct Setup {
     pub card: Option<Rate>,
     /// How the protocol finds its rate, if no rate is fixed and the protocol has no law of its own.
     pub law: Law,
+    /// The part of a shared path that a found rate takes.
+    pub weight: Weight,
     /// What the path was like before; used by a protocol that finds its rate by `law`. It is a
     /// hint that may come from the other end, and the path's first report overrules it.
     pub remembered: Option<Remembered>,
@@ -199,6 +201,7 @@ impl Setup {
             rate_limit: None,
             card: None,
             law: Law::default(),
+            weight: Weight::default(),
             remembered: None,
             grant: Bytes::MAX,
             settings: Settings::default(),
@@ -303,6 +306,11 @@ pub trait Sender: Send {
 
     /// The smoothed round-trip time.
     fn rtt(&self) -> Span;
+
+    /// What the law that finds the rate knows about the path; nothing without such a law.
+    fn found(&self) -> Found {
+        Found::default()
+    }
 
     /// The sender's columns of the ORNL study.
     fn accounting(&self) -> &SenderAccounting;

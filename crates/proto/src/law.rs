@@ -1,4 +1,7 @@
-//! The rate control laws of protocols that have none of their own.
+//! The rate control laws of protocols that have none of their own, and what they find out.
+
+use crate::time::Span;
+use crate::units::Rate;
 
 /// A rate control law; the evaluation page compares them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,6 +14,100 @@ pub enum Law {
 }
 
 impl Law {
+    /// The law for a copy that is to share paths, if it is to.
+    pub fn of(share: Option<Weight>) -> Law {
+        if share.is_some() { Law::Shadow } else { Law::Trains }
+    }
+
     /// Every law, with its name in a scenario.
     pub const ALL: [(&'static str, Law); 2] = [("trains", Law::Trains), ("shadow", Law::Shadow)];
+}
+
+/// What a law has found out about its path so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The rate that was found for the path; zero until one was.
+    pub rate: Rate,
+    /// From the first datagram to the first such rate.
+    pub after: Span,
+    /// The loss ratio of the path itself, in millionths.
+    pub loss_ppm: u32,
+    /// How long other traffic was believed to be on the path; nothing from a law that does not look
+    /// for it.
+    pub shared: Option<Span>,
+}
+
+/// The part of a shared path that a copy takes beside other traffic, in flows of TCP's CUBIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weight(u32);
+
+impl Weight {
+    /// Hardly anything: a scavenger, which gives way to all others.
+    pub const LOW: Weight = Weight(0);
+    /// The part of one flow.
+    pub const EQUAL: Weight = Weight(1);
+    /// The most flows that a copy counts as.
+    pub const MOST: u32 = 64;
+
+    /// The weight of `flows` flows, at most [`Weight::MOST`]; 0 is [`Weight::LOW`].
+    pub const fn new(flows: u32) -> Option<Weight> {
+        if flows <= Weight::MOST { Some(Weight(flows)) } else { None }
+    }
+
+    /// As many flows, 0 for [`Weight::LOW`].
+    pub const fn flows(self) -> u32 {
+        self.0
+    }
+
+    /// Shadow windows; one for the least weight too.
+    pub(crate) fn windows(self) -> u32 {
+        self.0.max(1)
+    }
+}
+
+impl core::fmt::Display for Weight {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Weight::LOW => f.write_str("low"),
+            Weight::EQUAL => f.write_str("equal"),
+            Weight(flows) => write!(f, "{flows}"),
+        }
+    }
+}
+
+impl core::str::FromStr for Weight {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Weight, Self::Err> {
+        let flows = match text {
+            "low" => return Ok(Weight::LOW),
+            "equal" => return Ok(Weight::EQUAL),
+            flows => flows.parse().ok().filter(|flows| *flows > 0),
+        };
+        flows.and_then(Weight::new).ok_or("write low, equal or a number of flows from 1 to 64")
+    }
+}
+
+impl Default for Weight {
+    fn default() -> Weight {
+        Weight::EQUAL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_weight_is_low_equal_or_1_to_64_flows() {
+        let flows = |text: &str| text.parse::<Weight>().map(Weight::flows).ok();
+        let read = ["low", "equal", "1", "4", "64"].map(flows);
+        assert_eq!(read, [0, 1, 1, 4, 64].map(Some));
+        assert_eq!(["0", "65", "-1", "1.5", "", "high"].map(flows), [None; 6]);
+        for text in ["low", "equal", "4"] {
+            assert_eq!(text.parse::<Weight>().unwrap().to_string(), text);
+        }
+        assert_eq!(Weight::default(), Weight::EQUAL);
+    }
 }

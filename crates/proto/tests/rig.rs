@@ -190,6 +190,7 @@ pub(crate) fn setup(flow: u32, blocks: u64, segment: u64, rate: Option<Rate>, rt
         rate_limit: None,
         card: None,
         law: longhaul_proto::law::Law::default(),
+        weight: longhaul_proto::law::Weight::default(),
         remembered: None,
         grant: Bytes::MAX,
         settings: tail_copies(1),

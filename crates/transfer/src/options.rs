@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_proto::law::Weight;
 use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::units::{Bytes, Rate};
@@ -229,6 +230,8 @@ pub struct CopyOptions {
     pub rate: Option<Rate>,
     /// An upper limit for the rate that is found (`--bwlimit`), for all sources together.
     pub rate_limit: Option<Rate>,
+    /// The part of a shared path that a found rate takes; nothing where it need not share.
+    pub weight: Option<Weight>,
     /// Where the rates of paths are kept from copy to copy; nothing to begin each as on a new path.
     pub path_memory: Option<PathMemory>,
     /// How data is sealed.
@@ -291,6 +294,7 @@ impl CopyOptions {
             source_settings: Vec::new(),
             rate: None,
             rate_limit: None,
+            weight: None,
             path_memory: None,
             cipher: Cipher::Auto,
             receive: Receive::Naive,

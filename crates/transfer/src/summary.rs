@@ -2,6 +2,7 @@
 
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::endpoint::ReceiveCapacity;
+use longhaul_proto::law::Found;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
@@ -84,6 +85,8 @@ pub struct Summary {
     pub protocol: String,
     /// The sending rate at the end, in bits a second of UDP payload.
     pub rate: Rate,
+    /// What the search for the rate knew about the path in the end; nothing with a fixed rate.
+    pub found: Option<Found>,
     /// The rate that an earlier copy found on the path. This copy began at half of it.
     pub remembered: Option<Rate>,
     /// Smoothed round-trip time.

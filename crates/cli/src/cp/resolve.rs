@@ -119,11 +119,10 @@ pub(super) fn prepare(
         Some(pipe) => pipe.ends(&sources, &destination),
         None => (sources.clone(), destination.clone()),
     };
-    let is_recursive = args.recursive || args.archive || mirror.is_some();
     let request = client
         .copy(from, to)
         .replicas(args.replicas)
-        .recursive(is_recursive || args.files_from.is_some())
+        .recursive(args.recursive || args.archive || mirror.is_some() || args.files_from.is_some())
         .preserve(args.preserve || args.archive || mirror.is_some() && !args.no_preserve)
         .delete(mirror.and_then(|mirror| mirror.delete))
         .checksum(args.checksum)
@@ -136,6 +135,7 @@ pub(super) fn prepare(
         .protocol(protocol.clone())
         .rate(args.rate)
         .rate_limit(args.bwlimit)
+        .weight(args.share)
         .cipher(cipher(&args.cipher))
         .receive(receive(&args.receive))
         .segment(args.segment)

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::{Run, SendingEnd};
 use crate::accounting::SenderAccounting;
 use crate::endpoint::{BlockRange, Event, FlowId, Outgoing, PacketNumber, Sender, Wake};
+use crate::law::Found;
 use crate::layout::Block;
 use crate::time::{Span, Time};
 use crate::units::Rate;
@@ -50,6 +51,11 @@ pub trait SendingFlow: Send {
 
     /// Whether only first sends are left.
     fn has_only_first(&self) -> bool;
+
+    /// As [`Sender::found`].
+    fn found_out(&self) -> Found {
+        Found::default()
+    }
 
     /// When the protocol itself wants to be called.
     fn next_due(&self) -> Wake {
@@ -131,6 +137,10 @@ impl<F: SendingFlow> Sender for F {
 
     fn rtt(&self) -> Span {
         self.end().rtt.smoothed()
+    }
+
+    fn found(&self) -> Found {
+        self.found_out()
     }
 
     fn accounting(&self) -> &SenderAccounting {

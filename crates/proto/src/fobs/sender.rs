@@ -9,6 +9,7 @@ use super::table::Table;
 use super::{BATCH, BURST, CHUNK, GREEDY_CHUNK, STATE_SEGMENT, TOLERATED_LOSS};
 use crate::endpoint::{BlockRange, Event, PacketNumber, Setup, Wake, Why};
 use crate::ends::{Run, SendingEnd, SendingFlow};
+use crate::law::Found;
 use crate::layout::Block;
 use crate::pulse::until_train;
 use crate::rate::{RateController, controller};
@@ -346,6 +347,13 @@ impl SendingFlow for FobsSender {
 
     fn has_only_first(&self) -> bool {
         self.rest.is_some()
+    }
+
+    fn found_out(&self) -> Found {
+        match &self.speed {
+            Speed::Greedy(controller) => controller.found(),
+            Speed::Table(_) => Found::default(),
+        }
     }
 
     fn next_due(&self) -> Wake {

@@ -5,6 +5,7 @@
 //! - [`resume`]: a faster start for a law, over a path that is remembered.
 //! - [`shadow`]: the delivery rate, and beside other traffic the window that CUBIC would have.
 
+mod asked;
 mod departures;
 pub(crate) mod fixed;
 mod resume;
@@ -15,7 +16,7 @@ pub(crate) mod train;
 mod tests;
 
 use crate::endpoint::{PacketNumber, Setup};
-use crate::law::Law;
+use crate::law::{Found, Law};
 use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::Pulse;
@@ -46,6 +47,11 @@ pub(crate) trait RateController: Send {
     /// So many datagrams, the first with number `first`, have left.
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64);
 
+    /// What is known about the path so far; nothing where the law looks for nothing.
+    fn found(&self) -> Found {
+        Found::default()
+    }
+
     /// The receiver's pulse has come.
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>);
 }
@@ -57,7 +63,9 @@ pub(crate) fn controller(setup: &Setup) -> Box<dyn RateController> {
     }
     let law: Box<dyn RateController> = match setup.law {
         Law::Trains => Box::new(train::Trains::new(setup.datagram(), setup.rate_limit)),
-        Law::Shadow => Box::new(shadow::Shadow::new(setup.datagram(), setup.rate_limit)),
+        Law::Shadow => {
+            Box::new(shadow::Shadow::new(setup.datagram(), setup.rate_limit, setup.weight))
+        }
     };
     match setup.remembered.filter(|path| path.fits(setup.rtt)) {
         Some(path) => Box::new(resume::Resumed::new(law, setup, path)),

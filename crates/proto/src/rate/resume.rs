@@ -12,6 +12,7 @@ use alloc::boxed::Box;
 use super::train::first_rate;
 use super::{Feedback, RateController};
 use crate::endpoint::{PacketNumber, Setup};
+use crate::law::Found;
 use crate::pulse::TRAIN_LEN;
 use crate::remembered::Remembered;
 use crate::time::Time;
@@ -51,6 +52,10 @@ impl RateController for Resumed {
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64) {
         self.sent = first.0 + count;
         self.law.on_sent(now, first, count);
+    }
+
+    fn found(&self) -> Found {
+        self.law.found()
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {

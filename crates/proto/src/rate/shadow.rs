@@ -15,17 +15,25 @@
 //! - If our part of the path falls with our window after a loss, the others have not slowed down:
 //!   then the window goes back, unless it was more than half of what the path holds.
 //!
+//! A copy of more weight has several windows (`windows`). One of the least weight has none: beside
+//! others it only sends enough to notice when they are gone.
+//!
 //! Trains go on once all that the path carries arrives, or once others have made no queue for long.
 //!
 //! The queue is the rise of the delay towards the receiver, by the receiver's clock, and never more
 //! than that of the round-trip time: so neither reports that wait nor clocks that drift make one.
 
+mod windows;
+
 use alloc::vec::Vec;
 
+use self::windows::Windows;
+use super::asked::Asked;
 use super::departures::Departures;
-use super::train::Trains;
+use super::train::{MISDATED, Trains};
 use super::{Feedback, RateController};
 use crate::endpoint::PacketNumber;
+use crate::law::{Found, Weight};
 use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
@@ -51,10 +59,12 @@ const ALONE: f64 = 0.92;
 const LEAVE_ROUNDS: u32 = 3;
 const IDLE: f64 = 4.0;
 const IDLE_RTTS: f64 = 40.0;
-/// The part of the path that the window holds at least until the first loss, and at most when it
-/// goes back after one.
+/// The part of the path that one window holds at least until the first loss.
 const FLOOR: f64 = 0.3;
-const HALF: f64 = 0.5;
+/// The part of the path that a copy of the least weight takes beside others, and how many datagrams
+/// of a round it sends at least.
+const LEAST_PART: f64 = 0.02;
+const LEAST_LEN: u64 = 4;
 /// Others have not slowed down if our part falls below this share of what it was before the loss,
 /// so many round trips after it; then the window goes back to this many times what it was.
 const UNYIELDING: f64 = 0.9;
@@ -73,15 +83,10 @@ const CALM_LEN: f64 = 150.0;
 const CALM_MOST: f64 = 20_000.0;
 /// On a path that loses less than this by itself, one datagram lost counts.
 const CLEAN: f64 = 0.000_2;
-/// RFC 9438, sections 4.1 and 4.6.
-const C: f64 = 0.4;
-const BETA: f64 = 0.7;
 /// The rate is never more than this part of what the path carries.
 const MOST: f64 = 1.1;
 /// A train that came in fewer steps is not timed well.
 const MIN_STEPS: u32 = 6;
-/// The least window, in datagrams.
-const LEAST_WINDOW: f64 = 4.0;
 
 /// Trains, and beside other traffic a window as CUBIC has it.
 pub(crate) struct Shadow {
@@ -94,19 +99,21 @@ pub(crate) struct Shadow {
     /// What the last trains showed, in bits a second, and the first number of the newest of them.
     carries: Vec<f64>,
     shown: Option<u64>,
+    /// The trains that left at once and are not behind the current round.
+    asked: Asked,
     /// Whether a train was timed since others seemed to be there.
     is_fresh: bool,
     /// Whether a train takes less than [`FITS`] of a round trip.
     fits: bool,
-    /// The first number of the last train that left at once, and for how many rounds it matters.
-    train: Option<u64>,
+    /// For how many rounds the last train matters.
     after_train: u32,
     /// Rounds that speak for the other state.
     agreeing: u32,
     /// The longest queue of the round before, and datagrams sent and lost in rounds without one.
     longest: f64,
     calm: (f64, f64),
-    window: Option<Window>,
+    windows: Option<Windows>,
+    weight: Weight,
     /// The part of the path that we had, by the last round; and before the last loss, with the
     /// window then and its time, until that is judged.
     part: f64,
@@ -116,6 +123,10 @@ pub(crate) struct Shadow {
     /// The shadow window's rate, in bits a second.
     rate: f64,
     drain: f64,
+    /// When a report last came.
+    reported: Time,
+    /// How long the windows have held the rate.
+    shared: Span,
 }
 
 /// Where a round began: the receiver's clock, datagrams sent and received.
@@ -189,54 +200,9 @@ impl Queue {
     }
 }
 
-/// CUBIC's window, in datagrams, by the clock.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Window {
-    size: f64,
-    /// The window before the last loss and after it, and when that was.
-    most: f64,
-    from: f64,
-    since: Time,
-    /// What Reno's would be.
-    reno: f64,
-    has_lost: bool,
-}
-
-impl Window {
-    fn new(now: Time, size: f64) -> Window {
-        let size = size.max(LEAST_WINDOW);
-        Window { size, most: size, from: size, since: now, reno: size, has_lost: false }
-    }
-
-    fn grow(&mut self, now: Time, span: f64, rtt: f64) {
-        let k = libm::cbrt((self.most - self.from).max(0.0) / C);
-        let t = now.since(self.since).as_secs_f64() - k;
-        let cubic = C * t * t * t + self.most;
-        // RFC 9438, 4.3: as much as Reno with this decrease.
-        self.reno += 3.0 * (1.0 - BETA) / (1.0 + BETA) * span / rtt.max(1e-6);
-        // RFC 9438, 4.2: not more than half as much again in a round trip.
-        let bound = self.size * (1.0 + 0.5 * span / rtt.max(1e-6));
-        self.size = cubic.max(self.reno).min(bound).max(self.size);
-    }
-
-    /// A loss that is not the path's own; at most one in `rtt` counts. Returns the window before.
-    fn lose(&mut self, now: Time, rtt: f64) -> Option<f64> {
-        if self.has_lost && now.since(self.since).as_secs_f64() < rtt {
-            return None;
-        }
-        let before = self.size;
-        // RFC 9438, 4.7: who has not come back to its last window leaves room.
-        self.most = if self.size < self.most { self.size * (1.0 + BETA) / 2.0 } else { self.size };
-        self.size = (self.size * BETA).max(LEAST_WINDOW);
-        (self.reno, self.from, self.since) = (self.size, self.size, now);
-        self.has_lost = true;
-        Some(before)
-    }
-}
-
 impl Shadow {
     /// A controller for datagrams of `datagram` bytes; it never goes above `limit`.
-    pub(crate) fn new(datagram: Bytes, limit: Option<Rate>) -> Shadow {
+    pub(crate) fn new(datagram: Bytes, limit: Option<Rate>, weight: Weight) -> Shadow {
         Shadow {
             trains: Trains::new(datagram, limit),
             datagram: datagram.bits(),
@@ -246,19 +212,22 @@ impl Shadow {
             round: None,
             carries: Vec::new(),
             shown: None,
+            asked: Asked::default(),
             is_fresh: false,
             fits: true,
-            train: None,
             after_train: 0,
             agreeing: 0,
             longest: 0.0,
             calm: (0.0, 0.0),
-            window: None,
+            windows: None,
+            weight,
             part: 1.0,
             judged: None,
             shared_at: Time::ZERO,
             rate: 0.0,
             drain: f64::INFINITY,
+            reported: Time::ZERO,
+            shared: Span::ZERO,
         }
     }
 
@@ -273,7 +242,7 @@ impl Shadow {
 
     fn note_train(&mut self, feedback: &Feedback<'_>) {
         // A train that did not leave at once shows our own rate.
-        let ours = |first: u64| Some(first) == self.train && Some(first) != self.shown;
+        let ours = |first: u64| self.asked.has(first) && Some(first) != self.shown;
         let Some(train) = feedback.pulse.train.filter(|train| ours(train.first.0)) else { return };
         self.shown = Some(train.first.0);
         if train.steps < MIN_STEPS {
@@ -281,7 +250,8 @@ impl Shadow {
         }
         let new = (train.bytes / train.span).as_bps() as f64;
         let was_fresh = core::mem::replace(&mut self.is_fresh, true);
-        let differs = |old: f64| (new / old - 1.0).abs() > CHANGED;
+        let error = MISDATED * new / self.train_bits();
+        let differs = |old: f64| (new / old - 1.0).abs() > CHANGED + error;
         if !was_fresh && self.carries().is_some_and(differs) {
             self.carries.clear();
             self.queue.take_all();
@@ -291,6 +261,18 @@ impl Shadow {
             self.carries.remove(0);
         }
         self.carries.push(new);
+    }
+
+    /// The bits of a train.
+    fn train_bits(&self) -> f64 {
+        TRAIN_LEN as f64 * self.datagram
+    }
+
+    /// What the path carries at least, if the trains' error made it seem to be `carries`. The error
+    /// of several trains is less, by the root of their number.
+    fn at_least(&self, carries: f64) -> f64 {
+        let error = MISDATED / libm::sqrt(self.carries.len().max(1) as f64);
+        carries / (1.0 + error * carries / self.train_bits())
     }
 
     /// What the path and the receiver carry, in bits a second, once a train has shown it.
@@ -311,7 +293,8 @@ impl Shadow {
         let span = now.clock.saturating_sub(round.clock).as_secs_f64();
         let sent = now.highest.saturating_sub(round.highest);
         let least = feedback.min_rtt.as_secs_f64().max(ROUND);
-        if span < least || sent < ROUND_LEN {
+        let is_low = self.windows.is_some() && self.weight == Weight::LOW;
+        if span < least || sent < if is_low { LEAST_LEN } else { ROUND_LEN } {
             return None;
         }
         self.round = Some(now);
@@ -325,9 +308,9 @@ impl Shadow {
         let came = now.received.saturating_sub(round.received).min(sent);
         let bits = sent as f64 * self.datagram;
         let left = bits / left.map_or(span, Span::as_secs_f64);
-        let inside = |first: u64| first + TRAIN_LEN > round.highest && first < now.highest;
-        let (arrived, has_train) =
-            (came as f64 * self.datagram / span, self.train.is_some_and(inside));
+        let arrived = came as f64 * self.datagram / span;
+        let has_train = self.asked.any_within(round.highest, now.highest);
+        self.asked.forget(now.highest);
         Some(Shown { sent, came, span, left, arrived, queue, has_train })
     }
 
@@ -350,7 +333,7 @@ impl Shadow {
         let Some((queue, longest)) = shown.queue else { return false };
         let rounds = self.after_train.saturating_sub(1);
         self.after_train = if shown.has_train { TRAIN_ROUNDS } else { rounds };
-        let train = if self.after_train > 0 { TRAIN_LEN as f64 * self.datagram } else { 0.0 };
+        let train = if self.after_train > 0 { self.train_bits() } else { 0.0 };
         let margin = (rtt * QUEUE_SHARE).max(LEAST_QUEUE) + train / carries;
         if longest.max(self.longest) < margin {
             let (sent, lost) = self.calm;
@@ -359,12 +342,13 @@ impl Shadow {
             self.calm = (sent * kept, lost * kept);
         }
         self.longest = longest;
-        self.queue.of_others(queue, shown.left / carries, shown.span) > margin
+        // A queue that may be ours is not that of others.
+        self.queue.of_others(queue, shown.left / self.at_least(carries), shown.span) > margin
     }
 
     fn on_round(&mut self, now: Time, rtt: f64, shown: &Shown) {
         let Some(carries) = self.carries() else { return };
-        self.fits = TRAIN_LEN as f64 * self.datagram / carries < rtt * FITS;
+        self.fits = self.train_bits() / carries < rtt * FITS;
         let lossless = shown.arrived / (1.0 - self.trains.path_loss().min(0.9));
         self.part = lossless / carries;
         let is_shared = self.is_shared(rtt, carries, shown);
@@ -372,15 +356,16 @@ impl Shadow {
         if is_shared {
             self.shared_at = now;
         }
-        if self.window.is_none() {
+        if self.windows.is_none() {
             if self.enters(is_shared) {
                 self.enter(now, lossless * long / self.datagram);
             }
         } else if self.leaves(now, rtt, is_shared) {
-            self.window = None;
+            self.windows = None;
             self.trains.resume(lossless);
         }
-        self.resize(now, is_own, long, carries * long / self.datagram);
+        let own = if is_own { shown.sent - shown.came } else { 0 };
+        self.resize(now, own, long, carries * long / self.datagram);
     }
 
     /// Whether others have been there for long enough.
@@ -393,14 +378,23 @@ impl Shadow {
         self.agreeing >= if self.is_fresh { ENTER_ROUNDS } else { BLIND_ROUNDS }
     }
 
-    /// The window begins with `arrived` datagrams: as after a loss, if that is more than half.
+    /// The windows begin with `arrived` datagrams: as after a loss, if that is more than our part.
     fn enter(&mut self, now: Time, arrived: f64) {
-        let mut window = Window::new(now, arrived);
-        if self.part > HALF {
-            window.size *= BETA;
-            (window.from, window.reno) = (window.size, window.size);
-        }
-        (self.window, self.agreeing, self.judged) = (Some(window), 0, None);
+        let windows = Windows::new(now, arrived, self.weight.windows(), self.part > self.fair());
+        (self.windows, self.agreeing, self.judged) = (Some(windows), 0, None);
+    }
+
+    /// Our part of the path beside one flow: half of it with one window. The windows hold no more
+    /// when they go back after a loss.
+    fn fair(&self) -> f64 {
+        let count = f64::from(self.weight.windows());
+        count / (count + 1.0)
+    }
+
+    /// The part of the path that the windows hold at least until the first loss.
+    fn floor(&self) -> f64 {
+        let floor = f64::from(self.weight.windows()) * FLOOR;
+        floor / (floor + 1.0 - FLOOR)
     }
 
     /// Whether we are alone again.
@@ -415,32 +409,44 @@ impl Shadow {
         leaves
     }
 
-    /// The shadow window after a round; `whole` is what the path holds, in datagrams.
-    fn resize(&mut self, now: Time, is_own: bool, long: f64, whole: f64) {
-        let Some(window) = &mut self.window else { return };
+    /// The windows after a round in which `lost` datagrams were lost by our own making; `whole` is
+    /// what the path holds, in datagrams.
+    fn resize(&mut self, now: Time, lost: u64, long: f64, whole: f64) {
+        let (fair, floor) = (self.fair(), self.floor());
+        let Some(windows) = &mut self.windows else { return };
         if let Some((part, size, at)) = self.judged
             && now.since(at).as_secs_f64() > long * JUDGED_AFTER
         {
             self.judged = None;
-            if part < HALF && self.part < part * UNYIELDING {
-                window.size = window.size.max((size * BACK_TO).min(whole * HALF));
+            if part < fair && self.part < part * UNYIELDING {
+                windows.raise((size * BACK_TO).min(whole * fair));
             }
         }
-        if is_own
-            && self.judged.is_none()
-            && let Some(before) = window.lose(now, long)
+        if self.judged.is_none()
+            && let Some(before) = windows.lose(now, long, lost)
         {
             self.judged = Some((self.part, before, now));
         }
-        if !window.has_lost {
-            window.size = window.size.max(whole * FLOOR);
+        if !windows.has_lost() {
+            windows.raise(whole * floor);
         }
+    }
+
+    /// The rate beside others, in bits a second, on a path with this round trip.
+    fn beside_others(&self, windows: &Windows, rtt: f64) -> f64 {
+        let carries = self.carries();
+        if self.weight == Weight::LOW {
+            let seen = LEAST_LEN as f64 * self.datagram / rtt.max(ROUND);
+            return seen.max(carries.unwrap_or(0.0) * LEAST_PART);
+        }
+        let rate = windows.size() * self.datagram / (rtt + self.queue.now);
+        rate.min(carries.map_or(f64::INFINITY, |carries| carries * MOST))
     }
 }
 
 impl RateController for Shadow {
     fn rate(&self) -> Rate {
-        match self.window {
+        match self.windows {
             Some(_) => Rate::from_bps_f64(self.rate.min(self.limit).min(self.drain)),
             None => self.trains.rate(),
         }
@@ -449,24 +455,14 @@ impl RateController for Shadow {
     fn train(&mut self, now: Time, next: PacketNumber) -> u64 {
         let place = next.0 % TRAIN_EVERY;
         let start = next.0 - place;
-        if self.window.is_none() {
-            let count = self.trains.train(now, next);
-            if count > 0 {
-                self.train = Some(start);
-                return count;
-            }
-            // Before others are believed to be there, a train asks what the path carries.
-            if place == 0 && self.agreeing > 0 && !self.is_fresh && self.fits {
-                self.train = Some(start);
-            }
-            let wanted = place < TRAIN_LEN && self.train == Some(start);
-            return if wanted { TRAIN_LEN - place } else { 0 };
+        let trained = if self.windows.is_none() { self.trains.train(now, next) } else { 0 };
+        // What the path carries is asked all the time beside others, and before others are
+        // believed to be there.
+        let asks = self.windows.is_some() || self.agreeing > 0 && !self.is_fresh && self.fits;
+        if trained > 0 || place == 0 && asks {
+            self.asked.ask(start);
         }
-        // What the path carries is asked all the time.
-        if place == 0 {
-            self.train = Some(start);
-        }
-        let wanted = place < TRAIN_LEN && self.train == Some(start);
+        let wanted = place < TRAIN_LEN && self.asked.is_newest(start);
         if wanted { TRAIN_LEN - place } else { 0 }
     }
 
@@ -475,7 +471,15 @@ impl RateController for Shadow {
         self.trains.on_sent(now, first, count);
     }
 
+    fn found(&self) -> Found {
+        Found { shared: Some(self.shared), ..self.trains.found() }
+    }
+
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
+        if self.windows.is_some() {
+            self.shared = self.shared + now.since(self.reported);
+        }
+        self.reported = now;
         self.note_queue(feedback);
         self.note_train(feedback);
         self.drain = feedback.pulse.drain.map_or(f64::INFINITY, |rate| rate.as_bps() as f64 * 1.1);
@@ -484,15 +488,15 @@ impl RateController for Shadow {
         if let Some(shown) = &shown {
             self.on_round(now, rtt, shown);
         }
-        let Some(window) = &mut self.window else {
+        let Some(mut windows) = self.windows.take() else {
             self.trains.on_feedback(now, feedback);
             return;
         };
         if let Some(shown) = &shown {
-            window.grow(now, shown.span, rtt + self.queue.now);
+            windows.grow(now, shown.span, rtt + self.queue.now);
         }
-        let rate = window.size * self.datagram / (rtt + self.queue.now);
-        self.rate = rate.min(self.carries().map_or(f64::INFINITY, |carries| carries * MOST));
+        self.rate = self.beside_others(&windows, rtt);
+        self.windows = Some(windows);
     }
 }
 

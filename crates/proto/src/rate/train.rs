@@ -20,9 +20,11 @@
 //!
 //! The receiver's own drain caps the rate, and so does the user's limit.
 
+use super::asked::Asked;
 use super::departures::Departures;
 use super::{Feedback, RateController};
 use crate::endpoint::PacketNumber;
+use crate::law::Found;
 use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
@@ -35,6 +37,9 @@ const TRICKLE_LEN: u64 = 128;
 const INSTANT: Span = Span::from_micros(500);
 /// A train that came in fewer steps is not timed well: the host looked too seldom.
 const MIN_STEPS: u32 = 6;
+/// How far hosts that sleep between two looks misdate a train, in seconds. Over the emulator,
+/// trains of 0.39 ms at 1 Gbit/s were timed as 0.32 to 0.48 ms.
+pub(super) const MISDATED: f64 = 0.000_1;
 /// What of a first train's rate is taken: others may fill the path as well.
 pub(crate) const FIRST_SHARE: f64 = 0.9;
 /// No rate is lower or higher than these, whatever a report says.
@@ -79,9 +84,9 @@ pub(crate) struct Trains {
     /// One more than the highest packet number sent, and when which of them left.
     sent: u64,
     departures: Departures,
-    /// The first number of the last train that left at once.
-    train: Option<u64>,
-    /// What the last train showed, if it could be timed well.
+    /// The trains that left at once, whose reports have not come.
+    asked: Asked,
+    /// What the last train showed at least, if it could be timed well.
     shown: Option<f64>,
     /// No train has been timed well, and no overload has shown a ceiling: the rate grows fast, by
     /// this factor an epoch.
@@ -99,6 +104,9 @@ pub(crate) struct Trains {
     ceiling: Option<Ceiling>,
     /// Epochs since the path's own loss was last checked.
     unchecked: u32,
+    /// When the first datagram left, and when the start ended.
+    began: Option<Time>,
+    started: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -176,7 +184,7 @@ impl Trains {
             drain: f64::INFINITY,
             sent: 0,
             departures: Departures::default(),
-            train: None,
+            asked: Asked::default(),
             shown: None,
             blind: true,
             growth: GUESSED,
@@ -188,6 +196,8 @@ impl Trains {
             epoch: Epoch { from: 0, start: None, last: None },
             ceiling: None,
             unchecked: 0,
+            began: None,
+            started: None,
         }
     }
 
@@ -208,13 +218,21 @@ impl Trains {
         self.epoch = Epoch { from: self.sent, start: None, last: None };
     }
 
-    /// Remembers what the last train showed, if it is new, and to be believed.
+    /// Remembers what a train showed, if it is new, and to be believed.
     fn note_train(&mut self, feedback: &Feedback<'_>) {
-        let train = feedback.pulse.train.filter(|train| Some(train.first.0) == self.train);
-        if let Some(train) = train.filter(|train| train.steps >= MIN_STEPS) {
-            self.shown = Some((train.bytes / train.span).as_bps() as f64);
-            self.blind = false;
+        let Some(train) = feedback.pulse.train.filter(|train| self.asked.has(train.first.0)) else {
+            return;
+        };
+        self.asked.forget(train.first.0 + TRAIN_LEN);
+        if train.steps < MIN_STEPS {
+            return;
         }
+        let shown = (train.bytes / train.span).as_bps() as f64;
+        // The start believes the first train as it is; a later one must not lead to an overload.
+        let error = if train.first.0 == 0 { 0.0 } else { MISDATED };
+        let bits = TRAIN_LEN as f64 * self.datagram.bits();
+        self.shown = Some(shown / (1.0 + error * shown / bits));
+        self.blind = false;
     }
 
     /// The first report: the train's, or that it came too fast to be timed.
@@ -497,23 +515,31 @@ impl RateController for Trains {
         };
         // A train is whole, or none.
         if wanted && place == 0 {
-            self.train = Some(start);
+            self.asked.ask(start);
         }
-        if self.train == Some(start) { TRAIN_LEN - place } else { 0 }
+        if self.asked.is_newest(start) { TRAIN_LEN - place } else { 0 }
     }
 
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64) {
+        self.began.get_or_insert(now);
         self.departures.note(now, first.0, self.min_rtt);
         self.sent = first.0 + count;
     }
 
-    fn on_feedback(&mut self, _: Time, feedback: &Feedback<'_>) {
+    fn found(&self) -> Found {
+        let Some((started, began)) = self.started.zip(self.began) else { return Found::default() };
+        let (rate, after) = (Rate::from_bps_f64(self.rate()), started.since(began));
+        Found { rate, after, loss_ppm: (self.loss.clamp(0.0, 1.0) * 1e6) as u32, shared: None }
+    }
+
+    fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
         // A drain that was measured on what we sent must not hold us there.
         self.drain = feedback.pulse.drain.map_or(f64::INFINITY, |rate| rate.as_bps() as f64 * 1.1);
         self.min_rtt = feedback.min_rtt;
         self.note_train(feedback);
         if self.mode == Mode::Start {
             self.start(feedback);
+            self.started = (self.mode != Mode::Start).then_some(now);
             return;
         }
         let Some(measure) = self.measure(feedback) else { return };

@@ -7,6 +7,7 @@ use super::TAIL_COPIES;
 use super::segments::{Next, Segment, TailCopies};
 use crate::endpoint::{BlockRange, Carrier, Event, PacketNumber, Setup, Wake, Why};
 use crate::ends::{Run, SendingEnd, SendingFlow};
+use crate::law::Found;
 use crate::layout::Block;
 use crate::pulse::until_train;
 use crate::rate::{RateController, controller};
@@ -238,6 +239,10 @@ impl SendingFlow for RbudpSender {
 
     fn has_only_first(&self) -> bool {
         self.repairing.is_empty()
+    }
+
+    fn found_out(&self) -> Found {
+        self.controller.found()
     }
 
     fn next_due(&self) -> Wake {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_proto::law::Law;
+use longhaul_proto::law::{Law, Weight};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -83,6 +83,8 @@ pub struct Transfer {
     pub rate: Option<Rate>,
     /// How it finds its rate, in the simulator; the emulator runs the default.
     pub law: Law,
+    /// The part of a shared path that it takes: `--share`. The law is then the one that shares.
+    pub share: Option<Weight>,
     /// The rate that the path is remembered for, in the simulator; without it the path is new.
     pub remembered: Option<Rate>,
     /// Bytes of a segment; without it the protocol's default. At least the object's size: one.

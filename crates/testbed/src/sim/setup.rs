@@ -64,6 +64,7 @@ pub(super) fn setup(
         rate_limit: None,
         card: None,
         law: copy.law,
+        weight: copy.share.unwrap_or_default(),
         remembered: copy.remembered.map(|rate| Remembered { rate, rtt }),
         grant: if copy.writes_disk { MEMORY } else { Bytes::MAX },
         settings: settings(copy)?,

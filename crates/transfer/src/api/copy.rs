@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_files::MemoryFolder;
+use longhaul_proto::law::Weight;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -138,6 +139,11 @@ impl CopyRequest {
     /// Limits the rate that is found, for all sources together.
     pub fn rate_limit(self, limit: Option<Rate>) -> CopyRequest {
         self.with(|options| options.rate_limit = limit)
+    }
+
+    /// Shares the path with other traffic, and takes this part of it.
+    pub fn weight(self, weight: Option<Weight>) -> CopyRequest {
+        self.with(|options| options.weight = weight)
     }
 
     /// How data are sealed.

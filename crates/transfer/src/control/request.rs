@@ -106,6 +106,10 @@ pub struct Request {
     /// there; `filters` are the globs that protect names. Needs version 4 of the service.
     #[prost(message, optional, tag = "28")]
     pub delete: Option<DeleteWire>,
+    /// The part of a shared path that the found rate of a pull takes, in flows of TCP; zero: hardly
+    /// anything; absent: the rate does not look for others.
+    #[prost(uint32, optional, tag = "29")]
+    pub share: Option<u32>,
 }
 
 /// How names are removed that the source lacks.

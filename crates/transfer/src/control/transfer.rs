@@ -258,6 +258,19 @@ pub struct Status {
     /// Waiting for memory for chunks that come by stream, all streams together (receiving end).
     #[prost(uint64, tag = "35")]
     pub room_nanos: u64,
+    /// The rate that was found for the path, in bits a second; zero: none was (sending end).
+    #[prost(uint64, tag = "36")]
+    pub found_bps: u64,
+    /// From the first datagram until a rate was found (sending end).
+    #[prost(uint64, tag = "37")]
+    pub found_nanos: u64,
+    /// The path's own loss, in millionths (sending end).
+    #[prost(uint32, tag = "38")]
+    pub path_loss_ppm: u32,
+    /// How long other traffic was believed to be on the path; absent: it was not looked for
+    /// (sending end).
+    #[prost(uint64, optional, tag = "39")]
+    pub shared_nanos: Option<u64>,
 }
 
 /// A file of the destination is another copy's at this moment; its end is waited for.

@@ -15,6 +15,7 @@ use longhaul_net::sealing::keys::Suite;
 use longhaul_net::socket::Path;
 use longhaul_net::zone;
 use longhaul_proto::endpoint::ReceiveCapacity;
+use longhaul_proto::law::Weight;
 use longhaul_proto::registry;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -398,6 +399,7 @@ impl<'a> Attempt<'a> {
             rate: options.rate,
             rate_limit: options.rate_limit.map(|limit| self.part.shared.limit(limit, protocol)),
             remembered: path.and_then(|path| path.remembered),
+            weight: options.weight,
             segment: options.segment.unwrap_or(DEFAULT_SEGMENT),
             datagram,
             rtt,
@@ -445,6 +447,7 @@ impl<'a> Attempt<'a> {
                 .delete
                 .filter(|_| direction == Direction::Push)
                 .map(|delete| DeleteWire { most: delete.most }),
+            share: options.weight.map(Weight::flows),
             extent: options.part.map(|PartOfPipe { pipe, offset }| Extent { pipe, offset }),
         }
     }

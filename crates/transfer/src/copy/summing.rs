@@ -3,7 +3,7 @@
 use longhaul_net::clock;
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::time::{Span, Time};
-use longhaul_proto::units::Bytes;
+use longhaul_proto::units::{Bytes, Rate};
 
 use super::attempt::{Attempt, Finished};
 use super::hooks::{Failed, State};
@@ -47,14 +47,12 @@ pub(super) fn summary(
     let fake = options.receive == Receive::Fake;
     let moved = written.bytes.saturating_sub(resumed_bytes).min(copied_bytes);
     let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
-    // What was on its way when the last block came is not lost.
-    let path_lost = receiver.highest.saturating_sub(receiver.received);
     let setup = first.map_or(elapsed, |first| first.since(attempt.started));
     let is_telling = elapsed.saturating_sub(setup) >= TOO_SHORT && (moved > 0 || fake);
     let bound_by = is_telling.then(|| told_bound(attempt, &times, elapsed, finished.fixed_rate));
     let last_block = last_block(attempt, &finished, sender.rtt);
     let blocks = written.due.map_or(sender.first, |due| due.min(sender.first));
-    let accounting = SenderAccounting::from(&sender);
+    let (accounting, found) = (SenderAccounting::from(&sender), sender.found);
     Ok(Summary {
         bytes: total_bytes,
         files: total_files,
@@ -69,11 +67,13 @@ pub(super) fn summary(
         goodput: Bytes::new(moved) / elapsed,
         protocol: finished.protocol,
         rate: sender.rate,
+        found: (found.rate > Rate::ZERO).then_some(found),
         rtt: sender.rtt,
         // One that the path did not take was given up for the last pass.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks,
-        path_lost,
+        // What was on its way when the last block came is not lost.
+        path_lost: receiver.highest.saturating_sub(receiver.received),
         socket_lost: receiver.socket_lost,
         memory_lost: receiver.memory_lost,
         early_lost: receiver.early_lost,

@@ -11,6 +11,7 @@ mod wire;
 use std::ops::AddAssign;
 
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
+use longhaul_proto::law::Found;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
@@ -48,6 +49,8 @@ pub(crate) struct SenderCounters {
     pub(crate) streams: u32,
     /// That number was found to be the best of those tried.
     pub(crate) streams_found: bool,
+    /// What the law that finds the rate knows about the path.
+    pub(crate) found: Found,
 }
 
 /// Counts of a receiving end's flow.
@@ -132,7 +135,12 @@ impl From<&SenderCounters> for SenderAccounting {
 
 impl SenderCounters {
     /// What a core counts, which now sends at `rate` over a path of `rtt`.
-    pub(crate) fn of(core: &SenderAccounting, rate: Rate, rtt: Span) -> SenderCounters {
+    pub(crate) fn of(
+        core: &SenderAccounting,
+        rate: Rate,
+        rtt: Span,
+        found: Found,
+    ) -> SenderCounters {
         let SenderAccounting { sent, first, retransmitted, reported_lost, rounds, .. } = *core;
         let (streams, streams_found) = (0, false);
         SenderCounters {
@@ -145,6 +153,7 @@ impl SenderCounters {
             rtt,
             streams,
             streams_found,
+            found,
         }
     }
 }
@@ -197,7 +206,11 @@ impl AddAssign for SenderCounters {
         ]);
         let SenderCounters { sent, first, retransmitted, reported_lost, .. } = *self;
         let rounds = self.rounds.max(later.rounds);
-        *self = SenderCounters { sent, first, retransmitted, reported_lost, rounds, ..later };
+        let mut found = if later.found.rate > Rate::ZERO { later.found } else { self.found };
+        let shared = [self.found.shared, later.found.shared];
+        found.shared = shared.into_iter().flatten().reduce(|earlier, later| earlier + later);
+        *self =
+            SenderCounters { sent, first, retransmitted, reported_lost, rounds, found, ..later };
     }
 }
 

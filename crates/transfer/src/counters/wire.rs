@@ -1,5 +1,6 @@
 //! Counters as a message of the control stream. Nothing else reads or writes its fields.
 
+use longhaul_proto::law::Found;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
@@ -48,6 +49,10 @@ impl From<&Counters> for Status {
             too_fast: receiver.too_fast,
             stream_nanos: times.stream.as_nanos(),
             room_nanos: times.room.as_nanos(),
+            found_bps: sender.found.rate.as_bps(),
+            found_nanos: sender.found.after.as_nanos(),
+            path_loss_ppm: sender.found.loss_ppm,
+            shared_nanos: sender.found.shared.map(Span::as_nanos),
         }
     }
 }
@@ -69,6 +74,12 @@ impl From<&Status> for Counters {
                 rtt: span(status.rtt_nanos),
                 streams: status.streams,
                 streams_found: status.streams_found,
+                found: Found {
+                    rate: Rate::from_bps(count(status.found_bps)),
+                    after: span(status.found_nanos),
+                    loss_ppm: status.path_loss_ppm.min(1_000_000),
+                    shared: status.shared_nanos.map(span),
+                },
             },
             receiver: ReceiverCounters {
                 received: count(status.received),
@@ -153,6 +164,10 @@ mod tests {
             too_fast: next(),
             stream_nanos: next(),
             room_nanos: next(),
+            found_bps: next(),
+            found_nanos: next(),
+            path_loss_ppm: next() as u32,
+            shared_nanos: Some(next()),
         };
         assert_eq!(Status::from(&Counters::from(&sent)), sent);
     }

@@ -436,7 +436,7 @@ impl Sending {
         self.published = now;
         let counts = self.core.accounting();
         let mut sender = self.earlier.sender;
-        sender += SenderCounters::of(counts, self.core.rate(), self.core.rtt());
+        sender += SenderCounters::of(counts, self.core.rate(), self.core.rtt(), self.core.found());
         let (earlier, (reading, cpu)) = (&self.earlier.times, self.payloads.reading());
         self.board.update(|counters| {
             counters.sender = sender;

@@ -65,6 +65,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         protocol: word(|s| &s.protocol),
         rate: Rate::from_bps(sum(|s| s.rate.as_bps())),
         remembered: None,
+        found: None,
         rtt: longest(|s| s.rtt),
         payload_bytes: main.map_or(0, |summary| summary.payload_bytes),
         blocks,

@@ -79,6 +79,7 @@ impl Greedy {
             remembered: None,
             card: None,
             law: longhaul_proto::law::Law::default(),
+            weight: longhaul_proto::law::Weight::default(),
             grant: EARLY_GRANT,
             settings: Settings::default(),
         };

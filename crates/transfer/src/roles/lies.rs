@@ -374,6 +374,7 @@ fn setup(rate: Option<Rate>) -> Setup {
         remembered: None,
         card: None,
         law: longhaul_proto::law::Law::default(),
+        weight: longhaul_proto::law::Weight::default(),
         grant: Bytes::mebi(2),
         settings: Settings::default(),
     }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use longhaul_net::sealing::keys::{FlowKeys, Suite};
 use longhaul_net::sealing::seal::data_overhead;
 use longhaul_proto::endpoint::{FlowId, Setup};
+use longhaul_proto::law::{Law, Weight};
 use longhaul_proto::layout::Layout;
 use longhaul_proto::registry::Row;
 use longhaul_proto::remembered::Remembered;
@@ -47,6 +48,8 @@ pub(crate) struct Terms {
     pub(crate) rate_limit: Option<Rate>,
     /// What an earlier copy found on the path; the sending end begins by it.
     pub(crate) remembered: Option<Remembered>,
+    /// The part of a shared path that a found rate takes; nothing where it need not share.
+    pub(crate) weight: Option<Weight>,
     /// Segment size; zero for the whole object.
     pub(crate) segment: Bytes,
     /// UDP payload of a full data datagram.
@@ -90,7 +93,8 @@ impl Terms {
             rate: self.rate,
             rate_limit: self.rate_limit,
             card: None,
-            law: longhaul_proto::law::Law::default(),
+            law: Law::of(self.weight),
+            weight: self.weight.unwrap_or_default(),
             remembered: self.remembered,
             grant: EARLY_GRANT,
             settings: self.settings.clone(),

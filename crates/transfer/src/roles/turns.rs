@@ -54,6 +54,7 @@ pub(super) fn terms(session: &Session) -> Terms {
         rate: None,
         rate_limit: None,
         remembered: None,
+        weight: None,
         segment: DEFAULT_SEGMENT,
         datagram: 1_400,
         rtt: Span::from_millis(1),

@@ -11,6 +11,7 @@ use std::time::Duration;
 use longhaul_net::access;
 use longhaul_net::sealing::keys::Suite;
 use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::law::Weight;
 use longhaul_proto::registry::Row;
 use longhaul_proto::remembered::Remembered;
 use longhaul_proto::settings::Settings;
@@ -329,6 +330,12 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
         let what = format!("datagrams of {} bytes cannot be", request.datagram);
         return Err(Error::new(ErrorKind::Usage, what).advise("ask for 256 to 65000"));
     }
+    let refused = |share: u32| {
+        let what = format!("a share of {share} flows cannot be");
+        Error::new(ErrorKind::Usage, what).advise("ask for 64 flows at most")
+    };
+    let weight = |share| Weight::new(share).ok_or_else(|| refused(share));
+    let weight = request.share.map(weight).transpose()?;
     let rate = |bps: u64| (bps > 0).then(|| Rate::from_bps(bps));
     let (peer, datagram) = (session.remote.ip(), request.datagram as u16);
     Ok(Terms {
@@ -344,6 +351,7 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
         rate_limit: rate(request.rate_limit_bps),
         remembered: rate(request.remembered_bps)
             .map(|rate| Remembered { rate, rtt: Span::from_nanos(request.remembered_rtt_nanos) }),
+        weight,
         segment: request.segment.map_or(DEFAULT_SEGMENT, Bytes::new),
         datagram,
         rtt: Span::from_nanos(request.rtt_nanos),

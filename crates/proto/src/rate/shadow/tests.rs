@@ -18,9 +18,14 @@ fn is(value: f64, expected: f64) {
 
 /// A law on a path that carries 100 Mbit/s, as trains have shown.
 fn shadow() -> Shadow {
-    let mut shadow = Shadow::new(DATAGRAM, None);
+    let mut shadow = Shadow::new(DATAGRAM, None, Weight::EQUAL);
     shadow.carries = Vec::from([100.0 * MBPS]);
     shadow
+}
+
+/// The sum of its windows.
+fn windows(shadow: &Shadow) -> f64 {
+    shadow.windows.as_ref().unwrap().size()
 }
 
 /// A round of 0.1 s at this many times what the path carries, with a queue of so many seconds.
@@ -41,36 +46,6 @@ fn train(first: u64, mbps: u64, steps: u32) -> Pulse {
 fn feedback(pulse: &Pulse, sample: Option<Span>) -> Feedback<'_> {
     let min_rtt = Span::from_secs_f64(RTT);
     Feedback { pulse, min_rtt, rtt: min_rtt, sample }
-}
-
-#[test]
-fn the_window_grows_as_reno_at_first_and_then_as_the_cubic() {
-    let mut window = Window::new(Time::ZERO, 100.0);
-    window.grow(at(1.0), 0.1, 0.1);
-    // Reno's 0.9 / 1.7 a round trip is more than 0.4 · 1³.
-    is(window.size, 100.0 + 0.9 / 1.7);
-    window.grow(at(5.0), 0.1, 0.1);
-    is(window.size, 100.0 + 0.4 * 125.0);
-    // Never more than half as much again in a round trip.
-    window.grow(at(50.0), 0.1, 0.1);
-    is(window.size, 225.0);
-}
-
-#[test]
-fn a_loss_takes_three_tenths_once_a_round_trip() {
-    let mut window = Window::new(Time::ZERO, 100.0);
-    assert_eq!(window.lose(at(5.0), 0.1), Some(100.0));
-    is(window.size, 70.0);
-    assert_eq!(window.lose(at(5.05), 0.1), None);
-    // Below the last window: room for who came.
-    assert_eq!(window.lose(at(5.2), 0.1).map(|before| before as u32), Some(70));
-    is(window.size, 49.0);
-    is(window.most, 70.0 * 0.85);
-    // The curve is back at its origin after the cube root of (59.5 − 49) / 0.4 s.
-    window.grow(at(5.2 + libm::cbrt(10.5 / 0.4)), 0.0, 1e3);
-    is(window.size, 49.0);
-    window.grow(at(5.2 + libm::cbrt(10.5 / 0.4)), 1e3, 1e3);
-    is(window.size, 59.5);
 }
 
 #[test]
@@ -168,17 +143,52 @@ fn three_rounds_with_a_new_train_or_24_without_begin_the_window() {
 #[test]
 fn the_window_begins_with_what_arrives_and_above_half_of_the_path_as_after_a_loss() {
     let mut shadow = shadow();
-    shadow.part = 0.5;
-    shadow.enter(at(1.0), 100.0);
-    assert_eq!(shadow.window, Some(Window::new(at(1.0), 100.0)));
-    shadow.part = 0.9;
-    shadow.enter(at(1.0), 100.0);
-    let window = shadow.window.unwrap();
-    is(window.size, 70.0);
-    is(window.reno, 70.0);
-    is(window.from, 70.0);
-    is(window.most, 100.0);
-    assert!(!window.has_lost);
+    for (part, yields) in [(0.5, false), (0.9, true)] {
+        shadow.part = part;
+        shadow.enter(at(1.0), 100.0);
+        assert_eq!(shadow.windows, Some(Windows::new(at(1.0), 100.0, 1, yields)));
+    }
+}
+
+#[test]
+fn more_weight_has_as_many_windows_and_its_part_of_the_path() {
+    let weigh = |flows| Shadow::new(DATAGRAM, None, Weight::new(flows).unwrap());
+    let mut three = weigh(3);
+    is(three.fair(), 0.75);
+    is(three.floor(), 0.9 / 1.6);
+    is(weigh(1).floor(), 0.3);
+    three.part = 0.75;
+    three.enter(at(1.0), 300.0);
+    assert_eq!(three.windows, Some(Windows::new(at(1.0), 300.0, 3, false)));
+    // Two datagrams of our own making take from two of the three windows.
+    three.resize(at(1.0), 2, 0.1, 1_000.0);
+    is(windows(&three), 240.0);
+    assert_eq!((Weight::new(64).map(Weight::flows), Weight::new(65)), (Some(64), None));
+}
+
+#[test]
+fn the_least_weight_sends_a_fiftieth_of_the_path_and_four_datagrams_a_round() {
+    let rate = |mbps: f64| {
+        let mut low = Shadow::new(DATAGRAM, None, Weight::LOW);
+        low.carries = Vec::from([mbps * MBPS]);
+        low.windows = Some(Windows::new(Time::ZERO, 600.0, 1, false));
+        low.on_feedback(Time::ZERO, &feedback(&Pulse::default(), None));
+        RateController::rate(&low).as_bps()
+    };
+    assert_eq!([rate(100.0), rate(10.0)], [2_000_000, 400_000]);
+    // Four datagrams are a round of it, where others need 16.
+    let closes = |weight| {
+        let mut shadow = Shadow::new(DATAGRAM, None, weight);
+        shadow.windows = Some(Windows::new(Time::ZERO, 600.0, 1, false));
+        let mut close = |millis, highest| {
+            let clock = Span::from_millis(millis);
+            let pulse = Pulse { clock, highest, received: highest, ..Pulse::default() };
+            shadow.close_round(&feedback(&pulse, None)).is_some()
+        };
+        [close(0, 0), close(100, 3), close(120, 4)]
+    };
+    assert_eq!(closes(Weight::LOW), [false, false, true]);
+    assert_eq!(closes(Weight::EQUAL), [false, false, false]);
 }
 
 #[test]
@@ -197,11 +207,11 @@ fn trains_go_on_when_all_arrives_for_three_rounds_or_others_are_quiet_for_long()
 
 #[test]
 fn what_the_path_carries_is_the_median_of_five_trains_that_left_at_once() {
-    let mut shadow = Shadow::new(DATAGRAM, None);
+    let mut shadow = Shadow::new(DATAGRAM, None, Weight::EQUAL);
     shadow.is_fresh = true;
     let mut show = |place: u64, mbps, steps, ours| {
         let first = place * TRAIN_EVERY;
-        shadow.train = Some(if ours { first } else { first + TRAIN_EVERY });
+        shadow.asked.ask(if ours { first } else { first + TRAIN_EVERY });
         let pulse = train(first, mbps, steps);
         shadow.note_train(&feedback(&pulse, None));
         shadow.carries().map(|carries| (carries / MBPS) as u64)
@@ -215,10 +225,66 @@ fn what_the_path_carries_is_the_median_of_five_trains_that_left_at_once() {
 }
 
 #[test]
+fn a_train_counts_though_later_ones_have_left_before_its_report() {
+    let mut shadow = shadow();
+    for place in 1..4 {
+        shadow.asked.ask(place * TRAIN_EVERY);
+    }
+    let pulse = train(2 * TRAIN_EVERY, 80, 6);
+    shadow.note_train(&feedback(&pulse, None));
+    assert!(shadow.is_fresh);
+    assert_eq!(shadow.carries, [100.0 * MBPS, 80.0 * MBPS]);
+    // The same report again is no second train.
+    shadow.note_train(&feedback(&pulse, None));
+    assert_eq!(shadow.carries.len(), 2);
+}
+
+#[test]
+fn a_round_has_a_train_until_its_last_datagram_is_behind() {
+    let mut shadow = shadow();
+    shadow.asked.ask(TRAIN_EVERY);
+    let mut close = |millis, highest| {
+        let clock = Span::from_millis(millis);
+        let pulse = Pulse { clock, highest, received: highest, ..Pulse::default() };
+        shadow.close_round(&feedback(&pulse, None)).map(|shown| shown.has_train)
+    };
+    assert_eq!([close(0, 0), close(100, TRAIN_EVERY)], [None, Some(false)]);
+    assert_eq!(close(200, TRAIN_EVERY + 31), Some(true));
+    assert_eq!(close(300, 2 * TRAIN_EVERY), Some(true));
+    assert_eq!(close(400, 3 * TRAIN_EVERY), Some(false));
+    assert!(!shadow.asked.has(TRAIN_EVERY));
+}
+
+#[test]
+fn the_error_of_trains_is_a_tenth_of_a_millisecond_over_the_root_of_their_number() {
+    let mut shadow = shadow();
+    // 32 datagrams take 3.2 ms, or 3.3.
+    is(shadow.at_least(100.0 * MBPS) / MBPS, 100.0 / (1.0 + 0.1 / 3.2));
+    shadow.carries = Vec::from([100.0 * MBPS; 4]);
+    is(shadow.at_least(100.0 * MBPS) / MBPS, 100.0 / (1.0 + 0.05 / 3.2));
+    // Timed as 0.32 ms, what took 0.4 ms: the path carries no less than 762 Mbit/s.
+    shadow.carries = Vec::from([1_000.0 * MBPS]);
+    is(shadow.at_least(1_000.0 * MBPS) / MBPS, 1_000.0 / 1.3125);
+}
+
+#[test]
+fn a_queue_that_a_train_timed_too_short_hides_is_ours() {
+    // The path carries 800 Mbit/s, the train showed 1,000: 850 for 0.1 s make 6.25 ms and more.
+    let carries = 1_000.0 * MBPS;
+    let mut shadow = shadow();
+    let load = |load: f64, queue| Shown { left: load * carries, ..round(load, queue) };
+    assert!(!shadow.is_shared(RTT, carries, &load(0.85, 0.015)));
+    // Below what the path carries at least, a queue is that of others.
+    let mut shadow = self::shadow();
+    assert!(shadow.is_shared(RTT, carries, &load(0.7, 0.015)));
+}
+
+#[test]
 fn a_train_that_was_asked_for_and_differs_by_a_fifth_begins_anew() {
     let mut shadow = shadow();
     let mut show = |place: u64, mbps| {
-        (shadow.train, shadow.is_fresh) = (Some(place * TRAIN_EVERY), false);
+        shadow.asked.ask(place * TRAIN_EVERY);
+        shadow.is_fresh = false;
         (shadow.agreeing, shadow.queue.own) = (2, 0.0);
         let pulse = train(place * TRAIN_EVERY, mbps, 6);
         shadow.note_train(&feedback(&pulse, None));
@@ -236,7 +302,7 @@ fn a_round_takes_a_round_trip_and_16_datagrams_and_one_with_a_hole_shows_nothing
     for number in 0..4_000 {
         shadow.departures.note_burst(Time::ZERO + Span::from_micros(200 * number), number, 1);
     }
-    shadow.train = Some(1_024);
+    shadow.asked.ask(1_024);
     let mut close = |millis, highest, received| {
         let clock = Span::from_millis(millis);
         let pulse = Pulse { clock, highest, received, ..Pulse::default() };
@@ -273,32 +339,32 @@ fn a_pause_of_the_sender_is_no_queue() {
 #[test]
 fn others_that_do_not_yield_give_the_window_back_up_to_half() {
     let mut shadow = shadow();
-    shadow.window = Some(Window::new(Time::ZERO, 300.0));
+    shadow.windows = Some(Windows::new(Time::ZERO, 300.0, 1, false));
     shadow.part = 0.3;
-    shadow.resize(at(1.0), true, 0.1, 1_000.0);
+    shadow.resize(at(1.0), 1, 0.1, 1_000.0);
     // A loss is judged after two round trips.
-    is(shadow.window.unwrap().size, 210.0);
+    is(windows(&shadow), 210.0);
     shadow.part = 0.21;
-    shadow.resize(at(1.1), false, 0.1, 1_000.0);
-    is(shadow.window.unwrap().size, 210.0);
-    shadow.resize(at(1.3), false, 0.1, 900.0);
-    is(shadow.window.unwrap().size, 450.0);
+    shadow.resize(at(1.1), 0, 0.1, 1_000.0);
+    is(windows(&shadow), 210.0);
+    shadow.resize(at(1.3), 0, 0.1, 900.0);
+    is(windows(&shadow), 450.0);
     assert_eq!(shadow.judged, None);
     // Those that yield leave our part as it was: the window stays.
     shadow.part = 0.3;
-    shadow.resize(at(2.0), true, 0.1, 1_000.0);
-    shadow.resize(at(2.3), false, 0.1, 1_000.0);
-    is(shadow.window.unwrap().size, 450.0 * 0.7);
+    shadow.resize(at(2.0), 1, 0.1, 1_000.0);
+    shadow.resize(at(2.3), 0, 0.1, 1_000.0);
+    is(windows(&shadow), 450.0 * 0.7);
 }
 
 #[test]
 fn before_the_first_loss_the_window_is_three_tenths_of_what_the_path_holds() {
     let mut shadow = shadow();
-    shadow.window = Some(Window::new(Time::ZERO, 100.0));
-    shadow.resize(at(1.0), false, 0.1, 1_000.0);
-    is(shadow.window.unwrap().size, 300.0);
-    shadow.resize(at(2.0), true, 0.1, 2_000.0);
-    is(shadow.window.unwrap().size, 210.0);
+    shadow.windows = Some(Windows::new(Time::ZERO, 100.0, 1, false));
+    shadow.resize(at(1.0), 0, 0.1, 1_000.0);
+    is(windows(&shadow), 300.0);
+    shadow.resize(at(2.0), 1, 0.1, 2_000.0);
+    is(windows(&shadow), 210.0);
 }
 
 #[test]
@@ -310,12 +376,12 @@ fn a_train_is_asked_for_once_others_seem_to_be_there_and_always_with_a_window() 
     shadow.trains.on_feedback(Time::ZERO, &feedback(&pulse, None));
     let mut asks = |agreeing, place: u64| {
         (shadow.agreeing, shadow.is_fresh) = (agreeing, false);
-        shadow.train = None;
+        shadow.asked = Asked::default();
         RateController::train(&mut shadow, Time::ZERO, PacketNumber(place))
     };
     let every = TRAIN_EVERY;
     let asked = [asks(0, every), asks(1, every), asks(1, every + 1)];
-    shadow.window = Some(Window::new(Time::ZERO, 100.0));
+    shadow.windows = Some(Windows::new(Time::ZERO, 100.0, 1, false));
     let mut asks = |place| RateController::train(&mut shadow, Time::ZERO, PacketNumber(place));
     let with = [asks(2 * every), asks(2 * every + 30), asks(2 * every + 32)];
     assert_eq!(with, [TRAIN_LEN, 2, 0]);
@@ -340,10 +406,9 @@ fn alone_a_train_is_asked_for_only_where_it_takes_less_than_a_quarter_of_a_round
 #[test]
 fn the_rate_is_the_window_over_the_round_trip_and_a_tenth_more_than_the_path_at_most() {
     let mut shadow = shadow();
-    shadow.window = Some(Window::new(Time::ZERO, 600.0));
     shadow.queue.now = 0.02;
     let mut rate = |size| {
-        shadow.window = Some(Window::new(Time::ZERO, size));
+        shadow.windows = Some(Windows::new(Time::ZERO, size, 1, false));
         let pulse = Pulse::default();
         shadow.on_feedback(Time::ZERO, &feedback(&pulse, None));
         RateController::rate(&shadow).as_bps()
@@ -353,4 +418,23 @@ fn the_rate_is_the_window_over_the_round_trip_and_a_tenth_more_than_the_path_at_
     assert_eq!(rate(6_000.0), 110_000_000);
     shadow.limit = 30.0 * MBPS;
     assert_eq!(RateController::rate(&shadow).as_bps(), 30_000_000);
+}
+
+#[test]
+fn what_was_found_is_the_rate_of_trains_and_how_long_others_were_there() {
+    let mut shadow = Shadow::new(DATAGRAM, None, Weight::EQUAL);
+    assert_eq!(shadow.found(), Found { shared: Some(Span::ZERO), ..Found::default() });
+    RateController::train(&mut shadow, at(1.0), PacketNumber(0));
+    shadow.on_sent(at(1.0), PacketNumber(0), 32);
+    shadow.on_feedback(at(1.25), &feedback(&train(0, 100, 9), None));
+    shadow.windows = Some(Windows::new(at(1.25), 600.0, 1, false));
+    let mut hear = |secs| shadow.on_feedback(at(secs), &feedback(&Pulse::default(), None));
+    hear(1.5);
+    hear(3.25);
+    shadow.windows = None;
+    shadow.on_feedback(at(4.0), &feedback(&Pulse::default(), None));
+    // 90 % of what the first train showed.
+    let (rate, after) = (Rate::from_mbps(90), Span::from_millis(250));
+    let shared = Some(Span::from_secs(2));
+    assert_eq!(shadow.found(), Found { rate, after, loss_ppm: 0, shared });
 }

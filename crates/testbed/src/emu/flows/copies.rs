@@ -310,6 +310,7 @@ fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     if let Some(rate) = transfer.rate {
         arguments.extend(["--rate".to_owned(), rate.as_bps().to_string()]);
     }
+    arguments.extend(transfer.share.map(|share| format!("--share={share}")));
     if let Some(segment) = transfer.segment {
         let whole = matches!(flow.amount, Amount::Size(size) if segment >= size);
         let mebi = segment.get().div_ceil(1 << 20);
@@ -380,7 +381,8 @@ mod tests {
         let whole = r#"size = 1000, rate = "1M", segment = "1MB", tail-copies = 1"#;
         assert_eq!(words(whole), "--rate 1000000 --segment 0 --tail-copies=1");
         assert_eq!(words(r#"size = 1000, receive = "scatter""#), "--receive=scatter");
-        assert_eq!(words(r#"lasts = "1s""#), "--receive=fake");
+        assert_eq!(words(r#"lasts = "1s", share = "low""#), "--share=low --receive=fake");
+        assert_eq!(words(r#"size = 1000, share = 4"#), "--share=4");
         let cut =
             r#"size = "9MB", block = 1400, segment = "1500KB", settings = { tail-copies = 2 }"#;
         assert_eq!(words(cut), "--segment 2Mi --datagram 1432 --tail-copies=2");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_proto::law::Law;
+use longhaul_proto::law::{Law, Weight};
 use longhaul_proto::rbudp::TAIL_COPIES;
 use longhaul_proto::registry::{self, Row};
 use longhaul_proto::settings::{SettingError, Settings};
@@ -198,10 +198,13 @@ fn protocol(entry: &Section<'_>) -> Result<Transfer, FileError> {
         check_setting(row, TAIL_COPIES.name, f64::from(count))
             .map_err(|error| entry.error("tail-copies", error.to_string()))?;
     }
+    let share = |text: &str| text.parse::<Weight>().map_err(String::from);
+    let share = entry.quantity("share", share)?;
     Ok(Transfer {
         protocol: row.name.to_owned(),
         rate: entry.rate("rate")?,
-        law: entry.word("law", &Law::ALL)?.unwrap_or_default(),
+        law: entry.word("law", &Law::ALL)?.unwrap_or(Law::of(share)),
+        share,
         remembered: entry.rate("remembered")?,
         segment: entry.bytes("segment")?,
         block: entry.count("block")?,

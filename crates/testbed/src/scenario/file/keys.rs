@@ -91,6 +91,7 @@ pub(super) const CARRIERS: &[(&str, &[&str])] = &[
             "lasts",
             "rate",
             "law",
+            "share",
             "remembered",
             "segment",
             "block",

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use longhaul_proto::law::Weight;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 
@@ -87,7 +88,8 @@ fn every_key_of_a_flow_finds_its_place() {
     let transfer = Transfer {
         protocol: "rbudp".into(),
         rate: Some(Rate::from_mbps(90)),
-        law: longhaul_proto::law::Law::Trains,
+        law: longhaul_proto::law::Law::Shadow,
+        share: Weight::new(3),
         remembered: None,
         segment: Some(Bytes::new(450_000_000)),
         block: Some(1_440),
