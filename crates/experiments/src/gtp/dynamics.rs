@@ -374,15 +374,15 @@ pub(super) static FIG11: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper's path is a Dummynet router that itself lost 0.3 % of a full link's \
               packets; the switch here loses only what its queue cannot hold.",
-    learned: "GTP does not leave a late flow behind: the index is {GTP, 10 to 33 s | fairness index \
-              | 3} in the simulator and {GTP, 10 to 33 s | fairness index | emulated | 3} over \
-              real sockets, a little better than the paper's 0.99. By the paper's rules it is \
-              {GTP, by the paper's rules, 10 to 33 s | fairness index | 3}, with an aggregate of \
-              {GTP, by the paper's rules, 10 to 33 s | 1} Mbit/s against {GTP, 10 to 33 s | 1} by \
-              ours. TCP's late flow climbs by a segment a round trip. From its join on it has \
-              {TCP, * flow 2} of {TCP, 10 to 33 s} Mbit/s on average (index {TCP, 10 to 33 s | \
-              fairness index | 2}, worse than the paper's 0.77, whose router lost packets by \
-              itself).",
+    learned: "GTP does not leave a late flow behind: the index is {GTP, 10 to 33 s | fairness \
+              index | 3} in the simulator and {GTP, 10 to 33 s | fairness index | emulated | \
+              3} over real sockets, a little better than the paper's 0.99. By the paper's \
+              rules it is {GTP, by the paper's rules, 10 to 33 s | fairness index | 3}, with \
+              an aggregate of {GTP, by the paper's rules, 10 to 33 s | 1} Mbit/s against \
+              {GTP, 10 to 33 s | 1} by ours. TCP's late flow climbs by a segment a round \
+              trip. From its join on it has {TCP, * flow 2} of {TCP, 10 to 33 s} Mbit/s on \
+              average (index {TCP, 10 to 33 s | fairness index | 2}, worse than the paper's \
+              0.77, whose router lost packets by itself).",
     set: Set::Full,
 };
 

@@ -207,10 +207,11 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "Nothing was published; the paper says of the control connection that its effect \"is so \
-              small that it can be ignored\", and that a timeout of TCP makes SABUL less responsive \
-              during high congestion. The size of the receiver's buffer is not given; 14 MB are \
-              one bandwidth-delay product. SABUL's window is somewhat more than that.",
+    differs: "Nothing was published. The paper says of the control connection that its effect \
+              \"is so small that it can be ignored\", and that a timeout of TCP makes SABUL \
+              less responsive during high congestion. The size of the receiver's buffer is \
+              not given; 14 MB are one bandwidth-delay product. SABUL's window is somewhat \
+              more than that.",
     learned: "The paper's claim about control holds here: over TCP the flow has the same \
               goodput without loss and at 0.001 %, and {100 * [control over TCP, loss 0.01 %] \
               / [as longhaul builds it, loss 0.01 %] - 100 | 1} % more at 0.01 %, because a \
