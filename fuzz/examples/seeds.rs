@@ -31,6 +31,8 @@ use longhaul_transfer::session::frame;
 use longhaul_transfer::session::hello::{Hello, VERSIONS};
 use prost::Message as _;
 
+#[path = "seeds/remote_files.rs"]
+mod remote_files;
 #[path = "seeds/shares.rs"]
 mod shares;
 
@@ -69,6 +71,7 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
         ("hello", hellos()),
         ("listing", listings()),
         ("fec", coded_blocks()),
+        ("remote_file", remote_files::all()),
         ("share", shares::all()),
         ("frame_header", frame_headers()),
         ("scenario", scenarios(root)?),
@@ -425,6 +428,10 @@ fn server_sessions() -> Vec<Vec<u8>> {
         listing(READER, "list", 1, b"../beside"),
         listing(WRITER, "list", 1, b""),
         listing(READER, "list", 2, b""),
+        remote_files::reading(READER, b"in", (0, 1)),
+        remote_files::reading(READER, b"in", (u64::MAX, 2)),
+        remote_files::reading(READER, b"../beside", (0, 1)),
+        remote_files::reading(WRITER, b"in", (0, 1)),
         listing(READER, "share", 0, b""),
         several(READER),
         piping(READER, b"pipe", None),

@@ -17,6 +17,7 @@ pub mod journal;
 pub mod listing;
 pub mod manifest;
 pub mod receiver;
+pub mod remote_file;
 pub mod scenario;
 pub mod sender;
 pub mod server_session;
@@ -29,7 +30,7 @@ pub mod transfer_frame;
 pub type Run = fn(&[u8]);
 
 /// Every target: the name of its binary and of its corpus, and its function.
-pub const TARGETS: [(&str, Run); 16] = [
+pub const TARGETS: [(&str, Run); 17] = [
     ("client_session", client_session::run),
     ("control_message", control_message::run),
     ("data_header", data_header::run),
@@ -40,6 +41,7 @@ pub const TARGETS: [(&str, Run); 16] = [
     ("listing", listing::run),
     ("manifest", manifest::run),
     ("receiver", receiver::run),
+    ("remote_file", remote_file::run),
     ("scenario", scenario::run),
     ("sender", sender::run),
     ("server_session", server_session::run),

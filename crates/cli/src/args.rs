@@ -10,8 +10,8 @@ use longhaul::{Location, ServerPin};
 #[cfg(target_os = "linux")]
 use crate::emulate;
 use crate::{
-    compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, ls, man,
-    model, path, probe, reproduce, serve, share, sim, sync,
+    cat, compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, ls,
+    man, model, path, probe, reproduce, serve, share, sim, sync,
 };
 
 /// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
@@ -29,6 +29,7 @@ enum SubcommandArgs {
     Cp(Box<cp::CpArgs>),
     Sync(Box<sync::SyncArgs>),
     Ls(ls::LsArgs),
+    Cat(cat::CatArgs),
     Serve(serve::ServeArgs),
     Share(share::ShareArgs),
     Id(id::IdArgs),
@@ -87,6 +88,7 @@ pub(crate) fn run() -> u8 {
             sync::run(&args, matches, own, &settings)
         }
         SubcommandArgs::Ls(args) => ls::run(&args),
+        SubcommandArgs::Cat(args) => cat::run(&args),
         SubcommandArgs::Serve(args) => serve::run(&args),
         SubcommandArgs::Share(args) => share::run(&args),
         SubcommandArgs::Id(args) => id::run(&args),

@@ -7,6 +7,7 @@
 //! [`plain`] (words of others), [`signals`], [`scenario_file`].
 
 mod args;
+mod cat;
 mod compare;
 mod completions;
 mod config;

@@ -8,8 +8,9 @@
 //! - [`place`]: paths given by a user or, below a [`Root`], by a peer. [`filter`]: which files of a
 //!   tree are taken. [`Asked`]: what a peer may send.
 //! - `store`: the traits through which everything here reaches files.
-//! - [`Source`]: walks and reads. [`journal`]: what survives a kill. [`sink`]: verifies, writes,
-//!   resumes, names. [`watch`]: progress of long work.
+//! - [`Source`]: walks and reads. [`RangeFile`]: one version of a file, read by ranges.
+//!   [`journal`]: what survives a kill. [`sink`]: verifies, writes, resumes, names. [`watch`]:
+//!   progress of long work.
 //!
 //! [`Source::open`] lists what is to be copied. [`Sink::open`] compares that list with the
 //! destination and returns a [`Plan`]: the chunks that are there and those that the source must
@@ -31,6 +32,7 @@ pub mod list;
 pub mod manifest;
 mod names;
 pub mod place;
+mod range_file;
 pub mod sink;
 mod source;
 mod store;
@@ -46,6 +48,7 @@ pub use error::{Advice, Error, FileErrorKind};
 pub use manifest::{Entry, Kind, ListMemory, Listed, Manifest, Shape};
 pub use names::PARTIAL;
 pub use place::{Place, Root};
+pub use range_file::{ChunkValues, RangeFile, Stamp};
 pub use sink::{
     Delete, Deleted, Mark, PipeFile, Plan, Sink, SinkOptions, SinkOutcome, Together, Verdict,
 };

@@ -77,7 +77,7 @@ pub enum Shape {
 }
 
 /// A time as file systems keep it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileTime {
     /// Seconds since 1970, negative before.
     pub seconds: i64,

@@ -10,10 +10,11 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
-use super::window;
-
 /// What one side may have sent unread, and what the connection keeps, where much comes or goes.
-pub(super) const MUCH: u32 = window::MOST as u32;
+pub(super) const MUCH: u32 = 4 << 20;
+
+/// The same where the content of files goes: what a path of 1 Gbit/s and 100 ms holds, and some.
+pub(super) const BULK: u32 = 16 << 20;
 
 /// Silent connections are pulsed this often: an idle path stays open in NATs, and an outage ends
 /// as soon as the path is back instead of at the next doubled time-out.
@@ -84,6 +85,11 @@ impl Keeper {
     pub(super) fn expect_much(&self) {
         self.connection.set_receive_window(VarInt::from_u32(MUCH));
         self.connection.set_send_window(MUCH.into());
+    }
+
+    /// The stream is to carry the content of files to the other side.
+    pub(super) fn expect_bulk(&self) {
+        self.connection.set_send_window(BULK.into());
     }
 
     /// Why the connection ended, if it has.

@@ -328,6 +328,16 @@ impl Session {
         self.writer.line().below.keep_ssh(child);
     }
 
+    /// Much is to come, or to go; see [`FrameReader::expect_much`].
+    pub fn expect_much(&self) {
+        self.reader.expect_much();
+    }
+
+    /// The content of files is to go; see [`FrameReader::expect_bulk`].
+    pub fn expect_bulk(&self) {
+        self.reader.expect_bulk();
+    }
+
     /// A key that only the two ends of this session know, equal at both for equal arguments.
     pub fn export(&self, label: &[u8], context: &[u8]) -> [u8; 32] {
         self.facts.exporter.export(label, context)

@@ -224,6 +224,14 @@ impl FrameReader {
         }
     }
 
+    /// The stream is to carry the content of files: as much may be on its way as a path of 1 Gbit/s
+    /// and 100 ms holds.
+    pub fn expect_bulk(&self) {
+        if let Some(keeper) = &self.line.below.quic {
+            keeper.expect_bulk();
+        }
+    }
+
     /// The agreed protocol version; known once the other side's first message was read.
     pub fn version(&self) -> Option<u32> {
         self.theirs.as_ref().map(|(_, version)| *version)

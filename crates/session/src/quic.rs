@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use aws_lc_rs::hmac::{HMAC_SHA256, Key};
 use aws_lc_rs::rand;
+use longhaul_net::socket::request_receive_buffer;
 use quinn::crypto::rustls::{HandshakeData, QuicClientConfig, QuicServerConfig};
 use quinn::rustls::pki_types::CertificateDer;
 use quinn::{
@@ -26,7 +27,7 @@ use super::failure::Failure;
 use super::hello::Hello;
 use super::id::PeerId;
 use super::identity::Identity;
-use super::keeper::{Keeper, MUCH};
+use super::keeper::{BULK, Keeper, MUCH};
 use super::line::Delivered;
 use super::mux::STREAMS;
 use super::tls::{self, Expect};
@@ -47,10 +48,16 @@ const UNREAD: u32 = 256 << 10;
 
 /// What a client that opens several streams lets the server leave unread in each, so that one that
 /// is not read holds up no other.
-const UNREAD_EACH: u32 = 1 << 20;
+const UNREAD_EACH: u32 = BULK;
+/// And in all of them: four that are not read hold up no other.
+const UNREAD_ALL: u32 = 4 * BULK;
 
 /// Bytes written and not yet acknowledged that the connection keeps, as long as the same is so.
 const SEND_WINDOW: u64 = 1 << 20;
+
+/// What the system may hold for a client that does not run for some milliseconds: the content of
+/// files comes at 1 Gbit/s.
+const RECEIVE_BUFFER: usize = 8 << 20;
 
 /// Room for pulses that nobody has read yet.
 const PULSE_BUFFER: usize = 64;
@@ -97,6 +104,8 @@ fn endpoint(
 
 /// A client's endpoint on `socket`.
 pub(super) fn client_endpoint(socket: UdpSocket) -> std::io::Result<Endpoint> {
+    // A smaller one than requested costs repairs where much comes at once, and no more.
+    let _ = request_receive_buffer(&socket, RECEIVE_BUFFER);
     endpoint(socket, EndpointConfig::default(), None, Copies::All)
 }
 
@@ -183,7 +192,7 @@ pub(super) async fn connect(
     let session = session(connection, stream, hello);
     let session = session.ok_or_else(|| Failure::other("it showed no key"))?;
     if let Some(keeper) = session.keeper().filter(|_| settings.streams) {
-        keeper.carry(1, UNREAD_EACH * STREAMS as u32);
+        keeper.carry(1, UNREAD_ALL);
     }
     Ok(session)
 }

@@ -18,8 +18,11 @@ use quinn::congestion::{Controller, ControllerFactory};
 
 /// Bytes in flight, whatever happens.
 const FLOOR: u64 = 64 << 10;
-/// And at most: what both ends keep for one stream that carries much.
-pub(super) const MOST: u64 = 4 << 20;
+/// And at most: more than what the ends keep unacknowledged for any stream.
+const MOST: u64 = 32 << 20;
+/// Up to here a round that was full, lost nothing and met no queue is followed by one of four times
+/// its size: 10 MB/s over 100 ms, which the first packets of a path rarely overrun.
+const FAST: u64 = 1 << 20;
 /// A round that lost one byte in so many was too much for the path.
 const TOO_MUCH: u64 = 16;
 /// A round that took longer than the shortest by a part of it, and by more than a host's own
@@ -71,7 +74,10 @@ impl Window {
         } else if self.met_the_end {
             self.bytes + self.bytes / GENTLY
         } else {
-            self.bytes * 2
+            match round.lost == 0 && self.bytes < FAST {
+                true => self.bytes * 4,
+                false => self.bytes * 2,
+            }
         };
         self.bytes = bytes.clamp(FLOOR, MOST);
     }
@@ -196,6 +202,14 @@ mod tests {
             // At the floor alone it would be 763.
             assert!(rounds <= 20, "{rounds} round trips at one packet lost in {one_in}");
         }
+    }
+
+    #[test]
+    fn content_that_goes_by_the_stream_fills_a_gigabit_within_six_round_trips() {
+        // 1 Gbit/s hold 12.5 MB in a round trip of 100 ms.
+        let mut path = Path::new(125_000_000, NEVER);
+        let sent: Vec<u64> = (0..6).map(|_| path.round(WIDE)).collect();
+        assert!(path.window.window() > 12_500_000, "{sent:?}");
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! public for the crate `longhaul`, for tests and for fuzzers. Below `api`, in reading order:
 //! [`location`] (what a copy names), [`path_memory`] (what earlier copies found), [`options`],
 //! [`progress`], [`summary`], [`error`]; then [`copy`]
-//! and [`serve`] (the two sides of a request), `list` (listings), `share` (the
+//! and [`serve`] (the two sides of a request), `list` (listings), `file` (remote
+//! files), `share` (the
 //! shared tree), [`probe`]
 //! (measurements), `many` (several sources of one copy), `reach` (the way to another host), `roles`
 //! (the two roles of a transfer) over [`control`] (what they say), `flow` (the threads that carry
@@ -20,6 +21,7 @@ pub mod copy;
 mod counters;
 #[doc(hidden)]
 pub mod error;
+mod file;
 mod flow;
 mod list;
 #[doc(hidden)]

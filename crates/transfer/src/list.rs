@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::control::list::{self, List, Listed, ListedName};
 use crate::error::{Error, ErrorKind};
+use crate::file::{self, Opened};
 use crate::options::HostOptions;
 use crate::progress::{Cancel, Observer};
 use crate::reach::{self, Look};
@@ -80,6 +81,8 @@ impl Listing {
 pub(crate) enum Order {
     /// The names at a path; the last answer has none.
     List(Vec<u8>, mpsc::Sender<Result<Vec<Named>, Error>>),
+    /// The file at a path, to be read by ranges.
+    OpenFile(Vec<u8>, oneshot::Sender<Result<Opened, Error>>),
 }
 
 /// What the other side of a connection is.
@@ -127,19 +130,9 @@ pub(crate) fn serve_orders(
                 }
                 Some(_) = calls.join_next() => continue,
             };
-            let Some(Order::List(path, tell)) = order else { break };
+            let Some(order) = order else { break };
             let (connection, first) = (connection.clone(), first.take());
-            calls.spawn_local(async move {
-                let listed = listed(&connection, first, &path, &tell);
-                // Who asked may have gone: then nothing more is read.
-                let ended = tokio::select! {
-                    ended = listed => ended,
-                    () = tell.closed() => Ok(()),
-                };
-                if let Err(error) = ended {
-                    let _ = tell.send(Err(error)).await;
-                }
-            });
+            calls.spawn_local(async move { answer(&connection, first, order).await });
         }
         let last = async {
             while calls.join_next().await.is_some() {}
@@ -152,6 +145,23 @@ pub(crate) fn serve_orders(
     };
     // It cannot fail but for want of a runtime, and then nobody was told that it is ready.
     let _ = reactor::block_on("the connection", work);
+}
+
+/// Answers one order to its end.
+async fn answer(connection: &Connection, first: Option<Session>, order: Order) {
+    let (path, tell) = match order {
+        Order::List(path, tell) => (path, tell),
+        Order::OpenFile(path, tell) => return file::serve(connection, first, path, tell).await,
+    };
+    let listed = listed(connection, first, &path, &tell);
+    // Who asked may have gone: then nothing more is read.
+    let ended = tokio::select! {
+        ended = listed => ended,
+        () = tell.closed() => Ok(()),
+    };
+    if let Err(error) = ended {
+        let _ = tell.send(Err(error)).await;
+    }
 }
 
 /// A connection, and its first stream, on which nothing was said yet.

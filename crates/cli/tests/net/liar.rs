@@ -13,7 +13,7 @@ use longhaul_transfer::session::trust::ask_nobody;
 use longhaul_transfer::session::{Identity, Listener, Session, Settings, connect};
 use tokio::sync::oneshot;
 
-use crate::rig::{DEADLINE, Ended, Host, Pair};
+use crate::rig::{DEADLINE, Host, Pair};
 
 /// The flow and the transfer of a liar's request.
 pub(super) const FLOW: u32 = 7;
@@ -33,7 +33,7 @@ impl Observer for Nobody {
 
 /// What `asks` makes of a server that reads a message of `service`, says `lies` and hangs up; it is
 /// given a client, the server's id and a location there.
-pub(super) fn lied<Asked: prost::Message + Default>(
+pub(super) fn lied<Asked: prost::Message + Default, Ended>(
     service: &'static str,
     lies: Vec<impl prost::Message + 'static>,
     asks: impl FnOnce(&Host, &str, OsString) -> Ended,

@@ -16,7 +16,7 @@ use longhaul_transfer::options::ReachOptions;
 use serde_json::Value;
 
 use super::liar::{block_on, meet};
-use super::{Relayed, liar};
+use super::{Relayed, channel_of_ssh, liar};
 use crate::rig::{Ended, Host, Pair, peak, write};
 
 /// Lists `path` as `client` with `flags`.
@@ -173,24 +173,12 @@ fn a_folder_is_listed_through_the_channel_of_ssh_by_several_streams() {
     let client = Host::new(&scratch.path().join("client"));
     (0..3000).for_each(|n| write(&scratch.path().join(format!("data/many/{n}")), b""));
     write(&scratch.path().join("data/source"), b"s");
-    // In the place of ssh: a host whose name leads nowhere, so that all goes by the channel.
-    let ssh = scratch.path().join("ssh");
-    let (home, data) = (scratch.path().join("home"), scratch.path().join("data"));
-    fs::create_dir(&home).unwrap();
-    let text = format!(
-        "#!/bin/sh\nshift\nexport HOME={0} LONGHAUL_CONFIG_DIR={0}\ncd {1}\nexec sh -c \"$*\"\n",
-        home.display(),
-        data.display()
-    );
-    fs::write(&ssh, text).unwrap();
-    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
-    let (command, longhaul) = (ssh.to_str().expect("our own name"), env!("CARGO_BIN_EXE_longhaul"));
-    let remote = format!("--remote-path={longhaul}");
-    let ended = client.run(["ls", "-e", command, &remote, "nowhere.invalid:"]);
+    let (command, remote) = channel_of_ssh(scratch.path());
+    let ended = client.run(["ls", "-e", &command, &remote, "nowhere.invalid:"]);
     assert_eq!(ended.is(0, &[]).stdout, ["many", "source"]);
     let mut reach = ReachOptions::default();
-    reach.ssh_command = vec![command.to_owned()];
-    reach.remote_path = longhaul.to_owned();
+    reach.ssh_command = vec![command];
+    reach.remote_path = env!("CARGO_BIN_EXE_longhaul").to_owned();
     let identity = Key::load_or_create(&client.config).expect("the client has one");
     let client = Client::builder().identity(identity).build().unwrap();
     block_on(async {
@@ -262,7 +250,7 @@ fn a_server_refuses_lies_of_a_client_that_lists_and_lives_on() {
 
 /// A server that answers a listing with `lies` and hangs up; lists there.
 fn lied(lies: Vec<Listed>) -> Ended {
-    liar::lied::<List>("list", lies, |client, id, there| ls(client, id, &[], there))
+    liar::lied::<List, _>("list", lies, |client, id, there| ls(client, id, &[], there))
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod admission;
 mod blocked;
+mod cat;
 mod cells;
 mod coming_from;
 mod compared;
@@ -39,7 +40,9 @@ mod wan;
 mod zones;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use crate::rig::{Pair, bytes, write};
 use relay::Relay;
@@ -95,3 +98,20 @@ enum Way {
 }
 
 const WAYS: [Way; 2] = [Way::Push, Way::Pull];
+
+/// What stands in for ssh: the far side runs on this host in the folder `data` of `scratch`, and
+/// its name leads nowhere, so that all goes by the channel. The command, and where longhaul is.
+fn channel_of_ssh(scratch: &Path) -> (String, String) {
+    let ssh = scratch.join("ssh");
+    let (home, data) = (scratch.join("home"), scratch.join("data"));
+    fs::create_dir(&home).expect("the scratch folder is ours");
+    let text = format!(
+        "#!/bin/sh\nshift\nexport HOME={0} LONGHAUL_CONFIG_DIR={0}\ncd {1}\nexec sh -c \"$*\"\n",
+        home.display(),
+        data.display()
+    );
+    fs::write(&ssh, text).expect("the scratch folder is ours");
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("the file is ours");
+    let command = ssh.to_str().expect("our own name").to_owned();
+    (command, format!("--remote-path={}", env!("CARGO_BIN_EXE_longhaul")))
+}

@@ -206,7 +206,7 @@ fn a_client_has_sixteen_pipes_and_no_more() {
 
 /// Pipes to a server that answers the wish with `lies` and hangs up.
 fn lied(lies: Vec<Piped>) -> Ended {
-    liar::lied::<Pipe>("pipe", lies, |client, id, there| {
+    liar::lied::<Pipe, _>("pipe", lies, |client, id, there| {
         piped(client, id, there, bytes(6 << 20, 1))
     })
 }

@@ -359,7 +359,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
 #[test]
 fn a_client_refuses_answers_that_make_no_sense() {
     let lied = |lies: Vec<Tell>| {
-        liar::lied::<Ask>("share", lies, |client, id, there| {
+        liar::lied::<Ask, _>("share", lies, |client, id, there| {
             let url = there.into_string().unwrap() + "key";
             client.run(["share", "get", &format!("--server-id={id}"), "--retry-for=0s", &url])
         })

@@ -87,6 +87,19 @@ impl std::fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
+/// Requests `bytes` of receive buffer for `io` and returns what the kernel granted.
+///
+/// # Errors
+/// The kernel's error.
+pub fn request_receive_buffer(io: &UdpSocket, bytes: usize) -> io::Result<usize> {
+    // The forced form exceeds the system's limit and needs a privilege.
+    if sockopt::set_socket_recv_buffer_size_force(io, bytes).is_err() {
+        sockopt::set_socket_recv_buffer_size(io, bytes)?;
+    }
+    // The kernel reports twice the usable size.
+    Ok(sockopt::socket_recv_buffer_size(io)? / 2)
+}
+
 /// A UDP socket with segmentation in both directions where the kernel has it.
 pub struct Socket {
     io: UdpSocket,
@@ -111,12 +124,7 @@ impl Socket {
     /// The kernel's error, unless only an optional setting was refused.
     pub fn new(io: UdpSocket, receive_buffer: usize) -> io::Result<Socket> {
         let state = UdpSocketState::new((&io).into())?;
-        // The forced form exceeds the system's limit and needs a privilege.
-        if sockopt::set_socket_recv_buffer_size_force(&io, receive_buffer).is_err() {
-            sockopt::set_socket_recv_buffer_size(&io, receive_buffer)?;
-        }
-        // The kernel reports twice the usable size.
-        let receive_buffer = sockopt::socket_recv_buffer_size(&io)? / 2;
+        let receive_buffer = request_receive_buffer(&io, receive_buffer)?;
         // Enough to keep the device busy while the sending thread does not run.
         sockopt::set_socket_send_buffer_size(&io, 4 << 20)?;
         let local = io.local_addr()?;

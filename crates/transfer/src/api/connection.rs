@@ -14,6 +14,7 @@ use super::client::{Client, IntoLocation};
 use super::engine::{self, Reporter, Sink};
 use super::events::Event;
 use super::queue::Queue;
+use super::remote_file::RemoteFile;
 use crate::error::public::{Error, ErrorKind};
 use crate::list::{Named, Order, Peer, serve_orders};
 use crate::options::{HostOptions, ReachOptions};
@@ -136,6 +137,19 @@ impl Connection {
         sent.map_err(|_| engine::vanished(NAME))?;
         Ok(Listing { pieces, names: Vec::new().into_iter(), is_over: false })
     }
+
+    /// Opens the file at `path` for reads by range. The path is read as by [`Connection::list`].
+    ///
+    /// # Errors
+    /// There is no regular file, it may not be read, or the connection is gone.
+    pub async fn open_file(&self, path: impl AsRef<Path>) -> Result<RemoteFile, Error> {
+        let path = path.as_ref().as_os_str().as_bytes().to_vec();
+        let (tell, opened) = oneshot::channel();
+        let sent = self.orders.send(Order::OpenFile(path, tell)).await;
+        sent.map_err(|_| engine::vanished(NAME))?;
+        let opened = opened.await.map_err(|_| cut_off("the file was open"))?;
+        Ok(RemoteFile::new(opened?))
+    }
 }
 
 /// Names as they come from a host, in no order. Dropping it ends the listing.
@@ -158,8 +172,8 @@ impl Listing {
     }
 }
 
-fn cut_off() -> Error {
-    Error::new(ErrorKind::Cancelled, "the connection ended before the listing was complete")
+fn cut_off(what: &str) -> Error {
+    Error::new(ErrorKind::Cancelled, format!("the connection ended before {what}"))
 }
 
 impl Stream for Listing {
@@ -177,7 +191,7 @@ impl Stream for Listing {
             // The last piece has no names; without it the listing was cut off.
             self.is_over = !matches!(&piece, Some(Ok(names)) if !names.is_empty());
             match piece {
-                None => return Poll::Ready(Some(Err(cut_off()))),
+                None => return Poll::Ready(Some(Err(cut_off("the listing was complete")))),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
                 Some(Ok(names)) => self.names = names.into_iter(),
             }

@@ -3,8 +3,9 @@
 //! [`Client`] and [`Server`] describe the two sides; a [`CopyRequest`] starts a [`Transfer`], which
 //! reports [`Event`]s and ends with a [`Summary`] or an [`Error`]. A [`ReadRequest`]
 //! and a [`WriteRequest`] copy between memory and another host. A [`ProbeRequest`] measures the
-//! path to a server. A [`Connection`] answers several calls. A [`Share`] is the
-//! tree of small values that a server's clients share. [`Trust`] decides about new servers.
+//! path to a server. A [`Connection`] answers several calls; a [`RemoteFile`] is one of its files.
+//! A [`Share`] is the tree of small values that a server's clients share. [`Trust`] decides about
+//! new servers.
 //! `queue` lies between engine and reader, `engine` owns the threads, `running` is what their
 //! handles share; [`blocking`] serves threads that may wait.
 
@@ -21,6 +22,7 @@ pub mod listen;
 mod memory;
 mod probe;
 mod queue;
+mod remote_file;
 mod running;
 mod server;
 mod share;
@@ -36,6 +38,7 @@ pub use expand::Expanded;
 pub use identity::Identity;
 pub use memory::{ReadRequest, WriteRequest};
 pub use probe::{Probe, ProbeEvent, ProbeEvents, ProbeRequest};
+pub use remote_file::{RangePiece, RangeReads, RemoteFile};
 pub use server::{Access, Server, ServerBuilder, ServerControl, ServerEvents};
 pub use share::{EditRequest, Edited, Share, ShareEvent, ShareRequest, ShareWatch, SharedValue};
 pub use ssh_server::SshServer;

@@ -29,10 +29,11 @@
 //!
 //! An end that cannot go on says so in the goodbye of the session itself.
 //!
-//! All these are messages of the service `copy`; those of the service `list` are in [`list`], those
-//! of the service `pipe` in [`mod@pipe`].
+//! All these are messages of the service `copy`; those of the service `list` are in [`list`], of
+//! `pipe` in [`mod@pipe`], of `file` in [`mod@file`].
 
 mod checks;
+pub mod file;
 pub mod list;
 mod pieces;
 pub mod pipe;

@@ -11,6 +11,7 @@ use super::Server;
 use super::copying::Copying;
 use super::listing::Listing;
 use super::pipe::Piping;
+use super::reading::Reading;
 use super::sharing::Sharing;
 use crate::error::{Error, ErrorKind};
 use crate::session::{Service, Services, Session};
@@ -28,8 +29,9 @@ pub(super) fn services(
     let copying: Rc<dyn Service> = Rc::new(Copying::new(server.clone(), ended.clone()));
     let listing: Rc<dyn Service> = Rc::new(Listing::new(server.clone()));
     let piping: Rc<dyn Service> = Rc::new(Piping::new(server.clone(), ended));
+    let reading: Rc<dyn Service> = Rc::new(Reading::new(server.clone()));
     let sharing = shared.map(|shared| Rc::new(Sharing::new(server.clone(), shared)) as Rc<_>);
-    Services::new([copying, listing, piping].into_iter().chain(sharing))
+    Services::new([copying, listing, piping, reading].into_iter().chain(sharing))
 }
 
 /// Answers a stream, on a task of its own.

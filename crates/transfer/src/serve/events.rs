@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::control::file::FileAsk;
 use crate::control::list::List;
 use crate::control::pipe::Pipe;
 use crate::control::{Direction, Request, Survey};
@@ -123,6 +124,11 @@ impl ServedClient {
     /// One that asks for a listing.
     pub(super) fn of_list(session: &Session, list: &List) -> ServedClient {
         ServedClient::new(session, "lists", named(std::slice::from_ref(&list.path)))
+    }
+
+    /// One that reads ranges of a file.
+    pub(super) fn of_file(session: &Session, asked: &FileAsk) -> ServedClient {
+        ServedClient::new(session, "reads ranges of", named(std::slice::from_ref(&asked.path)))
     }
 
     /// One that writes a file whose length it does not know.

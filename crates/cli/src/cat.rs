@@ -1,0 +1,178 @@
+//! `longhaul cat`: files of another host, or ranges of them, on stdout.
+
+use std::io::{self, Write};
+use std::ops::Range;
+use std::sync::Arc;
+
+use longhaul::{CancelHandle, Client, Location, RemoteFile, blocking};
+use longhaul_proto::quantity::parse_bytes;
+
+use crate::error::{Error, ErrorKind};
+use crate::reach::ReachArgs;
+use crate::report::Kind;
+use crate::screen::{Screen, Show};
+use crate::{exit, plain, signals};
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul cat lh://dtn.example.org/run42/log             a whole file
+  longhaul cat --range 1G-1.1G lh://dtn.example.org/data  100 MB of it, from byte 10⁹ on
+  longhaul cat --range=-1M me@dtn.example.org:log         the last 10⁶ bytes, over ssh
+  longhaul cat --range 0-8 --range 64Ki- lh://h/a lh://h/b  two ranges of each of two files
+";
+
+const ABOUT: &str = "\
+Write files of another host, or ranges of them, to stdout
+
+Ranges are asked for ahead, so many of them take one round trip. Needs the right to read there. A \
+file that changes while it is read is an error; what was written until then is of one version. \
+Each 1 MiB chunk (from the start of the file) that a range has whole is compared with its BLAKE3 \
+value; parts of chunks are not hashed, and are authenticated by the connection's encryption. For \
+whole large files `longhaul cp` is faster: its data go by UDP.";
+
+/// Write files of another host, or ranges of them, to stdout
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
+pub(crate) struct CatArgs {
+    /// The files: lh://HOST/PATH, or over ssh HOST:PATH
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<Location>,
+    /// Bytes FIRST up to END of each file, without END; FIRST- up to the file's end, -N the last N.
+    /// May be given several times
+    #[arg(long, value_name = "FIRST-END", value_parser = parse_range, allow_hyphen_values = true)]
+    range: Vec<Part>,
+    #[command(flatten)]
+    reach: ReachArgs,
+}
+
+/// A part of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Between(u64, u64),
+    From(u64),
+    Last(u64),
+}
+
+/// Reads `--range`.
+fn parse_range(text: &str) -> Result<Part, String> {
+    let expected = || format!("'{text}' is no range; write FIRST-END, FIRST- or -N, as in 1G-1.1G");
+    let (first, end) = text.split_once('-').ok_or_else(expected)?;
+    let size = |text| parse_bytes(text).map(|bytes| bytes.get());
+    match (first, end) {
+        ("", "") => Err(expected()),
+        ("", last) => Ok(Part::Last(size(last)?)),
+        (first, "") => Ok(Part::From(size(first)?)),
+        (first, end) => {
+            let (first, end) = (size(first)?, size(end)?);
+            match first <= end {
+                true => Ok(Part::Between(first, end)),
+                false => Err(format!("'{text}' ends before it begins")),
+            }
+        }
+    }
+}
+
+impl Part {
+    /// Its bytes in a file of `size` bytes; nothing if it begins behind them.
+    fn of(&self, size: u64) -> Option<Range<u64>> {
+        let range = match *self {
+            Part::Between(first, end) => first..end.min(size),
+            Part::From(first) => first..size,
+            Part::Last(count) => size.saturating_sub(count)..size,
+        };
+        (range.start <= size).then_some(range)
+    }
+}
+
+/// Writes the files, in order.
+pub(crate) fn run(args: &CatArgs) -> u8 {
+    let cancel = CancelHandle::default();
+    let show = Show { json: false, progress: false, verbose: false, quiet: true, kind: Kind::Copy };
+    let screen = Arc::new(Screen::new(show, cancel.clone()));
+    match start(args, &screen, &cancel) {
+        Ok(()) => exit::DONE,
+        Err(error) => {
+            screen.failed(&error);
+            exit::status(error.kind)
+        }
+    }
+}
+
+fn start(args: &CatArgs, screen: &Arc<Screen>, cancel: &CancelHandle) -> Result<(), Error> {
+    if let Some(path) = args.paths.iter().find(|path| path.is_local()) {
+        let what = format!("{path} is on this host");
+        let error = Error::new(ErrorKind::Usage, what);
+        return Err(error.advise("name a file of another host: lh://host/path or host:path"));
+    }
+    let places: Vec<&Location> = args.paths.iter().collect();
+    args.reach.check(&places, &|_| false)?;
+    signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once").map_err(
+        |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
+    )?;
+    let asking = screen.clone();
+    let client = args.reach.client(&places, move |server| asking.trusts(server))?.build()?;
+    for path in &args.paths {
+        if !write_file(args, &client, path, cancel)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the ranges of one file; `false` once nobody reads them any more.
+fn write_file(
+    args: &CatArgs,
+    client: &Client,
+    path: &Location,
+    cancel: &CancelHandle,
+) -> Result<bool, Error> {
+    let request = client.connect(path.clone()).reach(args.reach.options()).cancel_with(cancel);
+    let connection = blocking::wait(request.into_future())?;
+    let file = blocking::wait(connection.open_file(path.path()))?;
+    let mut reads = blocking::wait(file.read_ranges(ranges(args, &file, path)?))?;
+    while let Some(piece) = blocking::wait(reads.next()) {
+        let written = io::stdout().lock().write_all(&piece?.bytes);
+        match written {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(false),
+            Err(error) => {
+                let what = format!("cannot write to stdout: {error}");
+                return Err(Error::new(ErrorKind::LocalFile, what));
+            }
+        }
+    }
+    Ok(true)
+}
+
+fn ranges(args: &CatArgs, file: &RemoteFile, path: &Location) -> Result<Vec<Range<u64>>, Error> {
+    let size = file.len();
+    if args.range.is_empty() {
+        return Ok(vec![Range { start: 0, end: size }]);
+    }
+    let beyond = || {
+        let path = plain::text(&path.to_string());
+        let what = format!("{path} has {size} bytes, and a range begins behind them");
+        Error::new(ErrorKind::RemoteFile, what).advise("`longhaul ls -l` shows the size")
+    };
+    args.range.iter().map(|part| part.of(size).ok_or_else(beyond)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_between_two_sizes_from_one_on_or_the_last_bytes() {
+        let of = |text: &str, size| parse_range(text).map(|part| part.of(size));
+        assert_eq!(of("1G-1.1G", 2_000_000_000), Ok(Some(1_000_000_000..1_100_000_000)));
+        assert_eq!(of("2-9", 5), Ok(Some(2..5)));
+        assert_eq!(of("5-", 5), Ok(Some(5..5)));
+        assert_eq!(of("6-", 5), Ok(None));
+        assert_eq!(of("-3", 5), Ok(Some(2..5)));
+        assert_eq!(of("-1Ki", 5), Ok(Some(0..5)));
+        for wrong in ["", "-", "5", "2-1", "a-b", "1-2-3", "--1"] {
+            assert!(of(wrong, 5).is_err(), "{wrong}");
+        }
+    }
+}

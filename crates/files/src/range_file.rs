@@ -1,0 +1,274 @@
+//! One version of a regular file, read by ranges, and the values of its chunks.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use super::CHUNK;
+use super::digest::{Digest, file_value};
+use super::error::{Error, FileErrorKind};
+use super::manifest::FileTime;
+use super::place::{Found, Place, file_error};
+use super::store::{self, Access, Attributes, FileKind, OpenFile};
+
+/// What tells one version of a file from another. The system sets the change time at each write, so
+/// a rewritten file has another stamp, whatever its modification time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stamp {
+    /// Device and inode.
+    pub identity: (u64, u64),
+    /// Bytes of content.
+    pub size: u64,
+    /// When the content changed last, as anybody may set it.
+    pub modified: FileTime,
+    /// When content or attributes changed last, as only the system sets it.
+    pub changed: FileTime,
+}
+
+impl Stamp {
+    fn of(attributes: &Attributes) -> Stamp {
+        let Attributes { identity, size, modified, changed, .. } = *attributes;
+        Stamp { identity, size, modified, changed }
+    }
+}
+
+/// A regular file, open for reading. Every read is of the version that was opened.
+#[derive(Debug)]
+pub struct RangeFile {
+    file: OpenFile,
+    stamp: Stamp,
+    path: PathBuf,
+}
+
+impl RangeFile {
+    /// Opens the file at `place`, links followed as far as the place lets them lead.
+    ///
+    /// # Errors
+    /// There is no file, it is no regular one, or the system says no (`File`).
+    pub fn open(place: &Place) -> Result<RangeFile, Error> {
+        let path = place.named();
+        let wrong = |error: io::Error| file_error("read", path, &error);
+        let is_no_file = |what: &str| {
+            let what = format!("cannot read {}: it is {what}", path.display());
+            Error::new(FileErrorKind::File, what).at(path)
+        };
+        match place.find_at_end().map_err(wrong)? {
+            Found::Folder(_) => Err(is_no_file("a folder")),
+            Found::Nothing { .. } => Err(wrong(store::not_found())),
+            Found::Other { .. } if place.says_folder() => Err(wrong(store::not_a_folder())),
+            Found::Other { parent, name, .. } => {
+                // Opened without waiting: a pipe in its place is seen by its kind.
+                let file = parent.open(&name, Access::Read).map_err(wrong)?;
+                let attributes = file.attributes().map_err(wrong)?;
+                if attributes.kind != FileKind::File {
+                    return Err(is_no_file("no regular file"));
+                }
+                Ok(RangeFile { file, stamp: Stamp::of(&attributes), path: path.to_owned() })
+            }
+        }
+    }
+
+    /// The version that is read.
+    pub fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
+
+    /// The path as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Fills `buf` from the bytes at `at`, then compares the file with the version that was opened.
+    ///
+    /// # Errors
+    /// The range is not within the file (`Request`); the file changed since it was opened
+    /// (`Unfinished`), or the system says no (`File`).
+    pub fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), Error> {
+        let wrong = |error: io::Error| file_error("read", &self.path, &error);
+        if at.checked_add(buf.len() as u64).is_none_or(|end| end > self.stamp.size) {
+            let (path, size) = (self.path.display(), self.stamp.size);
+            let what = format!("{path} has {size} bytes, and a range beyond them was asked for");
+            return Err(Error::new(FileErrorKind::Request, what).at(&self.path));
+        }
+        let read = self.file.read_exact_at(buf, at);
+        // What changed is the better reason for a read that met the end.
+        self.check()?;
+        read.map_err(wrong)
+    }
+
+    /// Compares the file with the version that was opened.
+    ///
+    /// # Errors
+    /// It changed (`Unfinished`), or the system says no (`File`).
+    pub fn check(&self) -> Result<(), Error> {
+        let attributes = self.file.attributes();
+        let now = attributes.map_err(|error| file_error("read", &self.path, &error))?;
+        match Stamp::of(&now) == self.stamp {
+            true => Ok(()),
+            false => {
+                let what = format!("{} changed while it was read", self.path.display());
+                let error = Error::new(FileErrorKind::Unfinished, what).at(&self.path);
+                Err(error.advise("open it again to read its new version"))
+            }
+        }
+    }
+
+    /// Fills `buf` with the whole of chunk `chunk` and returns the chunk's value: what the first
+    /// read of this version in `known` found, or else what the bytes hash to.
+    ///
+    /// # Errors
+    /// As [`RangeFile::read`].
+    pub fn read_chunk(
+        &self,
+        chunk: u64,
+        buf: &mut [u8],
+        known: &ChunkValues,
+    ) -> Result<Digest, Error> {
+        self.read(chunk.saturating_mul(CHUNK), buf)?;
+        let value = || file_value(self.stamp.size, chunk, buf);
+        Ok(known.get(&self.stamp, chunk).unwrap_or_else(|| {
+            let value = value();
+            known.put(self.stamp, chunk, value);
+            value
+        }))
+    }
+}
+
+/// The values of chunks by version of their file: the last so many that were found.
+#[derive(Debug)]
+pub struct ChunkValues {
+    most: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    values: HashMap<(Stamp, u64), Digest>,
+    /// The oldest first.
+    order: VecDeque<(Stamp, u64)>,
+}
+
+impl ChunkValues {
+    /// Keeps `most` values, in 0.2 KiB each.
+    pub fn new(most: usize) -> ChunkValues {
+        ChunkValues { most, kept: Mutex::default() }
+    }
+
+    fn get(&self, stamp: &Stamp, chunk: u64) -> Option<Digest> {
+        self.kept().values.get(&(*stamp, chunk)).copied()
+    }
+
+    fn put(&self, stamp: Stamp, chunk: u64, value: Digest) {
+        let mut kept = self.kept();
+        if kept.values.insert((stamp, chunk), value).is_none() {
+            kept.order.push_back((stamp, chunk));
+        }
+        while kept.order.len() > self.most {
+            if let Some(oldest) = kept.order.pop_front() {
+                kept.values.remove(&oldest);
+            }
+        }
+    }
+
+    /// A poisoned lock means that a reader panicked; what is kept is whole.
+    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{FileExt, symlink};
+
+    use super::*;
+    use crate::Root;
+
+    fn within(top: &Path, path: &str) -> Place {
+        Place::Within { root: Root::open(top).unwrap(), path: path.into() }
+    }
+
+    #[test]
+    fn a_range_is_of_the_version_that_was_opened_or_an_error_that_names_the_file() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("data");
+        fs::write(&path, b"0123456789").unwrap();
+        let file = RangeFile::open(&within(top.path(), "data")).unwrap();
+        let mut buf = [0; 4];
+        file.read(3, &mut buf).unwrap();
+        assert_eq!(&buf, b"3456");
+        let beyond = file.read(7, &mut buf).unwrap_err();
+        assert_eq!(beyond.kind, FileErrorKind::Request);
+        assert!(file.read(u64::MAX, &mut buf).is_err());
+        fs::write(&path, b"01").unwrap();
+        for at in [0, 3] {
+            let error = file.read(at, &mut buf).unwrap_err();
+            assert_eq!(error.what, "data changed while it was read");
+            assert_eq!(error.kind, FileErrorKind::Unfinished);
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_no_file_within_the_root_is_not_opened() {
+        let (top, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(outside.path().join("secret"), "s").unwrap();
+        fs::create_dir(top.path().join("folder")).unwrap();
+        fs::write(top.path().join("folder/file"), "f").unwrap();
+        symlink(outside.path().join("secret"), top.path().join("out")).unwrap();
+        symlink("folder/file", top.path().join("in")).unwrap();
+        symlink("loop", top.path().join("loop")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            top.path().join("pipe"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        let open = |path: &str| RangeFile::open(&within(top.path(), path));
+        assert_eq!(open("in").unwrap().stamp().size, 1);
+        for path in ["out", "folder", "", ".", "..", "../secret", "none", "pipe", "loop", "in/"] {
+            assert!(open(path).is_err(), "{path}");
+        }
+        assert!(open("folder").unwrap_err().what.contains("it is a folder"));
+    }
+
+    #[test]
+    fn the_value_of_a_chunk_is_that_of_the_first_read_of_its_version() {
+        let top = tempfile::tempdir().unwrap();
+        let content = vec![7; CHUNK as usize + 10];
+        fs::write(top.path().join("data"), &content).unwrap();
+        let open = || RangeFile::open(&within(top.path(), "data")).unwrap();
+        let known = ChunkValues::new(8);
+        let mut buf = vec![0; 10];
+        let value = open().read_chunk(1, &mut buf, &known).unwrap();
+        assert_eq!(value, file_value(CHUNK + 10, 1, &content[..10]));
+        // A fault that leaves no trace: the content differs under the same stamp.
+        let stamp = *open().stamp();
+        known.put(stamp, 1, [9; 32]);
+        assert_eq!(open().read_chunk(1, &mut buf, &known).unwrap(), [9; 32]);
+        let file = fs::File::options().write(true).open(top.path().join("data")).unwrap();
+        file.write_all_at(b"x", CHUNK).unwrap();
+        file.set_len(CHUNK + 11).unwrap();
+        let (now, mut buf) = (open(), vec![0; 11]);
+        let found = now.read_chunk(1, &mut buf, &known).unwrap();
+        assert_eq!(found, file_value(CHUNK + 11, 1, &buf));
+    }
+
+    #[test]
+    fn the_oldest_values_make_room_for_new_ones() {
+        let stamp = |n| Stamp {
+            identity: (1, n),
+            size: 1,
+            modified: FileTime { seconds: 0, nanos: 0 },
+            changed: FileTime { seconds: 0, nanos: 0 },
+        };
+        let known = ChunkValues::new(2);
+        (0..3).for_each(|n| known.put(stamp(n), 0, [n as u8; 32]));
+        known.put(stamp(2), 0, [2; 32]);
+        assert_eq!(known.get(&stamp(0), 0), None);
+        assert_eq!(known.get(&stamp(1), 0), Some([1; 32]));
+        assert_eq!(known.get(&stamp(2), 0), Some([2; 32]));
+    }
+}

@@ -1,0 +1,227 @@
+//! The service of remote files: ranges of one file, read as they are asked for.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::Server;
+use super::dispatch::first;
+use super::door::Access;
+use super::events::{Moved, ServedClient};
+use super::running::{Running, attend};
+use crate::control::file::{self, FileAsk, FileData, FileOpened, PIECE, Portion, portions};
+use crate::error::{Error, ErrorKind};
+use crate::session::{PeerId, Service, Session, allow};
+use longhaul_files::digest::Digest;
+use longhaul_files::{ChunkValues, RangeFile};
+
+/// Files that all clients may have open, and one of them.
+const MOST: usize = 256;
+const MOST_OF_ONE: usize = 64;
+/// Reads at the disk at the same time. Further ones wait.
+const READING: usize = 16;
+/// Streams that may have as much on its way as a long path holds; further ones have a quarter.
+const BULK: usize = 8;
+/// Values of chunks that are kept: those of 64 GiB of files.
+const VALUES: usize = 64 << 10;
+/// A sign of life goes out this often while the disk is slow.
+const SIGN: Duration = Duration::from_secs(5);
+/// How long a client may leave a message unread.
+const UNREAD: Duration = Duration::from_secs(60);
+
+/// Remote files.
+pub(super) struct Reading {
+    server: Rc<Server>,
+    open: Rc<RefCell<HashMap<PeerId, usize>>>,
+    disk: Arc<Semaphore>,
+    bulk: Arc<Semaphore>,
+    values: Arc<ChunkValues>,
+}
+
+/// The place of an open file; dropped, it is free.
+struct Seat {
+    open: Rc<RefCell<HashMap<PeerId, usize>>>,
+    peer: PeerId,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut open = self.open.borrow_mut();
+        if let Some(count) = open.get_mut(&self.peer) {
+            *count -= 1;
+        }
+        open.retain(|_, count| *count > 0);
+    }
+}
+
+/// What was read of a portion, and the value of a whole chunk.
+struct Read {
+    bytes: Vec<u8>,
+    value: Option<Digest>,
+}
+
+impl Service for Reading {
+    fn name(&self) -> &'static str {
+        file::SERVICE
+    }
+
+    fn version(&self) -> u32 {
+        file::VERSION
+    }
+
+    fn right(&self) -> &'static str {
+        allow::FILES
+    }
+
+    fn serve(self: Rc<Self>, stream: Session) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(async move {
+            let Some((session, asked)) = first::<FileAsk>(&self.server, stream).await else {
+                return;
+            };
+            let server = &self.server;
+            let client = ServedClient::of_file(&session, &asked);
+            let answer = async |running: &Running, session: &mut Session| {
+                running.or(self.answer(running, session, asked)).await
+            };
+            // It has heard how it ended, and nobody else waits for that.
+            let _ = attend(server, session, client, Access::Read, answer).await;
+        })
+    }
+}
+
+impl Reading {
+    pub(super) fn new(server: Rc<Server>) -> Reading {
+        Reading {
+            server,
+            open: Rc::default(),
+            disk: Arc::new(Semaphore::new(READING)),
+            bulk: Arc::new(Semaphore::new(BULK)),
+            values: Arc::new(ChunkValues::new(VALUES)),
+        }
+    }
+
+    fn seat(&self, peer: PeerId) -> Result<Seat, Error> {
+        let mut open = self.open.borrow_mut();
+        let full = |who: String, most: usize| {
+            let what = format!("{who} {most} remote files open, and may have no more");
+            Err(Error::new(ErrorKind::Unfinished, what).advise("close some, or try again later"))
+        };
+        if open.values().sum::<usize>() >= MOST {
+            return full("the clients of this server have".to_owned(), MOST);
+        }
+        let own = open.entry(peer).or_default();
+        if *own >= MOST_OF_ONE {
+            return full(format!("{peer} has"), MOST_OF_ONE);
+        }
+        *own += 1;
+        Ok(Seat { open: self.open.clone(), peer })
+    }
+
+    async fn answer(
+        &self,
+        running: &Running,
+        session: &mut Session,
+        asked: FileAsk,
+    ) -> Result<(), Error> {
+        let path = Path::new(OsStr::from_bytes(&asked.path));
+        let place = self.server.door.place(&session.peer, path, Access::Read)?;
+        let _seat = self.seat(session.peer)?;
+        let disk = self.disk().await?;
+        let opening = tokio::task::spawn_blocking(move || {
+            let _disk = disk;
+            RangeFile::open(&place)
+        });
+        let opened = Arc::new(opening.await.map_err(ended)??);
+        let stamp = *opened.stamp();
+        let (seconds, nanos) = (stamp.modified.seconds, stamp.modified.nanos);
+        let about = FileOpened { size: stamp.size, seconds, nanos };
+        tell(session, FileData { opened: Some(about), ..FileData::default() }).await?;
+        let bulk = self.bulk.clone().try_acquire_owned();
+        match &bulk {
+            Ok(_) => session.expect_bulk(),
+            Err(_) => session.expect_much(),
+        }
+        let (mut bytes, mut next) = (0, Some(asked));
+        while let Some(asked) = next {
+            for range in asked.check(stamp.size)? {
+                bytes += self.send(session, &opened, portions(range, stamp.size)).await?;
+            }
+            running.note(Moved { bytes, files: 1, failed: 0 });
+            next = session.read::<FileAsk>().await?;
+        }
+        Ok(())
+    }
+
+    /// Sends what `portions` of the file have; the next one is read meanwhile.
+    async fn send(
+        &self,
+        session: &mut Session,
+        file: &Arc<RangeFile>,
+        mut portions: impl Iterator<Item = Portion>,
+    ) -> Result<u64, Error> {
+        let mut sent = 0;
+        let mut ahead = self.read(file, portions.next()).await?;
+        while let Some(mut reading) = ahead {
+            let read = loop {
+                match timeout(SIGN, &mut reading).await {
+                    Ok(read) => break read.map_err(ended)??,
+                    Err(_) => tell(session, FileData::default()).await?,
+                }
+            };
+            ahead = self.read(file, portions.next()).await?;
+            let pieces = read.bytes.chunks(PIECE);
+            let last = pieces.len() - 1;
+            for (at, piece) in pieces.enumerate() {
+                let value = read.value.filter(|_| at == last);
+                let value = value.map_or_else(Vec::new, |value| value.to_vec());
+                tell(session, FileData { bytes: piece.to_vec(), value, opened: None }).await?;
+            }
+            sent += read.bytes.len() as u64;
+        }
+        Ok(sent)
+    }
+
+    /// Begins to read a portion.
+    async fn read(
+        &self,
+        file: &Arc<RangeFile>,
+        portion: Option<Portion>,
+    ) -> Result<Option<JoinHandle<Result<Read, longhaul_files::Error>>>, Error> {
+        let Some(portion) = portion else { return Ok(None) };
+        let disk = self.disk().await?;
+        let (file, values) = (file.clone(), self.values.clone());
+        Ok(Some(tokio::task::spawn_blocking(move || {
+            // Kept until the disk answers, which may be after the client has gone.
+            let _disk = disk;
+            let mut bytes = vec![0; portion.len];
+            let value = match portion.is_whole {
+                true => Some(file.read_chunk(portion.chunk, &mut bytes, &values)?),
+                false => file.read(portion.start, &mut bytes).map(|()| None)?,
+            };
+            Ok(Read { bytes, value })
+        })))
+    }
+
+    async fn disk(&self) -> Result<OwnedSemaphorePermit, Error> {
+        self.disk.clone().acquire_owned().await.map_err(ended)
+    }
+}
+
+fn ended<E>(_: E) -> Error {
+    Error::new(ErrorKind::Unfinished, "the reading of the file ended before its time")
+}
+
+async fn tell(session: &mut Session, message: FileData) -> Result<(), Error> {
+    let unread = |_| Error::new(ErrorKind::Unfinished, "the client does not read its file");
+    Ok(timeout(UNREAD, session.write(&message)).await.map_err(unread)??)
+}

@@ -1,0 +1,32 @@
+//! What clients and servers of a remote file say.
+
+use longhaul_files::CHUNK;
+use longhaul_transfer::control::file::{FileAsk, FileOpened, portions};
+use prost::Message as _;
+
+use super::input::Input;
+
+/// Portions of a range that are looked at.
+const SEEN: usize = 100;
+
+/// A file that is taken for open can be one, and ranges that are accepted lie within it.
+pub fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let Ok(opened) = FileOpened::decode(input.slice()) else { return };
+    let Ok(FileOpened { size, .. }) = opened.check() else { return };
+    while !input.is_empty() {
+        let Ok(ask) = FileAsk::decode(input.slice()) else { continue };
+        let Ok(ranges) = ask.check(size) else { continue };
+        for range in ranges {
+            assert!(range.start < range.end && range.end <= size);
+            let mut next = range.start;
+            for portion in portions(range.clone(), size).take(SEEN) {
+                assert_eq!((portion.start, portion.chunk), (next, next / CHUNK));
+                assert!(portion.len > 0 && portion.len as u64 <= CHUNK);
+                next = portion.end();
+                assert!(next <= range.end && (next == range.end || next.is_multiple_of(CHUNK)));
+                assert!(!portion.is_whole || portion.start.is_multiple_of(CHUNK));
+            }
+        }
+    }
+}
