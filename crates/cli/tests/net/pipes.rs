@@ -200,6 +200,10 @@ fn a_client_has_sixteen_pipes_and_no_more() {
         more.write(&Pipe { path: b"more".to_vec(), pipe: 16 }).await.expect("it listens");
         let error = refusal(&mut more).await;
         assert!(error.what.contains("may have no more"), "{error}");
+        for pipe in open {
+            let (writer, reader) = pipe.split();
+            writer.leave(reader).await.expect("the server is there");
+        }
     });
     wait_until("nothing is left", || content(&pair.there).is_empty());
 }

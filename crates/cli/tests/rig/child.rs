@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{self, Command};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, Once};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,19 @@ pub(crate) struct Child {
     child: process::Child,
     /// It leads a group of its own: what it started ends with it.
     leads: bool,
-    lines: Receiver<String>,
-    errors: Receiver<String>,
+    lines: Lines,
+    errors: Lines,
     seen: Vec<String>,
     complaints: Vec<String>,
+}
+
+/// Lines as they come. The lock is never contended: it lets threads share a child that none reads.
+struct Lines(Mutex<Receiver<String>>);
+
+impl Lines {
+    fn get(&mut self) -> &Receiver<String> {
+        self.0.get_mut().expect("no holder panics")
+    }
 }
 
 /// What a child left behind.
@@ -61,7 +70,7 @@ impl Child {
 
     /// The next line of stdout; nothing when it has closed it.
     pub(crate) fn line(&mut self) -> Option<String> {
-        match self.lines.recv_timeout(DEADLINE) {
+        match self.lines.get().recv_timeout(DEADLINE) {
             Ok(line) => {
                 self.seen.push(line.clone());
                 Some(line)
@@ -93,7 +102,7 @@ impl Child {
     /// Waits for a line of stderr that contains `text`.
     pub(crate) fn complaint(&mut self, text: &str) -> String {
         loop {
-            match self.errors.recv_timeout(DEADLINE) {
+            match self.errors.get().recv_timeout(DEADLINE) {
                 Ok(line) => {
                     self.complaints.push(line.clone());
                     if line.contains(text) {
@@ -133,7 +142,8 @@ impl Child {
         while self.line().is_some() {}
         let deadline = Instant::now() + DEADLINE;
         loop {
-            match self.errors.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match self.errors.get().recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
                 Ok(line) => self.complaints.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => self.give_up("it did not end"),
@@ -147,7 +157,7 @@ impl Child {
     fn give_up(&mut self, why: &str) -> ! {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        while let Ok(line) = self.errors.recv_timeout(Duration::from_secs(1)) {
+        while let Ok(line) = self.errors.get().recv_timeout(Duration::from_secs(1)) {
             self.complaints.push(line);
         }
         let (seen, complaints) = (self.seen.join("\n"), self.complaints.join("\n"));
@@ -234,7 +244,7 @@ fn pid(id: u32) -> Pid {
     i32::try_from(id).ok().and_then(Pid::from_raw).expect("a child has a number")
 }
 
-fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+fn lines(from: impl Read + Send + 'static) -> Lines {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut reader = BufReader::new(from);
@@ -247,9 +257,9 @@ fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
             line.clear();
         }
     });
-    receiver
+    Lines(Mutex::new(receiver))
 }
 
-fn lines_of_errors(child: &mut process::Child) -> Receiver<String> {
+fn lines_of_errors(child: &mut process::Child) -> Lines {
     lines(child.stderr.take().expect("stderr is piped"))
 }

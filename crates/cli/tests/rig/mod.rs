@@ -13,6 +13,7 @@ mod tree;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 pub(crate) use child::{Child, Ended, send_signal};
@@ -25,6 +26,19 @@ pub(crate) use tree::{assert_same, assert_same_attributes, content, remains, wai
 
 /// Every wait ends by then, well or with a panic; generous, for a machine under load.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+
+/// For a copy whose peer is killed, and says no goodbye: the session's idle limit is 30 s.
+pub(crate) const IMPATIENT: &str = "--stall=5s";
+
+/// Runs `test` for all cases side by side, where most of the time of a test is waiting.
+pub(crate) fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    let test = &test;
+    thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(move || test(case));
+        }
+    });
+}
 
 /// The program under test: the one that cargo has built, or a copy of it that `LONGHAUL_BINARY`
 /// names, for a user who cannot enter the folders above the target folder.

@@ -98,19 +98,15 @@ pub(super) async fn push(
         sent = running.send(first, &mut feed) => sent,
         () = cancel.wished() => Err(interrupted()),
     };
-    let (total, digest) = match sent {
-        Ok(sent) => sent,
-        Err(error) => {
-            wish.cancel();
-            let ended = async { while running.travelling.join_next().await.is_some() {} };
-            let _ = timeout(ENDING, ended).await;
-            return Err(error);
-        }
-    };
-    tokio::select! {
-        done = running.finish(total, digest) => done,
-        () = cancel.wished() => Err(interrupted()),
+    if sent.is_err() {
+        wish.cancel();
+        let ended = async { while running.travelling.join_next().await.is_some() {} };
+        let _ = timeout(ENDING, ended).await;
     }
+    // Without a goodbye the server keeps an unfinished file until the connection's idle limit.
+    let (writer, reader) = running.pipe.session.split();
+    let _ = writer.leave(reader).await;
+    sent
 }
 
 /// A pipe that the server has begun.
@@ -225,8 +221,8 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Sends all parts; how many bytes they are, and their digest.
-    async fn send(&mut self, first: Fed, feed: &mut Feed) -> Result<(u64, Digest), Error> {
+    /// Sends all parts, and has the server give the file its name.
+    async fn send(&mut self, first: Fed, feed: &mut Feed) -> Result<Summary, Error> {
         self.begin(first).await?;
         let mut end = None;
         while end.is_none() || !self.travelling.is_empty() {
@@ -252,7 +248,8 @@ impl Running<'_> {
                 error = self.pipe.ended() => return Err(error),
             }
         }
-        end.ok_or_else(lost)
+        let (total, digest) = end.ok_or_else(lost)?;
+        self.finish(total, &digest).await
     }
 
     /// Begins to send a part.
@@ -279,21 +276,18 @@ impl Running<'_> {
     }
 
     /// All parts stand: has the server give the file its name.
-    async fn finish(mut self, total: u64, digest: Digest) -> Result<Summary, Error> {
+    async fn finish(&mut self, total: u64, digest: &Digest) -> Result<Summary, Error> {
         let end = PipeEnd { total, digest: digest.to_vec() };
         self.pipe.session.write(&end).await?;
         self.pipe.answer(true).await?;
-        let (writer, reader) = self.pipe.session.split();
-        // All that was wanted has come.
-        let _ = writer.leave(reader).await;
         let elapsed = self.board.elapsed();
         Ok(Summary {
             files: 1,
             copied_files: 1,
             elapsed,
             goodput: Bytes::new(total) / elapsed,
-            blake3: hex(&digest),
-            ..self.summary.unwrap_or_default()
+            blake3: hex(digest),
+            ..self.summary.take().unwrap_or_default()
         })
     }
 }
