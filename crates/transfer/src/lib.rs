@@ -13,6 +13,7 @@
 //! sessions the crate `longhaul_session`, sockets and sealing the crate `longhaul_net`.
 
 pub mod api;
+mod calls;
 #[doc(hidden)]
 pub mod control;
 #[doc(hidden)]

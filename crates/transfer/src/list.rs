@@ -1,19 +1,16 @@
-//! A client's side of a connection that carries several calls, and of listings.
+//! A client's side of listings.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::calls::{Calls, Peer, connected, or_cancelled};
 use crate::control::list::{self, List, Listed, ListedName};
 use crate::error::{Error, ErrorKind};
-use crate::options::HostOptions;
-use crate::progress::{Cancel, Observer};
-use crate::reach::{self, Look};
 use crate::reactor;
-use crate::session::{Connection, Session, Settings};
+use crate::session::{Connection, Session};
 
 pub use longhaul_files::list::{NameKind, Named};
 pub use longhaul_files::manifest::FileTime;
@@ -22,16 +19,6 @@ pub use longhaul_files::manifest::FileTime;
 const SILENT: Duration = Duration::from_secs(30);
 /// How long the first stream of a connection waits for a first call; a server gives it 15 s.
 const UNUSED: Duration = Duration::from_secs(5);
-
-pub(crate) async fn or_cancelled<T>(
-    work: impl Future<Output = Result<T, Error>>,
-    cancel: &Cancel,
-) -> Result<T, Error> {
-    tokio::select! {
-        ended = work => ended,
-        () = cancel.wished() => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
-    }
-}
 
 /// A listing under way.
 struct Listing {
@@ -82,25 +69,13 @@ pub(crate) enum Order {
     List(Vec<u8>, mpsc::Sender<Result<Vec<Named>, Error>>),
 }
 
-/// What the other side of a connection is.
-#[derive(Clone, Debug)]
-pub(crate) struct Peer {
-    pub(crate) id: String,
-    pub(crate) carrier: &'static str,
-}
-
 /// Opens a connection, tells that by `ready`, and answers `orders` until nobody can give more.
-pub(crate) fn serve_orders(
-    options: &HostOptions,
-    observer: Arc<dyn Observer>,
-    cancel: &Cancel,
-    ready: oneshot::Sender<Result<Peer, Error>>,
-    mut orders: mpsc::Receiver<Order>,
-) {
+pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
+    let Calls { options, observer, cancel, ready, mut orders } = calls;
     let work = async {
-        let opened = or_cancelled(connected(options, &*observer), cancel).await;
+        let opened = or_cancelled(connected(&options, &*observer), &cancel).await;
         let (connection, mut first, peer) = match opened {
-            Ok(opened) => opened,
+            Ok((connection, first, peer)) => (connection, Some(first), peer),
             Err(error) => {
                 // Whoever waited for it may be gone.
                 let _ = ready.send(Err(error));
@@ -146,26 +121,12 @@ pub(crate) fn serve_orders(
             Ok(())
         };
         // Cancelled, the calls end with their tasks.
-        let _ = or_cancelled(last, cancel).await;
+        let _ = or_cancelled(last, &cancel).await;
         connection.close().await;
         Ok(())
     };
     // It cannot fail but for want of a runtime, and then nobody was told that it is ready.
     let _ = reactor::block_on("the connection", work);
-}
-
-/// A connection, and its first stream, on which nothing was said yet.
-pub(crate) async fn connected(
-    options: &HostOptions,
-    observer: &dyn Observer,
-) -> Result<(Connection, Option<Session>, Peer), Error> {
-    let settings = Settings { streams: true, ..Settings::default() };
-    let session = reach::open(options, observer, &settings, Look::No).await?.session;
-    let peer = Peer { id: session.peer.to_string(), carrier: session.carrier };
-    let connection = session.connection().ok_or_else(|| {
-        Error::new(ErrorKind::Unreachable, "the connection carries no further streams")
-    })?;
-    Ok((connection, Some(session), peer))
 }
 
 /// Lists by the `first` stream of the connection, or else by a new one.

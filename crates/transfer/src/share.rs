@@ -1,38 +1,24 @@
 //! A client's side of the shared tree: the connections on which `longhaul_share` works.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_share::client::{self, Order};
-use tokio::sync::{mpsc, oneshot};
 
+use crate::calls::{Calls, connected, or_cancelled};
 use crate::error::Error;
-use crate::list::{connected, or_cancelled};
-use crate::options::HostOptions;
-use crate::progress::{Cancel, Observer};
 use crate::reactor;
 use crate::session;
 
 /// Opens a connection, tells that by `ready`, and answers `orders` over it and over those after it,
 /// until nobody can order. A lost connection is tried again for `retry_for`.
-pub(crate) fn serve_share(
-    options: &HostOptions,
-    observer: Arc<dyn Observer>,
-    cancel: &Cancel,
-    retry_for: Duration,
-    ready: oneshot::Sender<Result<(), Error>>,
-    orders: mpsc::Receiver<Order>,
-) {
-    let connect = async || match connected(options, &*observer).await {
-        Ok((connection, Some(first), _)) => Ok((connection, first)),
-        Ok((connection, None, _)) => {
-            let first = connection.open("", 0).await?;
-            Ok((connection, first))
-        }
-        Err(error) => Err(error),
+pub(crate) fn serve_share(calls: Calls<(), Order>, retry_for: Duration) {
+    let Calls { options, observer, cancel, ready, orders } = calls;
+    let connect = async || {
+        let (connection, first, _) = connected(&options, &*observer).await?;
+        Ok((connection, first))
     };
     let work = async {
-        let first = match or_cancelled(connect(), cancel).await {
+        let first = match or_cancelled(connect(), &cancel).await {
             Ok(first) => first,
             Err(error) => {
                 // Whoever waited for it may be gone.
@@ -42,7 +28,7 @@ pub(crate) fn serve_share(
         };
         let _ = ready.send(Ok(()));
         let again = async || {
-            connect().await.map_err(|error| {
+            connect().await.map_err(|error: Error| {
                 let is_silence = error.is_silence;
                 session::Error { is_silence, ..session::Error::from(&error) }
             })

@@ -4,7 +4,7 @@
 //! `LONGHAUL_WRITE_API=1 cargo test -p longhaul-cli --test main tidy::api` writes the list. It is
 //! read from the source, which rustfmt keeps in one form: items at the left edge, their parts four
 //! columns in, a signature ends with `{` or `;`. The list has no items that macros make, but for
-//! the streams of events.
+//! those of `stream!`.
 
 mod items;
 mod paths;

@@ -4,19 +4,18 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use futures_core::Stream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
+use super::batches::Batches;
 use super::client::{Client, IntoLocation};
-use super::engine::{self, Reporter, Sink};
-use super::events::Event;
-use super::queue::Queue;
+use super::engine;
+use super::host::HostRequest;
+use super::queue::stream;
+use crate::calls::Peer;
 use crate::error::public::{Error, ErrorKind};
-use crate::list::{Named, Order, Peer, serve_orders};
-use crate::options::{HostOptions, ReachOptions};
+use crate::list::{Named, Order, serve_orders};
+use crate::options::ReachOptions;
 use crate::progress::Cancel;
 
 /// Calls that wait for the engine, and batches of names that wait for a reader.
@@ -29,49 +28,24 @@ impl Client {
     /// A connection to `host`: `lh://host[:port]`, or `host:` over ssh. Its path is ignored. Await
     /// the request.
     pub fn connect(&self, host: impl IntoLocation) -> ConnectRequest {
-        let options = host.into_location().map(|location| self.host(location));
-        ConnectRequest { client: self.clone(), options, cancel: Cancel::default() }
+        ConnectRequest(HostRequest::new(self, host))
     }
 }
 
 /// A connection to be opened: await it.
 #[derive(Clone, Debug)]
 #[must_use = "a connection is opened when its request is awaited"]
-pub struct ConnectRequest {
-    client: Client,
-    options: Result<HostOptions, Error>,
-    cancel: Cancel,
-}
+pub struct ConnectRequest(HostRequest);
 
 impl ConnectRequest {
     /// How the host is reached.
-    pub fn reach(mut self, reach: ReachOptions) -> ConnectRequest {
-        if let Ok(options) = &mut self.options {
-            options.reach = reach;
-        }
-        self
+    pub fn reach(self, reach: ReachOptions) -> ConnectRequest {
+        ConnectRequest(self.0.reach(reach))
     }
 
     /// Ends the attempt, or the connection and all its calls, when `handle` is cancelled.
     pub fn cancel_with(self, handle: &Cancel) -> ConnectRequest {
-        ConnectRequest { cancel: handle.clone(), ..self }
-    }
-
-    async fn open(self) -> Result<Connection, Error> {
-        let options = self.options?;
-        let cancel = self.cancel.child();
-        // Nothing reads them: a connection has no events.
-        let unread: Sink<Event> = Sink::Queue(Queue::new(1));
-        let reporter = Reporter::new(unread, self.client.trust.clone(), cancel.clone());
-        let (tell, ready) = oneshot::channel();
-        let (orders, ordered) = mpsc::channel(WAITING);
-        let mut attempt = Attempt(Some(cancel.clone()));
-        engine::start(NAME, move || {
-            serve_orders(&options, Arc::new(reporter), &cancel, tell, ordered);
-        })?;
-        let peer = ready.await.map_err(|_| engine::vanished(NAME))??;
-        attempt.0 = None;
-        Ok(Connection { orders, peer })
+        ConnectRequest(self.0.cancel_with(handle))
     }
 }
 
@@ -83,18 +57,10 @@ impl IntoFuture for ConnectRequest {
     /// The host cannot be reached or is not trusted. A host that does not let this client in says
     /// so to the first call.
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.open())
-    }
-}
-
-/// Ends an attempt to connect for which nobody waits any more.
-struct Attempt(Option<Cancel>);
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        if let Some(cancel) = &self.0 {
-            cancel.cancel();
-        }
+        Box::pin(async move {
+            let (peer, orders) = self.0.open(NAME, WAITING, serve_orders).await?;
+            Ok(Connection { orders, peer })
+        })
     }
 }
 
@@ -131,56 +97,24 @@ impl Connection {
     /// The connection is gone. Why the host does not list comes by [`Listing::next`].
     pub async fn list(&self, path: impl AsRef<Path>) -> Result<Listing, Error> {
         let path = path.as_ref().as_os_str().as_bytes().to_vec();
-        let (tell, pieces) = mpsc::channel(WAITING);
+        let (tell, batches) = mpsc::channel(WAITING);
         let sent = self.orders.send(Order::List(path, tell)).await;
         sent.map_err(|_| engine::vanished(NAME))?;
-        Ok(Listing { pieces, names: Vec::new().into_iter(), is_over: false })
+        Ok(Listing::over(Batches::new(batches, names)))
     }
 }
 
-/// Names as they come from a host, in no order. Dropping it ends the listing.
-pub struct Listing {
-    pieces: mpsc::Receiver<Result<Vec<Named>, crate::error::Error>>,
-    names: std::vec::IntoIter<Named>,
-    is_over: bool,
+type Batch = Result<Vec<Named>, crate::error::Error>;
+
+stream! {
+    /// Names as they come from a host, in no order. An error is the last item. Dropping it ends the
+    /// listing.
+    Listing of Result<Named, Error>, read by Batches<Batch, Named>
 }
 
-impl fmt::Debug for Listing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Listing")
-    }
-}
-
-impl Listing {
-    /// The next name; nothing at the end. An error is the last that comes.
-    pub async fn next(&mut self) -> Option<Result<Named, Error>> {
-        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
-    }
-}
-
-fn cut_off() -> Error {
-    Error::new(ErrorKind::Cancelled, "the connection ended before the listing was complete")
-}
-
-impl Stream for Listing {
-    type Item = Result<Named, Error>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            if let Some(name) = self.names.next() {
-                return Poll::Ready(Some(Ok(name)));
-            }
-            if self.is_over {
-                return Poll::Ready(None);
-            }
-            let piece = std::task::ready!(self.pieces.poll_recv(cx));
-            // The last piece has no names; without it the listing was cut off.
-            self.is_over = !matches!(&piece, Some(Ok(names)) if !names.is_empty());
-            match piece {
-                None => return Poll::Ready(Some(Err(cut_off()))),
-                Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
-                Some(Ok(names)) => self.names = names.into_iter(),
-            }
-        }
-    }
+/// The names of a batch. The last batch has no names; without it the listing was cut off.
+fn names(batch: Option<Batch>) -> Result<Option<Vec<Named>>, Error> {
+    let cut_off = "the connection ended before the listing was complete";
+    let names = batch.ok_or_else(|| Error::new(ErrorKind::Cancelled, cut_off))??;
+    Ok((!names.is_empty()).then_some(names))
 }

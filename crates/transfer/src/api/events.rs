@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use longhaul_proto::time::Span;
 
-use super::queue::{Queued, stream};
+use super::queue::{Queued, Reader, stream};
 use crate::error::public::Error;
 use crate::progress::{Notice, Progress};
 
@@ -155,5 +155,5 @@ impl From<Notice> for Event {
 
 stream! {
     /// The events of a transfer: a `Stream`, with [`Events::next`] for code without stream traits.
-    Events of Event
+    Events of Event, read by Reader<Event>
 }

@@ -5,10 +5,12 @@
 //! and a [`WriteRequest`] copy between memory and another host. A [`ProbeRequest`] measures the
 //! path to a server. A [`Connection`] answers several calls. A [`Share`] is the
 //! tree of small values that a server's clients share. [`Trust`] decides about new servers.
-//! `queue` lies between engine and reader, `engine` owns the threads, `running` is what their
-//! handles share; [`blocking`] serves threads that may wait.
+//! `queue` and `batches` lie between engine and reader, `engine` owns the threads, `running` is
+//! what their handles share, `host` is what reaches a host for calls; [`blocking`] serves threads
+//! that may wait.
 
 pub mod access_list;
+mod batches;
 pub mod blocking;
 mod client;
 mod connection;
@@ -16,6 +18,7 @@ mod copy;
 mod engine;
 mod events;
 mod expand;
+mod host;
 mod identity;
 pub mod listen;
 mod memory;

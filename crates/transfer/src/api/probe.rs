@@ -9,7 +9,7 @@ use longhaul_proto::units::Rate;
 use super::client::Client;
 use super::engine::{Reporter, Sink};
 use super::events::Event;
-use super::queue::{Queue, Queued, stream};
+use super::queue::{Queue, Queued, Reader, stream};
 use super::running::Running;
 use crate::error::public::Error;
 use crate::location::Location;
@@ -69,7 +69,7 @@ impl From<Found> for ProbeEvent {
 stream! {
     /// The events of a probe: a `Stream`, with [`ProbeEvents::next`] for code without stream
     /// traits.
-    ProbeEvents of ProbeEvent
+    ProbeEvents of ProbeEvent, read by Reader<ProbeEvent>
 }
 
 /// A probe to be described and started: round trips, path MTU, throughput and loss, both ways. By
@@ -177,7 +177,7 @@ pub struct Probe(Running<ProbeEvent, ()>);
 impl Probe {
     /// The probe's events, from the first unread one; a second call ends the first stream.
     pub fn events(&self) -> ProbeEvents {
-        ProbeEvents::of(&self.0.queue)
+        ProbeEvents::over(self.0.queue.reader())
     }
 
     /// Waits for the end; a second call returns the same result.

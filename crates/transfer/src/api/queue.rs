@@ -160,30 +160,30 @@ impl<E: Queued> Reader<E> {
     }
 }
 
-/// Defines the public stream over a queue's reader.
+/// Defines a public stream over a reader.
 macro_rules! stream {
-    ($(#[$doc:meta])* $name:ident of $event:ty) => {
+    ($(#[$doc:meta])* $name:ident of $item:ty, read by $reader:ty) => {
         $(#[$doc])*
-        pub struct $name(super::queue::Reader<$event>);
+        pub struct $name($reader);
 
         impl $name {
-            pub(super) fn of(queue: &super::queue::Queue<$event>) -> $name {
-                $name(queue.reader())
+            pub(super) fn over(reader: $reader) -> $name {
+                $name(reader)
             }
 
-            /// Waits for the next event; nothing after the last one.
-            pub async fn next(&mut self) -> Option<$event> {
+            /// Waits for the next item; nothing after the last one.
+            pub async fn next(&mut self) -> Option<$item> {
                 std::future::poll_fn(|context| self.0.poll_next(context)).await
             }
         }
 
         impl futures_core::Stream for $name {
-            type Item = $event;
+            type Item = $item;
 
             fn poll_next(
                 mut self: std::pin::Pin<&mut Self>,
                 context: &mut std::task::Context<'_>,
-            ) -> std::task::Poll<Option<$event>> {
+            ) -> std::task::Poll<Option<$item>> {
                 self.0.poll_next(context)
             }
         }

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::engine;
 use super::identity::Identity;
 use super::listen;
-use super::queue::{Queue, Queued, stream};
+use super::queue::{Queue, Queued, Reader, stream};
 use crate::error::public::{Error, ErrorKind};
 use crate::options::{Allow, OwnKey, ServeOptions};
 use crate::serve::{self, Order, Ready, ServerEvent};
@@ -89,7 +89,7 @@ impl Queued for ServerEvent {
 stream! {
     /// The events of a server: a `Stream`, with [`ServerEvents::next`] for code without stream
     /// traits.
-    ServerEvents of ServerEvent
+    ServerEvents of ServerEvent, read by Reader<ServerEvent>
 }
 
 /// Makes a [`Server`].
@@ -240,7 +240,7 @@ impl Server {
 
     /// The server's events, from the first unread one; a second call ends the first stream.
     pub fn events(&self) -> ServerEvents {
-        ServerEvents::of(&self.queue)
+        ServerEvents::over(self.queue.reader())
     }
 
     /// What changes the list of clients from elsewhere.

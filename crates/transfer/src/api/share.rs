@@ -3,20 +3,19 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_core::Stream;
-use longhaul_proto::share::{Answer, Entry, Key, KeyError, News, Prefix, Wish};
+use longhaul_proto::share::{Answer, Change, Entry, Key, KeyError, News, Prefix, Wish};
 use longhaul_share::client::Order;
 use tokio::sync::{mpsc, oneshot};
 
+use super::batches::Batches;
 use super::client::{Client, IntoLocation};
-use super::engine::{self, Reporter, Sink};
-use super::events::Event;
-use super::queue::Queue;
+use super::host::HostRequest;
+use super::queue::stream;
+use crate::calls::Calls;
 use crate::error::public::{Error, ErrorKind};
-use crate::options::{HostOptions, ReachOptions};
+use crate::options::ReachOptions;
 use crate::progress::Cancel;
 use crate::session;
 use crate::share::serve_share;
@@ -33,9 +32,8 @@ impl Client {
     /// The shared tree of the server `host`: `lh://host[:port]`. Its path is ignored. Await the
     /// request.
     pub fn share(&self, host: impl IntoLocation) -> ShareRequest {
-        let options = host.into_location().map(|location| self.host(location));
-        let (client, cancel) = (self.clone(), Cancel::default());
-        ShareRequest { client, options, cancel, retry_for: Duration::from_secs(300) }
+        let host = HostRequest::new(self, host);
+        ShareRequest { host, retry_for: Duration::from_secs(300) }
     }
 }
 
@@ -43,19 +41,14 @@ impl Client {
 #[derive(Clone, Debug)]
 #[must_use = "a shared tree is opened when its request is awaited"]
 pub struct ShareRequest {
-    client: Client,
-    options: Result<HostOptions, Error>,
-    cancel: Cancel,
+    host: HostRequest,
     retry_for: Duration,
 }
 
 impl ShareRequest {
     /// How the host is reached.
-    pub fn reach(mut self, reach: ReachOptions) -> ShareRequest {
-        if let Ok(options) = &mut self.options {
-            options.reach = reach;
-        }
-        self
+    pub fn reach(self, reach: ReachOptions) -> ShareRequest {
+        ShareRequest { host: self.host.reach(reach), ..self }
     }
 
     /// How long to keep retrying a lost connection (5 minutes).
@@ -65,22 +58,7 @@ impl ShareRequest {
 
     /// Ends the attempt, or all calls and watches, when `handle` is cancelled.
     pub fn cancel_with(self, handle: &Cancel) -> ShareRequest {
-        ShareRequest { cancel: handle.clone(), ..self }
-    }
-
-    async fn open(self) -> Result<Share, Error> {
-        let options = self.options?;
-        let cancel = self.cancel.child();
-        // Nothing reads them: a shared tree has events of its own.
-        let unread: Sink<Event> = Sink::Queue(Queue::new(1));
-        let reporter = Reporter::new(unread, self.client.trust.clone(), cancel.clone());
-        let (tell, ready) = oneshot::channel();
-        let (orders, ordered) = mpsc::channel(WAITING);
-        engine::start(NAME, move || {
-            serve_share(&options, Arc::new(reporter), &cancel, self.retry_for, tell, ordered);
-        })?;
-        ready.await.map_err(|_| engine::vanished(NAME))??;
-        Ok(Share { orders })
+        ShareRequest { host: self.host.cancel_with(handle), ..self }
     }
 }
 
@@ -92,7 +70,11 @@ impl IntoFuture for ShareRequest {
     /// The host cannot be reached or is not trusted. A host that does not let this client in says
     /// so to the first call.
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.open())
+        Box::pin(async move {
+            let serve = move |calls: Calls<(), Order>| serve_share(calls, self.retry_for);
+            let ((), orders) = self.host.open(NAME, WAITING, serve).await?;
+            Ok(Share { orders })
+        })
     }
 }
 
@@ -205,9 +187,9 @@ impl Share {
     /// It is no key. All else comes by the watch.
     pub async fn watch(&self, prefix: &str) -> Result<ShareWatch, Error> {
         let prefix = Prefix::new(prefix).map_err(no_key)?;
-        let (tell, parts) = mpsc::channel(UNREAD);
+        let (tell, batches) = mpsc::channel(UNREAD);
         self.orders.send(Order::Watch(prefix, tell)).await.map_err(|_| ended())?;
-        Ok(ShareWatch { parts, events: Vec::new().into_iter(), is_over: false })
+        Ok(ShareWatch::over(Batches::new(batches, events)))
     }
 }
 
@@ -265,61 +247,25 @@ impl IntoFuture for EditRequest {
     }
 }
 
-/// The events of a watch, in order, without a gap. Dropping it ends the watch.
-pub struct ShareWatch {
-    parts: mpsc::Receiver<Result<News, session::Error>>,
-    events: std::vec::IntoIter<ShareEvent>,
-    is_over: bool,
+type Batch = Result<News, session::Error>;
+
+stream! {
+    /// The events of a watch, in order, without a gap. An error is the last item. Dropping it ends
+    /// the watch.
+    ShareWatch of Result<ShareEvent, Error>, read by Batches<Batch, ShareEvent>
 }
 
-impl fmt::Debug for ShareWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ShareWatch")
-    }
-}
-
-impl ShareWatch {
-    /// The next event; nothing at the end. An error is the last that comes.
-    pub async fn next(&mut self) -> Option<Result<ShareEvent, Error>> {
-        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
-    }
-}
-
-impl Stream for ShareWatch {
-    type Item = Result<ShareEvent, Error>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            if let Some(event) = self.events.next() {
-                return Poll::Ready(Some(Ok(event)));
-            }
-            if self.is_over {
-                return Poll::Ready(None);
-            }
-            let error = match std::task::ready!(self.parts.poll_recv(cx)) {
-                Some(Ok(news)) => {
-                    self.events = events(news).into_iter();
-                    continue;
-                }
-                Some(Err(error)) => error.into(),
-                None => ended(),
-            };
-            self.is_over = true;
-            return Poll::Ready(Some(Err(error)));
-        }
-    }
-}
-
-fn events(news: News) -> Vec<ShareEvent> {
+/// The events of a batch. A watch has no end of its own.
+fn events(batch: Option<Batch>) -> Result<Option<Vec<ShareEvent>>, Error> {
     let name = |key: Key| key.as_str().to_owned();
-    match news {
+    Ok(Some(match batch.ok_or_else(ended)?? {
         News::Snapshot(entries) => {
             let entries = entries.into_iter();
             let entries = entries.map(|(key, entry)| (name(key), SharedValue::of(entry)));
             vec![ShareEvent::Snapshot(entries.collect())]
         }
         News::Changes(changes) => {
-            let event = |change: longhaul_proto::share::Change| match change.value {
+            let event = |change: Change| match change.value {
                 Some(bytes) => ShareEvent::Put(
                     name(change.key),
                     SharedValue { bytes, version: change.version },
@@ -328,5 +274,5 @@ fn events(news: News) -> Vec<ShareEvent> {
             };
             changes.into_iter().map(event).collect()
         }
-    }
+    }))
 }

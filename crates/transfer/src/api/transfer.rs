@@ -17,7 +17,7 @@ impl Transfer {
     /// The transfer's events, from the first unread one. One reader has them: a second call ends
     /// the first stream. Nobody has to read.
     pub fn events(&self) -> Events {
-        Events::of(&self.0.queue)
+        Events::over(self.0.queue.reader())
     }
 
     /// Waits for the end. The future may be dropped and asked for again; a second call returns the

@@ -181,7 +181,7 @@ fn functions(lines: &[&str]) -> Vec<String> {
     found
 }
 
-/// The name of the stream of events that a line of `stream!` makes.
+/// The name of the stream that a line of `stream!` makes.
 fn stream(lines: &[&str], at: usize) -> Option<String> {
     let above = lines[..at].iter().rev().find(|line| !line.trim().starts_with("///"))?;
     let (name, _) = lines[at].trim().split_once(" of ")?;
@@ -189,12 +189,13 @@ fn stream(lines: &[&str], at: usize) -> Option<String> {
         .then(|| name.to_owned())
 }
 
-/// What `stream!` makes of `NAME of EVENT`.
+/// What `stream!` makes of `NAME of ITEM, read by READER`.
 fn of_stream(name: &str, line: &str) -> Item {
-    let event = line.split(" of ").nth(1).unwrap_or_default();
+    let item = line.split_once(" of ").and_then(|(_, rest)| rest.split_once(", read by "));
+    let item = item.map_or("", |(item, _)| item);
     let lines = vec![
         format!("pub struct {name}(..)"),
-        format!("pub async fn next(&mut self) -> Option<{event}>"),
+        format!("pub async fn next(&mut self) -> Option<{item}>"),
         format!("impl Stream for {name}"),
         format!("impl fmt::Debug for {name}"),
     ];

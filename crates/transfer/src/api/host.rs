@@ -1,0 +1,74 @@
+//! A host to be reached for calls: what the requests for a connection and for a shared tree have in
+//! common.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::client::{Client, IntoLocation};
+use super::engine::{self, Reporter, Sink};
+use super::events::Event;
+use super::queue::Queue;
+use crate::calls::Calls;
+use crate::error::public::Error;
+use crate::options::{HostOptions, ReachOptions};
+use crate::progress::Cancel;
+
+/// The host, and who may end the attempt to reach it.
+#[derive(Clone, Debug)]
+pub(super) struct HostRequest {
+    client: Client,
+    options: Result<HostOptions, Error>,
+    cancel: Cancel,
+}
+
+impl HostRequest {
+    pub(super) fn new(client: &Client, host: impl IntoLocation) -> HostRequest {
+        let options = host.into_location().map(|location| client.host(location));
+        HostRequest { client: client.clone(), options, cancel: Cancel::default() }
+    }
+
+    pub(super) fn reach(mut self, reach: ReachOptions) -> HostRequest {
+        if let Ok(options) = &mut self.options {
+            options.reach = reach;
+        }
+        self
+    }
+
+    pub(super) fn cancel_with(self, handle: &Cancel) -> HostRequest {
+        HostRequest { cancel: handle.clone(), ..self }
+    }
+
+    /// Starts `serve` on a thread called `name`; returns what it has told of the host, and where
+    /// its orders go, `waiting` of which wait. The attempt ends when the future is dropped.
+    pub(super) async fn open<R: Send + 'static, O: Send + 'static>(
+        self,
+        name: &'static str,
+        waiting: usize,
+        serve: impl FnOnce(Calls<R, O>) + Send + 'static,
+    ) -> Result<(R, mpsc::Sender<O>), Error> {
+        let options = self.options?;
+        let cancel = self.cancel.child();
+        // Nothing reads them: a connection has no events.
+        let unread: Sink<Event> = Sink::Queue(Queue::new(1));
+        let observer = Arc::new(Reporter::new(unread, self.client.trust.clone(), cancel.clone()));
+        let (ready, told) = oneshot::channel();
+        let (order, orders) = mpsc::channel(waiting);
+        let mut attempt = Attempt(Some(cancel.clone()));
+        engine::start(name, move || serve(Calls { options, observer, cancel, ready, orders }))?;
+        let reached = told.await.map_err(|_| engine::vanished(name))??;
+        attempt.0 = None;
+        Ok((reached, order))
+    }
+}
+
+/// Ends an attempt to connect for which nobody waits any more.
+struct Attempt(Option<Cancel>);
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some(cancel) = &self.0 {
+            cancel.cancel();
+        }
+    }
+}
