@@ -1,7 +1,7 @@
 //! One session's try at a copy.
 
 use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path as FsPath;
 use std::rc::Rc;
@@ -16,13 +16,13 @@ use longhaul_net::socket::Path;
 use longhaul_net::zone;
 use longhaul_proto::endpoint::ReceiveCapacity;
 use longhaul_proto::registry;
-use longhaul_proto::remembered::Remembered;
 use longhaul_proto::time::{Span, Time};
-use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::units::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval_at};
 
 use super::hooks::{ClientHooks, State};
+use super::remembered::UsedPath;
 use super::udp_watchdog::{Knock, UdpWatchdog};
 use crate::control::pipe::Extent;
 use crate::control::{
@@ -32,7 +32,6 @@ use crate::error::{Error, ErrorKind};
 use crate::many::part::{CopyPart, To};
 use crate::notices::interrupted;
 use crate::options::{CopyOptions, Names, PartOfPipe, Protocol, Receive};
-use crate::path_memory::Found;
 use crate::progress::{Cancel, Notice, Observer};
 use crate::random::{random_flow, random_u64};
 use crate::reach::route::{Host, Route};
@@ -44,16 +43,11 @@ use crate::roles::wire::{End, Wire, lost_or_fatal};
 use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Identity, Session, Settings};
-use crate::summary::{BoundBy, Summary};
 use longhaul_files::{Asked, Mark, Place, Source, SourceOptions};
 use longhaul_text::CallOption;
 
 /// How often the user hears how far the walk over the source is, and may wish its end.
 const TICK: Duration = Duration::from_millis(100);
-/// The rate of a copy is at most this many times its goodput: a short copy mostly waits.
-const MOST_BELIEVED: f64 = 20.0;
-/// Datagrams of the shortest copy that says something of its path.
-const FEWEST: u64 = 1000;
 /// What carries the data where nothing but ssh passes.
 const THROUGH_SSH: &str = "the ssh channel";
 /// A copy's tries, one after the other.
@@ -73,17 +67,7 @@ pub(super) struct Attempt<'a> {
     transfer: Cell<u64>,
     carrier: Cell<&'static str>,
     /// The path of the last try that found a rate, or could have.
-    path: Cell<Option<UsedPath>>,
-}
-
-/// The path that a try's datagrams took.
-#[derive(Clone, Copy)]
-struct UsedPath {
-    peer: IpAddr,
-    /// Before the copy sent its data.
-    rtt: Span,
-    /// What an earlier copy found.
-    remembered: Option<Remembered>,
+    pub(super) path: Cell<Option<UsedPath>>,
 }
 
 /// What a finished copy leaves for its summary.
@@ -166,29 +150,6 @@ impl<'a> Attempt<'a> {
             _ => format!("{streams} TCP streams"),
         };
         Notice::Fallback { carrier, advice: format!("for full speed open {port} on the way") }
-    }
-
-    /// Keeps what a finished copy found on its path for the next one.
-    pub(super) fn remember(&self, mut summary: Summary) -> Summary {
-        let Some(UsedPath { peer, rtt, remembered }) = self.path.get() else { return summary };
-        summary.remembered = remembered.map(|path| path.rate);
-        let sent = summary.receiver.received.saturating_add(summary.path_lost);
-        let is_telling = sent >= FEWEST && self.options.rate_limit.is_none();
-        let memory = self.options.path_memory.as_ref();
-        let Some(memory) = memory.filter(|_| is_telling && summary.rate > Rate::ZERO) else {
-            return summary;
-        };
-        let loss = summary.path_lost as f64 / sent as f64;
-        // The session's first measure may hold a pause of either host.
-        let rtt = if summary.rtt > Span::ZERO { rtt.min(summary.rtt) } else { rtt };
-        let is_bound_by_path = summary.bound_by == BoundBy::Path;
-        // The other end of a pull says what it sent at: no more is believed than what came shows.
-        let rate = summary.rate.min(summary.goodput.scale(MOST_BELIEVED));
-        let found = Found { peer, rate, rtt, loss, is_bound_by_path };
-        if let Err(error) = memory.note(found) {
-            self.hooks.observer.notice(Notice::Warning(error.to_string()));
-        }
-        summary
     }
 
     fn reach(&self) -> Reach<'_> {
@@ -409,10 +370,9 @@ impl<'a> Attempt<'a> {
         let peer = session.remote.ip();
         let datagram = datagram.unwrap_or_else(|| usual_datagram(peer));
         let rtt = Span::from_nanos(measured.as_nanos() as u64);
-        let is_told = options.rate.is_some() || protocol.is_none();
-        let memory = options.path_memory.as_ref().filter(|_| !is_told);
-        let remembered = memory.and_then(|memory| memory.find(peer)).filter(|path| path.fits(rtt));
-        self.path.set((!is_told).then_some(UsedPath { peer, rtt, remembered }));
+        let finds_rate = options.rate.is_none() && protocol.is_some();
+        let path = finds_rate.then(|| UsedPath::find(options.path_memory.as_ref(), peer, rtt));
+        self.path.set(path);
         Ok(Terms {
             transfer: random_u64(),
             suite: Suite::choose(options.cipher, session.both_fast_aes),
@@ -424,7 +384,7 @@ impl<'a> Attempt<'a> {
             try_streams: streams > 0 && options.protocol == Protocol::TcpTried,
             rate: options.rate,
             rate_limit: options.rate_limit.map(|limit| self.part.shared.limit(limit, protocol)),
-            remembered,
+            remembered: path.and_then(|path| path.remembered),
             segment: options.segment.unwrap_or(DEFAULT_SEGMENT),
             datagram,
             rtt,

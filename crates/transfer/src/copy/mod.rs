@@ -1,10 +1,11 @@
 //! A copy, seen from the client: from the request to the verified object, over as many sessions
 //! as it takes.
 //!
-//! `attempt` is one session's try, `udp_watchdog` looks whether UDP still passes; `hooks` is what
-//! the user sees and wishes meanwhile; `summing` makes the summary, `stream_bound` says what
-//! bounded streams; `local` copies within this host; `rehearsal` is a session without a network,
-//! for the fuzzer. A copy from several sources is one such copy for each of them, led by `many`. A
+//! `attempt` is one session's try, `remembered` what a copy knows of its path from an earlier one,
+//! `udp_watchdog` looks whether UDP still passes; `hooks` is what the user sees and wishes
+//! meanwhile; `summing` makes the summary, `stream_bound` says what bounded streams; `local`
+//! copies within this host; `rehearsal` is a session without a network, for the fuzzer. A copy
+//! from several sources is one such copy for each of them, led by `many`. A
 //! copy of content whose length nobody knows is one for each part of it, led by `pipe`: `feed`
 //! brings the parts, `pipe_board` tells of them.
 
@@ -15,6 +16,7 @@ mod local;
 mod pipe;
 mod pipe_board;
 mod rehearsal;
+mod remembered;
 mod stream_bound;
 mod summing;
 mod udp_watchdog;

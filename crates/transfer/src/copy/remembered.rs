@@ -1,0 +1,125 @@
+//! What a copy begins by on a path that an earlier copy used, and what it leaves for the next one.
+
+use std::net::IpAddr;
+
+use longhaul_proto::remembered::Remembered;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Rate;
+
+use super::attempt::Attempt;
+use crate::path_memory::{Found, PathMemory};
+use crate::progress::Notice;
+use crate::summary::{BoundBy, Summary};
+
+/// The rate of a copy is at most this many times its goodput: a short copy mostly waits.
+const MOST_BELIEVED: f64 = 20.0;
+/// Datagrams of the shortest copy that says something of its path.
+const FEWEST: u64 = 1000;
+
+/// The path that a try's datagrams took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UsedPath {
+    peer: IpAddr,
+    /// Before the copy sent its data.
+    rtt: Span,
+    /// What an earlier copy found.
+    pub(super) remembered: Option<Remembered>,
+}
+
+impl UsedPath {
+    /// The path to `peer`, with what `memory` has of it.
+    pub(super) fn find(memory: Option<&PathMemory>, peer: IpAddr, rtt: Span) -> UsedPath {
+        let remembered = memory.and_then(|memory| memory.find(peer)).filter(|path| path.fits(rtt));
+        UsedPath { peer, rtt, remembered }
+    }
+
+    /// What a copy that ended with `summary` found on the path; nothing where it was too short.
+    fn found(&self, summary: &Summary) -> Option<Found> {
+        let sent = summary.receiver.received.saturating_add(summary.path_lost);
+        if sent < FEWEST || summary.rate == Rate::ZERO {
+            return None;
+        }
+        let measured = (summary.rtt > Span::ZERO).then_some(summary.rtt);
+        Some(Found {
+            peer: self.peer,
+            // The other end of a pull says what it sent at: no more is believed than what came
+            // shows.
+            rate: summary.rate.min(summary.goodput.scale(MOST_BELIEVED)),
+            // The session's first measure may hold a pause of either host.
+            rtt: measured.map_or(self.rtt, |measured| self.rtt.min(measured)),
+            loss: summary.path_lost as f64 / sent as f64,
+            is_bound_by_path: summary.bound_by == BoundBy::Path,
+        })
+    }
+}
+
+impl Attempt<'_> {
+    /// Keeps what a finished copy found on its path for the next one.
+    pub(super) fn remember(&self, mut summary: Summary) -> Summary {
+        let Some(path) = self.path.get() else { return summary };
+        summary.remembered = path.remembered.map(|path| path.rate);
+        let memory = self.options.path_memory.as_ref();
+        // Below a limit the copy has not looked for the rate of its path.
+        let memory = memory.filter(|_| self.options.rate_limit.is_none());
+        if let (Some(memory), Some(found)) = (memory, path.found(&summary))
+            && let Err(error) = memory.note(found)
+        {
+            self.hooks.observer.notice(Notice::Warning(error.to_string()));
+        }
+        summary
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn found(set: impl FnOnce(&mut Summary)) -> Option<Found> {
+        let mut summary = Summary {
+            path_lost: 10,
+            rate: Rate::from_mbps(400),
+            goodput: Rate::from_mbps(100),
+            bound_by: BoundBy::Path,
+            ..Summary::default()
+        };
+        summary.receiver.received = 990;
+        set(&mut summary);
+        let peer = Ipv4Addr::new(192, 0, 2, 7).into();
+        let path = UsedPath { peer, rtt: Span::from_millis(80), remembered: None };
+        path.found(&summary)
+    }
+
+    #[test]
+    fn a_copy_of_a_thousand_datagrams_is_the_shortest_that_says_something() {
+        let long = found(|_| {}).expect("it says something");
+        assert_eq!((long.rate, long.loss), (Rate::from_mbps(400), 0.01));
+        assert!(long.is_bound_by_path);
+        assert!(found(|summary| summary.path_lost = 9).is_none());
+        assert!(found(|summary| summary.rate = Rate::ZERO).is_none());
+    }
+
+    #[test]
+    fn a_rate_is_believed_up_to_twenty_times_the_goodput() {
+        let rate = |goodput| found(|summary| summary.goodput = goodput).map(|found| found.rate);
+        assert_eq!(rate(Rate::from_mbps(20)), Some(Rate::from_mbps(400)));
+        assert_eq!(rate(Rate::from_mbps(19)), Some(Rate::from_mbps(380)));
+    }
+
+    #[test]
+    fn the_shorter_of_both_round_trips_counts_where_both_were_measured() {
+        let rtt = |millis| {
+            found(|summary| summary.rtt = Span::from_millis(millis)).map(|found| found.rtt)
+        };
+        assert_eq!(rtt(0), Some(Span::from_millis(80)));
+        assert_eq!(rtt(70), Some(Span::from_millis(70)));
+        assert_eq!(rtt(90), Some(Span::from_millis(80)));
+    }
+
+    #[test]
+    fn what_held_a_copy_back_but_the_path_is_told() {
+        let found = found(|summary| summary.bound_by = BoundBy::SenderCpu);
+        assert!(!found.expect("it says something").is_bound_by_path);
+    }
+}
