@@ -72,9 +72,6 @@ pub struct Request {
     /// How many streams carry the data where `protocol` is empty; zero: the control stream itself.
     #[prost(uint32, tag = "18")]
     pub streams: u32,
-    /// Find out how many of `streams` are best, and let that many carry the data.
-    #[prost(bool, tag = "22")]
-    pub try_streams: bool,
     /// The protocol's own settings, for both ends.
     #[prost(message, repeated, tag = "19")]
     pub settings: Vec<Setting>,
@@ -85,6 +82,9 @@ pub struct Request {
     /// well: it is laid out as there, and brought by leases ([`super::Lease`]).
     #[prost(bool, tag = "21")]
     pub surveyed: bool,
+    /// Find out how many of `streams` are best, and let that many carry the data.
+    #[prost(bool, tag = "22")]
+    pub try_streams: bool,
     /// The transfer of the same client that this one takes up again: it is over. Zero: none.
     #[prost(fixed64, tag = "23")]
     pub replaces: u64,
