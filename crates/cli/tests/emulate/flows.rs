@@ -21,7 +21,7 @@ bottleneck = { rate = "80M", delay = "4ms", loss = "0.5%" }
 [[host]]
 name = "right1"
 disk-rate = "1G"
-memory = "64MiB"
+memory = "128MiB"
 [[flow]]
 name = "rbudp"
 from = "left1"

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rig::{Child, Ended, Pair, Server, Skipped, bytes, content, need, remains, skip, write};
+use crate::rig::{
+    Child, Ended, Pair, Server, Skipped, bytes, content, need, remains, side_by_side, skip, write,
+};
 
 /// A program that makes `path` read-only, or a file system of a few bytes, for what it starts and
 /// nobody else.
@@ -215,7 +217,7 @@ fn a_disk_that_fills_up_here_stops_the_copy_which_goes_on_after_room_was_made() 
 fn the_second_of_two_copies_into_one_file_is_told_and_the_first_completes() {
     let pair = Pair::new();
     // So much that the second ends long before the first.
-    const LEN: usize = 60_000_000;
+    const LEN: usize = 30_000_000;
     write(&pair.here.join("file"), &bytes(LEN, 1));
     write(&pair.there.join("source"), &bytes(LEN, 1));
     let mut push = pair.start(&[&"--rate=60M", &"file", &pair.at("to")]);
@@ -241,10 +243,10 @@ fn the_second_of_two_copies_of_a_tree_into_one_place_is_told_and_the_first_compl
         write(&root.join("tree/large"), &bytes(10_000_000, 1));
     }
     fs::create_dir(pair.here.join("back")).unwrap();
+    fs::create_dir(pair.there.join("on")).unwrap();
     // By its own name, and by a new one.
-    for (from, to, copy) in [("tree", "", "tree"), ("tree", "new", "new")] {
+    side_by_side([("tree", "", "tree"), ("tree", "new", "new")], |(from, to, copy)| {
         let (there, here) = (pair.at(format!("on/{to}")), format!("back/{to}"));
-        fs::create_dir_all(pair.there.join("on")).unwrap();
         let from_there = pair.at(from);
         // So slow that the second ends long before the first.
         let mut push = pair.start(&[&"-r", &"--rate=40M", &from, &there]);
@@ -259,7 +261,7 @@ fn the_second_of_two_copies_of_a_tree_into_one_place_is_told_and_the_first_compl
         for copy in [pair.there.join("on").join(copy), pair.here.join("back").join(copy)] {
             assert_eq!(content(&copy), content(&pair.here.join("tree")));
         }
-    }
+    });
     assert!(remains(&pair.here).is_empty() && remains(&pair.there).is_empty());
 }
 

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use super::permissions::{NOBODY, bound, pair_of_nobody};
-use crate::rig::{Child, Ended, Pair, Server, Skipped, bytes, need, remains, words, write};
+use crate::rig::{
+    Child, Ended, Pair, Server, Skipped, bytes, need, remains, side_by_side, words, write,
+};
 
 /// Runs a program under a umask that is not the usual one.
 const UMASK_027: [&str; 4] = ["sh", "-c", "umask 027; exec \"$@\"", "sh"];
@@ -111,7 +113,7 @@ fn without_p_new_files_and_folders_get_the_mode_of_the_source_less_the_umask() {
 
 /// Starts a copy of a tree of which a part is there, kills it half-way, and runs it to its end;
 /// looks at modes at each point.
-fn interrupt(flags: &[&str], file: u32, folder: u32, old: u32) {
+fn interrupt(flags: &[&str], [file, folder, old]: [u32; 3]) {
     let pair = Pair::new();
     write(&pair.there.join("t/new/large"), &bytes(LARGE, 1));
     write(&pair.there.join("t/old/small"), b"small");
@@ -152,8 +154,10 @@ fn interrupt(flags: &[&str], file: u32, folder: u32, old: u32) {
 
 #[test]
 fn nobody_else_sees_what_an_unfinished_copy_has_made_and_a_resumed_one_ends_with_the_right_modes() {
-    interrupt(&[], 0o440, 0o550, 0o711);
-    interrupt(&["-p"], 0o444, 0o555, 0o755);
+    let without_p = (&[][..], [0o440, 0o550, 0o711]);
+    side_by_side([without_p, (&["-p"], [0o444, 0o555, 0o755])], |(flags, modes)| {
+        interrupt(flags, modes);
+    });
 }
 
 /// A pair of nobody, whose client and server may write, both with the tree `t` of read-only files.

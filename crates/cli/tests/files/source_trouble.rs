@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-use crate::rig::{Child, Pair, assert_same, bytes, remains, write};
+use crate::rig::{Child, Pair, assert_same, bytes, remains, side_by_side, write};
 
 const SIZE: usize = 20 << 20;
 /// At which that takes a few seconds.
@@ -180,13 +180,13 @@ fn a_file_that_changes_in_each_attempt_fails_and_stays_resumable() {
         _ => pair.start(&[&"-r", &RATE, &pair.at(name), &"."]),
     };
     let ways = [(&pair.here, "push", 4), (&pair.there, "pull", 5)];
-    for (from, name, status) in ways {
+    side_by_side(ways, |(from, name, status)| {
         let mut copy = start(name);
         keep_changing(&mut copy, &from.join(name));
         let ended = copy.end();
         ended.is(status, &[name, "while it was copied, in each of 3 attempts", ".lh-part"]);
         start(name).end().summary();
-    }
+    });
     for (name, from, to) in [("push", &pair.here, &pair.there), ("pull", &pair.there, &pair.here)] {
         assert!(fs::read(to.join(name)).unwrap() == fs::read(from.join(name)).unwrap(), "{name}");
     }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::path::Wan;
 use super::{Relayed, WAYS, Way};
-use crate::rig::{Pair, assert_same, bytes, need, write};
+use crate::rig::{Pair, assert_same, bytes, need, side_by_side, write};
 
 #[test]
 fn a_data_port_that_is_blocked_is_left_for_tcp_with_a_warning() {
@@ -37,7 +37,7 @@ fn a_data_port_that_is_blocked_is_left_for_tcp_with_a_warning() {
 
 #[test]
 fn a_data_port_that_becomes_blocked_is_left_for_tcp_and_the_copy_goes_on() {
-    for way in WAYS {
+    side_by_side(WAYS, |way| {
         let rig = Relayed::new(40_000_000);
         let (from, to, _) = rig.way(way);
         let mut copy = rig.pair.start(&[&from, &to, &"--rate=100M"]);
@@ -49,7 +49,7 @@ fn a_data_port_that_becomes_blocked_is_left_for_tcp_and_the_copy_goes_on() {
         assert!(ended.taken_up() >= 8_000_000, "{way:?} {ended}");
         assert_eq!(summary["protocol"], "tcp", "{way:?} {ended}");
         rig.assert_copied(way);
-    }
+    });
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn where_only_tcp_passes_both_control_and_data_go_by_it() {
 
 #[test]
 fn a_translator_that_gives_other_ports_half_way_disturbs_nothing() {
-    for way in WAYS {
+    side_by_side(WAYS, |way| {
         let rig = Relayed::new(10_000_000);
         let (from, to, _) = rig.way(way);
         let mut copy = rig.pair.start(&[&from, &to, &"--rate=30M"]);
@@ -83,12 +83,12 @@ fn a_translator_that_gives_other_ports_half_way_disturbs_nothing() {
         assert_eq!(ended.summary()["protocol"], "rbudp", "{way:?} {ended}");
         assert!(ended.events("reconnecting").is_empty(), "{way:?} {ended}");
         rig.assert_copied(way);
-    }
+    });
 }
 
 #[test]
 fn a_client_that_gets_another_address_half_way_is_followed_there() {
-    for way in WAYS {
+    side_by_side(WAYS, |way| {
         let rig = Relayed::new(10_000_000);
         let (from, to, _) = rig.way(way);
         let mut copy = rig.pair.start(&[&from, &to, &"--rate=30M"]);
@@ -100,7 +100,7 @@ fn a_client_that_gets_another_address_half_way_is_followed_there() {
         assert!(ended.events("reconnecting").is_empty(), "{way:?} {ended}");
         assert!(ended.events("fallback").is_empty(), "{way:?} {ended}");
         rig.assert_copied(way);
-    }
+    });
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn least_seconds(bytes: usize) -> f64 {
 
 #[test]
 fn a_rate_and_a_limit_bound_what_goes_by_tcp_also_where_it_took_over() {
-    for way in WAYS {
+    side_by_side(WAYS, |way| {
         let rig = Relayed::new(5_000_000);
         let (from, to, copy) = rig.way(way);
         let least = least_seconds(rig.content.len());
@@ -138,12 +138,12 @@ fn a_rate_and_a_limit_bound_what_goes_by_tcp_also_where_it_took_over() {
             rig.assert_copied(way);
             std::fs::remove_file(&copy).expect("it was copied");
         }
-    }
+    });
 }
 
 #[test]
 fn beside_a_rate_a_lower_limit_holds_for_datagrams_too() {
-    for way in WAYS {
+    side_by_side(WAYS, |way| {
         let rig = Relayed::new(5_000_000);
         let (from, to, _) = rig.way(way);
         let ended = rig.pair.cp(&[&"--rate=500M", &"--bwlimit=16M", &from, &to]);
@@ -153,7 +153,7 @@ fn beside_a_rate_a_lower_limit_holds_for_datagrams_too() {
         assert!(seconds >= Some(least_seconds(rig.content.len())), "{way:?} {ended}");
         assert_eq!(summary["bound_by"], "rate", "{way:?} {ended}");
         rig.assert_copied(way);
-    }
+    });
 }
 
 /// The order of packets shows it: until data have come, the server's answers are dropped.
@@ -230,7 +230,7 @@ fn assert_ended_soon(summary: &Value, late: Lateness) {
 /// When UDP, or that of the data alone, stops passing under way: after how long TCP carries the
 /// copy on, less what this machine was late.
 fn seconds_to_tcp(way: Way, all_of_it: bool) -> f64 {
-    let rig = Relayed::new(30_000_000);
+    let rig = Relayed::new(20_000_000);
     let (from, to, _) = rig.way(way);
     let mut copy = rig.pair.start(&[&from, &to, &"--rate=60M"]);
     copy.progressed(5_000_000);
@@ -295,12 +295,7 @@ fn the_number_of_connections_that_is_best_on_a_lossy_path_is_found_while_it_carr
         assert!(told[0]["count"].as_u64() >= Some(4), "{way:?} {ended}");
         wan.assert_copied(way);
     };
-    let copy = &copy;
-    thread::scope(|scope| {
-        for way in WAYS {
-            scope.spawn(move || copy(way));
-        }
-    });
+    side_by_side(WAYS, copy);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{WAYS, Way};
-use crate::rig::{Child, Pair, Server, Skipped, bytes, need, peak, skip, write};
+use crate::rig::{Child, Pair, Server, Skipped, bytes, need, peak, side_by_side, skip, write};
 
 fn pair(len: usize) -> (Pair, Vec<u8>) {
     let (pair, content) = (Pair::in_memory(&[]), bytes(len, 5));
@@ -34,7 +34,7 @@ fn assert_copied(pair: &Pair, way: Way, content: &[u8]) {
 
 #[test]
 fn a_killed_server_that_comes_back_is_found_again_without_being_asked() {
-    for way in WAYS {
+    side_by_side(WAYS, |way| {
         let (mut pair, content) = pair(30_000_000);
         let mut copy = start(&pair, way, &["--rate=60M", "--retry-for=90s"]);
         copy.progressed(8_000_000);
@@ -48,7 +48,7 @@ fn a_killed_server_that_comes_back_is_found_again_without_being_asked() {
         assert!(!ended.events("reconnecting").is_empty(), "{way:?} {ended}");
         assert!(ended.taken_up() >= 4_000_000, "{way:?} {ended}");
         assert_copied(&pair, way, &content);
-    }
+    });
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_frozen_client_goes_on() {
 
 #[test]
 fn a_server_that_stays_frozen_is_given_up_after_stall() {
-    for way in WAYS {
+    side_by_side(WAYS, |way| {
         let (mut pair, _) = pair(20_000_000);
         let mut copy = start(&pair, way, &["--rate=60M", "--stall=3s"]);
         copy.progressed(5_000_000);
@@ -74,7 +74,7 @@ fn a_server_that_stays_frozen_is_given_up_after_stall() {
         let ended = copy.end();
         ended.is(7, &["3 s", "same command"]);
         pair.server.child().signal(Signal::CONT);
-    }
+    });
 }
 
 /// Lets a process run for `on` of every `on + off`, until `over`.

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use super::Way;
 use super::path::Wan;
 use super::wan::{End, MTU, link};
-use crate::rig::need;
+use crate::rig::{IMPATIENT, need};
 
 /// Half as much again as a kill may cost is there when it comes, and seconds are still to come.
 const LEN: u64 = 200_000_000;
@@ -56,7 +56,7 @@ fn kill_each(end: End) {
 fn kill(case: Case, mut wan: Wan) {
     let Case { way, killed, protocol } = case;
     let protocol_flag = format!("--protocol={protocol}");
-    let flags = [&protocol_flag, RATE, "--retry-for=0s"];
+    let flags = [&protocol_flag, RATE, "--retry-for=0s", IMPATIENT];
     let mut copy = wan.start(way, &flags);
     copy.progressed(KILL_AT);
     let first = content_passed(&wan, way);
@@ -64,7 +64,7 @@ fn kill(case: Case, mut wan: Wan) {
         End::Client => drop(copy.kill()),
         End::Server => {
             wan.server.as_mut().expect("it was started").child().signal(Signal::KILL);
-            copy.end().is(1, &["same command"]);
+            copy.end().is(7, &["same command"]);
             wan.serve();
         }
     }

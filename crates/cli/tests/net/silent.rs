@@ -3,10 +3,11 @@
 use rustix::process::Signal;
 
 use super::{Relayed, WAYS, Way};
+use crate::rig::side_by_side;
 
 #[test]
 fn silence_of_the_other_side_is_told_and_its_end_too() {
-    for way in WAYS {
+    side_by_side(WAYS, |way| {
         let mut rig = Relayed::new(12_000_000);
         let (from, to, _) = rig.way(way);
         let mut copy = rig.pair.start(&[&from, &to, &"--rate=20M"]);
@@ -20,5 +21,5 @@ fn silence_of_the_other_side_is_told_and_its_end_too() {
         let ended = copy.end();
         assert_eq!(ended.summary()["verified"], true, "{ended}");
         rig.assert_copied(way);
-    }
+    });
 }
