@@ -129,8 +129,29 @@ mod tests {
     }
 
     #[test]
+    fn a_range_that_touches_the_other_has_one_version_in_common() {
+        let [low, high] = [Hello::new(&(1..=2)), Hello::new(&(2..=5))];
+        assert_eq!((low.agree(&high), high.agree(&low)), (Ok(2), Ok(2)));
+        let same = Hello::new(&(7..=7));
+        assert_eq!(same.agree(&same), Ok(7));
+    }
+
+    #[test]
+    fn a_release_is_shown_up_to_40_plain_letters() {
+        let long = "\u{1b}[2J".to_owned() + &"x".repeat(50);
+        let theirs = Hello { min: 9, max: 9, release: long, ..Hello::default() };
+        let error = Hello::new(&VERSIONS).agree(&theirs).expect_err("no common version");
+        let shown = format!("longhaul {} here", env!("CARGO_PKG_VERSION"));
+        assert!(error.what.contains(&shown), "{error}");
+        assert!(error.what.contains(&format!(", [2J{} over", "x".repeat(37))), "{error}");
+    }
+
+    #[test]
     fn an_empty_range_is_no_greeting() {
         assert!(decode(&[]).is_err());
+        assert!(decode(&Hello { min: 0, max: 2, ..Hello::default() }.encode_to_vec()).is_err());
+        let one = Hello { min: 1, max: 1, ..Hello::default() };
+        assert_eq!(decode(&one.encode_to_vec()), Ok(one));
         assert!(decode(&Hello { min: 3, max: 2, ..Hello::default() }.encode_to_vec()).is_err());
     }
 

@@ -348,6 +348,68 @@ mod tests {
         FrameReader::new(Box::new(Cursor::new(bytes)), line, Hello::new(&hello::VERSIONS))
     }
 
+    /// A line whose bytes go into `out`; `delivered` says when they have arrived.
+    fn writer(out: Vec<u8>, delivered: Option<Delivered>) -> FrameWriter {
+        let below = Below::new(PeerId([1; 32]), Streams::One);
+        let line = Arc::new(Line::new(Arc::new(below)));
+        FrameWriter::new(Box::new(Cursor::new(out)), line, delivered, Hello::new(&hello::VERSIONS))
+    }
+
+    fn greeting() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        frame::encode(&Hello::new(&hello::VERSIONS), &mut bytes).expect("short");
+        bytes
+    }
+
+    #[test]
+    fn an_end_that_leaves_does_not_wait_for_the_delivery_and_one_that_closes_does() {
+        // With a runtime's clock: whoever waits in vain ends after three seconds, with an error.
+        let never: Delivered = Box::pin(std::future::pending());
+        let left = writer(Vec::new(), Some(never)).leave(reader(greeting()));
+        assert_eq!(block_on_time(left), Ok(()));
+        let heard = Arc::new(AtomicBool::new(false));
+        let hears = heard.clone();
+        let arrives: Delivered = Box::pin(async move { hears.store(true, Ordering::Relaxed) });
+        let closed = writer(Vec::new(), Some(arrives)).close(reader(greeting()), None);
+        assert_eq!(block_on_time(closed), Ok(()));
+        assert!(heard.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_message_and_a_goodbye_that_come_in_parts_are_read_whole() {
+        let mut bytes = greeting();
+        frame::encode(&"a word".to_owned(), &mut bytes).expect("short");
+        let why = Error::new(Kind::Usage, "a reason");
+        frame::encode_goodbye(Some(&why), &mut bytes);
+        for cut in 1..bytes.len() {
+            let mut reader = reader(Vec::new());
+            let (first, rest) = bytes.split_at(cut);
+            reader.input = Box::new(Cursor::new(first.to_vec()).chain(Cursor::new(rest.to_vec())));
+            assert_eq!(block_on(reader.read::<String>()), Ok(Some("a word".to_owned())), "{cut}");
+            for _ in 0..2 {
+                let error = block_on(reader.read::<String>()).expect_err("it is the reason");
+                assert!(error.what.contains("a reason"), "{cut}: {error}");
+            }
+            assert!(reader.line.peer_done.load(Ordering::Relaxed));
+        }
+    }
+
+    #[test]
+    fn what_was_read_and_not_used_comes_before_what_follows() {
+        let mut bytes = greeting();
+        bytes.extend(b"of another kind");
+        let mut reader = reader(bytes);
+        block_on(reader.greet()).expect("it greets");
+        let mut rest = Vec::new();
+        block_on(reader.into_input().read_to_end(&mut rest)).expect("it is in memory");
+        assert_eq!(rest, b"of another kind");
+    }
+
+    fn block_on_time<T>(work: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(work)
+    }
+
     fn block_on<T>(work: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(work)
@@ -364,10 +426,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_messages_or_an_error(tail: Vec<u8>, greets: bool) {
-            let mut bytes = Vec::new();
-            if greets {
-                frame::encode(&Hello::new(&hello::VERSIONS), &mut bytes).expect("short");
-            }
+            let mut bytes = if greets { greeting() } else { Vec::new() };
             bytes.extend(tail);
             let messages = bytes.len() / HEADER;
             let mut reader = reader(bytes);

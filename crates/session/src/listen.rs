@@ -256,30 +256,45 @@ impl Drop for Listener {
 
 /// A UDP and a TCP socket with one number.
 pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
+    // TCP numbers are scarcer: a closed connection keeps one for a while.
+    let (tcp, udp) = one_number(
+        address,
+        || {
+            let tcp = bind(address, |at| bind_exactly(at, Type::STREAM, Protocol::TCP))?;
+            let taken = tcp.local_addr()?.as_socket().unwrap_or(address);
+            Ok((tcp, taken))
+        },
+        |taken| bind(taken, |at| bind_exactly(at, Type::DGRAM, Protocol::UDP)),
+    )?;
+    tcp.listen(BACKLOG)?;
+    Ok((udp.into(), tcp.into()))
+}
+
+/// Takes a number by `first` and the same one by `second`: where any number will do, another one as
+/// long as the second finds it taken.
+fn one_number<T, U>(
+    address: SocketAddr,
+    mut first: impl FnMut() -> io::Result<(T, SocketAddr)>,
+    mut second: impl FnMut(SocketAddr) -> io::Result<U>,
+) -> io::Result<(T, U)> {
     let mut tries = if address.port() == 0 { PORT_TRIES } else { 1 };
     loop {
         tries -= 1;
-        // TCP numbers are scarcer: a closed connection keeps one for a while.
-        let tcp = bind(address, Type::STREAM, Protocol::TCP)?;
-        let taken = tcp.local_addr()?.as_socket().unwrap_or(address);
-        match bind(taken, Type::DGRAM, Protocol::UDP) {
+        let (one, taken) = first()?;
+        match second(taken) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries > 0 => {}
-            Err(error) => return Err(error),
-            Ok(udp) => {
-                tcp.listen(BACKLOG)?;
-                return Ok((udp.into(), tcp.into()));
-            }
+            other => return Ok((one, other?)),
         }
     }
 }
 
-fn bind(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+/// Binds `address` by `exactly`.
+fn bind<T>(address: SocketAddr, exactly: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
     let everywhere = address.is_ipv6() && address.ip().is_unspecified();
-    match bind_exactly(address, kind, protocol) {
+    match exactly(address) {
         // A host without IPv6: its IPv4 is all that was meant. A port that is taken stays so.
         Err(error) if everywhere && error.kind() != io::ErrorKind::AddrInUse => {
-            let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
-            bind_exactly(address, kind, protocol).map_err(|_| error)
+            exactly((Ipv4Addr::UNSPECIFIED, address.port()).into()).map_err(|_| error)
         }
         bound => bound,
     }
@@ -297,6 +312,11 @@ fn bind_exactly(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Resu
     Ok(socket)
 }
 
+/// Whether there are so many handshakes of one network, or in all, that a newcomer is validated.
+fn is_crowded((same, all): (usize, usize)) -> bool {
+    same >= VALIDATE_ABOVE.0 || all >= VALIDATE_ABOVE.1
+}
+
 async fn accept_quic(endpoint: Endpoint, door: Arc<Door>) {
     let gate = Gate::new(door.settings.waiting);
     while let Some(incoming) = endpoint.accept().await {
@@ -307,9 +327,7 @@ async fn accept_quic(endpoint: Endpoint, door: Arc<Door>) {
             incoming.ignore();
             continue;
         }
-        let (same, all) = gate.crowd(network);
-        let crowded = same >= VALIDATE_ABOVE.0 || all >= VALIDATE_ABOVE.1;
-        if crowded && !incoming.remote_address_validated() {
+        if is_crowded(gate.crowd(network)) && !incoming.remote_address_validated() {
             // It may try again, from where it is.
             let _ = incoming.retry();
             continue;
@@ -558,5 +576,104 @@ impl Door {
         if let Some(tell) = self.on_refusal.get() {
             tell(address, error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    fn in_use() -> io::Error {
+        io::ErrorKind::AddrInUse.into()
+    }
+
+    /// How often both were tried where the second finds a number taken `taken` times.
+    fn tries(wanted: &str, taken: usize) -> (usize, bool) {
+        let tried = RefCell::new(0);
+        let first = || {
+            *tried.borrow_mut() += 1;
+            Ok(((), ([127, 0, 0, 1], *tried.borrow() as u16).into()))
+        };
+        let second = |at: SocketAddr| match usize::from(at.port()) > taken {
+            true => Ok(at.port()),
+            false => Err(in_use()),
+        };
+        let found = one_number(address(wanted), first, second);
+        (tried.into_inner(), found.is_ok_and(|(_, port)| usize::from(port) == taken + 1))
+    }
+
+    #[test]
+    fn any_number_is_sought_32_times_and_a_given_one_is_tried_once() {
+        assert_eq!(tries("127.0.0.1:0", 0), (1, true));
+        assert_eq!(tries("127.0.0.1:0", 31), (32, true));
+        assert_eq!(tries("127.0.0.1:0", 32), (32, false));
+        assert_eq!(tries("127.0.0.1:7717", 1), (1, false));
+        let denied = |_| Err::<(), _>(io::ErrorKind::PermissionDenied.into());
+        let mut tried = 0;
+        let first = || {
+            tried += 1;
+            Ok(((), address("127.0.0.1:1")))
+        };
+        let error = one_number(address("127.0.0.1:0"), first, denied).expect_err("it is denied");
+        assert_eq!((error.kind(), tried), (io::ErrorKind::PermissionDenied, 1));
+    }
+
+    /// What was bound of `wanted` where `refused` is refused with `kind`.
+    fn bound(wanted: &str, refused: &str, kind: io::ErrorKind) -> Result<String, io::ErrorKind> {
+        let exactly = |at: SocketAddr| match at == address(refused) {
+            true => Err(kind.into()),
+            false => Ok(at.to_string()),
+        };
+        bind(address(wanted), exactly).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn a_host_without_ipv6_listens_on_its_ipv4_and_a_taken_port_stays_taken() {
+        use io::ErrorKind::{AddrInUse, AddrNotAvailable};
+        let all = "[::]:7717";
+        assert_eq!(bound(all, "[::1]:1", AddrInUse), Ok(all.to_owned()));
+        assert_eq!(bound(all, all, AddrNotAvailable), Ok("0.0.0.0:7717".to_owned()));
+        assert_eq!(bound(all, all, AddrInUse), Err(AddrInUse));
+        for exact in ["[::1]:7717", "0.0.0.0:7717"] {
+            assert_eq!(bound(exact, exact, AddrNotAvailable), Err(AddrNotAvailable));
+        }
+        let never = |at: SocketAddr| {
+            let kind = if at.is_ipv6() { AddrNotAvailable } else { AddrInUse };
+            Err::<(), _>(kind.into())
+        };
+        let error = bind(address(all), never).expect_err("neither is there");
+        assert_eq!(error.kind(), AddrNotAvailable, "the error is that of what was asked for");
+    }
+
+    #[test]
+    fn a_newcomer_is_validated_from_16_of_its_network_or_200_in_all() {
+        assert!(!is_crowded((15, 199)));
+        assert!(is_crowded((16, 16)) && is_crowded((0, 200)));
+    }
+
+    #[test]
+    fn a_network_over_its_charge_begins_one_handshake_and_is_barred_from_the_next() {
+        let (sessions, _kept) = mpsc::channel(1);
+        let door = Door::new(&Identity::ephemeral(), &Settings::default(), sessions);
+        let [network, other] = [1, 2].map(|last| Network::of(IpAddr::from([192, 0, last, 1])));
+        // Twenty-one handshakes of three seconds each are over sixty at once.
+        for _ in 0..20 {
+            door.charges().add(clock::now(), network);
+            assert!(!door.is_barred(network));
+        }
+        for _ in 0..3 {
+            door.charges().add(clock::now(), network);
+        }
+        assert_eq!([door.is_barred(network), door.is_barred(network)], [false, true]);
+        assert!(!door.is_barred(other));
+        assert_eq!(door.counts.barred.load(Ordering::Relaxed), 1);
+        door.charges().forgive(network);
+        assert!(!door.is_barred(network));
     }
 }

@@ -263,3 +263,70 @@ impl AsyncWrite for Stream {
         Pin::new(&mut self.0).poll_close(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex as Lock;
+    use std::task::Waker;
+
+    use super::*;
+
+    /// What was done with a way out.
+    #[derive(Debug, Default, PartialEq)]
+    struct Seen {
+        bytes: Vec<u8>,
+        flushed: u32,
+        shut: u32,
+    }
+
+    struct Recorded(Arc<Lock<Seen>>);
+
+    impl Recorded {
+        fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+            self.0.lock().expect("one thread")
+        }
+    }
+
+    impl AsyncWrite for Recorded {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.seen().bytes.extend(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.seen().flushed += 1;
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.seen().shut += 1;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn small_writes_leave_together_with_a_flush_and_a_close_shuts_the_way_out() {
+        let seen = Arc::new(Lock::new(Seen::default()));
+        let out: Out = Box::new(Recorded(seen.clone()));
+        let input: In = Box::new(io::Cursor::new(b"came".to_vec()));
+        let mut bytes = ForYamux(tokio::io::join(input, BufWriter::with_capacity(TOGETHER, out)));
+        let mut context = Context::from_waker(Waker::noop());
+        for part in [&b"head"[..], b"er"] {
+            let written = Pin::new(&mut bytes).poll_write(&mut context, part);
+            assert!(matches!(written, Poll::Ready(Ok(len)) if len == part.len()));
+        }
+        assert_eq!(*seen.lock().expect("one thread"), Seen::default());
+        assert!(Pin::new(&mut bytes).poll_flush(&mut context).is_ready());
+        let flushed = Seen { bytes: b"header".to_vec(), flushed: 1, shut: 0 };
+        assert_eq!(*seen.lock().expect("one thread"), flushed);
+        assert!(Pin::new(&mut bytes).poll_close(&mut context).is_ready());
+        assert_eq!(seen.lock().expect("one thread").shut, 1);
+        let mut buffer = [0; 9];
+        let read = Pin::new(&mut bytes).poll_read(&mut context, &mut buffer);
+        assert!(matches!(read, Poll::Ready(Ok(4))) && buffer.starts_with(b"came\0"));
+    }
+}

@@ -176,6 +176,7 @@ impl Race {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Carriers;
 
     #[test]
     fn families_take_turns_and_no_address_comes_twice() {
@@ -186,5 +187,20 @@ mod tests {
         let turns = parse(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "[::3]:1"]);
         assert_eq!(alternating(&given), turns);
         assert!(alternating(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_family_without_an_address_or_udp_is_not_tried() {
+        let addresses = ["1.1.1.1:1".parse().expect("an address")];
+        let why = |settings: &Settings, ipv6| endpoint(settings, ipv6, &addresses).err();
+        let settings = Settings::default();
+        assert_eq!(why(&settings, true).as_deref(), Some("not tried"));
+        let tcp = Settings { carriers: Carriers::Tcp, ..settings.clone() };
+        assert_eq!(why(&tcp, false).as_deref(), Some("not tried"));
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let given = Settings { socket: Some(socket.into()), ..settings };
+        let addresses = ["[::1]:1".parse().expect("an address")];
+        let error = endpoint(&given, true, &addresses).expect_err("the socket is of IPv4");
+        assert!(error.contains("other IP version"), "{error}");
     }
 }

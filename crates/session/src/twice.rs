@@ -143,4 +143,99 @@ mod tests {
         let most = (BURST + 3.0 * RATE) as usize;
         assert!(spent <= most && spent > most - 2400, "{spent} of {most}");
     }
+
+    #[test]
+    fn a_budget_is_spent_to_the_byte_and_filled_up_to_its_burst() {
+        let start = Instant::now();
+        let mut budget = Budget { bytes: BURST, at: start };
+        let after = |millis| start + Duration::from_millis(millis);
+        assert!(!budget.spend(start, 16_385) && budget.spend(start, 16_384));
+        assert!(!budget.spend(start, 1) && budget.spend(start, 0));
+        // 32 bytes a millisecond, and 768 more a second.
+        assert!(!budget.spend(after(125), 4_097) && budget.spend(after(125), 4_096));
+        assert!(!budget.spend(after(9_000), 16_385) && budget.spend(after(9_000), 16_384));
+    }
+
+    /// Counts what is sent by it; the first `failing` fail.
+    #[derive(Debug, Default)]
+    struct Counting {
+        sent: Mutex<usize>,
+        failing: usize,
+    }
+
+    impl AsyncUdpSocket for Counting {
+        fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
+            unreachable!("nothing waits")
+        }
+
+        fn try_send(&self, _: &Transmit<'_>) -> io::Result<()> {
+            let mut sent = self.sent.lock().expect("one thread");
+            *sent += 1;
+            if *sent <= self.failing { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        }
+
+        fn poll_recv(
+            &self,
+            _: &mut Context<'_>,
+            _: &mut [IoSliceMut<'_>],
+            _: &mut [RecvMeta],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(3))
+        }
+
+        fn local_addr(&self) -> io::Result<SocketAddr> {
+            Ok(([192, 0, 2, 1], 7).into())
+        }
+
+        fn max_transmit_segments(&self) -> usize {
+            5
+        }
+
+        fn max_receive_segments(&self) -> usize {
+            6
+        }
+
+        fn may_fragment(&self) -> bool {
+            false
+        }
+    }
+
+    fn transmit(contents: &[u8]) -> Transmit<'_> {
+        let destination = ([192, 0, 2, 2], 9).into();
+        Transmit { destination, ecn: None, contents, segment_size: None, src_ip: None }
+    }
+
+    #[test]
+    fn a_client_sends_all_twice_and_a_server_no_packet_of_a_handshake() {
+        for (copies, first, times) in [
+            (Copies::All, HANDSHAKE, 2),
+            (Copies::All, 0x40, 2),
+            (Copies::Established, HANDSHAKE | 0x40, 1),
+            (Copies::Established, 0x40, 2),
+        ] {
+            let inner = Arc::new(Counting::default());
+            let twice = Twice::new(inner.clone(), copies);
+            twice.try_send(&transmit(&[first, 1, 2])).expect("it is sent");
+            assert_eq!(*inner.sent.lock().expect("one thread"), times, "{copies:?} {first:x}");
+        }
+    }
+
+    #[test]
+    fn a_packet_that_cannot_be_sent_has_no_copy_and_costs_nothing() {
+        let inner = Arc::new(Counting { failing: 1, ..Counting::default() });
+        let twice = Twice::new(inner.clone(), Copies::All);
+        assert!(twice.try_send(&transmit(&[0; 1200])).is_err());
+        assert_eq!(*inner.sent.lock().expect("one thread"), 1);
+        assert_eq!(twice.budget.lock().expect("one thread").bytes, BURST);
+    }
+
+    #[test]
+    fn all_but_sending_is_the_inner_socket_s() {
+        let twice = Twice::new(Arc::new(Counting::default()), Copies::All);
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        assert!(matches!(twice.poll_recv(&mut context, &mut [], &mut []), Poll::Ready(Ok(3))));
+        assert_eq!(twice.local_addr().expect("it has one").port(), 7);
+        assert_eq!((twice.max_transmit_segments(), twice.max_receive_segments()), (5, 6));
+        assert!(!twice.may_fragment());
+    }
 }

@@ -216,6 +216,83 @@ mod tests {
         assert!(later.iter().all(|sent| (64_000..260_000).contains(sent)), "{later:?}");
     }
 
+    /// The window after a round that took `took` and lost `lost` of `sent` bytes.
+    fn after(before: Window, sent: u64, lost: u64, took: Duration) -> Window {
+        let mut window = before;
+        let begun = Instant::now();
+        window.on_sent(begun, sent, 7);
+        window.on_congestion_event(begun, begun, false, lost);
+        window.on_end_acks(begun + took, 0, false, Some(7));
+        window
+    }
+
+    fn half_a_mib() -> Window {
+        Window { bytes: 512 << 10, shortest: Some(RTT), ..Window::new() }
+    }
+
+    #[test]
+    fn a_round_that_lost_more_than_a_sixteenth_halves_the_window() {
+        assert_eq!(after(half_a_mib(), 16_000, 1_000, RTT).bytes, 1 << 20);
+        let halved = after(half_a_mib(), 16_000, 1_001, RTT);
+        assert_eq!((halved.bytes, halved.met_the_end), (256 << 10, true));
+        assert_eq!(after(halved, 16_000, 0, RTT).bytes, (256 << 10) / 8 * 9, "it grows gently");
+    }
+
+    #[test]
+    fn a_round_that_waited_for_more_than_a_quarter_or_10_ms_takes_a_quarter() {
+        let nano = Duration::from_nanos(1);
+        let limit = RTT + RTT / 4;
+        assert_eq!(after(half_a_mib(), 16_000, 0, limit).bytes, 1 << 20);
+        let less = after(half_a_mib(), 16_000, 0, limit + nano);
+        assert_eq!((less.bytes, less.met_the_end), (384 << 10, true));
+        let short = Window { shortest: Some(Duration::from_millis(8)), ..half_a_mib() };
+        let limit = Duration::from_millis(18);
+        assert_eq!(after(short, 16_000, 0, limit).bytes, 1 << 20);
+        assert_eq!(after(short, 16_000, 0, limit + nano).bytes, 384 << 10);
+    }
+
+    #[test]
+    fn the_window_stays_between_its_bounds_and_falls_to_the_floor_where_loss_persists() {
+        let mut large = Window { bytes: 3 << 20, shortest: Some(RTT), ..Window::new() };
+        assert_eq!(after(large, 16_000, 0, RTT).bytes, MOST);
+        let small = Window { bytes: FLOOR + 1, shortest: Some(RTT), ..Window::new() };
+        assert_eq!(after(small, 16_000, 16_000, RTT).bytes, FLOOR);
+        let now = Instant::now();
+        large.on_congestion_event(now, now, false, 1);
+        assert_eq!(large.bytes, 3 << 20);
+        large.on_congestion_event(now, now, true, 1);
+        assert_eq!(large.bytes, FLOOR);
+    }
+
+    #[test]
+    fn a_round_ends_with_the_packet_that_began_it_and_adds_up_what_it_sent_and_lost() {
+        let mut window = half_a_mib();
+        let begun = Instant::now();
+        window.on_sent(begun, 8_000, 7);
+        window.on_sent(begun + RTT, 8_000, 8);
+        for _ in 0..2 {
+            window.on_congestion_event(begun, begun, false, 501);
+        }
+        for before in [None, Some(6)] {
+            window.on_end_acks(begun + RTT, 0, false, before);
+            assert_eq!(window.bytes, 512 << 10, "{before:?}");
+        }
+        window.on_end_acks(begun + RTT, 0, false, Some(8));
+        assert_eq!(window.bytes, 256 << 10, "1,002 of 16,000 bytes were lost");
+        window.on_end_acks(begun + RTT, 0, false, Some(9));
+        assert_eq!(window.bytes, 256 << 10, "no round is under way");
+    }
+
+    #[test]
+    fn a_round_in_which_there_was_nothing_to_send_leaves_the_window_and_may_set_the_shortest() {
+        let mut window = half_a_mib();
+        let begun = Instant::now();
+        window.on_sent(begun, 8_000, 7);
+        window.on_end_acks(begun, 0, true, Some(6));
+        window.on_end_acks(begun + RTT / 2, 0, false, Some(7));
+        assert_eq!((window.bytes, window.shortest), (512 << 10, Some(RTT / 2)));
+    }
+
     #[test]
     fn a_stream_that_says_little_keeps_its_little_window() {
         let mut path = Path::new(WIDE, NEVER);
