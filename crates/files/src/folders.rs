@@ -50,3 +50,53 @@ impl Folders {
         Ok(&**self.open.last().map_or(&self.base, |(_, open)| open))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memory::Disk;
+
+    #[test]
+    fn a_folder_is_found_by_its_path_wherever_the_walk_was_before() {
+        let disk = Disk::new(1);
+        let root = disk.root();
+        for path in [&["a", "b"][..], &["ab", "c"]] {
+            let mut at = root.clone();
+            for name in path {
+                at.make_folder(name.as_bytes(), 0o755).expect("it is new");
+                at = at.open_folder(name.as_bytes()).expect("it is there");
+            }
+            drop(at.create(path.concat().as_bytes(), 0o600).expect("it is new"));
+        }
+        let mut folders = Folders::new(root);
+        let mut names = |path: &str| folders.at(path.as_bytes()).map(|folder| folder.names());
+        let found = |names: io::Result<io::Result<Vec<Vec<u8>>>>| -> Vec<String> {
+            let names = names.expect("it is there").expect("it can be read");
+            names.into_iter().map(|name| String::from_utf8(name).expect("ours")).collect()
+        };
+        assert_eq!(found(names("a/b")), ["ab"]);
+        // A path that begins with the letters of another is not below it.
+        assert_eq!(found(names("ab")), ["c"]);
+        assert_eq!(found(names("ab/c")), ["abc"]);
+        assert_eq!(found(names("a")), ["b"]);
+        assert_eq!(found(names("")), ["a", "ab"]);
+        assert!(names("a/c").is_err() && names("a/b/ab").is_err());
+        assert_eq!(found(names("a/b")), ["ab"], "an error leaves all as it was");
+    }
+
+    #[test]
+    fn a_deep_path_is_found_with_few_handles() {
+        let disk = Disk::new(1);
+        let mut at = disk.root();
+        let mut path = String::new();
+        for _ in 0..KEPT + 9 {
+            at.make_folder(b"f", 0o755).expect("it is new");
+            at = at.open_folder(b"f").expect("it is there");
+            path += if path.is_empty() { "f" } else { "/f" };
+        }
+        let mut folders = Folders::new(disk.root());
+        assert!(folders.at(path.as_bytes()).is_ok());
+        assert!(folders.open.len() <= KEPT);
+        assert_eq!(folders.open.last().expect("it is open").0, path.as_bytes());
+    }
+}

@@ -7,7 +7,7 @@ use super::filter::CompiledFilters;
 use super::folders::Folders;
 use super::manifest::{self, Entry, Kind, ListMemory, Listing, MAX_ENTRIES, MAX_HOLES, MAX_PATH};
 use super::place::show;
-use super::store::{Access, Attributes, File, FileKind, Folder, SharedFolder};
+use super::store::{Access, Attributes, FileKind, Folder, SharedFolder};
 use super::{CHUNK, Failure, LARGE, Watch, names};
 use crate::error::{Error, FileErrorKind};
 use longhaul_text::reason;
@@ -256,7 +256,7 @@ fn file_kind(
     if size >= large_from {
         let file = parent.open(name, Access::Read)?;
         if sparse {
-            holes = holes_of(&*file, size);
+            holes = holes_of(size, |at| file.next_data(at), |at| file.next_hole(at));
         }
     } else if !is_ours(attributes) {
         // A link put here meanwhile is only looked at; the read itself follows none.
@@ -271,11 +271,15 @@ fn is_ours(attributes: &Attributes) -> bool {
 }
 
 /// The chunks without any content. Where the file system cannot tell, there are none.
-fn holes_of(file: &dyn File, size: u64) -> Vec<Range<u64>> {
+fn holes_of(
+    size: u64,
+    next_data: impl Fn(u64) -> std::io::Result<Option<u64>>,
+    next_hole: impl Fn(u64) -> std::io::Result<u64>,
+) -> Vec<Range<u64>> {
     let mut holes = Vec::new();
     let mut end_of_content = 0;
     while end_of_content < size {
-        let next = match file.next_data(end_of_content) {
+        let next = match next_data(end_of_content) {
             Ok(at) => at.map_or(size, |at| at.min(size)),
             Err(_) => break,
         };
@@ -287,10 +291,61 @@ fn holes_of(file: &dyn File, size: u64) -> Vec<Range<u64>> {
         if holes.len() == MAX_HOLES {
             break;
         }
-        match file.next_hole(next) {
+        match next_hole(next) {
             Ok(at) if at > end_of_content && next < size => end_of_content = at,
             _ => break,
         }
     }
     holes
+}
+
+#[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of one range are what is meant")]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+
+    /// The holes of a file whose content lies in `data`.
+    fn holes(size: u64, data: &[Range<u64>]) -> Vec<Range<u64>> {
+        let next = |at| data.iter().find(|data| data.end > at);
+        let next_data = |at| Ok(next(at).map(|data| data.start.max(at)));
+        let next_hole = |at| Ok(next(at).filter(|data| data.contains(&at)).map_or(at, |it| it.end));
+        holes_of(size, next_data, next_hole)
+    }
+
+    #[test]
+    fn where_the_file_system_cannot_tell_there_are_no_holes_from_there_on() {
+        let cannot = || Err::<(), _>(ErrorKind::Unsupported.into());
+        assert_eq!(holes_of(3 * CHUNK, |_| cannot().map(|()| None), Ok), []);
+        let one = |at| if at == 0 { Ok(Some(CHUNK)) } else { Err(ErrorKind::Unsupported.into()) };
+        assert_eq!(holes_of(3 * CHUNK, one, |_| Ok(2 * CHUNK)), [0..1]);
+        assert_eq!(holes_of(3 * CHUNK, |_| Ok(Some(CHUNK)), |_| cannot().map(|()| 0)), [0..1]);
+    }
+
+    #[test]
+    fn a_hole_is_the_chunks_without_any_content() {
+        const C: u64 = CHUNK;
+        assert_eq!(holes(5 * C, &[0..5 * C]), []);
+        assert_eq!(holes(5 * C, &[]), [0..5]);
+        assert_eq!(holes(5 * C, &[0..C, 3 * C..4 * C]), [1..3, 4..5]);
+        // A chunk with a byte of content is none, at either end.
+        assert_eq!(holes(5 * C, &[0..C + 1, 4 * C - 1..5 * C]), [2..3]);
+        assert_eq!(holes(5 * C, &[0..1, C..5 * C]), []);
+        // The last chunk may be short, and data behind the end do not count.
+        assert_eq!(holes(4 * C + 1, &[0..C]), [1..5]);
+        assert_eq!(holes(4 * C + 1, &[0..C, 9 * C..10 * C]), [1..5]);
+        assert_eq!(holes(0, &[]), []);
+    }
+
+    #[test]
+    fn holes_are_counted_up_to_a_limit() {
+        // Every second chunk is a hole.
+        let next_data = |at: u64| Ok(Some((at / CHUNK).next_multiple_of(2) * CHUNK));
+        let next_hole = |at: u64| Ok((at / CHUNK + 1) * CHUNK);
+        let last = MAX_HOLES as u64;
+        let found = holes_of(u64::MAX, next_data, next_hole);
+        assert_eq!((found.len(), &found[0]), (MAX_HOLES, &(1..2)));
+        assert_eq!(found.last(), Some(&(2 * last - 1..2 * last)));
+    }
 }

@@ -72,3 +72,27 @@ impl Watch {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_counts_and_none_goes_on_after_the_end() {
+        let watch = Watch::default();
+        watch.step();
+        assert!(watch.go_on().is_ok() && !watch.is_over());
+        assert_eq!(watch.looked(), 2);
+        watch.clone().end();
+        assert!(watch.is_over() && watch.go_on().is_err());
+        assert_eq!(watch.looked(), 3);
+    }
+
+    #[test]
+    fn a_held_file_is_told_once() {
+        let watch = Watch::default();
+        let held = Held { path: "x".to_owned(), patience: Duration::from_secs(3) };
+        watch.tell_held(held.clone());
+        assert_eq!((watch.take_held(), watch.take_held()), (Some(held), None));
+    }
+}

@@ -33,3 +33,38 @@ impl Left {
         left.remove(&found.identity) == Some(found.modified)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+    use crate::store::Folder;
+    use crate::store::buffers::MemoryFolder;
+
+    #[test]
+    fn a_file_counts_as_left_once_and_only_as_it_was() {
+        let folder = MemoryFolder::new(10);
+        folder.put(OsStr::new("x"), Vec::new());
+        let found = folder.look(b"x").expect("it is there");
+        let left = Left::default();
+        assert!(!left.take(&found));
+        left.leave(found.identity, found.modified);
+        assert!(left.take(&found) && !left.take(&found));
+        left.leave(found.identity, FileTime { seconds: 1, nanos: 0 });
+        assert!(!left.take(&found));
+    }
+
+    #[test]
+    fn no_more_files_are_remembered_than_the_limit_and_those_anew() {
+        let left = Left::default();
+        let at = |seconds| FileTime { seconds, nanos: 0 };
+        for number in 0..=MOST as u64 {
+            left.leave((0, number), at(0));
+        }
+        left.leave((0, 7), at(9));
+        let remembered = left.0.lock().expect("one thread");
+        assert_eq!((remembered.len(), remembered.get(&(0, 7))), (MOST, Some(&at(9))));
+        assert!(!remembered.contains_key(&(0, MOST as u64)));
+    }
+}

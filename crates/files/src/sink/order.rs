@@ -43,3 +43,51 @@ impl Order {
         chunk - self.manifest_chunks - before.checked_sub(1).map_or(0, |last| self.larges[last].1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::manifest::FileTime;
+    use crate::{CHUNK, Kind, LARGE, Listed, Shape};
+
+    #[test]
+    fn large_files_and_packed_chunks_are_numbered_apart() {
+        let file = |name: &str, size| {
+            let kind = Kind::File { size, sparse: false, holes: Box::default() };
+            let modified = FileTime::default();
+            Listed { path: name.as_bytes().into(), kind, mode: 0o600, modified }
+        };
+        // Two large files, and four small ones of half a chunk before, between and behind them.
+        let half = CHUNK / 2 + 1;
+        let listed = vec![
+            file("a", half),
+            file("b", LARGE + 1),
+            file("c", half),
+            file("d", half),
+            file("e", LARGE + CHUNK),
+            file("f", half),
+        ];
+        let manifest = Arc::new(Manifest::new(Shape::Contents, listed).expect("it is sound"));
+        let object = VirtualObject::new(&manifest, 0);
+        let order = Order::new(&object, &manifest);
+        assert_eq!(order.larges(), 2);
+        let numbers = 0..6_u32;
+        let before: Vec<u64> = numbers.map(|number| order.of_large(number)).collect();
+        assert_eq!(before, [0, 0, 1, 1, 1, 2]);
+        assert_eq!(order.packed(&object), object.chunks() - 2 * (LARGE / CHUNK + 1));
+        // Every packed chunk has a number of its own, from zero on, without a gap.
+        let mut places = Vec::new();
+        for chunk in 0..object.chunks() {
+            let Some(first) = object.extents(chunk).next().map(|extent| extent.entry) else {
+                continue;
+            };
+            if !object.is_large(first) {
+                places.push(order.of_packed(chunk, first));
+            }
+        }
+        assert_eq!(places, (0..order.packed(&object)).collect::<Vec<_>>());
+        assert!(places.len() >= 2, "{places:?}");
+    }
+}

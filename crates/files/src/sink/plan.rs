@@ -501,3 +501,35 @@ fn in_holes(entry: &Entry) -> u64 {
     let bytes = |hole: &Range<u64>| (hole.end * CHUNK).min(size) - hole.start * CHUNK;
     entry.holes().iter().map(bytes).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+    use crate::store::Folder;
+    use crate::store::buffers::MemoryFolder;
+    use crate::{Listed, Manifest, Shape};
+
+    fn entry(size: u64, modified: FileTime) -> Entry {
+        let kind = Kind::File { size, sparse: false, holes: Box::default() };
+        let listed = Listed { path: b"x"[..].into(), kind, mode: 0o600, modified };
+        let manifest = Manifest::new(Shape::File, vec![listed]).expect("it is sound");
+        manifest.entries()[0].clone()
+    }
+
+    #[test]
+    fn a_file_is_equal_by_size_and_time_where_the_file_system_may_keep_whole_seconds() {
+        let folder = MemoryFolder::new(10);
+        folder.put(OsStr::new("x"), b"1234567".to_vec());
+        let time = |seconds, nanos| FileTime { seconds, nanos };
+        let equal = |size, found: FileTime, source| {
+            let there = Attributes { modified: found, ..folder.look(b"x").expect("it is there") };
+            is_equal(&there, &entry(size, source))
+        };
+        assert!(equal(7, time(5, 6), time(5, 6)) && equal(7, time(5, 0), time(5, 6)));
+        assert!(!equal(8, time(5, 6), time(5, 6)) && !equal(6, time(5, 6), time(5, 6)));
+        assert!(!equal(7, time(5, 6), time(5, 7)) && !equal(7, time(5, 6), time(5, 0)));
+        assert!(!equal(7, time(4, 6), time(5, 6)) && !equal(7, time(4, 0), time(5, 6)));
+    }
+}

@@ -57,3 +57,33 @@ pub(super) fn check(folder: &dyn Folder, path: &Path, need: Need) -> Result<(), 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::store::buffers::MemoryFolder;
+
+    fn why(free: u64, bytes: u64) -> Option<String> {
+        let folder = MemoryFolder::new(free);
+        let need = Need { bytes, files: 3 };
+        check(&folder, Path::new("there"), need).err().map(|error| error.what)
+    }
+
+    #[test]
+    fn the_last_byte_of_room_is_enough_and_one_more_is_missing() {
+        assert_eq!(why(1_000_000, 1_000_000), None);
+        let told = why(1_000_000, 3_000_000).expect("there is too little");
+        let expected = "not enough room at there: 3.00 MB are to be written, 1.00 MB are free, \
+                        2.00 MB are missing";
+        assert_eq!(told, expected);
+        assert!(why(1_000_000, 1_000_001).is_some());
+    }
+
+    #[test]
+    fn a_full_disk_and_a_used_quota_end_a_copy_and_nothing_else_does() {
+        assert!(is_full(&Errno::NOSPC.into()) && is_full(&Errno::DQUOT.into()));
+        assert!(!is_full(&Errno::IO.into()) && !is_full(&Errno::FBIG.into()));
+    }
+}

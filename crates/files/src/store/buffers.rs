@@ -400,4 +400,89 @@ mod tests {
         file.punch(60..70).unwrap();
         assert_eq!(folder.take(OsStr::new("a")).unwrap(), b"co\0\0en\0");
     }
+
+    #[test]
+    fn a_file_has_the_attributes_that_it_was_given_and_its_own_identity() {
+        let folder = MemoryFolder::new(100);
+        let file = folder.create(b"a", 0o640).unwrap();
+        file.write_all_at(b"content", 0).unwrap();
+        let time = FileTime { seconds: 5, nanos: 6 };
+        file.set_modified(time).unwrap();
+        let found = folder.look(b"a").unwrap();
+        assert_eq!((found.kind, found.size, found.allocated), (FileKind::File, 7, 7));
+        assert_eq!((found.mode, found.modified, found.links), (0o640, time, 1));
+        assert!(found.is_own() && found.changed.seconds > 1_700_000_000);
+        file.set_mode(0o400).unwrap();
+        assert_eq!(file.attributes().unwrap().mode, 0o400);
+        folder.put(OsStr::new("b"), Vec::new());
+        let other = folder.look(b"b").unwrap();
+        assert_eq!((found.identity, other.identity), ((DEVICE, 1), (DEVICE, 2)));
+        assert_eq!(other.mode, 0o600);
+        let own = folder.attributes().unwrap();
+        assert_eq!((own.kind, own.mode, own.identity), (FileKind::Folder, 0o700, (DEVICE, 0)));
+        assert_eq!((own.size, own.allocated, own.links), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_name_is_made_once_listed_in_order_and_removed_without_a_word() {
+        let folder = MemoryFolder::new(100);
+        for name in [b"b", b"a", b"c"] {
+            folder.create(name, 0o600).unwrap();
+        }
+        assert_eq!(folder.create(b"a", 0o600).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(folder.names().unwrap(), [b"a", b"b", b"c"]);
+        let mut heard = 0;
+        folder
+            .each_name(&mut |_| {
+                heard += 1;
+                heard < 2
+            })
+            .unwrap();
+        assert_eq!(heard, 2);
+        folder.remove(b"b").unwrap();
+        folder.remove(b"b").unwrap();
+        assert_eq!(folder.names().unwrap(), [b"a", b"c"]);
+        assert!(folder.rename(b"b", b"d").is_err() && folder.open(b"b", Access::Read).is_err());
+    }
+
+    #[test]
+    fn a_folder_in_memory_has_neither_folders_nor_links() {
+        let folder = MemoryFolder::new(100);
+        folder.put(OsStr::new("a"), Vec::new());
+        let kind = |result: io::Result<()>| result.unwrap_err().kind();
+        use io::ErrorKind::{InvalidInput, NotADirectory, NotFound, Unsupported};
+        assert_eq!(kind(folder.open_folder(b"a").map(drop)), NotADirectory);
+        assert_eq!(kind(folder.open_folder(b"b").map(drop)), NotFound);
+        assert_eq!(kind(folder.make_folder(b"b", 0o700)), Unsupported);
+        assert_eq!(kind(folder.make_link(b"a", b"b")), Unsupported);
+        assert_eq!(kind(folder.remove_folder(b"a")), NotADirectory);
+        assert_eq!(kind(folder.read_link(b"a").map(drop)), InvalidInput);
+        assert_eq!(kind(folder.read_link(b"b").map(drop)), NotFound);
+        let time = FileTime::default();
+        assert!(folder.set_link_modified(b"a", time).is_ok() && folder.may_read(b"a").is_ok());
+        assert_eq!(kind(folder.set_link_modified(b"b", time)), NotFound);
+        assert_eq!(kind(folder.may_read(b"b")), NotFound);
+    }
+
+    #[test]
+    fn the_room_of_a_folder_is_what_a_file_may_have() {
+        let folder = MemoryFolder::new(4321);
+        let room = folder.room().expect("it tells");
+        assert_eq!((room.free, room.block, room.free_files), (4321, 0, None));
+        assert_eq!(folder.device(), "memory");
+    }
+
+    #[test]
+    fn a_journal_has_room_where_a_file_has_hardly_any() {
+        let folder = MemoryFolder::new(10);
+        let file = folder.create(b"a", 0o600).unwrap();
+        file.reserve(JOURNAL).unwrap();
+        assert!(file.reserve(JOURNAL + 1).is_err());
+        file.set_len(5).unwrap();
+        file.write_all_at(b"xy", 2).unwrap();
+        assert_eq!((file.next_data(4).unwrap(), file.next_data(5).unwrap()), (Some(4), None));
+        assert_eq!(file.next_hole(0).unwrap(), 5);
+        file.set_len(3).unwrap();
+        assert_eq!(folder.take(OsStr::new("a")).unwrap(), b"\0\0x");
+    }
 }

@@ -324,3 +324,130 @@ pub(crate) fn not_a_folder() -> io::Error {
 pub(crate) fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::ffi::OsStr;
+    use std::sync::Mutex;
+
+    use super::buffers::MemoryFolder;
+    use super::*;
+
+    /// A file of which each call does at most three bytes, and every second one is interrupted.
+    #[derive(Debug)]
+    struct Halting(OpenFile, Mutex<RefCell<u32>>);
+
+    impl Halting {
+        fn interrupts(&self) -> io::Result<()> {
+            let calls = self.1.lock().expect("one thread");
+            *calls.borrow_mut() += 1;
+            if *calls.borrow() % 2 == 1 { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+        }
+    }
+
+    impl File for Halting {
+        fn attributes(&self) -> io::Result<Attributes> {
+            self.0.attributes()
+        }
+
+        fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+            self.interrupts()?;
+            let most = buf.len().min(3);
+            self.0.read_at(&mut buf[..most], at)
+        }
+
+        fn write_at(&self, content: &[u8], at: u64) -> io::Result<usize> {
+            self.interrupts()?;
+            self.0.write_at(&content[..content.len().min(3)], at)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.0.set_len(len)
+        }
+
+        fn set_mode(&self, mode: u32) -> io::Result<()> {
+            self.0.set_mode(mode)
+        }
+
+        fn set_modified(&self, modified: FileTime) -> io::Result<()> {
+            self.0.set_modified(modified)
+        }
+
+        fn lock(&self) -> io::Result<()> {
+            self.0.lock()
+        }
+
+        fn reserve(&self, size: u64) -> io::Result<()> {
+            self.0.reserve(size)
+        }
+
+        fn punch(&self, range: Range<u64>) -> io::Result<()> {
+            self.0.punch(range)
+        }
+
+        fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+            self.0.next_data(at)
+        }
+
+        fn next_hole(&self, at: u64) -> io::Result<u64> {
+            self.0.next_hole(at)
+        }
+
+        fn read_ahead(&self) {}
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.0.sync_data()
+        }
+
+        fn sync_all(&self) -> io::Result<()> {
+            self.0.sync_all()
+        }
+    }
+
+    fn halting(content: &[u8]) -> Halting {
+        let folder = MemoryFolder::new(1 << 20);
+        folder.put(OsStr::new("x"), content.to_vec());
+        Halting(folder.open(b"x", Access::ReadWrite).expect("it is there"), Mutex::default())
+    }
+
+    #[test]
+    fn what_is_interrupted_or_done_in_part_is_done_whole() {
+        let file = halting(b"0123456789");
+        let mut buf = [0; 7];
+        file.read_exact_at(&mut buf, 2).expect("it is there");
+        assert_eq!(&buf, b"2345678");
+        file.write_all_at(b"abcdefg", 8).expect("there is room");
+        assert_eq!(file.read_start(100).expect("it is there"), b"01234567abcdefg");
+        assert_eq!(file.read_start(4).expect("it is there"), b"0123");
+        assert_eq!(file.read_start(0).expect("it is there"), b"");
+        let error = file.read_exact_at(&mut buf, 9).expect_err("it has 15 bytes");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn another_error_ends_a_read_or_a_write() {
+        let folder = MemoryFolder::new(5);
+        folder.put(OsStr::new("x"), b"x".to_vec());
+        let file = folder.open(b"x", Access::Read).expect("it is there");
+        assert!(file.write_all_at(b"y", 0).is_err());
+        assert!(is_link(&Errno::LOOP.into()) && !is_link(&Errno::NOENT.into()));
+    }
+
+    #[test]
+    fn a_stamp_differs_where_the_change_time_the_device_or_the_inode_does() {
+        let folder = MemoryFolder::new(5);
+        folder.put(OsStr::new("x"), b"x".to_vec());
+        let one = folder.look(b"x").expect("it is there");
+        let time = FileTime { nanos: one.changed.nanos ^ 1, ..one.changed };
+        let later = Attributes { changed: time, ..one };
+        let (device, inode) = one.identity;
+        let moved = Attributes { identity: (device, inode + 1), ..one };
+        let stamps = [one.version(), later.version(), moved.version()];
+        assert!(stamps[0] != stamps[1] && stamps[0] != stamps[2] && stamps[1] != stamps[2]);
+        assert!(is_same_change(stamps[0], stamps[2]) && !is_same_change(stamps[0], stamps[1]));
+        // Both halves are there.
+        assert_eq!(stamps[0] as u32, stamps[1] as u32);
+        assert_ne!(stamps[0] >> 32, stamps[1] >> 32);
+    }
+}

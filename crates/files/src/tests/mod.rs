@@ -7,6 +7,7 @@ mod hostile;
 mod meeting;
 mod resume;
 mod storage;
+mod told;
 mod trouble;
 
 use std::collections::BTreeMap;

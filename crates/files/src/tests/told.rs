@@ -1,0 +1,65 @@
+//! What a source and a sink tell of their entries, and what of it is on the disk.
+
+use super::*;
+use crate::store::buffers::Store;
+use crate::store::memory::Disk;
+
+fn stored(disk: &Disk, path: &str) -> Place {
+    Place::Stored { root: Store(disk.root()), path: path.into() }
+}
+
+fn recursive(place: Place) -> Source {
+    let options = SourceOptions { recursive: true, ..Default::default() };
+    Source::open(&[place], &options).unwrap()
+}
+
+#[test]
+fn an_entry_that_has_got_its_name_is_told_once_and_only_to_who_asked() {
+    let ends = ends();
+    write(ends.from.join("a"), b"a");
+    for names in [true, false] {
+        let options = SinkOptions { names, ..Default::default() };
+        let to = ambient(ends.to.join(names.to_string()));
+        let mut copy = Copy::open(source(&[&ends.from]), &to, &options).unwrap();
+        let told = copy.sink.take_named();
+        assert!(names || told.is_empty(), "{told:?}");
+        assert!(copy.sink.take_named().is_empty(), "{names}");
+        copy.run().unwrap();
+    }
+}
+
+#[test]
+fn the_content_of_a_list_is_the_same_for_equal_trees_and_for_no_others() {
+    let ends = ends();
+    for folder in [&ends.from, &ends.to] {
+        write(folder.join("a"), b"a");
+    }
+    let list = |folder: &Path| source(&[&slash(folder)]).manifest().clone();
+    let (one, other) = (list(&ends.from), list(&ends.to));
+    assert_eq!(one.encode_content(), other.encode_content());
+    assert_ne!(one.encode(), other.encode(), "the stamps differ");
+    write(ends.to.join("a"), b"bb");
+    assert_ne!(one.encode_content(), list(&ends.to).encode_content());
+}
+
+#[test]
+fn a_name_that_is_too_long_fails_alone_and_says_so() {
+    let disk = Disk::new(1);
+    disk.root().make_folder(b"t", 0o755).unwrap();
+    let folder = disk.root().open_folder(b"t").unwrap();
+    for len in [255, 256] {
+        drop(folder.create(&vec![b'n'; len], 0o600).unwrap());
+    }
+    let source = recursive(stored(&disk, "t"));
+    let told: Vec<_> = source.failures().iter().map(|it| (it.path.len(), &*it.reason)).collect();
+    assert_eq!(told, [(2 + 256, "its name is longer than 255 bytes")]);
+}
+
+#[test]
+fn a_folder_that_a_copy_has_made_is_on_the_disk_at_its_end() {
+    let (from, to) = (Disk::new(1), Disk::new(2));
+    from.root().make_folder(b"t", 0o755).unwrap();
+    let copy = Copy::open(recursive(stored(&from, "t")), &stored(&to, ""), &SinkOptions::default());
+    copy.unwrap().run().unwrap();
+    assert!(to.tree(true).contains_key(&b"t"[..]), "{:?}", to.tree(true));
+}
