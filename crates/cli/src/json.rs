@@ -245,6 +245,14 @@ pub(crate) fn served_result(moved: &Moved, has_error: bool) -> &'static str {
     }
 }
 
+/// A request that was refused, as [`ServerEvent::Refused`] is told.
+pub(crate) fn refused(address: std::net::SocketAddr, error: &Error) -> String {
+    let mut value = json!({"event": "refused", "address": address.to_string()});
+    put_error(&mut value, error);
+    value["time"] = json!(utc::now());
+    line(&value)
+}
+
 /// What happened at a server; nothing for what a newer library reports.
 pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
     let of = |name: &str, client: &ServedClient| {

@@ -1,5 +1,6 @@
 //! `longhaul serve`: a folder that named ids may copy from and to.
 
+mod http;
 mod log;
 
 use std::net::SocketAddr;
@@ -8,12 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::{Allow, CancelHandle, Identity, Server, SshServer, access_list, blocking, listen};
+use longhaul_gateway::Gateway;
 use longhaul_proto::units::Bytes;
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind};
 use crate::quantity::{parse_bytes, parse_ports};
 use crate::{config, console, descriptors, exit, json, notify, plain, signals};
+use http::HttpArgs;
 use log::Log;
 
 /// Serve a folder to the ids that are allowed
@@ -41,7 +44,7 @@ pub(crate) struct ServeArgs {
     /// rw:SUBFOLDER for a subfolder whose name looks like a mode; the subfolder must exist. The
     /// long form names services: ID,files=ro:/SUBFOLDER; what is not named is not allowed
     #[arg(long, value_name = "ID[:ro|wo|rw][:SUBFOLDER]", value_parser = access_list::parse)]
-    #[arg(required_unless_present_any = ["allow_file", "ssh"])]
+    #[arg(required_unless_present_any = ["allow_file", "http_tokens", "http_public", "ssh"])]
     allow: Vec<Allow>,
     /// A file with one such entry a line; '#' starts a comment. Refused where others than this user
     /// and root can change it. SIGHUP reads it again; transfers end if their client lost its right
@@ -65,6 +68,8 @@ pub(crate) struct ServeArgs {
     /// `share=rw:/PREFIX` in the long form of an entry
     #[arg(long, value_name = "FILE")]
     share: Option<PathBuf>,
+    #[command(flatten)]
+    http: HttpArgs,
     /// Print what happens as JSON on stdout, one object a line; the first is the server's address
     #[arg(long)]
     json: bool,
@@ -144,13 +149,15 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
         None => builder,
     };
     let mut server = blocking::wait(builder.start())?;
+    let gateway = Arc::new(args.http.start(root, args.read_only, &log)?);
     let (reloading, ending) = (server.control(), server.control());
     let (allow, file) = (args.allow.clone(), args.allow_file.clone());
-    let reopened = log.clone();
+    let (reopened, http, served) = (log.clone(), args.http.clone(), gateway.clone());
     let read_again = move || {
         let has_log = reopened.reopen();
+        let has_tokens = read_tokens_again(&http, (*served).as_ref());
         let Some(file) = &file else {
-            if has_log {
+            if has_log || has_tokens {
                 return;
             }
             console::note(format_args!(
@@ -178,13 +185,26 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
         ending.shutdown(Duration::ZERO);
     };
     signals::direct_server(held, reload, shut_down).map_err(unwatched)?;
-    announce(root, &server, args.json);
+    announce(root, &server, (*gateway).as_ref(), args.json);
     notify::tell(notify::READY);
     let mut events = server.events();
     while let Some(event) = blocking::wait(events.next()) {
         log.write(&event);
     }
     Ok(blocking::wait(server.ended())?)
+}
+
+/// Reads the tokens of HTTP again; whether there are any to read.
+fn read_tokens_again(http: &HttpArgs, gateway: Option<&Gateway>) -> bool {
+    let Some(read) = gateway.and_then(|gateway| http.reload(gateway)) else { return false };
+    match read {
+        Ok(path) => console::note(format_args!("longhaul: read {} again", path.display())),
+        Err(error) => {
+            let error = plain::text(&error.to_string());
+            console::note(format_args!("longhaul: {error}; the old tokens stay"));
+        }
+    }
+    true
 }
 
 /// All who are allowed, by the command line and by the file.
@@ -236,15 +256,22 @@ struct Line<'a> {
     address: String,
     data_port: u16,
     id: &'a str,
+    /// The address of HTTP, where that is served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http: Option<String>,
 }
 
-fn announce(root: &Path, server: &Server, json: bool) {
+fn announce(root: &Path, server: &Server, gateway: Option<&Gateway>, json: bool) {
     let (address, data_port, id) = (server.address(), server.data_port(), server.id());
+    let http = gateway.map(Gateway::url);
     if !json {
         let root = root.display();
         console::out(format_args!(
             "longhaul serving {root} on {address} (data {data_port}) as {id}"
         ));
+        if let Some(http) = http {
+            console::out(format_args!("longhaul serving {root} on {http}"));
+        }
         return;
     }
     let line = Line {
@@ -253,6 +280,7 @@ fn announce(root: &Path, server: &Server, json: bool) {
         address: address.to_string(),
         data_port,
         id,
+        http,
     };
     console::out(serde_json::to_string(&line).expect("strings and numbers are JSON"));
 }

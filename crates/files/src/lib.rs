@@ -8,6 +8,7 @@
 //! - [`place`]: paths given by a user or, below a [`Root`], by a peer. [`filter`]: which files of a
 //!   tree are taken. [`Asked`]: what a peer may send.
 //! - `store`: the traits through which everything here reaches files.
+//! - [`edit`]: changes of single names, as a file server makes them.
 //! - [`Source`]: walks and reads. [`RangeFile`]: one version of a file, read by ranges.
 //!   [`journal`]: what survives a kill. [`sink`]: verifies, writes, resumes, names. [`watch`]:
 //!   progress of long work.
@@ -23,6 +24,7 @@
 
 mod asked;
 pub mod digest;
+pub mod edit;
 mod error;
 pub mod filter;
 mod folders;

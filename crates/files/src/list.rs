@@ -66,7 +66,7 @@ pub fn list(place: &Place, tell: &mut dyn FnMut(Named) -> bool) -> Result<(), Er
     }
 }
 
-fn named(name: Vec<u8>, attributes: &Attributes) -> Named {
+pub(crate) fn named(name: Vec<u8>, attributes: &Attributes) -> Named {
     let kind = match attributes.kind {
         FileKind::File => NameKind::File,
         FileKind::Folder => NameKind::Folder,

@@ -56,6 +56,16 @@ impl Root {
     pub fn below(&self, path: &Path) -> io::Result<Root> {
         self.0.open_dir(path).map(|root| Root(Arc::new(root)))
     }
+
+    /// Removes the folder at `path` with all that is in it; links in it go, and are not followed.
+    pub(crate) fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_dir_all(path)
+    }
+
+    /// Renames `from` to `to`, both below this folder.
+    pub(crate) fn rename_below(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, &self.0, to)
+    }
 }
 
 /// What is at a place.
@@ -198,6 +208,17 @@ impl Place {
                 .find()
             }
             found => Ok(found),
+        }
+    }
+
+    /// The place of `name`, a single name in the folder here.
+    #[must_use]
+    pub fn join(&self, name: &[u8]) -> Place {
+        let path = self.path().join(as_path(name));
+        match self {
+            Place::Ambient(_) => Place::Ambient(path),
+            Place::Within { root, .. } => Place::Within { root: root.clone(), path },
+            Place::Stored { root, .. } => Place::Stored { root: root.clone(), path },
         }
     }
 

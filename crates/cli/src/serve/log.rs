@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use longhaul::{ServedClient, ServerEvent};
+use longhaul_gateway::Refused;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
 
@@ -49,22 +50,35 @@ impl Log {
 
     /// Writes an event, if it belongs into the log.
     pub(super) fn write(&self, event: &ServerEvent) {
+        // The end of a request says all that its begin has said.
+        if self.file.is_some() && matches!(event, ServerEvent::Asked(_)) {
+            return;
+        }
+        self.line(|| json::server_event(event), || said(event));
+    }
+
+    /// Writes that a request of HTTP was refused.
+    pub(super) fn write_refused(&self, refused: &Refused) {
+        let Refused { address, name, method, path, status, .. } = refused;
+        let name = name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+        let what = format!("HTTP status {status} for {method} {path}{name}");
+        let said = || Some(plain::text(&format!("{} {address} was refused: {what}", utc::now())));
+        let error = || Error::new(ErrorKind::Unreachable, what.clone());
+        self.line(|| Some(json::refused(*address, &error())), said);
+    }
+
+    /// Writes a line as the log has it: as JSON, or in words.
+    fn line(&self, json: impl Fn() -> Option<String>, said: impl Fn() -> Option<String>) {
         let Some((path, file)) = &self.file else {
-            if let (true, Some(line)) = (self.json, json::server_event(event)) {
+            if let Some(line) = self.json.then(&json).flatten() {
                 console::out(line);
             }
-            if let (false, Some(line)) = (self.quiet, said(event)) {
+            if let Some(line) = (!self.quiet).then(&said).flatten() {
                 console::note(format_args!("longhaul: {line}"));
             }
             return;
         };
-        // The end of a request says all that its begin has said.
-        if matches!(event, ServerEvent::Asked(_)) {
-            return;
-        }
-        let Some(line) = (if self.json { json::server_event(event) } else { said(event) }) else {
-            return;
-        };
+        let Some(line) = (if self.json { json() } else { said() }) else { return };
         let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = file.write_all(format!("{line}\n").as_bytes()) {
             console::warn(format_args!("cannot write {}: {error}", path.display()));

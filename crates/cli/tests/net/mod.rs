@@ -15,6 +15,7 @@ mod flood;
 mod gathered;
 mod holes;
 mod hostile_lists;
+mod http;
 mod killed;
 mod liar;
 mod ls;

@@ -5,7 +5,7 @@ use std::fs;
 use super::{files, none, root};
 
 /// The level of each crate.
-const LEVELS: [(&str, u8); 11] = [
+const LEVELS: [(&str, u8); 12] = [
     ("proto", 1),
     ("text", 1),
     ("files", 2),
@@ -15,6 +15,7 @@ const LEVELS: [(&str, u8); 11] = [
     ("share", 4),
     ("transfer", 5),
     ("experiments", 6),
+    ("gateway", 6),
     ("longhaul", 6),
     ("cli", 7),
 ];
@@ -89,8 +90,8 @@ fn every_dependency_has_its_reason() {
 }
 
 /// The crates of ours that the command line is built on.
-const CLI_IMPORTS: [&str; 4] =
-    ["longhaul", "longhaul_experiments", "longhaul_proto", "longhaul_testbed"];
+const CLI_IMPORTS: [&str; 5] =
+    ["longhaul", "longhaul_experiments", "longhaul_gateway", "longhaul_proto", "longhaul_testbed"];
 
 /// Where it also asks this host itself: sockets and ciphers, for `longhaul doctor`.
 const CLI_HOST: (&str, &str) = ("crates/cli/src/doctor/", "longhaul_net");

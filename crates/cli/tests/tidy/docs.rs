@@ -10,7 +10,17 @@ use super::{Text, files, none, root, sources};
 use crate::usage::longhaul;
 
 /// Flags of other tools that our pages name.
-const OTHERS: [&str; 6] = ["--example", "--lib", "--path", "--release", "--test", "--workspace"];
+const OTHERS: [&str; 9] = [
+    "--config",
+    "--example",
+    "--lib",
+    "--path",
+    "--release",
+    "--test",
+    "--webdav-bearer-token",
+    "--webdav-url",
+    "--workspace",
+];
 
 /// The pages of the repository.
 fn pages() -> Vec<Text> {

@@ -1,0 +1,71 @@
+//! HTTP beside the sessions: its flags, and the gateway that they start.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longhaul_gateway::{Gateway, Refused, Settings, load_tokens};
+
+use super::log::Log;
+use crate::error::{Error, ErrorKind};
+
+/// The folder by HTTP and WebDAV.
+#[derive(Clone, clap::Args)]
+pub(super) struct HttpArgs {
+    /// Serve the folder by HTTP and WebDAV as well, at this address; one of another host than this
+    /// needs --http-cert
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    http: Option<SocketAddr>,
+    /// A file with a line TOKEN ro|rw[:/FOLDER] for each client of HTTP; nobody else may read it.
+    /// SIGHUP reads it again
+    #[arg(long, value_name = "FILE", requires = "http")]
+    http_tokens: Option<PathBuf>,
+    /// Let everybody read by HTTP, without a token
+    #[arg(long, requires = "http")]
+    http_public: bool,
+    /// The certificate chain of HTTPS, as PEM
+    #[arg(long, value_name = "FILE", requires_all = ["http", "http_key"])]
+    http_cert: Option<PathBuf>,
+    /// The private key of HTTPS, as PEM; nobody else may read it
+    #[arg(long, value_name = "FILE", requires = "http_cert")]
+    http_key: Option<PathBuf>,
+}
+
+fn in_flags(error: longhaul_gateway::Error) -> Error {
+    let kind = if error.is_usage { ErrorKind::Usage } else { ErrorKind::LocalFile };
+    Error::new(kind, error.what).advise(error.advice)
+}
+
+impl HttpArgs {
+    /// Starts the gateway that the flags ask for.
+    pub(super) fn start(
+        &self,
+        root: &Path,
+        read_only: bool,
+        log: &Arc<Log>,
+    ) -> Result<Option<Gateway>, Error> {
+        let Some(listen) = self.http else { return Ok(None) };
+        let tokens = self.http_tokens.as_deref().map(load_tokens).transpose().map_err(in_flags)?;
+        let settings = Settings {
+            listen,
+            root: root.to_owned(),
+            tokens: tokens.unwrap_or_default(),
+            public: self.http_public,
+            read_only,
+            tls: self.http_cert.clone().zip(self.http_key.clone()),
+        };
+        let log = log.clone();
+        let tell = move |refused: Refused| log.write_refused(&refused);
+        Gateway::start(settings, tell).map(Some).map_err(in_flags)
+    }
+
+    /// Reads the file of tokens again; nothing where there is none.
+    pub(super) fn reload(&self, gateway: &Gateway) -> Option<Result<&Path, Error>> {
+        let path = self.http_tokens.as_deref()?;
+        let loaded = load_tokens(path).map_err(in_flags);
+        Some(loaded.map(|tokens| {
+            gateway.set_tokens(tokens);
+            path
+        }))
+    }
+}

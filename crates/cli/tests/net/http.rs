@@ -1,0 +1,457 @@
+//! HTTP and WebDAV of a server: by curl and rclone, and with clients that mean harm.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use crate::rig::{Child, DEADLINE, Host, Server, Skipped, bytes, need, skip, write};
+
+const READER: &str = "reader-0123456789abcdef";
+const WRITER: &str = "writer-0123456789abcdef";
+
+/// A server of `data` with a token that reads, and one that writes below `in`.
+struct Http {
+    server: Server,
+    url: String,
+    data: PathBuf,
+    _host: Host,
+    scratch: TempDir,
+}
+
+impl Http {
+    fn new(args: &[&str]) -> Http {
+        let scratch = tempfile::tempdir().expect("there is room for a folder");
+        let (data, tokens) = (scratch.path().join("data"), scratch.path().join("tokens"));
+        fs::create_dir_all(data.join("in")).expect("the scratch folder is ours");
+        private(&tokens, &format!("{READER} ro # Rita\n{WRITER} rw:/in\n"));
+        let host = Host::new(&scratch.path().join("server"));
+        let tokens = tokens.to_str().expect("our own name");
+        let own = ["--http", "127.0.0.1:0", "--http-tokens", tokens];
+        let words = Server::words("127.0.0.1:0", &data, &[&own, args].concat());
+        let mut child = Child::spawn(&mut host.command(words));
+        let ready = child.event(|event| event["event"] == "ready");
+        let url = ready["http"].as_str().expect("the ready line has it").to_owned();
+        let text = |name: &str| ready[name].as_str().expect("it is a text").to_owned();
+        let server = Server { child, address: text("address"), data_port: 0, id: text("id") };
+        Http { server, url, data, _host: host, scratch }
+    }
+
+    fn address(&self) -> SocketAddr {
+        let address = self.url.trim_start_matches("http://").trim_end_matches('/');
+        address.parse().expect("an address")
+    }
+
+    /// Sends `head` and `body` as they are; what comes until the server has closed.
+    fn raw(&self, head: &str, body: &[u8]) -> String {
+        let mut stream = TcpStream::connect(self.address()).expect("it listens");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a time limit");
+        // A server that has heard enough may have closed already.
+        let _ = stream.write_all(head.replace('\n', "\r\n").as_bytes());
+        let _ = stream.write_all(body);
+        let mut all = Vec::new();
+        // It may reset the connection for what it did not read.
+        let _ = stream.read_to_end(&mut all);
+        String::from_utf8_lossy(&all).into_owned()
+    }
+
+    /// A request with a token; the reply.
+    fn ask(&self, token: &str, method: &str, path: &str, more: &str) -> String {
+        let auth = match token {
+            "" => String::new(),
+            token => format!("Authorization: Bearer {token}\n"),
+        };
+        let head = format!("{method} {path} HTTP/1.1\nHost: h\nConnection: close\n{auth}{more}\n");
+        self.raw(&head, b"")
+    }
+
+    fn put(&self, token: &str, path: &str, content: &[u8]) -> String {
+        let head = format!(
+            "PUT {path} HTTP/1.1\nHost: h\nConnection: close\nAuthorization: Bearer {token}\n\
+             Content-Length: {}\n\n",
+            content.len()
+        );
+        self.raw(&head, content)
+    }
+}
+
+fn private(path: &Path, text: &str) {
+    fs::write(path, text).expect("the scratch folder is ours");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("the file is ours");
+}
+
+#[track_caller]
+fn is(reply: &str, status: u16) {
+    assert!(reply.starts_with(&format!("HTTP/1.1 {status} ")), "{status} was expected: {reply}");
+}
+
+/// What is behind the head of a reply.
+fn body(reply: &str) -> &str {
+    reply.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+}
+
+fn header<'a>(reply: &'a str, name: &str) -> &'a str {
+    let lines = reply.lines().take_while(|line| !line.is_empty());
+    let mut pairs = lines.filter_map(|line| line.split_once(": "));
+    pairs.find(|(key, _)| key.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
+}
+
+#[test]
+fn a_file_comes_whole_by_ranges_and_not_again_where_it_is_known() {
+    let http = Http::new(&[]);
+    write(&http.data.join("file"), b"0123456789");
+    let get = |more: &str| http.ask(READER, "GET", "/file", more);
+    let whole = get("");
+    is(&whole, 200);
+    assert_eq!((body(&whole), header(&whole, "content-length")), ("0123456789", "10"));
+    assert_eq!(header(&whole, "accept-ranges"), "bytes");
+    let (etag, modified) = (header(&whole, "etag"), header(&whole, "last-modified"));
+    assert!(etag.len() > 30 && modified.ends_with(" GMT"), "{whole}");
+    let part = get("Range: bytes=2-4\n");
+    is(&part, 206);
+    assert_eq!((body(&part), header(&part, "content-range")), ("234", "bytes 2-4/10"));
+    let several = get("Range: bytes=0-1,-2\n");
+    is(&several, 206);
+    assert!(header(&several, "content-type").starts_with("multipart/byteranges; boundary="));
+    assert!(body(&several).contains("bytes 0-1/10\r\n\r\n01\r\n--"), "{several}");
+    assert!(body(&several).contains("bytes 8-9/10\r\n\r\n89\r\n--"), "{several}");
+    assert_eq!(body(&several).len().to_string(), header(&several, "content-length"));
+    let none = get("Range: bytes=10-\n");
+    is(&none, 416);
+    assert_eq!(header(&none, "content-range"), "bytes */10");
+    is(&get(&format!("If-None-Match: {etag}\n")), 304);
+    is(&get(&format!("If-Modified-Since: {modified}\n")), 304);
+    is(&get("If-Match: \"other\"\n"), 412);
+    is(&get(&format!("Range: bytes=2-4\nIf-Range: {etag}\n")), 206);
+    let head = http.ask(READER, "HEAD", "/file", "");
+    is(&head, 200);
+    assert_eq!((body(&head), header(&head, "content-length")), ("", "10"));
+    write(&http.data.join("file"), b"another version");
+    is(&get(&format!("If-None-Match: {etag}\n")), 200);
+    let changed = get(&format!("Range: bytes=2-4\nIf-Range: {etag}\n"));
+    is(&changed, 200);
+    assert_eq!(body(&changed), "another version");
+    is(&get("Range: bytes=0-\n"), 206);
+}
+
+#[test]
+fn a_folder_is_listed_for_people_and_programs() {
+    let http = Http::new(&[]);
+    write(&http.data.join("in/<b>&"), b"12345");
+    symlink("<b>&", http.data.join("in/link")).unwrap();
+    symlink("/etc", http.data.join("in/out")).unwrap();
+    fs::create_dir(http.data.join("in/folder")).unwrap();
+    let moved = http.ask(READER, "GET", "/in", "");
+    is(&moved, 301);
+    assert_eq!(header(&moved, "location"), "/in/");
+    let page = http.ask(READER, "GET", "/in/", "");
+    is(&page, 200);
+    assert!(page.contains("<a href=\"./%3Cb%3E%26\">&lt;b&gt;&amp;</a>"), "{page}");
+    assert!(page.contains("folder/") && page.contains("link") && !page.contains("out<"), "{page}");
+    assert!(header(&page, "content-security-policy").contains("default-src 'none'"));
+    assert_eq!(header(&page, "x-content-type-options"), "nosniff");
+    let json = http.ask(READER, "GET", "/in/", "Accept: application/json\n");
+    assert!(json.contains("\"bytes\":5") && json.contains("\"type\":\"folder\""), "{json}");
+    let dav = http.ask(READER, "PROPFIND", "/in", "Depth: 1\n");
+    is(&dav, 207);
+    assert_eq!(dav.matches("<D:response>").count(), 4, "{dav}");
+    assert!(dav.contains("<D:href>/in/</D:href>") && dav.contains("/in/folder/</D:href>"), "{dav}");
+    let own = http.ask(READER, "PROPFIND", "/in/", "Depth: 0\n");
+    assert_eq!(own.matches("<D:response>").count(), 1, "{own}");
+    is(&http.ask(READER, "PROPFIND", "/in/", "Depth: infinity\n"), 403);
+    is(&http.ask(READER, "PROPFIND", "/none", "Depth: 0\n"), 404);
+    let options = http.ask(READER, "OPTIONS", "/", "");
+    assert_eq!(header(&options, "dav"), "1");
+}
+
+#[test]
+fn a_token_does_what_its_line_says_and_without_one_nothing_goes() {
+    let mut http = Http::new(&[]);
+    write(&http.data.join("file"), b"f");
+    write(&http.data.join("in/mine"), b"m");
+    for token in ["", "unknown-0123456789abcdef", "reader-0123456789abcde"] {
+        let refused = http.ask(token, "GET", "/file", "");
+        is(&refused, 401);
+        assert_eq!(header(&refused, "www-authenticate"), "Bearer realm=\"longhaul\"");
+        is(&http.ask(token, "PROPFIND", "/", "Depth: 1\n"), 401);
+        is(&http.ask(token, "DELETE", "/file", ""), 401);
+    }
+    for (method, more) in [("DELETE", ""), ("MKCOL", ""), ("MOVE", "Destination: /in/x\n")] {
+        is(&http.ask(READER, method, "/file", more), 403);
+    }
+    is(&http.put(READER, "/in/new", b"n"), 403);
+    // The folder of a token is its root.
+    is(&http.ask(WRITER, "GET", "/file", ""), 404);
+    assert_eq!(body(&http.ask(WRITER, "GET", "/mine", "")), "m");
+    is(&http.put(WRITER, "/new", b"n"), 201);
+    assert_eq!(fs::read(http.data.join("in/new")).unwrap(), b"n");
+    assert!(http.data.join("file").exists() && !http.data.join("in/in").exists());
+    // A password is a token, and SIGHUP reads the file again.
+    let basic = "Authorization: Basic YW55OnJlYWRlci0wMTIzNDU2Nzg5YWJjZGVm\n";
+    is(&http.ask("", "GET", "/file", basic), 200);
+    private(&http.scratch.path().join("tokens"), &format!("{WRITER} ro\n"));
+    http.server.child().signal(rustix::process::Signal::HUP);
+    http.server.child().complaint("again");
+    is(&http.ask(READER, "GET", "/file", ""), 401);
+    is(&http.put(WRITER, "/new", b"n"), 403);
+}
+
+#[test]
+fn everybody_reads_where_that_is_said_and_nobody_writes_to_a_server_that_is_read_only() {
+    let http = Http::new(&["--http-public", "--read-only"]);
+    write(&http.data.join("file"), b"f");
+    is(&http.ask("", "GET", "/file", ""), 200);
+    is(&http.ask("unknown-0123456789abcdef", "GET", "/file", ""), 401);
+    is(&http.put(WRITER, "/new", b"n"), 403);
+    is(&http.ask("", "DELETE", "/file", ""), 403);
+}
+
+#[test]
+fn files_are_put_moved_and_deleted_and_none_is_ever_half_there() {
+    let http = Http::new(&[]);
+    let top = http.data.join("in");
+    let ask = |method: &str, path: &str, more: &str| http.ask(WRITER, method, path, more);
+    is(&http.put(WRITER, "/file", b"one"), 201);
+    is(&http.put(WRITER, "/file", b"two"), 204);
+    is(&http.put(WRITER, "/none/file", b"x"), 409);
+    is(&http.put(WRITER, "/folder/", b"x"), 409);
+    is(&http.put(WRITER, "/.x.lh-part", b"x"), 403);
+    is(&ask("PUT", "/file", "Content-Length: 0\nIf-None-Match: *\n"), 412);
+    is(&ask("PUT", "/file", "Content-Length: 0\nContent-Range: bytes 0-0/1\n"), 400);
+    is(&ask("MKCOL", "/folder", ""), 201);
+    is(&ask("MKCOL", "/folder", ""), 405);
+    is(&ask("MKCOL", "/a/b", ""), 409);
+    is(&ask("MOVE", "/file", "Destination: http://h/folder/moved\n"), 201);
+    is(&ask("MOVE", "/folder/moved", "Destination: http://elsewhere/x\n"), 400);
+    is(&ask("MOVE", "/folder", "Destination: /folder/in\n"), 403);
+    is(&http.put(WRITER, "/other", b"other"), 201);
+    is(&ask("MOVE", "/other", "Destination: /folder/moved\nOverwrite: F\n"), 412);
+    is(&ask("MOVE", "/other", "Destination: /folder/moved\n"), 204);
+    assert_eq!(fs::read(top.join("folder/moved")).unwrap(), b"other");
+    is(&ask("DELETE", "/", ""), 403);
+    is(&ask("DELETE", "/folder", ""), 204);
+    is(&ask("DELETE", "/folder", ""), 404);
+    is(&ask("COPY", "/x", "Destination: /y\n"), 501);
+    is(&ask("PATCH", "/x", ""), 405);
+    // The client goes before its body is there: the old file stays, and nothing else.
+    is(&http.put(WRITER, "/file", b"old"), 201);
+    let mut stream = TcpStream::connect(http.address()).unwrap();
+    let head = format!(
+        "PUT /file HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {WRITER}\r\n\
+         Content-Length: 3000000\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&bytes(2_000_000, 1)).unwrap();
+    crate::rig::wait_until("the partial file is there", || {
+        fs::read_dir(&top).unwrap().count() == 2
+    });
+    drop(stream);
+    crate::rig::wait_until("the partial file has gone", || {
+        fs::read_dir(&top).unwrap().count() == 1
+    });
+    assert_eq!(fs::read(top.join("file")).unwrap(), b"old");
+}
+
+#[test]
+fn no_request_leaves_the_root_by_names_encodings_or_links() {
+    let http = Http::new(&[]);
+    write(&http.scratch.path().join("secret"), b"secret");
+    write(&http.data.join("secret"), b"secret");
+    symlink("../secret", http.data.join("in/up")).unwrap();
+    symlink("..", http.data.join("in/parent")).unwrap();
+    symlink(http.scratch.path(), http.data.join("in/out")).unwrap();
+    for path in [
+        "/../secret",
+        "/..%2fsecret",
+        "/%2e%2e/secret",
+        "/%2e%2e%2fsecret",
+        "/a/../../secret",
+        "/..%5csecret",
+        "/%00",
+        "/secret%00.txt",
+        "/up",
+        "/parent/secret",
+        "/out/secret",
+        "/out/",
+        "//../secret",
+        "/.%2e/secret",
+        "/%c0%ae%c0%ae/secret",
+        "/file:///etc/passwd",
+        "/%",
+    ] {
+        for method in ["GET", "HEAD", "PROPFIND", "DELETE", "MKCOL"] {
+            let reply = http.ask(WRITER, method, path, "Depth: 1\n");
+            let status = reply.get(9..12).unwrap_or_default();
+            let fine = ["400", "403", "404", "405", "409"].contains(&status);
+            let is_own = method == "DELETE" && ["/up", "/out/"].contains(&path) && status == "204"
+                || method == "MKCOL" && status == "201";
+            assert!(fine || is_own, "{method} {path}: {reply}");
+            assert!(!reply.contains("secret\r\n") && !body(&reply).ends_with("secret"), "{path}");
+        }
+        let put = http.put(WRITER, path, b"evil");
+        assert!(!put.contains("500 "), "{path}: {put}");
+        let moved = http.ask(WRITER, "MOVE", "/up", &format!("Destination: {path}\n"));
+        assert!(!moved.contains("500 "), "{path}: {moved}");
+    }
+    assert_eq!(fs::read(http.scratch.path().join("secret")).unwrap(), b"secret");
+    assert_eq!(fs::read(http.data.join("secret")).unwrap(), b"secret");
+}
+
+#[test]
+fn headers_without_end_and_what_is_no_http_end_the_connection_and_not_the_server() {
+    let http = Http::new(&["--http-public"]);
+    write(&http.data.join("file"), b"f");
+    let long = "x".repeat(100_000);
+    is(&http.raw(&format!("GET / HTTP/1.1\nHost: h\nX: {long}\n\n"), b""), 431);
+    let many: String = (0..500).map(|n| format!("X-{n}: y\n")).collect();
+    is(&http.raw(&format!("GET / HTTP/1.1\nHost: h\n{many}\n"), b""), 431);
+    is(&http.raw("nonsense\n\n", b"\x16\x03\x01\x02\x00"), 400);
+    is(&http.raw("PUT /x HTTP/1.1\nHost: h\nContent-Length: -1\n\n", b""), 400);
+    // A header that comes a byte at a time ends by the server's clock.
+    let slow = http.raw("GET /file HTTP/1.1\nHost: ", b"");
+    assert!(!slow.contains("200 OK"), "{slow}");
+    is(&http.ask("", "GET", "/file", ""), 200);
+}
+
+#[test]
+fn a_server_that_would_send_tokens_in_the_clear_or_let_nobody_in_does_not_start() {
+    let scratch = tempfile::tempdir().unwrap();
+    let host = Host::new(&scratch.path().join("server"));
+    let tokens = scratch.path().join("tokens");
+    private(&tokens, &format!("{READER} ro\n"));
+    let tokens = tokens.to_str().unwrap();
+    let start = |args: &[&str]| host.run(Server::words("127.0.0.1:0", scratch.path(), args));
+    start(&["--http", "0.0.0.0:0", "--http-tokens", tokens]).is(2, &["in the clear"]);
+    start(&["--http", "127.0.0.1:0", "--allow", &host.id]).is(2, &["nobody may use HTTP"]);
+    fs::set_permissions(tokens, fs::Permissions::from_mode(0o644)).unwrap();
+    start(&["--http", "127.0.0.1:0", "--http-tokens", tokens]).is(4, &["chmod 600"]);
+    fs::set_permissions(tokens, fs::Permissions::from_mode(0o600)).unwrap();
+    let cert = ["--http-cert", tokens, "--http-key", tokens];
+    let words = [&["--http", "127.0.0.1:0", "--http-public"][..], &cert].concat();
+    start(&words).is(4, &["cannot be used for TLS"]);
+}
+
+/// Runs a shell command in `folder`.
+fn shell(line: &str, folder: &Path) -> Output {
+    let mut command = Command::new("sh");
+    command.args(["-ec", line]).current_dir(folder).env("HOME", folder);
+    command.output().expect("there is a shell")
+}
+
+#[track_caller]
+fn succeeds(line: &str, folder: &Path) -> String {
+    let output = shell(line, folder);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Skips where `program` is missing.
+fn has(program: &str) -> Result<(), Skipped> {
+    match Command::new(program).arg("--version").output() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(skip::uninstalled(format!("{program} is not installed"))),
+    }
+}
+
+#[test]
+fn rclone_copies_both_ways_by_webdav_and_reads_by_http() {
+    need!(has("rclone"));
+    let http = Http::new(&["--http-public"]);
+    let folder = http.scratch.path();
+    let content = bytes(3_000_000, 2);
+    write(&folder.join("tree/a b/deep/file"), &content);
+    write(&folder.join("tree/ünï"), b"u");
+    let dav = format!(
+        "--config=/dev/null --webdav-url={} --webdav-bearer-token={WRITER} --retries=1",
+        http.url
+    );
+    succeeds(&format!("rclone {dav} copy tree :webdav:up"), folder);
+    assert_eq!(fs::read(http.data.join("in/up/a b/deep/file")).unwrap(), content);
+    assert_eq!(fs::read(http.data.join("in/up/ünï")).unwrap(), b"u");
+    succeeds(&format!("rclone {dav} copy :webdav:up back && diff -r tree back"), folder);
+    succeeds(&format!("rclone {dav} moveto :webdav:up/ünï :webdav:up/moved"), folder);
+    assert!(http.data.join("in/up/moved").exists() && !http.data.join("in/up/ünï").exists());
+    succeeds(&format!("rclone {dav} purge :webdav:up"), folder);
+    assert!(!http.data.join("in/up").exists());
+    write(&http.data.join("pub/a b/file"), &content);
+    let web = format!("--config=/dev/null --http-url={} --retries=1", http.url);
+    let served = http.data.join("pub/a b/file");
+    let served = served.display();
+    let line = format!("rclone {web} copy :http:pub got && cmp 'got/a b/file' '{served}'");
+    succeeds(&line, folder);
+    let part = succeeds(
+        &format!("rclone {web} cat --offset 5 --count 9 ':http:pub/a b/file' | wc -c"),
+        folder,
+    );
+    assert_eq!(part.trim(), "9");
+}
+
+/// The commands of docs/http.md, in order: a line each that begins with `$ `.
+fn commands() -> Vec<String> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/http.md");
+    let page = fs::read_to_string(page).expect("the page is there");
+    page.lines().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_command_of_the_page_on_http_works() {
+    need!(has("curl"));
+    need!(has("rclone"));
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let host = Host::new(&folder.join("server"));
+    write(&folder.join("data/run42/log"), &bytes(2_000_000, 3));
+    write(&folder.join("result"), b"r");
+    let all = commands();
+    assert!(all.len() > 8, "{all:?}");
+    let mut server = None;
+    for line in all {
+        if line.starts_with("longhaul serve") {
+            // The page's own words, with a free port.
+            let data = folder.join("data");
+            let words = line.replace("/srv/data", data.to_str().unwrap());
+            let words = words.replace("127.0.0.1:8080", "127.0.0.1:0");
+            let words = words.split(' ').skip(2).collect::<Vec<_>>();
+            let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);
+            let mut child = Child::spawn(command.args(words).current_dir(folder));
+            let ready = child.event(|event| event["event"] == "ready");
+            let url = ready["http"].as_str().expect("the ready line has it").to_owned();
+            server = Some((child, url));
+            continue;
+        }
+        let url = server.as_ref().map_or("", |(_, url)| url).trim_end_matches('/');
+        succeeds(&line.replace("http://127.0.0.1:8080", url), folder);
+    }
+    assert!(server.is_some(), "the page starts a server");
+    assert_eq!(fs::read(folder.join("data/results/result")).unwrap(), b"r");
+}
+
+#[test]
+fn https_is_served_with_the_certificate_that_was_given() {
+    need!(has("curl"));
+    need!(has("openssl"));
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    succeeds(
+        "umask 077; openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem \
+         -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost",
+        folder,
+    );
+    write(&folder.join("data/file"), b"secure");
+    let host = Host::new(&folder.join("server"));
+    let tls = ["--http-cert", "cert.pem", "--http-key", "key.pem", "--http-public"];
+    let words = Server::words("127.0.0.1:0", &folder.join("data"), &tls);
+    let mut command = host.command(words);
+    let mut child = Child::spawn(command.args(["--http", "127.0.0.1:0"]).current_dir(folder));
+    let ready = child.event(|event| event["event"] == "ready");
+    let url = ready["http"].as_str().unwrap().replace("127.0.0.1", "localhost");
+    assert!(url.starts_with("https://localhost:"), "{url}");
+    let got = succeeds(&format!("curl -sf --cacert cert.pem {url}file"), folder);
+    assert_eq!(got, "secure");
+    assert!(!shell(&format!("curl -sf {url}file"), folder).status.success());
+}

@@ -1,0 +1,233 @@
+//! Changes of single names below a root, as a file server makes them: each is atomic for readers.
+
+use std::io;
+use std::path::Path;
+
+use super::list::{self, Named};
+use super::names;
+use super::place::{Found, Place, as_path};
+use super::store::{self, FileKind, OpenFile, SharedFolder};
+
+/// What is at `place`, links followed as far as the place lets them lead.
+///
+/// # Errors
+/// `NotFound`, or what the system says.
+pub fn look(place: &Place) -> io::Result<Named> {
+    let name = || place.name().unwrap_or_default();
+    match place.find_at_end()? {
+        Found::Folder(folder) => Ok(list::named(name(), &folder.attributes()?)),
+        Found::Other { .. } if place.says_folder() => Err(store::not_a_folder()),
+        Found::Other { attributes, .. } => Ok(list::named(name(), &attributes)),
+        Found::Nothing { .. } => Err(store::not_found()),
+    }
+}
+
+/// The folder that holds `place`, and the name there.
+fn parent_and_name(place: &Place) -> io::Result<(SharedFolder, Vec<u8>)> {
+    let name = place.name().ok_or(io::ErrorKind::InvalidInput)?;
+    if names::is_reserved(&name) {
+        let what = "the name is reserved for partial files";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    Ok((place.parent().folder()?, name))
+}
+
+/// A file that is written under a name of its own until it is whole. Dropped before, it leaves
+/// nothing.
+#[derive(Debug)]
+pub struct NewFile {
+    folder: SharedFolder,
+    name: Vec<u8>,
+    partial: Option<Vec<u8>>,
+    file: OpenFile,
+    written: u64,
+}
+
+impl NewFile {
+    /// Begins a file that is to be at `place`, in a folder that is there.
+    ///
+    /// # Errors
+    /// `IsADirectory` if a folder is there; else what the system says.
+    pub fn begin(place: &Place) -> io::Result<NewFile> {
+        let (folder, name) = parent_and_name(place)?;
+        let mode = match folder.look_if_there(&name)? {
+            Some(there) if there.kind == FileKind::Folder => {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
+            Some(there) if there.kind == FileKind::File => Some(there.mode & 0o777),
+            _ => None,
+        };
+        let partial = names::unique(&name);
+        let file = folder.create(&partial, 0o666)?;
+        let new = NewFile { folder, name, partial: Some(partial), file, written: 0 };
+        // A file that is replaced keeps its mode.
+        if let Some(mode) = mode {
+            new.file.set_mode(mode)?;
+        }
+        Ok(new)
+    }
+
+    /// Appends `bytes`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.written)?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Syncs the content and gives the file its name, in place of what has it.
+    ///
+    /// # Errors
+    /// What the system says; the name then has what it had.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        let partial = self.partial.as_deref().ok_or_else(store::not_found)?;
+        self.folder.rename(partial, &self.name)?;
+        self.partial = None;
+        self.folder.sync()
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some(partial) = &self.partial {
+            // It is reserved: what stays is left out of copies.
+            let _ = self.folder.remove(partial);
+        }
+    }
+}
+
+/// Makes the folder at `place`.
+///
+/// # Errors
+/// `AlreadyExists`, `NotFound` for the folder that would hold it, or what the system says.
+pub fn make_folder(place: &Place) -> io::Result<()> {
+    let (folder, name) = parent_and_name(place)?;
+    folder.make_folder(&name, 0o777)?;
+    folder.sync()
+}
+
+/// Removes what is at `place`: a file, a link, or a folder with all that is in it. No link is
+/// followed but for those on the way to `place`.
+///
+/// # Errors
+/// `NotFound`, or what the system says; a part of a folder may be gone then.
+pub fn remove(place: &Place) -> io::Result<()> {
+    let (folder, name) = parent_and_name(place)?;
+    match folder.look(&name)?.kind {
+        FileKind::Folder => match place {
+            Place::Within { root, path } => root.remove_tree(path)?,
+            _ => return Err(io::ErrorKind::Unsupported.into()),
+        },
+        _ => folder.remove(&name)?,
+    }
+    folder.sync()
+}
+
+/// Gives what is at `from` the name `to` below the same root, in place of a file that has it.
+///
+/// # Errors
+/// What the system says: a folder at `to` must be empty, and nothing moves into itself.
+pub fn rename(from: &Place, to: &Place) -> io::Result<()> {
+    let (source, name) = parent_and_name(from)?;
+    source.look(&name)?;
+    let (folder, name) = parent_and_name(to)?;
+    let (Place::Within { root, path: old }, Place::Within { path, .. }) = (from, to) else {
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    // A slash at the end would ask for a folder.
+    let new = path.parent().unwrap_or(Path::new("")).join(as_path(&name));
+    root.rename_below(old, &new)?;
+    folder.sync()?;
+    source.sync()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+    use crate::Root;
+    use crate::list::NameKind;
+
+    fn at(top: &Path, path: &str) -> Place {
+        Place::Within { root: Root::open(top).unwrap(), path: path.into() }
+    }
+
+    fn names(top: &Path) -> Vec<String> {
+        let names = fs::read_dir(top).unwrap();
+        let mut names: Vec<String> =
+            names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_new_file_has_its_name_once_it_is_whole_and_leaves_nothing_before() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path();
+        fs::write(top.join("file"), "old").unwrap();
+        fs::set_permissions(top.join("file"), fs::Permissions::from_mode(0o640)).unwrap();
+        let mut new = NewFile::begin(&at(top, "file")).unwrap();
+        new.write(b"ne").unwrap();
+        assert_eq!(fs::read(top.join("file")).unwrap(), b"old");
+        new.write(b"w").unwrap();
+        new.finish().unwrap();
+        assert_eq!(fs::read(top.join("file")).unwrap(), b"new");
+        assert_eq!(fs::metadata(top.join("file")).unwrap().permissions().mode() & 0o777, 0o640);
+        let mut left = NewFile::begin(&at(top, "other")).unwrap();
+        left.write(b"half").unwrap();
+        assert_eq!(names(top).len(), 2);
+        drop(left);
+        assert_eq!(names(top), ["file"]);
+    }
+
+    #[test]
+    fn no_change_leaves_the_root_or_touches_a_name_of_ours() {
+        let (top, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(outside.path().join("kept"), "k").unwrap();
+        let top = top.path();
+        symlink(outside.path(), top.join("out")).unwrap();
+        fs::create_dir(top.join("folder")).unwrap();
+        symlink(outside.path(), top.join("folder/out")).unwrap();
+        fs::write(top.join("file"), "f").unwrap();
+        for path in ["out/new", "../new", "", "..", "out/../../new", ".x.lh-part", "none/new"] {
+            assert!(NewFile::begin(&at(top, path)).is_err(), "{path}");
+            assert!(make_folder(&at(top, path)).is_err(), "{path}");
+            assert!(remove(&at(top, path)).is_err(), "{path}");
+            assert!(rename(&at(top, "file"), &at(top, path)).is_err(), "{path}");
+        }
+        assert!(rename(&at(top, "out/kept"), &at(top, "kept")).is_err());
+        assert!(NewFile::begin(&at(top, "folder")).is_err());
+        assert!(rename(&at(top, "folder"), &at(top, "folder/in")).is_err());
+        // A link goes, and what it leads to stays.
+        remove(&at(top, "folder")).unwrap();
+        remove(&at(top, "out")).unwrap();
+        assert_eq!(names(outside.path()), ["kept"]);
+        assert_eq!(names(top), ["file"]);
+    }
+
+    #[test]
+    fn names_are_looked_at_made_and_moved() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path();
+        make_folder(&at(top, "a")).unwrap();
+        assert_eq!(make_folder(&at(top, "a")).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(make_folder(&at(top, "x/y")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        NewFile::begin(&at(top, "a/f")).unwrap().finish().unwrap();
+        symlink("a/f", top.join("link")).unwrap();
+        assert_eq!(look(&at(top, "link")).unwrap().kind, NameKind::File);
+        assert_eq!(look(&at(top, "a/")).unwrap().kind, NameKind::Folder);
+        assert_eq!(look(&at(top, "")).unwrap().kind, NameKind::Folder);
+        assert!(look(&at(top, "link/")).is_err());
+        rename(&at(top, "a/f"), &at(top, "g")).unwrap();
+        assert_eq!(look(&at(top, "a/f")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        rename(&at(top, "a"), &at(top, "b/")).unwrap();
+        assert_eq!(names(top), ["b", "g", "link"]);
+        remove(&at(top, "b")).unwrap();
+        assert_eq!(names(top), ["g", "link"]);
+    }
+}

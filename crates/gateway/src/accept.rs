@@ -1,0 +1,170 @@
+//! Connections: taken, bounded, and answered.
+//!
+//! A client that sends its header a byte at a time ([`HEAD`]), a header without an end
+//! ([`HEADER`]), and more connections than there is room for ([`MOST`]) end.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use crate::answer::answer;
+use crate::error::Error;
+use crate::shared::Shared;
+use crate::tokens::read_private;
+
+/// Connections at the same time, and those of one address elsewhere.
+const MOST: usize = 512;
+const MOST_OF_ONE: usize = 64;
+/// How long a TLS handshake, and the header of a request, may take. It also ends a connection on
+/// which no request comes.
+const HEAD: Duration = Duration::from_secs(20);
+/// The longest header, in bytes, and its most fields.
+const HEADER: usize = 32 << 10;
+const FIELDS: usize = 100;
+
+/// TLS by the certificates and the key in these files.
+///
+/// # Errors
+/// One of them cannot be read, others can read the key, or they do not belong together.
+pub(crate) fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, Error> {
+    let wrong = |path: &Path, why: String| {
+        let what = format!("{} cannot be used for TLS: {why}", path.display());
+        Error::host(what, "name a certificate and its private key, both in PEM")
+    };
+    let certs =
+        CertificateDer::pem_file_iter(cert).and_then(|all| all.collect::<Result<Vec<_>, _>>());
+    let certs = certs.map_err(|error| wrong(cert, error.to_string()))?;
+    let text = read_private(key)?;
+    let private = PrivateKeyDer::from_pem_slice(text.as_bytes());
+    let private = private.map_err(|error| wrong(key, error.to_string()))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certs, private));
+    let mut config = config.map_err(|error| wrong(cert, error.to_string()))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// How many connections each address has.
+#[derive(Default)]
+struct Places(RefCell<HashMap<IpAddr, usize>>);
+
+/// The place of a connection; dropped, it is free.
+struct Place {
+    places: Rc<Places>,
+    address: IpAddr,
+}
+
+impl Places {
+    fn take(self: &Rc<Self>, address: IpAddr) -> Option<Place> {
+        let mut taken = self.0.borrow_mut();
+        // A proxy on this host stands for many.
+        let most = if address.is_loopback() { MOST } else { MOST_OF_ONE };
+        let own = taken.get(&address).copied().unwrap_or(0);
+        if own >= most || taken.values().sum::<usize>() >= MOST {
+            return None;
+        }
+        taken.insert(address, own + 1);
+        Some(Place { places: self.clone(), address })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.0.borrow_mut();
+        if let Some(own) = taken.get_mut(&self.address) {
+            *own -= 1;
+        }
+        taken.retain(|_, own| *own > 0);
+    }
+}
+
+/// Answers all connections until `stopped`.
+pub(crate) fn run(
+    listener: std::net::TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+    stopped: oneshot::Receiver<()>,
+) {
+    let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
+    let serve = async {
+        let Ok(listener) = TcpListener::from_std(listener) else { return };
+        let places = Rc::new(Places::default());
+        loop {
+            let Ok((stream, address)) = listener.accept().await else {
+                // No file descriptor is left: one gets free.
+                sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            // Without a place the connection is closed.
+            let Some(place) = places.take(address.ip().to_canonical()) else { continue };
+            let (shared, acceptor) = (shared.clone(), acceptor.clone());
+            tokio::task::spawn_local(async move {
+                connection(stream, address, acceptor, shared).await;
+                drop(place);
+            });
+        }
+    };
+    LocalSet::new().block_on(&runtime, async {
+        tokio::select! {
+            () = serve => {}
+            _ = stopped => {}
+        }
+    });
+    // A thread that waits for a disk which does not answer must not keep the process.
+    runtime.shutdown_background();
+}
+
+async fn connection(
+    stream: TcpStream,
+    address: SocketAddr,
+    acceptor: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+) {
+    // Small replies go at once; without it they are only later.
+    let _ = stream.set_nodelay(true);
+    match acceptor {
+        None => requests(stream, address, shared).await,
+        Some(acceptor) => {
+            if let Ok(Ok(stream)) = timeout(HEAD, acceptor.accept(stream)).await {
+                requests(stream, address, shared).await;
+            }
+        }
+    }
+}
+
+async fn requests(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    address: SocketAddr,
+    shared: Arc<Shared>,
+) {
+    let service = service_fn(move |request| {
+        let shared = shared.clone();
+        async move { Ok::<_, Infallible>(answer(shared, address, request).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    builder.max_buf_size(HEADER).max_headers(FIELDS);
+    // The client has gone, or has sent what is no HTTP: hyper has answered that.
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}

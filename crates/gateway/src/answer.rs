@@ -1,0 +1,206 @@
+//! One request: who asks, what may be done, and where.
+
+use std::io;
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderName};
+use hyper::{Method, Request, StatusCode};
+use longhaul_files::edit::look;
+use longhaul_files::list::NameKind;
+use longhaul_files::{Place, Root};
+
+use crate::condition;
+use crate::reply::{self, Reply};
+use crate::shared::{Refused, Shared};
+use crate::tokens::Right;
+use crate::url::{self, UrlPath};
+use crate::{change, folder, get};
+
+const METHODS: &str = "OPTIONS, GET, HEAD, PROPFIND, PUT, MKCOL, DELETE, MOVE";
+
+/// Answers a request from `address`.
+pub(crate) async fn answer(
+    shared: Arc<Shared>,
+    address: std::net::SocketAddr,
+    request: Request<Incoming>,
+) -> Reply {
+    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+    let (reply, name) = match right(&shared, request.headers()) {
+        Ok(right) => (respond(&shared, &right, request).await, right.name),
+        Err(reply) => (reply, None),
+    };
+    let status = reply.status();
+    if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        shared.tell(Refused { address, name, method, path, status: status.as_u16() });
+    }
+    let nosniff = HeaderName::from_static("x-content-type-options");
+    reply::with(reply, nosniff, "nosniff")
+}
+
+/// What the request's token allows; without a token, what is public.
+fn right(shared: &Shared, headers: &HeaderMap) -> Result<Right, Reply> {
+    let Some(said) = headers.get(header::AUTHORIZATION) else {
+        return shared.public().ok_or_else(|| unknown("a token is needed"));
+    };
+    let said = said.to_str().unwrap_or_default();
+    token(said)
+        .and_then(|token| shared.right(&token))
+        .ok_or_else(|| unknown("the token is unknown"))
+}
+
+fn unknown(text: &str) -> Reply {
+    let reply = reply::plain(StatusCode::UNAUTHORIZED, text);
+    let mut reply = reply::with(reply, header::WWW_AUTHENTICATE, "Bearer realm=\"longhaul\"");
+    // A browser and WebDAV's clients ask for a password: the token.
+    let basic = header::HeaderValue::from_static("Basic realm=\"longhaul\", charset=\"UTF-8\"");
+    reply.headers_mut().append(header::WWW_AUTHENTICATE, basic);
+    reply
+}
+
+/// The token of a header: a bearer's, or the password of any user.
+fn token(said: &str) -> Option<String> {
+    let (scheme, value) = said.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(value.trim().to_owned());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = data_encoding::BASE64.decode(value.trim().as_bytes()).ok()?;
+    let decoded = String::from_utf8(decoded).ok()?;
+    decoded.split_once(':').map(|(_, password)| password.to_owned())
+}
+
+async fn respond(shared: &Arc<Shared>, right: &Right, request: Request<Incoming>) -> Reply {
+    let method = request.method().clone();
+    if method == Method::OPTIONS {
+        let reply = reply::with(reply::empty(StatusCode::OK), header::ALLOW, METHODS);
+        return reply::with(reply, HeaderName::from_static("dav"), "1");
+    }
+    let text = request.uri().path().to_owned();
+    let Some(path) = url::parse(&text) else {
+        return reply::plain(StatusCode::BAD_REQUEST, "the path is none");
+    };
+    let root = match top(shared, right).await {
+        Ok(root) => root,
+        Err(error) => return reply::trouble(&error),
+    };
+    let at = |path: &UrlPath| Place::Within { root: root.clone(), path: path.path.clone() };
+    let place = at(&path);
+    match method.as_str() {
+        "GET" | "HEAD" => read(shared, place, &path, &text, &request).await,
+        "PROPFIND" => find(shared, place, &text, request.headers()).await,
+        "PUT" | "MKCOL" | "DELETE" | "MOVE" if !shared.may_write(right) => {
+            reply::plain(StatusCode::FORBIDDEN, "this token may only read")
+        }
+        "PUT" | "MKCOL" | "DELETE" | "MOVE" if path.path.as_os_str().is_empty() => {
+            reply::plain(StatusCode::FORBIDDEN, "the top folder stays as it is")
+        }
+        "PUT" if path.says_folder => reply::plain(StatusCode::CONFLICT, "a folder cannot be put"),
+        "PUT" => {
+            let (parts, body) = request.into_parts();
+            change::put(shared, place, &parts.headers, body).await
+        }
+        "MKCOL" if has_body(request.headers()) => {
+            reply::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "MKCOL takes no body")
+        }
+        "MKCOL" => change::make_folder(shared, place).await,
+        "DELETE" => change::delete(shared, place, request.headers()).await,
+        "MOVE" => {
+            let headers = request.headers();
+            let host = condition::text(headers, header::HOST);
+            let said = condition::text(headers, HeaderName::from_static("destination"));
+            match said.and_then(|said| url::destination(said, host)) {
+                Some(to) if to.path.as_os_str().is_empty() => {
+                    reply::plain(StatusCode::FORBIDDEN, "the top folder stays as it is")
+                }
+                Some(to) => change::move_to(shared, place, at(&to), headers).await,
+                None => {
+                    reply::plain(StatusCode::BAD_REQUEST, "Destination is no path on this host")
+                }
+            }
+        }
+        "COPY" => reply::plain(StatusCode::NOT_IMPLEMENTED, "COPY is not offered"),
+        _ => {
+            let reply = reply::plain(StatusCode::METHOD_NOT_ALLOWED, "this method is not offered");
+            reply::with(reply, header::ALLOW, METHODS)
+        }
+    }
+}
+
+fn has_body(headers: &HeaderMap) -> bool {
+    let length = condition::text(headers, header::CONTENT_LENGTH);
+    headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
+}
+
+/// The folder that is the top for a token.
+async fn top(shared: &Shared, right: &Right) -> io::Result<Root> {
+    let root = shared.root().clone();
+    match right.folder.clone() {
+        None => Ok(root),
+        Some(folder) => shared.at_disk(move || root.below(&folder)).await,
+    }
+}
+
+async fn read(
+    shared: &Arc<Shared>,
+    place: Place,
+    path: &UrlPath,
+    text: &str,
+    request: &Request<Incoming>,
+) -> Reply {
+    let (headers, is_head) = (request.headers(), request.method() == Method::HEAD);
+    let looked = place.clone();
+    let found = match shared.at_disk(move || look(&looked)).await {
+        Ok(found) => found,
+        Err(error) => return reply::trouble(&error),
+    };
+    match found.kind {
+        NameKind::Folder if !path.says_folder => {
+            let reply = reply::plain(StatusCode::MOVED_PERMANENTLY, "it is a folder");
+            // Two slashes in front would name another host.
+            let to = format!("/{}/", text.trim_matches('/'));
+            reply::with(reply, header::LOCATION, &to)
+        }
+        NameKind::Folder => folder::page(shared, place, text, headers, is_head).await,
+        NameKind::File if path.says_folder => reply::plain(StatusCode::NOT_FOUND, "it is a file"),
+        NameKind::File => get::file(shared, place, headers, is_head).await,
+        _ => reply::plain(StatusCode::FORBIDDEN, "it is no file to be read"),
+    }
+}
+
+async fn find(shared: &Arc<Shared>, place: Place, text: &str, headers: &HeaderMap) -> Reply {
+    let depth = condition::text(headers, HeaderName::from_static("depth"));
+    let names = match depth {
+        Some("0") => false,
+        Some("1") => true,
+        _ => {
+            let text = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
+                        <D:error xmlns:D=\"DAV:\"><D:propfind-finite-depth/></D:error>";
+            let reply = reply::plain(StatusCode::FORBIDDEN, text);
+            return reply::with(reply, header::CONTENT_TYPE, "application/xml; charset=utf-8");
+        }
+    };
+    let looked = place.clone();
+    match shared.at_disk(move || look(&looked)).await {
+        Ok(found) => folder::properties(shared, place, text, &found, names).await,
+        Err(error) => reply::trouble(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_comes_as_a_bearer_or_as_a_password() {
+        assert_eq!(token("Bearer abc").as_deref(), Some("abc"));
+        assert_eq!(token("bearer  abc ").as_deref(), Some("abc"));
+        let basic = data_encoding::BASE64.encode(b"any:abc");
+        assert_eq!(token(&format!("Basic {basic}")).as_deref(), Some("abc"));
+        for none in ["", "abc", "Digest abc", "Basic !", "Basic YWJj", "Bearer"] {
+            assert_eq!(token(none), None, "{none}");
+        }
+    }
+}

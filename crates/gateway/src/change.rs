@@ -1,0 +1,173 @@
+//! Requests that change something: PUT, MKCOL, DELETE, MOVE.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::body::{Body, Incoming};
+use hyper::header::{self, HeaderMap};
+use longhaul_files::edit::{self, NewFile, look};
+use longhaul_files::list::NameKind;
+use longhaul_files::{Place, RangeFile};
+use tokio::time::timeout;
+
+use crate::condition::{self, Judged, Version};
+use crate::reply::{self, Reply};
+use crate::shared::Shared;
+
+/// Bytes that are written at a time.
+const PIECE: usize = 1 << 20;
+/// How long a client may send nothing.
+const SILENT: Duration = Duration::from_secs(60);
+
+/// Checks the conditions of a request that changes `place`; whether something is there.
+async fn judge(shared: &Shared, place: &Place, headers: &HeaderMap) -> Result<bool, Reply> {
+    let place = place.clone();
+    let found = shared.at_disk(move || match look(&place) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+        Ok(named) if named.kind == NameKind::File => {
+            let version = RangeFile::open(&place).ok().map(|file| Version::of(file.stamp()));
+            Ok(Some(version))
+        }
+        Ok(_) => Ok(Some(None)),
+    });
+    let found = found.await.map_err(|error| reply::trouble(&error))?;
+    let version = match &found {
+        Some(Some(version)) => Some(version.clone()),
+        // Anything that is there, and has no version: only `*` names it.
+        Some(None) => Some(Version { etag: String::new(), modified: None }),
+        None => None,
+    };
+    match condition::judge(headers, version.as_ref(), false) {
+        Judged::Holds => Ok(found.is_some()),
+        _ => Err(reply::plain(StatusCode::PRECONDITION_FAILED, "another version is there")),
+    }
+}
+
+/// Writes the body of a request to `place`: the file has its name once all has come.
+pub(crate) async fn put(
+    shared: &Shared,
+    place: Place,
+    headers: &HeaderMap,
+    body: Incoming,
+) -> Reply {
+    if headers.contains_key(header::CONTENT_RANGE) {
+        let text = "a part of a file cannot be put; send all of it";
+        return reply::plain(StatusCode::BAD_REQUEST, text);
+    }
+    let was_there = match judge(shared, &place, headers).await {
+        Ok(was_there) => was_there,
+        Err(reply) => return reply,
+    };
+    match write(shared, place, body).await {
+        Ok(()) if was_there => reply::empty(StatusCode::NO_CONTENT),
+        Ok(()) => reply::empty(StatusCode::CREATED),
+        Err(reply) => reply,
+    }
+}
+
+async fn write(shared: &Shared, place: Place, mut body: Incoming) -> Result<(), Reply> {
+    let trouble = |error: io::Error| match error.kind() {
+        // The folder that would hold it.
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            reply::plain(StatusCode::CONFLICT, "its folder is not there")
+        }
+        _ => reply::trouble(&error),
+    };
+    let mut file = shared.at_disk(move || NewFile::begin(&place)).await.map_err(trouble)?;
+    let mut piece = Vec::new();
+    loop {
+        let next = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
+        let late = |_| reply::plain(StatusCode::REQUEST_TIMEOUT, "nothing came for 60 s");
+        let frame = match timeout(SILENT, next).await.map_err(late)? {
+            Some(Ok(frame)) => frame,
+            Some(Err(_)) => {
+                return Err(reply::plain(StatusCode::BAD_REQUEST, "the body ended early"));
+            }
+            None => break,
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        piece.extend_from_slice(&data);
+        if piece.len() >= PIECE {
+            let bytes = std::mem::take(&mut piece);
+            file =
+                shared.at_disk(move || file.write(&bytes).map(|()| file)).await.map_err(trouble)?;
+        }
+    }
+    let finished = shared.at_disk(move || {
+        file.write(&piece)?;
+        file.finish()
+    });
+    finished.await.map_err(trouble)
+}
+
+/// Makes a folder.
+pub(crate) async fn make_folder(shared: &Shared, place: Place) -> Reply {
+    match shared.at_disk(move || edit::make_folder(&place)).await {
+        Ok(()) => reply::empty(StatusCode::CREATED),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            reply::plain(StatusCode::CONFLICT, "the folder that would hold it is not there")
+        }
+        Err(error) => reply::trouble(&error),
+    }
+}
+
+/// Removes a file, or a folder with all that is in it.
+pub(crate) async fn delete(shared: &Shared, place: Place, headers: &HeaderMap) -> Reply {
+    if let Err(reply) = judge(shared, &place, headers).await {
+        return reply;
+    }
+    match shared.at_disk(move || edit::remove(&place)).await {
+        Ok(()) => reply::empty(StatusCode::NO_CONTENT),
+        Err(error) => reply::trouble(&error),
+    }
+}
+
+/// Gives what is at `from` the name `to`.
+pub(crate) async fn move_to(
+    shared: &Arc<Shared>,
+    from: Place,
+    to: Place,
+    headers: &HeaderMap,
+) -> Reply {
+    let overwrite = condition::text(headers, overwrite()).is_none_or(|said| said.trim() != "F");
+    if from.path() == to.path() || to.path().starts_with(from.path()) {
+        return reply::plain(StatusCode::FORBIDDEN, "nothing moves into itself");
+    }
+    if let Err(reply) = judge(shared, &from, headers).await {
+        return reply;
+    }
+    let moved = shared.at_disk(move || {
+        // The source first: nothing is removed for a move that cannot be.
+        look(&from)?;
+        let was_there = match look(&to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+            Ok(_) if !overwrite => return Ok(None),
+            Ok(there) => {
+                let is_folder = |place: &Place| -> io::Result<bool> {
+                    Ok(look(place)?.kind == NameKind::Folder)
+                };
+                // The system replaces a file by a file, and nothing else.
+                if there.kind == NameKind::Folder || is_folder(&from)? {
+                    edit::remove(&to)?;
+                }
+                true
+            }
+        };
+        edit::rename(&from, &to).map(|()| Some(was_there))
+    });
+    match moved.await {
+        Ok(Some(true)) => reply::empty(StatusCode::NO_CONTENT),
+        Ok(Some(false)) => reply::empty(StatusCode::CREATED),
+        Ok(None) => reply::plain(StatusCode::PRECONDITION_FAILED, "something is there"),
+        Err(error) => reply::trouble(&error),
+    }
+}
+
+fn overwrite() -> header::HeaderName {
+    header::HeaderName::from_static("overwrite")
+}

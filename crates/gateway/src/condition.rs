@@ -1,0 +1,165 @@
+//! Conditions of requests by ETag and date (RFC 9110, section 13).
+
+use std::time::{Duration, SystemTime};
+
+use hyper::HeaderMap;
+use hyper::header::{self, HeaderName};
+use longhaul_files::Stamp;
+
+/// What a version of a file is compared by.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    /// A strong ETag, with its quotes.
+    pub(crate) etag: String,
+    /// When it changed last, in whole seconds; nothing before 1970.
+    pub(crate) modified: Option<SystemTime>,
+}
+
+impl Version {
+    pub(crate) fn of(stamp: &Stamp) -> Version {
+        let Stamp { identity: (device, inode), size, modified, changed } = *stamp;
+        let numbers = [
+            device,
+            inode,
+            size,
+            modified.seconds as u64,
+            modified.nanos.into(),
+            changed.seconds as u64,
+            changed.nanos.into(),
+        ];
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let etag = format!("\"{}\"", &blake3::hash(&bytes).to_hex()[..32]);
+        Version { etag, modified: at(modified.seconds) }
+    }
+}
+
+/// A time in seconds since 1970 that a header can have.
+pub(crate) fn at(seconds: i64) -> Option<SystemTime> {
+    // The last second of the year 9999.
+    const LAST: u64 = 253_402_300_799;
+    let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds <= LAST)?;
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+/// What a condition makes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// Go on.
+    Holds,
+    /// The client has this version: 304.
+    NotModified,
+    /// 412.
+    Failed,
+}
+
+pub(crate) fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
+    httpdate::parse_http_date(text(headers, name)?).ok()
+}
+
+/// Whether a list of ETags has the version's; `*` has that of anything that is there.
+fn lists(list: &str, version: Option<&Version>) -> bool {
+    let Some(version) = version else { return false };
+    let is_it = |etag: &str| etag.trim().trim_start_matches("W/") == version.etag;
+    list.trim() == "*" || list.split(',').any(is_it)
+}
+
+/// Judges the conditions of a request about `version`, nothing where nothing is there. `reads`: it
+/// is GET or HEAD.
+pub(crate) fn judge(headers: &HeaderMap, version: Option<&Version>, reads: bool) -> Judged {
+    let modified = version.and_then(|version| version.modified);
+    let holds = match text(headers, header::IF_MATCH) {
+        Some(list) => lists(list, version),
+        None => match (date(headers, header::IF_UNMODIFIED_SINCE), modified) {
+            (Some(date), Some(modified)) => modified <= date,
+            _ => true,
+        },
+    };
+    if !holds {
+        return Judged::Failed;
+    }
+    let is_known = match text(headers, header::IF_NONE_MATCH) {
+        Some(list) => lists(list, version),
+        None => match (date(headers, header::IF_MODIFIED_SINCE), modified) {
+            (Some(date), Some(modified)) => reads && modified <= date,
+            _ => false,
+        },
+    };
+    match (is_known, reads) {
+        (false, _) => Judged::Holds,
+        (true, true) => Judged::NotModified,
+        (true, false) => Judged::Failed,
+    }
+}
+
+/// Whether `If-Range` lets ranges be sent: it is absent, or names this very version.
+pub(crate) fn ranges_count(headers: &HeaderMap, version: &Version) -> bool {
+    let Some(said) = headers.get(header::IF_RANGE) else { return true };
+    let Ok(said) = said.to_str() else { return false };
+    match said.starts_with('"') {
+        true => said == version.etag,
+        // A date is one of whole seconds: a file may have changed twice in one. Only the exact date
+        // counts.
+        false => httpdate::parse_http_date(said).is_ok_and(|date| Some(date) == version.modified),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    fn version() -> Version {
+        Version { etag: "\"e\"".to_owned(), modified: at(1_000_000_000) }
+    }
+
+    fn judged(name: HeaderName, value: &str, is_there: bool, reads: bool) -> Judged {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, HeaderValue::from_str(value).unwrap());
+        let version = version();
+        judge(&headers, is_there.then_some(&version), reads)
+    }
+
+    #[test]
+    fn conditions_hold_for_the_version_that_they_name() {
+        use Judged::{Failed, Holds, NotModified};
+        let same = "Sun, 09 Sep 2001 01:46:40 GMT";
+        let before = "Sun, 09 Sep 2001 01:46:39 GMT";
+        for (name, value, is_there, reads, expected) in [
+            (header::IF_MATCH, "\"e\"", true, false, Holds),
+            (header::IF_MATCH, "\"x\", \"e\"", true, true, Holds),
+            (header::IF_MATCH, "\"x\"", true, true, Failed),
+            (header::IF_MATCH, "*", false, false, Failed),
+            (header::IF_NONE_MATCH, "\"e\"", true, true, NotModified),
+            (header::IF_NONE_MATCH, "W/\"e\"", true, true, NotModified),
+            (header::IF_NONE_MATCH, "*", true, false, Failed),
+            (header::IF_NONE_MATCH, "*", false, false, Holds),
+            (header::IF_MODIFIED_SINCE, same, true, true, NotModified),
+            (header::IF_MODIFIED_SINCE, before, true, true, Holds),
+            (header::IF_MODIFIED_SINCE, "nonsense", true, true, Holds),
+            (header::IF_UNMODIFIED_SINCE, before, true, false, Failed),
+            (header::IF_UNMODIFIED_SINCE, same, true, false, Holds),
+        ] {
+            let shown = format!("{name}: {value}, {is_there}, {reads}");
+            assert_eq!(judged(name, value, is_there, reads), expected, "{shown}");
+        }
+    }
+
+    #[test]
+    fn ranges_count_for_the_very_version_alone() {
+        let count = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::IF_RANGE, HeaderValue::from_str(value).unwrap());
+            ranges_count(&headers, &version())
+        };
+        assert!(ranges_count(&HeaderMap::new(), &version()));
+        assert!(count("\"e\"") && count("Sun, 09 Sep 2001 01:46:40 GMT"));
+        for other in ["\"x\"", "W/\"e\"", "Sun, 09 Sep 2001 01:46:41 GMT", "nonsense"] {
+            assert!(!count(other), "{other}");
+        }
+    }
+}

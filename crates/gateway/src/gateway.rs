@@ -1,0 +1,118 @@
+//! A gateway: started, asked for its address, given new tokens, stopped.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use longhaul_files::Root;
+use longhaul_text::reason;
+use tokio::sync::oneshot;
+
+use crate::accept;
+use crate::error::Error;
+use crate::shared::{Refused, Shared};
+use crate::tokens::Token;
+
+/// What a gateway serves, and how.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where it listens; without TLS an address of the loopback.
+    pub listen: SocketAddr,
+    /// The folder.
+    pub root: PathBuf,
+    /// Who may do what.
+    pub tokens: Vec<Token>,
+    /// Everybody may read.
+    pub public: bool,
+    /// Nobody may write, whatever a token says.
+    pub read_only: bool,
+    /// The certificates and the private key of TLS, in PEM files.
+    pub tls: Option<(PathBuf, PathBuf)>,
+}
+
+/// A running gateway. It stops when dropped; requests under way end then.
+pub struct Gateway {
+    address: SocketAddr,
+    is_tls: bool,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gateway({})", self.url())
+    }
+}
+
+impl Gateway {
+    /// Starts a gateway on a thread of its own. `tell` hears of requests that lack a right; it is
+    /// called from that thread.
+    ///
+    /// # Errors
+    /// Nobody could do anything, or the address needs TLS (usage); the address, the root, or a file
+    /// of TLS cannot be used.
+    pub fn start(
+        settings: Settings,
+        tell: impl Fn(Refused) + Send + Sync + 'static,
+    ) -> Result<Gateway, Error> {
+        let Settings { listen, root, tokens, public, read_only, tls } = settings;
+        if tokens.is_empty() && !public {
+            let advice = "name a file of tokens, or let everybody read";
+            return Err(Error::usage("without a token nobody may use HTTP", advice));
+        }
+        if tls.is_none() && !listen.ip().is_loopback() {
+            let what = format!("{listen} would serve HTTP in the clear, tokens included");
+            let advice = "name a certificate and its key, or listen on 127.0.0.1";
+            return Err(Error::usage(what, advice));
+        }
+        let acceptor = tls.map(|(cert, key)| accept::tls(&cert, &key)).transpose()?;
+        let opened = Root::open(&root).map_err(|error| {
+            let what = format!("cannot serve {}: {}", root.display(), reason(&error));
+            Error::host(what, "name a folder that exists")
+        })?;
+        let unusable = |error: io::Error| {
+            let what = format!("cannot listen on {listen}: {}", reason(&error));
+            Error::host(what, "name another address or port")
+        };
+        let listener = TcpListener::bind(listen).map_err(unusable)?;
+        listener.set_nonblocking(true).map_err(unusable)?;
+        let address = listener.local_addr().map_err(unusable)?;
+        let shared = Arc::new(Shared::new(opened, tokens, (public, read_only), tell));
+        let (stop, stopped) = oneshot::channel();
+        let (serving, is_tls) = (shared.clone(), acceptor.is_some());
+        let run = move || accept::run(listener, acceptor, serving, stopped);
+        let thread = std::thread::Builder::new().name("longhaul http".to_owned()).spawn(run);
+        let thread = thread.map_err(unusable)?;
+        Ok(Gateway { address, is_tls, shared, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its address as clients write it.
+    pub fn url(&self) -> String {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        format!("{scheme}://{}/", self.address)
+    }
+
+    /// Replaces the tokens: requests that begin from now on are judged by them.
+    pub fn set_tokens(&self, tokens: Vec<Token>) {
+        self.shared.set_tokens(tokens);
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! GET and HEAD of files.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use hyper::header::{self, HeaderMap};
+use hyper::{Response, StatusCode};
+use longhaul_files::{Place, RangeFile};
+
+use crate::body::{Body, Pieces};
+use crate::condition::{self, Judged, Version};
+use crate::range::{self, Wanted};
+use crate::reply::{self, Reply};
+use crate::shared::Shared;
+
+/// Bytes that are read at a time.
+const PIECE: u64 = 256 << 10;
+
+/// A part of a body.
+enum Part {
+    Text(String),
+    Bytes(Range<u64>),
+}
+
+/// The file at `place`, or the ranges of it that the request asks for.
+pub(crate) async fn file(
+    shared: &Arc<Shared>,
+    place: Place,
+    headers: &HeaderMap,
+    is_head: bool,
+) -> Reply {
+    let opened = shared.at_disk(move || Ok(RangeFile::open(&place))).await;
+    let file = match opened {
+        Ok(Ok(file)) => Arc::new(file),
+        Ok(Err(_)) => return reply::plain(StatusCode::FORBIDDEN, "it is no file to be read"),
+        Err(error) => return reply::trouble(&error),
+    };
+    let (size, version) = (file.stamp().size, Version::of(file.stamp()));
+    let dressed = |reply| dressed(reply, &version);
+    match condition::judge(headers, Some(&version), true) {
+        Judged::Holds => {}
+        Judged::NotModified => return dressed(reply::empty(StatusCode::NOT_MODIFIED)),
+        Judged::Failed => {
+            return dressed(reply::plain(
+                StatusCode::PRECONDITION_FAILED,
+                "another version is there",
+            ));
+        }
+    }
+    let counts = !is_head && condition::ranges_count(headers, &version);
+    let header = condition::text(headers, header::RANGE).filter(|_| counts);
+    let (status, kind, content_range, parts) = match range::parse(header, size) {
+        Wanted::Nothing => {
+            let text = "the file has nothing of this range";
+            let reply = reply::plain(StatusCode::RANGE_NOT_SATISFIABLE, text);
+            return dressed(reply::with(reply, header::CONTENT_RANGE, &format!("bytes */{size}")));
+        }
+        Wanted::Whole => (StatusCode::OK, PLAIN.to_owned(), None, vec![Part::Bytes(0..size)]),
+        Wanted::Ranges(ranges) if ranges.len() == 1 => {
+            let said = said(&ranges[0], size);
+            let parts = vec![Part::Bytes(ranges[0].clone())];
+            (StatusCode::PARTIAL_CONTENT, PLAIN.to_owned(), Some(said), parts)
+        }
+        Wanted::Ranges(ranges) => {
+            // No content has it by chance: it is of this version alone, and 128 bits long.
+            let boundary = version.etag.trim_matches('"').to_owned();
+            let kind = format!("multipart/byteranges; boundary={boundary}");
+            (StatusCode::PARTIAL_CONTENT, kind, None, multipart(ranges, size, &boundary))
+        }
+    };
+    let length = parts.iter().map(|part| match part {
+        Part::Text(text) => text.len() as u64,
+        Part::Bytes(range) => range.end - range.start,
+    });
+    let length: u64 = length.sum();
+    let body = match is_head || length == 0 {
+        true => Body::whole(String::new()),
+        false => {
+            let (pieces, body) = Body::pieces();
+            tokio::task::spawn_local(send(shared.clone(), file, parts, pieces));
+            body
+        }
+    };
+    let mut reply = Response::new(body);
+    *reply.status_mut() = status;
+    let reply = dressed(reply::with(reply, header::CONTENT_LENGTH, &length.to_string()));
+    let reply = reply::with(reply, header::CONTENT_TYPE, &kind);
+    match content_range {
+        Some(said) => reply::with(reply, header::CONTENT_RANGE, &said),
+        None => reply,
+    }
+}
+
+/// A reply with what names the version of the file.
+fn dressed(reply: Reply, version: &Version) -> Reply {
+    let reply = reply::with(reply, header::ETAG, &version.etag);
+    let reply = reply::with(reply, header::ACCEPT_RANGES, "bytes");
+    match version.modified {
+        Some(time) => reply::with(reply, header::LAST_MODIFIED, &httpdate::fmt_http_date(time)),
+        None => reply,
+    }
+}
+
+/// What a browser must not show as a page of this server.
+const PLAIN: &str = "application/octet-stream";
+
+fn said(range: &Range<u64>, size: u64) -> String {
+    format!("bytes {}-{}/{size}", range.start, range.end - 1)
+}
+
+fn multipart(ranges: Vec<Range<u64>>, size: u64, boundary: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for range in ranges {
+        let range_said = said(&range, size);
+        parts.push(Part::Text(format!(
+            "\r\n--{boundary}\r\ncontent-type: {PLAIN}\r\ncontent-range: {range_said}\r\n\r\n"
+        )));
+        parts.push(Part::Bytes(range));
+    }
+    parts.push(Part::Text(format!("\r\n--{boundary}--\r\n")));
+    parts
+}
+
+/// Reads and sends the parts, a piece at a time.
+async fn send(shared: Arc<Shared>, file: Arc<RangeFile>, parts: Vec<Part>, pieces: Pieces) {
+    for part in parts {
+        let range = match part {
+            Part::Text(text) => {
+                if !pieces.send(Ok(text.into_bytes())).await {
+                    return;
+                }
+                continue;
+            }
+            Part::Bytes(range) => range,
+        };
+        let mut start = range.start;
+        while start < range.end {
+            let (file, len) = (file.clone(), (range.end - start).min(PIECE));
+            let read = shared.at_disk(move || {
+                let mut bytes = vec![0; len as usize];
+                let read = file.read(start, &mut bytes);
+                read.map(|()| bytes).map_err(|error| io::Error::other(error.what))
+            });
+            let piece = read.await;
+            let failed = piece.is_err();
+            if !pieces.send(piece).await || failed {
+                return;
+            }
+            start += len;
+        }
+    }
+}

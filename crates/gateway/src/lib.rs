@@ -1,0 +1,32 @@
+//! HTTP and WebDAV for a served folder, so that curl, rclone and browsers reach it.
+//!
+//! In reading order: [`Gateway`] starts and stops it; `tokens` says who may do what, `shared` how
+//! much goes on at a time; `accept` takes connections and bounds them; `answer` gives a request to
+//! the file that answers its method: `get` (files and their ranges), `folder` (listings, PROPFIND),
+//! `change` (PUT, MKCOL, DELETE, MOVE). Below them `url` (paths), `range` (the header), `condition`
+//! (ETags and dates), `body` (what is sent) and `reply` (statuses).
+//!
+//! A path of a request becomes a path below the root of its token, and all access goes through
+//! [`longhaul_files::Place`], as for `lh://`: no name and no link leads out.
+
+#![allow(clippy::result_large_err, reason = "a reply is made once a request, as any other is")]
+
+mod accept;
+mod answer;
+mod body;
+mod change;
+mod condition;
+mod error;
+mod folder;
+mod gateway;
+mod get;
+mod range;
+mod reply;
+mod shared;
+mod tokens;
+mod url;
+
+pub use error::Error;
+pub use gateway::{Gateway, Settings};
+pub use shared::Refused;
+pub use tokens::{Token, load as load_tokens, parse as parse_tokens};

@@ -1,0 +1,95 @@
+//! The header `Range` (RFC 9110, section 14).
+
+use std::ops::Range;
+
+/// Ranges of one request, at most. A request for more gets the whole file, as the standard allows.
+const MOST: usize = 64;
+
+/// What a request asks of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// All of it.
+    Whole,
+    /// These ranges, none of which is empty.
+    Ranges(Vec<Range<u64>>),
+    /// Nothing that the file has.
+    Nothing,
+}
+
+/// Reads the header for a file of `size` bytes. A header that makes no sense is ignored; so is one
+/// whose ranges have more bytes than the file.
+pub(crate) fn parse(header: Option<&str>, size: u64) -> Wanted {
+    let Some(list) = header.and_then(|header| header.strip_prefix("bytes=")) else {
+        return Wanted::Whole;
+    };
+    let (mut ranges, mut bytes) = (Vec::new(), 0_u64);
+    for (number, text) in list.split(',').enumerate() {
+        let Some(range) = one(text.trim(), size) else { return Wanted::Whole };
+        bytes = bytes.saturating_add(range.end.saturating_sub(range.start));
+        if number >= MOST || bytes > size {
+            return Wanted::Whole;
+        }
+        if range.start < range.end {
+            ranges.push(range);
+        }
+    }
+    match ranges.is_empty() {
+        true => Wanted::Nothing,
+        false => Wanted::Ranges(ranges),
+    }
+}
+
+/// One range; an empty one where the file has nothing of it.
+fn one(text: &str, size: u64) -> Option<Range<u64>> {
+    let (first, last) = text.split_once('-')?;
+    let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // One that is too large for 64 bits lies behind every file.
+        true if !text.is_empty() => Some(text.parse().unwrap_or(u64::MAX)),
+        _ => None,
+    };
+    match (first, last) {
+        ("", count) => Some(size.saturating_sub(number(count)?)..size),
+        (first, "") => Some(number(first)?..size),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            (first <= last).then(|| first..last.saturating_add(1).min(size))
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "a request may have one range")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_the_standard_has_them() {
+        let of = |text: &str| parse(Some(text), 1000);
+        let are = |text: &str, ranges: &[Range<u64>]| {
+            assert_eq!(of(text), Wanted::Ranges(ranges.to_vec()), "{text}");
+        };
+        are("bytes=0-0", &[0..1]);
+        are("bytes=500-", &[500..1000]);
+        are("bytes=-1", &[999..1000]);
+        are("bytes=-5000", &[0..1000]);
+        are("bytes=0-9, 990-5000", &[0..10, 990..1000]);
+        are("bytes=0-9,2000-", &[0..10]);
+        are("bytes=7-99999999999999999999999", &[7..1000]);
+        for nothing in ["bytes=1000-", "bytes=-0", "bytes=99999999999999999999999-"] {
+            assert_eq!(of(nothing), Wanted::Nothing, "{nothing}");
+        }
+        for ignored in ["bytes=", "bytes=a-b", "bytes=5-3", "items=0-1", "bytes=1", "bytes=+1-2"] {
+            assert_eq!(of(ignored), Wanted::Whole, "{ignored}");
+        }
+        assert_eq!(parse(None, 0), Wanted::Whole);
+        assert_eq!(parse(Some("bytes=0-"), 0), Wanted::Nothing);
+    }
+
+    #[test]
+    fn many_ranges_over_each_other_get_the_whole_file_once() {
+        let many = format!("bytes={}", ["0-"; 2].join(","));
+        assert_eq!(parse(Some(&many), 1000), Wanted::Whole);
+        let many = format!("bytes={}", ["0-0"; MOST + 1].join(","));
+        assert_eq!(parse(Some(&many), 1000), Wanted::Whole);
+    }
+}

@@ -1,0 +1,64 @@
+//! Replies without content of files: statuses, and why.
+
+use std::io;
+
+use hyper::header::{self, HeaderValue};
+use hyper::{Response, StatusCode};
+use rustix::io::Errno;
+
+use crate::body::Body;
+
+/// What is sent.
+pub(crate) type Reply = Response<Body>;
+
+/// A status, and a line of text that says why.
+pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Reply {
+    let mut text = text.into();
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let mut reply = Response::new(Body::whole(text));
+    *reply.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    reply.headers_mut().insert(header::CONTENT_TYPE, kind);
+    reply
+}
+
+/// A status that says all.
+pub(crate) fn empty(status: StatusCode) -> Reply {
+    let mut reply = Response::new(Body::whole(String::new()));
+    *reply.status_mut() = status;
+    reply
+}
+
+/// The same reply with a header; one that no header can have is left out.
+pub(crate) fn with(mut reply: Reply, name: header::HeaderName, value: &str) -> Reply {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        reply.headers_mut().insert(name, value);
+    }
+    reply
+}
+
+/// What the system said of a path. Paths of this host are in none of the texts.
+pub(crate) fn trouble(error: &io::Error) -> Reply {
+    let (status, text) = match error.kind() {
+        io::ErrorKind::NotFound => (StatusCode::NOT_FOUND, "nothing is there"),
+        io::ErrorKind::NotADirectory => (StatusCode::NOT_FOUND, "it is no folder"),
+        io::ErrorKind::PermissionDenied => (StatusCode::FORBIDDEN, "the server may not go there"),
+        io::ErrorKind::IsADirectory => (StatusCode::CONFLICT, "a folder is there"),
+        io::ErrorKind::AlreadyExists => (StatusCode::METHOD_NOT_ALLOWED, "something is there"),
+        io::ErrorKind::InvalidInput | io::ErrorKind::DirectoryNotEmpty => {
+            (StatusCode::CONFLICT, "this cannot be done with this name")
+        }
+        io::ErrorKind::InvalidFilename => (StatusCode::BAD_REQUEST, "the name is too long"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            (StatusCode::INSUFFICIENT_STORAGE, "the disk is full")
+        }
+        io::ErrorKind::FileTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "the file is too large"),
+        _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            (StatusCode::NOT_FOUND, "a link leads in a circle")
+        }
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, "the server's disk is in trouble"),
+    };
+    plain(status, text)
+}

@@ -1,0 +1,180 @@
+//! Bearer tokens: who may do what. A line of the file is `TOKEN ro|rw[:/FOLDER]  # name`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use longhaul_text::reason;
+
+use crate::error::Error;
+
+/// The shortest token: 16 characters of base64 are 96 bits.
+const SHORTEST: usize = 16;
+
+/// A token and its right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// The hash of the token: looking a token up by it tells nothing by its time.
+    hash: [u8; 32],
+    pub(crate) right: Right,
+}
+
+/// What a token, or everybody, may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Right {
+    pub(crate) write: bool,
+    /// Only below this folder of the root.
+    pub(crate) folder: Option<PathBuf>,
+    /// What the comment behind the token calls its user.
+    pub(crate) name: Option<String>,
+}
+
+fn hash(token: &str) -> [u8; 32] {
+    *blake3::hash(token.as_bytes()).as_bytes()
+}
+
+/// The tokens of a gateway.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens(HashMap<[u8; 32], Right>);
+
+impl Tokens {
+    pub(crate) fn new(tokens: Vec<Token>) -> Tokens {
+        Tokens(tokens.into_iter().map(|token| (token.hash, token.right)).collect())
+    }
+
+    pub(crate) fn right(&self, token: &str) -> Option<&Right> {
+        self.0.get(&hash(token))
+    }
+}
+
+/// Reads the file of tokens at `path`, which nobody but this user and root may read or change.
+///
+/// # Errors
+/// It cannot be read, is not private, or a line is wrong.
+pub fn load(path: &Path) -> Result<Vec<Token>, Error> {
+    parse(&read_private(path)?, &path.display().to_string())
+}
+
+/// Reads a file that holds a secret.
+pub(crate) fn read_private(path: &Path) -> Result<String, Error> {
+    let shown = path.display();
+    let trouble = |error: std::io::Error| {
+        Error::host(format!("cannot read {shown}: {}", reason(&error)), "check the path")
+    };
+    let mut file = File::open(path).map_err(trouble)?;
+    let found = file.metadata().map_err(trouble)?;
+    let own = rustix::process::geteuid().as_raw();
+    if ![own, 0].contains(&found.uid()) || found.mode() & 0o077 != 0 {
+        let what = format!("others than this user can read or change {shown}");
+        return Err(Error::host(what, "own it, and run chmod 600 on it"));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(trouble)?;
+    Ok(text)
+}
+
+/// Reads a list of tokens, which errors call `name`. They never show a token.
+///
+/// # Errors
+/// The first line that is no token, by its number.
+pub fn parse(text: &str, name: &str) -> Result<Vec<Token>, Error> {
+    let mut tokens: Vec<Token> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let wrong = |why: &str| {
+            let what = format!("{name} line {number}: {why}");
+            Error::usage(what, "write TOKEN ro, TOKEN rw or TOKEN rw:/FOLDER")
+        };
+        let (entry, comment) = match line.split_once('#') {
+            Some((entry, comment)) => (entry, Some(comment.trim())),
+            None => (line, None),
+        };
+        let mut words = entry.split_whitespace();
+        let Some(token) = words.next() else { continue };
+        let (Some(right), None) = (words.next(), words.next()) else {
+            return Err(wrong("a token and its right are two words"));
+        };
+        let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
+        if token.len() < SHORTEST || !is_plain {
+            return Err(wrong("a token has 16 characters of ASCII at least, and no colon"));
+        }
+        let right = read_right(right, comment).map_err(|why| wrong(&why))?;
+        let token = Token { hash: hash(token), right };
+        if tokens.iter().any(|other| other.hash == token.hash) {
+            return Err(wrong("an earlier line has the same token"));
+        }
+        tokens.push(token);
+    }
+    Ok(tokens)
+}
+
+fn read_right(text: &str, comment: Option<&str>) -> Result<Right, String> {
+    let (mode, folder) = match text.split_once(':') {
+        Some((mode, folder)) => (mode, Some(folder.strip_prefix('/').unwrap_or(folder))),
+        None => (text, None),
+    };
+    let write = match mode {
+        "ro" => false,
+        "rw" => true,
+        _ => return Err("its right is neither ro nor rw".to_owned()),
+    };
+    let folder = folder.filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let is_below =
+        |path: &PathBuf| path.components().all(|part| matches!(part, Component::Normal(_)));
+    if folder.as_ref().is_some_and(|folder| !is_below(folder)) {
+        return Err("its folder is not below the root".to_owned());
+    }
+    let name = comment.filter(|name| !name.is_empty()).map(str::to_owned);
+    Ok(Right { write, folder, name })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const A: &str = "aaaaaaaaaaaaaaaa";
+
+    #[test]
+    fn a_token_has_its_right_and_no_other_has_one() {
+        let text = format!("# tokens\n\n{A} ro\nbbbbbbbbbbbbbbbb rw:/in/coming # Ada\n");
+        let tokens = Tokens::new(parse(&text, "list").unwrap());
+        assert_eq!(tokens.right(A), Some(&Right { write: false, folder: None, name: None }));
+        let ada = tokens.right("bbbbbbbbbbbbbbbb").unwrap();
+        assert_eq!((ada.write, ada.name.as_deref()), (true, Some("Ada")));
+        assert_eq!(ada.folder.as_deref(), Some(Path::new("in/coming")));
+        assert!(tokens.right("").is_none() && tokens.right("aaaaaaaaaaaaaaab").is_none());
+    }
+
+    #[test]
+    fn a_wrong_line_is_named_by_its_number_and_shows_no_token() {
+        for (line, why) in [
+            ("short ro", "16 characters"),
+            (A, "two words"),
+            ("aaaaaaaaaaaaaaaa rx", "neither ro nor rw"),
+            ("aaaaaaaaaaaaaaaa rw:/../x", "below the root"),
+            ("aaaaaaaaaaaaaaaa rw:/a more", "two words"),
+            ("aaaaaaaa:aaaaaaa ro", "no colon"),
+            ("aaaaaaaaaaaaaaaa ro\naaaaaaaaaaaaaaaa rw", "the same token"),
+        ] {
+            let error = parse(line, "list").unwrap_err().to_string();
+            assert!(error.contains(why) && error.starts_with("list line "), "{error}");
+            assert!(!error.contains(A) && !error.contains("short"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        std::fs::write(&path, format!("{A} ro\n")).unwrap();
+        let mode = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        mode(0o640);
+        assert!(load(&path).unwrap_err().what.contains("others than this user"));
+        mode(0o600);
+        assert_eq!(load(&path).unwrap().len(), 1);
+        assert!(load(&folder.path().join("none")).unwrap_err().what.contains("cannot read"));
+    }
+}
