@@ -33,6 +33,8 @@ use prost::Message as _;
 
 #[path = "seeds/shares.rs"]
 mod shares;
+#[path = "seeds/streams.rs"]
+mod streams;
 
 fn main() -> io::Result<()> {
     write(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
@@ -70,6 +72,7 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
         ("listing", listings()),
         ("fec", coded_blocks()),
         ("share", shares::all()),
+        ("stream", streams::all()),
         ("frame_header", frame_headers()),
         ("scenario", scenarios(root)?),
     ])

@@ -22,6 +22,7 @@ pub mod sender;
 pub mod server_session;
 pub mod share;
 mod spoken;
+pub mod stream;
 pub mod survey_answer;
 pub mod transfer_frame;
 
@@ -29,7 +30,7 @@ pub mod transfer_frame;
 pub type Run = fn(&[u8]);
 
 /// Every target: the name of its binary and of its corpus, and its function.
-pub const TARGETS: [(&str, Run); 16] = [
+pub const TARGETS: [(&str, Run); 17] = [
     ("client_session", client_session::run),
     ("control_message", control_message::run),
     ("data_header", data_header::run),
@@ -44,6 +45,7 @@ pub const TARGETS: [(&str, Run); 16] = [
     ("sender", sender::run),
     ("server_session", server_session::run),
     ("share", share::run),
+    ("stream", stream::run),
     ("survey_answer", survey_answer::run),
     ("transfer_frame", transfer_frame::run),
 ];

@@ -11,7 +11,7 @@ use longhaul::{Location, ServerPin};
 use crate::emulate;
 use crate::{
     compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, ls, man,
-    model, path, probe, reproduce, serve, share, sim, sync,
+    model, path, probe, reproduce, serve, share, sim, stream, sync,
 };
 
 /// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
@@ -31,6 +31,7 @@ enum SubcommandArgs {
     Ls(ls::LsArgs),
     Serve(serve::ServeArgs),
     Share(share::ShareArgs),
+    Stream(stream::StreamArgs),
     Id(id::IdArgs),
     Model(model::ModelArgs),
     Path(path::PathArgs),
@@ -89,6 +90,7 @@ pub(crate) fn run() -> u8 {
         SubcommandArgs::Ls(args) => ls::run(&args),
         SubcommandArgs::Serve(args) => serve::run(&args),
         SubcommandArgs::Share(args) => share::run(&args),
+        SubcommandArgs::Stream(args) => stream::run(&args),
         SubcommandArgs::Id(args) => id::run(&args),
         SubcommandArgs::Model(args) => model::run(&args),
         SubcommandArgs::Path(args) => path::run(&args),

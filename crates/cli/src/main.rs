@@ -43,6 +43,7 @@ mod serve;
 mod share;
 mod signals;
 mod sim;
+mod stream;
 mod sync;
 mod table;
 mod trust;

@@ -5,7 +5,7 @@ use std::fs;
 use super::{files, none, root};
 
 /// The level of each crate.
-const LEVELS: [(&str, u8); 11] = [
+const LEVELS: [(&str, u8); 12] = [
     ("proto", 1),
     ("text", 1),
     ("files", 2),
@@ -13,6 +13,7 @@ const LEVELS: [(&str, u8); 11] = [
     ("testbed", 2),
     ("session", 3),
     ("share", 4),
+    ("stream", 4),
     ("transfer", 5),
     ("experiments", 6),
     ("longhaul", 6),

@@ -8,6 +8,7 @@
 mod edits;
 mod key;
 mod replica;
+mod right;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -16,5 +17,6 @@ mod watcher;
 pub use edits::{Answer, Edits, Sent, Wish};
 pub use key::{Key, KeyError, MAX_KEY, Prefix};
 pub use replica::{Lie, News, Replica};
+pub use right::Right;
 pub use tree::{Change, Condition, Disk, Edit, Entry, Limits, MAX_VALUE, Refusal, Tree};
 pub use watcher::{PIECE, Piece, Watcher};

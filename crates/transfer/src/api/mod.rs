@@ -4,7 +4,8 @@
 //! reports [`Event`]s and ends with a [`Summary`] or an [`Error`]. A [`ReadRequest`]
 //! and a [`WriteRequest`] copy between memory and another host. A [`ProbeRequest`] measures the
 //! path to a server. A [`Connection`] answers several calls. A [`Share`] is the
-//! tree of small values that a server's clients share. [`Trust`] decides about new servers.
+//! tree of small values that a server's clients share. A [`StreamSender`] and a
+//! [`StreamReceiver`] carry frames with a deadline. [`Trust`] decides about new servers.
 //! `queue` lies between engine and reader, `engine` owns the threads, `running` is what their
 //! handles share; [`blocking`] serves threads that may wait.
 
@@ -25,6 +26,7 @@ mod running;
 mod server;
 mod share;
 mod ssh_server;
+mod stream;
 mod transfer;
 mod trust;
 
@@ -39,6 +41,10 @@ pub use probe::{Probe, ProbeEvent, ProbeEvents, ProbeRequest};
 pub use server::{Access, Server, ServerBuilder, ServerControl, ServerEvents};
 pub use share::{EditRequest, Edited, Share, ShareEvent, ShareRequest, ShareWatch, SharedValue};
 pub use ssh_server::SshServer;
+pub use stream::{
+    ReceiveStreamRequest, SendStreamRequest, StreamEvent, StreamFrame, StreamInput, StreamReceived,
+    StreamReceiver, StreamSender, StreamSent, StreamSettings, WhenBehind,
+};
 pub use transfer::Transfer;
 pub use trust::{NewServer, Trust};
 
