@@ -35,6 +35,8 @@ use prost::Message as _;
 mod remote_files;
 #[path = "seeds/shares.rs"]
 mod shares;
+#[path = "seeds/streams.rs"]
+mod streams;
 
 fn main() -> io::Result<()> {
     write(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
@@ -73,6 +75,7 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
         ("fec", coded_blocks()),
         ("remote_file", remote_files::all()),
         ("share", shares::all()),
+        ("stream", streams::all()),
         ("frame_header", frame_headers()),
         ("scenario", scenarios(root)?),
     ])

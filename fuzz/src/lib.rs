@@ -23,6 +23,7 @@ pub mod sender;
 pub mod server_session;
 pub mod share;
 mod spoken;
+pub mod stream;
 pub mod survey_answer;
 pub mod transfer_frame;
 
@@ -46,6 +47,7 @@ pub const TARGETS: [(&str, Run); 17] = [
     ("sender", sender::run),
     ("server_session", server_session::run),
     ("share", share::run),
+    ("stream", stream::run),
     ("survey_answer", survey_answer::run),
     ("transfer_frame", transfer_frame::run),
 ];

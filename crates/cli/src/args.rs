@@ -11,7 +11,7 @@ use longhaul::{Location, ServerPin};
 use crate::emulate;
 use crate::{
     cat, compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, ls,
-    man, model, path, probe, reproduce, serve, share, show_config, sim, sync,
+    man, model, path, probe, reproduce, serve, share, show_config, sim, stream, sync,
 };
 
 /// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
@@ -38,6 +38,7 @@ enum SubcommandArgs {
     Cat(cat::CatArgs),
     Serve(serve::ServeArgs),
     Share(share::ShareArgs),
+    Stream(stream::StreamArgs),
     Id(id::IdArgs),
     Model(model::ModelArgs),
     Path(path::PathArgs),
@@ -96,6 +97,7 @@ pub(crate) fn run() -> u8 {
         SubcommandArgs::Cat(args) => cat::run(&args, &settings),
         SubcommandArgs::Serve(args) => serve::run(&args),
         SubcommandArgs::Share(args) => share::run(&args, &settings),
+        SubcommandArgs::Stream(args) => stream::run(&args, &settings),
         SubcommandArgs::Id(args) => id::run(&args),
         SubcommandArgs::Model(args) => model::run(&args),
         SubcommandArgs::Path(args) => path::run(&args),

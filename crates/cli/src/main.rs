@@ -45,6 +45,7 @@ mod share;
 mod show_config;
 mod signals;
 mod sim;
+mod stream;
 mod sync;
 mod table;
 mod trust;

@@ -1,5 +1,5 @@
 //! Who may do what at a server, as an option or a line of a file: `ID[:ro|wo|rw][:subfolder]` for
-//! files, or `ID,files=ro:/sub,share=rw:/world,stream=rooms/*` for each service by its word.
+//! files, or `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms` for each service by its word.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -55,7 +55,8 @@ impl Allow {
 /// allowed. A folder whose name looks like a mode is written behind one, as in `ID:rw:ro`.
 ///
 /// In the long form each service has its word, once: `files=MODE[:FOLDER]`, `share=MODE[:FOLDER]`,
-/// `stream=NAMES`. What is not named is not allowed. A folder with a comma needs the short form.
+/// `stream=MODE[:FOLDER]`. What is not named is not allowed. A folder with a comma needs the short
+/// form.
 ///
 /// # Errors
 /// The id is none (a typing error), a mode or a word is unknown, or the subfolder is not below the
@@ -100,7 +101,7 @@ pub fn parse(text: &str) -> Result<Allow, Error> {
     Ok(Allow { id: id.to_string(), read, write, subfolder, others, name: None })
 }
 
-/// Reads `files=ro:/sub,share=rw:/world,stream=rooms/*`.
+/// Reads `files=ro:/sub,share=rw:/world,stream=ro:/rooms`.
 fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
     let (read, write) = (false, false);
     let id = id.to_string();
@@ -117,9 +118,7 @@ fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
                 (allow.read, allow.write) = (mode != "wo", mode != "ro");
                 allow.subfolder = folder;
             }
-            "share" => drop(mode_and_folder(value)?),
-            "stream" if value.is_empty() => return Err("`stream=` names no stream".to_owned()),
-            "stream" => {}
+            word if OTHERS.contains(&word) => drop(mode_and_folder(value)?),
             unknown => {
                 let known = OTHERS.join(", ");
                 return Err(format!("`{unknown}` is no service; {FILES}, {known} are"));
@@ -255,13 +254,13 @@ mod tests {
         ] {
             assert_eq!(parsed(tail), Ok(expected), "{tail}");
         }
-        let all = parsed("files=ro:/sub,share=rw:/world,stream=rooms/*").expect("three services");
+        let all = parsed("files=ro:/sub,share=rw:/world,stream=ro:/rooms").expect("three services");
         assert_eq!(
             (all.read, all.write, all.subfolder.as_deref()),
             (true, false, Some("sub".as_ref()))
         );
         assert!(["files", "share", "stream"].iter().all(|word| all.has(word)));
-        let rooms = parsed("stream=rooms/*").expect("one service");
+        let rooms = parsed("stream=rw:/rooms").expect("one service");
         assert!(!rooms.has("files") && !rooms.read && !rooms.write);
         // In the short form a comma is part of the folder.
         let short = parse(&format!("{A}:ro:a,files=rw"));
@@ -283,7 +282,8 @@ mod tests {
             ("files=ro:/../x", "below the root"),
             ("files=ro://x", "below the root"),
             ("share=ro:..", "below the root"),
-            ("stream=", "names no stream"),
+            ("stream=", "is no mode"),
+            ("stream=rooms/*", "is no mode"),
         ] {
             let error = parse(&format!("{A},{tail}")).expect_err(tail);
             assert!(error.what.contains(why), "{tail}: {error}");

@@ -10,7 +10,8 @@
 //! said), `line` (the two halves of a stream), `export` (keys for the data), `connection`
 //! (further streams) over `below`; the carriers: `quic` with `keeper`, `window` and `twice`,
 //! `stream` with `segments` and `mux`, [`ssh`]; the ways in: [`mod@connect`] with `race` and
-//! `failure`, and [`listen`] with `gate`; `service` (what streams are for).
+//! `failure`, and [`listen`] with `gate`; `service` (what streams are for);
+//! [`retry`] (a lost server).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -47,6 +48,7 @@ pub mod listen;
 mod mux;
 mod quic;
 mod race;
+pub mod retry;
 mod rewritten;
 mod segments;
 mod service;

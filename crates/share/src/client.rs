@@ -1,13 +1,13 @@
 //! The client's side: calls and watches over one connection after the other.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use longhaul_proto::share::{Answer, Edits, Entry, Key, Lie, News, Prefix, Replica, Wish};
-use longhaul_session::{Connection, Error, FrameWriter, Kind, RttWatch, Session};
+use longhaul_session::retry::{again, silence};
+use longhaul_session::{Connection, Error, FrameWriter, Kind, Session};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::convert;
 use crate::messages::{
@@ -15,11 +15,6 @@ use crate::messages::{
 };
 use crate::server::CALLS;
 
-/// The first and the longest pause between attempts to connect again.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// How often the server has to show that it is there, and how often it may fail to.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-const LOOKS: u32 = 4;
 /// Watches of a connection, which has one more stream for calls.
 const WATCHES: usize = 15;
 /// Bytes of keys and values that a snapshot may have, at most: what a server's tree may have.
@@ -75,25 +70,6 @@ pub async fn run(
             Ok(connected) => Some(connected),
             Err(error) => return client.fail(&error),
         };
-    }
-}
-
-async fn again(
-    connect: &impl AsyncFn() -> Result<Connected, Error>,
-    retry_for: Duration,
-) -> Result<Connected, Error> {
-    let (begun, (mut pause, longest)) = (Instant::now(), PAUSES);
-    loop {
-        match connect().await {
-            Err(error)
-                if (error.kind == Kind::Lost || error.is_silence)
-                    && begun.elapsed() + pause < retry_for =>
-            {
-                sleep(pause).await;
-                pause = (pause * 2).min(longest);
-            }
-            ended => return ended,
-        }
     }
 }
 
@@ -353,27 +329,6 @@ fn come_to(answer: &Reply, now: Option<Entry>) -> Answer {
         1 => Answer::Conflict(now),
         2 => Answer::Refused,
         _ => Answer::Unknown,
-    }
-}
-
-/// Completes when nothing comes from the server for some seconds: it is gone, and no new one has
-/// taken its address.
-async fn silence(rtt: RttWatch) -> Error {
-    let (mut seen, mut looks) = (rtt.received(), 0);
-    let mut tick = interval(LOOK_EVERY);
-    // A host that stood still has not looked meanwhile.
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // Without datagrams the system tells of a lost connection.
-    while seen.is_some() && looks < LOOKS {
-        tick.tick().await;
-        let now = rtt.received();
-        looks = if now == seen { looks + 1 } else { 0 };
-        seen = now;
-        rtt.nudge();
-    }
-    match seen {
-        Some(_) => Error::new(Kind::Lost, "the server is silent"),
-        None => std::future::pending().await,
     }
 }
 

@@ -3,7 +3,7 @@
 //! The tree itself, and how a client keeps up with it, is pure logic in `longhaul_proto::share`.
 //! Here is what it needs of the world: [`messages`] (what goes across) and [`convert`] (what is
 //! believed of it), `disk` (the file) and `store` (the thread that has tree and file), `server` and
-//! [`client`] (the two sides of a session's streams), `right` (who may do what).
+//! [`client`] (the two sides of a session's streams). [`Right`] says who may do what.
 
 pub mod client;
 #[doc(hidden)]
@@ -11,9 +11,8 @@ pub mod convert;
 mod disk;
 #[doc(hidden)]
 pub mod messages;
-mod right;
 mod server;
 mod store;
 
-pub use right::Right;
+pub use longhaul_proto::share::Right;
 pub use server::Shared;

@@ -6,14 +6,13 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use longhaul_proto::share::{By, Call, Key, Limits, Refusal, WRITERS, Watcher, Writer};
+use longhaul_proto::share::{By, Call, Key, Limits, Refusal, Right, WRITERS, Watcher, Writer};
 use longhaul_session::{Error, FrameReader, FrameWriter, Kind, Session};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::convert;
 use crate::messages::{Answer, Ask, Asked, Begin, Begun, Get, Hold, Put, Tell, Told, Watch};
-use crate::right::Right;
 use crate::store::{Command, Failed, Made, Store};
 
 /// Calls of one stream that are not answered yet, at most.

@@ -271,11 +271,11 @@ fn a_client_refuses_names_that_are_none_and_a_listing_that_ends_early() {
 
 #[test]
 fn a_right_to_another_service_is_none_to_files() {
-    let pair = Pair::with_rights(",stream=rooms/*", &[]);
+    let pair = Pair::with_rights(",stream=ro:/rooms", &[]);
     write(&pair.there.join("file"), b"f");
     of_pair(&pair, &[], "").is(3, &["has no right to files"]);
     pair.cp(&[&pair.at("file"), &"copy"]).is(3, &["has no right to files"]);
-    let pair = Pair::with_rights(",files=ro,stream=rooms/*", &[]);
+    let pair = Pair::with_rights(",files=ro,stream=ro:/rooms", &[]);
     write(&pair.there.join("file"), b"f");
     assert_eq!(of_pair(&pair, &[], "").is(0, &[]).stdout, ["file"]);
     write(&pair.here.join("new"), b"n");

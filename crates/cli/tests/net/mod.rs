@@ -34,6 +34,7 @@ mod share;
 mod silent;
 mod ssh;
 mod strangers;
+mod stream;
 mod taken_up;
 mod unasked;
 mod unheard;

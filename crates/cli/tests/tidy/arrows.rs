@@ -13,6 +13,7 @@ const LEVELS: [(&str, u8); 12] = [
     ("testbed", 2),
     ("session", 3),
     ("share", 4),
+    ("stream", 4),
     ("transfer", 5),
     ("experiments", 6),
     ("gateway", 6),

@@ -26,6 +26,7 @@ const SOURCES: [(&str, &str); 14] = [
     ("crates/transfer/src/control/file.rs", "Ranges of a remote file"),
     ("crates/transfer/src/control/pipe.rs", "A pipe"),
     ("crates/share/src/messages.rs", "The shared tree"),
+    ("crates/stream/src/messages.rs", "A stream"),
     ("crates/proto/src/wire/messages.rs", "What protocols say"),
 ];
 const HEADER: &str = "crates/proto/src/wire/header.rs";

@@ -67,6 +67,12 @@ impl Suite {
         }
     }
 
+    /// The suite of a name, where it seals everything.
+    pub fn sealed(name: &str) -> Option<Suite> {
+        let all = [Suite::Aes128Gcm, Suite::ChaCha20Poly1305];
+        all.into_iter().find(|suite| suite.name() == name)
+    }
+
     fn algorithm(self) -> &'static Algorithm {
         match self {
             Suite::ChaCha20Poly1305 => &CHACHA20_POLY1305,

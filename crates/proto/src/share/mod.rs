@@ -11,6 +11,7 @@ mod calls;
 mod edits;
 mod key;
 mod replica;
+mod right;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -21,6 +22,7 @@ pub use calls::{By, Call, Calls, Made};
 pub use edits::{Answer, Edits, Hold, Sent, Wish};
 pub use key::{Key, KeyError, MAX_KEY, Prefix};
 pub use replica::{Lie, News, Replica};
+pub use right::Right;
 pub use tree::{Change, Condition, Disk, Edit, Entry, Limits, MAX_VALUE, Refusal, Tree};
 pub use watcher::{PIECE, Piece, Watcher};
 pub use writers::{Crowd, Row, Rows, WINDOW, WRITERS, Writer, Writers};

@@ -110,6 +110,11 @@ fn code(needs: &Needs, path: &Path) -> Option<(u16, Rate)> {
 }
 
 impl Choice {
+    /// Whether a code takes the lowest rate.
+    pub fn is_code(&self) -> bool {
+        self.best().is_some_and(|(name, _)| name == "code")
+    }
+
     /// The lowest sending rate and its way.
     fn best(&self) -> Option<(&'static str, Rate)> {
         let code = self.code.map(|(_, rate)| rate);

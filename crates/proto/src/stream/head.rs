@@ -5,6 +5,10 @@ use crate::fec::{MAX_REPAIRS, Scheme, Shape};
 /// Most bytes of a frame: 16 MiB.
 pub const MAX_FRAME: u32 = 16 << 20;
 
+/// Bits of a head that have the length; skipped frames are in the 7 above.
+const LENGTH_BITS: u32 = 25;
+const LENGTHS: u32 = (1 << LENGTH_BITS) - 1;
+
 /// The last frame of a stream: at 1,000 frames a second a stream lasts 49 days.
 pub(super) const LAST_FRAME: u32 = u32::MAX - 1;
 
@@ -19,6 +23,9 @@ pub struct Head {
     pub repairs: u16,
     /// The frame's length in bytes.
     pub length: u32,
+    /// How many frames directly before it were not sent: nobody has to wait for them.
+    /// [`Head::MANY`] is that many or more.
+    pub skipped: u8,
     /// When the sender got the frame: µs of the sender's clock modulo 2³².
     pub at: u32,
 }
@@ -56,6 +63,9 @@ impl Head {
     /// place of the datagram's header ([`Head::block`]).
     pub const LEN: usize = 10;
 
+    /// The most skipped frames that a head has room for.
+    pub const MANY: u8 = 127;
+
     /// The number that the header's block carries: the frame's number, then the symbol's.
     pub fn block(&self) -> u64 {
         u64::from(self.frame) << 16 | u64::from(self.index)
@@ -65,7 +75,8 @@ impl Head {
     pub fn encode(&self) -> [u8; Head::LEN] {
         let mut out = [0; Head::LEN];
         out[..2].copy_from_slice(&self.repairs.to_be_bytes());
-        out[2..6].copy_from_slice(&self.length.to_be_bytes());
+        let skipped = u32::from(self.skipped.min(Head::MANY)) << LENGTH_BITS;
+        out[2..6].copy_from_slice(&(self.length & LENGTHS | skipped).to_be_bytes());
         out[6..].copy_from_slice(&self.at.to_be_bytes());
         out
     }
@@ -79,14 +90,26 @@ impl Head {
         let Some(&[m0, m1, l0, l1, l2, l3, t0, t1, t2, t3]) = payload.first_chunk() else {
             return Err(HeadError::Short);
         };
+        let length = u32::from_be_bytes([l0, l1, l2, l3]);
         let head = Head {
             frame: (block >> 16) as u32,
             index: block as u16,
             repairs: u16::from_be_bytes([m0, m1]),
-            length: u32::from_be_bytes([l0, l1, l2, l3]),
+            length: length & LENGTHS,
+            skipped: (length >> LENGTH_BITS) as u8,
             at: u32::from_be_bytes([t0, t1, t2, t3]),
         };
         head.shape(symbol).map(|_| head)
+    }
+
+    /// Bytes of the symbol, which the last original may have fewer of than all others.
+    ///
+    /// # Errors
+    /// As [`Head::shape`].
+    pub fn symbol_len(&self, symbol: u16) -> Result<usize, HeadError> {
+        let last = self.shape(symbol)?.originals() - 1;
+        let rest = self.length as usize - usize::from(last) * usize::from(symbol);
+        Ok(if self.index == last { rest } else { symbol.into() })
     }
 
     /// The code of the frame, with symbols of `symbol` bytes.

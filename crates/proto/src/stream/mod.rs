@@ -13,17 +13,26 @@
 //! that the frame is whole.
 //!
 //! - [`Head`]: what a datagram says of its frame.
+//! - [`Delays`]: percentiles of any number of delays.
+//! - [`Meter`]: losses, bursts and jitter of a path, from what arrives.
+//! - [`Plan`]: the rate and the repairs that follow from them.
 //! - [`choose`]: payloads, repair or code, from deadline, round-trip time, jitter and loss.
 
 mod choose;
 mod clock;
+mod delays;
 mod head;
+mod meter;
+mod plan;
 mod receiver;
 mod sender;
 #[cfg(test)]
 mod tests;
 
 pub use choose::{Choice, Needs, Path, choose};
+pub use delays::Delays;
 pub use head::{Head, HeadError, MAX_FRAME};
+pub use meter::{Meter, chain};
+pub use plan::{Plan, plan};
 pub use receiver::{Delivery, Placed, Receiver};
 pub use sender::{Full, Overflow, Sender, Settings};

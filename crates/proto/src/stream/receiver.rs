@@ -109,6 +109,16 @@ impl Receiver {
         }
     }
 
+    /// The same for a receiver that comes later: frames before `first` are not its own.
+    pub fn starting_at(self, first: u32) -> Receiver {
+        Receiver { next: first, ..self }
+    }
+
+    /// Frames before `end` are all that there are: those that did not come are missed.
+    pub fn finish(&mut self, end: u32) -> Option<Delivery> {
+        (self.next < end).then(|| self.missed(end - 1))
+    }
+
     /// A symbol arrived. The driver calls [`Receiver::poll`] afterwards.
     pub fn on_symbol(&mut self, now: Time, head: &Head) -> Placed {
         let Ok(shape) = head.shape(self.symbol) else { return Placed::Wrong };
@@ -119,8 +129,8 @@ impl Receiver {
             return Placed::Spare;
         }
         if let Some(open) = self.open.get(&head.frame) {
-            let (first, said) = (&open.head, (head.length, head.repairs, head.at));
-            if (first.length, first.repairs, first.at) != said {
+            let (first, said) = (&open.head, (head.length, head.repairs, head.at, head.skipped));
+            if (first.length, first.repairs, first.at, first.skipped) != said {
                 return Placed::Wrong;
             }
         } else {
@@ -154,9 +164,11 @@ impl Receiver {
         let late = now > open.due;
         let whole = open.is_whole() && !late;
         if self.next < frame {
-            // Earlier frames of which nothing came hold this one up until it is due.
-            let last = frame - 1;
-            let give_up = last < self.given_up || now >= open.due;
+            // Earlier frames of which nothing came hold this one up until it is due, unless they
+            // were never sent.
+            let (last, skipped) = (frame - 1, open.head.skipped);
+            let never = skipped == Head::MANY || frame - self.next <= skipped.into();
+            let give_up = never || last < self.given_up || now >= open.due;
             return give_up.then(|| self.missed(last));
         }
         if !whole {

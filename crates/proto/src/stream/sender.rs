@@ -65,6 +65,8 @@ pub struct Sender {
     current: Option<Queued>,
     waiting: VecDeque<Queued>,
     next: u32,
+    /// The frame after the last one of which a symbol was sent.
+    begun: u32,
     skipped: u64,
     /// What is left of the burst that may leave now, and when it began.
     granted: u64,
@@ -87,6 +89,7 @@ impl Sender {
             current: None,
             waiting: VecDeque::new(),
             next: 0,
+            begun: 0,
             skipped: 0,
             granted: 0,
             granted_at: Time::ZERO,
@@ -137,9 +140,39 @@ impl Sender {
         let repairs = self.repairs(plain.originals());
         let shape = shape(length, repairs, symbol).unwrap_or(plain);
         let (index, repairs, at) = (0, shape.repairs(), (now.as_nanos() / 1_000) as u32);
-        let head = Head { frame: number, index, repairs, length, at };
+        let head = Head { frame: number, index, repairs, length, skipped: 0, at };
         self.waiting.push_back(Queued { head, shape, at: now });
         Ok(number)
+    }
+
+    /// Counts a frame that cannot be sent at all, as while the connection is lost: it has a number,
+    /// so that receivers count it as missed. Nothing after 2³² − 1 frames.
+    pub fn pass(&mut self) -> Option<u32> {
+        let number = self.next;
+        (number <= LAST_FRAME).then(|| {
+            self.next += 1;
+            self.skipped += 1;
+            number
+        })
+    }
+
+    /// Gives up all frames of which symbols are still to be sent.
+    pub fn give_up(&mut self) {
+        self.skipped += self.waiting.len() as u64 + u64::from(self.current.is_some());
+        self.current = None;
+        self.waiting.clear();
+    }
+
+    /// Follows the path: the next frames have repairs for `losses`, and the symbols of all frames
+    /// go at `rate`. A frame that is being sent keeps its repairs.
+    pub fn follow(&mut self, now: Time, path: Span, losses: Losses, rate: Rate) {
+        if self.settings.losses != losses {
+            self.repairs.clear();
+        }
+        if self.settings.rate != rate {
+            self.pacer.set_rate(now, rate);
+        }
+        self.settings = Settings { path, losses, rate, ..self.settings };
     }
 
     /// Whether a frame of this length can be sent.
@@ -167,7 +200,10 @@ impl Sender {
                 self.skipped += 1;
                 continue;
             }
-            self.current = Some(next);
+            let skipped = next.head.frame.saturating_sub(self.begun).min(Head::MANY.into());
+            self.begun = next.head.frame.saturating_add(1);
+            let head = Head { skipped: skipped as u8, ..next.head };
+            self.current = Some(Queued { head, ..next });
         }
         // The pacer lets datagrams go in small bursts: a burst that has begun ends at this time.
         if self.granted == 0 || self.granted_at != now {
@@ -197,6 +233,16 @@ impl Sender {
     pub fn oldest(&self) -> u32 {
         let first = self.current.iter().chain(&self.waiting).next();
         first.map_or(self.next, |queued| queued.head.frame)
+    }
+
+    /// The number of the next frame.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Whether symbols of the frame are still to be sent.
+    pub fn holds(&self, frame: u32) -> bool {
+        self.current.iter().chain(&self.waiting).any(|queued| queued.head.frame == frame)
     }
 
     /// How many frames were not sent, or given up because they could not be in time.

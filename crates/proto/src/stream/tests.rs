@@ -41,7 +41,7 @@ fn at(millis: u64) -> Time {
 
 /// Symbols of a frame of two originals and one repair, which the sender had at `millis`.
 fn symbol(frame: u32, index: u16, millis: u32) -> Head {
-    Head { frame, index, repairs: 1, length: 2 * u32::from(SYMBOL), at: millis * 1_000 }
+    Head { frame, index, repairs: 1, length: 2 * u32::from(SYMBOL), skipped: 0, at: millis * 1_000 }
 }
 
 /// All that is sent at `now`.
@@ -59,12 +59,13 @@ fn beyond_path(delivery: Option<Delivery>) -> Option<Span> {
 
 #[test]
 fn a_head_that_is_written_is_read() {
-    let head = Head { frame: 7, index: 1030, repairs: 24, length: 1_440_000, at: u32::MAX };
+    let head =
+        Head { frame: 7, index: 11_756, repairs: 24, length: 1 << 24, skipped: 127, at: u32::MAX };
     assert_eq!(Head::decode(head.block(), &head.encode(), SYMBOL), Ok(head));
     assert_eq!(Head::decode(head.block(), &head.encode()[1..], SYMBOL), Err(HeadError::Short));
-    let past = Head { index: 1031, ..head };
+    let past = Head { index: 11_757, ..head };
     let read = Head::decode(past.block(), &past.encode(), SYMBOL);
-    assert_eq!(read, Err(HeadError::Index(1031)));
+    assert_eq!(read, Err(HeadError::Index(11_757)));
     for (length, error) in
         [(0, HeadError::Length(0)), (MAX_FRAME + 1, HeadError::Length(MAX_FRAME + 1))]
     {
@@ -192,6 +193,33 @@ fn a_whole_frame_waits_for_one_of_which_nothing_came_until_it_is_due_itself() {
 }
 
 #[test]
+fn a_frame_waits_for_none_that_was_never_sent() {
+    let mut sender = Sender::new(settings());
+    for _ in 0..3 {
+        sender.pass();
+    }
+    sender.offer(at(0), 1).expect("room");
+    let heads = sent(&mut sender, at(0));
+    assert_eq!((heads[0].frame, heads[0].skipped), (3, 3));
+    let mut receiver = receiver();
+    assert_eq!(receiver.on_symbol(at(50), &heads[0]), Placed::Keep);
+    assert_eq!(receiver.poll(at(50)), Some(Delivery::Missed { first: 0, last: 2 }));
+    assert!(matches!(receiver.poll(at(50)), Some(Delivery::Frame { frame: 3, .. })));
+    // One of the two before it was sent.
+    let head = Head { skipped: 1, ..symbol(6, 0, 20) };
+    for index in 0..2 {
+        receiver.on_symbol(at(70), &Head { index, ..head });
+    }
+    assert_eq!((receiver.poll(at(70)), receiver.next_wakeup()), (None, Some(at(140))));
+    let many = Head { skipped: Head::MANY, ..symbol(1_000, 0, 30) };
+    for index in 0..2 {
+        receiver.on_symbol(at(80), &Head { index, ..many });
+    }
+    let all: Vec<_> = core::iter::from_fn(|| receiver.poll(at(80))).collect();
+    assert_eq!(all.len(), 4, "{all:?}");
+}
+
+#[test]
 fn after_a_cut_the_stream_goes_on_with_new_frames() {
     let mut receiver = receiver();
     receiver.on_symbol(at(50), &symbol(0, 0, 0));
@@ -267,7 +295,9 @@ proptest! {
         for (kind, any, index, repairs, length, stamp) in heads {
             now += Span::from_millis(u64::from(kind));
             let frame = if kind == 0 { any } else { any % 20 };
-            receiver.on_symbol(now, &Head { frame, index, repairs, length, at: stamp });
+            let skipped = kind * 20;
+            let head = Head { frame, index, repairs, length, skipped, at: stamp };
+            receiver.on_symbol(now, &head);
             prop_assert!(receiver.used() <= memory);
             while let Some(delivery) = receiver.poll(now) {
                 let (first, last) = match delivery {

@@ -4,8 +4,8 @@
 //! reports [`Event`]s and ends with a [`Summary`] or an [`Error`]. A [`ReadRequest`]
 //! and a [`WriteRequest`] copy between memory and another host. A [`ProbeRequest`] measures the
 //! path to a server. A [`Connection`] answers several calls; a [`RemoteFile`] is one of its files.
-//! A [`Share`] is the tree of small values that a server's clients share. [`Trust`] decides about
-//! new servers. `queue` and `batches` lie between engine and reader, `engine` owns the threads,
+//! A [`Share`] is the tree of small values that a server's clients share. A [`StreamSender`]
+//! and a [`StreamReceiver`] carry frames with a deadline. [`Trust`] decides about new servers. `queue` and `batches` lie between engine and reader, `engine` owns the threads,
 //! `running` is what their handles share, `host` is what reaches a host for calls; [`blocking`]
 //! serves threads that may wait.
 
@@ -29,6 +29,7 @@ mod running;
 mod server;
 mod share;
 mod ssh_server;
+mod stream;
 mod transfer;
 mod trust;
 
@@ -44,6 +45,10 @@ pub use remote_file::{RangePiece, RangeReads, RemoteFile};
 pub use server::{Access, Server, ServerBuilder, ServerControl, ServerEvents};
 pub use share::{EditRequest, Edited, Share, ShareEvent, ShareRequest, ShareWatch, SharedValue};
 pub use ssh_server::SshServer;
+pub use stream::{
+    ReceiveStreamRequest, SendStreamRequest, StreamEvent, StreamFrame, StreamInput, StreamReceived,
+    StreamReceiver, StreamSender, StreamSent, StreamSettings, WhenBehind,
+};
 pub use transfer::Transfer;
 pub use trust::{NewServer, Trust};
 

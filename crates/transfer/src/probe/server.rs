@@ -92,15 +92,11 @@ impl Drop for Serving {
 
 impl Serving {
     fn begin(port: &PortHandle, session: &Session, probe: &Probe) -> Result<Serving, Error> {
-        let suite = match probe.cipher.as_str() {
-            "aes-128-gcm" => Suite::Aes128Gcm,
-            "chacha20-poly1305" => Suite::ChaCha20Poly1305,
-            other => {
-                let error =
-                    Error::new(ErrorKind::Unreachable, format!("no cipher {other} is known"));
-                return Err(error.advise("use the same release of longhaul on both sides"));
-            }
-        };
+        let suite = Suite::sealed(&probe.cipher).ok_or_else(|| {
+            let what = format!("no cipher {} is known", probe.cipher);
+            let error = Error::new(ErrorKind::Unreachable, what);
+            error.advise("use the same release of longhaul on both sides")
+        })?;
         let (exporter, echo) = (session.exporter(), FlowId(probe.flow));
         let keys = flow_keys(&exporter, suite, probe.probe, echo).sending_end();
         let path: Arc<OnceLock<Path>> = Arc::default();

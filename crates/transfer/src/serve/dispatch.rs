@@ -13,9 +13,11 @@ use super::listing::Listing;
 use super::pipe::Piping;
 use super::reading::Reading;
 use super::sharing::Sharing;
+use super::streaming::Streaming;
 use crate::error::{Error, ErrorKind};
 use crate::session::{Service, Services, Session};
 use longhaul_share::Shared;
+use longhaul_stream::server::Streams;
 
 /// How long a client may take to say what it wants.
 const REQUEST: Duration = Duration::from_secs(15);
@@ -31,7 +33,9 @@ pub(super) fn services(
     let piping: Rc<dyn Service> = Rc::new(Piping::new(server.clone(), ended));
     let reading: Rc<dyn Service> = Rc::new(Reading::new(server.clone()));
     let sharing = shared.map(|shared| Rc::new(Sharing::new(server.clone(), shared)) as Rc<_>);
-    Services::new([copying, listing, piping, reading].into_iter().chain(sharing))
+    let streams = Streams::new(server.port.clone());
+    let streaming: Rc<dyn Service> = Rc::new(Streaming::new(server.clone(), streams));
+    Services::new([copying, listing, piping, reading, streaming].into_iter().chain(sharing))
 }
 
 /// Answers a stream, on a task of its own.

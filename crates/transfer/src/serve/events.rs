@@ -12,6 +12,7 @@ use crate::error::public::Error;
 use crate::session::Session;
 use longhaul_files::place::show;
 use longhaul_share::messages::{Ask, Asked};
+use longhaul_stream::messages::{Ask as StreamAsk, Asked as StreamAsked};
 
 /// Something that happened at a server. What clients name may have any characters.
 #[derive(Clone, Debug)]
@@ -109,6 +110,16 @@ impl ServedClient {
             _ => ("uses the shared tree at", &b""[..]),
         };
         ServedClient::new(session, verb, named(&[prefix.to_vec()]))
+    }
+
+    /// One that sends or receives a stream.
+    pub(super) fn of_stream(session: &Session, ask: &StreamAsk) -> ServedClient {
+        let (verb, name) = match &ask.asked {
+            Some(StreamAsked::Send(send)) => ("sends the stream", send.name.as_bytes()),
+            Some(StreamAsked::Receive(receive)) => ("receives the stream", receive.name.as_bytes()),
+            _ => ("asks for the stream", &b""[..]),
+        };
+        ServedClient::new(session, verb, named(&[name.to_vec()]))
     }
 
     /// The same as the list of clients calls it.

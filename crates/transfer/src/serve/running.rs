@@ -5,11 +5,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use longhaul_proto::share::Right as NamesRight;
+
 use super::Server;
 use super::closing::{Busy, Closing};
 use super::door::{Access, Right};
 use super::events::{Moved, ServedClient, ServerEvent};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::session::{PeerId, Session};
 
 /// How often a request that waits looks whether it may go on.
@@ -44,6 +46,26 @@ impl Server {
         let _busy = self.closing.enter()?;
         let (closing, moved) = (self.closing.clone(), Cell::default());
         Ok(Running(Rc::new(Needs { closing, right, moved, _busy })))
+    }
+}
+
+impl Server {
+    /// Begins a request of `peer` by its right to names below a prefix, which `word` of the list
+    /// of clients gives.
+    ///
+    /// # Errors
+    /// As [`Server::begin`], and where the list says what makes no sense.
+    pub(super) fn begin_below(
+        &self,
+        peer: PeerId,
+        word: &'static str,
+    ) -> Result<(Running, NamesRight), Error> {
+        let (right, said) = self.door.right_to(peer, word)?;
+        let parsed = NamesRight::parse(&said).ok_or_else(|| {
+            let what = format!("the right {word}={said} makes no sense here");
+            Error::new(ErrorKind::Unreachable, what).advise("ask who runs the server")
+        })?;
+        Ok((self.begin_by(right)?, parsed))
     }
 }
 

@@ -3,13 +3,13 @@
 use std::pin::Pin;
 use std::rc::Rc;
 
+use longhaul_share::Shared;
 use longhaul_share::messages::{self, Ask};
-use longhaul_share::{Right, Shared};
 
 use super::Server;
 use super::dispatch::first;
 use super::events::{Moved, ServedClient, ServerEvent};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::session::{self, Service, Session};
 
 /// The shared tree.
@@ -49,15 +49,7 @@ impl Sharing {
     }
 
     async fn answer(&self, session: Session, ask: Ask) -> Result<(), Error> {
-        let senseless = |said: &str| {
-            let what = format!("the right share={said} makes no sense here");
-            Error::new(ErrorKind::Unreachable, what).advise("ask who runs the server")
-        };
-        let begun =
-            self.server.door.right_to(session.peer, messages::SERVICE).and_then(|(right, said)| {
-                let parsed = Right::parse(&said).ok_or_else(|| senseless(&said))?;
-                Ok((self.server.begin_by(right)?, parsed))
-            });
+        let begun = self.server.begin_below(session.peer, messages::SERVICE);
         let (running, right) = match begun {
             Ok(begun) => begun,
             Err(error) => {

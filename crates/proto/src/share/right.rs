@@ -1,15 +1,15 @@
-//! What a client may do with the tree, as the list of clients has it: `ro:/world`.
+//! What a client may do below a prefix of names, as the list of clients has it: `ro:/world`.
 
-use longhaul_proto::share::Prefix;
+use super::Prefix;
 
 /// A right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
-    /// May read and watch.
+    /// May read and watch, or receive.
     pub read: bool,
-    /// May put and delete.
+    /// May put and delete, or send.
     pub write: bool,
-    /// Only this key and those below it.
+    /// Only this name and those below it.
     pub prefix: Prefix,
 }
 

@@ -1,0 +1,315 @@
+//! `longhaul stream`: frames with a deadline, from one client of a server to others.
+
+mod lines;
+mod output;
+mod pattern;
+mod source;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use longhaul::units::{Bytes, Span};
+use longhaul::{
+    CancelHandle, Client, Location, StreamEvent, StreamReceiver, StreamSender, StreamSettings,
+    WhenBehind, blocking,
+};
+
+use crate::config::{self, Setting};
+use crate::error::{Error, ErrorKind};
+use crate::quantity::{parse_bytes, parse_span};
+use crate::reach::ReachArgs;
+use crate::report::Kind;
+use crate::screen::{Screen, Show};
+use crate::{console, exit, json, plain, signals};
+use lines::Lines;
+use output::Output;
+use source::{Source, feed};
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul stream send --frame 1440000 --fps 20 --deadline 120ms camera.raw lh://dtn.example.org/cam
+  camera | longhaul stream send --frame 1440000 --fps 20 --deadline 120ms - lh://dtn.example.org/cam
+  longhaul stream receive lh://dtn.example.org/cam -o - | player
+  longhaul stream receive lh://dtn.example.org/cam
+";
+
+/// Send or receive frames that must not be late, over the server of a host
+///
+/// The server runs `longhaul serve` and forwards each stream to all who receive it. Lost datagrams
+/// are restored from repairs that follow them, so no frame waits for a round trip.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+#[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
+pub(crate) struct StreamArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Send frames from a file, a folder, or stdin
+    Send(SendArgs),
+    /// Receive frames, and report how they come
+    Receive(ReceiveArgs),
+}
+
+/// What happens to frames that come too fast.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Behind {
+    /// The source waits
+    Block,
+    /// The new frame is not sent
+    Skip,
+    /// The oldest frame that waits is not sent
+    Thin,
+}
+
+#[derive(Args)]
+struct SendArgs {
+    /// A file of frames one behind the other, a folder with a frame in each file, or - for stdin;
+    /// nothing with --test-pattern. Then the server and the stream: lh://HOST/NAME
+    #[arg(value_name = "SOURCE|URL", num_args = 1..=2, required = true)]
+    places: Vec<OsString>,
+    /// Bytes of a frame, at most 16Mi; of the largest one in a folder
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    frame: Bytes,
+    /// Frames a second. A file or folder is read at this rate; frames from stdin are taken as they
+    /// come
+    #[arg(long, value_name = "NUMBER")]
+    fps: f64,
+    /// From having a frame to its delivery. It must exceed half the round-trip time and the jitter
+    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    deadline: Span,
+    /// What happens to frames that come faster than they can be sent
+    #[arg(long, value_name = "WHAT", default_value = "block")]
+    when_behind: Behind,
+    /// Begin when this many receive the stream
+    #[arg(long, value_name = "COUNT", default_value = "0")]
+    receivers: u32,
+    /// Send frames that `receive --check` knows, without a SOURCE
+    #[arg(long)]
+    test_pattern: bool,
+    /// End after this many frames
+    #[arg(long, value_name = "COUNT")]
+    frames: Option<u64>,
+    /// UDP payload of a datagram, where the way to a receiver carries less than Ethernet does
+    /// [default: what passes to the server, at most 1452]
+    #[arg(long, value_name = "BYTES")]
+    datagram: Option<u16>,
+    #[command(flatten)]
+    link: LinkArgs,
+}
+
+#[derive(Args)]
+struct ReceiveArgs {
+    /// The server and the stream: lh://HOST/NAME
+    #[arg(value_name = "URL")]
+    url: Location,
+    /// Write the frames to stdout (-), one behind the other into a file, or each into a file of an
+    /// existing folder [default: only report how they come]
+    #[arg(short, long, value_name = "-|FILE|FOLDER")]
+    output: Option<PathBuf>,
+    /// Check that the frames are those of `send --test-pattern`
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    link: LinkArgs,
+}
+
+#[derive(Args)]
+struct LinkArgs {
+    #[command(flatten)]
+    reach: ReachArgs,
+    /// How long to keep retrying a lost connection
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
+    retry_for: Span,
+    /// Write each event as a JSON object on stdout, one a line
+    #[arg(long)]
+    json: bool,
+    /// Print only errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Does it; the exit status.
+pub(crate) fn run(args: &StreamArgs, settings: &[Setting]) -> u8 {
+    let (link, done) = match &args.what {
+        What::Send(args) => (&args.link, send(args, settings)),
+        What::Receive(args) => (&args.link, receive(args, settings)),
+    };
+    match done {
+        Ok(status) => status,
+        Err(error) if link.json => {
+            console::out(json::error(&error, exit::status(error.kind)));
+            exit::status(error.kind)
+        }
+        Err(error) => exit::fail(&error),
+    }
+}
+
+/// A client that reaches `url`, and what ends its streams.
+fn client(
+    args: &LinkArgs,
+    url: &Location,
+    settings: &[Setting],
+) -> Result<(Client, CancelHandle), Error> {
+    if !matches!(url, Location::Daemon { .. }) {
+        let error = Error::new(ErrorKind::Usage, format!("{url} is no server with streams"));
+        return Err(error.advise("name a stream of a server: lh://host/name"));
+    }
+    args.reach.check(&[url], &|flag| config::has(settings, flag))?;
+    let cancel = CancelHandle::default();
+    signals::cancel_on_signal(cancel.clone(), signals::ENDING).map_err(|error| {
+        Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
+    })?;
+    let show = Show {
+        json: false,
+        progress: false,
+        verbose: false,
+        quiet: true,
+        silent: false,
+        kind: Kind::Copy,
+    };
+    let screen = Arc::new(Screen::new(show, cancel.clone()));
+    let client = args.reach.client(&[url], move |server| screen.trusts(server))?.build()?;
+    Ok((client, cancel))
+}
+
+fn retry_for(args: &LinkArgs) -> Duration {
+    Duration::from_nanos(args.retry_for.as_nanos())
+}
+
+/// The source and the URL.
+fn places(args: &SendArgs) -> Result<(Source, Location), Error> {
+    let usage = |what: &str, advice: &str| Error::new(ErrorKind::Usage, what).advise(advice);
+    let (source, url) = match (&args.places[..], args.test_pattern) {
+        ([url], true) => (Source::Pattern, url),
+        ([source, url], false) => (Source::open(source, args.frame)?, url),
+        ([_, _], _) => {
+            return Err(usage("--test-pattern takes no SOURCE", "leave one of the two out"));
+        }
+        _ => {
+            let advice = "longhaul stream send SOURCE lh://host/name, or --test-pattern";
+            return Err(usage("SOURCE or URL is missing", advice));
+        }
+    };
+    let url = url.to_str().ok_or_else(|| usage("the URL is no UTF-8", "write lh://host/name"))?;
+    Ok((source, url.parse()?))
+}
+
+fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
+    let (source, url) = places(args)?;
+    let (client, cancel) = client(&args.link, &url, settings)?;
+    let mut settings = StreamSettings::new(args.frame, args.fps, args.deadline);
+    settings.when_behind = match args.when_behind {
+        Behind::Block => WhenBehind::Block,
+        Behind::Skip => WhenBehind::Skip,
+        Behind::Thin => WhenBehind::Thin,
+    };
+    (settings.receivers, settings.datagram) = (args.receivers, args.datagram);
+    let lines = Lines::new(args.link.json, args.link.quiet);
+    let request = client.send_stream(url, settings).reach(args.link.reach.options());
+    let request = request.retry_for(retry_for(&args.link)).cancel_with(&cancel);
+    let sender = blocking::wait(request.into_future())?;
+    lines.way(&sender.status());
+    let (tell, fed) = channel();
+    let (input, stop) = (sender.input(), cancel.clone());
+    let (frame, fps, most) = (args.frame, args.fps, args.frames.unwrap_or(u64::MAX));
+    let thread = std::thread::Builder::new().name("source".into()).spawn(move || {
+        // Nobody listens where the stream has ended first.
+        let _ = tell.send(feed(source, frame, fps, most, &input, &stop));
+    });
+    thread.map_err(|error| Error::new(ErrorKind::Unfinished, format!("no thread: {error}")))?;
+    let read = watch(&sender, &fed, &cancel, &lines);
+    let sent = blocking::wait(sender.finish())?;
+    read?;
+    lines.sent(&sent);
+    Ok(exit::DONE)
+}
+
+/// Reports until the source has ended, or the stream.
+fn watch(
+    sender: &StreamSender,
+    fed: &std::sync::mpsc::Receiver<Result<(), Error>>,
+    cancel: &CancelHandle,
+    lines: &Lines,
+) -> Result<(), Error> {
+    let mut before = sender.status();
+    loop {
+        match fed.recv_timeout(Duration::from_secs(1)) {
+            Ok(ended) => return ended,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::new(ErrorKind::Unfinished, "the source's thread ended early"));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let now = sender.status();
+        if now.connected != before.connected {
+            lines.connected(now.connected);
+        }
+        if (now.repairs, now.receivers) != (before.repairs, before.receivers) {
+            lines.way(&now);
+        }
+        lines.sending(&now);
+        before = now;
+        if sender.is_over() || cancel.is_cancelled() {
+            // Its finish says why.
+            return Ok(());
+        }
+    }
+}
+
+fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
+    let (client, cancel) = client(&args.link, &args.url, settings)?;
+    let mut output = Output::open(args.output.as_deref())?;
+    if args.link.json && output.is_stdout() {
+        let what = "frames and JSON lines cannot both go to stdout";
+        return Err(Error::new(ErrorKind::Usage, what).advise("write frames to a file or folder"));
+    }
+    let lines = Lines::new(args.link.json, args.link.quiet);
+    let request = client.receive_stream(args.url.clone()).reach(args.link.reach.options());
+    let request = request.retry_for(retry_for(&args.link)).cancel_with(&cancel);
+    let mut stream = blocking::wait(request.into_future())?;
+    lines.waiting(&plain::text(&args.url.to_string()));
+    let ended = read(&mut stream, &mut output, args.check, &lines, &cancel);
+    let wrong = match ended {
+        Ok(wrong) => wrong,
+        Err(error) => {
+            if error.kind == ErrorKind::Cancelled {
+                lines.received(&stream.status(), 0);
+            }
+            return Err(error);
+        }
+    };
+    let status = lines.received(&stream.status(), wrong);
+    Ok(status)
+}
+
+/// Reads the stream to its end; how many frames were not those of the test pattern.
+fn read(
+    stream: &mut StreamReceiver,
+    output: &mut Output,
+    check: bool,
+    lines: &Lines,
+    cancel: &CancelHandle,
+) -> Result<u64, Error> {
+    let mut wrong = 0;
+    while let Some(event) = blocking::wait(stream.next()) {
+        let event = match event {
+            Err(_) if cancel.is_cancelled() => {
+                return Err(Error::new(ErrorKind::Cancelled, "interrupted"));
+            }
+            event => event?,
+        };
+        lines.came(&event);
+        if let StreamEvent::Frame(frame) = &event {
+            wrong += u64::from(check && !pattern::is_right(&frame.bytes));
+            output.write(frame)?;
+        }
+    }
+    Ok(wrong)
+}

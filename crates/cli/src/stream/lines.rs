@@ -1,0 +1,219 @@
+//! What `longhaul stream` prints: lines for people on stderr, or JSON lines on stdout.
+
+use longhaul::units::Span;
+use longhaul::{StreamEvent, StreamReceived, StreamSent};
+use serde_json::json;
+
+use crate::{console, exit};
+
+/// The exit status where frames are not those of the test pattern.
+const WRONG: u8 = 1;
+
+/// What is printed, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lines {
+    json: bool,
+    quiet: bool,
+}
+
+fn millis(span: Span) -> String {
+    format!("{:.1} ms", span.as_secs_f64() * 1_000.0)
+}
+
+impl Lines {
+    pub(super) fn new(json: bool, quiet: bool) -> Lines {
+        Lines { json, quiet }
+    }
+
+    fn note(self, line: impl std::fmt::Display) {
+        if !self.json && !self.quiet {
+            console::note(line);
+        }
+    }
+
+    /// The way of a stream, at its sender.
+    pub(super) fn way(self, sent: &StreamSent) {
+        if self.json {
+            console::out(json!({
+                "event": "way",
+                "way": sent.way,
+                "receivers": sent.receivers,
+                "rate_bps": sent.rate.as_bps(),
+                "repairs": sent.repairs,
+                "rtt_seconds": sent.rtt.as_secs_f64(),
+                "jitter_seconds": sent.jitter.as_secs_f64(),
+                "loss": sent.loss.get(),
+                "burst": sent.burst,
+            }));
+        }
+        self.note(format_args!("longhaul: {} receive; {}", sent.receivers, sent.way));
+    }
+
+    /// The connection was lost, or is there again.
+    pub(super) fn connected(self, connected: bool) {
+        if self.json {
+            let again = json!({"event": "heard-again"});
+            console::out(if connected { again } else { json!({"event": "lost"}) });
+        }
+        let what = if connected { "connected again" } else { "the connection is lost; retrying" };
+        self.note(format_args!("longhaul: {what}"));
+    }
+
+    /// How it goes.
+    pub(super) fn sending(self, sent: &StreamSent) {
+        if self.json {
+            console::out(json!({
+                "event": "progress",
+                "frames": sent.frames,
+                "skipped": sent.skipped,
+                "unwatched": sent.unwatched,
+                "receivers": sent.receivers,
+                "sent": sent.datagrams,
+                "bytes": sent.bytes.get(),
+                "on_time": sent.on_time,
+                "missed": sent.missed,
+            }));
+        }
+    }
+
+    /// The end of a sender.
+    pub(super) fn sent(self, sent: &StreamSent) {
+        let bound = match (sent.skipped, sent.unwatched) {
+            (0, 0) => "the source",
+            (skipped, unwatched) if skipped > unwatched => "the sending rate, or a lost connection",
+            _ => "nobody received it",
+        };
+        if self.json {
+            console::out(json!({
+                "event": "summary",
+                "status": exit::DONE,
+                "frames": sent.frames,
+                "skipped": sent.skipped,
+                "unwatched": sent.unwatched,
+                "sent": sent.datagrams,
+                "bytes": sent.bytes.get(),
+                "repairs": sent.repairs,
+                "most_repairs": sent.most_repairs,
+                "rate_bps": sent.rate.as_bps(),
+                "rtt_seconds": sent.rtt.as_secs_f64(),
+                "jitter_seconds": sent.jitter.as_secs_f64(),
+                "loss": sent.loss.get(),
+                "burst": sent.burst,
+                "way": sent.way,
+                "bound_by": bound,
+            }));
+        }
+        self.note(format_args!(
+            "longhaul: {} frames, {} skipped, {} that nobody received; {} datagrams; bound by \
+             {bound}\n  way      {}",
+            sent.frames, sent.skipped, sent.unwatched, sent.datagrams, sent.way
+        ));
+    }
+
+    /// A receiver is let in.
+    pub(super) fn waiting(self, url: &str) {
+        self.note(format_args!("longhaul: receives {url}"));
+    }
+
+    /// What came of a stream.
+    pub(super) fn came(self, event: &StreamEvent) {
+        match event {
+            StreamEvent::Begun { per_second, deadline } => {
+                if self.json {
+                    console::out(json!({
+                        "event": "begun",
+                        "frames_per_second": per_second,
+                        "deadline_seconds": deadline.as_secs_f64(),
+                    }));
+                }
+                self.note(format_args!("longhaul: {per_second} frames a second in {deadline}"));
+            }
+            StreamEvent::Frame(frame) if self.json => {
+                console::out(json!({
+                    "event": "frame",
+                    "number": frame.number,
+                    "bytes": frame.bytes.len(),
+                    "delay_seconds": frame.delay.as_secs_f64(),
+                    "late": frame.is_late,
+                    "restored": frame.restored,
+                }));
+            }
+            StreamEvent::Missed { first, last, unread } => {
+                if self.json {
+                    console::out(json!({
+                        "event": "missed",
+                        "first": first,
+                        "last": last,
+                        "unread": unread,
+                    }));
+                }
+                match (last - first, unread) {
+                    (0, _) => self.note(format_args!("longhaul: frame {first} missed")),
+                    _ => self.note(format_args!("longhaul: frames {first} to {last} missed")),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The end of a receiver; the exit status.
+    pub(super) fn received(self, came: &StreamReceived, wrong: u64) -> u8 {
+        let status = if wrong > 0 { WRONG } else { exit::DONE };
+        let bound = bound(came);
+        let at = |share| came.delay(share);
+        if self.json {
+            console::out(json!({
+                "event": "summary",
+                "status": status,
+                "on_time": came.on_time,
+                "late": came.late,
+                "missed": came.missed,
+                "unread": came.unread,
+                "withheld": came.withheld,
+                "wrong": wrong,
+                "received": came.datagrams,
+                "restored": came.restored,
+                "delay_median_seconds": at(0.5).as_secs_f64(),
+                "delay_99_seconds": at(0.99).as_secs_f64(),
+                "delay_999_seconds": at(0.999).as_secs_f64(),
+                "delay_max_seconds": at(1.0).as_secs_f64(),
+                "jitter_seconds": came.jitter.as_secs_f64(),
+                "spread_seconds": came.spread.as_secs_f64(),
+                "loss": came.loss.get(),
+                "bound_by": bound,
+            }));
+        }
+        self.note(format_args!(
+            "longhaul: {} frames on time, {} late, {} missed, {} unread, {} withheld; bound by \
+             {bound}\n  delay    {} median, {} 99 %, {} 99.9 %, {} longest; jitter {}\n  lost     \
+             {} datagrams were restored",
+            came.on_time,
+            came.late,
+            came.missed,
+            came.unread,
+            came.withheld,
+            millis(at(0.5)),
+            millis(at(0.99)),
+            millis(at(0.999)),
+            millis(at(1.0)),
+            millis(came.jitter),
+            came.restored,
+        ));
+        if wrong > 0 {
+            self.note(format_args!("longhaul: {wrong} frames are not those of the test pattern"));
+        }
+        status
+    }
+}
+
+/// What kept frames from being on time.
+fn bound(came: &StreamReceived) -> &'static str {
+    let causes = [
+        (came.missed, "losses on the path, the sender, or the deadline"),
+        (came.unread, "the reader of the frames"),
+        (came.late, "this host, which was too slow to restore and write frames"),
+        (came.withheld, "this host, which was silent"),
+    ];
+    let most = causes.into_iter().max_by_key(|(count, _)| *count);
+    most.filter(|(count, _)| *count > 0).map_or("nothing", |(_, cause)| cause)
+}

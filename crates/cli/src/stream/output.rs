@@ -1,0 +1,71 @@
+//! Where the frames of a stream go.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use longhaul::StreamFrame;
+
+use crate::error::{Error, ErrorKind};
+
+/// An output.
+#[derive(Debug)]
+pub(super) enum Output {
+    /// None.
+    None,
+    /// One behind the other, to stdout.
+    Stdout,
+    /// One behind the other.
+    File(File, PathBuf),
+    /// Each in a file.
+    Folder(PathBuf),
+}
+
+fn failed(path: &Path, error: &io::Error) -> Error {
+    let what = format!("cannot write {}: {error}", path.display());
+    Error::new(ErrorKind::LocalFile, what)
+}
+
+impl Output {
+    /// Opens the output that `-o` names.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub(super) fn open(path: Option<&Path>) -> Result<Output, Error> {
+        Ok(match path {
+            None => Output::None,
+            Some(path) if path == Path::new("-") => Output::Stdout,
+            Some(path) if path.is_dir() => Output::Folder(path.to_owned()),
+            Some(path) => {
+                let file = File::create(path).map_err(|error| failed(path, &error))?;
+                Output::File(file, path.to_owned())
+            }
+        })
+    }
+
+    pub(super) fn is_stdout(&self) -> bool {
+        matches!(self, Output::Stdout)
+    }
+
+    /// Writes a frame.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn write(&mut self, frame: &StreamFrame) -> Result<(), Error> {
+        match self {
+            Output::None => Ok(()),
+            Output::Stdout => {
+                let mut out = io::stdout().lock();
+                let written = out.write_all(&frame.bytes).and_then(|()| out.flush());
+                written.map_err(|error| failed(Path::new("stdout"), &error))
+            }
+            Output::File(file, path) => {
+                file.write_all(&frame.bytes).map_err(|error| failed(path, &error))
+            }
+            Output::Folder(folder) => {
+                let path = folder.join(format!("frame-{:010}", frame.number));
+                fs::write(&path, &frame.bytes).map_err(|error| failed(&path, &error))
+            }
+        }
+    }
+}

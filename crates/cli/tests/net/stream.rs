@@ -1,0 +1,507 @@
+//! Streams by `longhaul stream`: whole frames, rights, kills, freezes, and peers that lie.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use longhaul_stream::messages::{Ask, Asked, End, Receive, Report, Send, State, Tell, Told, Way};
+use rustix::process::Signal;
+
+use super::liar::{self, block_on, meet};
+use crate::rig::{Child, Ended, Host, Pair, Server, bytes};
+
+/// No frame is late by it, however busy the host is.
+const DEADLINE: &str = "--deadline=20s";
+
+fn pair(rights: &str) -> Pair {
+    Pair::with_rights(&format!(",{rights}"), &[])
+}
+
+/// `longhaul stream VERB` of the stream `name`.
+fn command(pair: &Pair, verb: &str, name: &str, more: &[&str]) -> Command {
+    let url = pair.at(name).into_string().expect("our own name");
+    let id = format!("--server-id={}", pair.server.id);
+    let words = ["stream", verb, &id].into_iter().chain(more.iter().copied()).chain([&*url]);
+    let mut command = pair.client.command(words);
+    command.current_dir(&pair.here);
+    command
+}
+
+fn receive(pair: &Pair, name: &str, more: &[&str]) -> Child {
+    Child::spawn(&mut command(pair, "receive", name, more))
+}
+
+/// Sends frames of the test to so many receivers.
+fn pattern(pair: &Pair, name: &str, frames: u32, receivers: u32, more: &[&str]) -> Child {
+    let (frames, receivers) = (format!("--frames={frames}"), format!("--receivers={receivers}"));
+    let words = ["--test-pattern", "--json", "--frame=20000", "--fps=50", &frames, &receivers];
+    let more: Vec<&str> = words.into_iter().chain(more.iter().copied()).collect();
+    Child::spawn(&mut command(pair, "send", name, &more))
+}
+
+fn numbers(ended: &Ended) -> Vec<u64> {
+    ended.events("frame").iter().filter_map(|frame| frame["number"].as_u64()).collect()
+}
+
+#[test]
+fn each_of_several_receivers_gets_every_frame_whole_and_in_order() {
+    let pair = pair("stream=rw");
+    let receivers: Vec<Child> =
+        (0..3).map(|_| receive(&pair, "lab/cam", &["--check", "--json"])).collect();
+    let sent = pattern(&pair, "lab/cam", 40, 3, &[DEADLINE]).end();
+    let summary = sent.summary();
+    assert_eq!((&summary["frames"], &summary["skipped"]), (&40.into(), &0.into()), "{sent}");
+    let way = &sent.events("way")[0];
+    assert!(way["way"].as_str().is_some_and(|way| way.contains("repairs a frame")), "{way}");
+    for receiver in receivers {
+        let came = receiver.end();
+        let summary = came.summary();
+        assert_eq!(numbers(&came), (0..40).collect::<Vec<u64>>(), "{came}");
+        assert_eq!((&summary["on_time"], &summary["wrong"]), (&40.into(), &0.into()), "{came}");
+        assert_eq!(summary["bound_by"], "nothing", "{came}");
+    }
+}
+
+#[test]
+fn a_file_and_a_pipe_come_out_as_they_went_in() {
+    let pair = pair("stream=rw");
+    let content = bytes(10 * 30_000 + 777, 1);
+    fs::write(pair.here.join("frames"), &content).unwrap();
+    for source in ["frames", "-"] {
+        let receiver = receive(&pair, "x", &["-o", "copy"]);
+        let words = ["--frame=30000", "--fps=100", DEADLINE, "--receivers=1", source];
+        let mut send = command(&pair, "send", "x", &words);
+        send.stdin(fs::File::open(pair.here.join("frames")).unwrap());
+        Child::spawn(&mut send).end().is(0, &["11 frames"]);
+        receiver.end().is(0, &["11 frames on time"]);
+        assert!(fs::read(pair.here.join("copy")).unwrap() == content, "by {source}");
+    }
+}
+
+#[test]
+fn a_folder_comes_out_as_a_folder_and_frames_may_go_to_a_pipe() {
+    let pair = pair("stream=rw");
+    let (from, to) = (pair.here.join("from"), pair.here.join("to"));
+    fs::create_dir(&from).unwrap();
+    fs::create_dir(&to).unwrap();
+    let frames: Vec<Vec<u8>> = (0..6).map(|n| bytes(1 + 9_000 * n as usize, n)).collect();
+    for (n, frame) in frames.iter().enumerate() {
+        fs::write(from.join(format!("{n}.raw")), frame).unwrap();
+    }
+    let folder = receive(&pair, "x", &["-o", "to"]);
+    let mut piped = command(&pair, "receive", "x", &["-o", "-"]);
+    let piped = piped.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let words = ["--frame=50000", "--fps=50", DEADLINE, "--receivers=2", "from"];
+    Child::spawn(&mut command(&pair, "send", "x", &words)).end().is(0, &[]);
+    folder.end().is(0, &[]);
+    assert_eq!(piped.wait_with_output().unwrap().stdout, frames.concat());
+    for (n, frame) in frames.iter().enumerate() {
+        assert!(fs::read(to.join(format!("frame-{n:010}"))).unwrap() == *frame, "frame {n}");
+    }
+    let small = ["--frame=5000", "--fps=50", DEADLINE, "from"];
+    let refused = Child::spawn(&mut command(&pair, "send", "x", &small)).end();
+    refused.is(2, &["--frame"]);
+}
+
+#[test]
+fn rights_are_by_prefix_and_mode() {
+    let end = |pair: &Pair, name| pattern(pair, name, 1, 0, &[DEADLINE]).end();
+    let refused = |ended: Ended, why: &str| {
+        let what = ended.is(3, &[]).last()["what"].as_str().unwrap_or_default().to_owned();
+        assert!(what.contains(why), "{ended}");
+    };
+    let reads = pair("stream=ro:lab");
+    refused(end(&reads, "lab/a"), "may not send 'lab/a'");
+    refused(receive(&reads, "labs", &["--json"]).end(), "may not receive 'labs'");
+    let writes = pair("stream=wo:lab");
+    end(&writes, "lab/a").is(0, &[]);
+    refused(end(&writes, "x"), "may not send 'x'");
+    refused(receive(&writes, "lab/a", &["--json"]).end(), "may not receive");
+    refused(end(&pair("files=rw"), "x"), "has no right to stream");
+    for bad in ["", "a//b", "../x"] {
+        let ended = end(&writes, bad);
+        assert_eq!(ended.status, Some(2), "{bad:?}: {ended}");
+    }
+}
+
+#[test]
+fn limits_are_told_before_anything_is_sent() {
+    let pair = pair("stream=rw");
+    let send = |words: &[&str]| {
+        let words = [&["--test-pattern"], words].concat();
+        Child::spawn(&mut command(&pair, "send", "x", &words)).end()
+    };
+    send(&["--frame=17Mi", "--fps=1", DEADLINE]).is(2, &["1 to 16777216"]);
+    send(&["--frame=1", "--fps=0", DEADLINE]).is(2, &["0 frames a second"]);
+    send(&["--frame=1", "--fps=1", "--deadline=2m"]).is(2, &["a deadline of"]);
+    send(&["--frame=1", "--fps=1", DEADLINE, "source"]).is(2, &["takes no SOURCE"]);
+    let both = receive(&pair, "x", &["--json", "-o", "-"]).end();
+    assert_eq!(both.status, Some(2), "{both}");
+}
+
+#[test]
+fn frames_that_come_too_fast_are_skipped_or_thinned_as_asked() {
+    let pair = pair("stream=rw");
+    fs::write(pair.here.join("frames"), bytes(100 * 50_000, 1)).unwrap();
+    for how in ["skip", "thin"] {
+        let receiver = receive(&pair, "x", &["--json"]);
+        let behind = format!("--when-behind={how}");
+        // A frame takes four fifths of a second.
+        let words = ["--json", "--frame=50000", "--fps=1", DEADLINE, "--receivers=1", &behind, "-"];
+        let mut send = command(&pair, "send", "x", &words);
+        send.stdin(fs::File::open(pair.here.join("frames")).unwrap());
+        let sent = Child::spawn(&mut send).end();
+        let summary = sent.summary();
+        let skipped = summary["skipped"].as_u64().expect("a number");
+        assert_eq!(summary["frames"], 100, "{sent}");
+        assert!(skipped > 50, "{sent}");
+        let came = receiver.end();
+        let (numbers, summary) = (numbers(&came), came.summary());
+        assert_eq!(numbers.len() as u64 + skipped, 100, "{came}");
+        assert_eq!(summary["missed"].as_u64(), Some(skipped), "{came}");
+        let newest = numbers.last().copied();
+        assert_eq!(newest == Some(99), how == "thin", "{how}: {numbers:?}");
+    }
+}
+
+#[test]
+fn another_id_may_not_send_the_same_stream_and_the_same_id_takes_it_over() {
+    let scratch = tempfile::tempdir().unwrap();
+    let host = |name: &str| Host::new(&scratch.path().join(name));
+    let (one, other) = (host("one"), host("other"));
+    let allow = [format!("{},stream=rw", one.id), format!("{},stream=rw", other.id)];
+    let args = ["--allow", &allow[0], "--allow", &allow[1]];
+    let server = Server::start(&host("server"), scratch.path(), &args);
+    let url = server.at("x").into_string().unwrap();
+    let id = format!("--server-id={}", server.id);
+    let send = |host: &Host| {
+        let words = ["stream", "send", "--test-pattern", "--json", "--frame=1000", "--fps=50"];
+        let words = words.into_iter().chain([DEADLINE, &id, &url]);
+        Child::spawn(&mut host.command(words))
+    };
+    let mut first = send(&one);
+    first.event(|event| event["event"] == "way");
+    let refused = send(&other).end();
+    let what = refused.is(3, &[]).last()["what"].as_str().unwrap_or_default().to_owned();
+    assert!(what.contains("sends the stream 'x' already"), "{refused}");
+    let mut second = send(&one);
+    second.event(|event| event["event"] == "way");
+    let what = first.end().is(3, &[]).last()["what"].as_str().unwrap_or_default().to_owned();
+    assert!(what.contains("anew by another process"), "{what}");
+    second.event(|event| event["event"] == "progress");
+}
+
+#[test]
+fn a_receiver_goes_on_with_the_next_sender_when_one_is_killed() {
+    let pair = pair("stream=rw");
+    let mut receiver = receive(&pair, "x", &["--json", "--check"]);
+    let first = pattern(&pair, "x", 100_000, 1, &[DEADLINE]);
+    receiver.event(|event| event["event"] == "frame" && event["number"].as_u64() > Some(5));
+    first.kill();
+    let second = pattern(&pair, "x", 20, 1, &[DEADLINE]);
+    receiver.event(|event| event["event"] == "begun");
+    second.end().is(0, &[]);
+    let came = receiver.end();
+    assert_eq!(came.events("begun").len(), 2, "{came}");
+    assert_eq!(came.summary()["wrong"], 0, "{came}");
+    let last = came.events("frame").last().cloned().unwrap_or_default();
+    assert_eq!(last["number"], 19, "{came}");
+}
+
+#[test]
+fn after_a_cut_a_stream_goes_on_without_an_old_frame() {
+    let scratch = tempfile::tempdir().unwrap();
+    let host = |name: &str| Host::new(&scratch.path().join(name));
+    let (client, host) = (host("c"), host("s"));
+    let allow = format!("{},stream=rw", client.id);
+    let args = ["--allow", &allow];
+    let start = |listen: &str| {
+        Server::start_as(&mut host.command(Server::words(listen, scratch.path(), &args)))
+    };
+    let server = start("127.0.0.1:0");
+    let (address, url) = (server.address.clone(), server.at("x").into_string().unwrap());
+    let id = format!("--server-id={}", server.id);
+    let stream = |words: &[&str]| {
+        let words = [&["stream"], words, &["--json", &id, &url]].concat();
+        Child::spawn(&mut client.command(words))
+    };
+    let mut receiver = stream(&["receive", "--check"]);
+    let words = ["send", "--test-pattern", "--frame=20000", "--fps=50", DEADLINE, "--receivers=1"];
+    let mut sender = stream(&words);
+    receiver.event(|event| event["event"] == "frame" && event["number"].as_u64() > Some(5));
+    server.into_child().kill();
+    sender.event(|event| event["event"] == "lost");
+    let _server = start(&address);
+    sender.event(|event| event["event"] == "heard-again");
+    let missed = receiver.event(|event| event["event"] == "missed");
+    let last = missed["last"].as_u64().expect("a number");
+    let after = receiver.event(|event| event["event"] == "frame");
+    assert!(after["number"].as_u64() > Some(last), "{missed} {after}");
+    drop(sender);
+    receiver.signal(Signal::INT);
+    let came = receiver.end();
+    // The same sender: frames go on, each once, in order.
+    assert_eq!(came.events("begun").len(), 1, "{came}");
+    assert!(numbers(&came).is_sorted_by(|a, b| a < b), "{came}");
+}
+
+#[test]
+fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
+    let pair = pair("stream=rw");
+    let mut frozen = receive(&pair, "x", &["--json", "--check"]);
+    let other = receive(&pair, "x", &["--json", "--check"]);
+    let mut sender = pattern(&pair, "x", 400, 2, &["--deadline=1s"]);
+    frozen.event(|event| event["event"] == "frame");
+    frozen.signal(Signal::STOP);
+    // 6 s of 8: the server stops to forward after 4.
+    sender.event(|event| event["event"] == "progress" && event["frames"].as_u64() > Some(300));
+    frozen.signal(Signal::CONT);
+    sender.end().is(0, &[]);
+    let came = other.end();
+    let summary = came.summary();
+    assert_eq!((&summary["withheld"], &summary["wrong"]), (&0.into(), &0.into()), "{came}");
+    let came = frozen.end();
+    let summary = came.summary();
+    assert!(summary["withheld"].as_u64() > Some(0) && summary["wrong"] == 0, "{came}");
+    assert!(summary["missed"].as_u64() > Some(0), "{came}");
+    // What the host kept while it stood still is old: it is not delivered.
+    assert!(numbers(&came).is_sorted_by(|a, b| a < b), "{came}");
+}
+
+#[test]
+fn a_receiver_whose_reader_is_slow_loses_its_own_frames_and_bounds_its_memory() {
+    let pair = pair("stream=rw");
+    // Nobody reads this pipe: after 64 KiB its writer stands still.
+    let mut stuck = command(&pair, "receive", "x", &["-o", "-"]);
+    let mut stuck = stuck.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let other = receive(&pair, "x", &["--json", "--check"]);
+    let words = ["--test-pattern", "--json", "--frame=1Mi", "--fps=40", "--frames=120"];
+    let more = [&words[..], &[DEADLINE, "--receivers=2"]].concat();
+    let sent = Child::spawn(&mut command(&pair, "send", "x", &more)).end();
+    sent.is(0, &[]);
+    let peak = crate::rig::peak(stuck.id());
+    stuck.kill().unwrap();
+    stuck.wait().unwrap();
+    let came = other.end();
+    assert_eq!(came.summary()["wrong"], 0, "{came}");
+    // 120 MiB were sent.
+    assert!(peak < 80 << 20, "{peak} bytes");
+}
+
+/// What the server says on one stream to `asks`, up to its last word.
+fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
+    block_on(async {
+        let mut session = meet(pair, &pair.client).await;
+        session.ask_for("stream", 1);
+        for ask in asks {
+            if session.write(&ask).await.is_err() {
+                break;
+            }
+        }
+        let mut heard = Vec::new();
+        loop {
+            match session.read::<Tell>().await {
+                Ok(Some(tell)) if heard.len() < 3 => heard.push(tell),
+                Ok(_) => return (heard, None),
+                Err(error) => return (heard, Some(error.what)),
+            }
+        }
+    })
+}
+
+fn ask(asked: Asked) -> Ask {
+    Ask { asked: Some(asked) }
+}
+
+fn honest() -> Send {
+    Send {
+        name: "lab/x".into(),
+        flow: 7,
+        cipher: "aes-128-gcm".into(),
+        run: 1,
+        symbol: 1_400,
+        frame: 1_000,
+        per_second_milli: 20_000,
+        deadline_micros: 100_000,
+    }
+}
+
+#[test]
+fn a_server_refuses_lies_of_each_message_and_lives_on() {
+    let pair = pair("stream=rw:lab");
+    let most = u32::MAX;
+    for (lie, why) in [
+        (Send { name: "x".into(), ..honest() }, "may not send"),
+        (Send { name: "lab/../x".into(), ..honest() }, "no name"),
+        (Send { name: "x".repeat(513), ..honest() }, "no name"),
+        (Send { cipher: "none\u{1b}".into(), ..honest() }, "no cipher none is known"),
+        (Send { symbol: 0, ..honest() }, "datagrams with 0"),
+        (Send { symbol: 1_401, ..honest() }, "datagrams with 1401"),
+        (Send { symbol: most, ..honest() }, "datagrams with"),
+        (Send { frame: 0, ..honest() }, "frames of 0"),
+        (Send { frame: most, ..honest() }, "frames of"),
+        (Send { per_second_milli: 0, ..honest() }, "frames a second"),
+        (Send { per_second_milli: u64::MAX, ..honest() }, "frames a second"),
+        (Send { deadline_micros: 0, ..honest() }, "a deadline of"),
+        (Send { deadline_micros: u64::MAX, ..honest() }, "a deadline of"),
+    ] {
+        let (_, last) = told(&pair, vec![ask(Asked::Send(lie.clone()))]);
+        assert!(last.as_deref().is_some_and(|last| last.contains(why)), "{lie:?}: {last:?}");
+    }
+    let asks_for = |name: &str| {
+        let cipher = "aes-128-gcm".to_owned();
+        Receive { name: name.to_owned(), flow: 9, cipher }
+    };
+    for (lie, why) in [
+        (asks_for("x"), "may not receive"),
+        (asks_for("lab//x"), "no name"),
+        (Receive { cipher: "rot13".into(), ..asks_for("lab/x") }, "no cipher"),
+    ] {
+        let (_, last) = told(&pair, vec![ask(Asked::Receive(lie.clone()))]);
+        assert!(last.as_deref().is_some_and(|last| last.contains(why)), "{lie:?}: {last:?}");
+    }
+    let report = Report {
+        loss_ppm: most,
+        burst_milli: most,
+        jitter_micros: u64::MAX,
+        on_time: u64::MAX,
+        missed: u64::MAX,
+    };
+    // A liar beside an honest stream, whose sender follows no lie without a bound.
+    let asks = vec![ask(Asked::Receive(asks_for("lab/x"))), ask(Asked::Report(report.clone()))];
+    let (heard, last) = told(&pair, asks);
+    assert!(last.is_none() && heard.len() == 3, "{last:?}");
+    for asks in [
+        vec![Ask::default()],
+        vec![ask(Asked::End(End { frames: most }))],
+        vec![ask(Asked::Report(report.clone()))],
+        vec![ask(Asked::Receive(asks_for("lab/x"))), ask(Asked::Send(honest()))],
+        vec![ask(Asked::Receive(asks_for("lab/x"))), ask(Asked::End(End { frames: 1 }))],
+        vec![ask(Asked::Send(honest())), ask(Asked::Send(honest()))],
+        vec![ask(Asked::Send(honest())), ask(Asked::Report(report))],
+    ] {
+        let (_, last) = told(&pair, asks.clone());
+        assert!(last.is_some(), "{asks:?}");
+    }
+    let receiver = receive(&pair, "lab/x", &["--json", "--check"]);
+    pattern(&pair, "lab/x", 5, 1, &[DEADLINE]).end().is(0, &[]);
+    assert_eq!(numbers(&receiver.end()), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_liar_among_the_receivers_costs_the_others_no_frame() {
+    let pair = pair("stream=rw");
+    let receiver = receive(&pair, "x", &["--json", "--check"]);
+    let sender = pattern(&pair, "x", 100, 2, &[DEADLINE]);
+    let sent = block_on(async {
+        let mut session = meet(&pair, &pair.client).await;
+        session.ask_for("stream", 1);
+        let cipher = "aes-128-gcm".to_owned();
+        let receive = Receive { name: "x".to_owned(), flow: 9, cipher };
+        session.write(&ask(Asked::Receive(receive))).await.unwrap();
+        // It never reads, and says that it loses everything.
+        let report = Report {
+            loss_ppm: u32::MAX,
+            burst_milli: u32::MAX,
+            jitter_micros: u64::MAX,
+            ..Report::default()
+        };
+        for _ in 0..1_000 {
+            session.write(&ask(Asked::Report(report.clone()))).await.unwrap();
+        }
+        // It stays to the end of the stream.
+        let sent = tokio::task::spawn_blocking(|| sender.end()).await.unwrap();
+        let _ = session.close(None).await;
+        sent
+    });
+    // A tenth is lost at most, 64 in a row: no more than is followed.
+    let most = sent.summary()["most_repairs"].as_u64().expect("a number");
+    assert!(most < 500, "{sent}");
+    assert_eq!(numbers(&receiver.end()).len(), 100);
+}
+
+#[test]
+fn clients_refuse_answers_that_make_no_sense() {
+    let lied = |verb: &'static str, lies: Vec<Tell>| {
+        liar::lied::<Ask>("stream", lies, move |client, id, there| {
+            let url = there.into_string().unwrap() + "key";
+            let words: &[&str] = match verb {
+                "send" => &["--test-pattern", "--frame=1000", "--fps=50", "--deadline=1s"],
+                _ => &[],
+            };
+            let id = format!("--server-id={id}");
+            let all = [&["stream", verb], words, &["--json", "--retry-for=0s", &id, &url]].concat();
+            client.run(all)
+        })
+    };
+    let way = |way| Tell { told: Some(Told::Way(way)) };
+    let state = |state| Tell { told: Some(Told::State(state)) };
+    let most = u64::MAX;
+    let all = Way {
+        receivers: u32::MAX,
+        nearest_micros: most,
+        farthest_micros: most,
+        loss_ppm: u32::MAX,
+        burst_milli: u32::MAX,
+        jitter_micros: most,
+        came: most,
+        on_time: most,
+        missed: most,
+    };
+    let live = State { phase: 1, symbol: 1_400, ..State::default() };
+    for lies in [vec![way(all)], vec![state(live.clone())], vec![Tell::default()], vec![]] {
+        let ended = lied("send", lies.clone());
+        assert_ne!(ended.status, Some(0), "{lies:?}: {ended}");
+    }
+    for lies in [
+        vec![state(State { symbol: u32::MAX, ..live.clone() })],
+        vec![state(State { deadline_micros: most, ..live.clone() })],
+        vec![state(live)],
+        vec![way(Way::default())],
+        vec![Tell::default()],
+    ] {
+        let ended = lied("receive", lies.clone());
+        assert_ne!(ended.status, Some(0), "{lies:?}: {ended}");
+        let count = ended.events("error").len();
+        assert_eq!((count, ended.stdout.len()), (1, 1), "{ended}");
+    }
+}
+
+/// The commands of docs/streaming.md, in order: a line each that begins with `$ `.
+fn commands() -> Vec<String> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/streaming.md");
+    let page = fs::read_to_string(page).expect("the page is there");
+    page.lines().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_command_of_the_page_on_streams_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = |name: &str| Host::new(&folder.path().join(name));
+    let (client, host) = (host("c"), host("s"));
+    let all = commands();
+    let (serve, rest) = all.split_first().expect("the page has commands");
+    // The page's own words, with a free port and a real id.
+    let words = serve.replace("ID", &client.id).replace("/srv/data", ".");
+    let words = words.strip_prefix("longhaul serve ").expect("the page begins with a server");
+    let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);
+    let command = command.args(words.split(' ')).current_dir(folder.path());
+    let server = Server::start_as(command);
+    assert!(rest.len() > 6, "{rest:?}");
+    let script: Vec<String> = ["set -e".to_owned()]
+        .into_iter()
+        .chain(rest.iter().map(|line| {
+            let line = line.replace("dtn.example.org", &server.address);
+            ["send", "receive"].iter().fold(line, |line, verb| {
+                let (binary, id) = (env!("CARGO_BIN_EXE_longhaul"), &server.id);
+                let words = format!("{binary} stream {verb} --server-id={id} ");
+                line.replace(&format!("longhaul stream {verb} "), &words)
+            })
+        }))
+        .collect();
+    let mut command = Command::new("sh");
+    command.args(["-c", &script.join("\n")]).env("LONGHAUL_CONFIG_DIR", &client.config);
+    let command = command.current_dir(folder.path()).stdin(Stdio::null());
+    let ended = Child::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).end();
+    ended.is(0, &["5 frames on time"]);
+    assert!(ended.stdout.iter().any(|line| line.trim() == "400000"), "{ended}");
+}

@@ -1,0 +1,222 @@
+//! What the datagrams of one flow show of their path.
+
+use crate::fec::Losses;
+use crate::time::{Span, Time};
+use crate::units::LossRatio;
+
+/// Counts are forgotten after one to two of these.
+const WINDOW: Span = Span::from_secs(15);
+/// What is assumed before enough datagrams came.
+const BEFORE: f64 = 0.005;
+/// Datagrams that are enough for a first estimate.
+const ENOUGH: u64 = 2_000;
+/// Repairs always hold against this loss: a path that has lost nothing for a minute may begin to.
+const LEAST: f64 = 0.0005;
+/// More loss is not followed: a code for it would take a multiple of the rate.
+const MOST: f64 = 0.1;
+/// Fewer losses say nothing of how they come together.
+const BURSTS: u64 = 20;
+/// The longest mean burst that is followed.
+const LONGEST: f64 = 64.0;
+/// The most that one difference counts, in µs.
+const MOST_JITTER: i64 = 60_000_000;
+
+/// Counts of one window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    received: u64,
+    lost: u64,
+    bursts: u64,
+    /// Least and most (arrival − stamp) of the first symbols of frames, in µs.
+    offsets: Option<(i64, i64)>,
+}
+
+/// Losses, how they come together, and delay variation, from packet numbers and stamps.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    /// A longer pause before a gap in the numbers is an outage, which no code bridges.
+    outage: Span,
+    next: u64,
+    last: Time,
+    ends: Time,
+    windows: [Counts; 2],
+    received: u64,
+    lost: u64,
+    reordered: u64,
+    /// RFC 3550, section 6.4.1, in 1/16 µs.
+    jitter: i64,
+    before: Option<i64>,
+}
+
+impl Meter {
+    /// A meter of a stream with frames every `interval`.
+    pub fn new(interval: Span) -> Meter {
+        Meter {
+            outage: interval * 4 + Span::from_millis(250),
+            next: 0,
+            last: Time::ZERO,
+            ends: Time::ZERO,
+            windows: [Counts::default(); 2],
+            received: 0,
+            lost: 0,
+            reordered: 0,
+            jitter: 0,
+            before: None,
+        }
+    }
+
+    /// A datagram with this packet number arrived.
+    pub fn on_datagram(&mut self, now: Time, number: u64) {
+        if now >= self.ends {
+            self.windows = [self.windows[1], Counts::default()];
+            self.ends = now + WINDOW;
+        }
+        let counts = &mut self.windows[1];
+        counts.received += 1;
+        self.received += 1;
+        let gap = number.saturating_sub(self.next);
+        if number < self.next {
+            counts.lost = counts.lost.saturating_sub(1);
+            self.lost = self.lost.saturating_sub(1);
+            self.reordered += 1;
+        } else if gap > 0 && self.received > 1 && now.since(self.last) <= self.outage {
+            counts.lost = counts.lost.saturating_add(gap);
+            counts.bursts += 1;
+            self.lost = self.lost.saturating_add(gap);
+        }
+        self.next = self.next.max(number.saturating_add(1));
+        self.last = now;
+    }
+
+    /// The first symbol of a frame arrived `offset` µs after its stamp, by clocks that may differ.
+    pub fn on_frame(&mut self, offset: i64) {
+        let (least, most) = self.windows[1].offsets.unwrap_or((offset, offset));
+        self.windows[1].offsets = Some((least.min(offset), most.max(offset)));
+        if let Some(before) = self.before.replace(offset) {
+            let difference = offset.saturating_sub(before).saturating_abs().min(MOST_JITTER);
+            self.jitter += difference - (self.jitter + 8) / 16;
+        }
+    }
+
+    /// The losses to hold against: those of the last 15 to 30 s and two standard deviations more,
+    /// within 0.05 and 10 %. A stream has two hops: their sum is never
+    /// below 0.1 %, and 1 % at first.
+    pub fn losses(&self) -> Losses {
+        let sum =
+            |count: fn(&Counts) -> u64| self.windows.iter().map(count).fold(0, u64::saturating_add);
+        let (received, lost) = (sum(|c| c.received), sum(|c| c.lost));
+        let (bursts, sent) = (sum(|c| c.bursts), received.saturating_add(lost));
+        let likely = lost as f64 + 2.0 * libm::sqrt(lost as f64) + 2.0;
+        let share = match sent {
+            0..ENOUGH => BEFORE.max(lost as f64 / sent.max(100) as f64),
+            sent => likely / sent as f64,
+        };
+        let burst = if lost < BURSTS { 1.0 } else { lost as f64 / bursts.max(1) as f64 };
+        let ratio = LossRatio::new(share.clamp(LEAST, MOST));
+        Losses::bursty(ratio.expect("a share within its limits"), burst.min(LONGEST))
+    }
+
+    /// How much longer the first symbols of frames took than the fastest one did lately.
+    pub fn spread(&self) -> Span {
+        let offsets = self.windows.iter().filter_map(|counts| counts.offsets);
+        let all = offsets.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        all.map_or(Span::ZERO, |(least, most)| {
+            Span::from_micros(most.saturating_sub(least).unsigned_abs())
+        })
+    }
+
+    /// The mean deviation of delays between frames, as RTP has it (RFC 3550, section 6.4.1).
+    pub fn jitter(&self) -> Span {
+        Span::from_micros((self.jitter / 16).unsigned_abs())
+    }
+
+    /// Datagrams that came, that were lost, and that came late, since the beginning.
+    pub fn counts(&self) -> (u64, u64, u64) {
+        (self.received, self.lost, self.reordered)
+    }
+}
+
+/// The losses of two paths in a row.
+pub fn chain(first: Losses, second: Losses) -> Losses {
+    let arrives = (1.0 - first.ratio().get()) * (1.0 - second.ratio().get());
+    let ratio = LossRatio::new((1.0 - arrives).clamp(0.0, 1.0));
+    Losses::bursty(ratio.expect("a share"), first.burst().max(second.burst()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Time {
+        Time::from_nanos(1_000_000_000 + micros * 1_000)
+    }
+
+    fn meter() -> Meter {
+        Meter::new(Span::from_millis(50))
+    }
+
+    #[test]
+    fn losses_are_those_of_the_numbers_and_a_late_one_is_none() {
+        let mut meter = meter();
+        // One of a hundred is lost, in pairs.
+        for n in (0..100_000_u64).filter(|n| n % 200 > 1) {
+            meter.on_datagram(at(n * 50), n);
+        }
+        let (received, lost, reordered) = meter.counts();
+        assert_eq!((received, lost, reordered), (99_000, 998, 0));
+        let losses = meter.losses();
+        assert!((0.0100..0.0108).contains(&losses.ratio().get()), "{losses:?}");
+        assert!((1.99..2.01).contains(&losses.burst()), "{losses:?}");
+        meter.on_datagram(at(5_000_000), 200);
+        assert_eq!(meter.counts(), (99_001, 997, 1));
+    }
+
+    #[test]
+    fn an_outage_is_no_loss_and_old_losses_are_forgotten() {
+        let mut meter = meter();
+        for n in (0..10_000_u64).filter(|n| n % 10 > 0) {
+            meter.on_datagram(at(n * 50), n);
+        }
+        meter.on_datagram(at(10_000_000), 1_000_000);
+        assert_eq!(meter.counts().1, 999);
+        for n in 0..20_000_u64 {
+            meter.on_datagram(at(10_000_000 + n * 2_000), 1_000_001 + n);
+        }
+        assert_eq!(meter.losses(), Losses::independent(LossRatio::new(LEAST).expect("a share")));
+    }
+
+    #[test]
+    fn a_path_that_was_not_seen_has_half_a_per_cent_and_none_has_more_than_ten() {
+        let share = |meter: &Meter| meter.losses().ratio().get();
+        assert_eq!(share(&meter()), 0.005);
+        let mut bad = meter();
+        for n in (0..40_000_u64).filter(|n| n % 2 > 0) {
+            bad.on_datagram(at(n * 50), n);
+        }
+        assert_eq!(share(&bad), 0.1);
+        // Numbers of any size.
+        bad.on_datagram(at(2_000_001), u64::MAX);
+        bad.on_datagram(at(2_000_002), 0);
+        assert_eq!(share(&bad), 0.1);
+    }
+
+    #[test]
+    fn jitter_is_that_of_rtp_and_the_spread_the_most_of_it() {
+        let mut meter = meter();
+        for n in 0..1_000 {
+            meter.on_datagram(at(n * 50), n);
+            meter.on_frame(-7_000_000 + (n as i64 % 2) * 2_000);
+        }
+        assert_eq!(meter.spread(), Span::from_millis(2));
+        let jitter = meter.jitter();
+        assert!(jitter > Span::from_micros(1_990) && jitter <= Span::from_millis(2), "{jitter}");
+    }
+
+    #[test]
+    fn two_paths_in_a_row_lose_what_either_loses() {
+        let losses = |share, burst| Losses::bursty(LossRatio::new(share).expect("a share"), burst);
+        let both = chain(losses(0.01, 3.0), losses(0.02, 1.0));
+        assert!((both.ratio().get() - 0.0298).abs() < 1e-12);
+        assert_eq!(both.burst(), 3.0);
+    }
+}

@@ -1,0 +1,70 @@
+//! How a coded stream is sent over what is known of its path.
+
+use super::choose::{Choice, Needs, Path, choose};
+use crate::fec::Losses;
+use crate::time::Span;
+use crate::units::{Bytes, Rate};
+
+/// A frame is sent faster than it would have to be by this factor: a thread that wakes late on a
+/// busy host still sends the frame within its time.
+const FASTER: f64 = 1.25;
+
+/// How a stream is sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// UDP payload a second, while a frame is being sent.
+    pub rate: Rate,
+    /// Repairs of a frame of full length.
+    pub repairs: u16,
+    /// What the repairs hold against.
+    pub losses: Losses,
+    /// What the other ways would take.
+    pub choice: Choice,
+}
+
+/// Plans a coded stream whose datagrams have `overhead` bytes beside a symbol. Jitter counts up to
+/// a quarter of the deadline: beyond it frames are late, whatever is sent. Nothing where the
+/// deadline does not exceed RTT/2 + jitter.
+pub fn plan(needs: &Needs, path: &Path, overhead: u16) -> Option<Plan> {
+    let path = Path { jitter: path.jitter.min(needs.deadline / 4), ..*path };
+    let choice = choose(needs, &path);
+    let (repairs, _) = choice.code?;
+    let symbol = u64::from(path.symbol.max(1));
+    let symbols = needs.frame.get().div_ceil(symbol) + u64::from(repairs);
+    let bytes = Bytes::new(symbols * (symbol + u64::from(overhead)));
+    let left = needs.deadline.saturating_sub(path.rtt / 2 + path.jitter);
+    let interval = Span::from_secs_f64(1.0 / needs.per_second);
+    let rate = (bytes / left.min(interval)).scale(FASTER);
+    Some(Plan { rate, repairs, losses: path.losses, choice })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::LossRatio;
+
+    fn planned(deadline: u64, jitter: u64) -> Option<Plan> {
+        let deadline = Span::from_millis(deadline);
+        let frame = Bytes::new(1_440_000);
+        let needs = Needs { frame, per_second: 20.0, deadline, epsilon: 1e-4 };
+        let losses = Losses::independent(LossRatio::new(0.01).expect("a share"));
+        let (rtt, jitter) = (Span::from_millis(100), Span::from_millis(jitter));
+        plan(&needs, &Path { rtt, jitter, losses, symbol: 1430 }, 42)
+    }
+
+    #[test]
+    fn a_frame_and_its_repairs_take_four_fifths_of_their_time() {
+        // 1031 datagrams of 1472 bytes in 40 ms.
+        let plan_120 = planned(120, 0).expect("it is possible");
+        assert_eq!((plan_120.repairs, plan_120.rate), (24, Rate::from_bps(303_526_400)));
+        // 30 ms are left of 80: 24 for the frame.
+        let plan_80 = planned(80, 0).expect("it is possible");
+        assert_eq!(plan_80.rate, Rate::from_bps(505_877_333));
+    }
+
+    #[test]
+    fn jitter_makes_no_deadline_impossible_that_a_calm_path_keeps_twice_over() {
+        assert_eq!(planned(50, 0), None);
+        assert!(planned(120, 5_000).is_some());
+    }
+}

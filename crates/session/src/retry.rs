@@ -1,0 +1,59 @@
+//! What a client does about a server that it has lost: notices it, and connects again.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::RttWatch;
+use crate::{Error, Kind};
+
+/// The first and the longest pause between attempts to connect again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// How often the server has to show that it is there, and how often it may fail to.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOKS: u32 = 4;
+
+/// Calls `connect` until it succeeds, fails for a reason that time does not mend, or `retry_for` is
+/// over.
+///
+/// # Errors
+/// The last one of `connect`.
+pub async fn again<T>(
+    connect: &impl AsyncFn() -> Result<T, Error>,
+    retry_for: Duration,
+) -> Result<T, Error> {
+    let (begun, (mut pause, longest)) = (Instant::now(), PAUSES);
+    loop {
+        match connect().await {
+            Err(error)
+                if (error.kind == Kind::Lost || error.is_silence)
+                    && begun.elapsed() + pause < retry_for =>
+            {
+                sleep(pause).await;
+                pause = (pause * 2).min(longest);
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// Completes when nothing comes from the server for some seconds: it is gone, and no new one has
+/// taken its address.
+pub async fn silence(rtt: RttWatch) -> Error {
+    let (mut seen, mut looks) = (rtt.received(), 0);
+    let mut tick = interval(LOOK_EVERY);
+    // A host that stood still has not looked meanwhile.
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Without datagrams the system tells of a lost connection.
+    while seen.is_some() && looks < LOOKS {
+        tick.tick().await;
+        let now = rtt.received();
+        looks = if now == seen { looks + 1 } else { 0 };
+        seen = now;
+        rtt.nudge();
+    }
+    match seen {
+        Some(_) => Error::new(Kind::Lost, "the server is silent"),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,358 @@
+//! A receiver's flow: gathers the symbols of frames, and gives whole frames to the thread that
+//! restores them.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use longhaul_net::clock::{self, Time};
+use longhaul_net::port::{Datagrams, FlowSink};
+use longhaul_net::sealing::keys::Suite;
+use longhaul_net::sealing::open::Opener;
+use longhaul_net::sealing::seal::{SEALED_OVERHEAD, Sealer};
+use longhaul_net::socket::{Path, Socket};
+use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::fec::{Losses, Shape};
+use longhaul_proto::stream::{Delivery, Head, Meter, Placed, Receiver as Core};
+use longhaul_proto::time::Span;
+use longhaul_proto::wire::header::Kind;
+use longhaul_session::Exporter;
+
+use crate::place::CONTENT;
+use crate::terms::{Phase, Terms, keys};
+
+/// Originals of incomplete frames, at most; their repairs may take as much again.
+const MEMORY: usize = 64 << 20;
+/// The receiver says where it is this often.
+const HELLO: Span = Span::from_millis(250);
+
+/// A frame whose symbols are being gathered, or all that are needed.
+pub(crate) struct Frame {
+    pub(crate) number: u32,
+    pub(crate) length: usize,
+    pub(crate) shape: Shape,
+    /// The originals in their places; those that did not come are zeros.
+    pub(crate) originals: Vec<u8>,
+    pub(crate) here: Vec<bool>,
+    /// The numbers of the repairs that came, and their bytes one behind the other.
+    pub(crate) numbers: Vec<u16>,
+    pub(crate) repairs: Vec<u8>,
+    /// When it became whole and in order, and how long it had taken then.
+    pub(crate) at: Time,
+    pub(crate) took: Span,
+    pub(crate) deadline: Span,
+}
+
+impl Frame {
+    fn new(head: &Head, shape: Shape) -> Frame {
+        let (originals, length) = (usize::from(shape.originals()), head.length as usize);
+        Frame {
+            number: head.frame,
+            length,
+            shape,
+            originals: vec![0; length],
+            here: vec![false; originals],
+            numbers: Vec::new(),
+            repairs: Vec::new(),
+            at: Time::ZERO,
+            took: Span::ZERO,
+            deadline: Span::ZERO,
+        }
+    }
+
+    /// Keeps a symbol, whose length was checked.
+    fn keep(&mut self, index: u16, symbol: &[u8]) {
+        match index.checked_sub(self.shape.originals()) {
+            None => {
+                let start = usize::from(index) * usize::from(self.shape.symbol());
+                self.originals[start..start + symbol.len()].copy_from_slice(symbol);
+                self.here[usize::from(index)] = true;
+            }
+            Some(repair) => {
+                if self.repairs.capacity() == 0 {
+                    let most = self.shape.repairs().min(self.shape.originals());
+                    self.repairs.reserve(usize::from(most) * symbol.len());
+                }
+                self.numbers.push(repair);
+                self.repairs.extend_from_slice(symbol);
+            }
+        }
+    }
+}
+
+/// What the restoring thread gets, in order.
+pub(crate) enum Gathered {
+    Whole(Frame),
+    /// Frames that do not come: the first, the last, and how many of them came and found the
+    /// reader too slow.
+    Gap(u32, u32, u32),
+    /// The stream begins, or another sender's.
+    Begun(Terms),
+    /// The stream has ended.
+    Ended,
+}
+
+/// One run of a sender.
+struct Run {
+    number: u64,
+    terms: Terms,
+    core: Core,
+    /// The estimated delay of the path itself.
+    path: Span,
+    frames: BTreeMap<u32, Frame>,
+    /// The stream ends with so many frames, at this time.
+    ends: Option<(Time, u32)>,
+}
+
+/// What survives a lost connection.
+pub(crate) struct Gathering {
+    run: Option<Run>,
+    meter: Meter,
+    out: SyncSender<Gathered>,
+    /// Frames that do not come, of which the restoring thread does not know yet.
+    owed: Option<(u32, u32, u32)>,
+    /// The restoring thread has not heard of the stream's begin, or end.
+    begun: bool,
+    ended: bool,
+    over: bool,
+    datagrams: u64,
+}
+
+/// See [`Gathering`]. The lock is taken once a batch, and nobody panics while holding it.
+pub(crate) type Shared = Arc<Mutex<Gathering>>;
+
+pub(crate) fn lock(shared: &Shared) -> MutexGuard<'_, Gathering> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gathering {
+    pub(crate) fn new(out: SyncSender<Gathered>) -> Shared {
+        Arc::new(Mutex::new(Gathering {
+            run: None,
+            meter: Meter::new(Span::from_secs(1)),
+            out,
+            owed: None,
+            begun: false,
+            ended: false,
+            over: false,
+            datagrams: 0,
+        }))
+    }
+
+    /// Datagrams of the stream that came.
+    pub(crate) fn datagrams(&self) -> u64 {
+        self.datagrams
+    }
+
+    /// Losses between the server and here, and the spread and the jitter of the whole way.
+    pub(crate) fn seen(&self) -> (Losses, Span, Span) {
+        (self.meter.losses(), self.meter.spread(), self.meter.jitter())
+    }
+
+    /// The last word has gone to the restoring thread, or it is gone.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// The server says how the stream stands; `own` is the round-trip time to it.
+    fn stands(&mut self, now: Time, phase: &Phase, own: Span) {
+        match *phase {
+            Phase::Idle => {}
+            Phase::Ended(frames) => {
+                let beyond = self.run.as_ref().map_or(Span::ZERO, |run| run.terms.deadline);
+                match &mut self.run {
+                    // The server repeats it.
+                    Some(run) => drop(run.ends.get_or_insert((now + beyond, frames))),
+                    None => self.ended = true,
+                }
+            }
+            Phase::Live { run, terms, sender, frame, .. } => {
+                if self.run.as_ref().is_some_and(|known| known.number == run) {
+                    return;
+                }
+                let path = (sender + own) / 2;
+                let core = Core::new(terms.symbol, terms.deadline, path, MEMORY);
+                let core = core.starting_at(frame);
+                let frames = BTreeMap::new();
+                self.run = Some(Run { number: run, terms, core, path, frames, ends: None });
+                self.begun = true;
+            }
+        }
+        self.deliver();
+    }
+
+    /// Takes the payload of a datagram that was opened.
+    fn take(&mut self, at: Time, number: u64, block: u64, payload: &[u8]) {
+        self.datagrams += 1;
+        self.meter.on_datagram(at, number);
+        let Some(run) = &mut self.run else { return };
+        let symbol = run.terms.symbol;
+        let Ok(head) = Head::decode(block, payload, symbol) else { return };
+        let (Ok(shape), Ok(len)) = (head.shape(symbol), head.symbol_len(symbol)) else { return };
+        let bytes = &payload[Head::LEN..];
+        if bytes.len() != len {
+            return;
+        }
+        if head.index == 0 {
+            // Only differences count; a wrap is one outlier in 71 minutes.
+            self.meter.on_frame((at.as_nanos() / 1_000) as u32 as i64 - i64::from(head.at));
+        }
+        if run.core.on_symbol(at, &head) == Placed::Keep {
+            let frame = run.frames.entry(head.frame).or_insert_with(|| Frame::new(&head, shape));
+            frame.keep(head.index, bytes);
+        }
+    }
+
+    /// Gives the restoring thread all that is due.
+    fn deliver(&mut self) {
+        let now = clock::now();
+        self.settle();
+        while let Some(run) = &mut self.run {
+            let delivery = match run.core.poll(now) {
+                None => run.ends.filter(|(at, _)| *at <= now).and_then(|(_, frames)| {
+                    let rest = run.core.finish(frames);
+                    self.ended |= rest.is_none();
+                    rest
+                }),
+                some => some,
+            };
+            // All frames are there: nobody waits for the last deadline.
+            self.ended |= run.ends.is_some_and(|(_, frames)| run.core.next() >= frames);
+            let Some(delivery) = delivery else { break };
+            match delivery {
+                Delivery::Frame { frame, beyond_path, .. } => {
+                    if let Some(mut whole) = run.frames.remove(&frame) {
+                        (whole.at, whole.took) = (now, run.path + beyond_path);
+                        whole.deadline = run.terms.deadline;
+                        self.hand_over(whole);
+                    }
+                }
+                Delivery::Missed { first, last } => {
+                    run.frames = run.frames.split_off(&last.saturating_add(1));
+                    self.owe(first, last, 0);
+                }
+            }
+        }
+        self.settle();
+    }
+
+    fn hand_over(&mut self, frame: Frame) {
+        self.settle();
+        let number = frame.number;
+        if self.owed.is_some() || self.begun {
+            return self.owe(number, number, 1);
+        }
+        match self.out.try_send(Gathered::Whole(frame)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => self.owe(number, number, 1),
+            Err(TrySendError::Disconnected(_)) => self.over = true,
+        }
+    }
+
+    fn owe(&mut self, first: u32, last: u32, unread: u32) {
+        let before = self.owed.map_or((first, 0), |(first, _, unread)| (first, unread));
+        self.owed = Some((before.0, last, before.1.saturating_add(unread)));
+    }
+
+    /// Tells what the restoring thread had no room for.
+    fn settle(&mut self) {
+        while !self.over {
+            let word = match (self.begun, self.owed, self.ended) {
+                (true, ..) => {
+                    let Some(run) = &self.run else { return };
+                    Gathered::Begun(run.terms)
+                }
+                (_, Some((first, last, unread)), _) => Gathered::Gap(first, last, unread),
+                (_, None, true) => Gathered::Ended,
+                _ => return,
+            };
+            let sent = self.out.try_send(word);
+            match sent {
+                Ok(()) if self.begun => self.begun = false,
+                Ok(()) if self.owed.is_some() => self.owed = None,
+                Ok(()) | Err(TrySendError::Disconnected(_)) => self.over = true,
+                Err(TrySendError::Full(_)) => return,
+            }
+        }
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        let run = self.run.as_ref();
+        let core = run.and_then(|run| run.core.next_wakeup());
+        let end = run.and_then(|run| run.ends).filter(|_| !self.ended).map(|(at, _)| at);
+        core.into_iter().chain(end).min()
+    }
+}
+
+/// A receiver's flow on one connection.
+pub(crate) struct Gather {
+    pub(crate) shared: Shared,
+    pub(crate) exporter: Exporter,
+    pub(crate) suite: Suite,
+    pub(crate) flow: FlowId,
+    /// Seals where this receiver is.
+    pub(crate) hello: Sealer,
+    pub(crate) socket: Arc<Socket>,
+    pub(crate) contact: Path,
+    /// How the stream stands, as the server says, and the round-trip time to it.
+    pub(crate) states: Receiver<(Phase, Span)>,
+    pub(crate) data: Option<(u64, Opener)>,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) next_hello: Time,
+}
+
+impl Gather {
+    fn say_hello(&mut self, now: Time) {
+        if now < self.next_hello {
+            return;
+        }
+        self.next_hello = now + HELLO;
+        let mut out = [0; CONTENT + SEALED_OVERHEAD];
+        if let Ok(len) = self.hello.seal(Kind::Control, 0, &[0; CONTENT], &mut out) {
+            // What cannot be sent is lost, as it may be on the way.
+            let _ = self.socket.send(self.contact, &out[..len]);
+        }
+    }
+}
+
+impl FlowSink for Gather {
+    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
+        let Some((_, data)) = &mut self.data else { return };
+        let mut gathering = lock(&self.shared);
+        for datagram in datagrams.filter(|datagram| datagram.header.kind == Kind::Data) {
+            let header = &datagram.header;
+            if let Ok(len) = data.open(now, header, datagram.bytes, &mut self.scratch) {
+                let (number, payload) = (header.number.0, &self.scratch[..len]);
+                gathering.take(datagram.at, number, header.block, payload);
+            }
+        }
+        gathering.deliver();
+    }
+
+    fn on_wake(&mut self, now: Time) {
+        self.say_hello(now);
+        let mut gathering = lock(&self.shared);
+        while let Ok((phase, own)) = self.states.try_recv() {
+            if let Phase::Live { epoch, .. } = phase
+                && self.data.as_ref().is_none_or(|(known, _)| *known < epoch)
+            {
+                let keys = keys(&self.exporter, self.suite, epoch, self.flow);
+                self.data = Some((epoch, keys.receiving_end().data));
+                gathering.meter = Meter::new(Span::from_secs(1));
+            }
+            gathering.stands(now, &phase, own);
+        }
+        gathering.deliver();
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        let due = lock(&self.shared).next_wakeup();
+        due.into_iter().chain([self.next_hello]).min()
+    }
+
+    fn is_closed(&self) -> bool {
+        lock(&self.shared).is_over()
+    }
+
+    fn on_port_closed(&mut self, _: &str) {}
+}

@@ -1,0 +1,123 @@
+//! A sender's flow at the server: opens each datagram, and hands them to the relay by blocks.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longhaul_net::clock::Time;
+use longhaul_net::port::{Datagram, Datagrams, FlowSink};
+use longhaul_net::sealing::open::Opener;
+use longhaul_proto::fec::Losses;
+use longhaul_proto::stream::{Head, Meter};
+use longhaul_proto::wire::header::Kind;
+
+use crate::relay::{Block, Work};
+use crate::terms::Terms;
+
+/// What came of a sender, for other threads.
+#[derive(Debug)]
+pub(crate) struct Came {
+    datagrams: AtomicU64,
+    /// The frame after the newest.
+    next: AtomicU32,
+    losses: Mutex<Losses>,
+}
+
+impl Came {
+    pub(crate) fn new(terms: &Terms) -> Came {
+        let losses = Meter::new(terms.interval()).losses();
+        Came { datagrams: AtomicU64::new(0), next: AtomicU32::new(0), losses: Mutex::new(losses) }
+    }
+
+    /// Datagrams of the stream.
+    pub(crate) fn datagrams(&self) -> u64 {
+        self.datagrams.load(Ordering::Relaxed)
+    }
+
+    /// The first frame of which nothing has come.
+    pub(crate) fn next(&self) -> u32 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// The losses between the sender and here.
+    pub(crate) fn losses(&self) -> Losses {
+        *self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See the [module](self).
+pub(crate) struct Ingress {
+    data: Opener,
+    terms: Terms,
+    meter: Meter,
+    came: Arc<Came>,
+    /// Blocks that the relay gives back. There are no others, so a relay that falls behind costs
+    /// datagrams and no memory.
+    spare: Receiver<Block>,
+    relay: Sender<Work>,
+    filling: Option<Block>,
+}
+
+impl Ingress {
+    pub(crate) fn new(
+        data: Opener,
+        terms: Terms,
+        came: Arc<Came>,
+        spare: Receiver<Block>,
+        relay: Sender<Work>,
+    ) -> Ingress {
+        let meter = Meter::new(terms.interval());
+        Ingress { data, terms, meter, came, spare, relay, filling: None }
+    }
+
+    /// Opens a datagram into a block. A datagram without room counts as lost.
+    fn take(&mut self, now: Time, datagram: &Datagram<'_>) {
+        if self.filling.as_ref().is_some_and(|block| block.room() < datagram.bytes.len()) {
+            self.forward();
+        }
+        if self.filling.is_none() {
+            self.filling = self.spare.try_recv().ok();
+        }
+        let Some(block) = &mut self.filling else { return };
+        let header = &datagram.header;
+        let opened = self.data.open(now, header, datagram.bytes, block.free());
+        let Ok(len) = opened else { return };
+        self.meter.on_datagram(datagram.at, header.number.0);
+        self.came.datagrams.fetch_add(1, Ordering::Relaxed);
+        // What no honest sender sends goes no further.
+        let symbol = self.terms.symbol;
+        let Ok(head) = Head::decode(header.block, &block.free()[..len], symbol) else { return };
+        let is_whole = head.symbol_len(symbol).is_ok_and(|symbol| Head::LEN + symbol == len);
+        if is_whole && head.length <= self.terms.frame {
+            block.keep(header.block, len);
+            self.came.next.fetch_max(head.frame.saturating_add(1), Ordering::Relaxed);
+        }
+    }
+
+    fn forward(&mut self) {
+        if let Some(block) = self.filling.take() {
+            // The relay ends after this flow.
+            let _ = self.relay.send(Work::Forward(block));
+        }
+    }
+}
+
+impl FlowSink for Ingress {
+    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
+        for datagram in datagrams.filter(|datagram| datagram.header.kind == Kind::Data) {
+            self.take(now, &datagram);
+        }
+        if self.filling.as_ref().is_some_and(|block| !block.is_empty()) {
+            self.forward();
+        }
+        *self.came.losses.lock().unwrap_or_else(PoisonError::into_inner) = self.meter.losses();
+    }
+
+    fn on_wake(&mut self, _: Time) {}
+
+    fn next_wakeup(&self) -> Option<Time> {
+        None
+    }
+
+    fn on_port_closed(&mut self, _: &str) {}
+}

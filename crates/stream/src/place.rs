@@ -1,0 +1,93 @@
+//! Where a receiver is: its sealed control datagrams say so.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use longhaul_net::clock::{Span, Time};
+use longhaul_net::port::{Datagrams, FlowSink};
+use longhaul_net::sealing::open::Opener;
+use longhaul_net::socket::Path;
+use tokio::sync::Notify;
+
+/// A receiver that was not heard for so long gets nothing: it is frozen, or cut off.
+const SILENCE: Span = Span::from_secs(4);
+/// Bytes of a control datagram's content.
+pub(crate) const CONTENT: usize = 8;
+
+/// Where a receiver is, for the thread that forwards to it.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    heard: Mutex<Option<(Path, Time)>>,
+    withheld: AtomicU64,
+    arrived: Notify,
+}
+
+impl Place {
+    fn heard(&self) -> MutexGuard<'_, Option<(Path, Time)>> {
+        // No code panics while it holds the lock.
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the receiver was ever heard.
+    pub(crate) fn is_known(&self) -> bool {
+        self.heard().is_some()
+    }
+
+    /// Completes when the receiver was heard for the first time.
+    pub(crate) async fn arrived(&self) {
+        if !self.is_known() {
+            self.arrived.notified().await;
+        }
+    }
+
+    /// Where to send at `now`; nothing for a receiver that is silent.
+    pub(crate) fn path(&self, now: Time) -> Option<Path> {
+        let heard = *self.heard();
+        heard.filter(|(_, at)| now.since(*at) <= SILENCE).map(|(path, _)| path)
+    }
+
+    /// Counts a frame that was not forwarded whole.
+    pub(crate) fn withhold(&self) {
+        self.withheld.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Frames that were not forwarded whole.
+    pub(crate) fn withheld(&self) -> u64 {
+        self.withheld.load(Ordering::Relaxed)
+    }
+}
+
+/// The receiver's flow at the server.
+pub(crate) struct Listener {
+    /// Opens what the receiver says.
+    pub(crate) said: Opener,
+    /// The address that the session has proven; nothing goes anywhere else.
+    pub(crate) peer: IpAddr,
+    pub(crate) place: Arc<Place>,
+}
+
+impl FlowSink for Listener {
+    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
+        for datagram in datagrams {
+            if datagram.path.remote.ip().to_canonical() != self.peer {
+                continue;
+            }
+            let mut content = [0; CONTENT];
+            if self.said.open(now, &datagram.header, datagram.bytes, &mut content).is_ok() {
+                let before = self.place.heard().replace((datagram.path, datagram.at));
+                if before.is_none() {
+                    self.place.arrived.notify_one();
+                }
+            }
+        }
+    }
+
+    fn on_wake(&mut self, _: Time) {}
+
+    fn next_wakeup(&self) -> Option<Time> {
+        None
+    }
+
+    fn on_port_closed(&mut self, _: &str) {}
+}

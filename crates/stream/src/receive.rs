@@ -1,0 +1,249 @@
+//! A receiver: hands out frames, and keeps the way to the server.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use longhaul_net::clock::Time;
+use longhaul_net::socket::Path;
+use longhaul_proto::fec::Losses;
+use longhaul_proto::share::Key;
+use longhaul_proto::stream::{Delays, Head};
+use longhaul_proto::time::Span;
+use longhaul_session::retry::{again, silence};
+use longhaul_session::{Error, Kind};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
+
+pub use crate::item::{Item, Received};
+
+use crate::gather::{Gather, Gathering, Shared, lock};
+use crate::link::{LeastRtt, Link};
+use crate::messages::{Ask, Asked, Receive, Report, SERVICE, Tell, Told, VERSION};
+use crate::restore::{self, Tally};
+use crate::terms::{Phase, keys, micros, phase, written};
+
+/// How often the server hears what came.
+const REPORT: Duration = Duration::from_secs(1);
+/// A stream that goes by for so long while nothing of it comes fails.
+const UNHEARD: Duration = Duration::from_secs(5);
+
+/// How a stream comes.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Whether the connection stands.
+    pub connected: bool,
+    /// Frames within their deadline.
+    pub on_time: u64,
+    /// Frames that were delivered after it.
+    pub late: u64,
+    /// Frames that did not come whole within it.
+    pub missed: u64,
+    /// Frames that came while the reader was too slow for them.
+    pub unread: u64,
+    /// Frames that the server did not forward wholly, because this end was silent.
+    pub withheld: u64,
+    /// Datagrams that were lost and restored.
+    pub restored: u64,
+    /// Datagrams that came.
+    pub datagrams: u64,
+    /// Losses between server and here, as the estimate has them now.
+    pub losses: Losses,
+    /// How much longer datagrams took than the fastest, lately.
+    pub spread: Span,
+    /// RTP's jitter (RFC 3550).
+    pub jitter: Span,
+    /// Delays of delivered frames.
+    pub delays: Delays,
+}
+
+/// What both ends of a receiver share.
+#[derive(Clone)]
+pub struct Board {
+    shared: Shared,
+    tally: Arc<Mutex<Tally>>,
+    line: Arc<Mutex<(bool, u64)>>,
+}
+
+impl std::fmt::Debug for Board {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Board")
+    }
+}
+
+impl Board {
+    /// How the stream comes now.
+    pub fn status(&self) -> Status {
+        let Tally { on_time, late, missed, unread, restored, delays } =
+            restore::lock(&self.tally).clone();
+        let (connected, withheld) = self.line();
+        let gathering = lock(&self.shared);
+        let (losses, spread, jitter) = gathering.seen();
+        let datagrams = gathering.datagrams();
+        Status {
+            connected,
+            on_time,
+            late,
+            missed,
+            unread,
+            withheld,
+            restored,
+            datagrams,
+            losses,
+            spread,
+            jitter,
+            delays,
+        }
+    }
+
+    fn line(&self) -> (bool, u64) {
+        *self.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn set_line(&self, connected: bool, withheld: u64) {
+        let mut line = self.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *line = (connected, withheld);
+    }
+}
+
+/// The end that keeps the way: [`Control::run`].
+#[derive(Debug)]
+pub struct Control {
+    name: Key,
+    board: Board,
+    /// What earlier connections withheld.
+    withheld: u64,
+}
+
+/// Receives the stream `name`.
+///
+/// # Errors
+/// There is no thread left.
+pub fn new(name: Key) -> Result<(mpsc::Receiver<Item>, Control, Board), Error> {
+    let tally = Arc::<Mutex<Tally>>::default();
+    let (out, items) = restore::start(tally.clone()).map_err(|error| {
+        Error::new(Kind::Lost, format!("cannot start a thread for the stream: {error}"))
+    })?;
+    let board = Board { shared: Gathering::new(out), tally, line: Arc::default() };
+    Ok((items, Control { name, board: board.clone(), withheld: 0 }, board))
+}
+
+impl Control {
+    /// Receives over the link `first`, and over those that `connect` makes after it, each within
+    /// `retry_for` of the loss, until the stream has ended.
+    ///
+    /// # Errors
+    /// The server refuses it, or the connection is lost for good.
+    pub async fn run(
+        mut self,
+        first: Link,
+        connect: impl AsyncFn() -> Result<Link, Error>,
+        retry_for: Duration,
+    ) -> Result<(), Error> {
+        let mut next = first;
+        loop {
+            match self.work(next).await {
+                Err(error) if error.kind == Kind::Lost => {
+                    self.withheld = self.board.line().1;
+                    self.board.set_line(false, self.withheld);
+                    next = again(&connect, retry_for).await?;
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    async fn work(&mut self, link: Link) -> Result<(), Error> {
+        let suite = link.suite();
+        let Link { mut session, port, contact, flow, .. } = link;
+        session.ask_for(SERVICE, VERSION);
+        let (exporter, rtt) = (session.exporter(), session.rtt());
+        let hello = keys(&exporter, suite, 0, flow).receiving_end().reports;
+        let (states_mailbox, states) = port.mailbox(flow);
+        let gather = Gather {
+            shared: self.board.shared.clone(),
+            exporter,
+            suite,
+            flow,
+            hello,
+            socket: port.socket().clone(),
+            contact: Path::from(contact),
+            states,
+            data: None,
+            scratch: vec![0; usize::from(u16::MAX) + Head::LEN],
+            next_hello: Time::ZERO,
+        };
+        let silent = silence(rtt.clone());
+        tokio::pin!(silent);
+        let (mut writer, mut reader) = session.split();
+        let (name, cipher) = (self.name.as_str().to_owned(), suite.name().to_owned());
+        let receive = Receive { name, flow: flow.0, cipher };
+        writer.write(&Ask { asked: Some(Asked::Receive(receive)) }).await?;
+        // From here on the server's flow is there for what this end says.
+        port.register(flow, Box::new(gather))
+            .map_err(|error| Error::new(Kind::Unreachable, error.what))?;
+        let mut tick = interval(REPORT);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut passing, own) = (Passing::default(), LeastRtt::new(rtt));
+        loop {
+            if lock(&self.board.shared).is_over() {
+                break;
+            }
+            tokio::select! {
+                error = &mut silent => return Err(error),
+                _ = tick.tick() => {
+                    own.now();
+                    writer.write(&Ask { asked: Some(Asked::Report(self.report())) }).await?;
+                }
+                told = reader.read::<Tell>() => {
+                    let ended = || Error::new(Kind::Lost, "the server ended the session");
+                    let Some(Told::State(state)) = told?.ok_or_else(ended)?.told else { continue };
+                    self.board.set_line(true, self.withheld.saturating_add(state.withheld));
+                    let phase = phase(&state)?;
+                    passing.look(&phase, lock(&self.board.shared).datagrams())?;
+                    states_mailbox.post((phase, own.now()));
+                }
+            }
+        }
+        // All that was wanted has come.
+        let _ = writer.leave(reader).await;
+        Ok(())
+    }
+
+    fn report(&self) -> Report {
+        let (losses, spread, _) = lock(&self.board.shared).seen();
+        let (loss_ppm, burst_milli) = written(losses);
+        let tally = restore::lock(&self.board.tally);
+        Report {
+            loss_ppm,
+            burst_milli,
+            jitter_micros: micros(spread),
+            on_time: tally.on_time,
+            missed: tally.missed + tally.late + tally.unread,
+        }
+    }
+}
+
+/// Notices a stream that goes by.
+#[derive(Default)]
+struct Passing(Option<(Instant, u32, u64)>);
+
+impl Passing {
+    /// # Errors
+    /// Frames went by for some seconds, and no datagram came.
+    fn look(&mut self, phase: &Phase, datagrams: u64) -> Result<(), Error> {
+        let Phase::Live { frame, .. } = *phase else {
+            self.0 = None;
+            return Ok(());
+        };
+        let begin = || (Instant::now(), frame, datagrams);
+        let (since, first, before) = *self.0.get_or_insert_with(begin);
+        if datagrams != before {
+            self.0 = None;
+        } else if frame > first.saturating_add(1) && since.elapsed() > UNHEARD && datagrams == 0 {
+            let what = "the stream is being sent, but none of its datagrams comes here";
+            return Err(Error::new(Kind::Unreachable, what)
+                .advise("let UDP of the server's data port pass, or have smaller datagrams sent"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! The thread that forwards a stream: seals each datagram for each receiver, and sends it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use longhaul_net::batch::Batch;
+use longhaul_net::clock;
+use longhaul_net::sealing::seal::Sealer;
+use longhaul_net::socket::{Path, SendOutcome, Socket};
+use longhaul_proto::wire::header::Kind;
+
+use crate::place::Place;
+
+/// Blocks of one stream: 2 MiB wait for the relay, at most.
+const BLOCKS: usize = 32;
+const BLOCK: usize = 64 << 10;
+
+/// Opened datagrams.
+pub(crate) struct Block {
+    bytes: Box<[u8]>,
+    filled: usize,
+    /// The block's place of the header, and where the payload ends.
+    datagrams: Vec<(u64, usize)>,
+}
+
+impl Block {
+    fn new() -> Block {
+        let datagrams = Vec::with_capacity(BLOCK / 64);
+        Block { bytes: vec![0; BLOCK].into_boxed_slice(), filled: 0, datagrams }
+    }
+
+    pub(crate) fn room(&self) -> usize {
+        match self.datagrams.len() < self.datagrams.capacity() {
+            true => self.bytes.len() - self.filled,
+            false => 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.datagrams.is_empty()
+    }
+
+    /// Where the next payload may be opened.
+    pub(crate) fn free(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.filled..]
+    }
+
+    /// Keeps the first `len` bytes of what is free.
+    pub(crate) fn keep(&mut self, block: u64, len: usize) {
+        self.filled += len;
+        self.datagrams.push((block, self.filled));
+    }
+
+    fn clear(&mut self) {
+        self.filled = 0;
+        self.datagrams.clear();
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let mut start = 0;
+        self.datagrams.iter().map(move |(block, end)| {
+            let payload = &self.bytes[start..*end];
+            start = *end;
+            (*block, payload)
+        })
+    }
+}
+
+/// A receiver.
+pub(crate) struct Outlet {
+    pub(crate) place: Arc<Place>,
+    pub(crate) data: Sealer,
+    /// The last frame that was counted as withheld.
+    pub(crate) withheld: Option<u64>,
+}
+
+impl Outlet {
+    /// Counts the frame of a datagram that is not forwarded, once.
+    fn withhold(&mut self, block: u64) {
+        let frame = Some(block >> 16);
+        if self.withheld != frame {
+            self.withheld = frame;
+            self.place.withhold();
+        }
+    }
+}
+
+/// What the thread is given.
+pub(crate) enum Work {
+    Forward(Block),
+    /// A receiver by its number, in place of an earlier one of this number.
+    Add(u64, Outlet),
+    Remove(u64),
+}
+
+/// Starts the thread, for datagrams of at most `datagram` bytes. It ends when nobody can give it
+/// work; the blocks come back by the second channel.
+pub(crate) fn start(
+    socket: Arc<Socket>,
+    datagram: u16,
+) -> io::Result<(Sender<Work>, Receiver<Block>)> {
+    let (work_end, work) = channel();
+    let (back, spare) = channel();
+    for _ in 0..BLOCKS {
+        let _ = back.send(Block::new());
+    }
+    let relay = Relay { socket, outlets: BTreeMap::new(), batch: Batch::new(datagram) };
+    std::thread::Builder::new().name("relay".into()).spawn(move || relay.run(&work, &back))?;
+    Ok((work_end, spare))
+}
+
+struct Relay {
+    socket: Arc<Socket>,
+    outlets: BTreeMap<u64, Outlet>,
+    batch: Batch,
+}
+
+impl Relay {
+    fn run(mut self, work: &Receiver<Work>, back: &Sender<Block>) {
+        while let Ok(work) = work.recv() {
+            match work {
+                Work::Add(number, outlet) => drop(self.outlets.insert(number, outlet)),
+                Work::Remove(number) => drop(self.outlets.remove(&number)),
+                Work::Forward(mut block) => {
+                    let now = clock::now();
+                    for outlet in self.outlets.values_mut() {
+                        let path = outlet.place.path(now);
+                        forward(&self.socket, &mut self.batch, outlet, path, &block);
+                    }
+                    block.clear();
+                    // The flow that filled it may have ended.
+                    let _ = back.send(block);
+                }
+            }
+        }
+    }
+}
+
+/// Sends all datagrams of `block` to one receiver.
+fn forward(
+    socket: &Socket,
+    batch: &mut Batch,
+    outlet: &mut Outlet,
+    path: Option<Path>,
+    block: &Block,
+) {
+    let Some(path) = path else {
+        block.iter().for_each(|(number, _)| outlet.withhold(number));
+        return;
+    };
+    for (number, payload) in block.iter() {
+        // It has used up its keys, or a lie about sizes came through: nothing of it goes out.
+        if batch.push(&mut outlet.data, Kind::Data, number, payload).is_err() {
+            outlet.withhold(number);
+        }
+        if batch.room() == 0 && !sent(socket, batch, path) {
+            outlet.withhold(number);
+        }
+    }
+    if !batch.is_empty() && !sent(socket, batch, path) {
+        block.iter().last().into_iter().for_each(|(number, _)| outlet.withhold(number));
+    }
+}
+
+/// Whether all of the batch left this host.
+fn sent(socket: &Socket, batch: &mut Batch, path: Path) -> bool {
+    matches!(batch.send(socket, path), Ok(SendOutcome::Sent))
+}

@@ -1,0 +1,281 @@
+//! The streams of a server: who sends each, and who receives it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use longhaul_net::sealing::keys::Suite;
+use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::fec::Losses;
+use longhaul_proto::share::Key;
+use longhaul_proto::stream::chain;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::LossRatio;
+use longhaul_session::{Error, Exporter, Kind, PeerId};
+use tokio::sync::{oneshot, watch};
+
+use crate::ingress::Came;
+use crate::link::LeastRtt;
+use crate::messages::{State, Way};
+use crate::place::Place;
+use crate::relay::{Outlet, Work};
+use crate::terms::{Seen, Terms, keys, micros, written};
+
+/// Receivers of one stream, and of all streams of a server.
+const RECEIVERS: usize = 256;
+const ALL_RECEIVERS: usize = 1_024;
+/// Streams that are sent at a time.
+const SENDERS: usize = 64;
+
+/// Who sends a stream.
+pub(crate) struct Live {
+    pub(crate) peer: PeerId,
+    pub(crate) run: u64,
+    pub(crate) terms: Terms,
+    pub(crate) relay: Sender<Work>,
+    pub(crate) came: Arc<Came>,
+    pub(crate) rtt: LeastRtt,
+    /// Ends the sender's stream for a newer one.
+    pub(crate) replaced: oneshot::Sender<()>,
+}
+
+/// Who receives a stream.
+pub(crate) struct Member {
+    pub(crate) place: Arc<Place>,
+    pub(crate) exporter: Exporter,
+    pub(crate) suite: Suite,
+    pub(crate) flow: FlowId,
+    pub(crate) rtt: LeastRtt,
+    pub(crate) seen: Option<Seen>,
+    /// The number of its data keys now.
+    epoch: u64,
+    /// The frames of a stream that ended while it was here.
+    ended: Option<u32>,
+}
+
+impl Member {
+    pub(crate) fn new(
+        place: Arc<Place>,
+        (exporter, suite, flow): (Exporter, Suite, FlowId),
+        rtt: LeastRtt,
+    ) -> Member {
+        Member { place, exporter, suite, flow, rtt, seen: None, epoch: 0, ended: None }
+    }
+
+    /// Has `live` forwarded to this member, under keys that were never used.
+    fn attach(&mut self, number: u64, live: &Live) {
+        self.epoch += 1;
+        self.ended = None;
+        let keys = keys(&self.exporter, self.suite, self.epoch, self.flow);
+        let (place, data) = (self.place.clone(), keys.sending_end().data);
+        // The thread ends after its sender.
+        let _ = live.relay.send(Work::Add(number, Outlet { place, data, withheld: None }));
+    }
+}
+
+struct Room {
+    live: Option<(u64, Live)>,
+    members: BTreeMap<u64, Member>,
+    changed: watch::Sender<()>,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room { live: None, members: BTreeMap::new(), changed: watch::channel(()).0 }
+    }
+}
+
+/// All streams.
+#[derive(Default)]
+pub(crate) struct Rooms {
+    rooms: RefCell<BTreeMap<Key, Room>>,
+    numbers: Cell<u64>,
+}
+
+fn full(what: &str) -> Error {
+    Error::new(Kind::Unreachable, format!("the server has no room for another {what}"))
+        .advise("try again later")
+}
+
+impl Rooms {
+    fn number(&self) -> u64 {
+        self.numbers.set(self.numbers.get() + 1);
+        self.numbers.get()
+    }
+
+    /// Begins a stream. A sender of the same id gives way.
+    ///
+    /// # Errors
+    /// Another client sends it, or there are too many streams.
+    pub(crate) fn begin(&self, name: &Key, live: Live) -> Result<u64, Error> {
+        let mut rooms = self.rooms.borrow_mut();
+        let senders = rooms.values().filter(|room| room.live.is_some()).count();
+        let room = rooms.entry(name.clone()).or_default();
+        match &room.live {
+            Some((_, other)) if other.peer != live.peer => {
+                let what = format!("{} sends the stream '{name}' already", other.peer);
+                return Err(Error::new(Kind::Unreachable, what).advise("send by another name"));
+            }
+            None if senders >= SENDERS => {
+                tidy(&mut rooms, name);
+                return Err(full("stream"));
+            }
+            _ => {}
+        }
+        let number = self.number();
+        for (member_number, member) in &mut room.members {
+            member.attach(*member_number, &live);
+        }
+        if let Some((_, other)) = room.live.replace((number, live)) {
+            // It may be gone already.
+            let _ = other.replaced.send(());
+        }
+        room.changed.send_replace(());
+        Ok(number)
+    }
+
+    /// The sender has ended its stream after `frames`.
+    pub(crate) fn finish(&self, name: &Key, number: u64, frames: u32) {
+        if let Some(room) = self.rooms.borrow_mut().get_mut(name)
+            && room.live.as_ref().is_some_and(|(live, _)| *live == number)
+        {
+            room.members.values_mut().for_each(|member| member.ended = Some(frames));
+            room.changed.send_replace(());
+        }
+    }
+
+    /// The sender is gone.
+    pub(crate) fn gone(&self, name: &Key, number: u64) {
+        let mut rooms = self.rooms.borrow_mut();
+        if let Some(room) = rooms.get_mut(name)
+            && room.live.as_ref().is_some_and(|(live, _)| *live == number)
+        {
+            room.live = None;
+            room.changed.send_replace(());
+            tidy(&mut rooms, name);
+        }
+    }
+
+    /// Receives a stream, now or when it is sent.
+    ///
+    /// # Errors
+    /// There are too many receivers.
+    pub(crate) fn join(
+        &self,
+        name: &Key,
+        mut member: Member,
+    ) -> Result<(u64, watch::Receiver<()>), Error> {
+        let mut rooms = self.rooms.borrow_mut();
+        let all: usize = rooms.values().map(|room| room.members.len()).sum();
+        let room = rooms.entry(name.clone()).or_default();
+        if room.members.len() >= RECEIVERS || all >= ALL_RECEIVERS {
+            tidy(&mut rooms, name);
+            return Err(full("receiver"));
+        }
+        let number = self.number();
+        if let Some((_, live)) = &room.live {
+            member.attach(number, live);
+        }
+        room.members.insert(number, member);
+        room.changed.send_replace(());
+        Ok((number, room.changed.subscribe()))
+    }
+
+    /// A receiver is gone.
+    pub(crate) fn leave(&self, name: &Key, number: u64) {
+        let mut rooms = self.rooms.borrow_mut();
+        if let Some(room) = rooms.get_mut(name) {
+            room.members.remove(&number);
+            if let Some((_, live)) = &room.live {
+                let _ = live.relay.send(Work::Remove(number));
+            }
+            room.changed.send_replace(());
+            tidy(&mut rooms, name);
+        }
+    }
+
+    /// A receiver was heard.
+    pub(crate) fn arrived(&self, name: &Key) {
+        if let Some(room) = self.rooms.borrow().get(name) {
+            room.changed.send_replace(());
+        }
+    }
+
+    /// A receiver reports.
+    pub(crate) fn report(&self, name: &Key, number: u64, seen: Seen) {
+        let mut rooms = self.rooms.borrow_mut();
+        let member = rooms.get_mut(name).and_then(|room| room.members.get_mut(&number));
+        if let Some(member) = member {
+            member.seen = Some(seen);
+        }
+    }
+
+    /// How the stream stands for a receiver.
+    pub(crate) fn state(&self, name: &Key, number: u64) -> State {
+        let rooms = self.rooms.borrow();
+        let Some(room) = rooms.get(name) else { return State::default() };
+        let Some(member) = room.members.get(&number) else { return State::default() };
+        let state = State { withheld: member.place.withheld(), ..State::default() };
+        match (&room.live, member.ended) {
+            (_, Some(frames)) => State { phase: 2, frame: frames, ..state },
+            (None, None) => state,
+            // Nothing can be sent to it yet: what goes by now it has not missed.
+            (Some(_), None) if !member.place.is_known() => state,
+            (Some((_, live)), None) => State {
+                phase: 1,
+                run: live.run,
+                epoch: member.epoch,
+                symbol: live.terms.symbol.into(),
+                per_second_milli: (live.terms.per_second * 1_000.0) as u64,
+                deadline_micros: micros(live.terms.deadline),
+                sender_micros: micros(live.rtt.now()),
+                frame: live.came.next(),
+                ..state
+            },
+        }
+    }
+
+    /// The way to all receivers, for the sender.
+    pub(crate) fn way(&self, name: &Key, number: u64) -> Way {
+        let rooms = self.rooms.borrow();
+        let Some(room) = rooms.get(name) else { return Way::default() };
+        let Some((_, live)) = room.live.as_ref().filter(|(live, _)| *live == number) else {
+            return Way::default();
+        };
+        let ours = live.rtt.now();
+        let trips: Vec<Span> = room.members.values().map(|member| member.rtt.now()).collect();
+        let seen = || room.members.values().filter_map(|member| member.seen);
+        let lossless = Losses::independent(LossRatio::new(0.0).expect("a share"));
+        let worst = seen().fold(lossless, |worst, seen| {
+            Losses::bursty(
+                if seen.losses.ratio().get() > worst.ratio().get() {
+                    seen.losses.ratio()
+                } else {
+                    worst.ratio()
+                },
+                worst.burst().max(seen.losses.burst()),
+            )
+        });
+        let (loss_ppm, burst_milli) = written(chain(live.came.losses(), worst));
+        Way {
+            receivers: room.members.values().filter(|member| member.place.is_known()).count()
+                as u32,
+            nearest_micros: micros(ours + trips.iter().min().copied().unwrap_or(Span::ZERO)),
+            farthest_micros: micros(ours + trips.iter().max().copied().unwrap_or(Span::ZERO)),
+            loss_ppm,
+            burst_milli,
+            jitter_micros: seen().map(|seen| micros(seen.jitter)).max().unwrap_or(0),
+            came: live.came.datagrams(),
+            on_time: seen().fold(0, |sum, seen| u64::saturating_add(sum, seen.on_time)),
+            missed: seen().fold(0, |sum, seen| u64::saturating_add(sum, seen.missed)),
+        }
+    }
+}
+
+/// Forgets a stream that nobody sends or receives.
+fn tidy(rooms: &mut BTreeMap<Key, Room>, name: &Key) {
+    if rooms.get(name).is_some_and(|room| room.live.is_none() && room.members.is_empty()) {
+        rooms.remove(name);
+    }
+}

@@ -1,0 +1,327 @@
+//! A sender: takes frames, and keeps the way to the server.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use longhaul_net::port::mtu::packet_overhead;
+use longhaul_net::socket::Path as UdpPath;
+use longhaul_proto::fec::Losses;
+use longhaul_proto::share::Key;
+use longhaul_proto::stream::{Needs, Overflow, Path, Plan, plan};
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Bytes;
+use longhaul_session::retry::{again, silence};
+use longhaul_session::{Error, FrameReader, FrameWriter, Kind};
+use tokio::sync::{Semaphore, oneshot, watch};
+
+use crate::link::Link;
+use crate::messages::{Ask, Asked, End, SERVICE, Send, Tell, Told, VERSION};
+use crate::sending::{Counts, EPSILON, Order, Outgoing, ROOM, lock, start};
+use crate::terms::{self, Course, OVERHEAD, Terms, keys, micros};
+
+/// A packet that each Ethernet path carries, over IPv6 too: the server forwards datagrams as they
+/// are, so they must fit the way to each receiver.
+const PACKET: u16 = 1500;
+/// A stream of which nothing comes to the server for so long, from its first datagram on, fails.
+const UNHEARD: Duration = Duration::from_secs(5);
+/// The way is followed where it changes by more than this.
+const CHANGE: f64 = 0.1;
+
+/// What is to be sent.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The stream's name.
+    pub name: Key,
+    /// Most bytes of a frame.
+    pub frame: u32,
+    /// Frames a second.
+    pub per_second: f64,
+    /// From having a frame to its delivery.
+    pub deadline: Span,
+    /// What happens to frames that come too fast.
+    pub overflow: Overflow,
+    /// How many must receive before the first frame is taken.
+    pub receivers: u32,
+    /// UDP payload of a datagram; nothing for what each Ethernet path carries.
+    pub datagram: Option<u16>,
+}
+
+/// How a stream goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Status {
+    /// Whether the server is there, and so many receive the stream as were asked for.
+    pub begun: bool,
+    /// Whether the connection stands.
+    pub connected: bool,
+    /// What is known of the way, once the server has said it.
+    pub course: Option<Course>,
+    /// How the stream is sent.
+    pub plan: Option<Plan>,
+    /// The most repairs of a frame so far.
+    pub most_repairs: u16,
+    /// Frames taken from the source.
+    pub frames: u64,
+    /// Frames not sent for want of time, or of a connection.
+    pub skipped: u64,
+    /// Frames not sent because nobody received the stream.
+    pub unwatched: u64,
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Their UDP payload.
+    pub bytes: u64,
+}
+
+/// The end that takes frames.
+#[derive(Debug)]
+pub struct Source {
+    orders: Sender<Order>,
+    room: Arc<Semaphore>,
+    frame: u32,
+}
+
+/// The stream has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended;
+
+impl std::fmt::Debug for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Order")
+    }
+}
+
+impl Source {
+    /// Most bytes of a frame.
+    pub fn most(&self) -> u32 {
+        self.frame
+    }
+
+    /// Takes a frame. Waits while there is no room, or, where frames that come too fast are
+    /// dropped, until the thread has seen the ones before.
+    ///
+    /// # Errors
+    /// The stream has ended.
+    pub async fn offer(&self, frame: Vec<u8>) -> Result<(), Ended> {
+        let permit = self.room.clone().acquire_owned().await.map_err(|_| Ended)?;
+        self.orders.send(Order::Frame(frame, permit)).map_err(|_| Ended)
+    }
+
+    /// No more frames come; those that were taken are sent.
+    pub fn finish(&self) -> oneshot::Receiver<u32> {
+        let (tell, told) = oneshot::channel();
+        // The stream may have ended.
+        let _ = self.orders.send(Order::Finish(tell));
+        told
+    }
+}
+
+/// The end that keeps the way: [`Control::run`].
+#[derive(Debug)]
+pub struct Control {
+    wish: Wish,
+    terms: Terms,
+    run: u64,
+    orders: Sender<Order>,
+    room: Arc<Semaphore>,
+    counts: Arc<Mutex<Counts>>,
+    status: watch::Sender<Status>,
+    /// The losses, jitter and round trip that are followed.
+    followed: Option<(Losses, Span, Span, u32)>,
+    /// Since when datagrams were sent of which none has come.
+    unheard: Option<Instant>,
+}
+
+/// A stream that is sent over `first`. `run` is a random number.
+///
+/// # Errors
+/// The wish is out of its limits, or there is no thread left.
+pub fn new(
+    wish: Wish,
+    run: u64,
+    first: &Link,
+) -> Result<(Source, Control, watch::Receiver<Status>), Error> {
+    let ethernet = PACKET - packet_overhead(std::net::Ipv6Addr::LOCALHOST.into());
+    let passes = first.datagram.unwrap_or(ethernet).min(ethernet);
+    let datagram = wish.datagram.unwrap_or(passes);
+    let symbol = datagram.saturating_sub(OVERHEAD) & !1;
+    let Wish { frame, per_second, deadline, .. } = wish;
+    let terms = Terms { symbol, frame, per_second, deadline }.check()?;
+    let counts = Arc::<Mutex<Counts>>::default();
+    let orders = start(terms, wish.overflow, counts.clone()).map_err(|error| {
+        Error::new(Kind::Lost, format!("cannot start a sending thread: {error}"))
+    })?;
+    let room = Arc::new(Semaphore::new(ROOM));
+    let source = Source { orders: orders.clone(), room: room.clone(), frame };
+    let (status, watched) = watch::channel(Status::default());
+    let (followed, unheard) = (None, None);
+    let control = Control { wish, terms, run, orders, room, counts, status, followed, unheard };
+    Ok((source, control, watched))
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // Whoever waits to offer a frame hears of the end.
+        self.room.close();
+    }
+}
+
+impl Control {
+    /// Sends over the link `first`, and over those that `connect` makes after it, each within
+    /// `retry_for` of the loss, until `finished` says how many frames there were and the server
+    /// has heard it.
+    ///
+    /// # Errors
+    /// The server refuses the stream, the deadline cannot be kept, or the connection is lost for
+    /// good.
+    pub async fn run(
+        mut self,
+        first: Link,
+        connect: impl AsyncFn() -> Result<Link, Error>,
+        retry_for: Duration,
+        finished: impl Future<Output = u32>,
+    ) -> Result<Status, Error> {
+        tokio::pin!(finished);
+        let mut next = first;
+        loop {
+            match self.work(next, &mut finished).await {
+                Ok(()) => return Ok(self.status()),
+                Err(error) if error.kind == Kind::Lost => {
+                    let _ = self.orders.send(Order::Link(None));
+                    self.status.send_modify(|status| status.connected = false);
+                    next = again(&connect, retry_for).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// How the stream goes now.
+    fn status(&self) -> Status {
+        let counts = *lock(&self.counts);
+        let Counts { frames, skipped, unwatched, datagrams, bytes, .. } = counts;
+        let status = *self.status.borrow();
+        Status { frames, skipped, unwatched, datagrams, bytes, ..status }
+    }
+
+    async fn work(
+        &mut self,
+        link: Link,
+        finished: &mut (impl Future<Output = u32> + Unpin),
+    ) -> Result<(), Error> {
+        let suite = link.suite();
+        let Link { mut session, port, contact, flow, .. } = link;
+        session.ask_for(SERVICE, VERSION);
+        let Terms { symbol, frame, per_second, deadline } = self.terms;
+        let asked = Send {
+            name: self.wish.name.as_str().to_owned(),
+            flow: flow.0,
+            cipher: suite.name().to_owned(),
+            run: self.run,
+            symbol: symbol.into(),
+            frame,
+            per_second_milli: (per_second * 1_000.0).round() as u64,
+            deadline_micros: micros(deadline),
+        };
+        let data = keys(&session.exporter(), suite, 0, flow).sending_end().data;
+        let (socket, path) = (port.socket().clone(), UdpPath::from(contact));
+        let mut out = Some(Outgoing { socket, path, data });
+        let silent = silence(session.rtt());
+        tokio::pin!(silent);
+        let (mut writer, mut reader) = session.split();
+        writer.write(&Ask { asked: Some(Asked::Send(asked)) }).await?;
+        loop {
+            tokio::select! {
+                error = &mut silent => return Err(error),
+                told = reader.read::<Tell>() => {
+                    let ended = || Error::new(Kind::Lost, "the server ended the session");
+                    let Some(Told::Way(way)) = told?.ok_or_else(ended)?.told else { continue };
+                    self.follow(&terms::course(&way))?;
+                    if let Some(out) = out.take() {
+                        let _ = self.orders.send(Order::Link(Some(out)));
+                    }
+                }
+                frames = &mut *finished => return end(writer, reader, frames).await,
+            }
+        }
+    }
+
+    /// Follows what the server says of the way.
+    fn follow(&mut self, course: &Course) -> Result<(), Error> {
+        let Course { losses, jitter, farthest, nearest, receivers, .. } = *course;
+        self.check(course)?;
+        let differs = |old: f64, new: f64| (old - new).abs() > CHANGE * old.max(new);
+        let is_new = self.followed.is_none_or(|(old, old_jitter, old_trip, old_receivers)| {
+            differs(old.ratio().get(), losses.ratio().get())
+                || differs(old.burst(), losses.burst())
+                || differs(old_jitter.as_secs_f64(), jitter.as_secs_f64())
+                || differs(old_trip.as_secs_f64(), farthest.as_secs_f64())
+                || old_receivers != receivers
+        });
+        if is_new {
+            self.followed = Some((losses, jitter, farthest, receivers));
+            let (plan, path) = (self.plan(farthest, nearest, jitter, losses)?, nearest / 2);
+            self.status.send_modify(|status| {
+                status.most_repairs = status.most_repairs.max(plan.repairs);
+                status.plan = Some(plan);
+            });
+            let Plan { rate, losses, .. } = plan;
+            let _ = self.orders.send(Order::Follow { path, losses, rate, receivers });
+        }
+        let counted = self.status();
+        let wanted = self.wish.receivers;
+        self.status.send_modify(|status| {
+            let begun = status.begun || receivers >= wanted;
+            *status = Status { begun, connected: true, course: Some(*course), ..counted };
+        });
+        Ok(())
+    }
+
+    /// The plan for all receivers; for the nearest, where the farthest is too far to be in time;
+    /// the last one, where even that is.
+    fn plan(
+        &self,
+        farthest: Span,
+        nearest: Span,
+        jitter: Span,
+        losses: Losses,
+    ) -> Result<Plan, Error> {
+        let Terms { symbol, frame, per_second, deadline } = self.terms;
+        let frame = Bytes::new(frame.into());
+        let needs = Needs { frame, per_second, deadline, epsilon: EPSILON };
+        let of = |rtt, jitter| plan(&needs, &Path { rtt, jitter, losses, symbol }, OVERHEAD);
+        let possible = of(farthest, jitter).or_else(|| of(nearest, Span::ZERO));
+        possible.or(self.status.borrow().plan).ok_or_else(|| {
+            let what = format!(
+                "no stream keeps a deadline of {deadline} here: the way to the nearest receiver \
+                 takes {}",
+                nearest / 2
+            );
+            Error::new(Kind::Usage, what).advise("ask for a longer deadline")
+        })
+    }
+
+    /// Looks whether datagrams leave and come.
+    fn check(&mut self, course: &Course) -> Result<(), Error> {
+        let counts = *lock(&self.counts);
+        if counts.too_large {
+            let what = format!("datagrams of {} bytes do not fit the path", self.terms.datagram());
+            return Err(Error::new(Kind::Unreachable, what).advise("ask for smaller datagrams"));
+        }
+        if counts.datagrams == 0 || course.came > 0 {
+            self.unheard = None;
+            return Ok(());
+        }
+        let since = *self.unheard.get_or_insert_with(Instant::now);
+        if since.elapsed() < UNHEARD {
+            return Ok(());
+        }
+        let what = "none of the stream's datagrams comes to the server";
+        Err(Error::new(Kind::Unreachable, what).advise("open the UDP port of the server's data"))
+    }
+}
+
+/// Tells the end of the stream, and hears the goodbye.
+async fn end(mut writer: FrameWriter, reader: FrameReader, frames: u32) -> Result<(), Error> {
+    writer.write(&Ask { asked: Some(Asked::End(End { frames })) }).await?;
+    writer.close(reader, None).await
+}

@@ -1,0 +1,255 @@
+//! The server's side: answers the streams of senders and receivers.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_net::clock;
+use longhaul_net::port::PortHandle;
+use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::share::{Key, Right};
+use longhaul_proto::time::Span;
+use longhaul_session::{Error, FrameReader, FrameWriter, Kind, Session};
+use tokio::sync::oneshot;
+use tokio::time::{interval, sleep, timeout};
+
+use crate::ingress::{Came, Ingress};
+use crate::link::LeastRtt;
+use crate::messages::{Ask, Asked, Receive, Send, Tell, Told};
+use crate::place::{Listener, Place};
+use crate::relay;
+use crate::rooms::{Live, Member, Rooms};
+use crate::terms::{self, keys};
+
+/// How long a client may leave a message unread.
+const UNREAD: Duration = Duration::from_secs(60);
+/// How often a sender hears of its way, and a receiver of its stream.
+const TOLD_EVERY: Duration = Duration::from_millis(500);
+/// How long the last datagrams of a stream may take longer than the word of its end.
+const LAST: Span = Span::from_secs(2);
+
+/// The streams of a server.
+pub struct Streams {
+    rooms: Rooms,
+    port: PortHandle,
+}
+
+/// A flow of the port, until it is dropped.
+struct Flow<'a>(&'a PortHandle, FlowId);
+
+impl Drop for Flow<'_> {
+    fn drop(&mut self) {
+        self.0.unregister(self.1);
+    }
+}
+
+/// Someone in a room, until it is dropped.
+struct Seat<'a, F: Fn(&Rooms, &Key, u64)> {
+    rooms: &'a Rooms,
+    name: Key,
+    number: u64,
+    leave: F,
+}
+
+impl<F: Fn(&Rooms, &Key, u64)> Drop for Seat<'_, F> {
+    fn drop(&mut self) {
+        (self.leave)(self.rooms, &self.name, self.number);
+    }
+}
+
+impl Streams {
+    /// Streams whose data come and go by `port`.
+    pub fn new(port: PortHandle) -> Rc<Streams> {
+        Rc::new(Streams { rooms: Rooms::default(), port })
+    }
+
+    /// Answers a client to its end, and says goodbye; `first` is its first message. Ends with the
+    /// reason that `stopped` gives.
+    ///
+    /// # Errors
+    /// Why it ended, where that was not the client's own wish.
+    pub async fn serve(
+        &self,
+        session: Session,
+        first: Ask,
+        right: Right,
+        stopped: impl Future<Output = Error>,
+    ) -> Result<(), Error> {
+        let about = About::of(&session);
+        let (mut writer, mut reader) = session.split();
+        let work = async {
+            match first.asked {
+                Some(Asked::Send(send)) => {
+                    self.sender(&about, send, &right, &mut writer, &mut reader).await
+                }
+                Some(Asked::Receive(receive)) => {
+                    self.receiver(&about, receive, &right, &mut writer, &mut reader).await
+                }
+                _ => Err(Error::new(Kind::Usage, "a stream is to be sent or received first")),
+            }
+        };
+        let ended = tokio::select! {
+            ended = work => ended,
+            why = stopped => Err(why),
+        };
+        let _ = writer.close(reader, ended.as_ref().err().cloned()).await;
+        ended
+    }
+
+    async fn sender(
+        &self,
+        about: &About,
+        send: Send,
+        right: &Right,
+        writer: &mut FrameWriter,
+        reader: &mut FrameReader,
+    ) -> Result<(), Error> {
+        let name = terms::name(&send.name)?;
+        if !right.write || !right.prefix.contains(name.as_str()) {
+            return Err(forbidden("send", &name, right));
+        }
+        let suite = terms::suite(&send.cipher)?;
+        let Send { symbol, frame, per_second_milli, deadline_micros, run, .. } = send;
+        let terms = terms::terms(symbol, frame, per_second_milli, deadline_micros)?;
+        let started = relay::start(self.port.socket().clone(), terms.datagram());
+        let (relay, spare) = started.map_err(|error| {
+            Error::new(Kind::Unreachable, format!("the server cannot start a thread: {error}"))
+        })?;
+        let (came, flow) = (Arc::new(Came::new(&terms)), FlowId(send.flow));
+        let data = keys(&about.exporter, suite, 0, flow).receiving_end().data;
+        let ingress = Ingress::new(data, terms, came.clone(), spare, relay.clone());
+        self.register(flow, Box::new(ingress))?;
+        let _flow = Flow(&self.port, flow);
+        let (replaced, is_replaced) = oneshot::channel();
+        let (peer, rtt) = (about.peer, LeastRtt::new(about.rtt.clone()));
+        let live = Live { peer, run, terms, relay, came, rtt, replaced };
+        let number = self.rooms.begin(&name, live)?;
+        let leave = |rooms: &Rooms, name: &Key, number| rooms.gone(name, number);
+        let seat = Seat { rooms: &self.rooms, name, number, leave };
+        let frames = tokio::select! {
+            frames = self.attend(&seat.name, number, writer, reader) => frames?,
+            // A dropped sender of this word means that the room is gone.
+            _ = is_replaced => {
+                let what = "this client sends the stream anew by another process";
+                return Err(Error::new(Kind::Unreachable, what));
+            }
+        };
+        if let Some(frames) = frames {
+            self.rooms.finish(&seat.name, number, frames);
+            sleep(clock::duration(terms.deadline.min(LAST))).await;
+        }
+        Ok(())
+    }
+
+    /// Tells a sender its way until it ends; how many frames there were, if it says so.
+    async fn attend(
+        &self,
+        name: &Key,
+        number: u64,
+        writer: &mut FrameWriter,
+        reader: &mut FrameReader,
+    ) -> Result<Option<u32>, Error> {
+        let mut tick = interval(TOLD_EVERY);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {
+                    tell(writer, Told::Way(self.rooms.way(name, number))).await?;
+                }
+                said = reader.read::<Ask>() => match said? {
+                    None => return Ok(None),
+                    Some(Ask { asked: Some(Asked::End(end)) }) => return Ok(Some(end.frames)),
+                    Some(Ask { asked: None }) => {}
+                    Some(_) => return Err(senseless()),
+                },
+            }
+        }
+    }
+
+    async fn receiver(
+        &self,
+        about: &About,
+        receive: Receive,
+        right: &Right,
+        writer: &mut FrameWriter,
+        reader: &mut FrameReader,
+    ) -> Result<(), Error> {
+        let name = terms::name(&receive.name)?;
+        if !right.read || !right.prefix.contains(name.as_str()) {
+            return Err(forbidden("receive", &name, right));
+        }
+        let suite = terms::suite(&receive.cipher)?;
+        let (flow, place) = (FlowId(receive.flow), Arc::<Place>::default());
+        let said = keys(&about.exporter, suite, 0, flow).sending_end().reports;
+        let listener = Listener { said, peer: about.ip, place: place.clone() };
+        self.register(flow, Box::new(listener))?;
+        let _flow = Flow(&self.port, flow);
+        let rtt = LeastRtt::new(about.rtt.clone());
+        let arrived = place.clone();
+        let member = Member::new(place, (about.exporter.clone(), suite, flow), rtt);
+        let (number, mut changed) = self.rooms.join(&name, member)?;
+        let leave = |rooms: &Rooms, name: &Key, number| rooms.leave(name, number);
+        let seat = Seat { rooms: &self.rooms, name, number, leave };
+        let mut tick = interval(TOLD_EVERY);
+        let mut is_known = false;
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = arrived.arrived(), if !is_known => {
+                    is_known = true;
+                    self.rooms.arrived(&seat.name);
+                    continue;
+                }
+                // The room lives as long as its members.
+                _ = changed.changed() => {}
+                said = reader.read::<Ask>() => match said? {
+                    None => return Ok(()),
+                    Some(Ask { asked: Some(Asked::Report(report)) }) => {
+                        self.rooms.report(&seat.name, number, terms::seen(&report));
+                        continue;
+                    }
+                    Some(Ask { asked: None }) => continue,
+                    Some(_) => return Err(senseless()),
+                },
+            }
+            tell(writer, Told::State(self.rooms.state(&seat.name, number))).await?;
+        }
+    }
+
+    fn register(
+        &self,
+        flow: FlowId,
+        sink: Box<dyn longhaul_net::port::FlowSink>,
+    ) -> Result<(), Error> {
+        self.port.register(flow, sink).map_err(|error| Error::new(Kind::Unreachable, error.what))
+    }
+}
+
+/// What is known of a client.
+struct About {
+    peer: longhaul_session::PeerId,
+    ip: std::net::IpAddr,
+    exporter: longhaul_session::Exporter,
+    rtt: longhaul_session::RttWatch,
+}
+
+impl About {
+    fn of(session: &Session) -> About {
+        let ip = session.remote.ip();
+        About { peer: session.peer, ip, exporter: session.exporter(), rtt: session.rtt() }
+    }
+}
+
+fn senseless() -> Error {
+    Error::new(Kind::Usage, "this message makes no sense on this stream")
+}
+
+fn forbidden(verb: &str, name: &Key, right: &Right) -> Error {
+    let below = right.prefix.as_str();
+    let what = format!("this client may not {verb} '{name}'; it has rights below '{below}'");
+    Error::new(Kind::Unreachable, what).advise("ask who runs the server")
+}
+
+async fn tell(writer: &mut FrameWriter, told: Told) -> Result<(), Error> {
+    let unread = |_| Error::new(Kind::Lost, "the client does not read what it asked for");
+    timeout(UNREAD, writer.write(&Tell { told: Some(told) })).await.map_err(unread)?
+}

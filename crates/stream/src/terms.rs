@@ -1,0 +1,286 @@
+//! What is believed of messages. All that comes from elsewhere is checked here.
+
+use longhaul_net::sealing::keys::{FlowKeys, Suite};
+use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::fec::Losses;
+use longhaul_proto::share::Key;
+use longhaul_proto::stream::{Head, MAX_FRAME};
+use longhaul_proto::time::Span;
+use longhaul_proto::units::LossRatio;
+use longhaul_session::{Error, Exporter, Kind};
+
+use crate::messages::{Report, State, Way};
+
+/// Most bytes of a symbol: those of a jumbo frame.
+const MAX_SYMBOL: u32 = 8_900;
+/// Frames a second.
+const RATES: (f64, f64) = (0.001, 10_000.0);
+/// The deadline.
+const DEADLINES: (Span, Span) = (Span::from_millis(1), Span::from_secs(60));
+/// No path takes longer.
+const LONGEST: Span = Span::from_secs(60);
+/// The most that a sender follows: a lying receiver cannot make it send without bound.
+const LOSS: f64 = 0.1;
+const BURST: f64 = 64.0;
+
+const MILLION: f64 = 1e6;
+
+fn wrong(what: String) -> Error {
+    Error::new(Kind::Usage, what)
+}
+
+/// What a sender says of its stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    /// Bytes of a symbol.
+    pub symbol: u16,
+    /// Most bytes of a frame.
+    pub frame: u32,
+    /// Frames a second.
+    pub per_second: f64,
+    /// From the sender's having a frame to its delivery.
+    pub deadline: Span,
+}
+
+impl Terms {
+    /// Checks what a sender says, here or elsewhere.
+    ///
+    /// # Errors
+    /// What is out of its limits.
+    pub fn check(self) -> Result<Terms, Error> {
+        let Terms { symbol, frame, per_second, deadline } = self;
+        let head = Head { frame: 0, index: 0, repairs: 0, length: frame, skipped: 0, at: 0 };
+        if !(RATES.0..=RATES.1).contains(&per_second) {
+            let (least, most) = RATES;
+            return Err(wrong(format!("{per_second} frames a second; {least} to {most} may be")));
+        }
+        if !(DEADLINES.0..=DEADLINES.1).contains(&deadline) {
+            let (least, most) = DEADLINES;
+            return Err(wrong(format!("a deadline of {deadline}; {least} to {most} may be")));
+        }
+        if frame == 0 || frame > MAX_FRAME {
+            return Err(wrong(format!("frames of {frame} bytes; 1 to {MAX_FRAME} may be")));
+        }
+        if u32::from(symbol) > MAX_SYMBOL || head.shape(symbol).is_err() {
+            let what = format!("frames of {frame} bytes in datagrams with {symbol} bytes of them");
+            return Err(wrong(what).advise("send smaller frames, or larger datagrams"));
+        }
+        Ok(self)
+    }
+
+    /// From one frame to the next.
+    pub fn interval(&self) -> Span {
+        Span::from_secs_f64(1.0 / self.per_second)
+    }
+
+    /// Bytes of a datagram of a full symbol.
+    pub(crate) fn datagram(&self) -> u16 {
+        self.symbol + OVERHEAD
+    }
+}
+
+/// Bytes of header, head and seal of a datagram.
+pub(crate) const OVERHEAD: u16 = (longhaul_net::sealing::seal::SEALED_OVERHEAD + Head::LEN) as u16;
+
+/// The terms of messages.
+///
+/// # Errors
+/// They are out of their limits.
+pub fn terms(symbol: u32, frame: u32, per_second: u64, deadline: u64) -> Result<Terms, Error> {
+    let per_second = per_second as f64 / 1_000.0;
+    let symbol = u16::try_from(symbol).unwrap_or(u16::MAX);
+    Terms { symbol, frame, per_second, deadline: Span::from_micros(deadline) }.check()
+}
+
+/// The name of a stream.
+///
+/// # Errors
+/// It is none.
+pub fn name(text: &str) -> Result<Key, Error> {
+    let what = |error| wrong(format!("this is no name of a stream: {error}"));
+    Key::new(text).map_err(what)
+}
+
+/// A cipher that seals.
+///
+/// # Errors
+/// It is none that this release knows.
+pub fn suite(cipher: &str) -> Result<Suite, Error> {
+    Suite::sealed(cipher).ok_or_else(|| {
+        let shown: String = cipher.chars().filter(char::is_ascii_graphic).take(40).collect();
+        let error = Error::new(Kind::Unreachable, format!("no cipher {shown} is known"));
+        error.advise("use the same release of longhaul on both sides")
+    })
+}
+
+/// The keys of a flow. Numbers above 0 are for data, each for one sealer.
+pub(crate) fn keys(exporter: &Exporter, suite: Suite, number: u64, flow: FlowId) -> FlowKeys {
+    FlowKeys::new(&exporter.export(b"longhaul stream", &[]), suite, number, flow)
+}
+
+/// What is known of the way from a sender to its receivers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Course {
+    /// How many receive.
+    pub receivers: u32,
+    /// The round-trip time to the nearest.
+    pub nearest: Span,
+    /// To the farthest.
+    pub farthest: Span,
+    /// To the worst.
+    pub losses: Losses,
+    /// How much longer datagrams take than the fastest.
+    pub jitter: Span,
+    /// Datagrams that came to the server.
+    pub came: u64,
+    /// Frames that receivers had within their deadline.
+    pub on_time: u64,
+    /// Frames that they had not.
+    pub missed: u64,
+}
+
+fn losses(ppm: u32, burst_milli: u32, most: f64) -> Losses {
+    let share = (f64::from(ppm) / MILLION).min(most);
+    let burst = (f64::from(burst_milli) / 1_000.0).clamp(1.0, BURST);
+    Losses::bursty(LossRatio::new(share).expect("a share within its limits"), burst)
+}
+
+/// What a server says of the way.
+pub fn course(way: &Way) -> Course {
+    let span = |micros| Span::from_micros(micros).min(LONGEST);
+    let farthest = span(way.farthest_micros);
+    Course {
+        receivers: way.receivers,
+        nearest: span(way.nearest_micros).min(farthest),
+        farthest,
+        losses: losses(way.loss_ppm, way.burst_milli, LOSS),
+        jitter: span(way.jitter_micros),
+        came: way.came,
+        on_time: way.on_time,
+        missed: way.missed,
+    }
+}
+
+/// What a receiver has seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seen {
+    /// Losses between server and receiver.
+    pub losses: Losses,
+    /// How much longer datagrams took than the fastest.
+    pub jitter: Span,
+    /// Frames delivered within their deadline.
+    pub on_time: u64,
+    /// Frames that were not.
+    pub missed: u64,
+}
+
+/// What a receiver reports.
+pub fn seen(report: &Report) -> Seen {
+    Seen {
+        losses: losses(report.loss_ppm, report.burst_milli, LOSS),
+        jitter: Span::from_micros(report.jitter_micros).min(LONGEST),
+        on_time: report.on_time,
+        missed: report.missed,
+    }
+}
+
+/// Losses as messages have them: millionths, and thousandths.
+pub fn written(losses: Losses) -> (u32, u32) {
+    ((losses.ratio().get() * MILLION) as u32, (losses.burst() * 1_000.0) as u32)
+}
+
+/// A span as messages have it.
+pub(crate) fn micros(span: Span) -> u64 {
+    span.as_nanos() / 1_000
+}
+
+/// How a stream stands, for a receiver.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Phase {
+    /// Nobody sends it.
+    Idle,
+    /// It is being sent.
+    Live {
+        /// The sender's number.
+        run: u64,
+        /// The number of the data keys.
+        epoch: u64,
+        /// The stream.
+        terms: Terms,
+        /// The round-trip time from the sender to the server.
+        sender: Span,
+        /// The first frame that can come whole.
+        frame: u32,
+    },
+    /// It has ended after so many frames.
+    Ended(u32),
+}
+
+/// What a server says of the stream.
+///
+/// # Errors
+/// No honest server sends it.
+pub fn phase(state: &State) -> Result<Phase, Error> {
+    Ok(match state.phase {
+        0 => Phase::Idle,
+        2 => Phase::Ended(state.frame),
+        _ => Phase::Live {
+            run: state.run,
+            epoch: state.epoch,
+            terms: terms(state.symbol, 1, state.per_second_milli, state.deadline_micros)?,
+            sender: Span::from_micros(state.sender_micros).min(LONGEST),
+            frame: state.frame,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_out_of_their_limits_are_refused() {
+        let griz = (1430, 1_440_000, 20_000, 120_000);
+        let check = |(symbol, frame, rate, deadline)| terms(symbol, frame, rate, deadline);
+        assert_eq!(check(griz).map(|terms| terms.interval()), Ok(Span::from_millis(50)));
+        for (wrong, why) in [
+            ((1431, griz.1, griz.2, griz.3), "datagrams with 1431"),
+            ((0, griz.1, griz.2, griz.3), "datagrams with 0"),
+            ((u32::MAX, griz.1, griz.2, griz.3), "datagrams with"),
+            ((9_000, griz.1, griz.2, griz.3), "datagrams with 9000"),
+            ((2, griz.1, griz.2, griz.3), "datagrams with 2 "),
+            ((griz.0, 0, griz.2, griz.3), "frames of 0"),
+            ((griz.0, u32::MAX, griz.2, griz.3), "may be"),
+            ((griz.0, griz.1, 0, griz.3), "0 frames a second"),
+            ((griz.0, griz.1, u64::MAX, griz.3), "frames a second"),
+            ((griz.0, griz.1, griz.2, 999), "a deadline of"),
+            ((griz.0, griz.1, griz.2, u64::MAX), "a deadline of"),
+        ] {
+            let error = check(wrong).expect_err("out of its limits");
+            assert!(error.what.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_liar_reports_has_a_bound() {
+        let most = u64::MAX;
+        let course = course(&Way {
+            receivers: u32::MAX,
+            nearest_micros: most,
+            farthest_micros: 1,
+            loss_ppm: u32::MAX,
+            burst_milli: u32::MAX,
+            jitter_micros: most,
+            came: most,
+            on_time: most,
+            missed: most,
+        });
+        assert_eq!((course.losses.ratio().get(), course.losses.burst()), (0.1, 64.0));
+        assert!(course.jitter <= LONGEST && course.nearest <= course.farthest);
+        let (loss_ppm, burst_milli) = written(course.losses);
+        let report = Report { loss_ppm, burst_milli, ..Report::default() };
+        assert_eq!(seen(&report).losses, course.losses);
+        let live = State { phase: 1, symbol: u32::MAX, ..State::default() };
+        assert!(phase(&live).is_err());
+    }
+}

@@ -1,0 +1,540 @@
+//! Streams of frames with a deadline, from one client of a server to others.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_proto::share::Key;
+use longhaul_proto::stream::{Delays, Overflow};
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, LossRatio, Rate};
+use longhaul_stream::receive::{Board, Item};
+use longhaul_stream::send::{Source, Status, Wish};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::client::{Client, IntoLocation};
+use super::engine::{self, Reporter, Sink};
+use super::events::Event;
+use super::queue::Queue;
+use crate::error::Error as Inner;
+use crate::error::public::{Error, ErrorKind};
+use crate::options::{HostOptions, ReachOptions};
+use crate::progress::Cancel;
+use crate::stream::{Ways, receive_stream, send_stream};
+
+/// What its thread is called.
+const NAME: &str = "longhaul stream";
+
+/// What happens to frames that come faster than they can be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhenBehind {
+    /// The source waits.
+    #[default]
+    Block,
+    /// The new frame is not sent.
+    Skip,
+    /// The oldest frame that waits is not sent.
+    Thin,
+}
+
+/// What a stream is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StreamSettings {
+    /// Most bytes of a frame: at most 16 MiB.
+    pub frame: Bytes,
+    /// Frames a second.
+    pub per_second: f64,
+    /// From the sender's having a frame to its delivery at the farthest receiver.
+    pub deadline: Span,
+    /// What happens to frames that come too fast.
+    pub when_behind: WhenBehind,
+    /// How many must receive before the first frame is taken (none).
+    pub receivers: u32,
+    /// UDP payload of a datagram. Nothing takes what passes on the way to the server, and no more
+    /// than each Ethernet path carries.
+    pub datagram: Option<u16>,
+}
+
+impl StreamSettings {
+    /// A stream whose source waits when it is too fast, and that begins at once.
+    pub fn new(frame: Bytes, per_second: f64, deadline: Span) -> StreamSettings {
+        let (when_behind, receivers, datagram) = (WhenBehind::Block, 0, None);
+        StreamSettings { frame, per_second, deadline, when_behind, receivers, datagram }
+    }
+}
+
+/// The location of a stream, and how its host is reached.
+#[derive(Clone, Debug)]
+struct Target {
+    client: Client,
+    options: Result<(HostOptions, Key), Error>,
+    cancel: Cancel,
+    retry_for: Duration,
+}
+
+impl Target {
+    fn new(client: &Client, location: Result<crate::location::Location, Error>) -> Target {
+        let options = location.and_then(|location| {
+            let name = location.path().to_str().unwrap_or_default().trim_matches('/').to_owned();
+            let key = Key::new(&name).map_err(|error| {
+                Error::new(ErrorKind::Usage, format!("{location} names no stream: {error}"))
+            })?;
+            Ok((client.host(location), key))
+        });
+        let retry_for = Duration::from_secs(300);
+        Target { client: client.clone(), options, cancel: Cancel::default(), retry_for }
+    }
+
+    /// How connections are made, the stream's name, and what ends it.
+    fn ways(self) -> Result<(Ways, Key, Cancel), Error> {
+        let (options, name) = self.options?;
+        let cancel = self.cancel.child();
+        // Nothing reads them: a stream has events of its own.
+        let unread: Sink<Event> = Sink::Queue(Queue::new(1));
+        let reporter = Reporter::new(unread, self.client.trust.clone(), cancel.clone());
+        let (observer, retry_for) = (Arc::new(reporter), self.retry_for);
+        Ok((Ways { options, observer, cancel: cancel.clone(), retry_for }, name, cancel))
+    }
+}
+
+/// The calls that both requests have.
+macro_rules! reached {
+    ($request:ident) => {
+        impl $request {
+            /// How the host is reached.
+            pub fn reach(mut self, reach: ReachOptions) -> $request {
+                if let Ok((options, _)) = &mut self.target.options {
+                    options.reach = reach;
+                }
+                self
+            }
+
+            /// How long to keep retrying a lost connection (5 minutes).
+            pub fn retry_for(mut self, time: Duration) -> $request {
+                self.target.retry_for = time;
+                self
+            }
+
+            /// Ends the attempt, or the stream, when `handle` is cancelled.
+            pub fn cancel_with(mut self, handle: &Cancel) -> $request {
+                self.target.cancel = handle.clone();
+                self
+            }
+        }
+    };
+}
+reached!(SendStreamRequest);
+reached!(ReceiveStreamRequest);
+
+impl Client {
+    /// A stream to be sent as `to`: `lh://host[:port]/name`. Await the request. The server forwards
+    /// it to all who receive that name.
+    pub fn send_stream(
+        &self,
+        to: impl IntoLocation,
+        settings: StreamSettings,
+    ) -> SendStreamRequest {
+        SendStreamRequest { target: Target::new(self, to.into_location()), settings }
+    }
+
+    /// The stream that is sent as `from`, `lh://host[:port]/name`, now or later. Await the request.
+    pub fn receive_stream(&self, from: impl IntoLocation) -> ReceiveStreamRequest {
+        ReceiveStreamRequest { target: Target::new(self, from.into_location()) }
+    }
+}
+
+/// A stream to be sent: await it.
+#[derive(Clone, Debug)]
+#[must_use = "a stream begins when its request is awaited"]
+pub struct SendStreamRequest {
+    target: Target,
+    settings: StreamSettings,
+}
+
+impl SendStreamRequest {
+    async fn open(self) -> Result<StreamSender, Error> {
+        let StreamSettings { frame, per_second, deadline, when_behind, receivers, datagram } =
+            self.settings;
+        let (ways, name, cancel) = self.target.ways()?;
+        let overflow = match when_behind {
+            WhenBehind::Block => Overflow::Block,
+            WhenBehind::Skip => Overflow::Skip,
+            WhenBehind::Thin => Overflow::Thin,
+        };
+        let frame = u32::try_from(frame.get()).unwrap_or(u32::MAX);
+        let wish = Wish { name, frame, per_second, deadline, overflow, receivers, datagram };
+        let (tell, ready) = oneshot::channel();
+        let (finish, finished) = oneshot::channel();
+        let finished = async move {
+            match finished.await {
+                Ok(frames) => frames,
+                // The handle is gone: its drop ends the stream.
+                Err(_) => std::future::pending().await,
+            }
+        };
+        let done = engine::start(NAME, move || {
+            let finished = std::pin::pin!(finished);
+            send_stream(&ways, wish, tell, finished)
+        })?;
+        let mut ending = Ending(Some(cancel));
+        let (source, mut status) = ready.await.map_err(|_| engine::vanished(NAME))??;
+        // The stream has ended where nobody can say it any more.
+        if status.wait_for(|status| status.begun).await.is_err() {
+            return Err(ended(done.await).err().unwrap_or_else(|| engine::vanished(NAME)));
+        }
+        let cancel = ending.0.take();
+        let input = StreamInput { source: Arc::new(source) };
+        Ok(StreamSender { input, status, finish, done, _ending: Ending(cancel) })
+    }
+}
+
+/// The result of the engine's thread.
+fn ended<T>(done: Result<Result<T, Inner>, oneshot::error::RecvError>) -> Result<T, Error> {
+    Ok(done.map_err(|_| engine::vanished(NAME))??)
+}
+
+impl IntoFuture for SendStreamRequest {
+    type Output = Result<StreamSender, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    /// Ends when the server takes the stream, and as many receive it as the settings ask for.
+    ///
+    /// # Errors
+    /// The host cannot be reached or is not trusted, it refuses the stream, or the deadline is too
+    /// short for the path.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.open())
+    }
+}
+
+/// Ends a stream for which nobody waits any more.
+#[derive(Debug)]
+struct Ending(Option<Cancel>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(cancel) = &self.0 {
+            cancel.cancel();
+        }
+    }
+}
+
+/// A stream that is being sent. Dropping it cuts the stream off: receivers wait for another sender.
+#[derive(Debug)]
+pub struct StreamSender {
+    input: StreamInput,
+    status: watch::Receiver<Status>,
+    finish: oneshot::Sender<u32>,
+    done: oneshot::Receiver<Result<Status, Inner>>,
+    _ending: Ending,
+}
+
+/// Takes the frames of a stream. Clones take frames of the same stream.
+#[derive(Clone, Debug)]
+pub struct StreamInput {
+    source: Arc<Source>,
+}
+
+impl StreamInput {
+    /// Sends a frame. Waits while there is no room, if the settings say that the source waits.
+    ///
+    /// # Errors
+    /// The frame is empty or longer than the settings say; or the stream has ended, and
+    /// [`StreamSender::finish`] says why.
+    pub async fn send(&self, frame: impl Into<Vec<u8>>) -> Result<(), Error> {
+        let frame = frame.into();
+        if frame.is_empty() || frame.len() > self.source.most() as usize {
+            let most = self.source.most();
+            let what = format!("a frame of {} bytes; 1 to {most} may be", frame.len());
+            return Err(Error::new(ErrorKind::Usage, what));
+        }
+        let gone = |_| Error::new(ErrorKind::Unfinished, "the stream has ended");
+        self.source.offer(frame).await.map_err(gone)
+    }
+}
+
+impl StreamSender {
+    /// Where frames go.
+    pub fn input(&self) -> StreamInput {
+        self.input.clone()
+    }
+
+    /// How it goes.
+    pub fn status(&self) -> StreamSent {
+        StreamSent::of(&self.status.borrow())
+    }
+
+    /// Whether the stream has ended: then [`StreamSender::finish`] says why.
+    pub fn is_over(&self) -> bool {
+        self.status.has_changed().is_err()
+    }
+
+    /// Sends the frames that were taken, and tells the receivers that there are no more.
+    ///
+    /// # Errors
+    /// Why the stream ended earlier, or what was left is not known to have come to the server.
+    pub async fn finish(self) -> Result<StreamSent, Error> {
+        // Nothing where the stream has ended.
+        if let Ok(frames) = self.input.source.finish().await {
+            let _ = self.finish.send(frames);
+        }
+        ended(self.done.await).map(|status| StreamSent::of(&status))
+    }
+}
+
+/// How a stream goes, at its sender.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct StreamSent {
+    /// Whether the connection stands.
+    pub connected: bool,
+    /// How many receive it.
+    pub receivers: u32,
+    /// How it is sent, and what other ways would take: one sentence.
+    pub way: String,
+    /// UDP payload a second while a frame is being sent.
+    pub rate: Rate,
+    /// Repairs of a frame of full length, now and at most.
+    pub repairs: u16,
+    /// The most so far.
+    pub most_repairs: u16,
+    /// The round-trip time to the farthest receiver.
+    pub rtt: Span,
+    /// The losses to hold against, on the way to the worst receiver.
+    pub loss: LossRatio,
+    /// Datagrams lost in a row, on average.
+    pub burst: f64,
+    /// How much longer datagrams take than the fastest.
+    pub jitter: Span,
+    /// Frames taken from the source.
+    pub frames: u64,
+    /// Frames that were not sent for want of time, or of a connection.
+    pub skipped: u64,
+    /// Frames that were not sent because nobody received the stream.
+    pub unwatched: u64,
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Their UDP payload.
+    pub bytes: Bytes,
+    /// Frames that all receivers together reported as delivered within their deadline.
+    pub on_time: u64,
+    /// Frames that they reported as not.
+    pub missed: u64,
+}
+
+impl StreamSent {
+    fn of(status: &Status) -> StreamSent {
+        let mut sent = StreamSent {
+            connected: status.connected,
+            most_repairs: status.most_repairs,
+            frames: status.frames,
+            skipped: status.skipped,
+            unwatched: status.unwatched,
+            datagrams: status.datagrams,
+            bytes: Bytes::new(status.bytes),
+            ..StreamSent::default()
+        };
+        if let Some(course) = status.course {
+            sent.receivers = course.receivers;
+            sent.rtt = course.farthest;
+            sent.jitter = course.jitter;
+            (sent.on_time, sent.missed) = (course.on_time, course.missed);
+        }
+        if let Some(plan) = status.plan {
+            (sent.rate, sent.repairs) = (plan.rate, plan.repairs);
+            (sent.loss, sent.burst) = (plan.losses.ratio(), plan.losses.burst());
+            let other =
+                if plan.choice.is_code() { "" } else { "sent by code, though cheapest is " };
+            sent.way = format!(
+                "{other}{}; {} repairs a frame hold against {} of loss, {:.1} in a row",
+                plan.choice, plan.repairs, sent.loss, sent.burst
+            );
+        }
+        sent
+    }
+}
+
+/// A stream to be received: await it.
+#[derive(Clone, Debug)]
+#[must_use = "a stream is received when its request is awaited"]
+pub struct ReceiveStreamRequest {
+    target: Target,
+}
+
+impl IntoFuture for ReceiveStreamRequest {
+    type Output = Result<StreamReceiver, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    /// # Errors
+    /// The host cannot be reached or is not trusted. A host that does not let this client receive
+    /// says so by the first event.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (ways, name, cancel) = self.target.ways()?;
+            let (tell, ready) = oneshot::channel();
+            let ending = Ending(Some(cancel));
+            let done = engine::start(NAME, move || receive_stream(&ways, name, tell))?;
+            let (items, board) = ready.await.map_err(|_| engine::vanished(NAME))??;
+            let (done, is_over) = (Some(done), false);
+            Ok(StreamReceiver { items, board, done, is_over, _ending: ending })
+        })
+    }
+}
+
+/// A stream that is being received. Dropping it ends that.
+pub struct StreamReceiver {
+    items: mpsc::Receiver<Item>,
+    board: Board,
+    done: Option<oneshot::Receiver<Result<(), Inner>>>,
+    is_over: bool,
+    _ending: Ending,
+}
+
+impl fmt::Debug for StreamReceiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StreamReceiver")
+    }
+}
+
+/// What comes of a stream, in the order of frames.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum StreamEvent {
+    /// A sender begins, or another one: frames are counted anew.
+    Begun {
+        /// Frames a second.
+        per_second: f64,
+        /// From the sender's having a frame to its delivery.
+        deadline: Span,
+    },
+    /// A frame.
+    Frame(StreamFrame),
+    /// Frames that do not come.
+    Missed {
+        /// The first.
+        first: u32,
+        /// The last.
+        last: u32,
+        /// So many of them came, but the reader of the events was too slow for them.
+        unread: u32,
+    },
+}
+
+/// A frame.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct StreamFrame {
+    /// Its number.
+    pub number: u32,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// From the sender to here: half of the round-trip times, and how much longer it took than the
+    /// fastest datagram lately.
+    pub delay: Span,
+    /// It took longer than the deadline.
+    pub is_late: bool,
+    /// Datagrams of it that were lost and restored.
+    pub restored: u16,
+}
+
+/// How a stream came.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StreamReceived {
+    /// Whether the connection stands.
+    pub connected: bool,
+    /// Frames delivered within their deadline.
+    pub on_time: u64,
+    /// Frames delivered after it: this host was too slow to restore or to hand them out.
+    pub late: u64,
+    /// Frames that did not come whole within it.
+    pub missed: u64,
+    /// Frames that came while the reader was too slow for them.
+    pub unread: u64,
+    /// Frames that the server did not forward wholly, because this client was silent.
+    pub withheld: u64,
+    /// Datagrams that came.
+    pub datagrams: u64,
+    /// Datagrams that were lost and restored.
+    pub restored: u64,
+    /// The losses between server and client to hold against.
+    pub loss: LossRatio,
+    /// How much longer datagrams took than the fastest, lately.
+    pub spread: Span,
+    /// RTP's jitter (RFC 3550).
+    pub jitter: Span,
+    delays: Delays,
+}
+
+impl StreamReceived {
+    /// The delay that `share` of the delivered frames did not exceed, to 1.6 %.
+    pub fn delay(&self, share: f64) -> Span {
+        self.delays.at(share)
+    }
+}
+
+impl StreamReceiver {
+    /// The next event; nothing when the sender has ended the stream. An error is the last that
+    /// comes.
+    pub async fn next(&mut self) -> Option<Result<StreamEvent, Error>> {
+        if self.is_over {
+            return None;
+        }
+        let item = loop {
+            let Some(done) = &mut self.done else { break self.items.recv().await };
+            tokio::select! {
+                biased;
+                item = self.items.recv() => break item,
+                done = done => {
+                    self.done = None;
+                    // What came before the end is still to be read.
+                    if let Err(error) = ended(done) {
+                        self.is_over = true;
+                        return Some(Err(error));
+                    }
+                }
+            }
+        };
+        match item {
+            Some(Item::Begun(terms)) => {
+                let (per_second, deadline) = (terms.per_second, terms.deadline);
+                return Some(Ok(StreamEvent::Begun { per_second, deadline }));
+            }
+            Some(Item::Frame(frame)) => {
+                let longhaul_stream::receive::Received { number, bytes, delay, is_late, restored } =
+                    frame;
+                let frame = StreamFrame { number, bytes, delay, is_late, restored };
+                return Some(Ok(StreamEvent::Frame(frame)));
+            }
+            Some(Item::Missed { first, last, unread }) => {
+                return Some(Ok(StreamEvent::Missed { first, last, unread }));
+            }
+            Some(Item::Ended) | None => {}
+        }
+        self.is_over = true;
+        // Whether the server has heard the goodbye is no error of the stream.
+        None
+    }
+
+    /// How it comes.
+    pub fn status(&self) -> StreamReceived {
+        let status = self.board.status();
+        StreamReceived {
+            connected: status.connected,
+            on_time: status.on_time,
+            late: status.late,
+            missed: status.missed,
+            unread: status.unread,
+            withheld: status.withheld,
+            datagrams: status.datagrams,
+            restored: status.restored,
+            loss: status.losses.ratio(),
+            spread: status.spread,
+            jitter: status.jitter,
+            delays: status.delays,
+        }
+    }
+}

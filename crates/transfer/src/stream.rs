@@ -1,0 +1,107 @@
+//! A client's side of streams: the connections over which `longhaul_stream` works.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_proto::share::Key;
+use longhaul_stream::send::{Source, Status, Wish};
+use longhaul_stream::{Link, receive, send};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::error::{Error, ErrorKind};
+use crate::calls::or_cancelled;
+use crate::options::HostOptions;
+use crate::progress::{Cancel, Observer};
+use crate::random::{random_flow, random_u64};
+use crate::reach::{self, Look, Reached};
+use crate::reactor;
+use crate::session::{self, Settings};
+
+/// How a server is reached, again and again.
+pub(crate) struct Ways {
+    pub(crate) options: HostOptions,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) cancel: Cancel,
+    pub(crate) retry_for: Duration,
+}
+
+impl Ways {
+    async fn connect(&self) -> Result<Link, Error> {
+        let settings = Settings::default();
+        let reached = reach::open(&self.options, &*self.observer, &settings, Look::Beside).await?;
+        let Reached { session, data: port, contact, datagram } = reached;
+        if session.carrier == "ssh" {
+            let what = "a stream needs a server that listens: ssh reaches none";
+            let error = Error::new(ErrorKind::Unreachable, what);
+            return Err(error.advise("start `longhaul serve` there and write lh://host/name"));
+        }
+        Ok(Link { session, port, contact, flow: random_flow(), datagram })
+    }
+
+    async fn again(&self) -> Result<Link, session::Error> {
+        self.connect().await.map_err(|error| {
+            let is_silence = error.is_silence;
+            session::Error { is_silence, ..session::Error::from(&error) }
+        })
+    }
+}
+
+/// A stream that is being sent: where frames go, and how it goes.
+pub(crate) type Sending = (Source, watch::Receiver<Status>);
+
+/// Sends a stream until `finished`; tells by `ready` when it can take frames, or why it cannot.
+pub(crate) fn send_stream(
+    ways: &Ways,
+    wish: Wish,
+    ready: oneshot::Sender<Result<Sending, Error>>,
+    finished: impl Future<Output = u32>,
+) -> Result<Status, Error> {
+    let work = async {
+        let begun = or_cancelled(ways.connect(), &ways.cancel).await.and_then(|link| {
+            let (source, control, status) = send::new(wish, random_u64(), &link)?;
+            Ok((link, (source, status), control))
+        });
+        let (first, sending, control) = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                // Whoever waited for it may be gone.
+                let _ = ready.send(Err(error.clone()));
+                return Err(error);
+            }
+        };
+        let _ = ready.send(Ok(sending));
+        let again = async || ways.again().await;
+        let sent = async { Ok(control.run(first, again, ways.retry_for, finished).await?) };
+        or_cancelled(sent, &ways.cancel).await
+    };
+    reactor::block_on("the stream", work)
+}
+
+/// A stream that is being received: what comes, and how it goes.
+pub(crate) type Receiving = (mpsc::Receiver<receive::Item>, receive::Board);
+
+/// Receives the stream `name` until it has ended; tells by `ready` when it is asked for.
+pub(crate) fn receive_stream(
+    ways: &Ways,
+    name: Key,
+    ready: oneshot::Sender<Result<Receiving, Error>>,
+) -> Result<(), Error> {
+    let work = async {
+        let begun = or_cancelled(ways.connect(), &ways.cancel).await.and_then(|link| {
+            let (items, control, board) = receive::new(name)?;
+            Ok((link, (items, board), control))
+        });
+        let (first, receiving, control) = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                let _ = ready.send(Err(error.clone()));
+                return Err(error);
+            }
+        };
+        let _ = ready.send(Ok(receiving));
+        let again = async || ways.again().await;
+        let received = async { Ok(control.run(first, again, ways.retry_for).await?) };
+        or_cancelled(received, &ways.cancel).await
+    };
+    reactor::block_on("the stream", work)
+}
