@@ -31,7 +31,7 @@ pub mod transfer_frame;
 pub type Run = fn(&[u8]);
 
 /// Every target: the name of its binary and of its corpus, and its function.
-pub const TARGETS: [(&str, Run); 17] = [
+pub const TARGETS: [(&str, Run); 18] = [
     ("client_session", client_session::run),
     ("control_message", control_message::run),
     ("data_header", data_header::run),

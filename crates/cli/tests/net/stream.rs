@@ -422,7 +422,7 @@ fn a_liar_among_the_receivers_costs_the_others_no_frame() {
 #[test]
 fn clients_refuse_answers_that_make_no_sense() {
     let lied = |verb: &'static str, lies: Vec<Tell>| {
-        liar::lied::<Ask>("stream", lies, move |client, id, there| {
+        liar::lied::<Ask, _>("stream", lies, move |client, id, there| {
             let url = there.into_string().unwrap() + "key";
             let words: &[&str] = match verb {
                 "send" => &["--test-pattern", "--frame=1000", "--fps=50", "--deadline=1s"],

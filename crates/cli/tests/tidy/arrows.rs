@@ -5,7 +5,7 @@ use std::fs;
 use super::{files, none, root};
 
 /// The level of each crate.
-const LEVELS: [(&str, u8); 12] = [
+const LEVELS: [(&str, u8); 13] = [
     ("proto", 1),
     ("text", 1),
     ("files", 2),

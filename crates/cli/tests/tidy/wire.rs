@@ -12,7 +12,7 @@ const MARK: &str = "<!-- From here on made from the source: a test compares. -->
 const WRITE: &str = "LONGHAUL_WRITE_WIRE";
 
 /// The sources whose messages go across, in the order of the page, and what they are there.
-const SOURCES: [(&str, &str); 14] = [
+const SOURCES: [(&str, &str); 15] = [
     ("crates/session/src/hello.rs", "The first message each way of a stream"),
     ("crates/session/src/frame.rs", "The last message"),
     ("crates/transfer/src/control/mod.rs", "Frames of the control stream"),
