@@ -364,8 +364,8 @@ mod tests {
         let shares = ["low", "equal", "4"].map(|share| beside_cubic(share, queue));
         let [(low, _), (equal, _), (four, _)] = shares;
         assert!(low < equal && equal < four, "{shares:?}");
-        // CUBIC alone has 95 % of the path and more.
-        assert!(shares[0].1 > 0.9 * 50.0, "{shares:?}");
+        // Of 50 Mbit/s at most 47 are CUBIC's data.
+        assert!(shares[0].1 > 43.0, "{shares:?}");
     }
 
     /// The tiny form: a cell in which trains have half of a fair share, and the shadow window all.
