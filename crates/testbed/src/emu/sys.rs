@@ -171,16 +171,19 @@ pub(super) fn set_ipv6(
 /// Lets the calling thread run before ordinary ones whenever it has something to do. Needs a
 /// privilege that a user namespace does not give.
 pub(super) fn run_first() -> io::Result<()> {
-    let priority = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the parameter is valid for the call; 0 is the calling thread.
-    checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &priority) }).map(drop)
+    schedule(libc::SCHED_RR, 1)
 }
 
 /// Lets the calling thread run only where a processor has nothing else to do (`SCHED_IDLE`).
 pub(super) fn run_last() -> io::Result<()> {
-    let priority = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the parameter is valid for the call; 0 is the calling thread.
-    checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &priority) }).map(drop)
+    schedule(libc::SCHED_IDLE, 0)
+}
+
+/// Sets how the calling thread is scheduled, by the system call: musl's function only fails.
+fn schedule(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
+    // SAFETY: the kernel reads one int, valid for the call; 0 is the calling thread.
+    let set = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &priority) };
+    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Sets an integer option of a socket.
@@ -250,7 +253,8 @@ unsafe fn first_process(lifeline: RawFd) -> ! {
     unsafe {
         // No copy of another's pipe or device may outlive its owner here.
         libc::dup2(lifeline, 0);
-        libc::close_range(1, libc::c_uint::MAX, 0);
+        // By number: musl has no function for it.
+        libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
         libc::prctl(libc::PR_SET_NAME, c"emulated-init".as_ptr());
         // Orphans are reaped by nobody else.
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
