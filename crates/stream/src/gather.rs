@@ -308,7 +308,8 @@ impl Gather {
         }
         self.next_hello = now + HELLO;
         let mut out = [0; CONTENT + SEALED_OVERHEAD];
-        if let Ok(len) = self.hello.seal(Kind::Control, 0, &[0; CONTENT], &mut out) {
+        let epoch = self.data.as_ref().map_or(0, |(epoch, _)| *epoch).to_be_bytes();
+        if let Ok(len) = self.hello.seal(Kind::Control, 0, &epoch, &mut out) {
             // What cannot be sent is lost, as it may be on the way.
             let _ = self.socket.send(self.contact, &out[..len]);
         }
@@ -330,19 +331,23 @@ impl FlowSink for Gather {
     }
 
     fn on_wake(&mut self, now: Time) {
-        self.say_hello(now);
-        let mut gathering = lock(&self.shared);
+        let shared = self.shared.clone();
+        let mut gathering = lock(&shared);
         while let Ok((phase, own)) = self.states.try_recv() {
             if let Phase::Live { epoch, .. } = phase
                 && self.data.as_ref().is_none_or(|(known, _)| *known < epoch)
             {
                 let keys = keys(&self.exporter, self.suite, epoch, self.flow);
                 self.data = Some((epoch, keys.receiving_end().data));
+                // The server is to know it at once.
+                self.next_hello = Time::ZERO;
                 gathering.meter = Meter::new(Span::from_secs(1));
             }
             gathering.stands(now, &phase, own);
         }
         gathering.deliver();
+        drop(gathering);
+        self.say_hello(now);
     }
 
     fn next_wakeup(&self) -> Option<Time> {

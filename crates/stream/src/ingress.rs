@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use longhaul_net::clock::Time;
+use longhaul_net::clock::{Span, Time};
 use longhaul_net::port::{Datagram, Datagrams, FlowSink};
 use longhaul_net::sealing::open::Opener;
 use longhaul_proto::fec::Losses;
@@ -56,7 +56,12 @@ pub(crate) struct Ingress {
     spare: Receiver<Block>,
     relay: Sender<Work>,
     filling: Option<Block>,
+    /// When to look again whether the relay has given a block back.
+    again: Option<Time>,
 }
+
+/// How long a block that is not full waits for a relay that is behind.
+const LOOK: Span = Span::from_millis(1);
 
 impl Ingress {
     pub(crate) fn new(
@@ -67,7 +72,7 @@ impl Ingress {
         relay: Sender<Work>,
     ) -> Ingress {
         let meter = Meter::new(terms.interval());
-        Ingress { data, terms, meter, came, spare, relay, filling: None }
+        Ingress { data, terms, meter, came, spare, relay, filling: None, again: None }
     }
 
     /// Opens a datagram into a block. A datagram without room counts as lost.
@@ -102,21 +107,39 @@ impl Ingress {
     }
 }
 
+impl Ingress {
+    /// Forwards what came, if the relay keeps up; else the block goes on being filled, so that a
+    /// relay which does not run for a while is not out of blocks that are nearly empty.
+    fn end_batch(&mut self, now: Time) {
+        self.again = None;
+        if self.filling.as_ref().is_none_or(Block::is_empty) {
+            return;
+        }
+        match self.spare.try_recv() {
+            Ok(next) => {
+                self.forward();
+                self.filling = Some(next);
+            }
+            Err(_) => self.again = Some(now + LOOK),
+        }
+    }
+}
+
 impl FlowSink for Ingress {
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
         for datagram in datagrams.filter(|datagram| datagram.header.kind == Kind::Data) {
             self.take(now, &datagram);
         }
-        if self.filling.as_ref().is_some_and(|block| !block.is_empty()) {
-            self.forward();
-        }
+        self.end_batch(now);
         *self.came.losses.lock().unwrap_or_else(PoisonError::into_inner) = self.meter.losses();
     }
 
-    fn on_wake(&mut self, _: Time) {}
+    fn on_wake(&mut self, now: Time) {
+        self.end_batch(now);
+    }
 
     fn next_wakeup(&self) -> Option<Time> {
-        None
+        self.again
     }
 
     fn on_port_closed(&mut self, _: &str) {}

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 /// A receiver that was not heard for so long gets nothing: it is frozen, or cut off.
 const SILENCE: Span = Span::from_secs(4);
-/// Bytes of a control datagram's content.
+/// Bytes of a control datagram's content: the number of the data keys that the receiver has.
 pub(crate) const CONTENT: usize = 8;
 
 /// Where a receiver is, for the thread that forwards to it.
@@ -20,7 +20,8 @@ pub(crate) const CONTENT: usize = 8;
 pub(crate) struct Place {
     heard: Mutex<Option<(Path, Time)>>,
     withheld: AtomicU64,
-    arrived: Notify,
+    epoch: AtomicU64,
+    changed: Notify,
 }
 
 impl Place {
@@ -34,11 +35,14 @@ impl Place {
         self.heard().is_some()
     }
 
-    /// Completes when the receiver was heard for the first time.
-    pub(crate) async fn arrived(&self) {
-        if !self.is_known() {
-            self.arrived.notified().await;
-        }
+    /// The number of the data keys that the receiver has; 0 while it has none.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Completes when the receiver was heard for the first time, or has other data keys.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Where to send at `now`; nothing for a receiver that is silent.
@@ -76,8 +80,9 @@ impl FlowSink for Listener {
             let mut content = [0; CONTENT];
             if self.said.open(now, &datagram.header, datagram.bytes, &mut content).is_ok() {
                 let before = self.place.heard().replace((datagram.path, datagram.at));
-                if before.is_none() {
-                    self.place.arrived.notify_one();
+                let epoch = u64::from_be_bytes(content);
+                if self.place.epoch.swap(epoch, Ordering::Relaxed) != epoch || before.is_none() {
+                    self.place.changed.notify_one();
                 }
             }
         }

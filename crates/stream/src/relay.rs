@@ -13,8 +13,8 @@ use longhaul_proto::wire::header::Kind;
 
 use crate::place::Place;
 
-/// Blocks of one stream: 2 MiB wait for the relay, at most.
-const BLOCKS: usize = 32;
+/// Blocks of one stream: 4 MiB wait for the relay, at most.
+const BLOCKS: usize = 64;
 const BLOCK: usize = 64 << 10;
 
 /// Opened datagrams.

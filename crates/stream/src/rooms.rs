@@ -63,6 +63,11 @@ impl Member {
         Member { place, exporter, suite, flow, rtt, seen: None, epoch: 0, ended: None }
     }
 
+    /// Whether it can open what is forwarded to it.
+    fn is_ready(&self) -> bool {
+        self.epoch > 0 && self.place.epoch() == self.epoch
+    }
+
     /// Has `live` forwarded to this member, under keys that were never used.
     fn attach(&mut self, number: u64, live: &Live) {
         self.epoch += 1;
@@ -108,7 +113,11 @@ impl Rooms {
     ///
     /// # Errors
     /// Another client sends it, or there are too many streams.
-    pub(crate) fn begin(&self, name: &Key, live: Live) -> Result<u64, Error> {
+    pub(crate) fn begin(
+        &self,
+        name: &Key,
+        live: Live,
+    ) -> Result<(u64, watch::Receiver<()>), Error> {
         let mut rooms = self.rooms.borrow_mut();
         let senders = rooms.values().filter(|room| room.live.is_some()).count();
         let room = rooms.entry(name.clone()).or_default();
@@ -132,7 +141,7 @@ impl Rooms {
             let _ = other.replaced.send(());
         }
         room.changed.send_replace(());
-        Ok(number)
+        Ok((number, room.changed.subscribe()))
     }
 
     /// The sender has ended its stream after `frames`.
@@ -195,8 +204,8 @@ impl Rooms {
         }
     }
 
-    /// A receiver was heard.
-    pub(crate) fn arrived(&self, name: &Key) {
+    /// A receiver was heard for the first time, or with other data keys.
+    pub(crate) fn heard(&self, name: &Key) {
         if let Some(room) = self.rooms.borrow().get(name) {
             room.changed.send_replace(());
         }
@@ -259,8 +268,7 @@ impl Rooms {
         });
         let (loss_ppm, burst_milli) = written(chain(live.came.losses(), worst));
         Way {
-            receivers: room.members.values().filter(|member| member.place.is_known()).count()
-                as u32,
+            receivers: room.members.values().filter(|member| member.is_ready()).count() as u32,
             nearest_micros: micros(ours + trips.iter().min().copied().unwrap_or(Span::ZERO)),
             farthest_micros: micros(ours + trips.iter().max().copied().unwrap_or(Span::ZERO)),
             loss_ppm,

@@ -235,10 +235,11 @@ impl Control {
                 told = reader.read::<Tell>() => {
                     let ended = || Error::new(Kind::Lost, "the server ended the session");
                     let Some(Told::Way(way)) = told?.ok_or_else(ended)?.told else { continue };
-                    self.follow(&terms::course(&way))?;
+                    // First: whoever sees that the stream has begun offers a frame at once.
                     if let Some(out) = out.take() {
                         let _ = self.orders.send(Order::Link(Some(out)));
                     }
+                    self.follow(&terms::course(&way))?;
                 }
                 frames = &mut *finished => return end(writer, reader, frames).await,
             }

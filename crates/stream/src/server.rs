@@ -10,7 +10,7 @@ use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::share::{Key, Right};
 use longhaul_proto::time::Span;
 use longhaul_session::{Error, FrameReader, FrameWriter, Kind, Session};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{interval, sleep, timeout};
 
 use crate::ingress::{Came, Ingress};
@@ -123,11 +123,11 @@ impl Streams {
         let (replaced, is_replaced) = oneshot::channel();
         let (peer, rtt) = (about.peer, LeastRtt::new(about.rtt.clone()));
         let live = Live { peer, run, terms, relay, came, rtt, replaced };
-        let number = self.rooms.begin(&name, live)?;
+        let (number, changed) = self.rooms.begin(&name, live)?;
         let leave = |rooms: &Rooms, name: &Key, number| rooms.gone(name, number);
         let seat = Seat { rooms: &self.rooms, name, number, leave };
         let frames = tokio::select! {
-            frames = self.attend(&seat.name, number, writer, reader) => frames?,
+            frames = self.attend(&seat.name, number, changed, writer, reader) => frames?,
             // A dropped sender of this word means that the room is gone.
             _ = is_replaced => {
                 let what = "this client sends the stream anew by another process";
@@ -146,22 +146,24 @@ impl Streams {
         &self,
         name: &Key,
         number: u64,
+        mut changed: watch::Receiver<()>,
         writer: &mut FrameWriter,
         reader: &mut FrameReader,
     ) -> Result<Option<u32>, Error> {
         let mut tick = interval(TOLD_EVERY);
         loop {
             tokio::select! {
-                _ = tick.tick() => {
-                    tell(writer, Told::Way(self.rooms.way(name, number))).await?;
-                }
+                _ = tick.tick() => {}
+                // The room lives as long as its sender.
+                _ = changed.changed() => {}
                 said = reader.read::<Ask>() => match said? {
                     None => return Ok(None),
                     Some(Ask { asked: Some(Asked::End(end)) }) => return Ok(Some(end.frames)),
-                    Some(Ask { asked: None }) => {}
+                    Some(Ask { asked: None }) => continue,
                     Some(_) => return Err(senseless()),
                 },
             }
+            tell(writer, Told::Way(self.rooms.way(name, number))).await?;
         }
     }
 
@@ -184,19 +186,18 @@ impl Streams {
         self.register(flow, Box::new(listener))?;
         let _flow = Flow(&self.port, flow);
         let rtt = LeastRtt::new(about.rtt.clone());
-        let arrived = place.clone();
+        let known = place.clone();
         let member = Member::new(place, (about.exporter.clone(), suite, flow), rtt);
         let (number, mut changed) = self.rooms.join(&name, member)?;
         let leave = |rooms: &Rooms, name: &Key, number| rooms.leave(name, number);
         let seat = Seat { rooms: &self.rooms, name, number, leave };
         let mut tick = interval(TOLD_EVERY);
-        let mut is_known = false;
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
-                () = arrived.arrived(), if !is_known => {
-                    is_known = true;
-                    self.rooms.arrived(&seat.name);
+                // Who sends hears of it, and this receiver by the change of the room.
+                () = known.changed() => {
+                    self.rooms.heard(&seat.name);
                     continue;
                 }
                 // The room lives as long as its members.

@@ -391,7 +391,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
 fn a_liar_among_the_receivers_costs_the_others_no_frame() {
     let pair = pair("stream=rw");
     let receiver = receive(&pair, "x", &["--json", "--check"]);
-    let sender = pattern(&pair, "x", 100, 2, &[DEADLINE]);
+    let sender = pattern(&pair, "x", 100, 1, &[DEADLINE]);
     let sent = block_on(async {
         let mut session = meet(&pair, &pair.client).await;
         session.ask_for("stream", 1);
