@@ -8,8 +8,8 @@ use longhaul_stream::send::{Source, Status, Wish};
 use longhaul_stream::{Link, receive, send};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::error::{Error, ErrorKind};
 use crate::calls::or_cancelled;
+use crate::error::{Error, ErrorKind};
 use crate::options::HostOptions;
 use crate::progress::{Cancel, Observer};
 use crate::random::{random_flow, random_u64};
