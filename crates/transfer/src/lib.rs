@@ -4,8 +4,8 @@
 //! public for the crate `longhaul`, for tests and for fuzzers. Below `api`, in reading order:
 //! [`location`] (what a copy names), [`path_memory`] (what earlier copies found), [`options`],
 //! [`progress`], [`summary`], [`error`]; then [`copy`]
-//! and [`serve`] (the two sides of a request), `list` (listings), `file` (remote files), `share` (the
-//! shared tree), `stream` (streams), [`probe`]
+//! and [`serve`] (the two sides of a request), `list` (listings), `file` (remote files), `share`
+//! (the shared tree), `stream` (streams), [`probe`]
 //! (measurements), `many` (several sources of one copy), `reach` (the way to another host), `roles`
 //! (the two roles of a transfer) over [`control`] (what they say), `flow` (the threads that carry
 //! chunks), `write` (the thread that writes them), `counters` (what the threads count). Files are
