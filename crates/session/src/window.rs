@@ -256,24 +256,24 @@ mod tests {
     fn a_round_that_waited_for_more_than_a_quarter_or_10_ms_takes_a_quarter() {
         let nano = Duration::from_nanos(1);
         let limit = RTT + RTT / 4;
-        assert_eq!(after(half_a_mib(), 16_000, 0, limit).bytes, 1 << 20);
+        assert_eq!(after(half_a_mib(), 16_000, 0, limit).bytes, 2 << 20);
         let less = after(half_a_mib(), 16_000, 0, limit + nano);
         assert_eq!((less.bytes, less.met_the_end), (384 << 10, true));
         let short = Window { shortest: Some(Duration::from_millis(8)), ..half_a_mib() };
         let limit = Duration::from_millis(18);
-        assert_eq!(after(short, 16_000, 0, limit).bytes, 1 << 20);
+        assert_eq!(after(short, 16_000, 0, limit).bytes, 2 << 20);
         assert_eq!(after(short, 16_000, 0, limit + nano).bytes, 384 << 10);
     }
 
     #[test]
     fn the_window_stays_between_its_bounds_and_falls_to_the_floor_where_loss_persists() {
-        let mut large = Window { bytes: 3 << 20, shortest: Some(RTT), ..Window::new() };
+        let mut large = Window { bytes: 17 << 20, shortest: Some(RTT), ..Window::new() };
         assert_eq!(after(large, 16_000, 0, RTT).bytes, MOST);
         let small = Window { bytes: FLOOR + 1, shortest: Some(RTT), ..Window::new() };
         assert_eq!(after(small, 16_000, 16_000, RTT).bytes, FLOOR);
         let now = Instant::now();
         large.on_congestion_event(now, now, false, 1);
-        assert_eq!(large.bytes, 3 << 20);
+        assert_eq!(large.bytes, 17 << 20);
         large.on_congestion_event(now, now, true, 1);
         assert_eq!(large.bytes, FLOOR);
     }
