@@ -191,5 +191,5 @@ fn a_log_file_that_cannot_be_written_ends_a_server_at_its_start() {
     let words = Server::words("127.0.0.1:0", scratch.path(), &args);
     let ended = Child::spawn(&mut host.command(words)).end();
     ended.is(4, &["cannot write the log", "none/log", "--log-file"]);
-    assert!(ended.stdout.is_empty(), "{ended}");
+    assert_eq!(ended.events("error").len(), ended.stdout.len(), "{ended}");
 }

@@ -69,7 +69,7 @@ fn a_mode_that_is_unknown_or_a_subfolder_that_is_not_there_ends_a_server_at_its_
         let words = Server::words("127.0.0.1:0", scratch.path(), &["--allow", &allowed]);
         let ended = Child::spawn(&mut host.command(words)).end();
         ended.is(status, &[said]);
-        assert!(ended.stdout.is_empty(), "it says that it is ready: {ended}");
+        assert_eq!(ended.events("error").len(), ended.stdout.len(), "it is ready: {ended}");
     }
 }
 

@@ -109,8 +109,9 @@ impl Pair {
 
     fn within(scratch: TempDir, rights: &str, args: &[&str]) -> Pair {
         let (here, there) = (scratch.path().join("here"), scratch.path().join("there"));
-        // A server refuses to start without the subfolder of an id.
-        let subfolder = rights.trim_start_matches(':').split_once(':').map_or("", |(_, f)| f);
+        // A server refuses to start without the subfolder of an id, which the short form names.
+        let short = rights.strip_prefix(':').and_then(|right| right.split_once(':'));
+        let subfolder = short.map_or("", |(_, folder)| folder);
         for folder in [&here, &there.join(subfolder)] {
             std::fs::create_dir_all(folder).expect("the scratch folder is ours");
         }
