@@ -155,10 +155,14 @@ pub(crate) struct CopyArgs {
     /// Make the folders that lead to the destination where they are missing
     #[arg(long)]
     mkpath: bool,
-    /// Leave out files of a folder that are larger than this, whatever --include says
+    /// Leave out files of a folder that are larger
+    ///
+    /// Also files that --include names.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_size: Option<Bytes>,
-    /// Leave out files of a folder that are smaller than this, whatever --include says
+    /// Leave out files of a folder that are smaller
+    ///
+    /// Also files that --include names.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     min_size: Option<Bytes>,
     #[command(flatten)]
