@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_proto::share::{Answer, Change, Entry, Key, KeyError, News, Prefix, Wish};
+use longhaul_share::Unread;
 use longhaul_share::client::Order;
 use tokio::sync::{mpsc, oneshot};
 
@@ -264,7 +265,7 @@ impl IntoFuture for EditRequest {
     }
 }
 
-type Batch = Result<News, session::Error>;
+type Batch = Result<Unread, session::Error>;
 
 stream! {
     /// The events of a watch, in order, without a gap. An error is the last item. Dropping it ends
@@ -275,7 +276,7 @@ stream! {
 /// The events of a batch. A watch has no end of its own.
 fn events(batch: Option<Batch>) -> Result<Option<Vec<ShareEvent>>, Error> {
     let name = |key: Key| key.as_str().to_owned();
-    Ok(Some(match batch.ok_or_else(ended)?? {
+    Ok(Some(match batch.ok_or_else(ended)??.take() {
         News::Snapshot(entries) => {
             let entries = entries.into_iter();
             let entries = entries.map(|(key, entry)| (name(key), SharedValue::of(entry)));

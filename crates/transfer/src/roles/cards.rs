@@ -19,7 +19,7 @@ use crate::control::{Card, Frame, Message};
 use crate::counters::board::Board;
 use crate::loopback::{LOOPBACKS, pair, run};
 use crate::session::{Carriers, FrameReader};
-use crate::write::budget::Budget;
+use crate::write::budget::{Budget, MessageCharge};
 use longhaul_files::Place;
 
 /// A sender by the rate table, whose card puts out 1 Gbit/s, is told what the other card takes.
@@ -36,7 +36,7 @@ async fn tell_sender(card: Rate, rate: Rate) {
     let terms = Terms { card: near_card, protocol, settings: Settings::default(), ..terms(&near) };
     let port = data.handle();
     let sending = spawn_local(async move {
-        let mut wire = Wire::new(near);
+        let mut wire = Wire::new(near, MessageCharge::alone());
         let end = SendingRole {
             wire: &mut wire,
             terms,
@@ -85,7 +85,7 @@ async fn hear_receiver(card: Rate) {
     let (terms, port) = (Terms { card: Some(card), ..terms(&near) }, data.handle());
     let place = Place::Ambient(folder.path().join("copy"));
     let receiving = spawn_local(async move {
-        let mut wire = Wire::new(near);
+        let mut wire = Wire::new(near, MessageCharge::alone());
         receive_alone(&mut wire, terms, port, memory, place).await.map(|_| ())
     });
     let (writer, mut reader) = far.split();
@@ -109,7 +109,7 @@ async fn tell_during_a_list(card: Card, bytes: usize) {
         }
         (writer, reader)
     });
-    let (mut wire, board) = (Wire::new(near), Board::default());
+    let (mut wire, board) = (Wire::new(near, MessageCharge::alone()), Board::default());
     let told = listing::tell(&mut wire, &Alone, board.watch(), &list).await;
     assert_eq!(told.map_err(|_| "the list was not told"), Ok(Some(card)));
     let (writer, reader) = hearing.await.expect("the list came");

@@ -24,7 +24,7 @@ use crate::counters::board::Board;
 use crate::flow::outbox::Outbox;
 use crate::flow::receive::{Letter, ReceivePass, Receiving};
 use crate::write::budget::EARLY_GRANT;
-use crate::write::budget::{Budget, MemoryPart};
+use crate::write::budget::{Budget, MemoryPart, MessageCharge};
 use crate::write::chunk::{Arrived, Drained};
 use crate::write::jobs::{Job, JobInbox, Jobs};
 use longhaul_files::CHUNK;
@@ -95,7 +95,7 @@ impl Greedy {
             port: port.handle(),
             memory,
             kept: None,
-            outbox: Outbox::new().0,
+            outbox: Outbox::new(MessageCharge::alone()).0,
             inlet,
             writer,
             drained: drained.clone(),

@@ -22,7 +22,7 @@ use crate::flow::payloads::Payloads;
 use crate::loopback::{LOOPBACKS, pair, run};
 use crate::options::Receive;
 use crate::session::{Carriers, FrameReader, FrameWriter, Session};
-use crate::write::budget::{Budget, MemoryPart};
+use crate::write::budget::{Budget, MemoryPart, MessageCharge};
 use crate::write::files::Files;
 use longhaul_files::{Asked, Manifest, Place, SinkOptions, Source};
 
@@ -151,7 +151,7 @@ async fn wait_and_take_turns() {
     let (terms, port) = (terms(&near), data.handle());
     let place = Place::Ambient(folder.path().join("copy"));
     let receiving = spawn_local(async move {
-        let mut wire = Wire::new(near);
+        let mut wire = Wire::new(near, MessageCharge::alone());
         let ended = receive_alone(&mut wire, terms, port, memory, place).await;
         wire.close(None).await;
         ended.map(|received| received.outcome.files)

@@ -13,6 +13,7 @@ use crate::control::{ChunkPiece, Frame, Message, Ping};
 use crate::error::{Error, ErrorKind};
 use crate::flow::outbox::Outbox;
 use crate::session::{FrameReader, FrameWriter, Session};
+use crate::write::budget::MessageCharge;
 
 /// Pieces of chunks that wait for the stream.
 pub(super) const BULK: usize = 4;
@@ -90,10 +91,11 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Takes over `session`. Must be called within a `LocalSet`.
-    pub(crate) fn new(session: Session) -> Wire {
+    /// Takes over `session`. Messages that the other side does not read are charged to `charge`.
+    /// Must be called within a `LocalSet`.
+    pub(crate) fn new(session: Session, charge: MessageCharge) -> Wire {
         let (mut writer, reader) = session.split();
-        let (outbox, mut messages) = Outbox::new();
+        let (outbox, mut messages) = Outbox::new(charge);
         let (bulk, mut pieces) = channel(BULK);
         let (breaking, broken) = channel(1);
         let answering = Arc::new(AtomicBool::new(false));
@@ -150,11 +152,9 @@ impl Wire {
             return Ok(message);
         }
         loop {
-            if self.outbox.is_overflown() {
-                return Err(End::Lost("the other side reads nothing of what it is told".into()));
-            }
             let deadline = self.giving_up.as_ref().map(|(_, at)| *at);
             let message = tokio::select! {
+                overflow = self.outbox.overflows() => return Err(End::Lost(overflow.to_string())),
                 why = self.broken.recv(), if deadline.is_none() => {
                     let why = why.unwrap_or_else(|| "nothing more can be told".into());
                     self.giving_up = Some((why, Instant::now() + LAST_WORD));
@@ -226,6 +226,8 @@ mod tests {
     use super::*;
     use crate::loopback::{LOOPBACKS, pair, run};
     use crate::session::Carriers;
+    use crate::write::budget::Budget;
+    use longhaul_proto::units::Bytes;
 
     #[test]
     fn an_end_that_can_tell_nothing_any_more_ends() {
@@ -237,7 +239,7 @@ mod tests {
                     // The other side hears no more, but does not hang up.
                     let (_writer, reader) = far.split();
                     drop(reader);
-                    let mut wire = Wire::new(near);
+                    let mut wire = Wire::new(near, MessageCharge::alone());
                     let outbox = wire.outbox().clone();
                     let teller = tokio::task::spawn_local(async move {
                         let mut tick = tokio::time::interval(Duration::from_millis(10));
@@ -254,6 +256,14 @@ mod tests {
         });
     }
 
+    /// Messages that are more than the session takes while the other side reads nothing.
+    fn unread(outbox: &Outbox) {
+        for chunk in 0..128 {
+            let piece = ChunkPiece { chunk, bytes: vec![7; 1 << 19], ..Default::default() };
+            outbox.tell(Message::ChunkPiece(piece));
+        }
+    }
+
     #[test]
     fn a_wire_that_is_dropped_frees_what_a_peer_did_not_read() {
         run(async {
@@ -261,19 +271,36 @@ mod tests {
             local
                 .run_until(async {
                     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
-                    let wire = Wire::new(near);
+                    let memory = Budget::new(Bytes::mebi(512)).unwrap();
+                    let wire = Wire::new(near, memory.messages());
                     let outbox = wire.outbox().clone();
-                    // More than the session takes while the other side reads nothing.
-                    for chunk in 0..128 {
-                        let piece =
-                            ChunkPiece { chunk, bytes: vec![7; 1 << 19], ..Default::default() };
-                        outbox.tell(Message::ChunkPiece(piece));
-                    }
+                    unread(&outbox);
                     tokio::task::yield_now().await;
                     assert!(!outbox.is_ended());
+                    assert!(!memory.messages().set(490 << 20), "unread messages are charged");
                     drop(wire);
                     outbox.ended().await;
                     assert!(outbox.is_ended());
+                    assert!(memory.messages().set(512 << 20));
+                    drop(far);
+                })
+                .await;
+        });
+    }
+
+    #[test]
+    fn a_peer_whose_unread_messages_find_no_memory_is_lost_at_once_though_it_says_nothing() {
+        run(async {
+            let local = tokio::task::LocalSet::new();
+            local
+                .run_until(async {
+                    let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+                    let memory = Budget::new(Bytes::mebi(32)).unwrap();
+                    let mut wire = Wire::new(near, memory.messages());
+                    let outbox = wire.outbox().clone();
+                    tokio::task::spawn_local(async move { unread(&outbox) });
+                    let Err(End::Lost(why)) = wire.next().await else { panic!("it is not lost") };
+                    assert!(why.contains("`memory` has no room"), "{why}");
                     drop(far);
                 })
                 .await;
@@ -288,7 +315,7 @@ mod tests {
                 .run_until(async {
                     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
                     let (_writer, mut reader) = far.split();
-                    let mut wire = Wire::new(near);
+                    let mut wire = Wire::new(near, MessageCharge::alone());
                     let status = || Message::Status(crate::control::Status::default());
                     for _ in 0..2 {
                         // The writer has no turn before the end waits.

@@ -148,11 +148,12 @@ impl Hooks for ServerHooks {
 mod tests {
     use super::*;
     use crate::control::Status;
+    use crate::write::budget::MessageCharge;
 
     /// Hooks, and a way to ask them.
     fn hooks() -> (ServerHooks, mpsc::UnboundedSender<Question>) {
         let (ask, questions) = mpsc::unbounded_channel();
-        let (outbox, _outflow) = Outbox::new();
+        let (outbox, _outflow) = Outbox::new(MessageCharge::alone());
         (ServerHooks::new(Some(questions), outbox), ask)
     }
 

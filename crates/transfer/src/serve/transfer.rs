@@ -74,7 +74,7 @@ pub(super) async fn answer(
     let Request { transfer, replaces, streams, .. } = request;
     let destination = work.destination(&request);
     let registered = server.register.enter(peer, transfer, replaces, destination, streams);
-    let mut wire = Wire::new(session);
+    let mut wire = Wire::new(session, server.memory.messages_for(peer));
     let result = run(server, &mut wire, terms, &request, work, registered, running).await;
     match result {
         Ok(mark) => {

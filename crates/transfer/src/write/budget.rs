@@ -66,6 +66,8 @@ struct Inner {
     owners: Mutex<HashMap<PeerId, u32>>,
     /// Chunks that the lists of each owner hold, where they hold any.
     lists: Mutex<HashMap<PeerId, u32>>,
+    /// Chunks that the unread messages to each owner hold, where they hold any.
+    messages: Mutex<HashMap<PeerId, u32>>,
     /// Chunks or a part were given back.
     returned: Notify,
 }
@@ -147,6 +149,7 @@ impl Budget {
             patience,
             owners,
             lists: Mutex::default(),
+            messages: Mutex::default(),
             returned,
         })))
     }
@@ -307,6 +310,80 @@ impl fmt::Debug for ListCharge {
     }
 }
 
+/// Memory that the messages of one transfer are charged to while the other end does not read them;
+/// given back when dropped. It may take from the quarter that is left for newcomers, because
+/// transfers grow into all other memory. An owner gets another MiB only while more MiB are free
+/// than the messages to this owner hold, so half stays free for the others.
+pub(crate) struct MessageCharge {
+    inner: Arc<Inner>,
+    owner: Option<PeerId>,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+impl Budget {
+    /// A charge for the messages of one transfer, which holds nothing yet.
+    pub(crate) fn messages(&self) -> MessageCharge {
+        MessageCharge { inner: self.0.clone(), owner: None, held: None }
+    }
+
+    /// The same for a transfer of `owner`.
+    pub(crate) fn messages_for(&self, owner: PeerId) -> MessageCharge {
+        MessageCharge { inner: self.0.clone(), owner: Some(owner), held: None }
+    }
+}
+
+impl MessageCharge {
+    /// A charge to a memory of its own.
+    #[cfg(test)]
+    pub(crate) fn alone() -> MessageCharge {
+        Budget::new(Bytes::mebi(512)).expect("that is enough").messages()
+    }
+
+    /// Holds memory for `bytes`, no more and no less. What is left of a MiB is not charged.
+    /// Whether there was room; if not, the charge stays as it was.
+    pub(crate) fn set(&mut self, bytes: usize) -> bool {
+        let wanted = bytes / CHUNK as usize;
+        let has = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        if wanted == has {
+            return true;
+        }
+        let mut messages = self.inner.messages();
+        let own = self.owner.map_or(0, |owner| messages.get(&owner).copied().unwrap_or(0));
+        if wanted > has {
+            let more = wanted - has;
+            let free = self.inner.free.available_permits();
+            if self.owner.is_some() && own as usize + more > free.saturating_sub(more) {
+                return false;
+            }
+            let Ok(count) = u32::try_from(more) else { return false };
+            let Ok(more) = self.inner.free.clone().try_acquire_many_owned(count) else {
+                return false;
+            };
+            match &mut self.held {
+                Some(held) => held.merge(more),
+                none => *none = Some(more),
+            }
+        } else if let Some(held) = &mut self.held {
+            drop(held.split(has - wanted));
+            self.inner.returned.notify_waiters();
+        }
+        if let Some(owner) = self.owner {
+            match (own as usize + wanted).saturating_sub(has) {
+                0 => drop(messages.remove(&owner)),
+                // No more than there are permits.
+                now => drop(messages.insert(owner, now as u32)),
+            }
+        }
+        true
+    }
+}
+
+impl Drop for MessageCharge {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 impl Inner {
     /// The refusal of a list that needs `wanted` MiB where `spare` are left.
     fn no_room_for_list(&self, wanted: u64, spare: u64) -> longhaul_files::Error {
@@ -342,6 +419,11 @@ impl Inner {
     fn owners(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
         // Nothing panics while the lock is held.
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn messages(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
+        // Nothing panics while the lock is held.
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lists(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
@@ -669,6 +751,35 @@ mod tests {
         drop(list);
         assert_eq!(budget.list().hold(10 * CHUNK), Ok(()));
         assert_eq!(budget.0.free.available_permits(), 480);
+    }
+
+    #[test]
+    fn messages_to_one_owner_leave_half_of_what_is_free_and_all_comes_back() {
+        let budget = Budget::new(Bytes::mebi(512)).unwrap();
+        let part = enter(&budget).unwrap();
+        part.room(part.room(Bytes::ZERO));
+        let free = || budget.0.free.available_permits();
+        assert_eq!(free(), 128);
+        let mebi = |n: usize| n << 20;
+        let (one, other) = (PeerId([1; 32]), PeerId([2; 32]));
+        let (mut first, mut second) = (budget.messages_for(one), budget.messages_for(one));
+        assert!(first.set(mebi(1) - 1));
+        assert_eq!(free(), 128);
+        assert!(first.set(mebi(60)) && second.set(mebi(4)));
+        assert_eq!(free(), 64);
+        assert!(!second.set(mebi(5)), "both are to one owner");
+        assert_eq!(free(), 64);
+        // The next owner finds its part.
+        assert!(enter_for(&budget, 3).is_some());
+        let mut third = budget.messages_for(other);
+        assert!(third.set(mebi(32)) && !third.set(mebi(33)));
+        assert!(first.set(mebi(10)));
+        assert_eq!(free(), 82);
+        drop((first, second, third));
+        assert_eq!(free(), 128);
+        assert!(budget.0.messages().is_empty());
+        // A client's own transfers have no owner.
+        assert!(budget.messages().set(mebi(128)) && !budget.messages().set(mebi(129)));
     }
 
     #[test]
