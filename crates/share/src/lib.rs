@@ -16,3 +16,4 @@ mod store;
 
 pub use longhaul_proto::share::Right;
 pub use server::Shared;
+pub use store::Size;

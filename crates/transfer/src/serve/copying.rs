@@ -151,6 +151,9 @@ impl Copying {
         if let Some(client) = &client {
             (self.server.tell)(ServerEvent::Asked(client.clone()));
         }
+        let shown = client.clone().unwrap_or_else(|| ServedClient::of_request(&session, &request));
+        let receives = request.direction() == Direction::Push;
+        let _seat = self.server.live.enter(shown, receives, running.clone());
         let result = transfer::answer(&self.server, session, request, running.clone()).await;
         if let Some(client) = client {
             (self.server.tell)(client.ended(&result, running.moved()));
