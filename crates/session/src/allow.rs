@@ -55,8 +55,8 @@ impl Allow {
 /// allowed. A folder whose name looks like a mode is written behind one, as in `ID:rw:ro`.
 ///
 /// In the long form each service has its word, once: `files=MODE[:FOLDER]`, `share=MODE[:FOLDER]`,
-/// `stream=MODE[:FOLDER]`, `status=MODE`. What is not named is not allowed. A folder with a comma needs the short
-/// form.
+/// `stream=MODE[:FOLDER]`, `status=ro`. What is not named is not allowed. A folder with a comma
+/// needs the short form.
 ///
 /// # Errors
 /// The id is none (a typing error), a mode or a word is unknown, or the subfolder is not below the

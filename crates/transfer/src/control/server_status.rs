@@ -101,7 +101,7 @@ pub struct TransferTold {
     /// Files of the object; 0 until that is known.
     #[prost(uint64, tag = "12")]
     pub total_files: u64,
-    /// Goodput of the last second; if the server was not asked in it, since it was asked last, in bits a second.
+    /// Goodput of the last second, or since the server was asked last, in bits a second.
     #[prost(uint64, tag = "13")]
     pub rate_now_bps: u64,
     /// The rate at which the sending end sends, in bits a second.
@@ -110,7 +110,7 @@ pub struct TransferTold {
     /// Smoothed round-trip time, in nanoseconds.
     #[prost(uint64, tag = "15")]
     pub rtt_nanos: u64,
-    /// Queueing delay: by how much the round-trip time is above the lowest that was seen here, in nanoseconds.
+    /// By how much the round-trip time is above the lowest seen here, in nanoseconds.
     #[prost(uint64, tag = "16")]
     pub queue_nanos: u64,
     /// TCP connections that carry the data; 0 for datagrams.

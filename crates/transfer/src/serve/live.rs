@@ -58,10 +58,19 @@ impl Ended {
     }
 }
 
+/// How a transfer goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    /// The server receives.
+    pub(super) receives: bool,
+    /// The client has set or limited the rate.
+    pub(super) fixed_rate: bool,
+}
+
 /// A transfer under way.
 struct Entry {
     client: ServedClient,
-    receives: bool,
+    way: Way,
     running: Running,
     since: Instant,
     recent: Recent,
@@ -98,12 +107,12 @@ impl Live {
     }
 
     /// A transfer of `client` begins.
-    pub(super) fn enter(&self, client: ServedClient, receives: bool, running: Running) -> Seat {
+    pub(super) fn enter(&self, client: ServedClient, way: Way, running: Running) -> Seat {
         let number = self.now.last.get() + 1;
         self.now.last.set(number);
         let entry = Entry {
             client,
-            receives,
+            way,
             running,
             since: Instant::now(),
             recent: Recent::default(),
@@ -154,13 +163,13 @@ impl Entry {
         let (now, board) = (Instant::now(), self.running.board());
         let (mine, theirs) = (board.mine(), board.theirs());
         let (total_bytes, total_files) = board.totals();
-        let (from, to) = if self.receives { (theirs, mine) } else { (mine, theirs) };
+        let (from, to) = if self.way.receives { (theirs, mine) } else { (mine, theirs) };
         let age = span(now.duration_since(self.since));
         let ends = Ends {
             all: &from.times,
             from: &from,
             to: &to,
-            fixed_rate: false,
+            fixed_rate: self.way.fixed_rate,
             small: is_small(total_bytes, total_files),
         };
         let bound_by = ends.bound(age);
@@ -180,7 +189,7 @@ impl Entry {
             id: id.clone(),
             name: name.clone(),
             wish: wish.clone(),
-            receives: self.receives,
+            receives: self.way.receives,
             age,
             bytes,
             resumed_bytes,
