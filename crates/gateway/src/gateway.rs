@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::accept;
 use crate::error::Error;
-use crate::shared::{Refused, Shared};
+use crate::shared::{Shared, Told};
 use crate::tokens::Token;
 
 /// What a gateway serves, and how.
@@ -49,15 +49,15 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway on a thread of its own. `tell` hears of requests that lack a right; it is
-    /// called from that thread.
+    /// Starts a gateway on a thread of its own. `tell` hears of requests that lack a right and of
+    /// those that changed the folder; it is called from that thread.
     ///
     /// # Errors
     /// Nobody could do anything, or the address needs TLS (usage); the address, the root, or a file
     /// of TLS cannot be used.
     pub fn start(
         settings: Settings,
-        tell: impl Fn(Refused) + Send + Sync + 'static,
+        tell: impl Fn(Told) + Send + Sync + 'static,
     ) -> Result<Gateway, Error> {
         let Settings { listen, root, tokens, public, read_only, tls } = settings;
         if tokens.is_empty() && !public {

@@ -20,3 +20,4 @@ mod unread;
 pub use longhaul_proto::share::Right;
 pub use server::Shared;
 pub use unread::Unread;
+pub use store::Size;

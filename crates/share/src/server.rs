@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use crate::convert;
 use crate::messages::{Answer, Ask, Asked, Begin, Begun, Get, Hold, Put, Tell, Told, Watch};
-use crate::store::{Command, Failed, Made, Store};
 use crate::turns::Turns;
+use crate::store::{Command, Failed, Made, Size, Store};
 
 /// Calls of one stream that are not answered yet, at most.
 pub(crate) const CALLS: usize = 64;
@@ -66,6 +66,12 @@ impl Shared {
         // 0 is a client that has nothing.
         let run = u64::from_ne_bytes(run).max(1);
         Ok(Rc::new(Shared { store, run, streams: Cell::new(0), turns: Turns::default() }))
+    }
+
+    /// How large the tree is now; nothing once it has ended.
+    pub fn size(&self) -> impl Future<Output = Option<Size>> + use<> {
+        let size = self.store.ask(Command::Count);
+        async { size.await.ok() }
     }
 
     /// Answers a stream to its end, and says goodbye; `first` is its first message. Ends with the

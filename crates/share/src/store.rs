@@ -41,6 +41,18 @@ type Reply<T> = oneshot::Sender<Result<T, Failed>>;
 /// The revision of the tree, and what a key has.
 type Read = (u64, Option<Entry>);
 
+/// How large a tree is, and how many watch it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Size {
+    /// Keys that have a value.
+    pub keys: u64,
+    /// Changes so far, those of earlier runs included.
+    pub changes: u64,
+    /// Watches that have heard of all changes.
+    pub watches: u64,
+}
+
 pub(crate) enum Command {
     /// A stream of a writer begins: whether it is the first, and what the writer has seen.
     Begin(By, bool, Option<u64>, Reply<u64>),
@@ -50,6 +62,8 @@ pub(crate) enum Command {
     Read(Key, Reply<Read>),
     /// The next piece for a watcher, once there is one.
     Next(Watcher, oneshot::Sender<(Watcher, Piece)>),
+    /// How large the tree is now.
+    Count(oneshot::Sender<Size>),
     /// A stream has ended, and its presence with it; whether its writer comes back.
     Ended(By, bool),
 }
@@ -174,6 +188,7 @@ impl Keeper {
                 }
                 Command::Read(_, tell) => drop(tell.send(Err(closed()))),
                 Command::Next(watcher, tell) => self.waiting.push((watcher, tell)),
+                Command::Count(tell) => drop(tell.send(self.size())),
                 // The tree that is read anew has no streams.
                 Command::Ended(..) => {}
             }
@@ -233,8 +248,15 @@ impl Keeper {
             }
             Command::Ended(by, is_last) => taken.changes.extend(self.calls.ended(by, is_last)),
             Command::Read(key, tell) => taken.reads.push((key, tell)),
+            Command::Count(tell) => drop(tell.send(self.size())),
             Command::Next(watcher, tell) => self.waiting.push((watcher, tell)),
         }
+    }
+
+    fn size(&self) -> Size {
+        let tree = self.calls.tree();
+        let watches = self.waiting.iter().filter(|(_, tell)| !tell.is_closed()).count();
+        Size { keys: tree.len() as u64, changes: tree.revision(), watches: watches as u64 }
     }
 
     fn tell_watchers(&mut self) {

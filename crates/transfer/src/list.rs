@@ -11,7 +11,9 @@ use crate::control::list::{self, List, Listed, ListedName};
 use crate::error::{Error, ErrorKind};
 use crate::file::{self, Opened};
 use crate::reactor;
+use crate::server_status::ServerStatus;
 use crate::session::{Connection, Session};
+use crate::watching;
 
 pub use longhaul_files::list::{NameKind, Named};
 pub use longhaul_files::manifest::FileTime;
@@ -68,6 +70,8 @@ impl Listing {
 pub(crate) enum Order {
     /// The names at a path; the last answer has none.
     List(Vec<u8>, mpsc::Sender<Result<Vec<Named>, Error>>),
+    /// What the server is doing, again and again.
+    Status(Duration, mpsc::Sender<Result<Vec<ServerStatus>, Error>>),
     /// The file at a path, to be read by ranges.
     OpenFile(Vec<u8>, oneshot::Sender<Result<Opened, Error>>),
 }
@@ -126,6 +130,9 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
 async fn answer(connection: &Connection, first: Option<Session>, order: Order) {
     let (path, tell) = match order {
         Order::List(path, tell) => (path, tell),
+        Order::Status(every, tell) => {
+            return watching::serve(connection, first, every, tell).await;
+        }
         Order::OpenFile(path, tell) => return file::serve(connection, first, path, tell).await,
     };
     let listed = listed(connection, first, &path, &tell);

@@ -35,6 +35,21 @@ pub enum BoundBy {
 }
 
 impl BoundBy {
+    /// The one of this name; [`BoundBy::Nothing`] if a newer release has invented it.
+    pub(crate) fn named(name: &str) -> BoundBy {
+        let all = [
+            BoundBy::Path,
+            BoundBy::RateOption,
+            BoundBy::SenderCpu,
+            BoundBy::ReceiverCpu,
+            BoundBy::SourceDisk,
+            BoundBy::DestinationDisk,
+            BoundBy::SmallFiles,
+            BoundBy::PeerLimit,
+        ];
+        all.into_iter().find(|bound| bound.name() == name).unwrap_or_default()
+    }
+
     /// The name in `--json`.
     pub fn name(self) -> &'static str {
         match self {

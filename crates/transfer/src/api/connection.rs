@@ -4,6 +4,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::pin::Pin;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -18,6 +19,7 @@ use crate::error::public::{Error, ErrorKind};
 use crate::list::{Named, Order, serve_orders};
 use crate::options::ReachOptions;
 use crate::progress::Cancel;
+use crate::server_status::ServerStatus;
 
 /// Calls that wait for the engine, and batches of names that wait for a reader.
 const WAITING: usize = 4;
@@ -104,6 +106,18 @@ impl Connection {
         Ok(Listing::over(Batches::new(batches, names)))
     }
 
+    /// Watches what the server is doing: now, and then each time that `every` has passed (from
+    /// 100 ms to 10 s). Needs the right `status`.
+    ///
+    /// # Errors
+    /// The connection is gone. Why the server does not tell comes by [`StatusWatch::next`].
+    pub async fn watch_status(&self, every: Duration) -> Result<StatusWatch, Error> {
+        let (tell, batches) = mpsc::channel(1);
+        let sent = self.orders.send(Order::Status(every, tell)).await;
+        sent.map_err(|_| engine::vanished(NAME))?;
+        Ok(StatusWatch::over(Batches::new(batches, statuses)))
+    }
+
     /// Opens the file at `path` for reads by range. The path is read as by [`Connection::list`].
     ///
     /// # Errors
@@ -124,6 +138,18 @@ stream! {
     /// Names as they come from a host, in no order. An error is the last item. Dropping it ends the
     /// listing.
     Listing of Result<Named, Error>, read by Batches<Batch, Named>
+}
+
+type Told = Result<Vec<ServerStatus>, crate::error::Error>;
+
+stream! {
+    /// What a server is doing, each time it tells. An error is the last item. Dropping it ends the
+    /// watch.
+    StatusWatch of Result<ServerStatus, Error>, read by Batches<Told, ServerStatus>
+}
+
+fn statuses(told: Option<Told>) -> Result<Option<Vec<ServerStatus>>, Error> {
+    Ok(Some(told.ok_or_else(|| cut_off("the watch was over"))??))
 }
 
 /// The names of a batch. The last batch has no names; without it the listing was cut off.

@@ -35,7 +35,7 @@ mod transfer;
 mod trust;
 
 pub use client::{Client, ClientBuilder, IntoLocation};
-pub use connection::{ConnectRequest, Connection, Listing};
+pub use connection::{ConnectRequest, Connection, Listing, StatusWatch};
 pub use copy::CopyRequest;
 pub use events::{Event, Events};
 pub use expand::Expanded;
@@ -58,6 +58,9 @@ pub use crate::list::{FileTime, NameKind, Named};
 pub use crate::path_memory::{KnownPath, PathMemory};
 pub use crate::progress::Cancel as CancelHandle;
 pub use crate::serve::{Moved, ServedClient, ServerEvent};
+pub use crate::server_status::{
+    ServerStatus, ServerTotals, SharedTreeStatus, StreamStatus, TransferStatus,
+};
 pub use crate::summary::Summary;
 pub use longhaul_files::MemoryFolder;
 pub use longhaul_text::CallOption;

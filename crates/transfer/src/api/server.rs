@@ -17,6 +17,7 @@ use super::queue::{Queue, Queued, Reader, stream};
 use crate::error::public::{Error, ErrorKind};
 use crate::options::{Allow, OwnKey, ServeOptions};
 use crate::serve::{self, Order, Ready, ServerEvent};
+use crate::server_status::ServerStatus;
 use crate::session::{PeerId, allow};
 
 /// How many events wait for a slow reader.
@@ -248,6 +249,14 @@ impl Server {
         ServerControl { orders: self.orders.clone() }
     }
 
+    /// What the server is doing now; see [`ServerControl::status`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn status(&self) -> Result<ServerStatus, Error> {
+        self.control().status().await
+    }
+
     /// Replaces the list of clients; see [`ServerControl::set_access`].
     ///
     /// # Errors
@@ -305,6 +314,17 @@ impl ServerControl {
         let _ = self.orders.send(Order::Allow(list.into_iter().collect(), tell));
         let ended = |_| Error::new(ErrorKind::Unreachable, "the server has ended");
         Ok(told.await.map_err(ended)??)
+    }
+
+    /// What the server is doing now. Nothing is counted for it: a server that nobody asks has no
+    /// work with this.
+    ///
+    /// # Errors
+    /// The server has ended.
+    pub async fn status(&self) -> Result<ServerStatus, Error> {
+        let (tell, told) = oneshot::channel();
+        let _ = self.orders.send(Order::Status(tell));
+        told.await.map_err(|_| Error::new(ErrorKind::Unreachable, "the server has ended"))
     }
 
     /// Begins what [`Server::shutdown`] does, without waiting for the end.

@@ -30,7 +30,7 @@
 //! An end that cannot go on says so in the goodbye of the session itself.
 //!
 //! All these are messages of the service `copy`; those of the service `list` are in [`list`], of
-//! `pipe` in [`mod@pipe`], of `file` in [`mod@file`].
+//! `pipe` in [`mod@pipe`], of `file` in [`mod@file`], of `status` in [`server_status`].
 
 mod checks;
 pub mod file;
@@ -40,6 +40,7 @@ pub mod pipe;
 mod probe;
 mod ranges;
 mod request;
+pub mod server_status;
 mod survey;
 mod transfer;
 

@@ -3,11 +3,10 @@
 //!
 //! `attempt` is one session's try, `remembered` what a copy knows of its path from an earlier one,
 //! `udp_watchdog` looks whether UDP still passes; `hooks` is what the user sees and wishes
-//! meanwhile; `summing` makes the summary, `stream_bound` says what bounded streams; `local`
-//! copies within this host; `rehearsal` is a session without a network, for the fuzzer. A copy
-//! from several sources is one such copy for each of them, led by `many`. A
-//! copy of content whose length nobody knows is one for each part of it, led by `pipe`: `feed`
-//! brings the parts, `pipe_board` tells of them.
+//! meanwhile; `summing` makes the summary; `local` copies within this host; `rehearsal` is a
+//! session without a network, for the fuzzer. A copy from several sources is one such copy for each
+//! of them, led by `many`. A copy of content whose length nobody knows is one for each part of it,
+//! led by `pipe`: `feed` brings the parts, `pipe_board` tells of them.
 
 mod attempt;
 mod feed;
@@ -18,7 +17,6 @@ mod pipe_board;
 mod question;
 mod rehearsal;
 mod remembered;
-mod stream_bound;
 mod summing;
 mod udp_watchdog;
 

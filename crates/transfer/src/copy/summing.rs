@@ -7,17 +7,14 @@ use longhaul_proto::units::{Bytes, Rate};
 
 use super::attempt::{Attempt, Finished};
 use super::hooks::{Failed, State};
-use super::stream_bound;
 use crate::control::Outcome;
+use crate::counters::bound::{Ends, is_small};
 use crate::counters::{Counters, Times, process_time};
 use crate::error::{Error, ErrorKind};
 use crate::options::{CopyOptions, Receive};
 use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
 use longhaul_files::place::{as_path, show};
-
-/// Files smaller than this on average are a copy of many small files.
-const SMALL: u64 = 64 << 10;
 
 /// What moves data for less says nothing of what bounds it.
 const TOO_SHORT: Span = Span::from_millis(200);
@@ -154,101 +151,11 @@ fn told_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: boo
     let (bytes, files) = attempt.hooks.board.totals();
     let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());
     let (from, to) = if attempt.hooks.sends { (mine, theirs) } else { (theirs, mine) };
-    let small = bytes / files.max(1) < SMALL;
-    if !explains(all, &to.times, elapsed) {
-        return BoundBy::Nothing;
-    }
-    match from.sender.streams {
-        0 if from.sender.sent == 0 => BoundBy::Nothing,
-        0 => bound(&from.times, &to.times, fixed_rate, small),
-        streams => stream_bound::bound(&from.times, &to.times, streams, fixed_rate, small),
-    }
-}
-
-/// Whether what the threads did is where the time went: threads that moved all in a moment, after
-/// a long login or a silence, say nothing of what bounded the copy.
-fn explains(from: &Times, to: &Times, elapsed: Span) -> bool {
-    let sending = from.paced + from.granted + from.stream + from.busy;
-    // A sender that waits for reports is none of these, while the receiver works on.
-    let receiving = to.disk.max(to.busy).max(to.awake);
-    sending.max(receiving) >= elapsed / 2
-}
-
-fn bound(from: &Times, to: &Times, fixed_rate: bool, small: bool) -> BoundBy {
-    let work = from.busy.saturating_sub(from.disk);
-    let most = from.paced.max(from.granted).max(from.disk).max(work);
-    if most == Span::ZERO {
-        return BoundBy::Nothing;
-    }
-    let destination = || stream_bound::destination(to, small);
-    // It works beside all else, and goes on when the sender has nothing left to wait for.
-    if to.disk > most {
-        return destination();
-    }
-    let whole = from.paced + from.granted + from.busy;
-    let receives = to.busy.max(to.awake) > work.max(whole / 10 * 8);
-    if receives && !(fixed_rate && most == from.paced) {
-        return BoundBy::ReceiverCpu;
-    }
-    if most == from.paced {
-        return if fixed_rate { BoundBy::RateOption } else { BoundBy::Path };
-    }
-    if most == from.granted {
-        return if to.disk * 2 > from.granted { destination() } else { BoundBy::PeerLimit };
-    }
-    let waits = most == from.disk && from.disk_cpu * 2 < from.disk;
-    if waits { BoundBy::SourceDisk } else { BoundBy::SenderCpu }
+    let ends = Ends { all, from: &from, to: &to, fixed_rate, small: is_small(bytes, files) };
+    ends.bound(elapsed)
 }
 
 /// CPU time of the threads of the end that receives, by its own account.
 fn receiving_cpu(to: &Times) -> Span {
     to.busy + to.disk_cpu
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sending(paced: u64, granted: u64, busy: u64) -> Times {
-        let [paced, granted, busy] = [paced, granted, busy].map(Span::from_nanos);
-        Times { paced, granted, busy, ..Times::default() }
-    }
-
-    #[test]
-    fn threads_that_worked_for_a_moment_only_explain_nothing() {
-        const SECOND: u64 = 1_000_000_000;
-        let elapsed = Span::from_nanos(10 * SECOND);
-        let idle = Times::default();
-        assert!(!explains(&sending(SECOND, SECOND, SECOND), &idle, elapsed));
-        assert!(explains(&sending(2 * SECOND, 2 * SECOND, SECOND), &idle, elapsed));
-        // A disk that goes on when all is sent.
-        let writes = Times { disk: Span::from_secs(9), ..Times::default() };
-        assert!(explains(&sending(SECOND, 0, 0), &writes, elapsed));
-        // A receiver that is behind, and has its sender wait for reports.
-        let behind = Times { awake: Span::from_secs(6), ..Times::default() };
-        assert!(explains(&sending(SECOND, 0, 0), &behind, elapsed));
-    }
-
-    #[test]
-    fn the_receivers_cpu_is_named_where_its_threads_have_no_time_left() {
-        let of = |from: &Times, to: &Times| bound(from, to, false, false);
-        let busy = Times { busy: Span::from_nanos(95), ..Times::default() };
-        assert_eq!(of(&sending(60, 0, 40), &busy), BoundBy::ReceiverCpu);
-        assert_eq!(of(&sending(60, 0, 40), &Times::default()), BoundBy::Path);
-        assert_eq!(bound(&sending(60, 0, 40), &busy, true, false), BoundBy::RateOption);
-        assert_eq!(of(&sending(3, 0, 97), &busy), BoundBy::SenderCpu);
-        // One that is always behind, but has no CPU for it.
-        let (awake, cpu) = (Span::from_nanos(95), Span::from_nanos(20));
-        let behind = Times { awake, busy: cpu, ..Times::default() };
-        assert_eq!(of(&sending(60, 0, 40), &behind), BoundBy::ReceiverCpu);
-        assert_eq!(of(&sending(0, 90, 10), &behind), BoundBy::ReceiverCpu);
-        // Hashing is no disk.
-        let writing = |cpu| {
-            let (disk, disk_cpu) = (Span::from_nanos(90), Span::from_nanos(cpu));
-            Times { disk, disk_cpu, ..Times::default() }
-        };
-        assert_eq!(of(&sending(10, 80, 10), &writing(80)), BoundBy::ReceiverCpu);
-        assert_eq!(of(&sending(10, 80, 10), &writing(20)), BoundBy::DestinationDisk);
-        assert_eq!(of(&sending(10, 80, 10), &Times::default()), BoundBy::PeerLimit);
-    }
 }

@@ -1,11 +1,13 @@
 //! What the threads of a transfer count while they run: the counters of one end, the [`board`] on
 //! which others read them, the time that a writing thread has [`spent`], and how fast bytes come to
-//! stand ([`recent`]). `wire` is the one
-//! place where counters become a message and come from one.
+//! stand ([`recent`]). [`bound`] tells what bounds a transfer, `stream_bound` the same of one by
+//! streams. `wire` is the one place where counters become a message and come from one.
 
 pub(crate) mod board;
+pub(crate) mod bound;
 pub(crate) mod recent;
 pub(crate) mod spent;
+mod stream_bound;
 mod wire;
 
 use std::ops::AddAssign;

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::dispatch::{first, turn_away};
 use super::door::Access;
 use super::events::{Moved, ServedClient, ServerEvent};
+use super::live::Way;
 use super::{Server, transfer};
 use crate::control::{self, Direction, Frame, Message, Probe, Request, Survey};
 use crate::error::{Error, ErrorKind};
@@ -151,6 +152,11 @@ impl Copying {
         if let Some(client) = &client {
             (self.server.tell)(ServerEvent::Asked(client.clone()));
         }
+        let shown = client.clone().unwrap_or_else(|| ServedClient::of_request(&session, &request));
+        let fixed_rate = request.rate_bps > 0 || request.rate_limit_bps > 0;
+        let receives = request.direction() == Direction::Push;
+        let way = Way { receives, fixed_rate };
+        let _seat = self.server.live.enter(shown, way, running.clone());
         let result = transfer::answer(&self.server, session, request, running.clone()).await;
         if let Some(client) = client {
             (self.server.tell)(client.ended(&result, running.moved()));

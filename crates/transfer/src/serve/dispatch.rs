@@ -13,6 +13,7 @@ use super::listing::Listing;
 use super::pipe::Piping;
 use super::reading::Reading;
 use super::sharing::Sharing;
+use super::status::{View, Watching};
 use super::streaming::Streaming;
 use crate::error::{Error, ErrorKind};
 use crate::session::{Service, Services, Session};
@@ -22,20 +23,28 @@ use longhaul_stream::server::Streams;
 /// How long a client may take to say what it wants.
 const REQUEST: Duration = Duration::from_secs(15);
 
+/// What of a server can be watched.
+pub(super) fn view(server: &Rc<Server>, shared: Option<Rc<Shared>>) -> Rc<View> {
+    let streams = Streams::new(server.port.clone());
+    Rc::new(View { server: server.clone(), streams, shared })
+}
+
 /// What a server offers. `ended` is told how each transfer and each pipe ended.
 pub(super) fn services(
-    server: &Rc<Server>,
+    view: &Rc<View>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,
-    shared: Option<Rc<Shared>>,
 ) -> Services {
+    let server = &view.server;
     let copying: Rc<dyn Service> = Rc::new(Copying::new(server.clone(), ended.clone()));
     let listing: Rc<dyn Service> = Rc::new(Listing::new(server.clone()));
     let piping: Rc<dyn Service> = Rc::new(Piping::new(server.clone(), ended));
     let reading: Rc<dyn Service> = Rc::new(Reading::new(server.clone()));
-    let sharing = shared.map(|shared| Rc::new(Sharing::new(server.clone(), shared)) as Rc<_>);
-    let streams = Streams::new(server.port.clone());
-    let streaming: Rc<dyn Service> = Rc::new(Streaming::new(server.clone(), streams));
-    Services::new([copying, listing, piping, reading, streaming].into_iter().chain(sharing))
+    let sharing = view.shared.clone();
+    let sharing = sharing.map(|shared| Rc::new(Sharing::new(server.clone(), shared)) as Rc<_>);
+    let streaming: Rc<dyn Service> = Rc::new(Streaming::new(server.clone(), view.streams.clone()));
+    let status: Rc<dyn Service> = Rc::new(Watching::new(view.clone()));
+    let all = [copying, listing, piping, reading, streaming, status];
+    Services::new(all.into_iter().chain(sharing))
 }
 
 /// Answers a stream, on a task of its own.

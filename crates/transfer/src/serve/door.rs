@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::control::server_status::SERVICE as STATUS;
 use crate::error::{Error, ErrorKind};
 use crate::options::{Allow, ServeOptions};
 use crate::session::{self, PeerId, allow};
@@ -175,6 +176,17 @@ impl Door {
         let said = allowed(&seen, &peer)?.right(word).ok_or_else(none)?.to_owned();
         let list = self.allow.clone();
         Ok((Right { list, seen, peer, access: None, word: Some(word) }, said))
+    }
+
+    /// The right of `peer` to know what the server is doing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`] if it has none.
+    pub(super) fn right_to_status(&self, peer: PeerId) -> Result<Right, Error> {
+        match self.reach {
+            Reach::User => Ok(self.right(peer, None)),
+            Reach::Root(_) => Ok(self.right_to(peer, STATUS)?.0),
+        }
     }
 
     /// Whether `peer` may read.

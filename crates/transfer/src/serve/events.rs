@@ -103,6 +103,12 @@ impl ServedClient {
         ServedClient { wish: "probes the way".to_owned(), ..Self::new(session, "", String::new()) }
     }
 
+    /// One that watches the server.
+    pub(super) fn of_status(session: &Session) -> ServedClient {
+        let wish = "watches the server".to_owned();
+        ServedClient { wish, ..Self::new(session, "", String::new()) }
+    }
+
     /// One that uses the shared tree.
     pub(super) fn of_share(session: &Session, ask: &Ask) -> ServedClient {
         let (verb, prefix) = match &ask.asked {

@@ -127,6 +127,9 @@ impl Hooks for ServerHooks {
 
     fn planned(&self, _manifest: &Manifest, _skipped: &[Range<u64>], there: There) {
         self.there.set(there.bytes);
+        if let Some(running) = &self.running {
+            running.note_there(there.bytes);
+        }
     }
 
     fn named(&self, _manifest: &Manifest, entries: &[Range<u64>]) {

@@ -8,7 +8,7 @@
 //! several sources. `listing` is the service of listings, `pipe` that of files of unknown length,
 //! `reading` that of ranges of files, `sharing` that of the shared tree, `streaming`
 //! that of streams.
-//! `door` says what an id may reach; `closing` ends a server; `over_ssh` is the server of one copy
+//! `live` knows what is under way, and `status` is the service that tells it to clients. `door` says what an id may reach; `closing` ends a server; `over_ssh` is the server of one copy
 //! that ssh started; `events` are what a server reports, and `refusals` limits how many clients
 //! that were turned away it reports. `rehearsal` is a session without a network, for the fuzzer.
 
@@ -19,6 +19,7 @@ mod door;
 mod events;
 mod hooks;
 mod listing;
+mod live;
 mod over_ssh;
 mod pipe;
 mod reading;
@@ -27,6 +28,7 @@ mod register;
 mod rehearsal;
 mod running;
 mod sharing;
+mod status;
 mod streaming;
 mod transfer;
 
@@ -47,10 +49,12 @@ use crate::many::answer;
 use crate::options::{Allow, ServeOptions};
 use crate::probe;
 use crate::reactor;
+use crate::server_status::ServerStatus;
 use crate::session::{Identity, Listener, Services, Settings};
 use crate::write::budget::Budget;
 use closing::Closing;
 use door::Door;
+use live::Live;
 use longhaul_files::sink::Left;
 use longhaul_share::Shared;
 use pipe::Pipes;
@@ -97,12 +101,16 @@ struct Server {
     /// Takes the events.
     tell: Tell,
     refusals: Arc<Refusals>,
+    /// What is under way, for who watches.
+    live: Live,
     closing: Closing,
 }
 
 impl Server {
     /// A server of all protocols, without data in the clear.
     fn new(door: Door, port: PortHandle, memory: Budget, tell: Tell) -> Server {
+        let live = Live::default();
+        let tell = live.counting(tell);
         Server {
             door,
             port,
@@ -117,6 +125,7 @@ impl Server {
             seats: probe::server::Seats::default(),
             refusals: Arc::new(Refusals::new(tell.clone())),
             tell,
+            live,
             closing: Closing::default(),
         }
     }
@@ -130,6 +139,8 @@ pub type Tell = Arc<dyn Fn(ServerEvent) + Send + Sync>;
 
 /// What a running server may be asked.
 pub(crate) enum Order {
+    /// Tell what the server is doing.
+    Status(oneshot::Sender<ServerStatus>),
     /// Replace the list of clients, and tell how that went.
     Allow(Vec<Allow>, oneshot::Sender<Result<(), Error>>),
     /// End: let transfers go on for this long, then close their sessions.
@@ -182,7 +193,8 @@ async fn run(
         id: identity.id().to_string(),
     });
     let (ended_end, mut ended) = mpsc::unbounded_channel();
-    let services = dispatch::services(&server, ended_end, shared);
+    let view = dispatch::view(&server, shared);
+    let services = dispatch::services(&view, ended_end);
     let mut untold = tokio::time::interval(UNTOLD);
     let ended = loop {
         tokio::select! {
@@ -201,6 +213,10 @@ async fn run(
                 Some(Order::Allow(list, tell)) => {
                     // Who asked may have gone.
                     let _ = tell.send(server.door.allow(list));
+                }
+                Some(Order::Status(tell)) => {
+                    let view = view.clone();
+                    tokio::task::spawn_local(async move { tell.send(view.now().await) });
                 }
                 Some(Order::Shutdown(grace)) => {
                     break close(&server, &services, &mut listener, grace).await;

@@ -52,7 +52,7 @@ async fn run(
     let server = Server::new(Door::of_user(), data.handle(), memory, tell);
     let server = Rc::new(Server { allow_plain, ..server });
     let (ended_end, mut ended) = mpsc::unbounded_channel();
-    let services = dispatch::services(&server, ended_end, None);
+    let services = dispatch::services(&dispatch::view(&server, None), ended_end);
     loop {
         let session = tokio::select! {
             session = side.accept() => session?,

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_proto::share::Right as NamesRight;
@@ -11,6 +12,7 @@ use super::Server;
 use super::closing::{Busy, Closing};
 use super::door::{Access, Right};
 use super::events::{Moved, ServedClient, ServerEvent};
+use crate::counters::board::Board;
 use crate::error::{Error, ErrorKind};
 use crate::session::{PeerId, Session};
 
@@ -25,6 +27,10 @@ struct Needs {
     closing: Closing,
     right: Right,
     moved: Cell<Moved>,
+    /// What the threads of its transfer count.
+    board: Arc<Board>,
+    /// Bytes that were at the destination before.
+    there: Cell<u64>,
     _busy: Busy,
 }
 
@@ -45,11 +51,20 @@ impl Server {
     pub(super) fn begin_by(&self, right: Right) -> Result<Running, Error> {
         let _busy = self.closing.enter()?;
         let (closing, moved) = (self.closing.clone(), Cell::default());
-        Ok(Running(Rc::new(Needs { closing, right, moved, _busy })))
+        let (board, there) = (Arc::default(), Cell::default());
+        Ok(Running(Rc::new(Needs { closing, right, moved, board, there, _busy })))
     }
 }
 
 impl Server {
+    /// Begins a request of `peer` to know what the server is doing.
+    ///
+    /// # Errors
+    /// As [`Server::begin`].
+    pub(super) fn begin_status(&self, peer: PeerId) -> Result<Running, Error> {
+        self.begin_by(self.door.right_to_status(peer)?)
+    }
+
     /// Begins a request of `peer` by its right to names below a prefix, which `word` of the list
     /// of clients gives.
     ///
@@ -101,6 +116,21 @@ impl Running {
     /// What the request has moved, as far as that was noted.
     pub(super) fn moved(&self) -> Moved {
         self.0.moved.get()
+    }
+
+    /// What the threads of its transfer count.
+    pub(super) fn board(&self) -> &Arc<Board> {
+        &self.0.board
+    }
+
+    /// Notes how many bytes were at the destination before.
+    pub(super) fn note_there(&self, bytes: u64) {
+        self.0.there.set(bytes);
+    }
+
+    /// Bytes that were at the destination before, as far as that is known.
+    pub(super) fn there(&self) -> u64 {
+        self.0.there.get()
     }
 
     /// Checks that the request may go on.

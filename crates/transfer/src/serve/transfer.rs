@@ -393,7 +393,7 @@ async fn run(
     mut registered: Registered<'_>,
     running: Running,
 ) -> Result<Option<Mark>, End> {
-    let board = Arc::new(Board::default());
+    let board = running.board().clone();
     let (closed, none) = mpsc::unbounded_channel();
     drop(closed);
     let streams = registered.streams.take().unwrap_or(none);

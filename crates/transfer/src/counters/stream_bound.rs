@@ -5,7 +5,7 @@
 
 use longhaul_proto::time::Span;
 
-use crate::counters::Times;
+use super::Times;
 use crate::summary::BoundBy;
 
 /// Where the time went: of the thread that feeds the streams, of the other end's writer, and of the
