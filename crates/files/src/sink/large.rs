@@ -203,8 +203,7 @@ impl Large {
         for chunk in partial::chunks_with_content(&*file, size).into_iter().flatten() {
             if !large.have.has(chunk) && !known.has(chunk) && !large.is_hole(chunk) {
                 watch.go_on()?;
-                // What cannot be read is sent again, and written over.
-                compare.extend(read_value(&*file, size, chunk).ok().map(|value| (chunk, value)));
+                compare.push((chunk, read_value(&*file, size, chunk)?));
             }
         }
         compare.sort_unstable_by_key(|(chunk, _)| *chunk);

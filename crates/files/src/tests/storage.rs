@@ -372,41 +372,6 @@ fn a_large_file_of_a_tree_whose_sync_fails_twice_fails_alone_and_names_the_devic
 }
 
 #[test]
-fn a_chunk_of_a_partial_file_that_cannot_be_read_is_sent_again_and_the_others_are_not() {
-    for has_journal in [true, false] {
-        let (from, to) = (Disk::new(1), Disk::new(2));
-        let file = from.root().create(b"file00", 0o644).unwrap();
-        file.write_all_at(&vec![5; LARGE as usize], 0).unwrap();
-        let mut source =
-            Source::open(&[place(&from, "file00")], &SourceOptions::default()).unwrap();
-        let manifest = source.manifest().clone();
-        let open = || {
-            let options = SinkOptions::default();
-            Sink::open(&place(&to, "copy"), &manifest, 0, &options, &Watch::default()).unwrap()
-        };
-        let (mut sink, _) = open();
-        bring(&mut sink, &mut source, |kind| matches!(kind, ChunkKind::Large { chunk: ..4, .. }));
-        sink.sync().unwrap();
-        drop(sink);
-        if !has_journal {
-            to.root().remove(b".copy.lh-journal").unwrap();
-        }
-        let partial = to.tree(false)[&b".copy.lh-part"[..]];
-        to.spoil(partial, 2 * CHUNK as usize / 4096 + 7);
-        let (mut sink, plan) = open();
-        for ask in &plan.compare {
-            let same = source.compare(ask.entry, &ask.values);
-            sink.compare_result(ask.entry, &same).unwrap();
-        }
-        let missing: Vec<u64> = sink.missing().into_iter().flatten().collect();
-        assert_eq!(missing, [2, 4, 5, 6, 7], "with a journal: {has_journal}");
-        bring(&mut sink, &mut source, |_| true);
-        assert_eq!(sink.finish().unwrap().files, 1);
-        assert_eq!(to.cached(to.tree(false)[&b"copy"[..]]), vec![5; LARGE as usize]);
-    }
-}
-
-#[test]
 fn a_journal_whose_removal_was_not_synced_is_gone_from_the_disk_before_the_file_is_touched() {
     let (from, to) = (Disk::new(1), Disk::new(2));
     let file = from.root().create(b"file00", 0o644).unwrap();

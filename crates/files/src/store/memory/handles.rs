@@ -47,12 +47,6 @@ impl Handle {
         })
     }
 
-    /// The pages of `len` bytes at `at`, with the number of the inode.
-    fn pages(&self, at: u64, len: usize) -> Range<(u64, usize)> {
-        let at = at as usize;
-        (self.number, at / PAGE)..(self.number, (at + len).div_ceil(PAGE))
-    }
-
     fn lock(&self, state: &mut State) -> io::Result<bool> {
         if !state.has_locks {
             return Ok(false);
@@ -241,9 +235,6 @@ impl File for Handle {
             if state.strike(|faults| &mut faults.access) {
                 return Err(eio());
             }
-            if state.bad.range(self.pages(at, buf.len())).count() > 0 {
-                return Err(eio());
-            }
             let is_short = buf.len() > 1 && state.strike(|faults| &mut faults.short);
             let most = if is_short { buf.len() / 2 } else { buf.len() };
             let cache = &state.inode(self.number)?.cache;
@@ -267,8 +258,6 @@ impl File for Handle {
             }
             let is_short = content.len() > 1 && state.strike(|faults| &mut faults.short);
             let len = if is_short { content.len() / 2 } else { content.len() };
-            let pages = self.pages(at, len);
-            state.bad.retain(|page| !pages.contains(page));
             let now = state.now();
             let inode = state.inode(self.number)?;
             inode.write(at as usize, &content[..len]);

@@ -136,8 +136,6 @@ struct State {
     locks: BTreeMap<u64, u64>,
     /// Whether the file system has locks.
     has_locks: bool,
-    /// Pages that cannot be read, by inode; what is written there can be read again.
-    bad: BTreeSet<(u64, usize)>,
     faults: Faults,
     rng: Rng,
     /// Errors that syncs of the file system report, once for each handle.
@@ -472,7 +470,6 @@ impl Disk {
             changes: Vec::new(),
             locks: BTreeMap::new(),
             has_locks: true,
-            bad: BTreeSet::new(),
             faults: Faults::default(),
             rng: Rng::new(seed),
             errors: 0,
@@ -484,11 +481,6 @@ impl Disk {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Page `page` of an inode cannot be read until it is written.
-    pub(crate) fn spoil(&self, number: u64, page: usize) {
-        self.state().bad.insert((number, page));
     }
 
     /// From now on there are no locks, as on some network file systems.
