@@ -36,11 +36,11 @@ impl Observer for Nobody {
 /// its hello. The copy must create only requested files, a complete file must match the server's
 /// digests, and an error must have a text.
 pub fn run(bytes: &[u8]) {
-    is_whole(bytes);
+    is_whole(bytes, Duration::from_millis(300));
 }
 
-/// Runs the copy; returns whether it was complete.
-pub fn is_whole(bytes: &[u8]) -> bool {
+/// Runs the copy, which ends after `stall` without progress; returns whether it was complete.
+pub fn is_whole(bytes: &[u8], stall: Duration) -> bool {
     let Some((how, said)) = bytes.split_first() else { return false };
     let is = |bit: u8| how & 1 << bit != 0;
     let (pull, by_stream, tree, dry_run, stays) = (is(0), is(1), is(2), is(3), is(4));
@@ -65,7 +65,7 @@ pub fn is_whole(bytes: &[u8]) -> bool {
         },
         memory: Bytes::mebi(64),
         datagram: Some(1200),
-        stall: Duration::from_millis(300),
+        stall,
         ..CopyOptions::new(vec![from], to, trust)
     };
     let ended = rehearse(&options, Arc::new(Nobody), said, stays);

@@ -196,3 +196,24 @@ fn the_time_of_the_question_is_no_time_of_the_copy() {
     assert!(summary.elapsed.as_nanos() + asked <= all, "{} {asked} {all}", summary.elapsed);
     assert!(summary.setup <= summary.elapsed);
 }
+
+#[test]
+fn the_time_of_the_question_is_no_time_of_a_copy_from_several_sources() {
+    let pair = pair();
+    for name in ["a", "b"] {
+        crate::rig::write(&pair.there.join(name), b"content");
+    }
+    let identity = Identity::load_or_create(&pair.client.config).unwrap();
+    let trust = Trust::ask(move |_| async {
+        // A user who thinks about it.
+        std::thread::sleep(Duration::from_millis(700));
+        true
+    });
+    let client = Client::builder().identity(identity).trust(trust).build().unwrap();
+    let sources = ["a", "b"].map(|name| pair.at(name).to_string_lossy().into_owned());
+    let began = Instant::now();
+    let copy = client.copy(sources, pair.here.to_str().unwrap());
+    let summary = blocking::wait(copy.start().unwrap().finish()).unwrap();
+    let all = began.elapsed();
+    assert!(summary.elapsed.as_nanos() + 700_000_000 <= all.as_nanos() as u64, "{all:?}");
+}

@@ -98,6 +98,19 @@ fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_goes_on() {
 }
 
 #[test]
+fn what_is_equal_is_told_though_the_end_of_the_copy_overtakes_the_plan() {
+    // The plan waits on the stream for a lost packet; a datagram has the outcome meanwhile.
+    let wan = need!(Wan::new(link(100, 40, 0.2), MTU, 1000));
+    let args = ["--protocol=rbudp", "--rate=80M"];
+    wan.start(Way::Push, &args).end().is(0, &[]);
+    for _ in 0..12 {
+        let ended = wan.start(Way::Push, &["--protocol=rbudp", "--rate=80M", "-vv"]).end();
+        assert_eq!(ended.events("skipped").len(), 1, "{ended}");
+        assert_eq!(ended.summary()["skipped_files"], 1, "{ended}");
+    }
+}
+
+#[test]
 fn streams_over_a_narrow_path_are_bound_by_it() {
     let wan = need!(Wan::new(link(40, 20, 0.0), MTU, 6_000_000));
     for way in WAYS {

@@ -138,38 +138,17 @@ impl Statistics {
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for LinkStatistics { from, to, tally } in &self.links {
-            // Every field is named, so that a new one is printed.
             let LinkTally {
-                offered,
-                offered_bytes,
-                arrives,
-                arrives_bytes,
-                lost,
-                queue_full,
-                managed,
-                policed,
-                down,
-                too_large,
-                duplicates,
-                corrupted,
-                held_back,
+                offered, offered_bytes, arrives, arrives_bytes, lost, queue_full, ..
             } = *tally;
             write!(
                 f,
                 "{from} > {to}: {offered} packets ({offered_bytes}) offered, {arrives} arrive \
                  ({arrives_bytes}), {lost} lost, {queue_full} dropped by the queue"
             )?;
-            let seldom = [
-                (managed, "by CoDel"),
-                (policed, "by the policer"),
-                (down, "by an outage"),
-                (too_large, "as too large"),
-                (duplicates, "doubled"),
-                (corrupted, "corrupted"),
-                (held_back, "held back"),
-            ];
-            for (count, what) in seldom.iter().filter(|(count, _)| *count > 0) {
-                write!(f, ", {count} {what}")?;
+            let counts = tally.counts().into_iter();
+            for count in counts.filter(|count| count.value > 0 && !count.words.is_empty()) {
+                write!(f, ", {} {}", count.value, count.words)?;
             }
             writeln!(f)?;
         }

@@ -22,7 +22,7 @@ mod trace;
 
 pub use codel::CoDel;
 pub use loss::{GilbertElliott, Loss};
-pub use passage::{Fate, Link, LinkTally, Passage};
+pub use passage::{Fate, Link, LinkCount, LinkTally, Passage};
 pub use policer::Policer;
 pub use spec::{
     Change, ETHERNET_FRAMING, Jitter, LinkSpec, QueueControl, Reorder, SpecError, Step,

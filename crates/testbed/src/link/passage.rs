@@ -85,7 +85,55 @@ pub struct LinkTally {
     pub held_back: u64,
 }
 
+/// One count of a [`LinkTally`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkCount {
+    /// Its name in JSON.
+    pub name: &'static str,
+    /// The count.
+    pub value: u64,
+    /// The words behind the count in a printed account; empty for the counts with which each
+    /// account begins.
+    pub words: &'static str,
+}
+
 impl LinkTally {
+    /// All counts, in the order in which they are told.
+    pub fn counts(&self) -> [LinkCount; 13] {
+        // Every field is named, so that a new one does not compile until it is placed here.
+        let LinkTally {
+            offered,
+            offered_bytes,
+            arrives,
+            arrives_bytes,
+            lost,
+            queue_full,
+            managed,
+            policed,
+            down,
+            too_large,
+            duplicates,
+            corrupted,
+            held_back,
+        } = *self;
+        [
+            ("offered", offered, ""),
+            ("offered_bytes", offered_bytes.get(), ""),
+            ("arrives", arrives, ""),
+            ("arrives_bytes", arrives_bytes.get(), ""),
+            ("lost", lost, ""),
+            ("queue_full", queue_full, ""),
+            ("managed", managed, "by CoDel"),
+            ("policed", policed, "by the policer"),
+            ("down", down, "by an outage"),
+            ("too_large", too_large, "as too large"),
+            ("duplicates", duplicates, "doubled"),
+            ("corrupted", corrupted, "corrupted"),
+            ("held_back", held_back, "held back"),
+        ]
+        .map(|(name, value, words)| LinkCount { name, value, words })
+    }
+
     /// Packets that do not arrive, for whatever reason.
     pub fn dropped(&self) -> u64 {
         // Every field is named, so that a new one does not compile until it is placed here.

@@ -389,7 +389,7 @@ impl<'a> Copying<'a> {
             files: written.files,
             total_files,
             rate_now,
-            rate_average: over(moved, self.sources.rows.started().elapsed()),
+            rate_average: over(moved, self.sources.rows.elapsed()),
             left: (rate_now > Rate::ZERO && total_bytes > 0).then(|| missing / rate_now),
             resumed_bytes: self.resumed,
             ..sum

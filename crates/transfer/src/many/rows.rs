@@ -1,7 +1,7 @@
 //! The progress of each source, and of all sources together.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
@@ -12,6 +12,14 @@ use crate::progress::{Notice, Observer, Progress, SourceRow, SourceState};
 pub(super) struct Rows {
     started: Instant,
     rows: Mutex<Vec<Row>>,
+    asked: Mutex<Asked>,
+}
+
+/// The time in which the user decided about new servers, as long as nothing had arrived.
+struct Asked {
+    total: Duration,
+    /// Up to when it is counted: several sources may ask at a time.
+    until: Instant,
 }
 
 struct Row {
@@ -41,7 +49,27 @@ impl Rows {
     pub(super) fn new(names: Vec<String>) -> Rows {
         let (state, silent) = (SourceState::Connecting, false);
         let row = |name| Row { name, state, silent, progress: Progress::default() };
-        Rows { started: Instant::now(), rows: Mutex::new(names.into_iter().map(row).collect()) }
+        let (started, rows) = (Instant::now(), Mutex::new(names.into_iter().map(row).collect()));
+        let asked = Mutex::new(Asked { total: Duration::ZERO, until: started });
+        Rows { started, rows, asked }
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        // Nothing panics while the lock is held.
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A question that was asked at `since` was answered. While it waited, other sources may have
+    /// copied: then its time is a part of the copy's.
+    fn answered(&self, since: Instant) {
+        let has_come =
+            self.rows().iter().any(|row| row.progress.bytes > row.progress.resumed_bytes);
+        let (mut asked, now) = (self.asked(), Instant::now());
+        if !has_come {
+            let since = since.max(asked.until);
+            asked.total += now.saturating_duration_since(since);
+        }
+        asked.until = now;
     }
 
     fn rows(&self) -> MutexGuard<'_, Vec<Row>> {
@@ -109,7 +137,7 @@ impl Rows {
         let rows = self.rows();
         let mut all = Progress::default();
         rows.iter().for_each(|row| all.add(&row.progress));
-        let elapsed = Span::from_nanos(self.started.elapsed().as_nanos() as u64);
+        let elapsed = Span::from_nanos(self.elapsed().as_nanos() as u64);
         let rate_now = Rate::from_bps(sources.iter().map(|row| row.rate.as_bps()).sum());
         let missing = Bytes::new(all.total_bytes.saturating_sub(all.bytes));
         Progress {
@@ -122,9 +150,9 @@ impl Rows {
         }
     }
 
-    /// When the copy began.
-    pub(super) fn started(&self) -> Instant {
-        self.started
+    /// How long the copy has taken so far, less the time of questions.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed().saturating_sub(self.asked().total)
     }
 }
 
@@ -164,7 +192,10 @@ impl Observer for OfSource {
     }
 
     fn trust_new_server(&self, server: &str, id: &str) -> bool {
-        self.observer.trust_new_server(server, id)
+        let since = Instant::now();
+        let answer = self.observer.trust_new_server(server, id);
+        self.rows.answered(since);
+        answer
     }
 }
 
@@ -226,6 +257,42 @@ mod tests {
         assert!(!rows.any_connected());
         told.notice(connected());
         assert_eq!(state(), SourceState::Receiving);
+    }
+
+    /// A user who thinks about each server for so long.
+    struct Thinks(Duration);
+
+    impl Observer for Thinks {
+        fn progress(&self, _: &Progress) {}
+
+        fn notice(&self, _: Notice) {}
+
+        fn trust_new_server(&self, _: &str, _: &str) -> bool {
+            std::thread::sleep(self.0);
+            true
+        }
+    }
+
+    #[test]
+    fn decisions_about_new_servers_are_no_part_of_the_time_and_none_counts_twice() {
+        let think = Duration::from_millis(200);
+        let begun = Instant::now();
+        let rows = Arc::new(Rows::new(vec!["a".into(), "b".into()]));
+        let user: Arc<dyn Observer> = Arc::new(Thinks(think));
+        std::thread::scope(|scope| {
+            for number in 0..2 {
+                let told = observer(&rows, number, &user);
+                scope.spawn(move || assert!(told.trust_new_server("s", "id")));
+            }
+        });
+        let (elapsed, all) = (rows.elapsed(), begun.elapsed());
+        assert!(elapsed + think <= all, "{elapsed:?} of {all:?}");
+        assert!(rows.asked().total <= all, "two at a time are one");
+        // Once something has arrived a decision is a part of the copy's time.
+        let before = rows.asked().total;
+        rows.set_progress(0, &Progress { bytes: 1, ..Progress::default() });
+        assert!(observer(&rows, 1, &user).trust_new_server("s", "id"));
+        assert_eq!(rows.asked().total, before);
     }
 
     #[test]

@@ -437,6 +437,9 @@ impl Running<'_, '_> {
         match event {
             WriterEvent::Planned { manifest, slices, have, implied, skipped, resumed_bytes } => {
                 let asks = slices.iter().any(|slice| !slice.compare.is_empty());
+                // The sender tells its user of them. An outcome that overtakes the plan would end
+                // it before.
+                self.names_told |= !skipped.is_empty();
                 self.tell_plan(slices);
                 let there = There { bytes: resumed_bytes, asks };
                 self.end.hooks.planned(&manifest, &skipped, there);

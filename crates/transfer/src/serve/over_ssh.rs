@@ -56,7 +56,7 @@ async fn run(
     loop {
         let session = tokio::select! {
             session = side.accept() => session?,
-            () = cancel.wished() => return Err(Error::new(ErrorKind::Cancelled, "interrupted")),
+            () = cancel.wished() => return Err(interrupted()),
         };
         let Some(session) = session else { return Ok(()) };
         if session.carrier != "ssh" {
@@ -66,12 +66,22 @@ async fn run(
         }
         // The channel is this connection now: its end is the end.
         let connection = session.connection();
-        dispatch::answer(&server, &services, session).await;
-        if let Some(connection) = connection {
-            serve_streams(&server, &services, &mut side, connection).await;
+        let served = async {
+            dispatch::answer(&server, &services, session).await;
+            if let Some(connection) = connection {
+                serve_streams(&server, &services, &mut side, connection).await;
+            }
+        };
+        tokio::select! {
+            () = served => {}
+            () = cancel.wished() => return Err(interrupted()),
         }
         return ended.try_recv().unwrap_or(Ok(()));
     }
+}
+
+fn interrupted() -> Error {
+    Error::new(ErrorKind::Cancelled, "interrupted")
 }
 
 /// Serves the further streams of ssh's channel until it ends.
