@@ -438,3 +438,48 @@ fn what_was_found_is_the_rate_of_trains_and_how_long_others_were_there() {
     let shared = Some(Span::from_secs(2));
     assert_eq!(shadow.found(), Found { rate, after, loss_ppm: 0, shared });
 }
+
+/// A path of 957 Mbit/s and 300 ms whose first train seems to have come at `mbps`, alone: the rates
+/// of a law each 75 ms, in Mbit/s.
+fn alone(mut law: impl RateController, mbps: u64) -> Vec<u64> {
+    let (carried, tick, rtt) = (957.0 * MBPS, 0.075, 0.3);
+    let (mut sent, mut queue, mut rates) = (0, 0.0f64, Vec::new());
+    law.train(Time::ZERO, PacketNumber(0));
+    law.on_sent(Time::ZERO, PacketNumber(0), 32);
+    // Behind the receiver: the highest number, and the queue that it met.
+    let mut on_the_way = alloc::collections::VecDeque::from([(32u64, 0.0f64); 4]);
+    for step in 4..120u64 {
+        let now = at(step as f64 * tick);
+        let rate = law.rate().as_bps() as f64;
+        rates.push((rate / MBPS) as u64);
+        for milli in 0..75 {
+            let count = (rate * 0.001 / DATAGRAM.bits()) as u64;
+            let left = now + Span::from_millis(milli);
+            law.on_sent(left, PacketNumber(32 + sent), count);
+            sent += count;
+        }
+        queue = (queue + (rate / carried - 1.0) * tick).max(0.0);
+        on_the_way.push_back((32 + sent, queue));
+        let Some((highest, waited)) = on_the_way.pop_front() else { continue };
+        let echo = Some(Echo { number: PacketNumber(highest - 1), age: Span::ZERO });
+        let clock = now.since(Time::ZERO) + Span::from_secs_f64(tick);
+        let first = train(0, mbps, 9).train;
+        let pulse =
+            Pulse { clock, highest, received: highest, echo, train: first, ..Pulse::default() };
+        let min_rtt = Span::from_secs_f64(rtt);
+        let sample = Some(min_rtt + Span::from_secs_f64(waited));
+        let heard = Feedback { pulse: &pulse, min_rtt, rtt: min_rtt, sample };
+        law.on_feedback(now + Span::from_secs_f64(tick), &heard);
+    }
+    rates
+}
+
+#[test]
+fn alone_the_rates_are_those_of_trains_though_the_first_train_was_misdated() {
+    for mbps in [774, 957, 1_176] {
+        let trains = alone(Trains::new(DATAGRAM, None), mbps);
+        let shadow = alone(Shadow::new(DATAGRAM, None, Weight::EQUAL), mbps);
+        assert_eq!(shadow, trains, "{mbps}");
+        assert!(trains.iter().any(|rate| *rate > 957), "it fills the queue: {trains:?}");
+    }
+}
