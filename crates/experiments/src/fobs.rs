@@ -123,9 +123,8 @@ fn batch_cases() -> impl Iterator<Item = Case> {
 }
 
 /// Why cases that depend on a host's program are not emulated.
-const SLOW_RECEIVER: &str = "what an acknowledgement costs the receiving program decides it, and \
-                             over real sockets a program costs what it costs on the machine that \
-                             it runs on";
+const SLOW_RECEIVER: &str = "it depends on the cost of an acknowledgement in the receiving \
+                             program, which cannot be set over real sockets";
 
 /// A row for each frequency on each path, and one for the best of them with the published value.
 fn frequency_tables(
@@ -272,7 +271,7 @@ pub(crate) static FIG2: Experiment = Experiment {
 };
 
 /// Why the smallest packets are not emulated.
-const TOO_SMALL: &str = "a real copy's datagrams have 512 bytes at the least";
+const TOO_SMALL: &str = "a real copy's datagrams have at least 512 bytes";
 
 /// Figure 3: Gigabit cards, "an OC-12 (622 Mb/Sec) data link", "peaked out at approximately 52% …
 /// (40 MB/Sec)".

@@ -26,8 +26,7 @@ const BLIND_TO: usize = 4;
 /// The flow whose receivers request the rate of their own links.
 const ASKED: &str = "gtp";
 /// Why cases that overload the shared link are not emulated.
-const OVERRUN: &str = "what is sent is several times what the link carries, more than one machine \
-                       emulates";
+const OVERRUN: &str = "it sends several times the link's rate, more than one machine can emulate";
 /// Name, flow in the scenario, whether it is configured with its share of the link.
 const CONTENDERS: [(&str, &str, bool); 9] = [
     ("RBUDP, told its share", "rbudp", true),

@@ -194,9 +194,9 @@ impl Page {
     fn text(&self, figures: &[(String, String)]) -> Result<String, ProseError> {
         let Experiment { id, title, source, setup, differs, learned, .. } = self.experiment;
         let cases = (self.experiment.cases)();
-        let mut text = format!("# {title}\n\n{source}.\n\n`longhaul reproduce {id}` makes ");
+        let mut text = format!("# {title}\n\n{source}.\n\n`longhaul reproduce {id}` writes ");
         text += "this page: the simulated values are the same on every machine.\n\n";
-        text += &format!("## What is run\n\n{setup}\n\n");
+        text += &format!("## Set-up\n\n{setup}\n\n");
         text += &scenarios(&cases);
         text += "## Results\n\n";
         let several = self.runs.len() > 1;
@@ -217,8 +217,8 @@ impl Page {
             text += &format!("![{title}]({file})\n\n");
         }
         let (differs, learned) = (prose::fill(differs, &text)?, prose::fill(learned, &text)?);
-        text += &format!("## What differs from the paper, and why\n\n{differs}\n\n");
-        text += &format!("## What we learn\n\n{learned}\n");
+        text += &format!("## Differences from the paper\n\n{differs}\n\n");
+        text += &format!("## Lessons\n\n{learned}\n");
         Ok(text)
     }
 }
@@ -283,11 +283,11 @@ fn scenarios(cases: &[Case]) -> String {
     let links = files.iter().map(|file| format!("[{file}.toml](../scenarios/{file}.toml)"));
     let mut text = format!("Scenario: {}.", links.collect::<Vec<_>>().join(", "));
     if cases.iter().any(|case| !case.variant.only.is_empty()) {
-        text += " A row runs some of its flows.";
+        text += " Each row runs some of its flows.";
     }
     if !keys.is_empty() {
         let keys = keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
-        text += &format!(" From row to row change: {keys}.");
+        text += &format!(" The rows differ in: {keys}.");
     }
     text + "\n\n"
 }
@@ -455,11 +455,11 @@ mod tests {
         assert_eq!(scenarios(&[]), "");
         let case = |size| vary("quanta-fig7").set("flow.blast.size", size);
         let cases = ["1MB", "2MB"].map(|size| Case::both(size, case(size)));
-        let expected = "Scenario: [quanta-fig7.toml](../scenarios/quanta-fig7.toml). From row to \
-                        row change: `flow.blast.size`.\n\n";
+        let expected = "Scenario: [quanta-fig7.toml](../scenarios/quanta-fig7.toml). The rows \
+                        differ in: `flow.blast.size`.\n\n";
         assert_eq!(scenarios(&cases), expected);
         let alone = Case::both("tcp", vary("gtp-table2").only(&["tcp"]));
-        assert!(scenarios(&[alone]).ends_with("A row runs some of its flows.\n\n"));
+        assert!(scenarios(&[alone]).ends_with("Each row runs some of its flows.\n\n"));
     }
 
     #[test]

@@ -285,7 +285,8 @@ fn an_untuned_window_bounds_tcp_and_streams_share_the_object() {
 
 #[test]
 fn udp_that_comes_and_goes_has_its_rate_for_its_share_of_the_time() {
-    // 250 datagrams in a phase of mean length, so cutting the last one of each phase changes little.
+    // 250 datagrams in a phase of mean length, so cutting the last one of each phase changes
+    // little.
     let flow = "udp = \"10M\"\ndatagram = 500\non = \"100ms\"\noff = \"50ms\"\nlasts = \"150s\"";
     for (random, tolerance) in [("false", 0.005), ("true", 0.05)] {
         let flow = format!("{flow}\nrandom = {random}");

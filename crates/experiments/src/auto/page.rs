@@ -284,31 +284,32 @@ pub(super) static GRID: Experiment = Experiment {
     set: Set::Named,
 };
 
-const LEARNED: &str = "The seeds of this page are of no step of the tuning; but the paths are, \
-                       and both halves of the cells were looked at with other seeds, so that the \
-                       halves say little. No cell of the shadow window beside TCP is below half \
-                       of a fair share, and none alone is 2 points below trains. The worst are 67 \
-                       % beside one CUBIC, 152 % beside four and 57 % beside one BBR, where \
-                       trains have 13, 31 and 14 %. `cp --share` takes the shadow window; trains \
-                       stay the default, because some emulated paths are slower with it alone, \
-                       which the simulator does not show. The law asks for a train before it \
-                       believes in others only where that takes less than a quarter of a round \
-                       trip; before, three cells alone were below trains, since the train \
-                       overfilled a short queue. It hears every train that it asked for, also \
-                       where later ones have left before the report comes, and counts a queue as \
-                       its own that a train timed too short would hide; before, its worst cell \
-                       with pauses as of Wi-Fi had 81 %, now 96 % as trains have. Harm to one \
-                       CUBIC is 1.24 and 1.34 in the two halves (trains 1.11 and 1.27), to four \
-                       2.67 and 2.59 (trains 2.33 and 3.08): the aim is missed. Jain's index of \
-                       two copies is 0.90 to 0.95 in the mean of each half, and the aim of 0.95 \
-                       is missed. [transfer](transfer.md) has the same over the emulator, with \
-                       real hosts, alone and beside the kernel's TCP. Of BBR, the model is 3 % \
-                       above and 5 % below single emulated runs of the kernel's at 0.1 and 1 % of \
-                       loss (compare-1g), but about 70 % above them at 5 %; nothing checks how \
-                       the model shares a path.";
-const DIFFERS: &str = "There is none. The simulator's hosts take no time, so cells at 1 ms and 1 \
-                       Gbit/s show less than real hosts do. BBR is version 1, without its \
-                       detection of policers.";
+const LEARNED: &str = "The seeds of this page were not used for tuning. The paths were, and both \
+                       halves of the cells were examined with other seeds, so the split into \
+                       halves shows little. No cell of the shadow window beside TCP is below half \
+                       of a fair share, and none alone is 2 points below trains. The worst cells \
+                       are 67 % with one CUBIC flow, 152 % with four and 57 % with one BBR flow; \
+                       for trains they are 13, 31 and 14 %. `cp --share` takes the shadow window; \
+                       trains stay the default, because alone on some emulated paths the shadow \
+                       window is slower, which the simulator does not show. The law requests a \
+                       train before it concludes that other flows are present only if that takes \
+                       less than a quarter of a round trip; without this rule, three cells alone \
+                       were below trains, because the train overfilled a short queue. The law \
+                       evaluates every train that it requested, even if later ones left before the \
+                       report arrived, and attributes to itself a queue that a train timed too \
+                       short would hide; without these rules, its worst cell with Wi-Fi pauses had \
+                       81 %, now 96 % like trains. Harm to one CUBIC is 1.24 and 1.34 in the two \
+                       halves (trains 1.11 and 1.27), to four 2.67 and 2.59 (trains 2.33 and \
+                       3.08): the goal is missed. Jain's index of two copies is 0.90 to 0.95 on \
+                       average in each half, and the goal of 0.95 is missed. \
+                       [transfer](transfer.md) measures the same over the emulator, with real \
+                       hosts, alone and with the kernel's TCP. The BBR model is 3 % above and 5 % \
+                       below single emulated runs of the kernel's BBR at 0.1 and 1 % loss \
+                       (compare-1g), but about 70 % above them at 5 %; how the model shares a path \
+                       is not verified.";
+const DIFFERS: &str = "There is no paper. The simulator's hosts take no time, so cells at 1 ms and \
+                       1 Gbit/s leave out delays that real hosts have. BBR is version 1, without \
+                       its detection of policers.";
 
 /// The short form for CI.
 pub(super) static SHORT: Experiment = Experiment {
@@ -321,7 +322,7 @@ pub(super) static SHORT: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: DIFFERS,
-    learned: "A change of a law that changes these rows is to be judged by the full page.",
+    learned: "If a change of a law changes these rows, judge it by the full page.",
     set: Set::Full,
 };
 

@@ -265,7 +265,7 @@ const CAPACITIES: [(&str, u32); 2] = [("all of the link", 100), ("85 % of the li
 /// The first of them, with GTP's packets as late as from a busy host.
 const LATE: &str = "all of the link, GTP's packets up to 2 ms late";
 /// Why that case is not emulated.
-const LATE_BY_ITSELF: &str = "over real sockets packets are late by themselves";
+const LATE_BY_ITSELF: &str = "over real sockets packets are late anyway";
 const TCP_FLOWS: usize = 3;
 const TCP_SHARE: Quantity = Quantity { name: "three TCP flows together", unit: Unit::Rate };
 

@@ -22,8 +22,8 @@ const END: f64 = 5.0;
 const NEAR: f64 = 0.1;
 
 /// Why it is not emulated.
-const TOO_MANY: &str = "one machine has neither the cores nor the memory to be so many hosts, each \
-                        with an object of seconds at its link's rate";
+const TOO_MANY: &str = "one machine has neither the cores nor the memory for so many hosts, each \
+                        with an object that lasts seconds at its link's rate";
 
 const JOINED: Quantity = Quantity { name: "fair after a join within", unit: Unit::Seconds };
 const LOOKS: Quantity = Quantity { name: "looks at a flow for a decision", unit: Unit::Count };

@@ -16,7 +16,8 @@ const SABUL: (&str, &str) = ("SABUL", "sabul");
 const GTP: (&str, &str) = ("GTP", "gtp");
 const ALL: [(&str, &str); 4] = [TCP, RBUDP, SABUL, GTP];
 
-/// GTP with `gtp-variant = paper`: the paper's timeouts, almost no minimum rate, nothing sent early.
+/// GTP with `gtp-variant = paper`: the paper's timeouts, almost no minimum rate, nothing sent
+/// early.
 const GTP_PAPER: &str = "GTP by the paper's rules";
 
 /// Each contender alone on the path of `file`, then GTP by the paper's rules.
@@ -253,8 +254,8 @@ fn clumped(contender: &str) -> String {
 }
 
 /// Why cases that would exceed the rate of the paper's hosts are not emulated.
-const SLOW_SENDERS: &str = "the sending hosts' limit of 614 Mbit/s decides it, and over real \
-                            sockets a program has the limits of the machine that it runs on";
+const SLOW_SENDERS: &str = "it depends on the sending hosts' limit of 614 Mbit/s, which cannot be \
+                            set over real sockets";
 
 /// Goodput and loss of each flow, and the aggregate, of the contender's case with this name.
 fn pair_rows(outcomes: &Outcomes, published: &Pair, named: fn(&str) -> String) -> Vec<Row> {

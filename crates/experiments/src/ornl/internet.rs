@@ -101,7 +101,8 @@ pub(super) static INTERNET: Experiment = Experiment {
         runs(&CONTENDERS, NAMES, vary, |_, name, variant| Case::both(name, variant))
     },
     tables: |outcomes| {
-        // RBUDP's rate and the path's loss are derived from RBUDP's row, the host's rate from UDP's.
+        // RBUDP's rate and the path's loss are derived from RBUDP's row, the host's rate from
+        // UDP's.
         let tables = tables(&CONTENDERS, NAMES, outcomes);
         let is_input = |row: &Row| match row.case.split(',').next() {
             Some("RBUDP") => row.quantity == GOODPUT || row.quantity == LOST,

@@ -20,8 +20,7 @@ const CONTENDERS: [(&str, &str); 6] = [
 /// Shares of packets that are held back, in per cent.
 const SHARES: [f64; 4] = [0.0, 0.1, 1.0, 5.0];
 /// Why most degrees are not emulated.
-const SWEPT: &str = "none and one degree over real sockets say whether the others would be the \
-                     same";
+const SWEPT: &str = "two degrees over real sockets show whether the others would be the same";
 /// How long they are held back, in ms.
 const BY: [f64; 3] = [0.1, 1.0, 5.0];
 

@@ -9,12 +9,11 @@ use crate::outcome::{CaseOutcome, Outcomes};
 use crate::table::{Key, Row};
 
 /// The beginning of the lines about failed cases.
-const TRIED: &str = "Tried in vain: ";
+const TRIED: &str = "Emulation failed: ";
 /// The most cases to list by name.
 const NAMED: usize = 4;
 /// Why long cases are not emulated.
-const TOO_LONG: &str = "it takes as long as in virtual time, and what takes over six minutes there \
-                        is not run in real time";
+const TOO_LONG: &str = "cases of more than six minutes of virtual time are not run in real time";
 
 /// The cases whose emulation failed, with the reason and the run.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +67,7 @@ pub(super) fn text(page: &Page, cases: &[Case]) -> String {
     if !left.is_empty() {
         let how = format!("`longhaul reproduce {} --how emulate --update`", page.experiment.id);
         text += &match page.runs.is_empty() && tried.is_empty() {
-            true => format!("Emulated values are still to be had: {how}.\n\n"),
+            true => format!("No emulated values yet; to measure them, run {how}.\n\n"),
             false => format!("Not emulated yet: {}; {how}.\n\n", which(&left, cases)),
         };
     }
@@ -197,9 +196,9 @@ mod tests {
         let text = page_text(&page);
         for expected in [
             "Not emulated: disk; its host has a slow disk.",
-            "Not emulated: long (885 s); it takes as long",
+            "Not emulated: long (885 s); cases of more than six",
             "Not simulated: kernel; nobody has a model of it.",
-            "still to be had: `longhaul reproduce example --how emulate --update`",
+            "to measure them, run `longhaul reproduce example --how emulate --update`",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
@@ -266,7 +265,11 @@ mod tests {
         assert!(text(&page, &cases).contains("Not emulated yet: x; "), "{}", text(&page, &cases));
         let failed = [("x".to_owned(), "late".to_owned())];
         page.emulated(&Outcomes::default(), &failed, "Tuesday.".into());
-        assert!(text(&page, &cases).contains("Tried in vain: x: late"), "{}", text(&page, &cases));
+        assert!(
+            text(&page, &cases).contains("Emulation failed: x: late"),
+            "{}",
+            text(&page, &cases)
+        );
     }
 
     #[test]
@@ -275,15 +278,15 @@ mod tests {
         let mut page = Page::new(&EXAMPLE, &simulated, None);
         let failed = [("short".to_owned(), "not valid: it was\nlate".to_owned())];
         page.emulated(&outcomes(&[("kernel", 3)]), &failed, "Monday, a machine.".into());
-        let line = "Tried in vain: short: not valid: it was late (Monday, a machine)\n";
+        let line = "Emulation failed: short: not valid: it was late (Monday, a machine)\n";
         let committed = page.files(&simulated).unwrap().swap_remove(0).text;
         assert!(committed.contains(line), "{committed}");
         let mut page = Page::new(&EXAMPLE, &simulated, Some(&committed));
-        assert!(page_text(&page).contains(line) && !page_text(&page).contains("to be had"));
+        assert!(page_text(&page).contains(line) && !page_text(&page).contains("to measure"));
         page.emulated(&outcomes(&[("short", 7)]), &[], "Tuesday.".into());
-        assert!(!page_text(&page).contains("in vain"));
+        assert!(!page_text(&page).contains("Emulation failed"));
         // A value is kept if a later attempt fails.
         page.emulated(&Outcomes::default(), &failed, "Wednesday.".into());
-        assert!(!page_text(&page).contains("in vain"));
+        assert!(!page_text(&page).contains("Emulation failed"));
     }
 }

@@ -161,8 +161,8 @@ const PLACED: &str = "as longhaul builds it";
 /// In units of 1/100,000, in both directions.
 const ENDS_LOSSES: [u64; 3] = [0, 1, 10];
 /// Why it is not emulated.
-const NOT_BUILT: &str = "a real copy puts each datagram in its place as it comes, and sends \
-                         control by stream and datagram";
+const NOT_BUILT: &str = "a real copy writes each datagram to its place, and sends control by \
+                         stream and datagram";
 
 fn ends_case(ends: &str, loss: u64) -> String {
     format!("{ends}, loss {} %", loss as f64 / 1e3)

@@ -40,7 +40,7 @@ const RUNS: [Run; 7] = [
 ];
 
 /// Why it is not emulated.
-const DISKS: &str = "disks decide it, and files over real sockets lie in memory";
+const DISKS: &str = "it depends on disks, and emulated files are in memory";
 
 /// Table 2.
 pub(super) static TABLE2: Experiment = Experiment {

@@ -170,7 +170,8 @@ impl Edits {
         Some(Sent { number, wish, condition, again: waiting.again })
     }
 
-    /// The next presence to ask for again. Waits for pending edits of its key, which may replace it.
+    /// The next presence to ask for again. Waits for pending edits of its key, which may replace
+    /// it.
     pub fn poll_hold(&mut self) -> Option<Hold> {
         let is_free = |key: &&Key| self.waiting.values().all(|other| other.wish.key != **key);
         let key = self.loose.iter().find(is_free).filter(|_| self.connected)?.clone();

@@ -65,7 +65,7 @@ pub(super) fn make(
         let device = set_up.map_err(EmulationError::system("set up a host's devices"))?;
         if let Some(Err(error)) = card.map(|rate| hold_back(device, rate, mtu)) {
             notices.push(format!(
-                "this kernel cannot limit programs to their card's rate ({error}; it needs sch_tbf): \
+                "no limit of programs to their card's rate ({error}; the kernel needs sch_tbf): \
                  cards drop what is too much for them"
             ));
         }

@@ -7,7 +7,8 @@ pub(super) const LARGEST_FRAME: usize = 65_536 + 64;
 
 const CHUNK: usize = 1 << 20;
 
-/// Chunks allocated and touched at the start, so that the first packets do not wait for page faults.
+/// Chunks allocated and touched at the start, so that the first packets do not wait for page
+/// faults.
 const READY: u32 = 32;
 
 /// Packets stored end to end in chunks of 1 MiB.

@@ -145,7 +145,7 @@ impl<'s> World<'s> {
             Traffic::Command(_) => {
                 let name = &flow.name;
                 let why = format!(
-                    "flow {name} runs a command, which only the emulator supports; use `longhaul emulate`"
+                    "flow {name} is a command, which only the emulator runs; use `longhaul emulate`"
                 );
                 return Err(SimError::Scenario(why));
             }

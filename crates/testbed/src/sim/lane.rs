@@ -26,7 +26,8 @@ pub(super) struct Lane {
     /// Messages sent, on either carrier.
     pub(super) sent: u64,
     on_stream: u64,
-    /// The next message to deliver from the stream, and the messages that arrived before their turn.
+    /// The next message to deliver from the stream, and the messages that arrived before their
+    /// turn.
     expected: u64,
     early: BTreeMap<u64, u32>,
     seen: Bits,

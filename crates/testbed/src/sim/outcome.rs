@@ -57,7 +57,8 @@ pub struct FlowOutcome {
     pub accounts: Accounts,
     /// Repeated data as a share of the data sent for the first time (blocks, or segments of TCP).
     pub waste: f64,
-    /// The longest time without new data, from the start to the last new data; not measured for UDP.
+    /// The longest time without new data, from the start to the last new data; not measured for
+    /// UDP.
     pub stall: Span,
     /// The duration of each connection, in the order of their starts; for mice only.
     pub lives: Vec<Span>,
