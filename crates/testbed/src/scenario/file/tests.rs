@@ -509,7 +509,7 @@ fn what_each_part_promises_alone_is_looked_at_too() {
         ),
         (flow("protocol = \"gtp\"\nsize = 1\nlasts = \"1s\""), "not both"),
         (flow("tcp = \"cubic\"\nstreams = 0"), "0 streams"),
-        (flow("tcp = \"cubic\"\ninitial-window = 0"), "no segment"),
+        (flow("tcp = \"cubic\"\ninitial-window = 0"), "window of zero segments"),
         (flow("tcp = \"cubic\"\nwindow = 100"), "smaller than a segment"),
         (flow("udp = 0"), "sends nothing"),
         (flow("udp = 1\non = \"1s\""), "lacks 'off'"),
