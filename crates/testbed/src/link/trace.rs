@@ -93,10 +93,10 @@ mod tests {
     fn a_wrong_trace_is_refused_with_its_line() {
         for (wrong, reason) in [
             (Loss::from_bits("01\n012"), "line 2: '2'"),
-            (Loss::from_bits("# nothing\n"), "no packet"),
+            (Loss::from_bits("# nothing\n"), "trace is empty"),
             (Loss::from_gaps("1\n-4"), "line 2: '-4'"),
             (Loss::from_gaps("18446744073709551615"), "more than 16777216"),
-            (Loss::from_gaps("99999999999999999999999"), "no count"),
+            (Loss::from_gaps("99999999999999999999999"), "not a number of packets"),
         ] {
             let error = wrong.expect_err(reason).to_string();
             assert!(error.contains(reason), "{error}");
