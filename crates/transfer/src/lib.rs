@@ -1,16 +1,15 @@
 //! longhaul's transfers: from a request to a verified object.
 //!
-//! [`api`] is what other programs embed, and all that these pages show; the other modules are
-//! public for the crate `longhaul`, for tests and for fuzzers. Below `api`, in reading order:
-//! [`location`] (what a copy names), [`path_memory`] (what earlier copies found), [`options`],
-//! [`progress`], [`summary`], [`error`]; then [`copy`]
-//! and [`serve`] (the two sides of a request), `list` (listings), `file` (remote files), `share`
-//! (the shared tree), `stream` (streams), [`probe`]
-//! (measurements), `many` (several sources of one copy), `reach` (the way to another host), `roles`
-//! (the two roles of a transfer) over [`control`] (what they say), `flow` (the threads that carry
-//! chunks), `write` (the thread that writes them), `counters` (what the threads count). Files are
-//! the crate `longhaul_files`,
-//! sessions the crate `longhaul_session`, sockets and sealing the crate `longhaul_net`.
+//! [`api`] is the interface for other programs, and everything that these pages show; the other
+//! modules are public for the crate `longhaul`, for tests and for fuzzers. Below `api`, in reading
+//! order: [`location`] (the ends of a copy), [`path_memory`] (rates of earlier copies),
+//! [`options`], [`progress`], [`summary`], [`error`]; then [`copy`] and [`serve`] (the two sides of
+//! a request), `list` (listings), `file` (remote files), `share` (the shared tree), `stream`
+//! (streams), [`probe`] (measurements), `many` (several sources of one copy), `reach` (connecting
+//! to another host), `roles` (sender and receiver of a transfer) over [`control`] (their messages),
+//! `flow` (the threads that carry chunks), `write` (the thread that writes them), `counters` (the
+//! threads' counters). The crate `longhaul_files` has the files, `longhaul_session` the sessions,
+//! `longhaul_net` sockets and sealing.
 
 pub mod api;
 mod calls;

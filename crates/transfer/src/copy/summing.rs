@@ -1,4 +1,4 @@
-//! The summary of a finished copy, and what bounded it.
+//! The summary of a finished copy, and what limited it.
 
 use longhaul_net::clock;
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
@@ -16,16 +16,16 @@ use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
 use longhaul_files::place::{as_path, show};
 
-/// Files smaller than this on average are a copy of many small files.
+/// Average file size below which a copy counts as one of many small files.
 const SMALL: u64 = 64 << 10;
 
-/// What moves data for less says nothing of what bounds it.
+/// Data that move in less time do not show what limits a copy.
 const TOO_SHORT: Span = Span::from_millis(200);
 
-/// Sums up.
+/// Returns the summary.
 ///
 /// # Errors
-/// The one file that was to be copied failed. Of a tree, files that failed are counted.
+/// The only file of the copy failed. Failed files of a tree are counted.
 pub(super) fn summary(
     options: &CopyOptions,
     attempt: &Attempt<'_>,
@@ -69,10 +69,10 @@ pub(super) fn summary(
         rate: sender.rate,
         found: (found.rate > Rate::ZERO).then_some(found),
         rtt: sender.rtt,
-        // One that the path did not take was given up for the last pass.
+        // A block size that the path did not carry was replaced for the last pass.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks,
-        // What was on its way when the last block came is not lost.
+        // Datagrams in flight when the last block arrived are not lost.
         path_lost: receiver.highest.saturating_sub(receiver.received),
         socket_lost: receiver.socket_lost,
         memory_lost: receiver.memory_lost,
@@ -97,32 +97,32 @@ pub(super) fn summary(
     })
 }
 
-/// Files that are whole at the destination. Within a copy that was taken up again, what the last
-/// attempt skipped an earlier one brought.
+/// Returns the number of complete files at the destination. Files that the last attempt of a
+/// resumed copy skipped were copied by an earlier one.
 fn standing(outcome: &Outcome, of: u64) -> u64 {
     outcome.files.saturating_add(outcome.skipped).min(of)
 }
 
-/// Bytes and files that were there before this run.
+/// Returns the bytes and files that existed before this run.
 fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
     match state.resumed {
-        // What a later attempt finds there, the earlier ones have brought.
+        // Bytes that a later attempt finds were copied by the earlier ones.
         Some(resumed) if state.attempts > 1 => (resumed, state.skipped),
         // The outcome may have overtaken the plan.
         resumed => (resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
     }
 }
 
-/// When the last block came, by this end's clock.
+/// Returns when the last block arrived, by this end's clock.
 fn last_block(attempt: &Attempt<'_>, finished: &Finished, rtt: Span) -> Option<Span> {
     let after = Span::from_nanos(finished.outcome.since_last_nanos?);
-    // The outcome's own way here.
+    // The delay of the outcome on its way to this end.
     let way = if attempt.hooks.sends { rtt / 2 } else { Span::ZERO };
     let told = finished.told.since(attempt.started);
     Some(told.saturating_sub(after).saturating_sub(way))
 }
 
-/// The end of a copy of one file, which failed.
+/// Returns the error for a copy of one file, which failed.
 fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
     let kind = if failed.here { ErrorKind::LocalFile } else { ErrorKind::RemoteFile };
     let what = format!("cannot copy {}: {}", show(path), failed.reason);
@@ -131,14 +131,14 @@ fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
     match written {
         0 => error.advise(again),
         written => error.advise(format!(
-            "{again}; up to {} that came wait for it in a hidden file beside the destination, \
+            "{again}; up to {} that arrived are kept in a hidden file next to the destination, \
              .NAME{PARTIAL}",
             Bytes::new(written)
         )),
     }
 }
 
-/// Both ends' last words.
+/// Returns the final counters of both ends.
 fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
     if let Some(status) = &finished.outcome.status
         && attempt.hooks.sends
@@ -148,7 +148,7 @@ fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
     attempt.hooks.counters()
 }
 
-/// Where the time of the slower end went, if that can be told; `all` is the sender's over all
+/// Returns where the time of the slower end went, if known; `all` are the sender's times over all
 /// attempts.
 fn told_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: bool) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
@@ -165,11 +165,11 @@ fn told_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: boo
     }
 }
 
-/// Whether what the threads did is where the time went: threads that moved all in a moment, after
-/// a long login or a silence, say nothing of what bounded the copy.
+/// Returns whether the threads' times explain the duration. Threads that moved everything in a
+/// moment, after a long login or a silence, do not show what limited the copy.
 fn explains(from: &Times, to: &Times, elapsed: Span) -> bool {
     let sending = from.paced + from.granted + from.stream + from.busy;
-    // A sender that waits for reports is none of these, while the receiver works on.
+    // A sender that waits for reports has none of these times, while the receiver is working.
     let receiving = to.disk.max(to.busy).max(to.awake);
     sending.max(receiving) >= elapsed / 2
 }
@@ -181,7 +181,7 @@ fn bound(from: &Times, to: &Times, fixed_rate: bool, small: bool) -> BoundBy {
         return BoundBy::Nothing;
     }
     let destination = || stream_bound::destination(to, small);
-    // It works beside all else, and goes on when the sender has nothing left to wait for.
+    // The disk works in parallel, and continues when the sender has nothing left to wait for.
     if to.disk > most {
         return destination();
     }
@@ -200,7 +200,7 @@ fn bound(from: &Times, to: &Times, fixed_rate: bool, small: bool) -> BoundBy {
     if waits { BoundBy::SourceDisk } else { BoundBy::SenderCpu }
 }
 
-/// CPU time of the threads of the end that receives, by its own account.
+/// Returns the CPU time of the receiving end's threads, by its own report.
 fn receiving_cpu(to: &Times) -> Span {
     to.busy + to.disk_cpu
 }
@@ -221,10 +221,10 @@ mod tests {
         let idle = Times::default();
         assert!(!explains(&sending(SECOND, SECOND, SECOND), &idle, elapsed));
         assert!(explains(&sending(2 * SECOND, 2 * SECOND, SECOND), &idle, elapsed));
-        // A disk that goes on when all is sent.
+        // A disk that continues after everything is sent.
         let writes = Times { disk: Span::from_secs(9), ..Times::default() };
         assert!(explains(&sending(SECOND, 0, 0), &writes, elapsed));
-        // A receiver that is behind, and has its sender wait for reports.
+        // A receiver that is behind, so that its sender waits for reports.
         let behind = Times { awake: Span::from_secs(6), ..Times::default() };
         assert!(explains(&sending(SECOND, 0, 0), &behind, elapsed));
     }
@@ -237,12 +237,12 @@ mod tests {
         assert_eq!(of(&sending(60, 0, 40), &Times::default()), BoundBy::Path);
         assert_eq!(bound(&sending(60, 0, 40), &busy, true, false), BoundBy::RateOption);
         assert_eq!(of(&sending(3, 0, 97), &busy), BoundBy::SenderCpu);
-        // One that is always behind, but has no CPU for it.
+        // A receiver that is always behind because it gets no CPU.
         let (awake, cpu) = (Span::from_nanos(95), Span::from_nanos(20));
         let behind = Times { awake, busy: cpu, ..Times::default() };
         assert_eq!(of(&sending(60, 0, 40), &behind), BoundBy::ReceiverCpu);
         assert_eq!(of(&sending(0, 90, 10), &behind), BoundBy::ReceiverCpu);
-        // Hashing is no disk.
+        // Hashing does not count as disk time.
         let writing = |cpu| {
             let (disk, disk_cpu) = (Span::from_nanos(90), Span::from_nanos(cpu));
             Times { disk, disk_cpu, ..Times::default() }

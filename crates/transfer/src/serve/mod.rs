@@ -1,16 +1,15 @@
-//! A server: streams in, each judged, each for a service.
+//! A server: accepts streams, checks each, and dispatches it to a service.
 //!
-//! `dispatch` gives a stream to the service that it names; `running` ends the requests of all
-//! services when the server ends or their client loses its right. `copying` is the service of
-//! copies: `register` knows the transfers under way, so that a copy that is taken up again finds
-//! its destination free, and further streams find their transfer; `transfer` answers one request
-//! (`hooks` is what others ask it meanwhile), `answer` the question before it where there are
-//! several sources. `listing` is the service of listings, `pipe` that of files of unknown length,
-//! `reading` that of ranges of files, `sharing` that of the shared tree, `streaming`
-//! that of streams.
-//! `door` says what an id may reach; `closing` ends a server; `over_ssh` is the server of one copy
-//! that ssh started; `events` are what a server reports, and `refusals` limits how many clients
-//! that were turned away it reports. `rehearsal` is a session without a network, for the fuzzer.
+//! `dispatch` finds the service that a stream names; `running` ends the requests of all services
+//! when the server ends or their client loses its right. `copying` is the service of copies. Its
+//! `register` knows the running transfers, so that a resumed copy gets its destination, and
+//! additional streams find their transfer. `transfer` answers one request (`hooks` takes questions
+//! from other transfers), `answer` the survey before it if there are several sources. The other
+//! services are `listing`, `pipe` (files of unknown length), `reading` (ranges of files), `sharing`
+//! (the shared tree) and `streaming` (streams). `door` holds the rights of ids; `closing` shuts a
+//! server down; `over_ssh` is the server of one copy that ssh started; `events` are a server's
+//! reports, and `refusals` limits the reports of refused clients. `rehearsal` is a session without
+//! a network, for the fuzzer.
 
 mod closing;
 mod copying;
@@ -62,10 +61,10 @@ pub(crate) use over_ssh::serve_over_ssh;
 #[doc(hidden)]
 pub use rehearsal::rehearse;
 
-/// How often refusals that had no event of their own are counted.
+/// Interval of the reports that count refusals without their own event.
 const UNTOLD: Duration = Duration::from_secs(60);
 
-/// Where a server listens and who it is.
+/// The address and id of a started server.
 #[derive(Clone, Debug)]
 pub struct Ready {
     /// The control port.
@@ -76,32 +75,32 @@ pub struct Ready {
     pub id: String,
 }
 
-/// What all transfers of a server share.
+/// The state that all transfers of a server share.
 struct Server {
     door: Door,
     port: PortHandle,
     memory: Budget,
-    /// What schedules all that come by one protocol.
+    /// The receiving cores that divide this host's capacity, by protocol.
     cores: RefCell<SharedCores>,
     allow_plain: bool,
     register: Register,
     pipes: Pipes,
-    /// The protocols that are known, by name.
+    /// The known protocols, by name.
     protocols: Protocols,
-    /// Partial files that transfers left.
+    /// Partial files left by transfers.
     left: Arc<Left>,
-    /// For surveys.
+    /// Seats for surveys.
     surveys: answer::Seats,
-    /// For probes.
+    /// Seats for probes.
     seats: probe::server::Seats,
-    /// Takes the events.
+    /// Receives the events.
     tell: Tell,
     refusals: Arc<Refusals>,
     closing: Closing,
 }
 
 impl Server {
-    /// A server of all protocols, without data in the clear.
+    /// Returns a server for all protocols that allows no unsealed data.
     fn new(door: Door, port: PortHandle, memory: Budget, tell: Tell) -> Server {
         Server {
             door,
@@ -125,23 +124,23 @@ impl Server {
 /// Finds a protocol by its name.
 pub(crate) type Protocols = fn(&str) -> Option<&'static Row>;
 
-/// Takes the events of a server; called from its own threads.
+/// Receives the events of a server; called from its own threads.
 pub type Tell = Arc<dyn Fn(ServerEvent) + Send + Sync>;
 
-/// What a running server may be asked.
+/// A command to a running server.
 pub(crate) enum Order {
-    /// Replace the list of clients, and tell how that went.
+    /// Replace the list of clients, and return the result.
     Allow(Vec<Allow>, oneshot::Sender<Result<(), Error>>),
-    /// End: let transfers go on for this long, then close their sessions.
+    /// Shut down: let transfers continue for this long, then close their sessions.
     Shutdown(Duration),
 }
 
-/// Serves by the orders of a handle. Blocks until an order ends the server or the handle is gone,
-/// or with `once` until one transfer has ended. `ready` is called when clients can come, `tell`
-/// with the events after that.
+/// Serves until an order ends the server or the handle is dropped, or with `once` until one
+/// transfer has ended. Blocks. Calls `ready` when clients can connect, and `tell` with the events
+/// after that.
 ///
 /// # Errors
-/// The ports cannot be opened, or the root is no folder; with `once`, how the transfer ended.
+/// The ports cannot be opened, or the root is not a folder; with `once`, the error of the transfer.
 pub(crate) fn serve(
     protocols: Protocols,
     options: ServeOptions,
@@ -164,7 +163,7 @@ async fn run(
     let shared = options.share.as_deref().map(Shared::open).transpose()?;
     let (mut listener, data) = bind(&options, &identity)?;
     listener.admit_by(door.admission());
-    // What comes to the data port from there is held from now on.
+    // From now on, early datagrams are kept.
     let port = data.handle();
     listener.on_arrival(move |address| port.expect(address));
     let memory = Budget::new(options.memory)?;
@@ -199,7 +198,7 @@ async fn run(
             _ = untold.tick() => server.refusals.flush(),
             order = orders.recv() => match order {
                 Some(Order::Allow(list, tell)) => {
-                    // Who asked may have gone.
+                    // The caller may be gone.
                     let _ = tell.send(server.door.allow(list));
                 }
                 Some(Order::Shutdown(grace)) => {
@@ -215,7 +214,7 @@ async fn run(
     ended
 }
 
-/// Ends the server; whoever comes meanwhile hears of it.
+/// Shuts the server down; refuses new clients meanwhile.
 async fn close(
     server: &Rc<Server>,
     services: &Services,
@@ -234,7 +233,7 @@ async fn close(
     }
 }
 
-/// The control and the data port; with control port 0, a pair of neighbours that is free.
+/// Opens the control and the data port; with control port 0, two free neighbouring ports.
 fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port), Error> {
     const TRIES: usize = 16;
     let settings = Settings::default();
@@ -242,7 +241,7 @@ fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port),
     for _ in 0..TRIES {
         let listener = Listener::bind(options.listen, identity, &settings)?;
         let control = listener.local_addr();
-        // No port comes after the last one, and 0 would be any.
+        // No port follows the last one, and 0 would mean any.
         let next = control.port().checked_add(1);
         let Some(data_port) = options.data_port.or(next) else { continue };
         match Port::bind(zone::at_port(control, data_port)) {
