@@ -19,27 +19,27 @@ use crate::{console, exit};
 /// A page differs from the committed one.
 const EXIT_DIFFERS: u8 = 1;
 
-/// Make the papers' tables and figures again
+/// Reproduce the papers' tables and figures
 ///
-/// Without a name, lists the experiments. Runs those that are named (`all`: every one that
-/// takes seconds), prints their pages, and compares them with those in the folder of results.
-/// Simulated values are the same on every machine: exit status 1 says that one differs, and stderr
-/// which. An experiment that fails does not keep the others from being run.
+/// Without a name, lists the experiments. Runs the named ones (`all`: every one that takes
+/// seconds), prints their pages, and compares them with the committed results. Simulated values are
+/// the same on every machine: if one differs, the exit status is 1, and stderr names it. If an
+/// experiment fails, the others still run.
 #[derive(clap::Args)]
 pub(crate) struct ReproduceArgs {
-    /// Which experiments; `all` that take seconds, or `list`
+    /// Experiments to run, `all`, or `list`
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// By simulation alone, or also over the emulator with real sockets
+    /// Simulate only, or also run over the emulator with real sockets
     #[arg(long, value_name = "WAY", default_value = "sim")]
     how: How,
-    /// Emulate only the cases that have this in their name; the others keep their values
+    /// Emulate only cases with this text in their name; the others keep their values
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
     /// Write pages and figures to the folder of results
     #[arg(long)]
     update: bool,
-    /// The folder of results [default: that of the repository around this folder]
+    /// The folder of results [default: that of the enclosing repository]
     #[arg(long, value_name = "FOLDER")]
     results: Option<PathBuf>,
 }
@@ -53,16 +53,16 @@ enum How {
     Emulate,
 }
 
-/// Runs the experiments; the exit status.
+/// Runs the experiments; returns the exit status.
 pub(crate) fn run(args: &ReproduceArgs) -> u8 {
     let done = match args.ids.as_slice() {
         [] if args.update || args.how != How::Sim || args.case.is_some() => {
-            let error = Error::new(ErrorKind::Usage, "which experiments?");
-            Err(error.advise("name them, or write all; longhaul reproduce lists them"))
+            let error = Error::new(ErrorKind::Usage, "no experiment is named");
+            Err(error.advise("name some, or write all; longhaul reproduce lists them"))
         }
         [] => {
             list();
-            console::note("longhaul: name those to run, or write all");
+            console::note("longhaul: name the experiments to run, or write all");
             Ok(true)
         }
         [id] if id == "list" => {

@@ -126,12 +126,12 @@ fn unwatched(error: std::io::Error) -> Error {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), Error> {
-    // Before the list is read: a change of the list after that is heard.
+    // Before the list is read, so that no SIGHUP after a change of the list is missed.
     let held = signals::hold_reload().map_err(unwatched)?;
     let list = first_list(args)?;
     if args.listen.port() == u16::MAX && args.data_port.is_none() {
-        let what = "no port comes after 65535 for the data";
-        return Err(Error::new(ErrorKind::Usage, what).advise("name one with --data-port"));
+        let what = "no data port follows port 65535";
+        return Err(Error::new(ErrorKind::Usage, what).advise("choose one with --data-port"));
     }
     let root = root(args)?;
     let log = Arc::new(Log::open(args.log_file.as_deref(), args.json, args.quiet)?);
@@ -161,7 +161,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
                 return;
             }
             console::note(format_args!(
-                "longhaul: nothing to read again without --allow-file or --log-file"
+                "longhaul: SIGHUP has no effect without --allow-file or --log-file"
             ));
             return;
         };
@@ -171,7 +171,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
             Ok(()) => console::note(format_args!("longhaul: read {} again", file.display())),
             Err(error) => {
                 let error = plain::text(&error.to_string());
-                console::note(format_args!("longhaul: {error}; the old list of clients stays"));
+                console::note(format_args!("longhaul: {error}; the old list stays in force"));
             }
         }
     };
@@ -194,20 +194,20 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     Ok(blocking::wait(server.ended())?)
 }
 
-/// Reads the tokens of HTTP again; whether there are any to read.
+/// Reads the tokens of HTTP again. Returns whether there is a file of tokens.
 fn read_tokens_again(http: &HttpArgs, gateway: Option<&Gateway>) -> bool {
     let Some(read) = gateway.and_then(|gateway| http.reload(gateway)) else { return false };
     match read {
         Ok(path) => console::note(format_args!("longhaul: read {} again", path.display())),
         Err(error) => {
             let error = plain::text(&error.to_string());
-            console::note(format_args!("longhaul: {error}; the old tokens stay"));
+            console::note(format_args!("longhaul: {error}; the old tokens stay in force"));
         }
     }
     true
 }
 
-/// All who are allowed, by the command line and by the file.
+/// Joins the clients of `--allow` and `--allow-file`.
 fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Error> {
     let mut list = named.to_vec();
     let Some(file) = file else { return Ok(list) };
@@ -220,12 +220,11 @@ fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Err
     Ok(list)
 }
 
-/// The list of a server that starts. A running server may lose its last client; one that starts
-/// with none is a mistake.
+/// Reads the list at the start, and refuses an empty one. A running server may get an empty list.
 fn first_list(args: &ServeArgs) -> Result<Vec<Allow>, Error> {
     let list = allow_list(&args.allow, args.allow_file.as_ref())?;
     if let (Some(file), true) = (&args.allow_file, list.is_empty()) {
-        let what = format!("{} names nobody, so nobody could come", file.display());
+        let what = format!("{} lists no client, so nobody could connect", file.display());
         let advice = "write a line ID[:ro|wo|rw][:subfolder] for each client";
         return Err(Error::new(ErrorKind::Usage, what).advise(advice));
     }
@@ -239,8 +238,8 @@ fn root(args: &ServeArgs) -> Result<&Path, Error> {
     let root = args.root.as_deref().ok_or_else(missing)?;
     if !root.is_dir() {
         let (what, advice) = match root.symlink_metadata() {
-            Ok(_) => ("is no folder", "name the folder that holds it as --root"),
-            Err(_) => ("is not there", "make the folder, or name another --root"),
+            Ok(_) => ("is not a folder", "choose its parent folder as --root"),
+            Err(_) => ("does not exist", "create the folder, or choose another --root"),
         };
         let what = format!("{} {what}", root.display());
         return Err(Error::new(ErrorKind::LocalFile, what).advise(advice));
@@ -248,7 +247,7 @@ fn root(args: &ServeArgs) -> Result<&Path, Error> {
     Ok(root)
 }
 
-/// The one line that says that a server is ready.
+/// The line that says that the server is ready.
 #[derive(Serialize)]
 struct Line<'a> {
     event: &'static str,
@@ -256,7 +255,7 @@ struct Line<'a> {
     address: String,
     data_port: u16,
     id: &'a str,
-    /// The address of HTTP, where that is served.
+    /// The address of HTTP, if enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     http: Option<String>,
 }

@@ -122,7 +122,7 @@ fn what_cannot_be_compared_says_why() {
     let real = scenario("d.toml", WAN.to_owned());
     let cases: [(&[&str], &str); 13] = [
         (&[], "required"),
-        (&["./here"], "no host"),
+        (&["./here"], "not a host"),
         (&["h:", "--scenario", "x"], "cannot be used with"),
         (&["h:", "--seed=1"], "cannot be used with"),
         (&["--scenario=x", "--write"], "cannot be used with"),

@@ -38,7 +38,7 @@ pub(super) fn run(
 ) -> Result<(Setting, Vec<Run>), Error> {
     let size = args.size.unwrap_or(SIZE);
     let cancel = CancelHandle::default();
-    signals::cancel_on_signal(cancel.clone(), "ending; a second Ctrl-C ends at once")
+    signals::cancel_on_signal(cancel.clone(), "stopping; press Ctrl-C again to stop immediately")
         .map_err(|error| local("cannot watch signals", &error))?;
     let folder = tempfile::tempdir().map_err(|error| local("cannot make a folder", &error))?;
     let object = folder.path().join("longhaul-compare");

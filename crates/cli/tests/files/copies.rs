@@ -400,7 +400,7 @@ fn a_list_that_leads_out_or_says_nothing_is_refused() {
     write(&pair.here.join("empty"), b"# none\n\n");
     let copy = |list: &str| pair.copy(&[list], OsStr::new("t"), pair.at("to")).end();
     copy("--files-from=up").is(2, &["../secret leads out of the folder"]);
-    copy("--files-from=empty").is(2, &["it lists nothing"]);
+    copy("--files-from=empty").is(2, &["it is empty"]);
     copy("--files-from=missing").is(4, &["missing"]);
     pair.cp(&[&"--files-from=up", &"t", &"t", &pair.at("to")]).is(2, &["several sources"]);
     assert!(names(&pair.there).is_empty());

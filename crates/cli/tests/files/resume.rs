@@ -170,7 +170,7 @@ fn ctrl_c_ends_cleanly_and_the_same_command_goes_on() {
         let told = copy.progressed(KILL_AT)["bytes"].as_u64().unwrap();
         copy.signal(Signal::INT);
         let ended = copy.end();
-        ended.is(130, &["run the same command again to go on", "interrupted"]);
+        ended.is(130, &["run the same command again to resume", "interrupted"]);
         let last = ended.last();
         assert_eq!((&last["event"], &last["class"]), (&"error".into(), &"interrupted".into()));
         case.is_whole_or_missing();
@@ -195,7 +195,7 @@ fn ctrl_c_between_two_tries_ends_at_once_and_says_how_to_go_on() {
         // It would go on for five minutes.
         copy.signal(Signal::INT);
         let ended = copy.end();
-        ended.is(130, &["run the same command again to go on", "interrupted"]);
+        ended.is(130, &["run the same command again to resume", "interrupted"]);
         assert_eq!(ended.last()["class"], "interrupted", "{ended}");
         case.is_whole_or_missing();
     }
@@ -210,7 +210,7 @@ fn the_second_ctrl_c_ends_at_once() {
         // A clean end takes leave of the server, which says nothing more.
         case.pair.server.child().signal(Signal::STOP);
         copy.signal(Signal::INT);
-        copy.complaint("a second Ctrl-C ends at once");
+        copy.complaint("press Ctrl-C again to stop immediately");
         copy.signal(Signal::INT);
         let ended = copy.end();
         assert!(ended.is(130, &[]).events("error").is_empty(), "a clean end: {ended}");
