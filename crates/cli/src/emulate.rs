@@ -110,7 +110,7 @@ struct PathArgs {
     /// Loss from b to a, instead of --loss
     #[arg(long, value_name = "LOSS", value_parser = parse_loss)]
     loss_back: Option<LossRatio>,
-    /// Queue in front of the link, as a size or a multiple of rate × RTT (2bdp), at least one packet
+    /// Queue before the link, as a size or a multiple of rate × RTT (2bdp), at least one packet
     /// (default: 1bdp, at least 100 packets)
     #[arg(long, value_name = "SIZE|Nbdp")]
     queue: Option<String>,

@@ -11,7 +11,7 @@ const OF_CP: &Habits = &[
         &["--delete", "--delete-before", "--delete-after", "--delete-during", "--delete-delay"],
         "cp never deletes; after the copy, longhaul sync --delete removes what the source lacks",
     ),
-    (&["-C"], "longhaul does not compress; leave it out, or compress the files first"),
+    (&["-C"], "data are not compressed; leave it out, or compress the files first"),
     (
         &["--transfers", "--checkers", "--multi-thread-streams"],
         "longhaul sends all files as one object, which fills the path; leave it out",

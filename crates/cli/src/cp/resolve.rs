@@ -288,7 +288,7 @@ fn pipe(
     if pipe.is_some() && (args.recursive || args.archive || args.files_from.is_some()) {
         return Err(usage(
             "a pipe carries one file, not a folder",
-            "leave -r and --files-from out, or pipe the output of tar",
+            "leave -r and --files-from out, or pipe tar",
         ));
     }
     if matches!(pipe, Some(Pipe::Out(_))) && args.json {
@@ -342,7 +342,7 @@ fn usage(what: impl Into<String>, advice: &str) -> Error {
     Error::new(ErrorKind::Usage, what).advise(advice)
 }
 
-/// Splits the locations into sources and destination, and refuses a mix of local and remote sources.
+/// Splits the locations into sources and destination; refuses a mix of local and remote sources.
 fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
     let Some((destination, sources)) = locations.split_last().filter(|(_, s)| !s.is_empty()) else {
         return Err(usage("no destination", "name the sources, then the destination"));

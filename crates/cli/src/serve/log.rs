@@ -35,7 +35,7 @@ impl Log {
         Ok(Log { file, json, quiet })
     }
 
-    /// Reopens the file by its name, after logrotate has moved the old one. Returns whether there is
+    /// Reopens the file by its name, after logrotate moved the old one. Returns whether there is
     /// a log file. If the file cannot be opened, the old one stays open.
     pub(super) fn reopen(&self) -> bool {
         let Some((path, file)) = &self.file else { return false };

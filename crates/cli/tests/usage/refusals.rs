@@ -184,7 +184,7 @@ fn a_host_that_lacks_its_scheme_is_told_how_it_is_written() {
 fn reproduce_without_a_name_lists_and_runs_nothing() {
     let bare = longhaul(&["reproduce"]);
     assert_eq!((bare.status, bare.stdout), (0, longhaul(&["reproduce", "list"]).stdout));
-    assert!(bare.stderr.contains("name those to run, or write all"), "{}", bare.stderr);
+    assert!(bare.stderr.contains("name the experiments to run, or write all"), "{}", bare.stderr);
     longhaul(&["reproduce", "--update"]).is_refused(&["no experiment is named", "write all"]);
 }
 
