@@ -135,7 +135,7 @@ fn start(
     Ok(())
 }
 
-/// Writes the ranges of one file; `false` once nobody reads them any more.
+/// Writes the ranges of one file; `false` if the reader has closed the pipe.
 fn write_file(
     args: &CatArgs,
     client: &Client,

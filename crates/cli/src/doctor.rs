@@ -126,27 +126,27 @@ impl Finding {
     }
 }
 
-/// What is wanted of this host.
+/// The wanted performance of this host.
 #[derive(Clone, Copy, Debug)]
 struct Want {
     rate: Rate,
     rtt: Span,
-    /// Somebody has named the rate.
+    /// Whether the user gave the rate.
     is_asked: bool,
 }
 
 impl Want {
-    /// The product of rate and round-trip time.
+    /// The bandwidth-delay product.
     fn bdp(self) -> Bytes {
         self.rate.over(self.rtt)
     }
 }
 
-/// What sysctl sets is gone at the next start.
+/// sysctl settings are lost at a restart.
 const KEEPING: &str = "to keep what sysctl -w sets over a restart, write the same KEY = VALUE into \
                        /etc/sysctl.d/90-longhaul.conf";
 
-/// Looks, and says what was found.
+/// Runs all checks and prints the findings.
 pub(crate) fn run(args: &DoctorArgs) -> u8 {
     match look(args) {
         Ok((worst, None)) => u8::from(worst == Grade::Bad),
@@ -159,8 +159,8 @@ pub(crate) fn run(args: &DoctorArgs) -> u8 {
     }
 }
 
-/// Looks at one thing after the other; the worst that was found, and why a server's ports could not
-/// be looked at.
+/// Runs the checks in order. Returns the worst grade, and the reason if a server's ports could not
+/// be tested.
 fn look(args: &DoctorArgs) -> Result<(Grade, Option<Error>), Error> {
     let rate = args.rate.unwrap_or(USUAL_RATE);
     let want = Want { rate, rtt: args.rtt, is_asked: args.rate.is_some() };
@@ -193,7 +193,7 @@ fn look(args: &DoctorArgs) -> Result<(Grade, Option<Error>), Error> {
     let trouble = ports.map(&mut tell).err();
     let [ok, warn, bad] = counts;
     if args.json {
-        // Without all that was asked for, the error ends the events.
+        // If something could not be checked, the error is the last event.
         if trouble.is_none() {
             let status = u8::from(worst == Grade::Bad);
             let summary = "summary";

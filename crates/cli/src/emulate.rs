@@ -1,4 +1,4 @@
-//! `longhaul emulate`: programs across a network that this machine pretends to have.
+//! `longhaul emulate`: runs programs over an emulated network on this machine.
 
 mod file;
 mod play;
@@ -141,20 +141,20 @@ fn path_flags() -> Vec<Id> {
     command.get_arguments().map(|flag| flag.get_id().clone()).collect()
 }
 
-/// What is to be done.
+/// The requested work.
 struct Plan {
     spec: EmulationSpec,
     programs: Vec<Program>,
     limit: Option<Span>,
-    /// The scenario, if it has flows that are no commands.
+    /// The scenario, if it has flows other than commands.
     flows: Option<Scenario>,
 }
 
-/// Why nothing is done, or not all of it.
+/// Why an emulation failed.
 enum Trouble {
-    /// The command line makes no sense.
+    /// Invalid command line.
     Usage(String),
-    /// The scenario makes no sense, or cannot be read.
+    /// The scenario is invalid or cannot be read.
     File(Error),
     Emulation(EmulationError),
 }
@@ -165,11 +165,10 @@ impl From<EmulationError> for Trouble {
     }
 }
 
-/// Runs programs and flows and gives the exit status: the last program's (if it is 0, that of the
-/// first other one that failed before), or where there is none 1
-/// for a flow that did not come to its end; 2 for a path that cannot be, 3 where this machine or
-/// user may not emulate, 4 where the scenario cannot be read, 124 after the time limit, 128 and the
-/// signal's number after a signal.
+/// Runs programs and flows and returns the exit status: the last program's (if it is 0, that of the
+/// first other program that failed), or without programs 1 for an unfinished flow; 2 for an invalid
+/// path, 3 if emulation is forbidden, 4 if the scenario cannot be read, 124 after the time limit,
+/// 128 plus the signal's number after a signal.
 pub(crate) fn run(args: &EmulateArgs) -> u8 {
     let (text, status) = match emulate(args) {
         Ok(status) => return status,
@@ -189,9 +188,9 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
         Some(file) => file::plan(file, args)?,
         None => pair(args)?,
     };
-    // Before anything is made that somebody has to clear away.
+    // Before anything is created that would have to be removed.
     let asked = Asked::watch()?;
-    // Before this process has a thread: without root, it moves into a user namespace.
+    // Before this process starts a thread: without root, it moves into a user namespace.
     let emulation = Emulation::start(plan.spec.clone())?;
     for notice in emulation.notices() {
         say(&format!("longhaul emulate: NOTE: {notice}"));
@@ -216,7 +215,7 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
     Ok(played.status)
 }
 
-/// Where somebody at a terminal finds himself, and what else there is.
+/// Tells the user of an interactive shell on which host it runs, and which other hosts exist.
 fn banner(emulation: &Emulation, here: &str) -> String {
     const MOST: usize = 8;
     let named = |host: &str| match emulation.addresses(host) {
@@ -251,8 +250,8 @@ fn pair(args: &EmulateArgs) -> Result<Plan, Trouble> {
     Ok(Plan { spec, programs, limit: args.time_limit, flows: None })
 }
 
-/// The programs that the command line asks for; a shell on the host `first`, where it asks for
-/// none and `shell` says so.
+/// The programs of the command line, or a shell on the host `first` if there are none and `shell`
+/// is true.
 fn asked(args: &EmulateArgs, first: &str, shell: bool) -> Vec<Program> {
     if !args.run.is_empty() {
         let pairs = args.run.chunks_exact(2);
@@ -298,6 +297,6 @@ fn queue_of(text: &str, path: &PathArgs) -> Result<Bytes, String> {
 }
 
 fn say(text: &str) {
-    // Nobody is left to be told where standard error is closed.
+    // A closed standard error has no reader.
     let _ = writeln!(io::stderr(), "{text}");
 }

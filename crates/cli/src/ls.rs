@@ -137,7 +137,7 @@ fn print(args: &LsArgs, names: impl Iterator<Item = Result<Named, Error>>) -> Re
     Ok(())
 }
 
-/// The name for a terminal.
+/// The name, escaped for a terminal.
 fn shown(named: &Named) -> String {
     plain::path(path(named))
 }
@@ -172,7 +172,7 @@ fn object(named: &Named) -> String {
     value.to_string()
 }
 
-/// As `ls -l` shows it.
+/// The mode in the format of `ls -l`.
 fn mode(named: &Named) -> String {
     let kind = match named.kind {
         NameKind::File => '-',

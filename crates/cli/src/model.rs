@@ -100,13 +100,13 @@ enum Quantity {
 
 /// A quantity of the model.
 struct Row {
-    /// Its name in JSON, which ends in its unit.
+    /// The JSON name, which ends with the unit.
     key: &'static str,
     /// The equation; empty for an input.
     equation: &'static str,
     /// Its symbol in the paper, if it has one.
     symbol: &'static str,
-    /// What it is.
+    /// The description.
     what: &'static str,
     quantity: Quantity,
 }
@@ -199,7 +199,7 @@ fn usage(what: &str, advice: &str) -> Error {
     Error::new(ErrorKind::Usage, what).advise(advice)
 }
 
-/// Reads `800x600x3`, or a size.
+/// Parses `800x600x3`, or a size.
 fn parse_frame(text: &str) -> Result<Bytes, String> {
     let expected = "expected a frame such as 800x600x3, or a size such as 1.44MB";
     if !text.contains('x') {

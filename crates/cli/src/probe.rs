@@ -223,7 +223,7 @@ fn direction(measured: &Measured) -> &'static str {
     if measured.up { "up" } else { "down" }
 }
 
-/// The line of `--json` for what was found; nothing for what is no finding.
+/// The `--json` line of a finding; `None` for other events.
 fn event(event: &ProbeEvent) -> Option<Value> {
     Some(match event {
         ProbeEvent::Path(path) => {
@@ -277,7 +277,7 @@ fn path_fields(path: &PathFound) -> Value {
     })
 }
 
-/// The way, and the most that came each way by each means: `udp_up_bps`, `tcp_down_bps`.
+/// The path, and the highest rate in each direction by each means: `udp_up_bps`, `tcp_down_bps`.
 fn summary(path: Option<&PathFound>, all: &[Measured], status: u8) -> Value {
     let mut summary = path.map_or_else(|| json!({}), path_fields);
     for measured in all {

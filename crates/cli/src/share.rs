@@ -113,7 +113,7 @@ struct RmArgs {
     if_version: Option<u64>,
 }
 
-/// Does it; the exit status.
+/// Runs the command; returns the exit status.
 pub(crate) fn run(args: &ShareArgs, settings: &[Setting]) -> u8 {
     let open = |args| open(args, settings);
     let done = match &args.what {
@@ -131,7 +131,7 @@ pub(crate) fn run(args: &ShareArgs, settings: &[Setting]) -> u8 {
     }
 }
 
-/// The tree of a server, and the key that the command is about.
+/// The server's tree, and the key of the command.
 struct Tree {
     share: Share,
     key: String,
@@ -212,7 +212,7 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
         Some(value) => value.as_bytes().to_vec(),
         None => {
             let mut value = Vec::new();
-            // One byte more than fits: the server says so.
+            // One byte more than the limit, so that the server reports the error.
             let read = std::io::stdin().lock().take((64 << 10) + 1).read_to_end(&mut value);
             read.map_err(|error| {
                 Error::new(ErrorKind::LocalFile, format!("cannot read stdin: {error}"))
@@ -234,7 +234,7 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps a presence until it is lost, or a signal ends this command; returns why it ended.
+/// Keeps a presence until it is lost or a signal ends the command; returns the reason.
 fn hold(tree: &Tree) -> Error {
     let lost = blocking::wait(tree.share.presence_lost(&tree.key));
     let now = match lost {
@@ -290,7 +290,7 @@ fn watch(tree: &Tree, json: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// The next event. A signal ends the watch.
+/// Waits for the next event; a signal ends the watch.
 fn next(tree: &Tree, watch: &mut ShareWatch) -> Result<Option<ShareEvent>, Error> {
     match blocking::wait(watch.next()).transpose() {
         Err(_) if tree.cancel.is_cancelled() => {

@@ -47,8 +47,8 @@ pub(crate) fn hold_reload() -> io::Result<Signals> {
 }
 
 /// Handles the signals of a server, those of `held` first: SIGHUP calls `reload`, the first SIGINT
-/// or SIGTERM calls `shut_down`, the second exits. If its terminal was closed, SIGHUP shuts a server
-/// down.
+/// or SIGTERM calls `shut_down`, the second exits. If the server's terminal was closed, SIGHUP
+/// shuts the server down.
 ///
 /// # Errors
 /// The signals cannot be watched.

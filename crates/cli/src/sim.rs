@@ -95,7 +95,7 @@ fn print(args: &SimArgs, runs: &[Run]) {
     }
 }
 
-/// Draws the rate of arrival of every flow of every run over time.
+/// Plots the receive rate of every flow of every run over time.
 fn draw(file: &Path, runs: &[Run]) -> Result<(), Error> {
     let flows = runs.iter().flat_map(|run| run.outcome.flows.iter().map(move |flow| (run, flow)));
     let series = flows.map(|(run, flow)| {
@@ -151,7 +151,7 @@ fn simulate(args: &SimArgs) -> Result<Vec<Result<Run, Error>>, Error> {
     Ok(runs.collect())
 }
 
-/// What a failed run says, and the command that repeats it alone.
+/// The error of a failed run, with the command that repeats it.
 fn failed(path: &Path, seed: u64, settings: &[Setting], error: &SimError) -> Error {
     let path = path.display();
     let settings: Vec<&Setting> = settings.iter().filter(|(key, _)| key != "seed").collect();
@@ -167,7 +167,7 @@ fn failed(path: &Path, seed: u64, settings: &[Setting], error: &SimError) -> Err
     }
 }
 
-/// Says which run it was that panicked.
+/// Reports which run panicked.
 struct Named<'s>(&'s Scenario);
 
 impl Drop for Named<'_> {
@@ -179,7 +179,7 @@ impl Drop for Named<'_> {
     }
 }
 
-/// Simulates each scenario; the results are in their order, whichever ends first.
+/// Simulates each scenario; the results are in the order of the scenarios.
 pub(crate) fn on_all_cores(scenarios: &[&Scenario]) -> Vec<Result<SimOutcome, SimError>> {
     spread(scenarios, |scenario| {
         let _named = Named(scenario);
@@ -187,7 +187,7 @@ pub(crate) fn on_all_cores(scenarios: &[&Scenario]) -> Vec<Result<SimOutcome, Si
     })
 }
 
-/// Does `work` for each item, for as many at a time as this process may use cores.
+/// Runs `work` for each item, with as many threads as the process may use cores.
 fn spread<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let take = || {

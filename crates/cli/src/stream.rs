@@ -136,7 +136,7 @@ struct LinkArgs {
     quiet: bool,
 }
 
-/// Does it; the exit status.
+/// Runs the command; returns the exit status.
 pub(crate) fn run(args: &StreamArgs, settings: &[Setting]) -> u8 {
     let (link, done) = match &args.what {
         What::Send(args) => (&args.link, send(args, settings)),
@@ -152,7 +152,7 @@ pub(crate) fn run(args: &StreamArgs, settings: &[Setting]) -> u8 {
     }
 }
 
-/// A client that reaches `url`, and what ends its streams.
+/// Returns a client for `url`, and a handle that cancels its streams.
 fn client(
     args: &LinkArgs,
     url: &Location,
@@ -184,7 +184,7 @@ fn retry_for(args: &LinkArgs) -> Duration {
     Duration::from_nanos(args.retry_for.as_nanos())
 }
 
-/// The source and the URL.
+/// Splits the arguments into the source and the URL.
 fn places(args: &SendArgs) -> Result<(Source, Location), Error> {
     let usage = |what: &str, advice: &str| Error::new(ErrorKind::Usage, what).advise(advice);
     let (source, url) = match (&args.places[..], args.test_pattern) {
@@ -221,7 +221,7 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     let (input, stop) = (sender.input(), cancel.clone());
     let (frame, fps, most) = (args.frame, args.fps, args.frames.unwrap_or(u64::MAX));
     let thread = std::thread::Builder::new().name("source".into()).spawn(move || {
-        // Nobody listens where the stream has ended first.
+        // The stream may already have ended.
         let _ = tell.send(feed(source, frame, fps, most, &input, &stop));
     });
     thread.map_err(|error| Error::new(ErrorKind::Unfinished, format!("no thread: {error}")))?;
@@ -232,7 +232,7 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     Ok(exit::DONE)
 }
 
-/// Reports until the source has ended, or the stream.
+/// Prints reports until the source or the stream ends.
 fn watch(
     sender: &StreamSender,
     fed: &std::sync::mpsc::Receiver<Result<(), Error>>,
@@ -258,7 +258,7 @@ fn watch(
         lines.sending(&now);
         before = now;
         if sender.is_over() || cancel.is_cancelled() {
-            // Its finish says why.
+            // Its finish returns the reason.
             return Ok(());
         }
     }
@@ -290,7 +290,7 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     Ok(status)
 }
 
-/// Reads the stream to its end; how many frames were not those of the test pattern.
+/// Reads the stream to its end; returns the number of frames that do not match the test pattern.
 fn read(
     stream: &mut StreamReceiver,
     output: &mut Output,

@@ -25,7 +25,7 @@ fn events(stdout: &str) -> Vec<Value> {
     stdout.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
 }
 
-/// What stands on the right of `name` in each event of this kind.
+/// The values of `name` in all events of this kind.
 fn each<'e>(events: &'e [Value], kind: &str, name: &str) -> Vec<&'e Value> {
     events.iter().filter(|event| event["event"] == kind).map(|event| &event[name]).collect()
 }

@@ -1,4 +1,4 @@
-//! What all requests of a gateway share: the root, the tokens, and how much goes on at a time.
+//! State that all requests of a gateway share: root, tokens, limits.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,21 +11,21 @@ use tokio::time::timeout;
 
 use crate::tokens::{Right, Token, Tokens};
 
-/// Accesses to the disk at the same time.
+/// Limit of concurrent disk accesses.
 const AT_DISK: usize = 16;
-/// Listings at the same time, and how long a further one waits.
+/// Limit of concurrent listings, and how long a further one waits.
 const LISTINGS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Refusals that are told in a minute: strangers must not fill a log.
+/// Refusals logged in a minute, so that strangers cannot fill the log.
 const TOLD: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A request that was refused for want of a right.
+/// A refused request.
 #[derive(Clone, Debug)]
 pub struct Refused {
-    /// From where.
+    /// The client's address.
     pub address: SocketAddr,
-    /// What the comment behind its token calls its user.
+    /// The user, from the comment after the token.
     pub name: Option<String>,
     /// Its method.
     pub method: String,
@@ -35,7 +35,7 @@ pub struct Refused {
     pub status: u16,
 }
 
-/// What all requests share.
+/// State that all requests share.
 pub(crate) struct Shared {
     root: Root,
     tokens: RwLock<Tokens>,
@@ -47,15 +47,14 @@ pub(crate) struct Shared {
     tell: Box<dyn Fn(Refused) + Send + Sync>,
 }
 
-/// How many refusals were told since when.
+/// Number of logged refusals, and the start of the minute.
 struct Told {
     since: Instant,
     count: u32,
 }
 
 impl Shared {
-    /// The root, the tokens, whether everybody may read, whether nobody may write, and who hears of
-    /// refusals.
+    /// Makes the state; `tell` is called for refusals.
     pub(crate) fn new(
         root: Root,
         tokens: Vec<Token>,
@@ -87,7 +86,7 @@ impl Shared {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner).right(token).cloned()
     }
 
-    /// What everybody may do.
+    /// The right of everybody.
     pub(crate) fn public(&self) -> Option<Right> {
         self.public.then_some(Right { write: false, folder: None, name: None })
     }
@@ -96,7 +95,7 @@ impl Shared {
         right.write && !self.read_only
     }
 
-    /// Tells of a refusal, unless there were many of late.
+    /// Reports a refusal, unless there were too many in this minute.
     pub(crate) fn tell(&self, refused: Refused) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.since.elapsed() > MINUTE {
@@ -113,7 +112,7 @@ impl Shared {
         timeout(PATIENCE, self.listings.clone().acquire_owned()).await.ok()?.ok()
     }
 
-    /// Does what may wait for a disk.
+    /// Runs work that may wait for a disk.
     pub(crate) async fn at_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,

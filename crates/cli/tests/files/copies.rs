@@ -189,7 +189,7 @@ fn a_dry_run_names_what_would_be_made_and_touches_nothing() {
     let again = dry(OsStr::new("t"), &pair.at(""));
     again.is(0, &["would copy 1 file, "]);
     assert_eq!(again.stdout, ["t/a"]);
-    // A folder that is not there is, with what is in it; a link that leads elsewhere too.
+    // Missing parent folders are created, and a listed folder is copied with its contents.
     fs::remove_dir(pair.there.join("t/empty")).unwrap();
     fs::remove_file(pair.there.join("t/link")).unwrap();
     symlink("elsewhere", pair.there.join("t/link")).unwrap();

@@ -1,4 +1,4 @@
-//! `longhaul sync`, and what it deletes.
+//! `longhaul sync` and its deletions.
 
 use std::ffi::OsStr;
 use std::fs;

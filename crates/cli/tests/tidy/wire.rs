@@ -11,7 +11,7 @@ const MARK: &str = "<!-- From here on made from the source: a test compares. -->
 /// Set, it has the test write the page.
 const WRITE: &str = "LONGHAUL_WRITE_WIRE";
 
-/// The sources whose messages go across, in the order of the page, and what they are there.
+/// The sources of wire messages, in the order of the page, and their context.
 const SOURCES: [(&str, &str); 15] = [
     ("crates/session/src/hello.rs", "The first message each way of a stream"),
     ("crates/session/src/frame.rs", "The last message"),
@@ -31,7 +31,7 @@ const SOURCES: [(&str, &str); 15] = [
 ];
 const HEADER: &str = "crates/proto/src/wire/header.rs";
 
-/// What stands between the first `from` and the next `to`.
+/// The text between the first `from` and the next `to`.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
     let rest = &text[text.find(from)? + from.len()..];
     rest.find(to).map(|end| &rest[..end])

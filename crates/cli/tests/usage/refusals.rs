@@ -1,4 +1,4 @@
-//! Bad input: each is refused with what was expected, and exit status 2.
+//! Invalid input: each error names the valid input, and the exit status is 2.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
