@@ -123,7 +123,7 @@ fn list(size: u64, holes: Box<[std::ops::Range<u64>]>) -> Vec<u8> {
     Manifest::new(Shape::File, vec![listed]).expect("it is sound").encode()
 }
 
-/// Says `said` on a stream of its own, of a part that begins at `offset` of pipe `pipe`.
+/// Sends `said` on a new stream, for a part at `offset` of pipe `pipe`.
 fn part(pair: &Pair, pipe: u64, offset: u64, said: Vec<Message>) -> Error {
     let request = liar::request(Direction::Push, "x");
     let request = Request { extent: Some(Extent { pipe, offset }), ..request };

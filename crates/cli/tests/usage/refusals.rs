@@ -1,4 +1,4 @@
-//! Bad input: each is refused with what was expected, and exit status 2.
+//! Invalid input: each error names the valid input, and the exit status is 2.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -184,8 +184,8 @@ fn a_host_that_lacks_its_scheme_is_told_how_it_is_written() {
 fn reproduce_without_a_name_lists_and_runs_nothing() {
     let bare = longhaul(&["reproduce"]);
     assert_eq!((bare.status, bare.stdout), (0, longhaul(&["reproduce", "list"]).stdout));
-    assert!(bare.stderr.contains("name those to run, or write all"), "{}", bare.stderr);
-    longhaul(&["reproduce", "--update"]).is_refused(&["which experiments?", "write all"]);
+    assert!(bare.stderr.contains("name the experiments to run, or write all"), "{}", bare.stderr);
+    longhaul(&["reproduce", "--update"]).is_refused(&["no experiment is named", "write all"]);
 }
 
 #[test]
@@ -243,15 +243,16 @@ fn a_server_that_could_not_do_what_was_meant_is_refused() {
     let serve = |args: &[&str]| {
         longhaul(&[&["serve", "--listen", "127.0.0.1:0", "--root", root], args].concat())
     };
-    longhaul(&["cp", "--server-id", &id, "a", "h:b"]).is_refused(&["known by ssh's own keys"]);
+    longhaul(&["cp", "--server-id", &id, "a", "h:b"])
+        .is_refused(&["ssh checks the keys of its hosts itself"]);
     let list = folder.path().join("list");
     fs::write(&list, "# nobody yet\n").expect("it can be written");
-    serve(&["--allow-file", list.to_str().expect("it is UTF-8")]).is_refused(&["names nobody"]);
+    serve(&["--allow-file", list.to_str().expect("it is UTF-8")]).is_refused(&["lists no client"]);
     let run = longhaul(&["serve", "--listen", ":65535", "--root", root, "--allow", &id]);
     run.is_refused(&["--data-port"]);
     let file = list.to_str().expect("it is UTF-8");
     let run = longhaul(&["serve", "--root", file, "--allow", &id]);
-    assert!(run.status == 4 && run.stderr.contains("is no folder"), "{}", run.stderr);
+    assert!(run.status == 4 && run.stderr.contains("is not a folder"), "{}", run.stderr);
 }
 
 #[test]
@@ -380,7 +381,7 @@ fn a_refusal_is_the_last_event_of_every_command_with_events() {
         (&["doctor", "dtn"], 2, "did you mean lh://dtn?"),
         (&["doctor", "--rate", "0"], 2, "--rate 0"),
         (&["serve", "--root", "."], 2, "--allow"),
-        (&["serve", "--root", &missing, "--allow", &id], 4, "is not there"),
+        (&["serve", "--root", &missing, "--allow", &id], 4, "does not exist"),
     ];
     for (words, status, said) in cases {
         let run = longhaul(&[words, &["--json"]].concat());
