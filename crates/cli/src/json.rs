@@ -10,8 +10,10 @@ use std::path::Path;
 
 use longhaul::accounting::ReceiveCapacity;
 use longhaul::{
-    Event, Location, Moved, Progress, Segments, ServedClient, ServerEvent, SourceRow, Summary,
+    Event, Location, Moved, Progress, Segments, ServedClient, ServerEvent, ServerStatus,
+    ServerTotals, SourceRow, StreamStatus, Summary, TransferStatus,
 };
+use longhaul_gateway::Told;
 use longhaul_proto::units::Rate;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -19,7 +21,7 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::{exit, report, utc};
 
-/// The copy begins.
+/// The start of a copy.
 pub(crate) fn start(sources: &[Location], destination: &Location, protocol: &str) -> String {
     line(&json!({
         "event": "start",
@@ -30,7 +32,7 @@ pub(crate) fn start(sources: &[Location], destination: &Location, protocol: &str
     }))
 }
 
-/// How far the copy is.
+/// Progress of a copy.
 pub(crate) fn progress(progress: &Progress) -> String {
     line(&progress_value(progress))
 }
@@ -54,7 +56,7 @@ fn progress_value(progress: &Progress) -> Value {
     })
 }
 
-/// Where a copy has several sources, each of them.
+/// The row of each of several sources.
 fn sources(rows: &[SourceRow]) -> Vec<Value> {
     let one = |row: &SourceRow| {
         json!({
@@ -72,7 +74,7 @@ fn sources(rows: &[SourceRow]) -> Vec<Value> {
     rows.iter().map(one).collect()
 }
 
-/// Something happened.
+/// An event of a copy.
 pub(crate) fn event(event: &Event) -> String {
     line(&event_value(event))
 }
@@ -121,7 +123,7 @@ fn event_value(event: &Event) -> Value {
         Event::Warning(text) => json!({"event": "warning", "text": text}),
         Event::Progress(progress) => progress_value(progress),
         Event::Lagged(count) => json!({"event": "lagged", "count": count}),
-        // A newer library may report more.
+        // An event of a newer library.
         other => json!({"event": "other", "text": format!("{other:?}")}),
     }
 }
@@ -132,7 +134,7 @@ fn of_path(event: &str, path: &Path) -> Value {
     value
 }
 
-/// Names of other encodings are no JSON text: two of them may look the same, their bytes do not.
+/// Adds `_hex` with the bytes of a name that is not UTF-8: two such names may look the same.
 pub(crate) fn put_path(value: &mut Value, field: &str, path: &Path) {
     value[field] = json!(path.display().to_string());
     if path.to_str().is_none() {
@@ -141,7 +143,7 @@ pub(crate) fn put_path(value: &mut Value, field: &str, path: &Path) {
     }
 }
 
-/// The copy is done.
+/// The summary of a copy.
 pub(crate) fn summary(summary: &Summary, status: u8) -> String {
     let Summary { sender, receiver, .. } = summary;
     let mut value = json!({
@@ -205,12 +207,12 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
     line(&value)
 }
 
-/// What the kernel's TCP has sent of the data.
+/// Counters of the kernel's TCP.
 fn segments(Segments { sent, retransmitted }: Segments) -> Value {
     json!({"sent": sent, "retransmitted": retransmitted})
 }
 
-/// What this host took in all, of what, and what of that was left to others.
+/// The receiving host's capacity and its use.
 fn receives(capacity: ReceiveCapacity) -> Value {
     json!({
         "rate_bps": capacity.rate.as_bps(),
@@ -221,21 +223,21 @@ fn receives(capacity: ReceiveCapacity) -> Value {
     })
 }
 
-/// The copy ended otherwise.
+/// The failure of a copy.
 pub(crate) fn error(error: &Error, status: u8) -> String {
     let mut value = json!({"event": "error", "status": status});
     put_error(&mut value, error);
     line(&value)
 }
 
-/// Why something failed, as every event says it.
+/// The error fields of all events.
 pub(crate) fn put_error(value: &mut Value, error: &Error) {
     value["class"] = json!(exit::kind_name(error.kind));
     value["what"] = json!(error.what);
     value["advice"] = json!(error.advice);
 }
 
-/// How a request ended: `done`, `partial` where some files failed, `failed`.
+/// Result of a request: `done`, `partial` if some files failed, `failed`.
 pub(crate) fn served_result(moved: &Moved, has_error: bool) -> &'static str {
     match moved {
         _ if has_error => "failed",
@@ -245,7 +247,7 @@ pub(crate) fn served_result(moved: &Moved, has_error: bool) -> &'static str {
     }
 }
 
-/// A request that was refused, as [`ServerEvent::Refused`] is told.
+/// A refused request, like [`ServerEvent::Refused`].
 pub(crate) fn refused(address: std::net::SocketAddr, error: &Error) -> String {
     let mut value = json!({"event": "refused", "address": address.to_string()});
     put_error(&mut value, error);
@@ -253,7 +255,7 @@ pub(crate) fn refused(address: std::net::SocketAddr, error: &Error) -> String {
     line(&value)
 }
 
-/// What happened at a server; nothing for what a newer library reports.
+/// An event of a server; `None` for one of a newer library.
 pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
     let of = |name: &str, client: &ServedClient| {
         json!({
@@ -280,7 +282,7 @@ pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
             value["bytes"] = json!(moved.bytes);
             value["files"] = json!(moved.files);
             value["failed_files"] = json!(moved.failed);
-            // The time is never nothing.
+            // The time is never zero.
             value["rate_bps"] = json!((moved.bytes as f64 * 8.0 / seconds) as u64);
             value["result"] = json!(served_result(moved, error.is_some()));
             if let Some(error) = error {
@@ -293,6 +295,103 @@ pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
     };
     value["time"] = json!(utc::now());
     Some(line(&value))
+}
+
+/// Which server it is that tells of itself.
+pub(crate) struct ServedAt {
+    pub(crate) root: String,
+    pub(crate) address: String,
+    pub(crate) id: String,
+}
+
+/// What a server is doing.
+pub(crate) fn server_status(status: &ServerStatus, at: Option<&ServedAt>) -> String {
+    let transfer = |told: &TransferStatus| {
+        json!({
+            "number": told.number,
+            "address": told.address,
+            "peer": told.id,
+            "name": told.name,
+            "wish": told.wish,
+            "receives": told.receives,
+            "seconds": told.age.as_secs_f64(),
+            "bytes": told.bytes,
+            "resumed_bytes": told.resumed_bytes,
+            "total_bytes": told.total_bytes,
+            "files": told.files,
+            "total_files": told.total_files,
+            "rate_now_bps": told.rate_now.as_bps(),
+            "sending_bps": told.sending_rate.as_bps(),
+            "rtt_seconds": told.rtt.as_secs_f64(),
+            "queue_seconds": told.queue.as_secs_f64(),
+            "streams": told.streams,
+            "sent": told.sent,
+            "retransmitted": told.retransmitted,
+            "received": told.received,
+            "path_lost": told.path_lost,
+            "socket_lost": told.socket_lost,
+            "memory_lost": told.memory_lost,
+            "bound_by": told.bound_by.name(),
+        })
+    };
+    let stream = |told: &StreamStatus| {
+        json!({
+            "stream": told.name,
+            "sender": told.sender,
+            "receivers": told.receivers,
+            "frames": told.frames,
+            "datagrams": told.datagrams,
+        })
+    };
+    let mut value = json!({
+        "event": "status",
+        "transfers": status.transfers.iter().map(transfer).collect::<Vec<_>>(),
+        "streams": status.streams.iter().map(stream).collect::<Vec<_>>(),
+        "shared_tree": status.shared_tree.map(|tree| {
+            json!({"keys": tree.keys, "changes": tree.changes, "watches": tree.watches})
+        }),
+        "totals": server_totals(&status.totals),
+    });
+    if let Some(ServedAt { root, address, id }) = at {
+        value["root"] = json!(root);
+        value["address"] = json!(address);
+        value["id"] = json!(id);
+        value["version"] = json!(env!("CARGO_PKG_VERSION"));
+    }
+    line(&value)
+}
+
+fn server_totals(all: &ServerTotals) -> Value {
+    json!({
+        "done": all.done,
+        "partial": all.partial,
+        "failed": all.failed,
+        "refused_clients": all.refused_clients,
+        "received_bytes": all.received_bytes,
+        "sent_bytes": all.sent_bytes,
+        "received_files": all.received_files,
+        "sent_files": all.sent_files,
+        "sent": all.sent,
+        "retransmitted": all.retransmitted,
+        "received": all.received,
+        "path_lost": all.path_lost,
+        "socket_lost": all.socket_lost,
+        "memory_lost": all.memory_lost,
+    })
+}
+
+/// A request of HTTP has changed the folder.
+pub(crate) fn http_written(told: &Told) -> String {
+    line(&json!({
+        "event": "http-write",
+        "time": utc::now(),
+        "address": told.address.to_string(),
+        "name": told.name,
+        "method": told.method,
+        "path": told.path,
+        "bytes": told.bytes,
+        "http_status": told.status,
+    }))
 }
 
 fn line(value: &impl Serialize) -> String {

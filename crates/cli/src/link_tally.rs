@@ -1,11 +1,11 @@
-//! What a link did with what came to it, in JSON: simulated and emulated links tell the same.
+//! JSON of a link's counters, the same for simulated and emulated links.
 
 use longhaul_testbed::link::LinkTally;
 use serde_json::{Value, json};
 
-/// The counts of the link `name`.
+/// The counters of the link `name`.
 pub(crate) fn json(name: &str, tally: &LinkTally) -> Value {
-    // Every field is named, so that a new one does not compile until it is placed here.
+    // Destructures every field, so that a new one causes a compile error here.
     let LinkTally {
         offered,
         offered_bytes,

@@ -1,6 +1,7 @@
-//! One request: who asks, what may be done, and where.
+//! Handles one request: authentication, rights, and the handler of its method.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
@@ -10,35 +11,49 @@ use longhaul_files::edit::look;
 use longhaul_files::list::NameKind;
 use longhaul_files::{Place, Root};
 
+use crate::accept::Answers;
 use crate::condition;
 use crate::reply::{self, Reply};
-use crate::shared::{Refused, Shared};
+use crate::shared::{Shared, Told};
 use crate::tokens::Right;
 use crate::url::{self, UrlPath};
 use crate::{change, folder, get};
 
 const METHODS: &str = "OPTIONS, GET, HEAD, PROPFIND, PUT, MKCOL, DELETE, MOVE";
 
+impl Answers for Shared {
+    fn answer(
+        self: Arc<Self>,
+        address: std::net::SocketAddr,
+        request: Request<Incoming>,
+    ) -> Pin<Box<dyn Future<Output = Reply>>> {
+        Box::pin(answer(self, address, request))
+    }
+}
+
 /// Answers a request from `address`.
-pub(crate) async fn answer(
+async fn answer(
     shared: Arc<Shared>,
     address: std::net::SocketAddr,
     request: Request<Incoming>,
 ) -> Reply {
     let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+    let length = condition::text(request.headers(), header::CONTENT_LENGTH);
+    let bytes = length.and_then(|length| length.parse().ok());
     let (reply, name) = match right(&shared, request.headers()) {
         Ok(right) => (respond(&shared, &right, request).await, right.name),
         Err(reply) => (reply, None),
     };
     let status = reply.status();
-    if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-        shared.tell(Refused { address, name, method, path, status: status.as_u16() });
+    let told = Told { address, name, method, path, bytes, status: status.as_u16() };
+    if told.is_refused() || told.is_write() {
+        shared.tell(told);
     }
     let nosniff = HeaderName::from_static("x-content-type-options");
     reply::with(reply, nosniff, "nosniff")
 }
 
-/// What the request's token allows; without a token, what is public.
+/// The right of the request's token; without a token, the public right.
 fn right(shared: &Shared, headers: &HeaderMap) -> Result<Right, Reply> {
     let Some(said) = headers.get(header::AUTHORIZATION) else {
         return shared.public().ok_or_else(|| unknown("a token is needed"));
@@ -52,13 +67,13 @@ fn right(shared: &Shared, headers: &HeaderMap) -> Result<Right, Reply> {
 fn unknown(text: &str) -> Reply {
     let reply = reply::plain(StatusCode::UNAUTHORIZED, text);
     let mut reply = reply::with(reply, header::WWW_AUTHENTICATE, "Bearer realm=\"longhaul\"");
-    // A browser and WebDAV's clients ask for a password: the token.
+    // Browsers and WebDAV clients ask for a password, which is the token.
     let basic = header::HeaderValue::from_static("Basic realm=\"longhaul\", charset=\"UTF-8\"");
     reply.headers_mut().append(header::WWW_AUTHENTICATE, basic);
     reply
 }
 
-/// The token of a header: a bearer's, or the password of any user.
+/// The token in a header: a bearer token, or the password of any user.
 fn token(said: &str) -> Option<String> {
     let (scheme, value) = said.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {
@@ -134,7 +149,7 @@ fn has_body(headers: &HeaderMap) -> bool {
     headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
 }
 
-/// The folder that is the top for a token.
+/// The top folder of a token.
 async fn top(shared: &Shared, right: &Right) -> io::Result<Root> {
     let root = shared.root().clone();
     match right.folder.clone() {
@@ -159,7 +174,7 @@ async fn read(
     match found.kind {
         NameKind::Folder if !path.says_folder => {
             let reply = reply::plain(StatusCode::MOVED_PERMANENTLY, "it is a folder");
-            // Two slashes in front would name another host.
+            // Two slashes at the start would name another host.
             let to = format!("/{}/", text.trim_matches('/'));
             reply::with(reply, header::LOCATION, &to)
         }

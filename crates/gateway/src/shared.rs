@@ -1,4 +1,4 @@
-//! What all requests of a gateway share: the root, the tokens, and how much goes on at a time.
+//! State that all requests of a gateway share: root, tokens, limits.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,28 +11,43 @@ use tokio::time::timeout;
 
 use crate::tokens::{Right, Token, Tokens};
 
-/// Accesses to the disk at the same time.
+/// Limit of concurrent disk accesses.
 const AT_DISK: usize = 16;
-/// Listings at the same time, and how long a further one waits.
+/// Limit of concurrent listings, and how long a further one waits.
 const LISTINGS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Refusals that are told in a minute: strangers must not fill a log.
+/// Refusals logged in a minute, so that strangers cannot fill the log.
 const TOLD: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A request that was refused for want of a right.
+/// A request that was refused for want of a right, or that changed the folder.
 #[derive(Clone, Debug)]
-pub struct Refused {
+pub struct Told {
     /// From where.
     pub address: SocketAddr,
-    /// What the comment behind its token calls its user.
+    /// The user, from the comment after the token.
     pub name: Option<String>,
     /// Its method.
     pub method: String,
     /// Its path, still encoded.
     pub path: String,
-    /// 401 or 403.
+    /// The length that it gave of its content.
+    pub bytes: Option<u64>,
+    /// The status of the reply.
     pub status: u16,
+}
+
+impl Told {
+    /// Whether the client lacked a right.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.status, 401 | 403)
+    }
+
+    /// Whether the request has changed the folder.
+    pub fn is_write(&self) -> bool {
+        let changes = ["PUT", "MKCOL", "DELETE", "MOVE"].contains(&self.method.as_str());
+        changes && (200..300).contains(&self.status)
+    }
 }
 
 /// What all requests share.
@@ -43,24 +58,23 @@ pub(crate) struct Shared {
     read_only: bool,
     disk: Arc<Semaphore>,
     listings: Arc<Semaphore>,
-    told: Mutex<Told>,
-    tell: Box<dyn Fn(Refused) + Send + Sync>,
+    refusals: Mutex<Refusals>,
+    tell: Box<dyn Fn(Told) + Send + Sync>,
 }
 
 /// How many refusals were told since when.
-struct Told {
+struct Refusals {
     since: Instant,
     count: u32,
 }
 
 impl Shared {
-    /// The root, the tokens, whether everybody may read, whether nobody may write, and who hears of
-    /// refusals.
+    /// Makes the state; `tell` is called for refusals.
     pub(crate) fn new(
         root: Root,
         tokens: Vec<Token>,
         (public, read_only): (bool, bool),
-        tell: impl Fn(Refused) + Send + Sync + 'static,
+        tell: impl Fn(Told) + Send + Sync + 'static,
     ) -> Shared {
         Shared {
             root,
@@ -69,7 +83,7 @@ impl Shared {
             read_only,
             disk: Arc::new(Semaphore::new(AT_DISK)),
             listings: Arc::new(Semaphore::new(LISTINGS)),
-            told: Mutex::new(Told { since: Instant::now(), count: 0 }),
+            refusals: Mutex::new(Refusals { since: Instant::now(), count: 0 }),
             tell: Box::new(tell),
         }
     }
@@ -87,7 +101,7 @@ impl Shared {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner).right(token).cloned()
     }
 
-    /// What everybody may do.
+    /// The right of everybody.
     pub(crate) fn public(&self) -> Option<Right> {
         self.public.then_some(Right { write: false, folder: None, name: None })
     }
@@ -96,24 +110,29 @@ impl Shared {
         right.write && !self.read_only
     }
 
-    /// Tells of a refusal, unless there were many of late.
-    pub(crate) fn tell(&self, refused: Refused) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.since.elapsed() > MINUTE {
-            *told = Told { since: Instant::now(), count: 0 };
+    /// Tells of a change, and of a refusal unless there were many of late.
+    pub(crate) fn tell(&self, told: Told) {
+        if told.is_refused() && !self.refuses_few() {
+            return;
         }
-        told.count += 1;
-        if told.count <= TOLD {
-            drop(told);
-            (self.tell)(refused);
+        (self.tell)(told);
+    }
+
+    /// Counts a refusal; whether few were told of late.
+    fn refuses_few(&self) -> bool {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.since.elapsed() > MINUTE {
+            *refusals = Refusals { since: Instant::now(), count: 0 };
         }
+        refusals.count += 1;
+        refusals.count <= TOLD
     }
 
     pub(crate) async fn seat_for_listing(&self) -> Option<OwnedSemaphorePermit> {
         timeout(PATIENCE, self.listings.clone().acquire_owned()).await.ok()?.ok()
     }
 
-    /// Does what may wait for a disk.
+    /// Runs work that may wait for a disk.
     pub(crate) async fn at_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,

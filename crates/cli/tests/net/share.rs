@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use super::liar::{self, block_on, meet};
 use crate::rig::{Child, Ended, Host, Pair, Server};
 
-/// A pair whose server keeps a tree in a folder of its own.
+/// A pair whose server keeps a shared tree.
 struct Sharing {
     pair: Pair,
     _folder: TempDir,
@@ -224,7 +224,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Writes until it is told to end: 16 keys of its own, the number of the edit as the value.
+/// Writes to its own 16 keys until stopped, with the number of the edit as value.
 fn load(share: &Share, writer: usize, made: &Made, ends: &AtomicBool) {
     let mut number = 0_u64;
     while !ends.load(Ordering::Relaxed) {
@@ -458,7 +458,10 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
         let [Tell { told: Some(Told::Answer(answer)) }] = &heard[..] else { panic!("{heard:?}") };
         assert_eq!((answer.id, answer.result), (u64::MAX, 2), "{key}");
     }
-    let watch = |prefix: &str| Watch { prefix: prefix.to_owned(), revision: u64::MAX, run: 1 };
+    let watch = |prefix: &str| {
+        let prefix = prefix.to_owned();
+        Watch { prefix, revision: u64::MAX, run: 1, anew: true }
+    };
     for (prefix, why) in [("w/..", "no key"), ("", "may not watch"), ("ww", "may not watch")] {
         let (_, last) = told(&pair, vec![ask(Asked::Watch(watch(prefix)))]);
         assert!(last.as_deref().is_some_and(|last| last.contains(why)), "{prefix}: {last:?}");

@@ -12,7 +12,7 @@ const MARK: &str = "<!-- From here on made from the source: a test compares. -->
 const WRITE: &str = "LONGHAUL_WRITE_WIRE";
 
 /// The sources whose messages go across, in the order of the page, and what they are there.
-const SOURCES: [(&str, &str); 15] = [
+const SOURCES: [(&str, &str); 16] = [
     ("crates/session/src/hello.rs", "The first message each way of a stream"),
     ("crates/session/src/frame.rs", "The last message"),
     ("crates/transfer/src/control/mod.rs", "Frames of the control stream"),
@@ -24,6 +24,7 @@ const SOURCES: [(&str, &str); 15] = [
     ("crates/transfer/src/control/probe.rs", "A probe"),
     ("crates/transfer/src/control/list.rs", "A listing"),
     ("crates/transfer/src/control/file.rs", "Ranges of a remote file"),
+    ("crates/transfer/src/control/server_status.rs", "What a server is doing"),
     ("crates/transfer/src/control/pipe.rs", "A pipe"),
     ("crates/share/src/messages.rs", "The shared tree"),
     ("crates/stream/src/messages.rs", "A stream"),
@@ -31,7 +32,7 @@ const SOURCES: [(&str, &str); 15] = [
 ];
 const HEADER: &str = "crates/proto/src/wire/header.rs";
 
-/// What stands between the first `from` and the next `to`.
+/// The text between the first `from` and the next `to`.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
     let rest = &text[text.find(from)? + from.len()..];
     rest.find(to).map(|end| &rest[..end])

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::key::{Key, Prefix};
-use super::tree::{Change, Entry};
+use super::tree::{Change, Entry, OVERHEAD};
 use super::watcher::Piece;
 
 /// The output of a watch.
@@ -29,9 +29,26 @@ pub struct Replica {
     most: usize,
 }
 
+impl News {
+    /// Bytes of memory that they take, about.
+    pub fn bytes(&self) -> usize {
+        let size = |key: &Key, value: Option<&[u8]>| {
+            OVERHEAD + key.as_str().len() + value.map_or(0, <[u8]>::len)
+        };
+        match self {
+            News::Snapshot(entries) => {
+                entries.iter().map(|(key, entry)| size(key, Some(&entry.value))).sum()
+            }
+            News::Changes(changes) => {
+                changes.iter().map(|change| size(&change.key, change.value.as_deref())).sum()
+            }
+        }
+    }
+}
+
 impl Replica {
-    /// An empty watch of `prefix`. It refuses a snapshot with more than `most` bytes of keys and
-    /// values.
+    /// A watch of `prefix` that has nothing. A snapshot that takes more than `most` bytes of
+    /// memory, about, is refused.
     pub fn new(prefix: Prefix, most: usize) -> Replica {
         Replica { prefix, revision: None, snapshot: None, bytes: 0, most }
     }
@@ -41,10 +58,16 @@ impl Replica {
         self.revision
     }
 
-    /// Handles a new connection: an incomplete snapshot starts again. With `is_other` the server
-    /// has been restarted, so the watch starts from nothing.
+    /// Bytes of memory that the incomplete snapshot takes, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A new connection: a snapshot that was not complete begins anew. With `is_other` it leads to
+    /// another run of the server, of which the watch has nothing.
     pub fn reconnected(&mut self, is_other: bool) {
         self.snapshot = None;
+        self.bytes = 0;
         if is_other {
             self.revision = None;
         }
@@ -70,19 +93,21 @@ impl Replica {
         is_last: bool,
         entries: Vec<(Key, Entry)>,
     ) -> Result<Option<News>, Lie> {
-        if is_first == self.snapshot.is_some() {
-            return Err(Lie("a snapshot begins within another one, or has no beginning"));
+        let begun = self.snapshot.as_ref().map(|(begun, _)| *begun);
+        if !is_first && begun.is_none() {
+            return Err(Lie("a snapshot has no beginning"));
         }
         if self.revision.is_some_and(|had| revision < had) {
             return Err(Lie("a snapshot is older than what came before"));
         }
-        if self.snapshot.as_ref().is_some_and(|(begun, _)| *begun != revision) {
-            return Err(Lie("a snapshot changes its revision"));
+        if begun.is_some_and(|begun| (begun < revision) != is_first) {
+            return Err(Lie("a snapshot changes its revision, or begins again with the same one"));
         }
         if entries.is_empty() && !is_last {
             return Err(Lie("a part of a snapshot is empty"));
         }
-        let had = self.snapshot.as_ref().map_or(&[][..], |(_, had)| had);
+        let had = self.snapshot.as_ref().filter(|_| !is_first);
+        let had = had.map_or(&[][..], |(_, had)| had);
         let mut last = had.last().map(|(key, _)| key);
         let mut bytes = if is_first { 0 } else { self.bytes };
         for (key, entry) in &entries {
@@ -92,11 +117,14 @@ impl Replica {
             if !self.prefix.contains(key.as_str()) || entry.version > revision {
                 return Err(Lie("a snapshot has an entry outside of its prefix or revision"));
             }
-            bytes += key.as_str().len() + entry.value.len();
+            bytes += OVERHEAD + key.as_str().len() + entry.value.len();
             last = Some(key);
         }
         if bytes > self.most {
             return Err(Lie("a snapshot is larger than this client takes"));
+        }
+        if is_first {
+            self.snapshot = None;
         }
         self.bytes = bytes;
         let (_, whole) = self.snapshot.get_or_insert((revision, Vec::new()));
@@ -105,6 +133,7 @@ impl Replica {
             return Ok(None);
         }
         self.revision = Some(revision);
+        self.bytes = 0;
         Ok(self.snapshot.take().map(|(_, entries)| News::Snapshot(entries)))
     }
 

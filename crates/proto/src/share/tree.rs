@@ -3,14 +3,16 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::iter;
+use core::ops::Bound;
 
 use super::key::{Key, Prefix};
 
 /// The longest value in bytes.
 pub const MAX_VALUE: usize = 64 << 10;
 
-/// Approximate memory of an entry in addition to key and value, in bytes.
-const OVERHEAD: usize = 96;
+/// Bytes of memory that an entry takes beside key and value, about.
+pub(super) const OVERHEAD: usize = 96;
 
 /// The limits of a tree.
 #[derive(Clone, Copy, Debug)]
@@ -19,14 +21,14 @@ pub struct Limits {
     pub keys: usize,
     /// Approximate memory of all entries in bytes.
     pub bytes: usize,
-    /// Approximate memory of the recent changes in bytes. A watcher that is further behind gets a
-    /// snapshot.
+    /// Bytes of memory that the recent changes take, and the values that they replaced, about. A
+    /// watcher that is further behind gets a snapshot from the beginning.
     pub recent: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { keys: 1_000_000, bytes: 1 << 30, recent: 8 << 20 }
+        Limits { keys: 1_000_000, bytes: 1 << 30, recent: 32 << 20 }
     }
 }
 
@@ -112,12 +114,19 @@ pub struct Tree {
     revision: u64,
     bytes: usize,
     recent: VecDeque<Change>,
+    /// What a key had before a recent change, by the key and the version of the change.
+    before: BTreeMap<(Key, u64), Option<Entry>>,
     recent_bytes: usize,
     limits: Limits,
 }
 
 fn size(key: &Key, value: Option<&[u8]>) -> usize {
     OVERHEAD + key.as_str().len() + value.map_or(0, <[u8]>::len)
+}
+
+/// Bytes of memory that a recent change takes, with what it replaced.
+fn recent_size(change: &Change, was: Option<&Entry>) -> usize {
+    size(&change.key, change.value.as_deref()) + OVERHEAD + was.map_or(0, |was| was.value.len())
 }
 
 impl Tree {
@@ -129,8 +138,8 @@ impl Tree {
     ) -> Tree {
         let entries: BTreeMap<Key, Entry> = entries.into_iter().collect();
         let bytes = entries.iter().map(|(key, entry)| size(key, Some(&entry.value))).sum();
-        let (owned, recent, recent_bytes) = (BTreeMap::new(), VecDeque::new(), 0);
-        Tree { entries, owned, revision, bytes, recent, recent_bytes, limits }
+        let (owned, recent, before) = (BTreeMap::new(), VecDeque::new(), BTreeMap::new());
+        Tree { entries, owned, revision, bytes, recent, before, recent_bytes: 0, limits }
     }
 
     /// The number of changes so far, including those of earlier trees.
@@ -204,18 +213,18 @@ impl Tree {
                 self.owned.remove(&had);
             }
         }
-        match &value {
+        let was = match &value {
             Some(value) => {
                 if let Some(owner) = owner {
                     self.owned.entry(owner).or_default().insert(key.clone());
                 }
                 let entry = Entry { value: value.clone(), version, owner };
-                self.entries.insert(key.clone(), entry);
+                self.entries.insert(key.clone(), entry)
             }
-            None => drop(self.entries.remove(&key)),
-        }
+            None => self.entries.remove(&key),
+        };
         let change = Change { key, value, version, disk };
-        self.remember(change.clone());
+        self.remember(change.clone(), was);
         Ok(Some(change))
     }
 
@@ -226,18 +235,65 @@ impl Tree {
         keys.into_iter().filter_map(|key| self.apply(edit(key)).ok().flatten()).collect()
     }
 
-    fn remember(&mut self, change: Change) {
-        self.recent_bytes += size(&change.key, change.value.as_deref());
+    fn remember(&mut self, change: Change, was: Option<Entry>) {
+        self.recent_bytes += recent_size(&change, was.as_ref());
+        self.before.insert((change.key.clone(), change.version), was);
         self.recent.push_back(change);
         while self.recent_bytes > self.limits.recent
             && let Some(oldest) = self.recent.pop_front()
         {
-            self.recent_bytes -= size(&oldest.key, oldest.value.as_deref());
+            let was = self.before.remove(&(oldest.key.clone(), oldest.version)).flatten();
+            self.recent_bytes -= recent_size(&oldest, was.as_ref());
         }
     }
 
-    /// The changes after `revision`, oldest first; `None` if some of them are forgotten, or the
-    /// tree never had this revision.
+    /// The entries of `prefix` behind the key `after`, in the order of their keys, as they were at
+    /// `revision`; nothing where the tree has forgotten a change since.
+    pub fn entries_at(
+        &self,
+        prefix: &Prefix,
+        after: Option<&Key>,
+        revision: u64,
+    ) -> Option<impl Iterator<Item = (&Key, &Entry)>> {
+        let _ = self.changes_after(revision)?;
+        let own = prefix.own().filter(|_| after.is_none());
+        let (mut first, last) = prefix.below();
+        if let Some(after) = after.filter(|after| prefix.own() != Some(*after)) {
+            first = Bound::Excluded(after.clone());
+        }
+        let live = own.and_then(|key| self.entries.get_key_value(key)).into_iter();
+        let mut live = live.chain(self.entries.range((first.clone(), last.clone()))).peekable();
+        let at = |bound: Bound<Key>, version| bound.map(|key| (key, version));
+        let own_before =
+            own.map(|key| self.before.range((key.clone(), 0)..=(key.clone(), u64::MAX)));
+        let before = self.before.range((at(first, u64::MAX), at(last, 0)));
+        let before = own_before.into_iter().flatten().chain(before);
+        // The oldest of the changes since is the one that replaced what was there then.
+        let mut before = before.filter(move |((_, version), _)| *version > revision).peekable();
+        Some(iter::from_fn(move || {
+            loop {
+                let changed = before.peek().map(|((key, _), _)| key);
+                let is_live = match (live.peek(), changed) {
+                    (Some((key, _)), Some(changed)) => *key < changed,
+                    (Some(_), None) => true,
+                    (None, Some(_)) => false,
+                    (None, None) => return None,
+                };
+                if is_live {
+                    return live.next();
+                }
+                let ((key, _), was) = before.next()?;
+                while before.next_if(|((other, _), _)| other == key).is_some() {}
+                live.next_if(|(other, _)| *other == key);
+                if let Some(was) = was {
+                    return Some((key, was));
+                }
+            }
+        }))
+    }
+
+    /// The changes after `revision`, oldest first; nothing where some of them are forgotten, or
+    /// where the tree never had this revision.
     pub fn changes_after(&self, revision: u64) -> Option<impl Iterator<Item = &Change>> {
         let missed = self.revision.checked_sub(revision)?;
         let missed = usize::try_from(missed).ok().filter(|missed| *missed <= self.recent.len())?;

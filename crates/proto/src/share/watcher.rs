@@ -1,6 +1,6 @@
 //! The server's side of a watch: a watcher's progress, and its next piece.
 
-use alloc::vec::{self, Vec};
+use alloc::vec::Vec;
 
 use super::key::{Key, Prefix};
 use super::tree::{Change, Entry, Tree};
@@ -15,7 +15,9 @@ fn size(key: &Key, value: Option<&[u8]>) -> usize {
     OVERHEAD + key.as_str().len() + value.map_or(0, <[u8]>::len)
 }
 
-/// A watcher. It reads the tree's recent changes; the tree stores nothing for it.
+/// A watcher. It reads the tree as it was at one revision, then the recent changes; the tree keeps
+/// nothing for it. Where the tree has forgotten a change that the watcher needs, the watcher gets
+/// a snapshot from the beginning, also within another snapshot.
 #[derive(Debug)]
 pub struct Watcher {
     prefix: Prefix,
@@ -26,9 +28,9 @@ pub struct Watcher {
 enum State {
     /// It has no data.
     New,
-    /// It is getting a snapshot of this revision; `rest` is still to be sent.
-    Snapshot { revision: u64, is_first: bool, rest: vec::IntoIter<(Key, Entry)> },
-    /// It is complete up to this revision.
+    /// Gets a snapshot of this revision, and has everything up to this key.
+    Snapshot { revision: u64, after: Option<Key> },
+    /// Has everything up to this revision.
     At(u64),
 }
 
@@ -65,11 +67,14 @@ impl Watcher {
     /// The next piece; `None` if the watcher is complete.
     pub fn next(&mut self, tree: &Tree) -> Option<Piece> {
         match &mut self.state {
-            State::New => self.begin(tree),
-            State::Snapshot { .. } => Some(self.go_on()),
+            State::New => Some(self.begin(tree)),
+            State::Snapshot { revision, after } => {
+                let (revision, after) = (*revision, after.take());
+                Some(self.go_on(tree, revision, after).unwrap_or_else(|| self.begin(tree)))
+            }
             State::At(revision) => {
                 let Some(changes) = tree.changes_after(*revision) else {
-                    return self.begin(tree);
+                    return Some(self.begin(tree));
                 };
                 let (mut bytes, mut piece, mut through) = (0, Vec::new(), tree.revision());
                 for change in changes.filter(|c| self.prefix.contains(c.key.as_str())) {
@@ -87,30 +92,27 @@ impl Watcher {
         }
     }
 
-    fn begin(&mut self, tree: &Tree) -> Option<Piece> {
-        let entries = tree.range(&self.prefix).map(|(key, entry)| (key.clone(), entry.clone()));
-        let rest = entries.collect::<Vec<_>>().into_iter();
-        self.state = State::Snapshot { revision: tree.revision(), is_first: true, rest };
-        Some(self.go_on())
+    fn begin(&mut self, tree: &Tree) -> Piece {
+        self.go_on(tree, tree.revision(), None).expect("a tree remembers its last revision")
     }
 
-    fn go_on(&mut self) -> Piece {
-        let State::Snapshot { revision, is_first, rest } = &mut self.state else {
-            unreachable!("only a snapshot has several pieces")
-        };
-        let (revision, was_first) = (*revision, *is_first);
-        *is_first = false;
+    /// The next piece of the snapshot of `revision`; nothing where the tree has forgotten a change
+    /// since.
+    fn go_on(&mut self, tree: &Tree, revision: u64, after: Option<Key>) -> Option<Piece> {
+        let mut rest = tree.entries_at(&self.prefix, after.as_ref(), revision)?.peekable();
         let (mut bytes, mut entries) = (0, Vec::new());
         while bytes < PIECE
             && let Some((key, entry)) = rest.next()
         {
-            bytes += size(&key, Some(&entry.value));
-            entries.push((key, entry));
+            bytes += size(key, Some(&entry.value));
+            entries.push((key.clone(), entry.clone()));
         }
-        let is_last = rest.len() == 0;
-        if is_last {
-            self.state = State::At(revision);
-        }
-        Piece::Snapshot { revision, is_first: was_first, is_last, entries }
+        let (is_first, is_last) = (after.is_none(), rest.peek().is_none());
+        let last = || entries.last().map(|(key, _): &(Key, Entry)| key.clone());
+        self.state = match is_last {
+            true => State::At(revision),
+            false => State::Snapshot { revision, after: last() },
+        };
+        Some(Piece::Snapshot { revision, is_first, is_last, entries })
     }
 }
