@@ -4,11 +4,11 @@ use longhaul_proto::fec::{Decoder, Encoder, Scheme, Shape};
 
 use super::input::Input;
 
-/// Larger blocks say nothing more, and take longer.
+/// Larger blocks take longer and test nothing new.
 const MOST: usize = 1 << 16;
 
-/// No shape and no symbol makes the decoder panic, and what an encoder made is restored if enough
-/// of it arrived.
+/// No shape and no symbol makes the decoder panic, and an encoder's block is restored if enough
+/// symbols arrived.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let scheme = if input.flag() { Scheme::Xor } else { Scheme::ReedSolomon };
@@ -27,7 +27,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// An honest block, of which the input says which symbols are lost.
+/// An honest block; the input chooses the lost symbols.
 fn restores(decoder: &mut Decoder, shape: Shape, input: &mut Input) {
     let (k, length) = (usize::from(shape.originals()), usize::from(shape.symbol()));
     let block: Vec<u8> = (0..k * length).map(|at| ((at * 31) >> 3) as u8).collect();

@@ -119,7 +119,7 @@ fn settings(row: &'static Row, choice: u8) -> Settings {
     })
 }
 
-/// Advances the time, by nothing or by years.
+/// Advances the time, by zero or by years.
 pub(crate) fn later(input: &mut Input<'_>, now: Time) -> Time {
     let later = match input.byte() {
         power @ 0..64 => now + Span::from_nanos(1 << power),

@@ -91,7 +91,7 @@ impl Driven for Receiving {
                 match &outgoing.control {
                     control if outgoing.flow == FLOW => self.check(control),
                     Control::Report(_) | Control::Selective(_) | Control::Loss(_) => {
-                        panic!("it reports on a flow that nothing came of")
+                        panic!("it reports on a flow without arrivals")
                     }
                     _ => {}
                 }

@@ -1,4 +1,4 @@
-//! What clients and servers of a remote file say.
+//! Messages between clients and servers of a remote file.
 
 use longhaul_files::CHUNK;
 use longhaul_transfer::control::file::{FileAsk, FileOpened, portions};
@@ -6,10 +6,10 @@ use prost::Message as _;
 
 use super::input::Input;
 
-/// Portions of a range that are looked at.
+/// The most portions of a range to check.
 const SEEN: usize = 100;
 
-/// A file that is taken for open can be one, and ranges that are accepted lie within it.
+/// A file that is accepted as open is a valid one, and accepted ranges are within it.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let Ok(opened) = FileOpened::decode(input.slice()) else { return };

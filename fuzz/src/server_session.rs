@@ -104,7 +104,7 @@ fn read(heard: &[u8], service: &str) -> (usize, usize) {
     count
 }
 
-/// Nothing has changed except what a client may write to.
+/// Nothing has changed except where a client may write.
 fn look_at(scratch: &Path, may_write: bool) {
     for kept in ["beside", "root/file"] {
         assert_eq!(fs::read(scratch.join(kept)).expect("it is still there"), CONTENT);

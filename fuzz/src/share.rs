@@ -1,4 +1,4 @@
-//! What clients and servers of a shared tree say.
+//! Messages between clients and servers of a shared tree.
 
 use longhaul_proto::share::{Edit, Limits, Prefix, Replica, Tree, Watcher};
 use longhaul_share::convert;
@@ -9,7 +9,8 @@ use super::input::Input;
 
 const KEYS: usize = 4;
 
-/// A tree stays within its limits, a watcher follows it, and nothing leads a client back.
+/// A tree stays within its limits, a watcher follows it, and a client never goes back to an older
+/// state.
 pub fn run(bytes: &[u8]) {
     let limits = Limits { keys: KEYS, bytes: 1000, recent: 300 };
     let mut tree = Tree::new(limits, 0, []);
@@ -51,7 +52,7 @@ fn change(tree: &mut Tree, asked: Asked) {
                 }
             }
         }
-        // The client has gone.
+        // The client has left.
         Asked::Get(_) => drop(tree.vanish(7)),
         Asked::Hold(hold) => drop(convert::hold(hold)),
         Asked::Begin(_) => {}

@@ -1,4 +1,4 @@
-//! What the ends of a stream say, and the heads of its datagrams.
+//! Messages between the ends of a stream, and the headers of its datagrams.
 
 use longhaul_proto::stream::{Delivery, Head, Meter, Receiver};
 use longhaul_proto::time::{Span, Time};
@@ -11,7 +11,7 @@ use super::input::Input;
 const SYMBOL: u16 = 100;
 const MEMORY: usize = 1 << 16;
 
-/// What is believed of messages is within limits; frames come in order, within their memory.
+/// Accepted values are within limits; frames are in order, and within their memory limit.
 pub fn run(bytes: &[u8]) {
     let deadline = Span::from_millis(100);
     let mut receiver = Receiver::new(SYMBOL, deadline, Span::from_millis(10), MEMORY);

@@ -1,4 +1,4 @@
-//! The command line as a whole: which subcommands there are, and which one runs.
+//! The command line: parses the arguments and runs the subcommand.
 
 use std::ffi::OsString;
 
@@ -14,7 +14,7 @@ use crate::{
     man, model, path, probe, reproduce, serve, share, show_config, sim, stream, sync, top,
 };
 
-/// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
+/// Fast, verified, resumable copies over long or lossy networks
 #[derive(Parser)]
 #[command(name = "longhaul", version, max_term_width = 100, after_help = exit::TABLE)]
 #[command(arg_required_else_help = true)]
@@ -24,10 +24,10 @@ pub(crate) struct Cli {
     command: SubcommandArgs,
 }
 
-/// The arguments that name hosts.
+/// Ids of arguments that name hosts.
 const PLACES: [&str; 4] = ["locations", "path", "host", "url"];
 
-/// The subcommands whose `--json` ends with a `summary` or an `error`, or with a server.
+/// Subcommands whose `--json` output ends with a `summary` or `error` event.
 const WITH_EVENTS: [&str; 6] = ["cp", "sync", "ls", "probe", "doctor", "serve"];
 
 #[derive(Subcommand)]
@@ -55,14 +55,14 @@ enum SubcommandArgs {
     Man(man::ManArgs),
 }
 
-/// Parses, resolves and runs; the exit status.
+/// Parses the arguments, runs the subcommand, and returns the exit status.
 pub(crate) fn run() -> u8 {
     let argv: Vec<OsString> = std::env::args_os().collect();
-    // The parser's own `help` takes no third word.
+    // clap's own `help` takes no third word.
     if let Some(status) = help::answer(&argv) {
         return status;
     }
-    // The user's own words first: a mistake in them, or `--help`, needs no configuration.
+    // Parse without configuration first: a wrong flag, or `--help`, must not need it.
     let own = match Cli::command().try_get_matches_from(&argv) {
         Ok(own) => own,
         Err(error) => return refuse(error, &argv),
@@ -76,7 +76,7 @@ pub(crate) fn run() -> u8 {
             return exit::fail(&error);
         }
     };
-    // `share` has subcommands of its own.
+    // The flags of `share` belong to its nested subcommands.
     let at = if own.subcommand_name() == Some("share") { 3 } else { 2 };
     let mut words = argv.clone();
     words.splice(at..at, settings.iter().flat_map(|setting| setting.words.iter().cloned()));
@@ -116,15 +116,15 @@ pub(crate) fn run() -> u8 {
     }
 }
 
-/// The words of the last subcommand.
+/// The matches of the innermost subcommand.
 fn leaf(matches: &ArgMatches) -> &ArgMatches {
     matches.subcommand().map_or(matches, |(_, inner)| leaf(inner))
 }
 
-/// The defaults from files for the user's own words.
+/// Loads the defaults from configuration files for these arguments.
 fn settings(own: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
     let Some(section) = own.subcommand_name() else { return Ok(Vec::new()) };
-    // One section is for both.
+    // `cp` and `sync` share a section.
     let section = if section == "sync" { "cp" } else { section };
     let matches = leaf(own);
     let places = PLACES.iter().filter_map(|id| matches.try_get_many::<Location>(id).ok()?);
@@ -145,7 +145,7 @@ fn settings(own: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
     config::load(&Cli::command(), wanted)
 }
 
-/// Says why the words make no sense, or the help that was asked for; the exit status.
+/// Prints the parser's error or the requested help; returns the exit status.
 fn refuse(error: clap::Error, argv: &[OsString]) -> u8 {
     let subcommand = argv.get(1).and_then(|word| word.to_str()).unwrap_or_default();
     let error = habits::explain(error, subcommand);
@@ -156,18 +156,18 @@ fn refuse(error: clap::Error, argv: &[OsString]) -> u8 {
     error.exit()
 }
 
-/// Whether a reader of `longhaul cp --json`, say, awaits a last event.
+/// Whether the output must end with an event, as with `longhaul cp --json`.
 fn wants_events(argv: &[OsString]) -> bool {
     let mut words = argv.iter().skip(1).take_while(|word| *word != "--");
     let has_events = |word: &OsString| WITH_EVENTS.iter().any(|name| word == name);
     words.next().is_some_and(has_events) && words.any(|word| word == "--json")
 }
 
-/// A refusal of the parser: what it says first, and its tips.
+/// Converts the parser's error: its first line becomes the error, its tips the advice.
 fn as_event(said: &str, subcommand: &str) -> Error {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
-    // Names of what is missing stand on lines of their own.
+    // Names of missing arguments are on separate lines.
     let names =
         said.lines().skip(1).take_while(|line| line.starts_with("  ") && !line.contains("tip:"));
     let names = names.map(|line| format!(" {}", line.trim()));

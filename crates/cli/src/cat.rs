@@ -1,4 +1,4 @@
-//! `longhaul cat`: files of another host, or ranges of them, on stdout.
+//! `longhaul cat`: writes remote files, or ranges of them, to stdout.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::{exit, plain, signals};
 const EXAMPLES: &str = "\
 Examples:
   longhaul cat lh://dtn.example.org/run42/log             a whole file
-  longhaul cat --range 1G-1.1G lh://dtn.example.org/data  100 MB of it, from byte 10⁹ on
+  longhaul cat --range 1G-1.1G lh://dtn.example.org/data  100 MB, starting at byte 10⁹
   longhaul cat --range=-1M me@dtn.example.org:log         the last 10⁶ bytes, over ssh
   longhaul cat --range 0-8 --range 64Ki- lh://h/a lh://h/b  two ranges of each of two files
 ";
@@ -25,11 +25,11 @@ Examples:
 const ABOUT: &str = "\
 Write files of another host, or ranges of them, to stdout
 
-Ranges are asked for ahead, so many of them take one round trip. Needs the right to read there. A \
-file that changes while it is read is an error; what was written until then is of one version. \
-Each 1 MiB chunk (from the start of the file) that a range has whole is compared with its BLAKE3 \
-value; parts of chunks are not hashed, and are authenticated by the connection's encryption. For \
-whole large files `longhaul cp` is faster: its data go by UDP.";
+All ranges are requested in advance, so many ranges take one round trip. Needs the right to read. \
+If a file changes while it is read, cat stops with an error; the bytes written so far belong to \
+one version. Each whole 1 MiB chunk in a range is compared with its BLAKE3 digest; parts of chunks \
+are protected by the connection's encryption only. For whole large files `longhaul cp` is faster, \
+because it sends the data by UDP.";
 
 /// Write files of another host, or ranges of them, to stdout
 #[derive(clap::Args)]
@@ -39,8 +39,8 @@ pub(crate) struct CatArgs {
     /// The files: lh://HOST/PATH, or over ssh HOST:PATH
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<Location>,
-    /// Bytes FIRST up to END of each file, without END; FIRST- up to the file's end, -N the last N.
-    /// May be given several times
+    /// Write the bytes from FIRST to END-1 of each file; FIRST- means up to the end, -N the last N
+    /// bytes. May be repeated
     #[arg(long, value_name = "FIRST-END", value_parser = parse_range, allow_hyphen_values = true)]
     range: Vec<Part>,
     #[command(flatten)]
@@ -55,9 +55,10 @@ enum Part {
     Last(u64),
 }
 
-/// Reads `--range`.
+/// Parses `--range`.
 fn parse_range(text: &str) -> Result<Part, String> {
-    let expected = || format!("'{text}' is no range; write FIRST-END, FIRST- or -N, as in 1G-1.1G");
+    let expected =
+        || format!("'{text}' is not a range; write FIRST-END, FIRST- or -N, as in 1G-1.1G");
     let (first, end) = text.split_once('-').ok_or_else(expected)?;
     let size = |text| parse_bytes(text).map(|bytes| bytes.get());
     match (first, end) {
@@ -75,7 +76,7 @@ fn parse_range(text: &str) -> Result<Part, String> {
 }
 
 impl Part {
-    /// Its bytes in a file of `size` bytes; nothing if it begins behind them.
+    /// The byte range in a file of `size` bytes; `None` if the part starts after its end.
     fn of(&self, size: u64) -> Option<Range<u64>> {
         let range = match *self {
             Part::Between(first, end) => first..end.min(size),
@@ -117,13 +118,13 @@ fn start(
     if let Some(path) = args.paths.iter().find(|path| path.is_local()) {
         let what = format!("{path} is on this host");
         let error = Error::new(ErrorKind::Usage, what);
-        return Err(error.advise("name a file of another host: lh://host/path or host:path"));
+        return Err(error.advise("name a file on another host: lh://host/path or host:path"));
     }
     let places: Vec<&Location> = args.paths.iter().collect();
     args.reach.check(&places, &|flag| config::has(settings, flag))?;
-    signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once").map_err(
-        |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
-    )?;
+    signals::cancel_on_signal(cancel.clone(), signals::ENDING).map_err(|error| {
+        Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
+    })?;
     let asking = screen.clone();
     let client = args.reach.client(&places, move |server| asking.trusts(server))?.build()?;
     for path in &args.paths {
@@ -134,7 +135,7 @@ fn start(
     Ok(())
 }
 
-/// Writes the ranges of one file; `false` once nobody reads them any more.
+/// Writes the ranges of one file; `false` if the reader has closed the pipe.
 fn write_file(
     args: &CatArgs,
     client: &Client,

@@ -1,8 +1,8 @@
-//! `longhaul compare`: the same object by each protocol in turn, and one table.
+//! `longhaul compare`: copies the same object with each protocol, and prints one table.
 //!
-//! In reading order: `candidate` (what is compared), `runs` (what a run gave, and what the runs of
-//! one candidate come to), `simulated` and `copies` with `beside` (where runs come from), `course`
-//! (how far a copy was, when), `table`, `events` and `page` (where they go to).
+//! In reading order: `candidate` (the compared protocols), `runs` (results of one run, and of all
+//! runs of a candidate), `simulated` and `copies` with `beside` (they produce runs), `course`
+//! (progress of a copy over time), `table`, `events` and `page` (output).
 
 mod beside;
 mod candidate;
@@ -35,71 +35,71 @@ Examples:
 ";
 
 const ABOUT: &str = "\
-Send the same object by each protocol in turn, and say how each fared
+Copy the same object with each protocol, and compare the results
 
-With --scenario the runs are in virtual time: the scenario's first flow is carried by each \
-protocol, what else the scenario has stays beside it, and each seed is run once more with a CUBIC \
-TCP flow beside the copy. Against HOST they are real copies of random bytes; nothing is written \
-there unless --write says so, and no TCP goes beside them unless --beside-tcp does. The \
-protocols take turns, so that a path that changes changes for all of them.";
+With --scenario the runs are simulated: each protocol carries the scenario's first flow, the other \
+flows stay as they are, and each seed is run once more with a concurrent CUBIC flow. With HOST the \
+runs are real copies of random bytes; HOST discards them unless --write is given, and --beside-tcp \
+adds a concurrent TCP copy. The protocols take turns, so that a change of the path affects all of \
+them.";
 
-/// Send the same object by each protocol in turn, and say how each fared
+/// Copy the same object with each protocol, and compare the results
 #[derive(clap::Args)]
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
 #[command(group = clap::ArgGroup::new("where").required(true).args(["host", "scenario"]))]
 pub(crate) struct CompareArgs {
-    /// The server as lh://HOST:PORT/PATH (PORT and PATH may be left out), or a host of ssh as
-    /// USER@HOST:PATH
+    /// A server, lh://HOST[:PORT][/PATH], or a host of ssh, [USER@]HOST[:PATH]
     #[arg(value_name = "HOST", value_parser = parse_host)]
     host: Option<Location>,
-    /// Run this scenario in virtual time
+    /// Simulate this scenario
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     /// Size of the object [default: the scenario's; against a host 300MB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     size: Option<Bytes>,
-    /// What is compared: names of cp --protocol; tcp:N is N connections, tcp:auto as many as a
-    /// real path is found to like [default: all but tcp:auto]
+    /// Compare these protocols of cp --protocol; tcp:N has N connections, tcp:auto tries several
+    /// numbers (HOST only) [default: all but tcp:auto]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = Candidate::parse)]
     protocols: Vec<Candidate>,
-    /// How often each has its turn
+    /// Number of runs of each protocol
     #[arg(long, value_name = "COUNT", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// Seed of the first turn, in place of the scenario's; each turn after it has the next
+    /// Seed of the first run, instead of the scenario's; each further run has the next one
     #[arg(long, value_name = "N", conflicts_with = "host")]
     seed: Option<u64>,
-    /// Rate for those that take one, as in cp [default: the scenario's, or what each finds]
+    /// Rate of each protocol, as in cp [default: the scenario's, or each protocol searches]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
-    /// Write the object at the path of HOST, verified; each run replaces it, the last stays
+    /// Write the object to the path of HOST; each run replaces it, and the last one stays
     #[arg(long, conflicts_with = "scenario")]
     write: bool,
-    /// Copy once more in each turn, beside a TCP copy to HOST, and say how the two shared the path
+    /// Copy once more in each turn, together with a TCP copy to HOST, and print how they shared the
+    /// path
     #[arg(long, conflicts_with = "scenario")]
     beside_tcp: bool,
     #[command(flatten)]
     reach: ReachArgs,
-    /// Write runs as JSON on stdout, one object a line; the last is the summary
+    /// Write runs as JSON to stdout, one object a line; the last one is the summary
     #[arg(long)]
     json: bool,
-    /// Write table and plot to this file, one page that needs no other
+    /// Write table and plot to this file as one self-contained page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// What is compared, and how it was done: what stands above a table.
+/// Heading of a table.
 struct Setting {
-    /// Where, how large, how often.
+    /// Host or scenario, size, number of runs.
     title: String,
-    /// What to know when reading the figures.
+    /// Notes on the figures.
     notes: Vec<String>,
-    /// What the vertical axis of the plot is.
+    /// Label of the plot's vertical axis.
     rates: &'static str,
 }
 
-/// Runs all, prints what came of it; the exit status.
+/// Runs all and prints the results; returns the exit status.
 pub(crate) fn run(args: &CompareArgs) -> u8 {
     match compare(args) {
         Ok(status) => status,
@@ -118,11 +118,11 @@ fn compare(args: &CompareArgs) -> Result<u8, Error> {
         [("--rate", args.rate == Some(Rate::ZERO)), ("--size", args.size == Some(Bytes::ZERO))]
     {
         if zero {
-            return Err(usage(format!("{flag} 0 measures nothing"), "leave the flag out"));
+            return Err(usage(format!("{flag} 0 measures nothing"), "leave it out"));
         }
     }
     if let Some(file) = &args.html {
-        // Hours of runs are not to end with a page that cannot be written.
+        // Fail now if the page cannot be written, not after hours of runs.
         let there = fs::OpenOptions::new().append(true).create(true).open(file);
         there.map_err(|error| unwritten(file, &error))?;
     }

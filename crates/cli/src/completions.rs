@@ -1,4 +1,4 @@
-//! `longhaul completions`: what the shell needs to complete flags.
+//! `longhaul completions`: completion scripts of shells.
 
 use clap::{Arg, Command};
 use clap_complete::Shell;
@@ -11,12 +11,11 @@ use crate::{console, exit};
 /// For bash: longhaul completions bash > ~/.local/share/bash-completion/completions/longhaul
 #[derive(clap::Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell that the script is for
+    /// The shell
     shell: Shell,
 }
 
-/// The whole command line without the settings of protocols: a shell would offer all of them beside
-/// the flags that most copies need.
+/// Removes the settings of protocols, which would crowd out the usual flags in completions.
 fn without_settings(root: Command) -> Command {
     ["cp", "sync"].into_iter().fold(root, |root, name| {
         root.mut_subcommand(name, |copying| {

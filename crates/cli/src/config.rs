@@ -19,27 +19,27 @@ use longhaul::{Location, ServerPin};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The subcommands that have defaults.
+/// Subcommands with a section.
 pub(crate) const SECTIONS: [&str; 2] = ["cp", "serve"];
 
-/// The section whose sections are for one host each.
+/// The section with one subsection a host.
 const HOST: &str = "host";
-/// A key of `[host.NAME]` alone. Its value VALUE becomes `--server-id=NAME=VALUE`.
+/// A key that only `[host.NAME]` has. VALUE becomes `--server-id=NAME=VALUE`.
 const PIN: &str = "server-id";
 
-/// Keys of `[host.NAME]` that say how the host is reached.
+/// Keys of `[host.NAME]` that say how to reach the host.
 const REACH: [&str; 6] = ["rsh", "remote-path", "data-port", "ports", PIN, "accept-new"];
 
-/// Flags that ask for one run and are no defaults.
+/// Flags for one run, which cannot be defaults.
 const NO_DEFAULTS: [&str; 6] = ["help", "version", "dry-run", "show-config", "server-id", "once"];
 
-/// Names the folder of configuration, identity and known servers, in place of all others.
+/// Overrides the folder of configuration, identity and known servers.
 const FOLDER_VARIABLE: &str = "LONGHAUL_CONFIG_DIR";
 /// The file of remembered paths.
 const PATH_FILE: &str = "paths";
 const SYSTEM_FOLDER: &str = "/etc/longhaul";
 const FILE: &str = "config.toml";
-/// The permission bits that let others write.
+/// Permission bits that let others write.
 const WRITABLE: u32 = 0o022;
 
 /// A default from a file.
@@ -47,9 +47,9 @@ const WRITABLE: u32 = 0o022;
 pub(crate) struct Setting {
     /// The long flag, without dashes.
     pub(crate) key: String,
-    /// The flags that it stands for: none where it says "off", several for a list.
+    /// The flags for the value: none for "off", several for a list.
     pub(crate) words: Vec<OsString>,
-    /// Where it was found, as `file:line`.
+    /// Its position, as `file:line`.
     pub(crate) origin: String,
 }
 
@@ -58,12 +58,12 @@ pub(crate) fn has(settings: &[Setting], flag: &str) -> bool {
     settings.iter().any(|setting| setting.key == flag)
 }
 
-/// Which sections of the files count.
+/// Selects sections of the files.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     /// The subcommand.
     pub(crate) section: &'a str,
-    /// The hosts of a copy.
+    /// The locations of the command.
     pub(crate) places: &'a [Location],
     /// Whether the command line has this flag.
     pub(crate) is_given: &'a dyn Fn(&str) -> bool,
@@ -74,19 +74,19 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// The host for which `[host.NAME]` is.
+    /// The location that `[host.NAME]` applies to.
     fn host(&self, name: &str) -> Option<&Location> {
         self.places.iter().find(|place| names(place).iter().any(|known| known == name))
     }
 
-    /// Whether the subcommand takes a key of `[host.NAME]`: `cp` each, the others those that say
-    /// how the host is reached.
+    /// Whether the subcommand takes a key of `[host.NAME]`: `cp` takes all, the others only those
+    /// that say how to reach the host.
     fn has_key(&self, key: &str) -> bool {
         self.section == "cp" || REACH.contains(&key) && (self.has_flag)(key)
     }
 
-    /// Whether a setting of a host counts. A pin counts for a server alone, and gives way to one of
-    /// the command line for this server or for all: never to another server's.
+    /// Whether a setting of a host applies. A pin applies only to a server, and a pin on the
+    /// command line for this server or for all overrides it.
     fn takes(&self, setting: &Setting, host: &Location) -> bool {
         let Location::Daemon { host, port, .. } = host else { return setting.key != PIN };
         let is_for_it = |pin: &ServerPin| pin.server.is_none() || pin.names(host, *port);
@@ -94,7 +94,7 @@ impl Wanted<'_> {
     }
 }
 
-/// What a place may be called where something is for it alone: its host.
+/// The names of a location in `[host.NAME]`.
 pub(crate) fn names(place: &Location) -> Vec<String> {
     match place {
         Location::Ssh { destination, .. } => {
@@ -123,8 +123,8 @@ pub(crate) fn folder() -> Result<PathBuf, Error> {
     }
 }
 
-/// The file of remembered paths: in the folder for state, or in the folder that the user named for
-/// all of longhaul's own files.
+/// The file of remembered paths: in the state folder, or in the folder that `LONGHAUL_CONFIG_DIR`
+/// names.
 ///
 /// # Errors
 /// There is no home folder.
@@ -140,8 +140,8 @@ pub(crate) fn path_file() -> Result<PathBuf, Error> {
     }
 }
 
-/// Reads a file whose settings name programs and pins: as ssh does with its own, it refuses one
-/// that others can change.
+/// Reads a configuration file. Refuses one that others can change, as ssh does, because its
+/// settings name programs and pins.
 fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
     let mut opened = File::open(file)?;
     let found = opened.metadata()?;
@@ -164,13 +164,12 @@ fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
     Ok(Ok(text))
 }
 
-/// Returns the defaults that are `wanted`, each key once; the user's file overrides the system's,
-/// and the section of a host both. `root` is the whole command line: it says which keys exist and
-/// which values they take.
+/// Returns the `wanted` defaults, each key once. The user's file overrides the system's, and the
+/// section of a host overrides both. `root` defines the valid keys and values.
 ///
 /// # Errors
-/// A file that others can change or that is no TOML, an unknown key, a value that its flag refuses;
-/// with file and line. Two hosts of one copy have different values of a key.
+/// With file and line: a file that others can change or that is not TOML, an unknown key, a value
+/// that its flag refuses, or different values of a key for two hosts of one copy.
 pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, Error> {
     let mut folders = Vec::new();
     if env::var_os(FOLDER_VARIABLE).is_none_or(|value| value.is_empty()) {
@@ -203,7 +202,7 @@ pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, E
     read_all.merge(wanted)
 }
 
-/// The settings of files: those of the subcommand, and those of hosts with the host's name.
+/// The settings of a file: those of the subcommand, and those of hosts with the host's name.
 #[derive(Debug, Default)]
 struct Read {
     general: Vec<Setting>,
@@ -238,7 +237,7 @@ impl Read {
     }
 }
 
-/// The settings that are `wanted` in one file; the other sections are checked too.
+/// Reads the `wanted` settings of one file, and checks the other sections too.
 fn read(root: &Command, file: &Path, text: &str, wanted: Wanted<'_>) -> Result<Read, Error> {
     let place = Place { root, file, text };
     let table = DeTable::parse(text)
@@ -268,7 +267,7 @@ fn read(root: &Command, file: &Path, text: &str, wanted: Wanted<'_>) -> Result<R
     Ok(settings)
 }
 
-/// The settings of `[host.NAME]` where a wanted host has that name; the others are checked too.
+/// Reads the settings of `[host.NAME]` for wanted hosts, and checks the others too.
 fn read_hosts(
     place: &Place<'_>,
     value: &Spanned<DeValue<'_>>,
@@ -297,7 +296,7 @@ fn read_hosts(
     Ok(())
 }
 
-/// Where settings are read.
+/// Context of parsing.
 struct Place<'a> {
     root: &'a Command,
     file: &'a Path,
@@ -326,7 +325,7 @@ impl Place<'_> {
         }
     }
 
-    /// The setting of a key in the section `title`, which has the flags of `section`.
+    /// Parses a key in the section `title`, which has the flags of `section`.
     fn setting(
         &self,
         title: &str,
@@ -373,7 +372,7 @@ fn nearest<'a>(command: &'a Command, key: &str) -> Option<&'a str> {
     best.filter(|(score, _)| *score > 0.7).map(|(_, known)| known)
 }
 
-/// The flags that a value stands for.
+/// The flags for a value.
 fn words(key: &str, action: &ArgAction, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
     let scalar = |value: &DeValue<'_>| match value {
         DeValue::String(text) => Ok(text.to_string()),
@@ -397,7 +396,7 @@ fn words(key: &str, action: &ArgAction, value: &DeValue<'_>) -> Result<Vec<OsStr
     }
 }
 
-/// Why the flag refuses its value, if it does.
+/// The reason why the flag refuses its value, if it does.
 fn refusal(root: &Command, section: &str, word: &OsString) -> Option<String> {
     let line = ["longhaul".into(), section.into(), word.clone()];
     let error = root.clone().try_get_matches_from(line).err()?;

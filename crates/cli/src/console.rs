@@ -1,5 +1,5 @@
-//! What is printed where: stdout has what was asked for, stderr all else, colours only where they
-//! are welcome (`NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`).
+//! Printing: requested output goes to stdout, everything else to stderr. Colours follow `NO_COLOR`,
+//! `CLICOLOR` and `CLICOLOR_FORCE`.
 
 use std::env;
 use std::fmt::Display;
@@ -26,23 +26,23 @@ pub(crate) fn columns() -> Option<u16> {
     Some(size.ws_col).filter(|columns| *columns > 0)
 }
 
-/// Whether stdout has refused something.
+/// Whether writing to stdout failed.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Prints a line on stdout. A reader that went away is no error: nobody is left to tell. Any other
-/// trouble is said once, and [`has_lost`] from then on.
+/// Prints a line to stdout. A closed pipe is not an error. Any other failure is reported once, and
+/// [`has_lost`] returns true.
 pub(crate) fn out(line: impl Display) {
     let mut stdout = io::stdout().lock();
     note_loss(writeln!(stdout, "{line}").and_then(|()| stdout.flush()));
 }
 
-/// Prints a text that is whole on stdout, as [`out`] does a line.
+/// Prints a complete text to stdout, like [`out`].
 pub(crate) fn out_whole(text: &[u8]) {
     let mut stdout = io::stdout().lock();
     note_loss(stdout.write_all(text).and_then(|()| stdout.flush()));
 }
 
-/// Whether something that was to be printed on stdout is not there, though it has a reader.
+/// Whether output for stdout was lost, except by a closed pipe.
 pub(crate) fn has_lost() -> bool {
     LOST.load(Ordering::Relaxed)
 }
@@ -54,24 +54,24 @@ fn note_loss(written: io::Result<()>) {
     }
 }
 
-/// Prints a line on stderr.
+/// Prints a line to stderr.
 pub(crate) fn note(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Prints a line on stderr that the user should not miss.
+/// Prints a warning to stderr.
 pub(crate) fn warn(line: impl Display) {
     note(format_args!("{} {line}", paint("longhaul:", "1;33")));
 }
 
-/// Prints an error on stderr: what, and what to do.
+/// Prints an error and its advice to stderr.
 pub(crate) fn error(error: &Error) {
-    // The other side's words may be in it.
+    // The text may contain words of a peer.
     let said = plain::text(&error.to_string());
     note(format_args!("{} {said}", paint("longhaul:", "1;31")));
 }
 
-/// `text` in bold where colours are welcome.
+/// `text` in bold, if colours are enabled.
 pub(crate) fn bold(text: &str) -> String {
     paint(text, "1")
 }
@@ -81,7 +81,7 @@ fn paint(text: &str, code: &str) -> String {
     if colour(is_terminal(), set) { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// Whether to colour, by what the environment says and whether a terminal shows it.
+/// Whether to use colours, from the environment and whether stderr is a terminal.
 fn colour(terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
     let given = |name: &str| variable(name).filter(|value| !value.is_empty());
     if given("NO_COLOR").is_some() {

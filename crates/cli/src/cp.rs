@@ -1,4 +1,4 @@
-//! `longhaul cp`: a file or a tree, here or there, whole. `sync` shares its flags and its course.
+//! `longhaul cp`: copies files and trees between hosts or on one. `sync` shares its flags and code.
 
 mod files_from;
 mod pipe;
@@ -27,10 +27,11 @@ use crate::report::Kind;
 use crate::screen::{Screen, Show};
 use crate::{console, descriptors, exit, json, progress, signals};
 
-/// What Ctrl-C answers where the copy can go on.
-const RESUMABLE: &str = "ending; run the same command again to go on; a second Ctrl-C ends at once";
+/// Message after Ctrl-C if the copy can be resumed.
+const RESUMABLE: &str =
+    "stopping; run the same command again to resume; press Ctrl-C again to stop immediately";
 
-/// What `longhaul help cp` begins with.
+/// First lines of `longhaul help cp`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   longhaul cp -r run42 dtn.example.org:/data/        over ssh
@@ -45,15 +46,14 @@ const ABOUT: &str = "\
 Copy files and folders to or from another host
 
 A location is a local path, [user@]host:path over ssh, or lh://host[:port]/path on a running \
-longhaul serve. Sources are all local, or all remote; those on several hosts are fetched at once, \
-each getting its share of what this host can take. Where both ends are on this host, the copy \
-is verified and resumable all the same, and no network is used. Where both are on other hosts, \
-the first that ssh reaches runs the copy, and the data go directly to the other. The location \
-- is standard input, of any length, or standard output; neither can be resumed. Any other \
-interrupted copy goes on where it stopped when the same command is run again.
+longhaul serve. Sources are all local or all remote. Sources on several hosts are fetched in \
+parallel; each gets a fair share of this host's capacity. If both ends are on this host, no \
+network is used. If both are on other hosts, one of them runs the copy and the data go directly \
+between them. The location - is standard input, of any length, or standard output; such a copy \
+cannot be resumed. To resume any other interrupted copy, run the same command again.
 
 Rates are decimal bits a second unless written B/s; sizes take k/M/G/T (1000) and Ki/Mi/Gi/Ti \
-(1024); times take ms, s, m, h. Defaults for the flags may stand in config.toml.";
+(1024); times take ms, s, m, h. Set defaults for the flags in config.toml.";
 
 /// Copy files and folders to or from another host
 #[derive(clap::Args)]
@@ -65,113 +65,111 @@ pub(crate) struct CpArgs {
     pub(crate) copy: CopyArgs,
 }
 
-// The flags of `cp` and `sync`. Without a doc comment, which would take the place of theirs.
+// The flags of `cp` and `sync`. A doc comment here would replace the help of the subcommands.
 #[derive(clap::Args)]
 pub(crate) struct CopyArgs {
-    /// What to copy, and where to; in the name of a source on another host, *, ?, [...] and {a,b}
-    /// match the names there
+    /// Sources, then the destination. In the path of a remote source, *, ?, [...] and {a,b} match
+    /// names on that host
     #[arg(value_name = "LOCATION", num_args = 1.., required_unless_present = "show_config")]
     #[arg(value_parser = OsStringValueParser::new().try_map(|text| Location::parse(&text)))]
     locations: Vec<Location>,
-    /// The sources all hold the same object: compare what they have, then take each part of it from
-    /// whoever delivers; sources that die or differ are left out
+    /// Copy one object that all sources hold: fetch each part from any source that delivers it, and
+    /// leave out sources that fail or differ
     #[arg(long)]
     replicas: bool,
-    /// Copy folders with all that is in them
+    /// Copy folders with their contents
     #[arg(short, long)]
     recursive: bool,
     /// Keep permissions and times
     #[arg(short, long, overrides_with = "no_preserve")]
     preserve: bool,
-    /// Take back --preserve of a configuration file
+    /// Override --preserve from a configuration file
     #[arg(long, overrides_with = "preserve")]
     no_preserve: bool,
     /// The same as -r -p
     #[arg(short, long)]
     archive: bool,
-    /// Name each file, folder and link as it is made, and say more; -vv names those that are
-    /// skipped too
+    /// Print each file, folder and link when it is created, and a longer summary; -vv also prints
+    /// skipped files
     #[arg(short, long, action = ArgAction::Count, overrides_with = "quiet")]
     verbose: u8,
-    /// Say nothing but errors, whatever else is asked for but --json; of -q and -v the last counts
+    /// Print only errors (--json output is not affected); of -q and -v the last one wins
     #[arg(short, long, overrides_with = "verbose")]
     quiet: bool,
-    /// Name what would be made: files, folders/, links -> where they lead; copy nothing
+    /// Print what would be created (files, folders/, links -> targets) and copy nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// As in rsync: --partial, which is always on, and --progress (a port goes into -e, or behind
-    /// the host of lh://)
+    /// The same as --progress; --partial, as in rsync, is always on. (For a port, use -e 'ssh -p
+    /// PORT' or lh://HOST:PORT)
     #[arg(short = 'P')]
     partial_progress: bool,
-    /// What rsync needs so that an interrupted copy goes on: here it always does
+    /// Accepted for rsync's sake: an interrupted copy can always be resumed
     #[arg(long = "partial", hide = true)]
     _partial: bool,
-    /// What rsync compresses by: accepted with a note, for data are not compressed
+    /// Accepted for rsync's sake, with a warning that data are not compressed
     #[arg(short = 'z', long, hide = true)]
     compress: bool,
-    /// Show progress: a bar on a terminal, elsewhere a line every 10 s
+    /// Show progress: a bar on a terminal, otherwise a line every 10 s
     #[arg(long, overrides_with = "no_progress")]
     progress: bool,
-    /// Show no progress on a terminal either
+    /// Show no progress, also on a terminal
     #[arg(long, overrides_with = "progress")]
     no_progress: bool,
-    /// Write events as JSON on stdout, one object a line; the last is the summary
+    /// Write events as JSON to stdout, one object a line; the last one is the summary
     #[arg(long)]
     json: bool,
-    /// Upper limit of the rate that is found, with its unit: 500M, 60MB/s; of several sources
-    /// together
+    /// Limit the rate that longhaul searches for, with a unit: 500M, 60MB/s; several sources share
+    /// the limit
     #[arg(long, value_name = "RATE", value_parser = parse_rate_with_unit)]
     bwlimit: Option<Rate>,
-    /// Share the path with other traffic: equal takes the part of one TCP flow, a number that of so
-    /// many, low hardly any; no effect on --rate, sabul, gtp and TCP
+    /// Share the path with other traffic: equal takes the share of one TCP flow, N that of N flows,
+    /// low about 2 %; no effect with --rate, sabul, gtp and TCP
     #[arg(long, value_name = "low|equal|N")]
     share: Option<Weight>,
-    /// Send at this rate and never react to loss (sabul, tsunami, fobs-table: at most this rate):
-    /// bit/s of UDP payload, longhaul's header and tag included, UDP, IP and Ethernet not; each of
-    /// several sources sends so much
+    /// Send at this rate and ignore loss (sabul, tsunami, fobs-table: at most this rate). Counts
+    /// bits of UDP payload with longhaul's header and tag; applies to each source
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
-    /// Search for the rate as on a new path, and keep nothing of what is found (see
+    /// Ignore the remembered rate of this path, and do not remember the new one (see
     /// `longhaul path`)
     #[arg(long)]
     no_path_memory: bool,
-    /// Leave out what matches this glob; the first --exclude or --include that matches decides
+    /// Skip names that match this glob; the first --exclude or --include that matches decides
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Take what matches this glob
+    /// Copy names that match this glob
     #[arg(long, value_name = "GLOB")]
     include: Vec<String>,
-    /// Read globs to leave out from this file, one a line; '#' and ';' start comment lines
+    /// Read --exclude globs from this file, one a line; '#' and ';' start comment lines
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
-    /// Copy only the paths that this file lists, one a line, relative to the one source folder; a
-    /// listed folder is copied with all that it holds; - reads standard input, '#' and ';' start
-    /// comment lines; a missing path is reported, and the copy ends with status 8
+    /// Copy only the paths in this file, one a line, relative to the one source folder. A listed
+    /// folder is copied with its contents. - reads standard input; '#' and ';' start comment lines.
+    /// A missing path is reported, and the exit status is 8
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
-    /// The paths of --files-from end with a zero byte and not with a line, and have no comments
+    /// Separate the paths of --files-from by zero bytes instead of lines; no comments
     #[arg(long, requires = "files_from")]
     from0: bool,
-    /// Make the folders that lead to the destination where they are missing
+    /// Create missing parent folders of the destination
     #[arg(long)]
     mkpath: bool,
-    /// Leave out files of a folder that are larger
+    /// Skip files in a folder that are larger
     ///
-    /// Also files that --include names.
+    /// Applies also to files that --include names.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_size: Option<Bytes>,
-    /// Leave out files of a folder that are smaller
+    /// Skip files in a folder that are smaller
     ///
-    /// Also files that --include names.
+    /// Applies also to files that --include names.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     min_size: Option<Bytes>,
     #[command(flatten)]
     reach: ReachArgs,
-    /// Compare files that are there already, and what an earlier run left of them, by content and
-    /// not by size and time
+    /// Compare existing and partial files by content, not by size and time
     #[arg(short, long, overrides_with = "no_checksum")]
     checksum: bool,
-    /// Take back --checksum of a configuration file
+    /// Override --checksum from a configuration file
     #[arg(long, overrides_with = "checksum")]
     no_checksum: bool,
     #[arg(long, value_name = "NAME", help = resolve::protocol_help())]
@@ -182,35 +180,33 @@ pub(crate) struct CopyArgs {
     #[arg(long, help = resolve::streams_help(), value_name = "COUNT|auto")]
     #[arg(value_parser = resolve::parse_streams)]
     streams: Option<Streams>,
-    /// Size of a segment, a multiple of 1Mi; 0 for the whole object, all of which a kill may then
-    /// cost on a path that loses packets [default: 16Mi]
+    /// Size of a segment, a multiple of 1Mi; 0 sends the whole object as one segment, and an
+    /// interrupted copy may restart from zero [default: 16Mi]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     segment: Option<Bytes>,
-    /// How much received data may wait in memory, at most: blocks of incomplete chunks, and chunks
-    /// that wait for the disk; the list of files counts, too; at least 32Mi. A pipe that is sent is
-    /// read ahead in parts of up to a quarter of it
+    /// Limit of received data in memory, at least 32Mi: blocks of incomplete chunks, chunks that
+    /// wait for the disk, and the list of files. A pipe is read ahead in parts of up to a quarter
+    /// of it
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
-    /// How data are sealed; none must be allowed by the server too (serve --allow-plain)
+    /// Encryption of the data; none works only if the server runs with --allow-plain
     #[arg(long, value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = PossibleValuesParser::new(resolve::CIPHERS))]
     cipher: String,
-    /// How the receiver moves payloads; fake measures, and writes nothing
+    /// How the receiver moves payloads; fake measures only and writes nothing
     #[arg(long, value_name = "NAME", default_value = "naive")]
     #[arg(value_parser = PossibleValuesParser::new(resolve::RECEIVES))]
     receive: String,
-    /// UDP payload of a data datagram in bytes, in IP fragments above 8972; without it the path is
-    /// probed
+    /// UDP payload of a data datagram in bytes; above 8972 as IP fragments [default: probed]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(512..=65000))]
     datagram: Option<u16>,
-    /// How long a lost connection is taken up again
+    /// How long to keep retrying a lost connection
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
     retry_for: Span,
-    /// How long without progress, on the way or at a disk, before the copy is given up
+    /// Give up after this long without progress, on the network or at a disk
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_span)]
     stall: Span,
-    /// For a longhaul on another host that has started this one: end with standard input, and say
-    /// nothing but events
+    /// Used by a longhaul on another host: stop when standard input ends, and print only events
     #[arg(long, hide = true)]
     watch_stdin: bool,
 }
@@ -218,16 +214,16 @@ pub(crate) struct CopyArgs {
 /// A copy that makes one folder equal to another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mirror {
-    /// Names that the source lacks are deleted.
+    /// Deletes names that the source lacks.
     pub(crate) delete: Option<Delete>,
 }
 
-/// How many connections parallel TCP has.
+/// Number of connections of parallel TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Streams {
-    /// So many.
+    /// A fixed number.
     Count(u16),
-    /// As many as are found to be best.
+    /// Tries several numbers and keeps the best.
     Auto,
 }
 
@@ -259,12 +255,13 @@ fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     words.sort_by_key(|(index, _)| *index);
     let filters = ["exclude", "include", "exclude-from"];
     let from_files = settings.iter().filter(|setting| filters.contains(&setting.key.as_str()));
-    // Defaults stand before the user's own words, so that those win; here the first one wins.
+    // Defaults come before the command line's words, because clap lets the last one win. Of filters
+    // the first one wins, so they go to the end.
     words.rotate_left(from_files.map(|setting| setting.words.len()).sum());
     words.into_iter().map(|(_, word)| word).collect()
 }
 
-/// Copies, and says how it went. `matches` has the words of the command line and of `settings`.
+/// Copies and prints the result. `matches` has the words of the command line and of `settings`.
 pub(crate) fn run(
     args: &CopyArgs,
     mirror: Option<Mirror>,
@@ -290,12 +287,12 @@ pub(crate) fn run(
     }
 }
 
-/// What was not finished and says nothing better is finished by the same command.
+/// Adds advice to run the same command again, if the error is resumable and has no other advice.
 fn say_how_to_go_on(error: Error) -> Error {
     let resumable =
         matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled);
     if resumable && error.advice.is_none() {
-        return error.advise("run the same command again to go on where it stopped");
+        return error.advise("run the same command again to resume");
     }
     error
 }
@@ -311,7 +308,7 @@ fn start(
     let copy = resolve::prepare(args, mirror, filters, settings, screen)?;
     let pipe = copy.pipe.clone();
     let first = match pipe {
-        Some(_) => "ending; a second Ctrl-C ends at once",
+        Some(_) => "stopping; press Ctrl-C again to stop immediately",
         None => RESUMABLE,
     };
     watch_signals(&cancel, first)?;
@@ -319,7 +316,7 @@ fn start(
         signals::cancel_with_stdin(cancel.clone()).map_err(cannot_watch)?;
     }
     if args.compress && !args.quiet {
-        console::warn("data are not compressed on the way; -z does nothing");
+        console::warn("-z has no effect: longhaul does not compress data");
     }
     screen.started(&copy.sources, &copy.destination, copy.protocol);
     let request = match &pipe {

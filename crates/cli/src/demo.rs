@@ -28,24 +28,24 @@ use table::DemoOutcome;
 
 /// The tree is the same on every host.
 const SEED: u64 = 7717;
-/// A whole copy takes about this long, so that there is a middle to kill it in.
+/// Duration of an uninterrupted copy, long enough to kill it half-way.
 const COPY_TAKES: Span = Span::from_secs(6);
-/// What the contest's file takes, here and over there.
+/// Disk space of the race's file and its copy.
 const CONTEST: Bytes = Bytes::new(400_000_000);
 const LEAST: Bytes = Bytes::new(20_000_000);
 
-/// Show a killed and resumed copy on this host, and a contest with TCP over a long path
+/// Show a killed and resumed copy, and a race against TCP, on this host
 ///
-/// Makes a tree of real files, serves it on loopback with fresh identities, copies it, kills the
-/// copy half-way, runs the same copy again, and compares both trees byte by byte. Then sends one
-/// file over an emulated path of 1 Gbit/s, 100 ms and 0.1 % loss, by the kernel's TCP and by
-/// longhaul; a host that forbids emulation is told so. Cleans up.
+/// Creates a tree of files, serves it on loopback with new identities, copies it, kills the copy
+/// half-way, runs the same copy again, and compares both trees byte by byte. Then sends one file
+/// with the kernel's TCP and with longhaul over an emulated path of 1 Gbit/s, 100 ms and 0.1 %
+/// loss, if the kernel permits emulation. Removes all files at the end.
 #[derive(clap::Args)]
 pub(crate) struct DemoArgs {
-    /// How large the tree is
+    /// Size of the tree
     #[arg(long, value_name = "SIZE", default_value = "300MB", value_parser = parse_bytes)]
     size: Bytes,
-    /// Where to work [default: a folder of its own below the system's for temporary files]
+    /// Folder for the files [default: a new temporary folder]
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
 }
@@ -56,7 +56,10 @@ pub(crate) fn run(args: &DemoArgs) -> u8 {
     #[cfg(target_os = "linux")]
     let track = contest::track();
     let cancel = CancelHandle::default();
-    let watched = signals::cancel_on_signal(cancel.clone(), "cleaning up; once more ends at once");
+    let watched = signals::cancel_on_signal(
+        cancel.clone(),
+        "cleaning up; send the signal again to stop immediately",
+    );
     let ended = watched.map_err(|error| local("cannot watch signals", &error));
     let shown = ended.and_then(|()| workplace(args)).and_then(|place| {
         demonstrate(args, place.path(), &cancel)?;

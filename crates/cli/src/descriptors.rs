@@ -1,12 +1,12 @@
-//! How many files and sockets this process may have open.
+//! Limit of open files and sockets.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Raises the soft limit to the hard one: the soft one is small for programs that use `select`,
-/// which this one does not.
+/// Raises the soft limit to the hard one. The low soft limit protects programs that use `select`;
+/// this one does not.
 pub(crate) fn raise_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Without it there are fewer, and whoever needs one more waits for it.
+    // If this fails, opening files waits for free descriptors.
     let _ = setrlimit(Resource::Nofile, limit);
 }

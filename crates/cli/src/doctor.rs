@@ -1,4 +1,4 @@
-//! `longhaul doctor`: what on this host stands in the way of a fast copy.
+//! `longhaul doctor`: finds causes of slow copies on this host.
 
 mod cpu;
 mod disk;
@@ -21,45 +21,45 @@ use crate::{console, exit, json};
 const AFTER: &str = "\
 Examples:
   longhaul doctor --rate 10G --rtt 100ms --dir /data
-  longhaul doctor lh://dtn.example.org        and which of that server's ports can be reached
+  longhaul doctor lh://dtn.example.org        also test the server's ports
 
 Exit status:
   0    nothing is bad
   1    something is bad
-  2    the command itself makes no sense
+  2    invalid command line
   3    the server's name has no address
   4    this host's identity cannot be read";
 
-/// The rate that is looked at where nobody names one.
+/// Default of `--rate`.
 const USUAL_RATE: Rate = Rate::from_mbps(1_000);
 
-/// Say what on this host stands in the way of a fast copy, and the command that mends it
+/// Check this host for causes of slow copies, and print the fix for each
 ///
-/// Socket buffers, offloads of UDP, links, the CPU's ciphers, the disk, the clock, and what the
-/// emulator needs; with HOST also which ports of that server can be reached. Writes and removes a
-/// file of at most 128 MB in --dir.
+/// Checks socket buffers, UDP offloads, network interfaces, encryption speed, the disk, the clock,
+/// and what the emulator needs; with HOST also that server's ports. Writes and removes a file of
+/// at most 128 MB in --dir.
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct DoctorArgs {
-    /// A server whose ports are tried: lh://HOST or lh://HOST:PORT
+    /// Test the ports of this server: lh://HOST or lh://HOST:PORT
     #[arg(value_name = "HOST", value_parser = parse_server)]
     host: Option<Location>,
-    /// The rate that is wanted [default: 1G]
+    /// The rate that you want to reach [default: 1G]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
     /// The round-trip time of the path
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_span)]
     rtt: Span,
-    /// The folder whose disk is measured
+    /// Measure the disk of this folder
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     dir: PathBuf,
-    /// UDP port of the server's data [default: the one after its control port]
+    /// UDP port of the server's data [default: its control port + 1]
     #[arg(long, value_name = "PORT", requires = "host")]
     data_port: Option<u16>,
-    /// Write each finding as JSON on stdout, one object a line; the last is the summary
+    /// Write findings as JSON to stdout, one object a line; the last one is the summary
     #[arg(long)]
     json: bool,
-    /// Print the values that are in force, and where each comes from; look at nothing
+    /// Print the values in force and the origin of each, and check nothing
     #[arg(long = "show-config", id = "show_config")]
     _show_config: bool,
 }
@@ -71,20 +71,19 @@ fn parse_server(text: &str) -> Result<Location, String> {
             let name = place.to_string();
             let name = name.trim_end_matches(':');
             let host = name.rsplit_once('@').map_or(name, |(_, host)| host);
-            Err(format!("only a longhaul serve has ports to try; did you mean lh://{host}?"))
+            Err(format!("doctor tests only servers; did you mean lh://{host}?"))
         }
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// How a finding stands.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Grade {
-    /// Nothing to mend.
     Ok,
-    /// It costs something.
+    /// Costs performance.
     Warn,
-    /// It stands in the way.
+    /// Prevents the wanted rate.
     Bad,
 }
 
@@ -97,25 +96,25 @@ impl Grade {
         }
     }
 
-    /// `grade` unless all is well.
+    /// `Ok` if `well`, otherwise `grade`.
     fn unless(well: bool, grade: Grade) -> Grade {
         if well { Grade::Ok } else { grade }
     }
 }
 
-/// Something that was looked at.
+/// Result of one check.
 #[derive(Clone, Debug)]
 struct Finding {
     name: &'static str,
     grade: Grade,
-    /// What was found, with its figures.
+    /// The finding, with its figures.
     what: String,
-    /// The command that mends it, or what else to do.
+    /// The command that fixes the problem, or other advice.
     mend: Option<String>,
 }
 
 impl Finding {
-    /// A finding; `mend` is said only where there is something to mend.
+    /// Makes a finding; drops `mend` if the grade is `Ok`.
     fn new(
         name: &'static str,
         grade: Grade,
@@ -127,27 +126,27 @@ impl Finding {
     }
 }
 
-/// What is wanted of this host.
+/// The wanted performance of this host.
 #[derive(Clone, Copy, Debug)]
 struct Want {
     rate: Rate,
     rtt: Span,
-    /// Somebody has named the rate.
+    /// Whether the user gave the rate.
     is_asked: bool,
 }
 
 impl Want {
-    /// The product of rate and round-trip time.
+    /// The bandwidth-delay product.
     fn bdp(self) -> Bytes {
         self.rate.over(self.rtt)
     }
 }
 
-/// What sysctl sets is gone at the next start.
+/// sysctl settings are lost at a restart.
 const KEEPING: &str = "to keep what sysctl -w sets over a restart, write the same KEY = VALUE into \
                        /etc/sysctl.d/90-longhaul.conf";
 
-/// Looks, and says what was found.
+/// Runs all checks and prints the findings.
 pub(crate) fn run(args: &DoctorArgs) -> u8 {
     match look(args) {
         Ok((worst, None)) => u8::from(worst == Grade::Bad),
@@ -160,8 +159,8 @@ pub(crate) fn run(args: &DoctorArgs) -> u8 {
     }
 }
 
-/// Looks at one thing after the other; the worst that was found, and why a server's ports could not
-/// be looked at.
+/// Runs the checks in order. Returns the worst grade, and the reason if a server's ports could not
+/// be tested.
 fn look(args: &DoctorArgs) -> Result<(Grade, Option<Error>), Error> {
     let rate = args.rate.unwrap_or(USUAL_RATE);
     let want = Want { rate, rtt: args.rtt, is_asked: args.rate.is_some() };
@@ -194,7 +193,7 @@ fn look(args: &DoctorArgs) -> Result<(Grade, Option<Error>), Error> {
     let trouble = ports.map(&mut tell).err();
     let [ok, warn, bad] = counts;
     if args.json {
-        // Without all that was asked for, the error ends the events.
+        // If something could not be checked, the error is the last event.
         if trouble.is_none() {
             let status = u8::from(worst == Grade::Bad);
             let summary = "summary";

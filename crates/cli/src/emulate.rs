@@ -1,4 +1,4 @@
-//! `longhaul emulate`: programs across a network that this machine pretends to have.
+//! `longhaul emulate`: runs programs over an emulated network on this machine.
 
 mod file;
 mod play;
@@ -21,9 +21,9 @@ use programs::{Asked, Program};
 use crate::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 use crate::{console, exit};
 
-/// The emulation could not be, or its programs not be started.
+/// The emulation or its programs could not be started.
 const EXIT_USAGE: u8 = 2;
-/// This machine or user may not emulate.
+/// The kernel forbids emulation for this user.
 const EXIT_FORBIDDEN: u8 = 3;
 
 /// Examples and exit statuses, as `--help` and the man page show them.
@@ -35,33 +35,32 @@ Examples:
   longhaul emulate dumbbell.toml --no-flows -- ping -c 3 right1
 
 Exit status:
-  N    that of COMMAND, or of the last --run; where it is 0, that of the first other --run that
-       failed before, which is also said on stderr
-  0    with flows alone: every flow that has an end came to it
-  1    with flows alone: one did not
-  2    the command line or the scenario makes no sense, or COMMAND cannot be started
-  3    this machine or user may not emulate
-  4    the scenario cannot be read, or what is printed on stdout not be written
-  124  ended by the time limit
-  128  and the number of a signal: ended by it
-A program's own 2, 3, 4 or 124 cannot be told from these by the number: the emulator's own
-come with a line on stderr that begins with 'longhaul'.";
+  N    that of COMMAND, or of the last --run; if that is 0, that of the first other --run that
+       failed, which is also printed on stderr
+  0    with flows only: every flow with an end has finished
+  1    with flows only: a flow has not finished
+  2    invalid command line or scenario, or COMMAND cannot be started
+  3    the kernel forbids emulation on this machine or for this user
+  4    the scenario cannot be read, or stdout cannot be written
+  124  stopped by the time limit
+  128  plus the number of the signal that ended COMMAND
+COMMAND may itself return 2, 3, 4 or 124. If the status is the emulator's, stderr has a line that
+begins with 'longhaul'.";
 
-/// Run programs across an emulated wide-area path between two hosts, a and b, or on the hosts of a
-/// scenario
+/// Run programs over an emulated network: one path between hosts a and b, or a scenario
 ///
-/// Each host is a network namespace with an address of its own (a: 10.77.0.1, fd77::1; b:
-/// 10.77.0.2, fd77::2; both resolve by name). Without a command, a shell runs on the first host.
+/// Each host is a network namespace with its own address (a: 10.77.0.1, fd77::1; b: 10.77.0.2,
+/// fd77::2; the names resolve). Without a command, a shell runs on the first host.
 ///
-/// A scenario is a file of hosts, links and flows. Its flows run for real: copies by this program
-/// from and to memory, TCP by the kernel's, UDP, shell commands; with neither a command of its own
-/// nor one asked for, all ends with the flows. A table says what each came to.
+/// A scenario is a TOML file of hosts, links and flows. Its flows run for real: longhaul copies
+/// from and to memory, the kernel's TCP, UDP, and shell commands. Without a command, the emulation
+/// ends with the flows, and prints a table of their results.
 ///
-/// Ctrl-C gives the command 2 s to end by itself; then, or at the second Ctrl-C, all ends.
+/// Ctrl-C gives the command 2 s to end; then, or at a second Ctrl-C, everything is stopped.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER)]
 pub(crate) struct EmulateArgs {
-    /// Hosts and links as a TOML file has them, in place of one path
+    /// Emulate the hosts and links of this TOML file instead of one path
     #[arg(value_name = "SCENARIO", conflicts_with_all = path_flags())]
     scenario: Option<PathBuf>,
     #[command(flatten)]
@@ -69,22 +68,22 @@ pub(crate) struct EmulateArgs {
     /// Seed of everything random (default: the scenario's, or 1)
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Run a shell command on a host; started in this order, and all ends, with its exit status,
-    /// when the last one ends (another that failed before counts where the last one's is 0)
+    /// Run a shell command on a host. Commands start in this order. When the last one ends, the
+    /// emulation ends with its exit status; if that is 0, an earlier failed command's counts
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], conflicts_with = "command")]
     run: Vec<String>,
-    /// End all after this long, with exit status 124 (default: the scenario's limit where its own
-    /// commands run, else none)
+    /// Stop after this long with exit status 124 (default: the scenario's limit if its own commands
+    /// run, otherwise none)
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     time_limit: Option<Span>,
-    /// Start none of the scenario's flows and commands: its hosts and links only
+    /// Do not start the scenario's flows and commands, only its network
     #[arg(long, requires = "scenario")]
     no_flows: bool,
-    /// Print what each flow came to as JSON on stdout, one object a line; the last is the truth
-    /// about the run
+    /// Write the result of each flow as JSON to stdout, one object a line; the last one is the
+    /// account of the emulator
     #[arg(long)]
     json: bool,
-    /// Say nothing at the end about what the path did
+    /// Do not print the account of the path at the end
     #[arg(long)]
     quiet: bool,
     /// Command to run on the first host
@@ -92,43 +91,42 @@ pub(crate) struct EmulateArgs {
     command: Vec<String>,
 }
 
-/// The path between two hosts. A scenario has links of its own, so it conflicts with each of these
-/// flags.
+/// The path between two hosts. A scenario has its own links, so it conflicts with these flags.
 #[derive(Args, Debug)]
 struct PathArgs {
-    /// Bits a second on the wire, Ethernet framing included (1500-byte packets fill 1500/1538 of
-    /// it); without it packets pass at once
+    /// Bits a second on the wire, Ethernet framing included: 1500-byte packets use 1500/1538 of it
+    /// (default: unlimited)
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
     /// Round-trip time of an idle path
     #[arg(long, value_name = "TIME", value_parser = parse_span, default_value = "0ms")]
     rtt: Span,
-    /// Share of packets lost, each for itself, in each direction
+    /// Ratio of packets lost in each direction, independently of each other
     #[arg(long, value_name = "LOSS", value_parser = parse_loss, default_value = "0%")]
     loss: LossRatio,
-    /// Loss from a to b, in place of --loss
+    /// Loss from a to b, instead of --loss
     #[arg(long, value_name = "LOSS", value_parser = parse_loss)]
     loss_forward: Option<LossRatio>,
-    /// Loss from b to a, in place of --loss
+    /// Loss from b to a, instead of --loss
     #[arg(long, value_name = "LOSS", value_parser = parse_loss)]
     loss_back: Option<LossRatio>,
-    /// Queue before the rate, as a size or in products of rate and RTT, at least one packet
+    /// Queue before the link, as a size or a multiple of rate × RTT (2bdp), at least one packet
     /// (default: 1bdp, at least 100 packets)
     #[arg(long, value_name = "SIZE|Nbdp")]
     queue: Option<String>,
-    /// Extra delay of each packet, evenly between nothing and this, order kept
+    /// Extra random delay of each packet, uniform from 0 to this; keeps the order
     #[arg(long, value_name = "TIME", value_parser = parse_span, default_value = "0ms")]
     jitter: Span,
-    /// Share of packets held back by --reorder-by so that later ones overtake them
+    /// Ratio of packets that are delayed by --reorder-by, so that later ones overtake them
     #[arg(long, value_name = "SHARE", value_parser = parse_loss, default_value = "0%")]
     reorder: LossRatio,
-    /// How long a reordered packet is held back
+    /// Delay of a reordered packet
     #[arg(long, value_name = "TIME", value_parser = parse_span, default_value = "1ms")]
     reorder_by: Span,
-    /// Share of packets that arrive twice
+    /// Ratio of packets that arrive twice
     #[arg(long, value_name = "SHARE", value_parser = parse_loss, default_value = "0%")]
     duplicate: LossRatio,
-    /// Share of packets that arrive with one bit of the payload turned, past the checksum
+    /// Ratio of packets with one flipped payload bit that checksums do not detect
     #[arg(long, value_name = "SHARE", value_parser = parse_loss, default_value = "0%")]
     corrupt: LossRatio,
     /// Largest IP packet
@@ -143,20 +141,20 @@ fn path_flags() -> Vec<Id> {
     command.get_arguments().map(|flag| flag.get_id().clone()).collect()
 }
 
-/// What is to be done.
+/// The requested work.
 struct Plan {
     spec: EmulationSpec,
     programs: Vec<Program>,
     limit: Option<Span>,
-    /// The scenario, if it has flows that are no commands.
+    /// The scenario, if it has flows other than commands.
     flows: Option<Scenario>,
 }
 
-/// Why nothing is done, or not all of it.
+/// Why an emulation failed.
 enum Trouble {
-    /// The command line makes no sense.
+    /// Invalid command line.
     Usage(String),
-    /// The scenario makes no sense, or cannot be read.
+    /// The scenario is invalid or cannot be read.
     File(Error),
     Emulation(EmulationError),
 }
@@ -167,11 +165,10 @@ impl From<EmulationError> for Trouble {
     }
 }
 
-/// Runs programs and flows and gives the exit status: the last program's (if it is 0, that of the
-/// first other one that failed before), or where there is none 1
-/// for a flow that did not come to its end; 2 for a path that cannot be, 3 where this machine or
-/// user may not emulate, 4 where the scenario cannot be read, 124 after the time limit, 128 and the
-/// signal's number after a signal.
+/// Runs programs and flows and returns the exit status: the last program's (if it is 0, that of the
+/// first other program that failed), or without programs 1 for an unfinished flow; 2 for an invalid
+/// path, 3 if emulation is forbidden, 4 if the scenario cannot be read, 124 after the time limit,
+/// 128 plus the signal's number after a signal.
 pub(crate) fn run(args: &EmulateArgs) -> u8 {
     let (text, status) = match emulate(args) {
         Ok(status) => return status,
@@ -191,9 +188,9 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
         Some(file) => file::plan(file, args)?,
         None => pair(args)?,
     };
-    // Before anything is made that somebody has to clear away.
+    // Before anything is created that would have to be removed.
     let asked = Asked::watch()?;
-    // Before this process has a thread: without root, it moves into a user namespace.
+    // Before this process starts a thread: without root, it moves into a user namespace.
     let emulation = Emulation::start(plan.spec.clone())?;
     for notice in emulation.notices() {
         say(&format!("longhaul emulate: NOTE: {notice}"));
@@ -218,7 +215,7 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
     Ok(played.status)
 }
 
-/// Where somebody at a terminal finds himself, and what else there is.
+/// Tells the user of an interactive shell on which host it runs, and which other hosts exist.
 fn banner(emulation: &Emulation, here: &str) -> String {
     const MOST: usize = 8;
     let named = |host: &str| match emulation.addresses(host) {
@@ -253,8 +250,8 @@ fn pair(args: &EmulateArgs) -> Result<Plan, Trouble> {
     Ok(Plan { spec, programs, limit: args.time_limit, flows: None })
 }
 
-/// The programs that the command line asks for; a shell on the host `first`, where it asks for
-/// none and `shell` says so.
+/// The programs of the command line, or a shell on the host `first` if there are none and `shell`
+/// is true.
 fn asked(args: &EmulateArgs, first: &str, shell: bool) -> Vec<Program> {
     if !args.run.is_empty() {
         let pairs = args.run.chunks_exact(2);
@@ -300,6 +297,6 @@ fn queue_of(text: &str, path: &PathArgs) -> Result<Bytes, String> {
 }
 
 fn say(text: &str) {
-    // Nobody is left to be told where standard error is closed.
+    // A closed standard error has no reader.
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -1,16 +1,16 @@
-//! Why a command ended, and what its user can do about it.
+//! Errors of commands, with advice for the user.
 
 use std::fmt;
 
 pub(crate) use longhaul::ErrorKind;
 use longhaul::{CallOption, Event};
 
-/// An end that is no success.
+/// An error of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Error {
-    /// What kind of end; each has an exit status.
+    /// The kind, which sets the exit status.
     pub(crate) kind: ErrorKind,
-    /// What failed, on which object, and why, in one sentence without a full stop.
+    /// What failed, on which object, and the reason, in one sentence without a full stop.
     pub(crate) what: String,
     /// One action that may help.
     pub(crate) advice: Option<String>,
@@ -22,7 +22,7 @@ impl Error {
         Error { kind, what: what.into(), advice: None }
     }
 
-    /// The same error with advice.
+    /// Adds advice.
     #[must_use]
     pub(crate) fn advise(self, advice: impl Into<String>) -> Error {
         Error { advice: Some(advice.into()), ..self }
@@ -41,7 +41,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The same value with other fields: literals of other crates' growing types are not allowed.
+/// Changes fields of a value; other crates' `#[non_exhaustive]` types permit no literals.
 #[cfg(test)]
 macro_rules! but {
     ($base:expr, $($field:ident: $value:expr),* $(,)?) => {{

@@ -1,29 +1,29 @@
-//! Exit statuses, and how an error is said.
+//! Exit statuses, and printing of errors.
 
 use crate::error::{Error, ErrorKind};
 
 use crate::console;
 
-/// Done, and verified.
+/// Done and verified.
 pub(crate) const DONE: u8 = 0;
-/// What ends by Ctrl-C.
+/// Ended by Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// The statuses and what they mean, as `--help` and the man page show them.
 pub(crate) const TABLE: &str = "\
 Exit status:
   0    done and verified
-  1    not finished; the same command goes on where this one stopped
-  2    the command itself makes no sense
-  3    the other side cannot be reached, or does not allow it
-  4    trouble with files on this host
-  5    trouble with files on the other host
-  6    what arrived is not what was sent, again and again
+  1    not finished; run the same command again to resume
+  2    invalid command line
+  3    the other side cannot be reached, or refused access
+  4    file error on this host
+  5    file error on the other host
+  6    verification failed repeatedly: the data differ from the source
   7    stalled: no progress for --stall
-  8    some files of a tree, or some of several sources, failed; the others are there
-  130  interrupted; the same command goes on where this one stopped";
+  8    some files, or some of several sources, failed; the others are complete
+  130  interrupted; run the same command again to resume";
 
-/// The exit status of an end.
+/// The exit status of an error.
 pub(crate) fn status(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Usage => 2,
@@ -34,12 +34,12 @@ pub(crate) fn status(kind: ErrorKind) -> u8 {
         ErrorKind::Stalled => 7,
         ErrorKind::SomeFiles => 8,
         ErrorKind::Cancelled => INTERRUPTED,
-        // Unfinished, and what a newer library may add.
+        // Unfinished, and kinds that a newer library adds.
         _ => 1,
     }
 }
 
-/// The name of an end in `--json`.
+/// The name of an error in `--json`.
 pub(crate) fn kind_name(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Usage => "usage",
@@ -54,7 +54,7 @@ pub(crate) fn kind_name(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// Says the error on stderr; its exit status.
+/// Prints the error to stderr and returns its exit status.
 pub(crate) fn fail(error: &Error) -> u8 {
     console::error(error);
     status(error.kind)

@@ -1,124 +1,121 @@
-//! Flags of scp, rsync, rclone and of other servers that `longhaul cp` and `serve` do not have:
-//! what to write instead, or why not.
+//! Advice for flags of scp, rsync, rclone and other servers that `longhaul cp` and `serve` lack.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Flags that fingers know, and what is said of them.
+/// Flags of other tools, and the advice for them.
 type Habits = [(&'static [&'static str], &'static str)];
 
-/// Of a copy.
 const OF_CP: &Habits = &[
-    (&["--timeout"], "write --stall 30s: how long without progress before a copy is given up"),
+    (&["--timeout"], "use --stall 30s to give up after 30 s without progress"),
     (
         &["--delete", "--delete-before", "--delete-after", "--delete-during", "--delete-delay"],
-        "cp never deletes; longhaul sync --delete removes what only the destination has, once all \
-         of the copy is there",
+        "cp never deletes; after the copy, longhaul sync --delete removes what the source lacks",
     ),
-    (&["-C"], "data are not compressed on the way; leave it out, or compress the files first"),
+    (&["-C"], "data are not compressed; leave it out, or compress the files first"),
     (
         &["--transfers", "--checkers", "--multi-thread-streams"],
-        "small files go together and large ones fill the path; leave it out",
+        "longhaul sends all files as one object, which fills the path; leave it out",
     ),
     (
         &["--chown", "--usermap", "--groupmap"],
-        "owners are not copied; files belong to the user that writes them",
+        "owners are not copied; files belong to the user who writes them",
     ),
     (
         &["-i", "-F", "-o", "-J", "--port"],
-        "options of ssh go into the command: -e 'ssh -i KEY -J gate -p PORT'; rsync's -i is -v, \
-         its -o is not here: owners are not copied",
+        "for options of ssh, use -e 'ssh -i KEY -J gate -p PORT'; for rsync's -i, use -v; rsync's \
+         -o has no equivalent, because owners are not copied",
     ),
     (
         &["-l", "--links"],
-        "symbolic links are always copied as links; leave it out; a limit, as scp's -l, is \
-         --bwlimit",
+        "symbolic links are always copied as links; leave it out; for scp's -l, use --bwlimit",
     ),
-    (&["-4", "-6", "--ipv4", "--ipv6"], "name an address of that family, or -e 'ssh -4'"),
+    (&["-4", "-6", "--ipv4", "--ipv6"], "use an address of that family, or -e 'ssh -4'"),
     (
         &["-t", "--times", "--perms", "-g", "--group", "--owner", "-D"],
         "-p keeps permissions and times; owners and devices are not copied",
     ),
     (
         &["-u", "--update"],
-        "files of equal size and time are left alone, others are copied; there is no choice by age",
+        "files of equal size and time are skipped, others are copied, whatever their age",
     ),
     (
         &["-L", "--copy-links", "-H", "--hard-links"],
-        "symbolic links are copied as links, hard links as files of their own; leave it out",
+        "symbolic links are copied as links, hard links as separate files; leave it out",
     ),
     (
         &["-A", "--acls", "-X", "--xattrs"],
-        "no ACLs and no extended attributes are copied; an archive of the files keeps them",
+        "ACLs and extended attributes are not copied; a tar archive keeps them",
     ),
-    (&["-S", "--sparse"], "files with holes keep them always; leave it out"),
+    (&["-S", "--sparse"], "holes in files are always kept; leave it out"),
     (
         &["--inplace", "--append", "--append-verify", "--whole-file", "-W"],
-        "a file gets its name when all of it is verified, never before; leave it out",
+        "a file gets its name only after all of it is verified; leave it out",
     ),
     (
         &["--size-only", "-I", "--ignore-times"],
-        "files of equal size and time are left alone; --checksum compares their content instead",
+        "files of equal size and time are skipped; --checksum compares their content instead",
     ),
     (
         &["--ignore-existing", "--existing"],
-        "files that are there and differ are replaced, others are made; name what to leave out \
-         with --exclude",
+        "files that differ are replaced and missing ones are created; use --exclude to skip some",
     ),
-    (&["--rsync-path"], "write --remote-path PATH: where longhaul is on the far side of ssh"),
+    (&["--rsync-path"], "use --remote-path PATH, the path of longhaul on the remote host"),
     (
         &["-x", "--one-file-system"],
-        "other file systems below a source are copied too; leave them out with --exclude",
+        "other file systems below a source are copied too; use --exclude to skip them",
     ),
     (
         &["-R", "--relative"],
-        "a source goes below the destination by its last name; name the rest in the destination",
+        "a source is copied under its last name; write the other folders in the destination",
     ),
     (
         &["-b", "--backup", "--backup-dir", "--suffix"],
-        "a file that is replaced is kept nowhere; copy into another folder, and compare there",
+        "a replaced file is not kept; to keep it, copy into another folder",
     ),
     (
         &["-k", "--copy-dirlinks", "-K", "--keep-dirlinks"],
         "links to folders are copied as links, and not followed at the destination",
     ),
-    (&["-f", "--filter"], "write --exclude and --include; the first one that matches decides"),
+    (&["-f", "--filter"], "use --exclude and --include; the first one that matches decides"),
     (
         &["-E", "--executability", "--chmod"],
-        "-p keeps all permissions; without it new files get those of the source under the umask",
+        "-p keeps all permissions; without it, new files get the source's minus the umask",
     ),
     (
         &["--safe-links", "--copy-unsafe-links", "--munge-links"],
-        "links are copied as they are and never followed; name those to leave out with --exclude",
+        "links are copied as they are and never followed; use --exclude to skip some",
     ),
     (&["--numeric-ids"], "owners and groups are not copied; leave it out"),
     (
         &["--itemize-changes", "--log-file", "--out-format", "--log-file-format"],
-        "-v names each file as it is made, -vv those that are skipped; --json tells programs",
+        "-v prints each created file, -vv also skipped ones; for programs, use --json",
     ),
-    (&["--blocking-io", "-O", "-s"], "there is no such choice here; leave it out"),
-    (&["--partial-dir", "-T", "--temp-dir"], "what is unfinished waits beside its destination"),
-    (&["--stats", "--info", "--human-readable"], "-v tells more, --json tells programs"),
+    (&["--blocking-io", "-O", "-s"], "longhaul has no such option; leave it out"),
+    (&["--partial-dir", "-T", "--temp-dir"], "partial files are kept in the destination folder"),
+    (&["--stats", "--info", "--human-readable"], "use -v for details, --json for programs"),
     (
         &["--remove-source-files"],
-        "longhaul never deletes; remove them once the copy has ended well",
+        "longhaul never deletes sources; remove them after the copy has succeeded",
     ),
-    (&["-3"], "copies are between this host and others; run longhaul on one of the two"),
+    (&["-3"], "the data always go directly between the two hosts; leave it out"),
 ];
 
-/// Of a server.
 const OF_SERVE: &Habits = &[
-    (&["-p", "--port"], "write --listen :PORT, or --listen ADDRESS:PORT"),
+    (&["-p", "--port"], "use --listen :PORT, or --listen ADDRESS:PORT"),
     (
         &["-d", "-D", "--daemon", "--detach"],
-        "serve stays in the foreground; systemd, or nohup with &, keeps it in the background",
+        "serve stays in the foreground; run it with systemd, or with nohup and &",
     ),
     (
         &["--user", "--pass", "--password", "--auth"],
-        "ids stand for users: write --allow ID, which `longhaul id` prints at the client's",
+        "clients have ids, not passwords: use --allow ID, which `longhaul id` prints on the client",
     ),
-    (&["--cert", "--key", "--tls"], "each host has a key of its own; leave it out"),
-    (&["-v", "--verbose"], "what clients do is told without it; --quiet hides it"),
-    (&["--path", "--dir", "--folder"], "write --root FOLDER"),
+    (
+        &["--cert", "--key", "--tls"],
+        "longhaul uses its own key; leave it out; for HTTPS, use --http-cert and --http-key",
+    ),
+    (&["-v", "--verbose"], "serve logs clients by default; --quiet turns that off"),
+    (&["--path", "--dir", "--folder"], "use --root FOLDER"),
 ];
 
 fn habits(subcommand: &str) -> &'static Habits {
@@ -129,21 +126,21 @@ fn habits(subcommand: &str) -> &'static Habits {
     }
 }
 
-/// What is said of a flag that is a number: clap would offer to take it for a file.
+/// Advice for a negative number, which clap would offer to treat as a file.
 fn negative(flag: &str) -> Option<&'static str> {
     let digit = flag.strip_prefix('-')?.starts_with(|c: char| c.is_ascii_digit());
-    digit.then_some("rates, sizes, times and shares are never negative")
+    digit.then_some("rates, sizes, times and ratios are never negative")
 }
 
-/// Whether `near` is `flag` with a typing error: at most one letter in three is wrong.
+/// Whether `near` could be `flag` with a typing error: at most one letter in three differs.
 fn is_typing_error(flag: &str, near: &str) -> bool {
     let plain = |word: &str| word.trim_start_matches('-').to_owned();
     let (flag, near) = (plain(flag), plain(near));
     strsim::damerau_levenshtein(&flag, &near) * 3 <= flag.chars().count().max(3)
 }
 
-/// Adds to an error about an unknown flag of `subcommand` what such a flag is called here, and
-/// takes away a name that is not near.
+/// Adds advice to the error about an unknown flag of `subcommand`, and removes a suggestion that is
+/// not similar.
 pub(crate) fn explain(mut error: clap::Error, subcommand: &str) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;

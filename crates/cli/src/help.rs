@@ -1,5 +1,4 @@
-//! `longhaul help cp`, `help sync` and `help cp PROTOCOL`: pages of one screen, beside what the
-//! parser prints of every flag.
+//! `longhaul help cp`, `help sync` and `help cp PROTOCOL`: help of one screen.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -12,35 +11,35 @@ use crate::cp::{EXAMPLES, TCP, protocols};
 use crate::protocol_settings::range;
 use crate::{console, exit, sync};
 
-/// The flags of most copies, with what fits on their line.
+/// The most used flags, each with a short help.
 const USUAL: [(&str, &str); 10] = [
-    ("-r, --recursive", "folders with all that is in them"),
+    ("-r, --recursive", "copy folders with their contents"),
     ("-a, --archive", "the same, with permissions and times"),
-    ("-n, --dry-run", "name what would be made, and copy nothing"),
-    ("-P", "show a bar"),
-    ("--exclude <GLOB>", "leave out what matches"),
-    ("--rate <RATE>", "send at this rate and never react to loss"),
-    ("--bwlimit <RATE>", "find the rate, up to this one"),
-    ("--protocol <NAME>", "what carries the data"),
-    ("--accept-new", "accept a server that was never seen, without asking"),
+    ("-n, --dry-run", "print what would be created, and copy nothing"),
+    ("-P", "show progress"),
+    ("--exclude <GLOB>", "skip names that match"),
+    ("--rate <RATE>", "send at this rate and ignore loss"),
+    ("--bwlimit <RATE>", "limit the rate that longhaul searches for"),
+    ("--protocol <NAME>", "protocol that carries the data"),
+    ("--accept-new", "accept a new server without asking"),
     ("--json", "write events as JSON"),
 ];
 
-/// The flags of most calls of `sync`, beyond those of `cp`.
+/// The most used flags of `sync`, besides those of `cp`.
 const OF_SYNC: [(&str, &str); 6] = [
-    ("--delete", "delete what the source lacks, once all is verified"),
+    ("--delete", "delete what the source lacks, after verification"),
     ("--max-delete <COUNT>", "refuse if more names would be deleted"),
-    ("-n, --dry-run", "name what would be made and deleted, and do nothing"),
-    ("-v, --verbose", "name each file that is copied or deleted"),
-    ("--exclude <GLOB>", "leave out what matches, and do not delete it"),
+    ("-n, --dry-run", "print what would be created and deleted"),
+    ("-v, --verbose", "print each file that is copied or deleted"),
+    ("--exclude <GLOB>", "skip names that match, and do not delete them"),
     ("-c, --checksum", "compare by content, not by size and time"),
 ];
 
 /// Columns of a page.
 const WIDTH: usize = 80;
 
-/// Answers `longhaul help cp [PROTOCOL]` with the exit status; nothing for other words, which are
-/// the parser's.
+/// Prints the page of `longhaul help cp [PROTOCOL]` and returns the exit status; `None` for other
+/// arguments, which clap handles.
 pub(crate) fn answer(argv: &[OsString]) -> Option<u8> {
     let words: Option<Vec<&str>> = argv.iter().skip(1).map(|word| word.to_str()).collect();
     let page = match words?.as_slice() {
@@ -65,7 +64,7 @@ fn names() -> String {
 
 fn of_cp() -> String {
     let ends = [
-        "The same command again goes on where a copy stopped.".to_owned(),
+        "To resume a copy, run the same command again.".to_owned(),
         "All flags: longhaul cp --help, longhaul man cp".to_owned(),
         format!("Settings of a protocol: longhaul help cp NAME, of {}", names()),
     ];
@@ -74,7 +73,7 @@ fn of_cp() -> String {
 
 fn of_sync() -> String {
     let ends = [
-        "As in rsync, run42 goes into the destination, and run42/ stands for what is in it. Times \
+        "As in rsync, run42 is copied into the destination, and run42/ means its contents. Times \
          and permissions are kept, as with cp -a. Without --delete nothing is deleted."
             .to_owned(),
         "All flags of cp work: longhaul sync --help, longhaul man sync".to_owned(),
@@ -82,7 +81,7 @@ fn of_sync() -> String {
     usual(sync::EXAMPLES, &OF_SYNC, &ends)
 }
 
-/// A page of examples, usual flags and what else to know.
+/// A page of examples, usual flags and further notes.
 fn usual(examples: &str, flags: &[(&str, &str)], ends: &[String]) -> String {
     let mut page = format!("{examples}\nThe usual flags:\n");
     let column = flags.iter().map(|(flag, _)| flag.len() + 2).fold(20, usize::max);
@@ -98,7 +97,7 @@ fn usual(examples: &str, flags: &[(&str, &str)], ends: &[String]) -> String {
 
 fn of_protocol(name: &str) -> Result<String, Error> {
     if name == TCP {
-        let streams = "Parallel TCP connections. --streams says how many; there are no settings.";
+        let streams = "Parallel TCP connections. --streams sets their number; no other settings.";
         return Ok(wrapped(streams, 0));
     }
     let row = registry::find(name).ok_or_else(|| {
@@ -118,8 +117,8 @@ fn page(row: &Row) -> String {
         page.push_str(&wrapped(option.help, 6));
     }
     let rest = [
-        "auto is the default. Scenarios and config.toml take the same names and values. \
-         A setting for one of several sources: --NAME SOURCE=VALUE,…"
+        "auto means the default. Scenarios and config.toml take the same names and values. \
+         To set a value for one of several sources, write --NAME SOURCE=VALUE,…"
             .to_owned(),
         shared(row),
     ];
@@ -130,7 +129,7 @@ fn page(row: &Row) -> String {
     page
 }
 
-/// Which settings are of this host, and so take no source.
+/// Lists the settings of this host, which take no source.
 fn shared(row: &Row) -> String {
     let shared = row
         .options
@@ -141,10 +140,10 @@ fn shared(row: &Row) -> String {
     if shared.is_empty() {
         return String::new();
     }
-    format!("One for all sources: {}.", shared.join(", "))
+    format!("These apply to all sources together: {}.", shared.join(", "))
 }
 
-/// `text` in lines of the page's width, each behind so many spaces.
+/// Wraps `text` to the page's width, with `indent` spaces before each line.
 fn wrapped(text: &str, indent: usize) -> String {
     let mut lines = String::new();
     let mut column = 0;

@@ -1,4 +1,4 @@
-//! `longhaul id`: who this user is to other hosts.
+//! `longhaul id`: prints this user's id.
 
 use longhaul::Identity;
 
@@ -6,7 +6,7 @@ use crate::{config, console, exit};
 
 /// Print this user's id, for `longhaul serve --allow` on the other host
 ///
-/// The key is made at first use and kept in the configuration folder, readable by its owner only.
+/// The key is created at first use, in the configuration folder. Only its owner can read it.
 #[derive(clap::Args)]
 pub(crate) struct IdArgs {}
 

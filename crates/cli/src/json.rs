@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::{exit, report, utc};
 
-/// The copy begins.
+/// The start of a copy.
 pub(crate) fn start(sources: &[Location], destination: &Location, protocol: &str) -> String {
     line(&json!({
         "event": "start",
@@ -32,7 +32,7 @@ pub(crate) fn start(sources: &[Location], destination: &Location, protocol: &str
     }))
 }
 
-/// How far the copy is.
+/// Progress of a copy.
 pub(crate) fn progress(progress: &Progress) -> String {
     line(&progress_value(progress))
 }
@@ -56,7 +56,7 @@ fn progress_value(progress: &Progress) -> Value {
     })
 }
 
-/// Where a copy has several sources, each of them.
+/// The row of each of several sources.
 fn sources(rows: &[SourceRow]) -> Vec<Value> {
     let one = |row: &SourceRow| {
         json!({
@@ -74,7 +74,7 @@ fn sources(rows: &[SourceRow]) -> Vec<Value> {
     rows.iter().map(one).collect()
 }
 
-/// Something happened.
+/// An event of a copy.
 pub(crate) fn event(event: &Event) -> String {
     line(&event_value(event))
 }
@@ -123,7 +123,7 @@ fn event_value(event: &Event) -> Value {
         Event::Warning(text) => json!({"event": "warning", "text": text}),
         Event::Progress(progress) => progress_value(progress),
         Event::Lagged(count) => json!({"event": "lagged", "count": count}),
-        // A newer library may report more.
+        // An event of a newer library.
         other => json!({"event": "other", "text": format!("{other:?}")}),
     }
 }
@@ -134,7 +134,7 @@ fn of_path(event: &str, path: &Path) -> Value {
     value
 }
 
-/// Names of other encodings are no JSON text: two of them may look the same, their bytes do not.
+/// Adds `_hex` with the bytes of a name that is not UTF-8: two such names may look the same.
 pub(crate) fn put_path(value: &mut Value, field: &str, path: &Path) {
     value[field] = json!(path.display().to_string());
     if path.to_str().is_none() {
@@ -143,7 +143,7 @@ pub(crate) fn put_path(value: &mut Value, field: &str, path: &Path) {
     }
 }
 
-/// The copy is done.
+/// The summary of a copy.
 pub(crate) fn summary(summary: &Summary, status: u8) -> String {
     let Summary { sender, receiver, .. } = summary;
     let mut value = json!({
@@ -207,12 +207,12 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
     line(&value)
 }
 
-/// What the kernel's TCP has sent of the data.
+/// Counters of the kernel's TCP.
 fn segments(Segments { sent, retransmitted }: Segments) -> Value {
     json!({"sent": sent, "retransmitted": retransmitted})
 }
 
-/// What this host took in all, of what, and what of that was left to others.
+/// The receiving host's capacity and its use.
 fn receives(capacity: ReceiveCapacity) -> Value {
     json!({
         "rate_bps": capacity.rate.as_bps(),
@@ -223,21 +223,21 @@ fn receives(capacity: ReceiveCapacity) -> Value {
     })
 }
 
-/// The copy ended otherwise.
+/// The failure of a copy.
 pub(crate) fn error(error: &Error, status: u8) -> String {
     let mut value = json!({"event": "error", "status": status});
     put_error(&mut value, error);
     line(&value)
 }
 
-/// Why something failed, as every event says it.
+/// The error fields of all events.
 pub(crate) fn put_error(value: &mut Value, error: &Error) {
     value["class"] = json!(exit::kind_name(error.kind));
     value["what"] = json!(error.what);
     value["advice"] = json!(error.advice);
 }
 
-/// How a request ended: `done`, `partial` where some files failed, `failed`.
+/// Result of a request: `done`, `partial` if some files failed, `failed`.
 pub(crate) fn served_result(moved: &Moved, has_error: bool) -> &'static str {
     match moved {
         _ if has_error => "failed",
@@ -247,7 +247,7 @@ pub(crate) fn served_result(moved: &Moved, has_error: bool) -> &'static str {
     }
 }
 
-/// A request that was refused, as [`ServerEvent::Refused`] is told.
+/// A refused request, like [`ServerEvent::Refused`].
 pub(crate) fn refused(address: std::net::SocketAddr, error: &Error) -> String {
     let mut value = json!({"event": "refused", "address": address.to_string()});
     put_error(&mut value, error);
@@ -255,7 +255,7 @@ pub(crate) fn refused(address: std::net::SocketAddr, error: &Error) -> String {
     line(&value)
 }
 
-/// What happened at a server; nothing for what a newer library reports.
+/// An event of a server; `None` for one of a newer library.
 pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
     let of = |name: &str, client: &ServedClient| {
         json!({
@@ -282,7 +282,7 @@ pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
             value["bytes"] = json!(moved.bytes);
             value["files"] = json!(moved.files);
             value["failed_files"] = json!(moved.failed);
-            // The time is never nothing.
+            // The time is never zero.
             value["rate_bps"] = json!((moved.bytes as f64 * 8.0 / seconds) as u64);
             value["result"] = json!(served_result(moved, error.is_some()));
             if let Some(error) = error {

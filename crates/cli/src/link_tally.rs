@@ -1,9 +1,9 @@
-//! What a link did with what came to it, in JSON: simulated and emulated links tell the same.
+//! JSON of a link's counters, the same for simulated and emulated links.
 
 use longhaul_testbed::link::LinkTally;
 use serde_json::{Map, Value};
 
-/// The counts of the link `name`.
+/// The counters of the link `name`.
 pub(crate) fn json(name: &str, tally: &LinkTally) -> Value {
     let mut object = Map::from_iter([("link".to_owned(), name.into())]);
     object.extend(tally.counts().map(|count| (count.name.to_owned(), count.value.into())));

@@ -1,4 +1,4 @@
-//! `longhaul ls`: the names in a folder of another host.
+//! `longhaul ls`: lists a folder on another host.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,24 +17,24 @@ use crate::{console, exit, json, plain, signals, utc};
 
 const EXAMPLES: &str = "\
 Examples:
-  longhaul ls lh://dtn.example.org/run42      the names in a folder, in order
+  longhaul ls lh://dtn.example.org/run42      the names in a folder, sorted
   longhaul ls -l me@dtn.example.org:data      with mode, size and time, over ssh
   longhaul ls 'dtn.example.org:run*'          the names that match
-  longhaul ls --json lh://10.0.0.2:7718/      one JSON object a line, as they come
+  longhaul ls --json lh://10.0.0.2:7718/      one JSON object a line, unsorted
 ";
 
 const ABOUT: &str = "\
-List a folder of another host
+List a folder on another host
 
-Lists all names in the folder, hidden ones too, or the one file that PATH names. A symbolic link \
-is shown as itself. Where the last part of PATH has *, ?, [...] or {a,b}, the names that match are \
-listed, and not what is in them. Needs the right to read there. Without --json the names are \
-sorted, so all are read before the first is printed.";
+Lists all names in the folder, hidden ones too, or the file that PATH names. A symbolic link is \
+shown as itself. If the last part of PATH has *, ?, [...] or {a,b}, the matching names are listed, \
+without the contents of folders. Needs the right to read. Without --json all names are read and \
+sorted before the first is printed.";
 
-/// Names that are sorted; a server that lists more without an end must not fill the memory.
+/// Limit of sorted names, so that a hostile server cannot fill the memory.
 const SORTED: usize = 5_000_000;
 
-/// List a folder of another host
+/// List a folder on another host
 #[derive(clap::Args)]
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
@@ -47,12 +47,12 @@ pub(crate) struct LsArgs {
     long: bool,
     #[command(flatten)]
     reach: ReachArgs,
-    /// Write each name as a JSON object on stdout, one a line
+    /// Write each name as a JSON object to stdout, one a line
     #[arg(long)]
     json: bool,
 }
 
-/// Lists, and prints what is found.
+/// Lists a folder and prints the names.
 pub(crate) fn run(args: &LsArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
     let show = Show {
@@ -83,12 +83,12 @@ fn start(
     let usage = |what: String, advice: &str| Error::new(ErrorKind::Usage, what).advise(advice);
     if args.path.is_local() {
         let what = format!("{} is on this host", args.path);
-        return Err(usage(what, "name a folder of another host: lh://host/path or host:path"));
+        return Err(usage(what, "name a folder on another host: lh://host/path or host:path"));
     }
     args.reach.check(&[&args.path], &|flag| config::has(settings, flag))?;
-    signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once").map_err(
-        |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
-    )?;
+    signals::cancel_on_signal(cancel.clone(), signals::ENDING).map_err(|error| {
+        Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
+    })?;
     let asking = screen.clone();
     let client = args.reach.client(&[&args.path], move |server| asking.trusts(server))?.build()?;
     let expanded = client.expand(args.path.clone(), args.reach.options(), &cancel);
@@ -107,7 +107,7 @@ fn start(
     print(args, std::iter::from_fn(|| blocking::wait(names.next())).map(|name| Ok(name?)))
 }
 
-/// Prints names as they come, or sorted.
+/// Prints names sorted, or as they arrive with `--json`.
 fn print(args: &LsArgs, names: impl Iterator<Item = Result<Named, Error>>) -> Result<(), Error> {
     let (mut all, mut told) = (Vec::new(), 0_u64);
     for named in names {
@@ -137,7 +137,7 @@ fn print(args: &LsArgs, names: impl Iterator<Item = Result<Named, Error>>) -> Re
     Ok(())
 }
 
-/// The name for a terminal.
+/// The name, escaped for a terminal.
 fn shown(named: &Named) -> String {
     plain::path(path(named))
 }
@@ -172,7 +172,7 @@ fn object(named: &Named) -> String {
     value.to_string()
 }
 
-/// As `ls -l` shows it.
+/// The mode in the format of `ls -l`.
 fn mode(named: &Named) -> String {
     let kind = match named.kind {
         NameKind::File => '-',

@@ -59,7 +59,7 @@ use crate::error::ErrorKind;
 
 fn main() -> ExitCode {
     let status = args::run();
-    // Whoever gets the output of a command that went well must be able to trust it.
+    // Output may be incomplete, so the command must not report success.
     let lost = status == exit::DONE && console::has_lost();
     ExitCode::from(if lost { exit::status(ErrorKind::LocalFile) } else { status })
 }

@@ -1,4 +1,4 @@
-//! `longhaul man`: the manual pages, made from the same list as the flags.
+//! `longhaul man`: manual pages, generated from the definitions of the flags.
 
 use std::path::PathBuf;
 
@@ -45,7 +45,7 @@ fn render(args: &ManArgs, root: Command) -> Result<(), Error> {
     if let Some(folder) = &args.dir {
         return clap_mangen::generate_to(root, folder).map_err(|error| {
             let what = format!("cannot write manual pages into {}: {error}", folder.display());
-            Error::new(ErrorKind::LocalFile, what).advise("make the folder first")
+            Error::new(ErrorKind::LocalFile, what).advise("create the folder first")
         });
     }
     let mut command = &root;

@@ -1,4 +1,4 @@
-//! `longhaul model`: what the papers' equations say of a path, without using one.
+//! `longhaul model`: predictions of the papers' equations for a path.
 
 use crate::error::{Error, ErrorKind};
 use clap::Subcommand;
@@ -13,9 +13,9 @@ use crate::{console, exit};
 /// Header and tag of a data datagram, which `cp --rate` counts and the model does not.
 const OVERHEAD: u64 = 32;
 
-/// Say what the equations predict for a path
+/// Predict a copy or a stream from RBUDP's equations
 ///
-/// The equations are those of RBUDP's paper (Quanta, section 4), by their numbers there.
+/// The equations and their numbers are those of the Quanta paper, section 4.
 #[derive(clap::Args)]
 pub(crate) struct ModelArgs {
     #[command(subcommand)]
@@ -28,7 +28,7 @@ enum What {
     Stream(StreamArgs),
 }
 
-/// A bulk copy by RBUDP: equations 1 to 7
+/// Predict a bulk copy by RBUDP: equations 1 to 7
 #[derive(clap::Args)]
 struct RbudpArgs {
     /// Size of the object
@@ -40,13 +40,13 @@ struct RbudpArgs {
     /// Round-trip time of the path
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     rtt: Span,
-    /// Share of the packets that each round loses
+    /// Ratio of packets lost in each round
     #[arg(long, value_name = "LOSS", value_parser = parse_loss, default_value = "0")]
     loss: LossRatio,
     /// Object bytes in a packet
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "1440")]
     packet: Bytes,
-    /// Time that sending an acknowledgement takes (T_ack)
+    /// Time to send an acknowledgement (T_ack)
     #[arg(long, value_name = "TIME", value_parser = parse_span, default_value = "0")]
     ack: Span,
     /// Print one JSON object
@@ -54,7 +54,7 @@ struct RbudpArgs {
     json: bool,
 }
 
-/// A stream of frames that arrive within a delay: equations 8 to 11
+/// Predict a stream of frames with a maximum delay: equations 8 to 11
 #[derive(clap::Args)]
 struct StreamArgs {
     /// Size of a frame: WIDTHxHEIGHTxBYTES, or a size
@@ -63,7 +63,7 @@ struct StreamArgs {
     /// Frames a second
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     per_second: f64,
-    /// How long after its making a frame may be shown
+    /// Longest time from producing a frame to showing it
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     delay: Span,
     /// Round-trip time of the path
@@ -100,13 +100,13 @@ enum Quantity {
 
 /// A quantity of the model.
 struct Row {
-    /// Its name in JSON, which ends in its unit.
+    /// The JSON name, which ends with the unit.
     key: &'static str,
-    /// The equation that gives it; nothing for what was given.
+    /// The equation; empty for an input.
     equation: &'static str,
     /// Its symbol in the paper, if it has one.
     symbol: &'static str,
-    /// What it is.
+    /// The description.
     what: &'static str,
     quantity: Quantity,
 }
@@ -199,7 +199,7 @@ fn usage(what: &str, advice: &str) -> Error {
     Error::new(ErrorKind::Usage, what).advise(advice)
 }
 
-/// Reads `800x600x3`, or a size.
+/// Parses `800x600x3`, or a size.
 fn parse_frame(text: &str) -> Result<Bytes, String> {
     let expected = "expected a frame such as 800x600x3, or a size such as 1.44MB";
     if !text.contains('x') {

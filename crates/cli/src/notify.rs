@@ -1,4 +1,4 @@
-//! What a service manager hears of a server, by the datagrams of `sd_notify(3)`.
+//! Notifies the service manager with `sd_notify(3)`.
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,19 +10,19 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::console;
 
-/// Clients can come, or the configuration was read again.
+/// The server accepts clients, or has read its configuration again.
 pub(crate) const READY: &str = "READY=1";
-/// The server ends.
+/// The server is stopping.
 pub(crate) const STOPPING: &str = "STOPPING=1";
 
-/// The configuration is about to be read again. [`READY`] follows.
+/// The server is reading its configuration again. [`READY`] follows.
 pub(crate) fn reloading() -> String {
     let now = clock_gettime(ClockId::Monotonic);
     let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;
     format!("RELOADING=1\nMONOTONIC_USEC={micros}")
 }
 
-/// Tells `state` to the service manager that has started this process, if one has.
+/// Sends `state` to the service manager that started this process, if any.
 pub(crate) fn tell(state: &str) {
     let socket = env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty());
     let Some(socket) = socket else { return };
@@ -39,7 +39,7 @@ fn send(socket: &OsStr, state: &str) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
 }
 
-/// The address of a socket that has a name and no file.
+/// The address of an abstract socket.
 #[cfg(target_os = "linux")]
 fn without_file(name: &[u8]) -> io::Result<SocketAddr> {
     <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name)

@@ -1,4 +1,4 @@
-//! `longhaul path`: the paths that copies have found, and how to forget them.
+//! `longhaul path`: lists and forgets remembered rates.
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::time::UNIX_EPOCH;
@@ -11,13 +11,13 @@ use crate::error::{Error, ErrorKind};
 use crate::{config, console, exit, utc};
 
 const ABOUT: &str = "\
-List or forget the rates that copies found on paths
+List or forget the rates of earlier copies
 
-A copy without --rate and --bwlimit remembers the rate that it found, by the other host's network \
-and this host's own address, for 30 days. The next copy over the same path begins at half of that \
-rate and searches from there. --no-path-memory leaves this out.";
+A copy without --rate and --bwlimit remembers the rate that it found, for 30 days, by the other \
+host's network and this host's address. The next copy over the same path starts at half of that \
+rate and searches from there. cp --no-path-memory turns this off.";
 
-/// List or forget the rates that copies found on paths
+/// List or forget the rates of earlier copies
 #[derive(clap::Args)]
 #[command(long_about = ABOUT, after_help = exit::TABLE)]
 pub(crate) struct PathArgs {
@@ -27,9 +27,9 @@ pub(crate) struct PathArgs {
 
 #[derive(Subcommand)]
 enum Action {
-    /// List the remembered paths, the newest first
+    /// List the remembered paths, newest first
     List {
-        /// Write each path as a JSON object on stdout, one a line
+        /// Write each path as a JSON object to stdout, one a line
         #[arg(long)]
         json: bool,
     },
@@ -44,7 +44,7 @@ enum Action {
     },
 }
 
-/// Lists or forgets; the exit status.
+/// Lists or forgets paths; returns the exit status.
 pub(crate) fn run(args: &PathArgs) -> u8 {
     let memory = config::path_file().map(PathMemory::in_file);
     let done = memory.and_then(|memory| match &args.action {

@@ -1,11 +1,11 @@
-//! Names and words of others as a terminal may have them: on one line, and nothing in it that
-//! moves the cursor, turns the text around or ends the line.
+//! Escapes text of other hosts for terminals: one line, without control characters or changes of
+//! the text's direction.
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// `text` with what a terminal would obey written out: `\n`, `\u{1b}`.
+/// Escapes control characters in `text`: `\n`, `\u{1b}`.
 pub(crate) fn text(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -17,7 +17,7 @@ pub(crate) fn text(text: &str) -> String {
     plain
 }
 
-/// `path` in the same way; bytes that are not UTF-8 are written out too: `\xff`.
+/// Escapes `path` likewise; bytes that are not UTF-8 become `\xff`.
 pub(crate) fn path(path: &Path) -> String {
     let mut plain = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
@@ -29,7 +29,7 @@ pub(crate) fn path(path: &Path) -> String {
     plain
 }
 
-/// Whether a terminal obeys a character, or shows what follows elsewhere.
+/// Whether a terminal interprets the character instead of showing it.
 fn is_obeyed(letter: char) -> bool {
     let marks = matches!(letter, '\u{200e}' | '\u{200f}');
     let turns = marks || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

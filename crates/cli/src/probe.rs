@@ -1,4 +1,4 @@
-//! `longhaul probe`: what the way to a server carries.
+//! `longhaul probe`: measures the path to a server.
 
 use std::sync::Arc;
 
@@ -25,46 +25,46 @@ Examples:
 ";
 
 const ABOUT: &str = "\
-Measure the way to a server: round trips, MTU, throughput and loss against rate, both ways
+Measure the path to a server: round trips, MTU, throughput and loss at rising rates
 
-Needs a longhaul serve that allows this host's id, or a host that ssh reaches. Without --udp, \
---app and --tcp, UDP and TCP are measured. Rates are bits a second of UDP payload, as in cp \
---rate; each measurement sends for --time. Without --rate they rise until the way is full. A probe \
-takes 600 s at most. Where something that was asked for could not be measured, all else is, and \
-the exit status is that of the reason: 3 where UDP is blocked.";
+Needs a longhaul serve that allows this host's id, or a host that ssh reaches. Measures both \
+directions; without --udp, --app and --tcp, UDP and TCP. Rates are bits a second of UDP payload, \
+as in cp --rate; each measurement sends for --time. Without --rate the rates rise until the path \
+is full. A probe takes at most 600 s. If one measurement fails, the others still run, and the exit \
+status is that of the failure: 3 if UDP is blocked.";
 
-/// The shortest and the longest that one measurement may send.
+/// Limits of `--time`.
 const TIMES: std::ops::RangeInclusive<Span> = Span::from_millis(10)..=Span::from_secs(10);
 
-/// Measure the way to a server: round trips, MTU, throughput and loss against rate, both ways
+/// Measure the path to a server: round trips, MTU, throughput and loss at rising rates
 #[derive(clap::Args)]
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
 pub(crate) struct ProbeArgs {
-    /// The server as lh://HOST or lh://HOST:PORT, or a host of ssh as HOST or USER@HOST
+    /// A server, lh://HOST or lh://HOST:PORT, or a host of ssh, HOST or USER@HOST
     #[arg(value_name = "HOST", value_parser = parse_host)]
     host: Location,
-    /// Measure datagrams that are received and dropped, as iperf does
+    /// Measure UDP; the receiver drops the datagrams, as iperf does
     #[arg(long)]
     udp: bool,
-    /// Measure datagrams that are received and copied once, as an application does
+    /// Measure UDP; the receiver copies each payload once, as an application does
     #[arg(long)]
     app: bool,
     /// Measure one TCP connection
     #[arg(long)]
     tcp: bool,
-    /// Rates to measure at, rising: 100M,500M,1G
+    /// Measure at these rates, rising: 100M,500M,1G
     #[arg(long, value_name = "RATE,...", value_delimiter = ',', value_parser = parse_rate)]
     rate: Vec<Rate>,
-    /// How long each measurement sends
+    /// Duration of each measurement
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     time: Span,
-    /// UDP payload of a datagram in bytes; without it the path is searched for what passes
+    /// UDP payload of a datagram in bytes [default: the largest that passes]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(512..=65000))]
     datagram: Option<u16>,
     #[command(flatten)]
     reach: ReachArgs,
-    /// Write what is found as JSON on stdout, one object a line; the last is the summary
+    /// Write findings as JSON to stdout, one object a line; the last one is the summary
     #[arg(long)]
     json: bool,
 }
@@ -74,7 +74,7 @@ fn parse_time(text: &str) -> Result<Span, String> {
     if TIMES.contains(&time) { Ok(time) } else { Err("expected 10ms to 10s".into()) }
 }
 
-/// Measures, and prints what is found as it comes.
+/// Measures, and prints each finding when it arrives.
 pub(crate) fn run(args: &ProbeArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
     let show = Show {
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &ProbeArgs, settings: &[Setting]) -> u8 {
     }
 }
 
-/// The status of what was asked for and could not be measured; what could be is printed.
+/// Runs all measurements and returns the exit status of a failed one.
 fn start(
     args: &ProbeArgs,
     settings: &[Setting],
@@ -103,9 +103,9 @@ fn start(
     cancel: CancelHandle,
 ) -> Result<u8, Error> {
     let probe = resolve(args, settings, screen)?;
-    signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once").map_err(
-        |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
-    )?;
+    signals::cancel_on_signal(cancel.clone(), signals::ENDING).map_err(|error| {
+        Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
+    })?;
     let mut probe = probe.cancel_with(&cancel).start()?;
     let mut events = probe.events();
     let mut all = Vec::new();
@@ -223,7 +223,7 @@ fn direction(measured: &Measured) -> &'static str {
     if measured.up { "up" } else { "down" }
 }
 
-/// The line of `--json` for what was found; nothing for what is no finding.
+/// The `--json` line of a finding; `None` for other events.
 fn event(event: &ProbeEvent) -> Option<Value> {
     Some(match event {
         ProbeEvent::Path(path) => {
@@ -277,7 +277,7 @@ fn path_fields(path: &PathFound) -> Value {
     })
 }
 
-/// The way, and the most that came each way by each means: `udp_up_bps`, `tcp_down_bps`.
+/// The path, and the highest rate in each direction by each means: `udp_up_bps`, `tcp_down_bps`.
 fn summary(path: Option<&PathFound>, all: &[Measured], status: u8) -> Value {
     let mut summary = path.map_or_else(|| json!({}), path_fields);
     for measured in all {

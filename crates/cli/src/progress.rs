@@ -1,4 +1,4 @@
-//! How far a copy is: a bar on a terminal, elsewhere a calm line.
+//! Progress of a copy: a bar on a terminal, lines elsewhere.
 
 use std::env;
 use std::path::Path;
@@ -12,44 +12,44 @@ use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use crate::console;
 use crate::plain;
 
-/// How often a line is written where there is no terminal.
+/// Interval of lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// How often the bar is drawn, in 1/s.
+/// Redraws of the bar a second.
 const DRAWS: u8 = 10;
 
-/// Sources that have a line each; of more, the busiest do.
+/// Number of sources with their own line; if there are more, the fastest have one.
 const LINES: usize = 8;
 
-/// What shows the progress.
+/// The way in which progress is shown.
 pub(crate) enum Meter {
-    /// Nothing.
+    /// Not at all.
     Hidden,
-    /// Bars that are drawn over themselves.
+    /// Bars that are redrawn.
     Bars(Bars),
-    /// A line now and then.
+    /// A line every 10 s.
     Lines(Calm),
 }
 
-/// What is written where there is no terminal.
+/// State of the lines.
 pub(crate) struct Calm {
-    /// When the last line was, or the start.
+    /// Time of the last line, or of the start.
     last: Instant,
-    /// There was something to tell.
+    /// Whether there was any progress.
     began: bool,
 }
 
-/// A bar for the whole, above it a line for each of several sources, below it what else is known
-/// and the file's name: all of it on one line is too much for 80 columns.
+/// A bar for the whole copy; above it a line for each of several sources; below it the losses and
+/// the file's name. One line would exceed 80 columns.
 pub(crate) struct Bars {
     all: MultiProgress,
     whole: ProgressBar,
     more: ProgressBar,
-    /// The file that was named last.
+    /// The current file.
     name: ProgressBar,
     sources: Vec<ProgressBar>,
-    /// The terminal has no room for the bar itself beside its numbers.
+    /// The terminal is too narrow for the bar next to its numbers.
     is_narrow: bool,
-    /// Something was shown.
+    /// Whether anything was drawn.
     began: bool,
 }
 
@@ -58,7 +58,7 @@ impl Calm {
         Calm { last: now, began: false }
     }
 
-    /// Whether it is time for a line.
+    /// Whether a line is due.
     fn is_due(&mut self, now: Instant) -> bool {
         self.began = true;
         let is_due = now.saturating_duration_since(self.last) >= LINE_EVERY;
@@ -73,7 +73,7 @@ impl Bars {
     fn new() -> Bars {
         let target = ProgressDrawTarget::stderr_with_hz(DRAWS);
         let all = MultiProgress::with_draw_target(target);
-        // Of a length that is not known yet, nothing is done.
+        // The bar stays empty while the length is unknown.
         let whole = all.add(ProgressBar::new(1).with_style(bar_style(false)));
         let more = all.add(ProgressBar::new(0).with_style(style(LINE)));
         let name = all.add(ProgressBar::new(0).with_style(style(LINE)));
@@ -105,21 +105,21 @@ impl Bars {
         self.sources.iter().for_each(ProgressBar::abandon);
         self.whole.abandon();
         self.more.abandon();
-        // The end names no file.
+        // The final state shows no file.
         self.name.finish_and_clear();
     }
 }
 
-/// Whether stderr is a terminal that can draw over what it shows; one of no name or `dumb` cannot.
+/// Whether stderr is a terminal that can redraw (`TERM` is set, and is not `dumb`).
 pub(crate) fn can_draw() -> bool {
     console::is_terminal() && env::var_os("TERM").is_some_and(|name| name != "dumb")
 }
 
-/// A bar, and beside it how far the copy is.
+/// The bar and its numbers.
 const BAR: &str = "[{bar:12}] {wide_msg}";
 const LINE: &str = "{wide_msg}";
 
-/// Columns from which on the bar itself has room beside its numbers.
+/// Columns from which on the bar fits next to its numbers.
 const WIDE: u16 = 60;
 
 fn bar_style(is_narrow: bool) -> ProgressStyle {
@@ -131,7 +131,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 impl Meter {
-    /// A bar if stderr is a terminal that draws, else lines; nothing if it is not wanted.
+    /// A bar if stderr is a terminal that can redraw, otherwise lines; hidden if not `wanted`.
     pub(crate) fn new(wanted: bool) -> Meter {
         match wanted {
             false => Meter::Hidden,
@@ -140,7 +140,6 @@ impl Meter {
         }
     }
 
-    /// Shows `progress`.
     pub(crate) fn update(&mut self, progress: &Progress) {
         match self {
             Meter::Hidden => {}
@@ -153,7 +152,7 @@ impl Meter {
         }
     }
 
-    /// Shows the name of a file that is copied.
+    /// Shows the name of the current file.
     pub(crate) fn name(&self, path: &Path) {
         if let Meter::Bars(bars) = self {
             let columns = console::columns().unwrap_or(WIDE);
@@ -161,7 +160,7 @@ impl Meter {
         }
     }
 
-    /// Does `act`, which writes, while the bar is out of its way.
+    /// Runs `act`, which prints, while the bar is hidden.
     pub(crate) fn aside<T>(&self, act: impl FnOnce() -> T) -> T {
         match self {
             Meter::Bars(bars) => bars.all.suspend(act),
@@ -169,7 +168,7 @@ impl Meter {
         }
     }
 
-    /// Shows the end of a copy of which all stands, and nothing more.
+    /// Shows the final state of a complete copy.
     pub(crate) fn complete(&mut self, summary: &Summary) {
         match self {
             Meter::Bars(bars) if bars.began => {
@@ -182,7 +181,7 @@ impl Meter {
         self.finish();
     }
 
-    /// Shows nothing more.
+    /// Stops showing progress.
     pub(crate) fn finish(&mut self) {
         if let Meter::Bars(bars) = self {
             bars.finish();
@@ -191,7 +190,7 @@ impl Meter {
     }
 }
 
-/// The last `columns` characters of a path: its end tells more than its beginning.
+/// The last `columns` characters of a path, because its end is the most specific part.
 fn end_of(path: &str, columns: usize) -> String {
     let count = path.chars().count();
     if count <= columns {
@@ -201,7 +200,7 @@ fn end_of(path: &str, columns: usize) -> String {
     ['…'].into_iter().chain(kept).collect()
 }
 
-/// The end as the summary has it, so that the two say the same.
+/// The final progress, from the summary, so that both have the same figures.
 fn whole(summary: &Summary) -> Progress {
     let mut progress = Progress::default();
     (progress.bytes, progress.total_bytes) = (summary.bytes, summary.bytes);
@@ -223,7 +222,8 @@ fn tell(progress: &Progress) {
     }
 }
 
-/// A line for each of several sources; where there are many, the busiest, and how many more.
+/// A line for each of several sources; if there are many, the fastest, and the number of the
+/// others.
 fn source_lines(rows: &[SourceRow]) -> Vec<String> {
     if rows.len() <= LINES {
         return rows.iter().map(source_line).collect();
@@ -246,7 +246,7 @@ fn source_line(row: &SourceRow) -> String {
     )
 }
 
-/// Everything worth knowing, on one line.
+/// All figures in one line.
 fn line(progress: &Progress) -> String {
     match how(progress) {
         more if more.is_empty() => how_far(progress),
@@ -254,12 +254,12 @@ fn line(progress: &Progress) -> String {
     }
 }
 
-/// Whether anything is known of what is to be copied.
+/// Whether the size of the copy is known.
 fn is_known(progress: &Progress) -> bool {
     progress.total_bytes > 0 || progress.total_files > 0
 }
 
-/// How far a copy is, what matters most first: a narrow terminal cuts the end.
+/// The main figures, most important first, because a narrow terminal cuts the end.
 fn how_far(progress: &Progress) -> String {
     let Progress { bytes, total_bytes, rate_now, .. } = *progress;
     if !is_known(progress) {
@@ -269,7 +269,7 @@ fn how_far(progress: &Progress) -> String {
     if total_bytes > 0 {
         parts.push(format!("{:.1} %", 100.0 * bytes as f64 / total_bytes as f64));
     }
-    // At the end there is none.
+    // At the end the current rate is zero and is left out.
     if bytes < total_bytes || rate_now > Rate::ZERO {
         parts.push(rate_now.to_string());
     }
@@ -278,7 +278,7 @@ fn how_far(progress: &Progress) -> String {
     parts.join(", ")
 }
 
-/// How it goes: what is lost and sent again, the average, files of a tree.
+/// Further figures: losses, resent blocks, average rate, files of a tree.
 fn how(progress: &Progress) -> String {
     if !is_known(progress) {
         return String::new();
@@ -294,7 +294,7 @@ fn how(progress: &Progress) -> String {
     line
 }
 
-/// A span as people say it: `3.2 s`, `4 min 12 s`, `2 h 5 min`.
+/// Formats a time span: `3.2 s`, `4 min 12 s`, `2 h 5 min`.
 pub(crate) fn duration(span: Span) -> String {
     let seconds = span.as_nanos() / 1_000_000_000;
     match seconds {

@@ -1,4 +1,4 @@
-//! The settings of all protocols as flags, made from the registry.
+//! The settings of all protocols as flags, generated from the registry.
 
 use crate::error::{Error, ErrorKind};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -6,29 +6,29 @@ use longhaul_proto::kind::Kind;
 use longhaul_proto::registry::{self, Row};
 use longhaul_proto::settings::{ProtocolOption, SettingError, Settings};
 
-/// What the user set, whichever protocol has it.
+/// The settings that the user gave, for any protocol.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProtocolSettings(Vec<(&'static str, Given)>);
 
-/// A value in base units for all sources, or one each.
+/// A value in base units for all sources, or one for each.
 #[derive(Clone, Debug, PartialEq)]
 enum Given {
-    /// For all; nothing where that is `auto`, the default.
+    /// For all sources; `None` for `auto`, the default.
     All(Option<f64>),
-    /// For each source that is named; the others have the default.
+    /// For named sources; the others have the default.
     Each(Vec<(String, f64)>),
 }
 
-/// Which source a setting is for.
+/// The source that a setting applies to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Of<'a> {
-    /// All that have not their own.
+    /// All sources without their own value.
     All,
-    /// The one that has one of these names.
+    /// The source with one of these names.
     Source(&'a [String]),
 }
 
-/// A flag, and what it is for each of the protocols that have it.
+/// A flag, and its meaning for each protocol that has it.
 struct Flag {
     name: &'static str,
     meanings: Vec<(&'static ProtocolOption, Vec<&'static str>)>,
@@ -60,7 +60,7 @@ impl Flag {
         names.join(", ")
     }
 
-    /// What its value may be: all protocols that have it agree on its kind.
+    /// Its kind, which is the same in all protocols that have it.
     fn form(&self) -> Form {
         let (option, _) = self.meanings[0];
         Form { kind: option.kind, is_shared: option.is_shared }
@@ -75,7 +75,7 @@ impl Flag {
     }
 }
 
-/// A setting's range and default, as help shows them: the words of a choice are in its flag.
+/// Range and default for help; a choice's words are in its flag.
 pub(crate) fn range(option: &ProtocolOption) -> String {
     let default = format!("default: {}", shown(option, option.default));
     if matches!(option.kind, Kind::Switch | Kind::Choice(_)) {
@@ -90,8 +90,8 @@ pub(crate) fn is_setting(flag: &str) -> bool {
     registry::all().iter().any(|row| row.option(flag).is_ok())
 }
 
-/// A value with few digits: a number without a unit gets five of a fraction, and a power of ten for
-/// what would need more than six.
+/// Formats a value with few digits: five decimals without a unit, and a power of ten for more than
+/// six digits.
 fn shown(option: &ProtocolOption, value: f64) -> String {
     if !matches!(option.kind, Kind::Number | Kind::Count) {
         return option.written(value);
@@ -102,16 +102,16 @@ fn shown(option: &ProtocolOption, value: f64) -> String {
     if plain.len() > 6 && power.len() < plain.len() { power } else { plain }
 }
 
-/// What a flag's value may be.
+/// Parser of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
     kind: Kind,
-    /// One for all sources.
+    /// One value for all sources.
     is_shared: bool,
 }
 
 impl Form {
-    /// Reads a value, `auto`, or values for sources: `h1=2,h2=1`.
+    /// Parses a value, `auto`, or values for sources: `h1=2,h2=1`.
     fn parse(self, text: &str) -> Result<Given, String> {
         if text == "auto" {
             return Ok(Given::All(None));
@@ -145,10 +145,10 @@ impl Given {
 }
 
 impl ProtocolSettings {
-    /// The settings for `row`'s protocol and a source, without defaults that it does not have.
+    /// The settings of `row`'s protocol for a source; skips file defaults of other protocols.
     ///
     /// # Errors
-    /// A setting that this protocol does not have, or a value out of its range.
+    /// The protocol does not have a setting, or a value is out of its range.
     pub(crate) fn of(
         &self,
         row: &'static Row,
@@ -187,7 +187,7 @@ impl ProtocolSettings {
         })
     }
 
-    /// The first flag that was given, and is no default.
+    /// The first given flag that is not a default.
     pub(crate) fn first(&self, is_default: impl Fn(&str) -> bool) -> Option<&'static str> {
         self.0.iter().map(|(name, _)| *name).find(|name| !is_default(name))
     }
@@ -200,8 +200,8 @@ impl Args for ProtocolSettings {
             let arg = Arg::new(flag.name).long(flag.name);
             let arg = arg.value_name(form.kind.value_name());
             let arg = arg.value_parser(move |text: &str| form.parse(text));
-            // Too many for a glance: `longhaul help cp PROTOCOL` and the manual have them. They are
-            // not hidden as such, because a hidden flag is no key of a configuration file.
+            // `longhaul help cp PROTOCOL` and the manual list the settings. They are not hidden
+            // through clap, because hidden flags are not keys of configuration files.
             let arg = arg.help(flag.help()).hide_short_help(true).hide_long_help(true);
             arg.help_heading(format!("Settings of --protocol {}", flag.rows()))
         });

@@ -1,9 +1,9 @@
-//! What flags take beside the quantities that the core reads.
+//! Parsers of quantities that only flags have.
 
 pub(crate) use longhaul_proto::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 use longhaul_proto::units::Rate;
 
-/// Reads a rate that names its unit: other tools disagree on what a bare number means.
+/// Parses a rate with a unit. A bare number is refused, because tools disagree on its unit.
 pub(crate) fn parse_rate_with_unit(text: &str) -> Result<Rate, String> {
     let rate = parse_rate(text).map_err(|error| as_rsync_has_it(text).unwrap_or(error))?;
     if text.trim().ends_with(|c: char| c.is_ascii_digit()) {
@@ -16,7 +16,7 @@ pub(crate) fn parse_rate_with_unit(text: &str) -> Result<Rate, String> {
     Ok(rate)
 }
 
-/// What to write for a rate in rsync's letters, `1m` or `2.5g`: there they are 1024-based bytes.
+/// Suggests a rate for rsync's `1m` or `2.5g`, which are bytes in powers of 1024.
 fn as_rsync_has_it(text: &str) -> Option<String> {
     let number = text.trim().strip_suffix(['m', 'g', 't'])?;
     number.parse::<f64>().ok()?;
@@ -27,7 +27,7 @@ fn as_rsync_has_it(text: &str) -> Option<String> {
     ))
 }
 
-/// Reads a range of UDP ports: `50000-50009`.
+/// Parses a range of UDP ports: `50000-50009`.
 pub(crate) fn parse_ports(text: &str) -> Result<(u16, u16), String> {
     let ends = text.split_once('-').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     // An ssh copy needs two ports: one for control, one for data.

@@ -1,5 +1,5 @@
-//! How another host is reached, and whom to trust there: the flags that every subcommand has that
-//! opens a session.
+//! Flags of all subcommands that connect to another host: how to reach it, and which server id to
+//! trust.
 
 use longhaul::{
     Client, ClientBuilder, Location, NewServer, PeerId, ReachOptions, ServerPin, Trust,
@@ -10,39 +10,39 @@ use crate::error::{Error, ErrorKind};
 use crate::quantity::parse_ports;
 use crate::words::SshCommand;
 
-/// The way to another host.
+/// Flags that say how to reach another host.
 #[derive(clap::Args)]
 pub(crate) struct ReachArgs {
     /// The ssh command, with its arguments: 'ssh -J gate'
     #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
     #[arg(value_parser = SshCommand::parse)]
     rsh: SshCommand,
-    /// Where longhaul is on the far side of ssh
+    /// Path of longhaul on the remote host of ssh
     #[arg(long, value_name = "PATH", default_value = "longhaul")]
     remote_path: String,
-    /// UDP port of the server's data [default: the one after its control port]
+    /// UDP port of the server's data [default: its control port + 1]
     #[arg(long, value_name = "PORT")]
     data_port: Option<u16>,
-    /// UDP ports that the far side of ssh may open, where its firewall wants a range
+    /// UDP ports that the remote side of ssh may open, if its firewall requires a range
     #[arg(long, value_name = "FIRST-LAST", value_parser = parse_ports)]
     ports: Option<(u16, u16)>,
-    /// Accept only a server with this id; with several servers once for each, as HOST=ID, where an
-    /// ID alone is that of all others
+    /// Accept only a server with this id. HOST=ID pins one of several servers and may be repeated;
+    /// a bare ID applies to servers without their own pin
     #[arg(long, value_name = "[HOST=]ID", value_parser = parse_pin)]
     server_id: Vec<ServerPin>,
-    /// Accept and remember a server that was never seen, without asking
+    /// Accept and remember a new server without asking
     #[arg(long)]
     accept_new: bool,
-    /// Print the values that are in force, and where each comes from: the command line, a file and
-    /// its line, or the default; do nothing else
+    /// Print the values in force and the origin of each (command line, file and line, or default),
+    /// and do nothing else
     #[arg(long = "show-config", id = "show_config")]
     _show_config: bool,
 }
 
-/// Reads a HOST: `lh://host[:port]` of a server, or `[user@]host` of ssh, where no path is meant.
+/// Parses a HOST without a path: `lh://host[:port]` of a server, or `[user@]host` of ssh.
 ///
 /// # Errors
-/// It is no host; or it looks like the host and port of a server.
+/// The text is not a host, or looks like the host and port of a server.
 pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
     let is_port = |text: &str| text.parse::<u16>().is_ok();
     let meant = match text.rsplit_once(':') {
@@ -53,7 +53,7 @@ pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
         _ => None,
     };
     let refuse = |advice: String| {
-        Err(Error::new(ErrorKind::Usage, format!("'{text}' is no host")).advise(advice))
+        Err(Error::new(ErrorKind::Usage, format!("'{text}' is not a host")).advise(advice))
     };
     if let Some(meant) = meant {
         return refuse(format!("did you mean {meant}?"));
@@ -67,7 +67,7 @@ pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
     }
 }
 
-/// The error with better advice where ssh did not reach `host:PORT`, which ssh takes for a path.
+/// Adds better advice if ssh did not reach `host:PORT`: the user probably meant a server's port.
 pub(crate) fn advise_scheme(error: Error, places: &[Location]) -> Error {
     let is_meant = error.kind == ErrorKind::Unreachable && error.what.contains("cannot reach");
     let meant = places.iter().filter(|_| is_meant).find_map(|place| match place {
@@ -92,12 +92,12 @@ fn parse_pin(text: &str) -> Result<ServerPin, String> {
     match id.parse::<PeerId>() {
         Ok(_) => Ok(ServerPin { server, id: id.to_owned() }),
         Err(error) => Err(format!(
-            "{error}; the server prints its id when it starts, `longhaul id` over there does too"
+            "{error}; the server prints its id when it starts, and so does `longhaul id` there"
         )),
     }
 }
 
-/// Sees that each pin is of one of the servers at `places`, and none of them has two.
+/// Checks that each pin names one of the servers at `places`, and that no server has two.
 fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
     let usage = |what: String, advice: &str| Err(Error::new(ErrorKind::Usage, what).advise(advice));
     let servers = || {
@@ -112,9 +112,9 @@ fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
             continue;
         }
         let names: Vec<String> = places.iter().filter_map(|place| place.server()).collect();
-        let what = format!("--server-id names {name}, which is no server of this command");
+        let what = format!("--server-id names {name}, which is not a server of this command");
         return match names.is_empty() {
-            true => usage(what, "leave it out: hosts of ssh are known by ssh's own keys"),
+            true => usage(what, "leave it out: ssh checks the keys of its hosts itself"),
             false => usage(what, &format!("the servers are {}", names.join(", "))),
         };
     }
@@ -133,15 +133,15 @@ fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
         let Some(first) = own.next() else { continue };
         if let Some(other) = own.find(|pin| pin.id != first.id) {
             let what = format!("--server-id gives {name} two ids, {} and {}", first.id, other.id);
-            return usage(what, "a server has one; name it with its port where a host has several");
+            return usage(what, "give one id; if the host has several servers, name the port");
         }
     }
     Ok(())
 }
 
 impl ReachArgs {
-    /// Sees that what was asked for has something to do at `places`. What `is_default` names comes
-    /// from a file, and may wait there for another copy.
+    /// Checks that each given flag applies to one of `places`. Flags for which `is_default` is true
+    /// come from a file, and may be meant for another copy.
     ///
     /// # Errors
     /// A flag of ssh without a host of ssh, one of servers without a server, or a server whose
@@ -167,7 +167,7 @@ impl ReachArgs {
             let (what, advice) = match of_ssh {
                 true => ("is for hosts that ssh reaches", "leave it out, or write host:path"),
                 false if flag == "server-id" => {
-                    ("is for a server", "leave it out: hosts of ssh are known by ssh's own keys")
+                    ("is for a server", "leave it out: ssh checks the keys of its hosts itself")
                 }
                 false => ("is for a server, lh://host[:port]", "leave it out"),
             };
@@ -178,19 +178,18 @@ impl ReachArgs {
             matches!(place, Location::Daemon { port: u16::MAX, .. }) && self.data_port.is_none()
         };
         if let Some(place) = places.iter().find(last) {
-            let what = format!("{place}: no port comes after 65535 for the data");
-            let advice = "write --data-port as the server was told it";
+            let what = format!("{place}: no data port follows port 65535");
+            let advice = "add the --data-port that the server runs with";
             return Err(Error::new(ErrorKind::Usage, what).advise(advice));
         }
         Ok(())
     }
 
-    /// The client that reaches `places`, to be completed. `ask` decides about a server that was
-    /// never seen, and may block.
+    /// Returns a client builder for `places`. `ask` decides about new servers, and may block.
     ///
     /// # Errors
-    /// There is no folder for this host's identity; `--server-id` is of none of the places, or a
-    /// server has two.
+    /// There is no folder for this host's identity, `--server-id` names none of the places, or a
+    /// server has two ids.
     pub(crate) fn client(
         &self,
         places: &[&Location],
@@ -209,7 +208,7 @@ impl ReachArgs {
         Ok(Client::builder().identity_in(folder).trust(trust))
     }
 
-    /// By what the other hosts are reached.
+    /// Options of the library for reaching the other hosts.
     pub(crate) fn options(&self) -> ReachOptions {
         let mut options = ReachOptions::default();
         options.ssh_command = self.rsh.0.clone();

@@ -1,5 +1,4 @@
-//! What a finished copy says of itself to people: what was copied, what bounded it, what was lost
-//! where. Every quantity carries its unit.
+//! Text output of events and summaries.
 
 use longhaul::accounting::{Origin, ReceiveCapacity};
 use longhaul::{BoundBy, Event, SourceRow, Summary};
@@ -11,12 +10,12 @@ use crate::error::Error;
 use crate::plain;
 use crate::progress::duration;
 
-/// The time of a copy that takes less is told in ms.
+/// Shorter times are shown in ms.
 const SHORT: Span = Span::from_millis(100);
-/// From here on it is worth a line what a copy was bound by.
+/// From this duration on, the summary says what limited the copy.
 const LONG: Span = Span::from_secs(2);
 
-/// An event as a line, whatever characters the other side has put into a name.
+/// Formats an event as a line, with control characters escaped.
 pub(crate) fn event(event: &Event) -> String {
     let path = plain::path;
     match event {
@@ -45,7 +44,7 @@ pub(crate) fn event(event: &Event) -> String {
             }
         }
         Event::FileDone { path: file } => path(file),
-        // As rsync names them.
+        // The format of rsync.
         Event::FolderDone { path: folder } => format!("{}/", path(folder)),
         Event::LinkDone { path: link, target } => format!("{} -> {}", path(link), path(target)),
         Event::FileSkipped { path: file } => format!("{} is there and equal", path(file)),
@@ -64,26 +63,26 @@ pub(crate) fn event(event: &Event) -> String {
             format!("{}: {}", plain::text(source), self::event(event))
         }
         Event::Warning(text) => plain::text(text),
-        // A newer library may report more.
+        // An event of a newer library.
         other => plain::text(&format!("{other:?}")),
     }
 }
 
-/// What a summary is of.
+/// Kind of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A copy.
     Copy,
-    /// A copy of what several sources all have.
+    /// A copy from replicas.
     Replicas,
-    /// A look at what a copy would do.
+    /// A dry run.
     DryRun,
-    /// A measurement, after which nothing is there.
+    /// A measurement that writes nothing.
     Fake,
 }
 
-/// The summary as lines: what was copied, and in a copy that took its time where the time went.
-/// All else that is known is for who asks for it.
+/// The lines of a summary: what was copied and, for long copies, what limited it. `verbose` adds
+/// all other figures.
 pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String> {
     let left = summary.bytes.saturating_sub(summary.resumed_bytes);
     if kind == Kind::DryRun {
@@ -141,13 +140,13 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
     lines
 }
 
-/// Whether all was there before.
+/// Whether everything was already there.
 fn is_nothing(summary: &Summary) -> bool {
     let there = summary.skipped_files >= summary.files;
     there && came(summary).is_none() && summary.failed_files == 0 && summary.failed_sources == 0
 }
 
-/// What this run has brought, if it is anything: folders count where they are all of it.
+/// What this run copied, if anything; folders are mentioned only if there is nothing else.
 fn came(summary: &Summary) -> Option<String> {
     let Summary { copied_files, copied_bytes, links, folders, .. } = *summary;
     let mut came = Vec::new();
@@ -170,7 +169,7 @@ fn headline(summary: &Summary, kind: Kind) -> String {
     let (files, bytes) = (count(summary.files, "file"), Bytes::new(summary.bytes));
     let verified = match summary.unread_files {
         _ if summary.verified => "verified".to_owned(),
-        // What failed has no final name; what has one is verified.
+        // Failed files have no final name; all others are verified.
         0 if summary.failed_files > 0 => {
             format!("verified; {} FAILED", count(summary.failed_files, "file"))
         }
@@ -206,7 +205,7 @@ fn headline(summary: &Summary, kind: Kind) -> String {
     format!("longhaul: copied {came} in {time}{goodput}, {verified}")
 }
 
-/// Where a receiving capacity is known from, in a word.
+/// The origin of a receiving capacity, in a word.
 pub(crate) fn origin(origin: Origin) -> &'static str {
     match origin {
         Origin::Given => "given",
@@ -216,7 +215,7 @@ pub(crate) fn origin(origin: Origin) -> &'static str {
     }
 }
 
-/// What this host took in all.
+/// The line about this host's receiving capacity.
 fn receives(capacity: ReceiveCapacity) -> String {
     let ReceiveCapacity { rate, link, share, others, .. } = capacity;
     let known = match capacity.origin {
@@ -233,7 +232,7 @@ fn receives(capacity: ReceiveCapacity) -> String {
     format!("  took     at most {rate} in all, {share}{link} {known}{others}")
 }
 
-/// What one of several sources has brought.
+/// The line of one of several sources.
 fn source(row: &SourceRow) -> String {
     let bytes = Bytes::new(row.received_bytes);
     let SourceRow { state, loss, resent, refused, .. } = row;
@@ -256,7 +255,7 @@ fn speed(summary: &Summary) -> String {
     )
 }
 
-/// What the search for the rate found out.
+/// The result of the rate search.
 fn path_found(found: &Found, elapsed: Span) -> String {
     let Found { rate, after, loss_ppm, shared } = *found;
     let loss = match loss_ppm {
@@ -271,23 +270,23 @@ fn path_found(found: &Found, elapsed: Span) -> String {
     format!("  found    {rate}, the first rate after {after}{loss}{shared}")
 }
 
-/// The same where no datagrams carried the data.
+/// The goodput line of a copy without datagrams.
 fn stream_speed(summary: &Summary) -> String {
     let Summary { goodput, protocol, cipher, setup, .. } = summary;
     format!("  goodput  {goodput} by {protocol} ({cipher}), first data after {setup}")
 }
 
-/// Datagrams that were lost on the path. What the receiver dropped came over it.
+/// Datagrams lost on the path, without those that the receiver dropped.
 fn lost_on_path(summary: &Summary) -> u64 {
     summary.path_lost.saturating_sub(lost_at_receiver(summary))
 }
 
-/// Datagrams that came over the path, and were dropped at its end.
+/// Datagrams dropped at the receiving host.
 fn lost_at_receiver(summary: &Summary) -> u64 {
     summary.socket_lost + summary.memory_lost + summary.early_lost
 }
 
-/// Losses in short, where there were any and no line of their own tells them.
+/// A short form of the losses, unless the verbose line shows them.
 fn lost(summary: &Summary, told: bool) -> String {
     let share = |lost: u64| LossRatio::of(lost, summary.sender.sent);
     match (lost_on_path(summary), lost_at_receiver(summary)) {
@@ -334,7 +333,7 @@ fn resends(summary: &Summary) -> String {
     )
 }
 
-/// What strangers sent, and copies that the way made: for who asks for it.
+/// Datagrams of strangers and duplicates made by the path.
 fn refused(summary: &Summary) -> Option<String> {
     let number = summary.refused_datagrams + summary.receiver.refused;
     let refused = count(number, "datagram");
@@ -343,7 +342,7 @@ fn refused(summary: &Summary) -> Option<String> {
     })
 }
 
-/// What bounded the copy, and what would make it faster.
+/// What limited the copy, and how to make it faster.
 fn bound(by: BoundBy) -> &'static str {
     match by {
         BoundBy::Path => "by the path: it was full",

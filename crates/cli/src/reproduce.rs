@@ -1,5 +1,5 @@
-//! `longhaul reproduce`: the papers' tables and figures, made again and held against the pages
-//! that are committed.
+//! `longhaul reproduce`: reproduces the papers' tables and figures, and compares them with the
+//! committed pages.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -19,27 +19,27 @@ use crate::{console, exit};
 /// A page differs from the committed one.
 const EXIT_DIFFERS: u8 = 1;
 
-/// Make the papers' tables and figures again
+/// Reproduce the papers' tables and figures
 ///
-/// Without a name, lists the experiments. Runs those that are named (`all`: every one that
-/// takes seconds), prints their pages, and compares them with those in the folder of results.
-/// Simulated values are the same on every machine: exit status 1 says that one differs, and stderr
-/// which. An experiment that fails does not keep the others from being run.
+/// Without a name, lists the experiments. Runs the named ones (`all`: every one that takes
+/// seconds), prints their pages, and compares them with the committed results. Simulated values are
+/// the same on every machine: if one differs, the exit status is 1, and stderr names it. If an
+/// experiment fails, the others still run.
 #[derive(clap::Args)]
 pub(crate) struct ReproduceArgs {
-    /// Which experiments; `all` that take seconds, or `list`
+    /// Experiments to run, `all`, or `list`
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// By simulation alone, or also over the emulator with real sockets
+    /// Simulate only, or also run over the emulator with real sockets
     #[arg(long, value_name = "WAY", default_value = "sim")]
     how: How,
-    /// Emulate only the cases that have this in their name; the others keep their values
+    /// Emulate only cases with this text in their name; the others keep their values
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
     /// Write pages and figures to the folder of results
     #[arg(long)]
     update: bool,
-    /// The folder of results [default: that of the repository around this folder]
+    /// The folder of results [default: that of the enclosing repository]
     #[arg(long, value_name = "FOLDER")]
     results: Option<PathBuf>,
 }
@@ -53,16 +53,16 @@ enum How {
     Emulate,
 }
 
-/// Runs the experiments; the exit status.
+/// Runs the experiments; returns the exit status.
 pub(crate) fn run(args: &ReproduceArgs) -> u8 {
     let done = match args.ids.as_slice() {
         [] if args.update || args.how != How::Sim || args.case.is_some() => {
-            let error = Error::new(ErrorKind::Usage, "which experiments?");
-            Err(error.advise("name them, or write all; longhaul reproduce lists them"))
+            let error = Error::new(ErrorKind::Usage, "no experiment is named");
+            Err(error.advise("name some, or write all; longhaul reproduce lists them"))
         }
         [] => {
             list();
-            console::note("longhaul: name those to run, or write all");
+            console::note("longhaul: name the experiments to run, or write all");
             Ok(true)
         }
         [id] if id == "list" => {
@@ -104,7 +104,7 @@ fn chosen(ids: &[String]) -> Result<Vec<&'static Experiment>, Error> {
     ids.iter().map(find).collect()
 }
 
-/// Whether all pages are as committed, or now are.
+/// Whether all pages match the committed ones, or were updated.
 fn reproduce(experiments: &[&'static Experiment], args: &ReproduceArgs) -> Result<bool, Error> {
     let folder = match &args.results {
         Some(folder) => Some(folder.clone()),
@@ -162,7 +162,7 @@ fn one(
     let simulated = simulate::run(&cases)
         .map_err(|error| failed(format_args!("{}: {error}", experiment.id)))?;
     let mut page = Page::new(experiment, &simulated, committed.as_deref());
-    // Emulated values differ from day to day.
+    // Emulated values vary from run to run.
     let as_committed = page.clone();
     if let Some(emulator) = emulator {
         let asked = |case: &&Case| args.case.as_ref().is_none_or(|text| case.name.contains(text));
@@ -182,7 +182,7 @@ fn one(
     }
 }
 
-/// Whether the committed files are the same; says what is not.
+/// Whether the files match the committed ones; prints the differences.
 fn compare(folder: &Path, files: &[File]) -> Result<bool, Error> {
     let mut same = true;
     for File { name, text } in files {
@@ -201,7 +201,7 @@ fn compare(folder: &Path, files: &[File]) -> Result<bool, Error> {
     Ok(same)
 }
 
-/// What runs cases in real time, where this system can.
+/// The runner of real-time cases, if this system supports it.
 #[cfg(target_os = "linux")]
 type Emulator = longhaul_experiments::emulate::Emulator;
 #[cfg(not(target_os = "linux"))]
@@ -250,7 +250,7 @@ fn emulate(
 #[cfg(not(target_os = "linux"))]
 fn emulate(_: &mut Emulator, _: &[Case], _: &Outcomes, _: &mut Page, _: Option<&Path>) {}
 
-/// When, where and of which commit emulated values are: that of the repository of `folder`.
+/// Machine, date and commit of emulated values; the commit is that of the repository of `folder`.
 fn provenance(folder: Option<&Path>) -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -271,11 +271,11 @@ fn provenance(folder: Option<&Path>) -> String {
     )
 }
 
-/// The commit of the repository that `folder` is in, and whether its code or its scenarios have
-/// changed since; nothing where there is none.
+/// The commit of the repository of `folder`, and whether its code or scenarios have uncommitted
+/// changes; `None` outside a repository.
 fn commit(folder: &Path) -> Option<String> {
     let git = |args: &[&str]| {
-        // Root asks for a clone of somebody else's, too.
+        // Also allows root to read another user's clone.
         let output = Command::new("git")
             .arg("-C")
             .arg(folder)

@@ -1,5 +1,4 @@
-//! Scenario files, and the traces that they name beside themselves: read as far as any can be, and
-//! no further.
+//! Reads scenario files and the traces that they name, up to a size limit.
 
 use std::fs::{File, FileType};
 use std::io::Read;
@@ -9,15 +8,15 @@ use std::path::Path;
 use crate::error::{Error, ErrorKind};
 use longhaul_testbed::scenario::{Reading, Scenario};
 
-/// The most bytes of a scenario: its most hosts and links take a tenth of it.
+/// Size limit of a scenario; the largest valid one needs a tenth of it.
 const MOST_SCENARIO: u64 = 64 << 20;
-/// The most bytes of a trace: as many packets as one may have, each on a line of its own.
+/// Size limit of a trace: the largest number of packets, one a line.
 const MOST_TRACE: u64 = 64 << 20;
 
-/// The text of the scenario at `path`, a file or a pipe.
+/// Reads the scenario at `path`, a file or a pipe.
 ///
 /// # Errors
-/// Where it cannot be read, or is too large.
+/// The file cannot be read, or is too large.
 pub(crate) fn text(path: &Path) -> Result<String, Error> {
     let fits = |kind: FileType| kind.is_file() || kind.is_fifo();
     read(path, MOST_SCENARIO, fits).map_err(|why| {
@@ -25,8 +24,8 @@ pub(crate) fn text(path: &Path) -> Result<String, Error> {
     })
 }
 
-/// Reads the scenario `text` of the file at `path`, with `settings` in place of its own; traces
-/// that it names are looked for beside it.
+/// Parses the scenario `text` of the file at `path`, with overriding `settings`. Traces are
+/// relative to the file's folder.
 ///
 /// # Errors
 /// What is wrong with it, and on which line.

@@ -1,4 +1,4 @@
-//! What a user sees of a running copy.
+//! Output of a running copy.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -11,27 +11,27 @@ use crate::progress::Meter;
 use crate::report::Kind;
 use crate::{console, exit, json, progress, report, trust};
 
-/// How often `--json` tells how far the copy is.
+/// Interval of `progress` events.
 const JSON_EVERY: Duration = Duration::from_secs(1);
 
-/// What to show.
+/// Output settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Show {
     /// Events as JSON on stdout.
     pub(crate) json: bool,
-    /// How far the copy is, on stderr.
+    /// Progress on stderr.
     pub(crate) progress: bool,
-    /// Each file by name.
+    /// Names of files.
     pub(crate) verbose: bool,
-    /// Nothing but errors.
+    /// Only errors.
     pub(crate) quiet: bool,
-    /// Not even errors: who reads the events shows them.
+    /// Not even errors, because the reader of the events prints them.
     pub(crate) silent: bool,
-    /// What the summary will be of; of a dry run, what would be copied is what was asked for.
+    /// The kind of summary; a dry run prints names on stdout.
     pub(crate) kind: Kind,
 }
 
-/// The user's side of a copy.
+/// Shows events of a copy to the user.
 pub(crate) struct Screen {
     show: Show,
     cancel: CancelHandle,
@@ -41,18 +41,19 @@ pub(crate) struct Screen {
 struct State {
     meter: Meter,
     json_last: Option<Instant>,
-    /// Bytes that were there, not told yet: of what is all there the summary alone tells.
+    /// Resumed bytes that were not reported yet. If everything was already there, only the summary
+    /// reports them.
     resumed: Option<u64>,
 }
 
 impl Screen {
-    /// A screen that shows `show`; a question ends when `cancel` is wished.
+    /// Makes a screen; cancelling `cancel` ends a pending question.
     pub(crate) fn new(show: Show, cancel: CancelHandle) -> Screen {
         let meter = Meter::new(show.progress);
         Screen { show, cancel, state: Mutex::new(State { meter, json_last: None, resumed: None }) }
     }
 
-    /// The copy begins.
+    /// Reports the start of the copy.
     pub(crate) fn started(&self, sources: &[Location], destination: &Location, protocol: &str) {
         if let [source] = sources
             && let Some(name) = source.path().file_name()
@@ -64,12 +65,12 @@ impl Screen {
         }
     }
 
-    /// Whether the names of files are shown as they come, though nobody asked for a list of them.
+    /// Whether the progress bar shows names of files.
     pub(crate) fn shows_names(&self) -> bool {
         self.show.progress && !self.show.json && progress::can_draw()
     }
 
-    /// The copy is done; `line` is the summary as JSON.
+    /// Reports the end of the copy; `line` is the summary as JSON.
     pub(crate) fn finished(&self, summary: &Summary, status: u8, line: &str) {
         let is_all_there = status == exit::DONE && self.show.kind != Kind::DryRun;
         self.with(|state| match is_all_there {
@@ -86,7 +87,7 @@ impl Screen {
         }
     }
 
-    /// The copy ended otherwise.
+    /// Reports the failure of the copy.
     pub(crate) fn failed(&self, error: &Error) {
         self.with(|state| state.meter.finish());
         if !self.show.silent {
@@ -97,7 +98,7 @@ impl Screen {
         }
     }
 
-    /// A poisoned lock only means that a thread died while it drew.
+    /// A poisoned lock only means that a thread panicked while it drew.
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -141,7 +142,7 @@ impl Screen {
         }
     }
 
-    /// Shows what the copy reports.
+    /// Shows an event.
     pub(crate) fn see(&self, event: Event) {
         match event_in_flags(event) {
             Event::Progress(progress) => self.progress(&progress),
@@ -152,7 +153,7 @@ impl Screen {
         }
     }
 
-    /// Shows what a copy on another host reports, which has its own `line` for `--json`.
+    /// Shows an event of a copy on another host, which has its own `line` for `--json`.
     pub(crate) fn relay(&self, event: Event, line: impl FnOnce() -> String) {
         match event {
             Event::Progress(progress) => self.progress(&progress),
@@ -191,14 +192,14 @@ impl Screen {
             let shows_all = self.show.verbose || self.show.kind == Kind::DryRun;
             match event {
                 Event::Resumed { bytes } => state.resumed = Some(bytes),
-                // The meter has the name, and need not step aside.
+                // The bar shows this name itself.
                 Event::FileDone { .. } if !shows_all => {}
                 event => state.meter.aside(|| self.tell(&event)),
             }
         });
     }
 
-    /// Asks whether a server that was never seen is the right one.
+    /// Asks whether to trust a new server.
     pub(crate) fn trusts(&self, server: &NewServer) -> bool {
         let ask = || trust::ask(&server.name, &server.id, &self.cancel);
         self.with(|state| state.meter.aside(ask))

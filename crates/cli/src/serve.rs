@@ -1,4 +1,4 @@
-//! `longhaul serve`: a folder that named ids may copy from and to.
+//! `longhaul serve`: serves a folder to listed ids.
 
 mod http;
 mod log;
@@ -24,51 +24,51 @@ use ui::UiArgs;
 
 /// Serve a folder to the ids that are allowed
 ///
-/// Prints one line with address and id when it is ready. Needs UDP P (control) and P+1 (data of
-/// all transfers), and TCP P as the way out where UDP does not pass; P is 7717 unless --listen says
-/// otherwise.
+/// Prints one line with address and id when it is ready. Needs the inbound ports UDP P (control),
+/// UDP P+1 (data of all transfers) and TCP P (fallback where UDP is blocked); P is the port of
+/// --listen, 7717 by default.
 #[derive(clap::Args)]
 #[command(after_help = exit::TABLE)]
 pub(crate) struct ServeArgs {
-    /// Where to listen: ADDRESS:PORT, ADDRESS or :PORT; [fe80::1%eth0]:PORT on one interface
+    /// Listen here: ADDRESS:PORT, ADDRESS or :PORT; [fe80::1%eth0]:PORT on one interface
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:7717")]
     #[arg(value_parser = listen::parse)]
     listen: SocketAddr,
-    /// UDP port of all data [default: the one after the port of --listen]
+    /// UDP port of all data [default: the port of --listen + 1]
     #[arg(long, value_name = "PORT")]
     data_port: Option<u16>,
-    /// The folder to serve; nothing outside of it can be reached
+    /// Serve this folder; clients cannot leave it
     #[arg(long, value_name = "FOLDER", required_unless_present = "ssh")]
     root: Option<PathBuf>,
-    /// Nobody may write, whatever --allow says
+    /// Let no client write, whatever --allow says
     #[arg(long)]
     read_only: bool,
-    /// Who may do what: ro reads, wo writes, rw both (the default), below the subfolder only. Write
-    /// rw:SUBFOLDER for a subfolder whose name looks like a mode; the subfolder must exist. The
-    /// long form names services: ID,files=ro:/SUBFOLDER; what is not named is not allowed
+    /// Allow an id to read (ro), write (wo) or both (rw, the default), below an existing subfolder
+    /// only. If the subfolder's name looks like a mode, write rw:SUBFOLDER. The long form allows
+    /// only the named services: ID,files=ro:/SUBFOLDER
     #[arg(long, value_name = "ID[:ro|wo|rw][:SUBFOLDER]", value_parser = access_list::parse)]
     #[arg(required_unless_present_any = ["allow_file", "http_tokens", "http_public", "ssh"])]
     allow: Vec<Allow>,
-    /// A file with one such entry a line; '#' starts a comment. Refused where others than this user
-    /// and root can change it. SIGHUP reads it again; transfers end if their client lost its right
+    /// Read --allow entries from this file, one a line; '#' starts a comment. Only this user and
+    /// root may be able to change it. SIGHUP reads it again and ends transfers of clients that lost
+    /// their right
     #[arg(long, value_name = "FILE")]
     allow_file: Option<PathBuf>,
     /// End after one transfer
     #[arg(long)]
     once: bool,
-    /// Allow data in the clear where the client asks for --cipher none
+    /// Allow unencrypted data if the client asks for --cipher none
     #[arg(long)]
     allow_plain: bool,
-    /// How much received data of all transfers may wait in memory, at most: blocks of incomplete
-    /// chunks, and chunks that wait for the disk. Each transfer that receives holds 32Mi of it at
-    /// least; one for which so much is not left waits up to 10 s, then its client tries again. The
-    /// transfers of one id get no more of these parts than are left to others. Lists of files
-    /// count, too
+    /// Limit of received data in memory, for all transfers together: blocks of incomplete chunks,
+    /// chunks that wait for the disk, and lists of files. Each receiving transfer reserves at least
+    /// 32Mi. If less is free, a transfer waits up to 10 s, then its client retries. One id cannot
+    /// hold more reservations than it leaves free
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
-    /// Offer a tree of small values that clients share (`longhaul share`), and keep it in FILE,
-    /// which is made where it is not there. The right to it is `share=ro:/PREFIX` or
-    /// `share=rw:/PREFIX` in the long form of an entry
+    /// Offer a tree of small values that clients share (`longhaul share`), and store it in FILE,
+    /// which is created if missing. Clients need the right `share=ro:/PREFIX` or
+    /// `share=rw:/PREFIX` in the long form of --allow
     #[arg(long, value_name = "FILE")]
     share: Option<PathBuf>,
     #[command(flatten)]
@@ -78,15 +78,15 @@ pub(crate) struct ServeArgs {
     /// Print what happens as JSON on stdout, one object a line; the first is the server's address
     #[arg(long)]
     json: bool,
-    /// Say nothing of clients on stderr: who came, what for, how it ended, who was turned away
+    /// Do not log clients, transfers and refusals to stderr
     #[arg(short, long)]
     quiet: bool,
-    /// Append the log to FILE in place of stderr: a line for each transfer when it ends, and for
-    /// each client that was turned away; with --json an object each, in place of stdout. Created
-    /// for this user alone; SIGHUP opens it again, for logrotate
+    /// Append the log to FILE instead of stderr: one line for each finished transfer and each
+    /// refused client (with --json, one object each, instead of stdout). Only this user can read a
+    /// new FILE. SIGHUP reopens it, for logrotate
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// Serve the one client whose ssh has started this process, over standard input and output
+    /// Serve the one client whose ssh started this process, over standard input and output
     #[arg(long, hide = true, conflicts_with_all = ["root", "allow", "allow_file", "json"])]
     #[arg(conflicts_with = "log_file")]
     ssh: bool,
@@ -114,13 +114,13 @@ fn start(args: &ServeArgs) -> Result<(), Error> {
 }
 
 fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
-    // By ssh the user may reach what the user may reach.
+    // ssh has authenticated the user, who may reach all of the user's own files.
     let identity = Identity::load_or_create(config::folder()?)?;
     let cancel = CancelHandle::default();
     signals::cancel_on_signal(cancel.clone(), signals::ENDING).map_err(unwatched)?;
     let server = SshServer::new(identity).memory(args.memory).ports(args.ports);
     match blocking::wait(server.cancel_with(&cancel).serve()) {
-        // To be told to end is how a server ends.
+        // A signal is the normal end of a server.
         Err(error) if error.kind == ErrorKind::Cancelled => Ok(()),
         ended => Ok(ended?),
     }
@@ -131,12 +131,12 @@ fn unwatched(error: std::io::Error) -> Error {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), Error> {
-    // Before the list is read: a change of the list after that is heard.
+    // Before the list is read, so that no SIGHUP after a change of the list is missed.
     let held = signals::hold_reload().map_err(unwatched)?;
     let list = first_list(args)?;
     if args.listen.port() == u16::MAX && args.data_port.is_none() {
-        let what = "no port comes after 65535 for the data";
-        return Err(Error::new(ErrorKind::Usage, what).advise("name one with --data-port"));
+        let what = "no data port follows port 65535";
+        return Err(Error::new(ErrorKind::Usage, what).advise("choose one with --data-port"));
     }
     let root = root(args)?;
     let log = Arc::new(Log::open(args.log_file.as_deref(), args.json, args.quiet)?);
@@ -167,7 +167,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
                 return;
             }
             console::note(format_args!(
-                "longhaul: nothing to read again without --allow-file or --log-file"
+                "longhaul: SIGHUP has no effect without --allow-file or --log-file"
             ));
             return;
         };
@@ -177,7 +177,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
             Ok(()) => console::note(format_args!("longhaul: read {} again", file.display())),
             Err(error) => {
                 let error = plain::text(&error.to_string());
-                console::note(format_args!("longhaul: {error}; the old list of clients stays"));
+                console::note(format_args!("longhaul: {error}; the old list stays in force"));
             }
         }
     };
@@ -200,20 +200,20 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     Ok(blocking::wait(server.ended())?)
 }
 
-/// Reads the tokens of HTTP again; whether there are any to read.
+/// Reads the tokens of HTTP again. Returns whether there is a file of tokens.
 fn read_tokens_again(http: &HttpArgs, gateway: Option<&Gateway>) -> bool {
     let Some(read) = gateway.and_then(|gateway| http.reload(gateway)) else { return false };
     match read {
         Ok(path) => console::note(format_args!("longhaul: read {} again", path.display())),
         Err(error) => {
             let error = plain::text(&error.to_string());
-            console::note(format_args!("longhaul: {error}; the old tokens stay"));
+            console::note(format_args!("longhaul: {error}; the old tokens stay in force"));
         }
     }
     true
 }
 
-/// All who are allowed, by the command line and by the file.
+/// Joins the clients of `--allow` and `--allow-file`.
 fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Error> {
     let mut list = named.to_vec();
     let Some(file) = file else { return Ok(list) };
@@ -226,12 +226,11 @@ fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Err
     Ok(list)
 }
 
-/// The list of a server that starts. A running server may lose its last client; one that starts
-/// with none is a mistake.
+/// Reads the list at the start, and refuses an empty one. A running server may get an empty list.
 fn first_list(args: &ServeArgs) -> Result<Vec<Allow>, Error> {
     let list = allow_list(&args.allow, args.allow_file.as_ref())?;
     if let (Some(file), true) = (&args.allow_file, list.is_empty()) {
-        let what = format!("{} names nobody, so nobody could come", file.display());
+        let what = format!("{} lists no client, so nobody could connect", file.display());
         let advice = "write a line ID[:ro|wo|rw][:subfolder] for each client";
         return Err(Error::new(ErrorKind::Usage, what).advise(advice));
     }
@@ -245,8 +244,8 @@ fn root(args: &ServeArgs) -> Result<&Path, Error> {
     let root = args.root.as_deref().ok_or_else(missing)?;
     if !root.is_dir() {
         let (what, advice) = match root.symlink_metadata() {
-            Ok(_) => ("is no folder", "name the folder that holds it as --root"),
-            Err(_) => ("is not there", "make the folder, or name another --root"),
+            Ok(_) => ("is not a folder", "choose its parent folder as --root"),
+            Err(_) => ("does not exist", "create the folder, or choose another --root"),
         };
         let what = format!("{} {what}", root.display());
         return Err(Error::new(ErrorKind::LocalFile, what).advise(advice));
@@ -254,7 +253,7 @@ fn root(args: &ServeArgs) -> Result<&Path, Error> {
     Ok(root)
 }
 
-/// The one line that says that a server is ready.
+/// The line that says that the server is ready.
 #[derive(Serialize)]
 struct Line<'a> {
     event: &'static str,
@@ -262,7 +261,7 @@ struct Line<'a> {
     address: String,
     data_port: u16,
     id: &'a str,
-    /// The address of HTTP, where that is served.
+    /// The address of HTTP, if enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     http: Option<String>,
     /// The address of the page, with its token.

@@ -1,4 +1,4 @@
-//! `longhaul share`: the tree of small values that the clients of a server share.
+//! `longhaul share`: reads and changes a server's tree of small values.
 
 mod lines;
 
@@ -30,10 +30,10 @@ Examples:
   longhaul share export lh://dtn.example.org/ > tree.jsonl
 ";
 
-/// Read, change and watch the small values that the clients of a server share
+/// Read, change and watch small values that the clients of a server share
 ///
-/// The server runs with `longhaul serve --share FILE`. A key is words joined by slashes; a value
-/// has at most 64 KiB. A change is on the server's disk when the command ends.
+/// The server runs with `longhaul serve --share FILE`. A key is a path of words; a value has at
+/// most 64 KiB. When the command ends, the change is on the server's disk.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
@@ -46,15 +46,15 @@ pub(crate) struct ShareArgs {
 enum What {
     /// Write the value of a key to stdout
     Get(GetArgs),
-    /// Give a key a value, from the command line or from stdin
+    /// Set the value of a key, from the command line or from stdin
     Put(PutArgs),
-    /// Print all values below a key, then each change as it comes
+    /// Print all values below a key, then each change
     Watch(ListArgs),
     /// List the keys below a key
     Ls(ListArgs),
     /// Delete a key
     Rm(RmArgs),
-    /// Put the values of JSON lines from stdin, as `export` writes them
+    /// Set values from JSON lines on stdin, in the format of `export`
     Import(OneArgs),
     /// Write all values below a key as JSON lines
     Export(OneArgs),
@@ -96,10 +96,10 @@ struct PutArgs {
     one: OneArgs,
     /// The value [default: all of stdin]
     value: Option<std::ffi::OsString>,
-    /// Only if the key has this version; 0: only if it is not there
+    /// Set the value only if the key has this version; 0: only if the key does not exist
     #[arg(long, value_name = "VERSION")]
     if_version: Option<u64>,
-    /// Keep the value only as long as this command runs: it ends with a signal
+    /// Keep the value only while this command runs; a signal ends it
     #[arg(long)]
     presence: bool,
 }
@@ -113,7 +113,7 @@ struct RmArgs {
     if_version: Option<u64>,
 }
 
-/// Does it; the exit status.
+/// Runs the command; returns the exit status.
 pub(crate) fn run(args: &ShareArgs, settings: &[Setting]) -> u8 {
     let open = |args| open(args, settings);
     let done = match &args.what {
@@ -131,7 +131,7 @@ pub(crate) fn run(args: &ShareArgs, settings: &[Setting]) -> u8 {
     }
 }
 
-/// The tree of a server, and the key that the command is about.
+/// The server's tree, and the key of the command.
 struct Tree {
     share: Share,
     key: String,
@@ -151,9 +151,9 @@ fn open(args: &OneArgs, settings: &[Setting]) -> Result<Tree, Error> {
     let key = key.trim_matches('/').to_owned();
     args.reach.check(&[&args.url], &|flag| config::has(settings, flag))?;
     let cancel = CancelHandle::default();
-    signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once").map_err(
-        |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
-    )?;
+    signals::cancel_on_signal(cancel.clone(), signals::ENDING).map_err(|error| {
+        Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
+    })?;
     let show = Show {
         json: false,
         progress: false,
@@ -212,7 +212,7 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
         Some(value) => value.as_bytes().to_vec(),
         None => {
             let mut value = Vec::new();
-            // One byte more than fits: the server says so.
+            // One byte more than the limit, so that the server reports the error.
             let read = std::io::stdin().lock().take((64 << 10) + 1).read_to_end(&mut value);
             read.map_err(|error| {
                 Error::new(ErrorKind::LocalFile, format!("cannot read stdin: {error}"))
@@ -234,7 +234,7 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps a presence until it is lost, or a signal ends this command; returns why it ended.
+/// Keeps a presence until it is lost or a signal ends the command; returns the reason.
 fn hold(tree: &Tree) -> Error {
     let lost = blocking::wait(tree.share.presence_lost(&tree.key));
     let now = match lost {
@@ -290,7 +290,7 @@ fn watch(tree: &Tree, json: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// The next event. A signal ends the watch.
+/// Waits for the next event; a signal ends the watch.
 fn next(tree: &Tree, watch: &mut ShareWatch) -> Result<Option<ShareEvent>, Error> {
     match blocking::wait(watch.next()).transpose() {
         Err(_) if tree.cancel.is_cancelled() => {

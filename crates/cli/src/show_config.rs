@@ -1,11 +1,11 @@
-//! `--show-config`: the values in force, and where each comes from.
+//! `--show-config`: prints the values in force and their origins.
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
 use crate::config::Setting;
 
-/// Arguments without a long flag, and flags that hold no value.
+/// Arguments without a long flag, and flags without a value.
 const NOT_SHOWN: [&str; 10] = [
     "locations",
     "path",
@@ -19,20 +19,20 @@ const NOT_SHOWN: [&str; 10] = [
     "watch_stdin",
 ];
 
-/// Whether the command is to show its values and do nothing.
+/// Whether the command should only print its values.
 pub(crate) fn is_asked(matches: &ArgMatches) -> bool {
     matches.try_get_one::<bool>("show_config").is_ok_and(|asked| asked == Some(&true))
 }
 
-/// The values that are in force, a line each, with where they come from. `own` has the words of the
-/// command line, `matches` those of `settings` as well.
+/// The values in force, one line each, with their origins. `own` has the words of the command line,
+/// `matches` also those of `settings`.
 pub(crate) fn in_force(
     matches: &ArgMatches,
     own: &ArgMatches,
     settings: &[Setting],
 ) -> Vec<String> {
     let mut lines = Vec::new();
-    // The names of groups of flags begin with a capital.
+    // Names of groups of flags start with a capital.
     let is_flag = |id: &&str| !id.starts_with(char::is_uppercase) && !NOT_SHOWN.contains(id);
     for id in matches.ids().map(clap::Id::as_str).filter(is_flag) {
         let values = |of: &ArgMatches| -> Vec<String> {

@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM: the first ends cleanly, the second at once. SIGHUP: a server reloads. The
-//! end of standard input ends a copy that another host has started.
+//! Signals: the first Ctrl-C or SIGTERM ends cleanly, the second immediately; SIGHUP makes a server
+//! reload. The end of standard input ends a copy that another host started.
 
 use std::io::{self, IsTerminal};
 use std::thread;
@@ -10,10 +10,10 @@ use signal_hook::iterator::Signals;
 
 use crate::{console, exit};
 
-/// What a server says at Ctrl-C.
-pub(crate) const ENDING: &str = "ending; once more ends at once";
+/// Message after the first Ctrl-C.
+pub(crate) const ENDING: &str = "stopping; send the signal again to stop immediately";
 
-/// Cancels `cancel` at the first signal, and at Ctrl-C says `first`; exits at the second.
+/// Cancels `cancel` at the first signal, and prints `first` at Ctrl-C; exits at the second signal.
 ///
 /// # Errors
 /// The signals cannot be watched.
@@ -37,8 +37,8 @@ pub(crate) fn cancel_with_stdin(cancel: CancelHandle) -> io::Result<()> {
     Ok(())
 }
 
-/// Holds SIGHUP back until [`direct_server`] hears it; without this a server that is still starting
-/// would end by it.
+/// Holds SIGHUP until [`direct_server`] handles it, so that it does not end a server that is still
+/// starting.
 ///
 /// # Errors
 /// The signal cannot be watched.
@@ -46,9 +46,9 @@ pub(crate) fn hold_reload() -> io::Result<Signals> {
     Signals::new([SIGHUP])
 }
 
-/// Directs a server by signals, those of `held` first: SIGHUP calls `reload`, the first SIGINT or
-/// SIGTERM calls `shut_down`, the second exits. A terminal that is closed ends a server that runs
-/// in it.
+/// Handles the signals of a server, those of `held` first: SIGHUP calls `reload`, the first SIGINT
+/// or SIGTERM calls `shut_down`, the second exits. If the server's terminal was closed, SIGHUP
+/// shuts the server down.
 ///
 /// # Errors
 /// The signals cannot be watched.
@@ -71,8 +71,8 @@ pub(crate) fn direct_server(
     })
 }
 
-/// Exits if the program ends already; else at Ctrl-C says `first`: whoever pressed it is there to
-/// read, and once the end has begun the program may be gone.
+/// Exits if the program is already ending; otherwise prints `first` after Ctrl-C. It prints before
+/// the shutdown starts, because the process may end soon after.
 fn end(signal: i32, is_ending: bool, first: &str) {
     if is_ending {
         std::process::exit(i32::from(exit::INTERRUPTED));
@@ -82,7 +82,7 @@ fn end(signal: i32, is_ending: bool, first: &str) {
     }
 }
 
-/// Calls `act` with each of these signals, on a thread of its own.
+/// Calls `act` with each of these signals, on a separate thread.
 fn watch(mut signals: Signals, act: impl FnMut(i32) + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name("signals".into()).spawn(move || signals.forever().for_each(act))?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `longhaul sim`: a scenario in virtual time, once or over a range of its settings.
+//! `longhaul sim`: simulates a scenario, once or for a range of settings.
 
 mod print;
 mod sweep;
@@ -19,10 +19,10 @@ use longhaul_testbed::sim::{self, SimError, SimOutcome};
 use crate::{console, exit, scenario_file};
 use sweep::{Setting, Sweep};
 
-/// Run a scenario in virtual time: every protocol's own code over simulated links
+/// Simulate a scenario in virtual time with the real protocol code
 ///
-/// A scenario is a TOML file of hosts, links and flows. One seed determines all chance: the same
-/// scenario and seed give the same output, byte for byte, on every machine.
+/// A scenario is a TOML file of hosts, links and flows. The seed determines everything random: the
+/// same scenario and seed give the same output, byte for byte, on every machine.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -33,41 +33,41 @@ pub(crate) struct SimArgs {
     /// Scenario file
     #[arg(value_name = "SCENARIO")]
     scenario: PathBuf,
-    /// Seed of everything random, in place of the scenario's
+    /// Seed of everything random, instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Run once for each of these values of a key, with dots between its words (link.0.rate,
-    /// flow.NAME.size, flow.*.rate); several sweeps: once for each combination
+    /// Run once for each value of a key (link.0.rate, flow.NAME.size, flow.*.rate); several sweeps
+    /// run once for each combination
     #[arg(long, value_name = "KEY=A,B,C", value_parser = sweep::parse)]
     sweep: Vec<Sweep>,
     /// Print one JSON object a run
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print one line of comma-separated values a flow, below a line of names
+    /// Print comma-separated values, one line a flow, after a line of names
     #[arg(long)]
     csv: bool,
-    /// Draw what each flow received over time, as an SVG file; with points every 100 ms unless
-    /// the scenario has record-every
+    /// Plot each flow's receive rate over time to an SVG file; a point every 100 ms unless the
+    /// scenario has record-every
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
 
-/// How far apart a plot's points are where the scenario does not say.
+/// Default interval of a plot's points.
 const PLOT_EVERY: Span = Span::from_millis(100);
 
-/// One run: what it was told beside the file, and what came of it.
+/// One run: its settings from the command line, and its outcome.
 struct Run {
     settings: Vec<Setting>,
     outcome: SimOutcome,
 }
 
-/// Runs the scenario and prints what came of it; the exit status.
+/// Runs the scenario and prints the outcome; returns the exit status.
 pub(crate) fn run(args: &SimArgs) -> u8 {
     let (runs, failed): (Vec<_>, Vec<_>) = match simulate(args) {
         Ok(runs) => runs.into_iter().partition(Result::is_ok),
         Err(error) => return exit::fail(&error),
     };
-    // What went well is worth having, whatever else did not.
+    // Successful runs are printed even if others failed.
     let runs: Vec<Run> = runs.into_iter().flatten().collect();
     print(args, &runs);
     let drawn = args.plot.as_deref().filter(|_| !runs.is_empty());
@@ -95,7 +95,7 @@ fn print(args: &SimArgs, runs: &[Run]) {
     }
 }
 
-/// Draws the rate of arrival of every flow of every run over time.
+/// Plots the receive rate of every flow of every run over time.
 fn draw(file: &Path, runs: &[Run]) -> Result<(), Error> {
     let flows = runs.iter().flat_map(|run| run.outcome.flows.iter().map(move |flow| (run, flow)));
     let series = flows.map(|(run, flow)| {
@@ -151,7 +151,7 @@ fn simulate(args: &SimArgs) -> Result<Vec<Result<Run, Error>>, Error> {
     Ok(runs.collect())
 }
 
-/// What a failed run says, and the command that repeats it alone.
+/// The error of a failed run, with the command that repeats it.
 fn failed(path: &Path, seed: u64, settings: &[Setting], error: &SimError) -> Error {
     let path = path.display();
     let settings: Vec<&Setting> = settings.iter().filter(|(key, _)| key != "seed").collect();
@@ -167,7 +167,7 @@ fn failed(path: &Path, seed: u64, settings: &[Setting], error: &SimError) -> Err
     }
 }
 
-/// Says which run it was that panicked.
+/// Reports which run panicked.
 struct Named<'s>(&'s Scenario);
 
 impl Drop for Named<'_> {
@@ -179,7 +179,7 @@ impl Drop for Named<'_> {
     }
 }
 
-/// Simulates each scenario; the results are in their order, whichever ends first.
+/// Simulates each scenario; the results are in the order of the scenarios.
 pub(crate) fn on_all_cores(scenarios: &[&Scenario]) -> Vec<Result<SimOutcome, SimError>> {
     spread(scenarios, |scenario| {
         let _named = Named(scenario);
@@ -187,7 +187,7 @@ pub(crate) fn on_all_cores(scenarios: &[&Scenario]) -> Vec<Result<SimOutcome, Si
     })
 }
 
-/// Does `work` for each item, for as many at a time as this process may use cores.
+/// Runs `work` for each item, with as many threads as the process may use cores.
 fn spread<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let take = || {

@@ -37,10 +37,10 @@ Examples:
   longhaul stream receive lh://dtn.example.org/cam
 ";
 
-/// Send or receive frames that must not be late, over the server of a host
+/// Send or receive frames with a deadline, through a server
 ///
-/// The server runs `longhaul serve` and forwards each stream to all who receive it. Lost datagrams
-/// are restored from repairs that follow them, so no frame waits for a round trip.
+/// The server runs `longhaul serve` and forwards each stream to all its receivers. Lost datagrams
+/// are restored from repair datagrams that follow them, so no frame waits for a round trip.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
@@ -53,50 +53,51 @@ pub(crate) struct StreamArgs {
 enum What {
     /// Send frames from a file, a folder, or stdin
     Send(SendArgs),
-    /// Receive frames, and report how they come
+    /// Receive frames, and report their delay and losses
     Receive(ReceiveArgs),
 }
 
-/// What happens to frames that come too fast.
+/// Action when frames are produced faster than they can be sent.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Behind {
     /// The source waits
     Block,
     /// The new frame is not sent
     Skip,
-    /// The oldest frame that waits is not sent
+    /// The oldest waiting frame is not sent
     Thin,
 }
 
 #[derive(Args)]
 struct SendArgs {
-    /// A file of frames one behind the other, a folder with a frame in each file, or - for stdin;
-    /// nothing with --test-pattern. Then the server and the stream: lh://HOST/NAME
+    /// A file of consecutive frames, a folder with one frame a file, or - for stdin; none with
+    /// --test-pattern. Then the server and the stream: lh://HOST/NAME
     #[arg(value_name = "SOURCE|URL", num_args = 1..=2, required = true)]
     places: Vec<OsString>,
-    /// Bytes of a frame, at most 16Mi; of the largest one in a folder
+    /// Size of a frame, at most 16Mi; for a folder, of the largest frame
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     frame: Bytes,
-    /// Frames a second. A file or folder is read at this rate; frames from stdin are taken as they
-    /// come
+    /// Frames a second. A file or folder is read at this rate; frames from stdin are sent when they
+    /// arrive
     #[arg(long, value_name = "NUMBER")]
     fps: f64,
-    /// From having a frame to its delivery. It must exceed half the round-trip time and the jitter
+    /// Longest time from reading a frame to its delivery; must exceed half the round-trip time plus
+    /// the jitter
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     deadline: Span,
-    /// What happens to frames that come faster than they can be sent
+    /// Action when frames are produced faster than they can be sent
     #[arg(long, value_name = "WHAT", default_value = "block")]
     when_behind: Behind,
-    /// Begin when this many receive the stream
+    /// Start when the stream has this many receivers
     #[arg(long, value_name = "COUNT", default_value = "0")]
     receivers: u32,
-    /// Send frames that `receive --check` knows, without a SOURCE
+    /// Send generated frames that `receive --check` can verify; takes no SOURCE
     #[arg(long)]
     test_pattern: bool,
-    /// End after this many frames
+    /// Stop after this many frames
     #[arg(long, value_name = "COUNT")]
     frames: Option<u64>,
-    /// UDP payload of a datagram, where the way to a receiver carries less than Ethernet does
+    /// UDP payload of a datagram in bytes, if the path to a receiver carries less than Ethernet
     /// [default: what passes to the server, at most 1452]
     #[arg(long, value_name = "BYTES")]
     datagram: Option<u16>,
@@ -109,8 +110,8 @@ struct ReceiveArgs {
     /// The server and the stream: lh://HOST/NAME
     #[arg(value_name = "URL")]
     url: Location,
-    /// Write the frames to stdout (-), one behind the other into a file, or each into a file of an
-    /// existing folder [default: only report how they come]
+    /// Write the frames to stdout (-), into one file, or into one file each in an existing folder
+    /// [default: only report]
     #[arg(short, long, value_name = "-|FILE|FOLDER")]
     output: Option<PathBuf>,
     /// Check that the frames are those of `send --test-pattern`
@@ -135,7 +136,7 @@ struct LinkArgs {
     quiet: bool,
 }
 
-/// Does it; the exit status.
+/// Runs the command; returns the exit status.
 pub(crate) fn run(args: &StreamArgs, settings: &[Setting]) -> u8 {
     let (link, done) = match &args.what {
         What::Send(args) => (&args.link, send(args, settings)),
@@ -151,7 +152,7 @@ pub(crate) fn run(args: &StreamArgs, settings: &[Setting]) -> u8 {
     }
 }
 
-/// A client that reaches `url`, and what ends its streams.
+/// Returns a client for `url`, and a handle that cancels its streams.
 fn client(
     args: &LinkArgs,
     url: &Location,
@@ -183,7 +184,7 @@ fn retry_for(args: &LinkArgs) -> Duration {
     Duration::from_nanos(args.retry_for.as_nanos())
 }
 
-/// The source and the URL.
+/// Splits the arguments into the source and the URL.
 fn places(args: &SendArgs) -> Result<(Source, Location), Error> {
     let usage = |what: &str, advice: &str| Error::new(ErrorKind::Usage, what).advise(advice);
     let (source, url) = match (&args.places[..], args.test_pattern) {
@@ -220,7 +221,7 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     let (input, stop) = (sender.input(), cancel.clone());
     let (frame, fps, most) = (args.frame, args.fps, args.frames.unwrap_or(u64::MAX));
     let thread = std::thread::Builder::new().name("source".into()).spawn(move || {
-        // Nobody listens where the stream has ended first.
+        // The stream may already have ended.
         let _ = tell.send(feed(source, frame, fps, most, &input, &stop));
     });
     thread.map_err(|error| Error::new(ErrorKind::Unfinished, format!("no thread: {error}")))?;
@@ -231,7 +232,7 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     Ok(exit::DONE)
 }
 
-/// Reports until the source has ended, or the stream.
+/// Prints reports until the source or the stream ends.
 fn watch(
     sender: &StreamSender,
     fed: &std::sync::mpsc::Receiver<Result<(), Error>>,
@@ -257,7 +258,7 @@ fn watch(
         lines.sending(&now);
         before = now;
         if sender.is_over() || cancel.is_cancelled() {
-            // Its finish says why.
+            // Its finish returns the reason.
             return Ok(());
         }
     }
@@ -289,7 +290,7 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     Ok(status)
 }
 
-/// Reads the stream to its end; how many frames were not those of the test pattern.
+/// Reads the stream to its end; returns the number of frames that do not match the test pattern.
 fn read(
     stream: &mut StreamReceiver,
     output: &mut Output,

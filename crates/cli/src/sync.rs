@@ -1,4 +1,4 @@
-//! `longhaul sync`: a folder becomes equal to another one, here or on another host.
+//! `longhaul sync`: makes a folder equal to another one, on this host or another.
 
 use clap::ArgMatches;
 use longhaul::Delete;
@@ -7,20 +7,20 @@ use crate::config::Setting;
 use crate::cp::{self, CopyArgs, Mirror};
 use crate::exit;
 
-/// What `longhaul help sync` begins with.
+/// First lines of `longhaul help sync`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  longhaul sync run42 dtn.example.org:/data/          /data/run42 becomes run42
-  longhaul sync -nv --delete run42/ lh://dtn/backup/  what would be done
+  longhaul sync run42 dtn.example.org:/data/          make /data/run42 equal to run42
+  longhaul sync -nv --delete run42/ lh://dtn/backup/  print what would be done
   longhaul sync --delete --max-delete 100 run42/ dtn.example.org:/backup/
 ";
 
 const ABOUT: &str = "\
 Make a folder equal to another one, here or on another host
 
-SOURCE is one folder. As in rsync, `sync run42 DEST` makes DEST/run42 like run42, and \
-`sync run42/ DEST` makes DEST like run42. Times and permissions are kept, as with cp -a; files of \
-equal size and time are left alone. All flags of cp work, and so do their defaults in config.toml.
+SOURCE is one folder. As in rsync, `sync run42 DEST` makes DEST/run42 equal to run42, and \
+`sync run42/ DEST` makes DEST equal to run42. Times and permissions are kept, as with cp -a; files \
+of equal size and time are skipped. All flags of cp and their defaults in config.toml apply.
 
 Without --delete nothing is deleted.";
 
@@ -30,12 +30,12 @@ Without --delete nothing is deleted.";
 #[command(long_about = format!("{ABOUT}\n\n{EXAMPLES}"))]
 #[command(after_help = EXAMPLES, after_long_help = exit::TABLE)]
 pub(crate) struct SyncArgs {
-    /// Delete files, links and folders below the destination that the source lacks, once all of
-    /// the copy is there and verified; nothing if any file fails or the source has no files. What
-    /// --exclude leaves out stays. With -n, name them only. A server must allow reading and writing
+    /// Delete files, links and folders below the destination that the source lacks, after the whole
+    /// copy is verified. Deletes nothing if a file fails or the source has no files, and nothing
+    /// that --exclude skips. With -n, print the names only. Needs the right to read and write
     #[arg(long)]
     delete: bool,
-    /// Refuse, and copy nothing, if more names than this would be deleted
+    /// Refuse and copy nothing if more names than this would be deleted
     #[arg(long, value_name = "COUNT", requires = "delete")]
     max_delete: Option<u64>,
     #[command(flatten)]

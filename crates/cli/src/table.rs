@@ -1,7 +1,7 @@
-//! Tables as lines of text.
+//! Text tables.
 
-/// Rows of equal length as lines whose columns stand below each other: the first `left` columns,
-/// which are words, from the left, the others, which are numbers, from the right.
+/// Formats rows of equal length as aligned lines: the first `left` columns left-aligned, the
+/// others, which are numbers, right-aligned.
 pub(crate) fn lines(rows: &[Vec<String>], left: usize) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

@@ -1,4 +1,4 @@
-//! The question whether a server that was never seen is the right one.
+//! Asks the user whether to trust a new server.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -7,10 +7,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::console;
 
-/// How soon a wish to end is noticed while the question stands.
+/// Poll interval for cancellation.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Asks on the terminal; no where nobody can answer, or `cancel` is wished first.
+/// Asks on the terminal. Returns false without a terminal, or if `cancel` is cancelled first.
 pub(crate) fn ask(server: &str, id: &str, cancel: &CancelHandle) -> bool {
     if !io::stdin().is_terminal() || !console::is_terminal() {
         return false;

@@ -1,8 +1,8 @@
-//! Times of the clock as text.
+//! Formats UTC times.
 
 use std::time::SystemTime;
 
-/// The present time, as [`time`] writes it.
+/// The current time, formatted by [`time`].
 pub(crate) fn now() -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     time(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))

@@ -25,7 +25,7 @@ fn events(stdout: &str) -> Vec<Value> {
     stdout.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
 }
 
-/// What stands on the right of `name` in each event of this kind.
+/// The values of `name` in all events of this kind.
 fn each<'e>(events: &'e [Value], kind: &str, name: &str) -> Vec<&'e Value> {
     events.iter().filter(|event| event["event"] == kind).map(|event| &event[name]).collect()
 }
@@ -122,7 +122,7 @@ fn what_cannot_be_compared_says_why() {
     let real = scenario("d.toml", WAN.to_owned());
     let cases: [(&[&str], &str); 13] = [
         (&[], "required"),
-        (&["./here"], "no host"),
+        (&["./here"], "not a host"),
         (&["h:", "--scenario", "x"], "cannot be used with"),
         (&["h:", "--seed=1"], "cannot be used with"),
         (&["--scenario=x", "--write"], "cannot be used with"),

@@ -1,4 +1,4 @@
-//! Quanta: RBUDP between Chicago and Amsterdam. The sentences quoted are the paper's.
+//! Quanta: RBUDP between Chicago and Amsterdam. Quoted sentences are from the paper.
 
 use longhaul_proto::model::{Rbudp, Stream, best};
 use longhaul_proto::time::Span;
@@ -20,17 +20,17 @@ const RTT: Span = Span::from_millis(100);
 /// Figures 5 and 6: "Payload is 450MB."
 const PAYLOAD: Bytes = Bytes::new(450_000_000);
 
-/// Bits a second of UDP payload that are `mbps` of object.
+/// Bits a second of UDP payload for `mbps` of object.
 fn payload_rate(mbps: f64) -> u64 {
     with_overhead(Rate::from_bps_f64(mbps * 1e6)).as_bps()
 }
 
-/// How the receiving program takes datagrams.
+/// How the receiving program processes datagrams.
 struct Receiver {
     name: &'static str,
     /// Its name as a receive strategy.
     strategy: &'static str,
-    /// Mbit/s of object that it takes at most.
+    /// Its limit in Mbit/s of object.
     takes: f64,
 }
 
@@ -41,8 +41,8 @@ const APP_PERF: f64 = 643.0;
 /// Section 4.2: "This optimization can improve the throughput by 10% when the receiving host is
 /// slower than the network."
 const SCATTER_GAIN: f64 = 10.0;
-/// "Fake" RBUDP never moves the data, as iperf; with scatter/gather they are moved once, as by
-/// app_perf; without, once more.
+/// "Fake" RBUDP never moves the data, like iperf; with scatter/gather the data are moved once, like
+/// in app_perf; without it, twice.
 const FIG5_RECEIVERS: [Receiver; 3] = [
     Receiver { name: "fake RBUDP", strategy: "fake", takes: IPERF },
     Receiver { name: SCATTER, strategy: "scatter", takes: APP_PERF },
@@ -51,7 +51,7 @@ const FIG5_RECEIVERS: [Receiver; 3] = [
 const SCATTER: &str = "RBUDP, scatter/gather";
 const NAIVE: &str = "RBUDP, naive";
 const FIG5_RATES: [u32; 11] = [100, 200, 300, 400, 500, 550, 600, 640, 700, 800, 878];
-/// At these the host is slower than what is asked of it.
+/// Rates at which the host is slower than the sender.
 const FIG5_OVERRUNS: [u32; 4] = [640, 700, 800, 878];
 const GAIN: Quantity = Quantity { name: "gain by scatter/gather", unit: Unit::Share };
 fn case_name(what: &str, rate: u32) -> String {
@@ -113,7 +113,7 @@ pub(crate) static FIG5: Experiment = Experiment {
                 // performance of app_perf".
                 let told = *rate == 878 && receiver.name != NAIVE;
                 let published = told.then_some(Published::About(receiver.takes));
-                // What the program takes is that published value.
+                // The program's limit is that published value.
                 blast_rows(outcomes, &case, PAYLOAD, f64::from(*rate), published)
             });
             let Receiver { name, takes, .. } = receiver;
@@ -161,20 +161,19 @@ pub(crate) static FIG5: Experiment = Experiment {
               runs into the limit, each round of repairs costs a round trip, and between two \
               rounds the program empties its buffer and waits.",
     learned: "Up to the receiver's limit RBUDP gives the application what it asks for, and \
-              equation 4 predicts the goodput within a fraction of a per cent. Beyond the \
-              limit the excess is lost in the receiver's socket, round after round. Asked for \
-              878 Mbit/s, longhaul delivers {RBUDP, scatter/gather at 878 Mbit/s} with \
-              scatter/gather, {-[RBUDP, scatter/gather at 878 Mbit/s | difference]} % less \
-              than the paper because of the rounds of repair, and the path carries a third \
-              more than the object for nothing.\n\n\
-              A program that takes 10 % more because it moves the data once delivers {least \
-              [* | gain by scatter/gather]} to {most [* | gain by scatter/gather]} % more. \
-              This says nothing about scatter/gather itself: its 10 % are an input of this \
-              simulation. On today's hosts real copies lose 11 to 12 % with it, 6.59 instead \
-              of 7.48 Gbit/s in the clear and 5.66 instead of 6.37 sealed \
-              ([transfer.md](transfer.md)).\n\n\
-              The loss that RBUDP reports here is the host's, not the network's. longhaul \
-              counts it separately (`socket_lost`).",
+              equation 4 predicts the goodput within a fraction of a per cent. Beyond the limit \
+              the excess is lost in the receiver's socket, round after round. Asked for 878 \
+              Mbit/s, longhaul delivers {RBUDP, scatter/gather at 878 Mbit/s} with scatter/gather, \
+              {-[RBUDP, scatter/gather at 878 Mbit/s | difference]} % less than the paper because \
+              of the rounds of repair, and the path carries a third more than the object for \
+              nothing.\n\n\
+              A program that takes 10 % more because it moves the data once delivers {least [* | \
+              gain by scatter/gather]} to {most [* | gain by scatter/gather]} % more. This says \
+              nothing about scatter/gather itself: its 10 % are an input of this simulation. On \
+              today's hosts real copies lose 11 to 12 % with it, 6.59 instead of 7.48 Gbit/s in \
+              the clear and 5.66 instead of 6.37 sealed ([transfer.md](transfer.md)).\n\n\
+              RBUDP reports the host's loss here, not the network's. longhaul counts it separately \
+              (`socket_lost`).",
     set: Set::Full,
 };
 
@@ -250,8 +249,8 @@ pub(crate) static FIG6: Experiment = Experiment {
 const FIG7_LINES: [(f64, u64); 2] = [(611.0, 0), (682.0, 12)];
 const FIG7_MEGABYTES: [u64; 9] = [2, 5, 10, 25, 50, 100, 200, 450, 900];
 /// Why the largest payload is not emulated.
-const LARGEST: &str = "in one segment it would wait in memory four times over, read, sent, come \
-                       and stored, and the curves are flat there";
+const LARGEST: &str = "in one segment it would need four times its size in memory, and the curves \
+                       are flat there";
 
 fn fig7_case(mbps: f64, loss: u64, megabytes: u64) -> String {
     format!("{megabytes} MB at {mbps} Mbit/s, loss {loss} %")
@@ -396,12 +395,12 @@ pub(crate) static FIRST_VERSION: Experiment = Experiment {
               does not name. A loss of 33 % at this rate means a program that took about 560 \
               Mbit/s. Here the program takes 643 Mbit/s, which app_perf measured later on the \
               slow host of section 4.2, so less is lost. The loss counts all rounds.",
-    learned: "iperf measures what a program can take that throws the data away. A rate chosen \
-              by iperf overruns a program that keeps the data, and all of the loss is in the \
-              host: the line loses nothing in either case. longhaul loses {a program that \
-              takes 643 Mbit/s} % where the paper lost 33, because its program is faster, by \
-              the paper's own later measurement. This is why longhaul counts the socket's \
-              drops separately, and grants a sender only what the receiving end can take.",
+    learned: "iperf measures the rate of a program that discards the data. A rate chosen by iperf \
+              overruns a program that keeps the data, and all of the loss is in the host: the line \
+              loses nothing in either case. longhaul loses {a program that takes 643 Mbit/s} % \
+              where the paper lost 33, because its program is faster, by the paper's own later \
+              measurement. This is why longhaul counts the socket's drops separately, and grants a \
+              sender only what the receiving end can take.",
     set: Set::Quick,
 };
 

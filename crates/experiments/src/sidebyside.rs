@@ -1,4 +1,4 @@
-//! All protocols side by side on one long fat path, beside TCP.
+//! All protocols on one long fat path, compared with TCP.
 
 use longhaul_proto::units::Rate;
 
@@ -14,7 +14,7 @@ use crate::table::{Aim, Row, Table};
 pub(crate) const ALL: [&Experiment; 1] = [&COMPARE];
 
 const LINK: Rate = Rate::from_mbps(1_000);
-/// Seconds there and back.
+/// The round-trip time in seconds.
 const RTT: f64 = 0.1;
 /// Name, and flow in the scenario.
 const CONTENDERS: [(&str, &str); 12] = [
@@ -55,17 +55,17 @@ fn conditions() -> impl Iterator<Item = (u64, u64)> {
     SIZES.into_iter().flat_map(|size| LOSSES.map(|loss| (size, loss)))
 }
 
-/// The UDP payload that full packets get through the link, in Mbit/s.
+/// The link's capacity for UDP payload in full packets, in Mbit/s.
 fn capacity() -> f64 {
     payload_ceiling(LINK).as_bps() as f64 / 1e6
 }
 
-/// The share of what the link leaves, and the waste, that we aim at with large objects.
+/// The goals for large objects: the share of the available capacity, and the waste.
 fn aims(flow: &str, megabytes: u64, loss: u64) -> (Option<Aim>, Option<Aim>) {
     let share = loss as f64 / 1e3;
-    // What must be sent again.
+    // Data that must be sent again.
     let repaired = 100.0 * share / (1.0 - share);
-    // What a sender that never stops sends while the last report is on its way.
+    // Data that a sender without pauses sends while the last report is in flight.
     let round = 100.0 * capacity() * RTT / (megabytes as f64 * 8.0);
     match flow {
         _ if megabytes < 3_000 => (None, None),
@@ -76,7 +76,7 @@ fn aims(flow: &str, megabytes: u64, loss: u64) -> (Option<Aim>, Option<Aim>) {
     }
 }
 
-/// The goodput of a case as a share of C·(1 − L), in per cent.
+/// A case's goodput as a share of C·(1 − L), in per cent.
 fn share(outcomes: &Outcomes, case: &str, loss: u64) -> Option<f64> {
     let possible = capacity() * (1.0 - loss as f64 / 1e3);
     outcomes.first(case, |flow| 100.0 * flow.goodput() / possible)
@@ -127,16 +127,15 @@ pub(crate) static COMPARE: Experiment = Experiment {
     id: "compare-1g",
     title: "Every protocol over 1 Gbit/s and 100 ms, at four losses, beside TCP",
     source: "No paper: the question that they all leave, which one to take",
-    setup: "300 MB and 3 GB, from memory to memory, over 1 Gbit/s (Ethernet framing included) \
-            and 100 ms with a drop-tail queue of one bandwidth-delay product; 0, 0.1, 1 or 5 % \
-            of the packets towards the receiver are lost, each for itself. Each protocol as a \
-            user has it (default segments, tails twice), RBUDP, FOBS, Tsunami and NETBLT told \
-            to send 938 Mbit/s of UDP payload, SABUL to send no more than that, GTP's receiver \
-            that it takes 957. C is 957 Mbit/s, what the link carries of UDP payload in full \
-            packets; header and tag take 2.2 % of it, so 97.8 % of C is all that there is. TCP has \
-            windows that congestion alone limits. `longhaul reproduce compare-1g` runs it (it \
-            is not among those that run without a name), with `--how emulate --update` also \
-            over real sockets, in which TCP is the kernel's.",
+    setup: "300 MB and 3 GB, from memory to memory, over 1 Gbit/s (Ethernet framing included) and \
+            100 ms with a drop-tail queue of one bandwidth-delay product; 0, 0.1, 1 or 5 % of the \
+            packets towards the receiver are lost independently. The protocols have their defaults \
+            (default segments, tails twice). RBUDP, FOBS, Tsunami and NETBLT send at 938 Mbit/s of \
+            UDP payload, SABUL at most at that rate, and GTP's receiver is configured with 957. C \
+            is 957 Mbit/s, the link's UDP payload in full packets; header and tag take 2.2 % of \
+            it, so 97.8 % of C is the maximum. Only congestion limits TCP's windows. `longhaul \
+            reproduce compare-1g` runs it (it does not run without its name), with `--how emulate \
+            --update` also over real sockets, with the kernel's TCP.",
     cases: || {
         let all =
             conditions().flat_map(|condition| CONTENDERS.map(|contender| (condition, contender)));
@@ -158,36 +157,35 @@ pub(crate) static COMPARE: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| figures(outcomes),
     differs: "Nothing was published. The model of TCP is the simulator's \
-              ([tcp-model](tcp-model.md)). BBR's rows are emulated alone, by the \
-              kernel's, and CUBIC's emulated values are what they are to be held against. On the \
-              same path [transfer](transfer.md) measures 832 Mbit/s of BBR without loss and 459 at \
-              5 % by one connection with 64 MiB of window, 838 and 732 by eight.",
-    learned: "With the rate told, RBUDP, greedy FOBS and NETBLT are within two per cent of each \
+              ([tcp-model](tcp-model.md)). BBR's rows are only emulated, with the kernel's BBR; \
+              compare them with CUBIC's emulated values. On the same path [transfer](transfer.md) \
+              measures 832 Mbit/s of BBR without loss and 459 at 5 % by one connection with 64 MiB \
+              of window, 838 and 732 by eight.",
+    learned: "With a given rate, RBUDP, greedy FOBS and NETBLT are within two per cent of each \
               other without loss, and with 3 GB RBUDP and FOBS keep their rate at any loss: \
-              {RBUDP, 3000 MB, loss 5 % | goodput of C·(1 − L)} % of what the path leaves, of 97.8 \
-              that there are. They differ in what it costs: RBUDP sends again what was lost and \
-              hardly more; greedy FOBS sends a round trip more, which is {[FOBS, greedy, 300 MB, \
-              loss 0 % | waste] - [RBUDP, 300 MB, loss 0 % | waste]} to {[FOBS, greedy, 300 MB, \
-              loss 5 % | waste] - [RBUDP, 300 MB, loss 5 % | waste]} points of 300 MB and less \
-              than one of 3 GB. FOBS with its table stays {[FOBS, greedy, 3000 MB, loss 5 % | \
-              goodput of C·(1 − L)] - [FOBS with its table, 3000 MB, loss 5 % | goodput of C·(1 − \
-              L)]} points behind at 5 %, for it slows down for it. Tsunami needs seconds to come \
-              to its rate: {least [Tsunami, 300 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, \
-              300 MB, * | goodput of C·(1 − L)]} % of a small object, {least [Tsunami, 3000 MB, * \
-              | goodput of C·(1 − L)]} to {most [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} of a \
-              large one. GTP is the best of all on 3 GB without loss, and finds out what the path \
-              loses by itself: at 5 % it has {GTP, 300 MB, loss 5 % | goodput of C·(1 − L)} % of a \
-              small object and {GTP, 3000 MB, loss 5 % | goodput of C·(1 − L)} of a large one. \
-              SABUL and TCP, which take any loss for congestion, are left with 5 % or less at one \
-              lost packet in a thousand.\n\n\
-              All aims for 3 GB are met, and met over real sockets in every run in which the \
-              emulator kept time. There, with the rate told, 3 GB go within 1 % of what is \
-              simulated by RBUDP, greedy FOBS and NETBLT, at any loss; FOBS with its table and \
-              Tsunami, which slow down for loss, are {-[Tsunami, 3000 MB, loss 5 % | goodput | \
-              from simulated]} to {-[FOBS with its table, 3000 MB, loss 5 % | goodput | from \
-              simulated]} % below it at 5 %. The kernel's BBR has {TCP BBR, 3000 MB, loss 0.1 % | \
-              emulated} Mbit/s of 3 GB at 0.1 % and {TCP BBR, 3000 MB, loss 5 % | emulated} at 5 \
-              %. SABUL is told no more than a ceiling; without one nothing but loss ends its \
-              increase ([sabul](../docs/protocols/sabul.md)).",
+              {RBUDP, 3000 MB, loss 5 % | goodput of C·(1 − L)} % of the capacity after loss, out \
+              of at most 97.8. They differ in cost: RBUDP retransmits little more than the lost \
+              data; greedy FOBS sends a round trip more, which is {[FOBS, greedy, 300 MB, loss 0 % \
+              | waste] - [RBUDP, 300 MB, loss 0 % | waste]} to {[FOBS, greedy, 300 MB, loss 5 % | \
+              waste] - [RBUDP, 300 MB, loss 5 % | waste]} points of 300 MB and less than one of 3 \
+              GB. FOBS with its table stays {[FOBS, greedy, 3000 MB, loss 5 % | goodput of C·(1 − \
+              L)] - [FOBS with its table, 3000 MB, loss 5 % | goodput of C·(1 − L)]} points behind \
+              at 5 %, because it slows down on loss. Tsunami needs seconds to reach its rate: \
+              {least [Tsunami, 300 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 300 MB, * | \
+              goodput of C·(1 − L)]} % of a small object, {least [Tsunami, 3000 MB, * | goodput of \
+              C·(1 − L)]} to {most [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} of a large one. \
+              GTP is the fastest for 3 GB without loss, and learns the path's own loss: at 5 % it \
+              has {GTP, 300 MB, loss 5 % | goodput of C·(1 − L)} % of a small object and {GTP, \
+              3000 MB, loss 5 % | goodput of C·(1 − L)} of a large one. SABUL and TCP, which treat \
+              any loss as congestion, have 5 % or less at one lost packet in a thousand.\n\n\
+              All goals for 3 GB are met, also over real sockets in every valid emulated run. \
+              There, RBUDP, greedy FOBS and NETBLT with a given rate are within 1 % of the \
+              simulated values for 3 GB, at any loss; FOBS with its table and Tsunami, which slow \
+              down for loss, are {-[Tsunami, 3000 MB, loss 5 % | goodput | from simulated]} to \
+              {-[FOBS with its table, 3000 MB, loss 5 % | goodput | from simulated]} % below it at \
+              5 %. The kernel's BBR has {TCP BBR, 3000 MB, loss 0.1 % | emulated} Mbit/s of 3 GB \
+              at 0.1 % and {TCP BBR, 3000 MB, loss 5 % | emulated} at 5 %. SABUL has only a rate \
+              limit; without one only loss ends its increase \
+              ([sabul](../docs/protocols/sabul.md)).",
     set: Set::Named,
 };

@@ -1,7 +1,7 @@
-//! Connections: taken, bounded, and answered.
+//! Accepts connections and limits them.
 //!
-//! A client that sends its header a byte at a time ([`HEAD`]), a header without an end
-//! ([`HEADER`]), and more connections than there is room for ([`MOST`]) end.
+//! Closes a connection whose header takes too long ([`HEAD`]) or is too long ([`HEADER`]), and
+//! connections beyond the limit ([`MOST`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -33,20 +33,19 @@ use crate::error::Error;
 use crate::reply::Reply;
 use crate::tokens::read_private;
 
-/// Connections at the same time, and those of one address elsewhere.
+/// Limits of concurrent connections: in all, and from one remote address.
 const MOST: usize = 512;
 const MOST_OF_ONE: usize = 64;
-/// How long a TLS handshake, and the header of a request, may take. It also ends a connection on
-/// which no request comes.
+/// Timeout of a TLS handshake and of a request's header. It also closes idle connections.
 const HEAD: Duration = Duration::from_secs(20);
-/// The longest header, in bytes, and its most fields.
+/// Limits of a header: bytes and fields.
 const HEADER: usize = 32 << 10;
 const FIELDS: usize = 100;
 
-/// TLS by the certificates and the key in these files.
+/// Loads the certificates and the key of TLS from these files.
 ///
 /// # Errors
-/// One of them cannot be read, others can read the key, or they do not belong together.
+/// A file cannot be read, others can read the key, or key and certificates do not match.
 pub(crate) fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, Error> {
     let wrong = |path: &Path, why: String| {
         let what = format!("{} cannot be used for TLS: {why}", path.display());
@@ -67,11 +66,11 @@ pub(crate) fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, Error> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// How many connections each address has.
+/// Number of connections of each address.
 #[derive(Default)]
 struct Places(RefCell<HashMap<IpAddr, usize>>);
 
-/// The place of a connection; dropped, it is free.
+/// A counted connection; dropping it releases its place.
 struct Place {
     places: Rc<Places>,
     address: IpAddr,
@@ -80,7 +79,7 @@ struct Place {
 impl Places {
     fn take(self: &Rc<Self>, address: IpAddr) -> Option<Place> {
         let mut taken = self.0.borrow_mut();
-        // A proxy on this host stands for many.
+        // A proxy on this host may serve many clients.
         let most = if address.is_loopback() { MOST } else { MOST_OF_ONE };
         let own = taken.get(&address).copied().unwrap_or(0);
         if own >= most || taken.values().sum::<usize>() >= MOST {
@@ -124,11 +123,11 @@ pub(crate) fn run(
         let places = Rc::new(Places::default());
         loop {
             let Ok((stream, address)) = listener.accept().await else {
-                // No file descriptor is left: one gets free.
+                // No file descriptor is free; wait for one.
                 sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            // Without a place the connection is closed.
+            // Over the limit: the connection is closed.
             let Some(place) = places.take(address.ip().to_canonical()) else { continue };
             let (answers, acceptor) = (answers.clone(), acceptor.clone());
             tokio::task::spawn_local(async move {
@@ -143,7 +142,7 @@ pub(crate) fn run(
             _ = stopped => {}
         }
     });
-    // A thread that waits for a disk which does not answer must not keep the process.
+    // A thread that waits for a hanging disk must not keep the process alive.
     runtime.shutdown_background();
 }
 
@@ -153,7 +152,7 @@ async fn connection(
     acceptor: Option<TlsAcceptor>,
     answers: Arc<dyn Answers>,
 ) {
-    // Small replies go at once; without it they are only later.
+    // Sends small replies immediately; if this fails, they are only later.
     let _ = stream.set_nodelay(true);
     match acceptor {
         None => requests(stream, address, answers).await,
@@ -177,6 +176,6 @@ async fn requests(
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
     builder.max_buf_size(HEADER).max_headers(FIELDS);
-    // The client has gone, or has sent what is no HTTP: hyper has answered that.
+    // The client has disconnected, or sent invalid HTTP, which hyper has answered.
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }

@@ -1,4 +1,4 @@
-//! One request: who asks, what may be done, and where.
+//! Handles one request: authentication, rights, and the handler of its method.
 
 use std::io;
 use std::pin::Pin;
@@ -53,7 +53,7 @@ async fn answer(
     reply::with(reply, nosniff, "nosniff")
 }
 
-/// What the request's token allows; without a token, what is public.
+/// The right of the request's token; without a token, the public right.
 fn right(shared: &Shared, headers: &HeaderMap) -> Result<Right, Reply> {
     let Some(said) = headers.get(header::AUTHORIZATION) else {
         return shared.public().ok_or_else(|| unknown("a token is needed"));
@@ -67,13 +67,13 @@ fn right(shared: &Shared, headers: &HeaderMap) -> Result<Right, Reply> {
 fn unknown(text: &str) -> Reply {
     let reply = reply::plain(StatusCode::UNAUTHORIZED, text);
     let mut reply = reply::with(reply, header::WWW_AUTHENTICATE, "Bearer realm=\"longhaul\"");
-    // A browser and WebDAV's clients ask for a password: the token.
+    // Browsers and WebDAV clients ask for a password, which is the token.
     let basic = header::HeaderValue::from_static("Basic realm=\"longhaul\", charset=\"UTF-8\"");
     reply.headers_mut().append(header::WWW_AUTHENTICATE, basic);
     reply
 }
 
-/// The token of a header: a bearer's, or the password of any user.
+/// The token in a header: a bearer token, or the password of any user.
 fn token(said: &str) -> Option<String> {
     let (scheme, value) = said.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {
@@ -149,7 +149,7 @@ fn has_body(headers: &HeaderMap) -> bool {
     headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
 }
 
-/// The folder that is the top for a token.
+/// The top folder of a token.
 async fn top(shared: &Shared, right: &Right) -> io::Result<Root> {
     let root = shared.root().clone();
     match right.folder.clone() {
@@ -174,7 +174,7 @@ async fn read(
     match found.kind {
         NameKind::Folder if !path.says_folder => {
             let reply = reply::plain(StatusCode::MOVED_PERMANENTLY, "it is a folder");
-            // Two slashes in front would name another host.
+            // Two slashes at the start would name another host.
             let to = format!("/{}/", text.trim_matches('/'));
             reply::with(reply, header::LOCATION, &to)
         }

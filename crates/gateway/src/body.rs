@@ -1,4 +1,4 @@
-//! What is sent behind the head of a reply: a text, or pieces as they are made.
+//! Bodies of replies: a text, or a stream of pieces.
 
 use std::io;
 use std::pin::Pin;
@@ -9,18 +9,18 @@ use hyper::body::{Bytes, Frame, SizeHint};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// Pieces that wait for the connection.
+/// Limit of queued pieces.
 const WAITING: usize = 2;
-/// How long a client may leave a piece unread.
+/// Time that a client may leave a piece unread.
 const UNREAD: Duration = Duration::from_secs(60);
 
 /// The body of a reply.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// All of it; nothing once it was sent.
+    /// The whole body; `None` after it was sent.
     Whole(Option<Bytes>),
-    /// Pieces until their sender is gone. An error ends the connection, so that a client takes no
-    /// part for the whole.
+    /// Pieces until their sender is dropped. An error closes the connection, so that a client does
+    /// not take an incomplete body for a complete one.
     Pieces(mpsc::Receiver<io::Result<Bytes>>),
 }
 
@@ -29,18 +29,18 @@ impl Body {
         Body::Whole(Some(text.into()).filter(|bytes| !bytes.is_empty()))
     }
 
-    /// A body in pieces, and what takes them.
+    /// Returns a body of pieces, and its sender.
     pub(crate) fn pieces() -> (Pieces, Body) {
         let (pieces, body) = mpsc::channel(WAITING);
         (Pieces(pieces), Body::Pieces(body))
     }
 }
 
-/// Takes the pieces of a body.
+/// Sends the pieces of a body.
 pub(crate) struct Pieces(mpsc::Sender<io::Result<Bytes>>);
 
 impl Pieces {
-    /// Sends a piece, or the error that ends the body; `false` once nobody reads any more.
+    /// Sends a piece, or the error that ends the body; `false` if the client no longer reads.
     pub(crate) async fn send(&self, piece: io::Result<Vec<u8>>) -> bool {
         matches!(timeout(UNREAD, self.0.send(piece.map(Bytes::from))).await, Ok(Ok(())))
     }

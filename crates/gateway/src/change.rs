@@ -1,4 +1,4 @@
-//! Requests that change something: PUT, MKCOL, DELETE, MOVE.
+//! Handlers of requests that change files: PUT, MKCOL, DELETE, MOVE.
 
 use std::io;
 use std::pin::Pin;
@@ -17,12 +17,12 @@ use crate::condition::{self, Judged, Version};
 use crate::reply::{self, Reply};
 use crate::shared::Shared;
 
-/// Bytes that are written at a time.
+/// Bytes of a write.
 const PIECE: usize = 1 << 20;
-/// How long a client may send nothing.
+/// Time that a client may send nothing.
 const SILENT: Duration = Duration::from_secs(60);
 
-/// Checks the conditions of a request that changes `place`; whether something is there.
+/// Checks the conditions of a request that changes `place`. Returns whether something exists there.
 async fn judge(shared: &Shared, place: &Place, headers: &HeaderMap) -> Result<bool, Reply> {
     let place = place.clone();
     let found = shared.at_disk(move || match look(&place) {
@@ -37,7 +37,7 @@ async fn judge(shared: &Shared, place: &Place, headers: &HeaderMap) -> Result<bo
     let found = found.await.map_err(|error| reply::trouble(&error))?;
     let version = match &found {
         Some(Some(version)) => Some(version.clone()),
-        // Anything that is there, and has no version: only `*` names it.
+        // A folder has no version: only `*` matches it.
         Some(None) => Some(Version { etag: String::new(), modified: None }),
         None => None,
     };
@@ -47,7 +47,7 @@ async fn judge(shared: &Shared, place: &Place, headers: &HeaderMap) -> Result<bo
     }
 }
 
-/// Writes the body of a request to `place`: the file has its name once all has come.
+/// Writes the body of a request to `place`. The file gets its name when the body is complete.
 pub(crate) async fn put(
     shared: &Shared,
     place: Place,
@@ -71,7 +71,7 @@ pub(crate) async fn put(
 
 async fn write(shared: &Shared, place: Place, mut body: Incoming) -> Result<(), Reply> {
     let trouble = |error: io::Error| match error.kind() {
-        // The folder that would hold it.
+        // The parent folder.
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             reply::plain(StatusCode::CONFLICT, "its folder is not there")
         }
@@ -104,7 +104,7 @@ async fn write(shared: &Shared, place: Place, mut body: Incoming) -> Result<(), 
     finished.await.map_err(trouble)
 }
 
-/// Makes a folder.
+/// Creates a folder.
 pub(crate) async fn make_folder(shared: &Shared, place: Place) -> Reply {
     match shared.at_disk(move || edit::make_folder(&place)).await {
         Ok(()) => reply::empty(StatusCode::CREATED),
@@ -115,7 +115,7 @@ pub(crate) async fn make_folder(shared: &Shared, place: Place) -> Reply {
     }
 }
 
-/// Removes a file, or a folder with all that is in it.
+/// Removes a file, or a folder with its contents.
 pub(crate) async fn delete(shared: &Shared, place: Place, headers: &HeaderMap) -> Reply {
     if let Err(reply) = judge(shared, &place, headers).await {
         return reply;
@@ -126,7 +126,7 @@ pub(crate) async fn delete(shared: &Shared, place: Place, headers: &HeaderMap) -
     }
 }
 
-/// Gives what is at `from` the name `to`.
+/// Renames `from` to `to`.
 pub(crate) async fn move_to(
     shared: &Arc<Shared>,
     from: Place,
@@ -141,7 +141,7 @@ pub(crate) async fn move_to(
         return reply;
     }
     let moved = shared.at_disk(move || {
-        // The source first: nothing is removed for a move that cannot be.
+        // Check the source first, so that a failing move removes nothing.
         look(&from)?;
         let was_there = match look(&to) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -151,7 +151,7 @@ pub(crate) async fn move_to(
                 let is_folder = |place: &Place| -> io::Result<bool> {
                     Ok(look(place)?.kind == NameKind::Folder)
                 };
-                // The system replaces a file by a file, and nothing else.
+                // rename(2) replaces only a file by a file.
                 if there.kind == NameKind::Folder || is_folder(&from)? {
                     edit::remove(&to)?;
                 }

@@ -6,12 +6,12 @@ use hyper::HeaderMap;
 use hyper::header::{self, HeaderName};
 use longhaul_files::Stamp;
 
-/// What a version of a file is compared by.
+/// Version of a file for comparisons.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     /// A strong ETag, with its quotes.
     pub(crate) etag: String,
-    /// When it changed last, in whole seconds; nothing before 1970.
+    /// Modification time in whole seconds; `None` before 1970.
     pub(crate) modified: Option<SystemTime>,
 }
 
@@ -33,7 +33,7 @@ impl Version {
     }
 }
 
-/// A time in seconds since 1970 that a header can have.
+/// A time in seconds since 1970 that a header can express.
 pub(crate) fn at(seconds: i64) -> Option<SystemTime> {
     // The last second of the year 9999.
     const LAST: u64 = 253_402_300_799;
@@ -41,14 +41,14 @@ pub(crate) fn at(seconds: i64) -> Option<SystemTime> {
     Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// What a condition makes of a request.
+/// Result of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judged {
-    /// Go on.
+    /// Continue.
     Holds,
-    /// The client has this version: 304.
+    /// The client has this version: status 304.
     NotModified,
-    /// 412.
+    /// Status 412.
     Failed,
 }
 
@@ -60,15 +60,15 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(text(headers, name)?).ok()
 }
 
-/// Whether a list of ETags has the version's; `*` has that of anything that is there.
+/// Whether a list of ETags contains the version's; `*` matches any existing file.
 fn lists(list: &str, version: Option<&Version>) -> bool {
     let Some(version) = version else { return false };
     let is_it = |etag: &str| etag.trim().trim_start_matches("W/") == version.etag;
     list.trim() == "*" || list.split(',').any(is_it)
 }
 
-/// Judges the conditions of a request about `version`, nothing where nothing is there. `reads`: it
-/// is GET or HEAD.
+/// Evaluates the conditions of a request for `version` (`None`: there is no file). `reads`: the
+/// method is GET or HEAD.
 pub(crate) fn judge(headers: &HeaderMap, version: Option<&Version>, reads: bool) -> Judged {
     let modified = version.and_then(|version| version.modified);
     let holds = match text(headers, header::IF_MATCH) {
@@ -95,14 +95,13 @@ pub(crate) fn judge(headers: &HeaderMap, version: Option<&Version>, reads: bool)
     }
 }
 
-/// Whether `If-Range` lets ranges be sent: it is absent, or names this very version.
+/// Whether `If-Range` permits ranges: it is absent, or names this version.
 pub(crate) fn ranges_count(headers: &HeaderMap, version: &Version) -> bool {
     let Some(said) = headers.get(header::IF_RANGE) else { return true };
     let Ok(said) = said.to_str() else { return false };
     match said.starts_with('"') {
         true => said == version.etag,
-        // A date is one of whole seconds: a file may have changed twice in one. Only the exact date
-        // counts.
+        // Dates have a resolution of one second, so only the exact date matches.
         false => httpdate::parse_http_date(said).is_ok_and(|date| Some(date) == version.modified),
     }
 }

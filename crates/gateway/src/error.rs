@@ -1,15 +1,15 @@
-//! Why a gateway cannot start.
+//! Reasons why a gateway cannot start.
 
 use std::fmt;
 
 /// An error of the settings or of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// The settings make no sense; else a file or an address of this host is in trouble.
+    /// The settings are invalid; otherwise a file or an address of this host failed.
     pub is_usage: bool,
-    /// What failed, on which object, and why: one sentence without a full stop.
+    /// What failed, on which object, and the reason, in one sentence without a full stop.
     pub what: String,
-    /// What to do about it.
+    /// What to do.
     pub advice: String,
 }
 

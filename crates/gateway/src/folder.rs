@@ -1,4 +1,4 @@
-//! Listings of folders: as a page, as JSON, and as WebDAV's PROPFIND has them (RFC 4918).
+//! Listings of folders as HTML, as JSON, and for WebDAV's PROPFIND (RFC 4918).
 
 use std::fmt::Write;
 use std::io;
@@ -18,13 +18,13 @@ use crate::reply::{self, Reply};
 use crate::shared::Shared;
 use crate::url;
 
-/// Bytes of a piece, about.
+/// Approximate size of a piece in bytes.
 const PIECE: usize = 32 << 10;
-/// The first names are sorted; those behind them come as the system has them, so that a folder of
-/// any number of names takes the same memory.
+/// Number of names that are sorted; further names follow in the system's order, so that memory is
+/// limited for folders of any size.
 const SORTED: usize = 10_000;
 
-/// How a listing is written.
+/// Format of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Page,
@@ -32,7 +32,7 @@ enum Form {
     Dav,
 }
 
-/// What the request's `Accept` prefers.
+/// The format that the request's `Accept` prefers.
 fn wanted(headers: &HeaderMap) -> Form {
     let accepted = condition::text(headers, header::ACCEPT).unwrap_or_default();
     match (accepted.find("application/json"), accepted.find("text/html")) {
@@ -41,7 +41,7 @@ fn wanted(headers: &HeaderMap) -> Form {
     }
 }
 
-/// The folder at `place` for GET and HEAD; `path` is the path of the URL.
+/// Answers GET and HEAD for the folder at `place`; `path` is the path of the URL.
 pub(crate) async fn page(
     shared: &Arc<Shared>,
     place: Place,
@@ -67,8 +67,8 @@ pub(crate) async fn page(
     reply::with(reply, header::VARY, "accept")
 }
 
-/// The answer to PROPFIND about what is at `place`, where `found` is; with `names`, also about the
-/// names in it. `path` is the path of the URL.
+/// Answers PROPFIND for `found` at `place`; with `names`, also for the names in it. `path` is the
+/// path of the URL.
 pub(crate) async fn properties(
     shared: &Arc<Shared>,
     place: Place,
@@ -94,7 +94,7 @@ pub(crate) async fn properties(
     reply::with(reply, header::CONTENT_TYPE, "application/xml; charset=utf-8")
 }
 
-/// A body that has `head`, and behind it the names at `place`.
+/// A body with `head`, followed by the names at `place`.
 async fn listing(
     shared: &Arc<Shared>,
     place: Place,
@@ -130,7 +130,8 @@ impl Writing {
         let mut sorted = Some(Vec::new());
         let mut reads_on = true;
         let listed = list::list(place, &mut |named| {
-            // A link is listed as what it leads to; one that leads out, or nowhere, is left out.
+            // A link is listed as its target; a broken link, or one that leads out of the root, is
+            // left out.
             let Some(named) = followed(place, named) else { return true };
             match &mut sorted {
                 Some(names) if names.len() < SORTED => {
@@ -162,7 +163,7 @@ impl Writing {
         names.iter().all(|named| self.name(named))
     }
 
-    /// Writes a name; `false` once nobody reads any more.
+    /// Writes a name; `false` if the client no longer reads.
     fn name(&mut self, named: &Named) -> bool {
         match self.form {
             Form::Page => row(&mut self.text, named),
@@ -198,7 +199,7 @@ fn followed(place: &Place, named: Named) -> Option<Named> {
     }
 }
 
-/// Text that is no markup; what no terminal and no XML may have is replaced.
+/// Escapes text for HTML and XML; replaces characters that XML forbids or terminals interpret.
 fn escape(bytes: &[u8]) -> String {
     let mut out = String::new();
     for c in String::from_utf8_lossy(bytes).chars() {
@@ -216,7 +217,7 @@ fn escape(bytes: &[u8]) -> String {
 }
 
 fn page_head(path: &str) -> String {
-    // The path is as the client has sent it, still encoded: plain ASCII.
+    // The path is still percent-encoded, so it is ASCII.
     let title = escape(path.as_bytes());
     let up = if path == "/" { "" } else { "<tr><td><a href=\"../\">../</a></td></tr>\n" };
     format!(
@@ -233,7 +234,7 @@ fn row(out: &mut String, named: &Named) {
     };
     let (href, name) = (url::encode(&named.name), escape(&named.name));
     let time = at(named.modified.seconds).map(httpdate::fmt_http_date).unwrap_or_default();
-    // `./` in front: a name with a colon is no scheme.
+    // With `./` in front, a name with a colon is not read as a scheme.
     let _ = writeln!(
         out,
         "<tr><td><a href=\"./{href}{slash}\">{name}{slash}</a></td>\

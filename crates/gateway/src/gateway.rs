@@ -1,4 +1,4 @@
-//! A gateway: started, asked for its address, given new tokens, stopped.
+//! The gateway's handle: start, address, change of tokens, stop.
 
 use std::fmt;
 use std::io;
@@ -16,24 +16,24 @@ use crate::error::Error;
 use crate::shared::{Shared, Told};
 use crate::tokens::Token;
 
-/// What a gateway serves, and how.
+/// Settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where it listens; without TLS an address of the loopback.
+    /// The address to listen on; without TLS it must be loopback.
     pub listen: SocketAddr,
-    /// The folder.
+    /// The served folder.
     pub root: PathBuf,
-    /// Who may do what.
+    /// Tokens and their rights.
     pub tokens: Vec<Token>,
     /// Everybody may read.
     pub public: bool,
-    /// Nobody may write, whatever a token says.
+    /// Nobody may write, whatever the tokens say.
     pub read_only: bool,
-    /// The certificates and the private key of TLS, in PEM files.
+    /// Certificates and private key of TLS, in PEM files.
     pub tls: Option<(PathBuf, PathBuf)>,
 }
 
-/// A running gateway. It stops when dropped; requests under way end then.
+/// A running gateway. Dropping it stops it and ends pending requests.
 pub struct Gateway {
     address: SocketAddr,
     is_tls: bool,
@@ -53,8 +53,8 @@ impl Gateway {
     /// those that changed the folder; it is called from that thread.
     ///
     /// # Errors
-    /// Nobody could do anything, or the address needs TLS (usage); the address, the root, or a file
-    /// of TLS cannot be used.
+    /// Usage: no client would have a right, or the address needs TLS. Otherwise: the address, the
+    /// root, or a file of TLS cannot be used.
     pub fn start(
         settings: Settings,
         tell: impl Fn(Told) + Send + Sync + 'static,
@@ -90,18 +90,18 @@ impl Gateway {
         Ok(Gateway { address, is_tls, shared, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its address as clients write it.
+    /// Its URL.
     pub fn url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}/", self.address)
     }
 
-    /// Replaces the tokens: requests that begin from now on are judged by them.
+    /// Replaces the tokens for new requests.
     pub fn set_tokens(&self, tokens: Vec<Token>) {
         self.shared.set_tokens(tokens);
     }
@@ -111,7 +111,7 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // The thread's panic was already printed.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! GET and HEAD of files.
+//! Handlers of GET and HEAD for files.
 
 use std::io;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::range::{self, Wanted};
 use crate::reply::{self, Reply};
 use crate::shared::Shared;
 
-/// Bytes that are read at a time.
+/// Bytes of a read.
 const PIECE: u64 = 256 << 10;
 
 /// A part of a body.
@@ -23,7 +23,7 @@ enum Part {
     Bytes(Range<u64>),
 }
 
-/// The file at `place`, or the ranges of it that the request asks for.
+/// Sends the file at `place`, or the requested ranges.
 pub(crate) async fn file(
     shared: &Arc<Shared>,
     place: Place,
@@ -63,7 +63,7 @@ pub(crate) async fn file(
             (StatusCode::PARTIAL_CONTENT, PLAIN.to_owned(), Some(said), parts)
         }
         Wanted::Ranges(ranges) => {
-            // No content has it by chance: it is of this version alone, and 128 bits long.
+            // A boundary that no content has by chance: 128 bits, derived from this version.
             let boundary = version.etag.trim_matches('"').to_owned();
             let kind = format!("multipart/byteranges; boundary={boundary}");
             (StatusCode::PARTIAL_CONTENT, kind, None, multipart(ranges, size, &boundary))
@@ -92,7 +92,7 @@ pub(crate) async fn file(
     }
 }
 
-/// A reply with what names the version of the file.
+/// A reply with the headers of the file's version.
 fn dressed(reply: Reply, version: &Version) -> Reply {
     let reply = reply::with(reply, header::ETAG, &version.etag);
     let reply = reply::with(reply, header::ACCEPT_RANGES, "bytes");
@@ -102,7 +102,7 @@ fn dressed(reply: Reply, version: &Version) -> Reply {
     }
 }
 
-/// What a browser must not show as a page of this server.
+/// Content types that a browser must not render as a page of this server.
 const PLAIN: &str = "application/octet-stream";
 
 fn said(range: &Range<u64>, size: u64) -> String {
@@ -122,7 +122,7 @@ fn multipart(ranges: Vec<Range<u64>>, size: u64, boundary: &str) -> Vec<Part> {
     parts
 }
 
-/// Reads and sends the parts, a piece at a time.
+/// Reads and sends the parts in pieces.
 async fn send(shared: Arc<Shared>, file: Arc<RangeFile>, parts: Vec<Part>, pieces: Pieces) {
     for part in parts {
         let range = match part {

@@ -1,10 +1,10 @@
 //! HTTP and WebDAV for a served folder, so that curl, rclone and browsers reach it.
 //!
-//! In reading order: [`Gateway`] starts and stops it; `tokens` says who may do what, `shared` how
-//! much goes on at a time; `accept` takes connections and bounds them; `answer` gives a request to
-//! the file that answers its method: `get` (files and their ranges), `folder` (listings, PROPFIND),
-//! `change` (PUT, MKCOL, DELETE, MOVE). Below them `url` (paths), `range` (the header), `condition`
-//! (ETags and dates), `body` (what is sent) and `reply` (statuses).
+//! In reading order: [`Gateway`] starts and stops the service; `tokens` has the rights, `shared`
+//! the limits; `accept` accepts connections; `answer` dispatches a request by its method: `get`
+//! (files and their ranges), `folder` (listings, PROPFIND), `change` (PUT, MKCOL, DELETE, MOVE).
+//! Below them `url` (paths), `range` (the header), `condition` (ETags and dates), `body` and
+//! `reply` (replies).
 //!
 //! [`Page`] is a server of its own: what the served host is doing, for browsers and monitors.
 //!

@@ -2,22 +2,22 @@
 
 use std::ops::Range;
 
-/// Ranges of one request, at most. A request for more gets the whole file, as the standard allows.
+/// Limit of ranges in a request. For more ranges the whole file is sent, as the standard allows.
 const MOST: usize = 64;
 
-/// What a request asks of a file.
+/// The requested part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// All of it.
+    /// The whole file.
     Whole,
     /// These ranges, none of which is empty.
     Ranges(Vec<Range<u64>>),
-    /// Nothing that the file has.
+    /// Only ranges beyond the end of the file.
     Nothing,
 }
 
-/// Reads the header for a file of `size` bytes. A header that makes no sense is ignored; so is one
-/// whose ranges have more bytes than the file.
+/// Parses the header for a file of `size` bytes. Ignores an invalid header, and ranges that
+/// together are larger than the file.
 pub(crate) fn parse(header: Option<&str>, size: u64) -> Wanted {
     let Some(list) = header.and_then(|header| header.strip_prefix("bytes=")) else {
         return Wanted::Whole;
@@ -39,11 +39,11 @@ pub(crate) fn parse(header: Option<&str>, size: u64) -> Wanted {
     }
 }
 
-/// One range; an empty one where the file has nothing of it.
+/// Parses one range; empty if it is beyond the end of the file.
 fn one(text: &str, size: u64) -> Option<Range<u64>> {
     let (first, last) = text.split_once('-')?;
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // One that is too large for 64 bits lies behind every file.
+        // A number of more than 64 bits is beyond every file.
         true if !text.is_empty() => Some(text.parse().unwrap_or(u64::MAX)),
         _ => None,
     };

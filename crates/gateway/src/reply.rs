@@ -1,4 +1,4 @@
-//! Replies without content of files: statuses, and why.
+//! Replies without file contents: statuses and reasons.
 
 use std::io;
 
@@ -8,10 +8,10 @@ use rustix::io::Errno;
 
 use crate::body::Body;
 
-/// What is sent.
+/// Type of all replies.
 pub(crate) type Reply = Response<Body>;
 
-/// A status, and a line of text that says why.
+/// A status with a line of text.
 pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Reply {
     let mut text = text.into();
     if !text.is_empty() {
@@ -24,14 +24,14 @@ pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Reply {
     reply
 }
 
-/// A status that says all.
+/// A status without text.
 pub(crate) fn empty(status: StatusCode) -> Reply {
     let mut reply = Response::new(Body::whole(String::new()));
     *reply.status_mut() = status;
     reply
 }
 
-/// The same reply with a header; one that no header can have is left out.
+/// Adds a header; drops a value that a header cannot have.
 pub(crate) fn with(mut reply: Reply, name: header::HeaderName, value: &str) -> Reply {
     if let Ok(value) = HeaderValue::from_str(value) {
         reply.headers_mut().insert(name, value);
@@ -39,7 +39,7 @@ pub(crate) fn with(mut reply: Reply, name: header::HeaderName, value: &str) -> R
     reply
 }
 
-/// What the system said of a path. Paths of this host are in none of the texts.
+/// Reply for an I/O error. The text never contains a path of this host.
 pub(crate) fn trouble(error: &io::Error) -> Reply {
     let (status, text) = match error.kind() {
         io::ErrorKind::NotFound => (StatusCode::NOT_FOUND, "nothing is there"),

@@ -1,4 +1,4 @@
-//! What all requests of a gateway share: the root, the tokens, and how much goes on at a time.
+//! State that all requests of a gateway share: root, tokens, limits.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,12 +11,12 @@ use tokio::time::timeout;
 
 use crate::tokens::{Right, Token, Tokens};
 
-/// Accesses to the disk at the same time.
+/// Limit of concurrent disk accesses.
 const AT_DISK: usize = 16;
-/// Listings at the same time, and how long a further one waits.
+/// Limit of concurrent listings, and how long a further one waits.
 const LISTINGS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Refusals that are told in a minute: strangers must not fill a log.
+/// Refusals logged in a minute, so that strangers cannot fill the log.
 const TOLD: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -25,7 +25,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub struct Told {
     /// From where.
     pub address: SocketAddr,
-    /// What the comment behind its token calls its user.
+    /// The user, from the comment after the token.
     pub name: Option<String>,
     /// Its method.
     pub method: String,
@@ -69,8 +69,7 @@ struct Refusals {
 }
 
 impl Shared {
-    /// The root, the tokens, whether everybody may read, whether nobody may write, and who hears of
-    /// refusals.
+    /// Makes the state; `tell` is called for refusals.
     pub(crate) fn new(
         root: Root,
         tokens: Vec<Token>,
@@ -102,7 +101,7 @@ impl Shared {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner).right(token).cloned()
     }
 
-    /// What everybody may do.
+    /// The right of everybody.
     pub(crate) fn public(&self) -> Option<Right> {
         self.public.then_some(Right { write: false, folder: None, name: None })
     }
@@ -133,7 +132,7 @@ impl Shared {
         timeout(PATIENCE, self.listings.clone().acquire_owned()).await.ok()?.ok()
     }
 
-    /// Does what may wait for a disk.
+    /// Runs work that may wait for a disk.
     pub(crate) async fn at_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,

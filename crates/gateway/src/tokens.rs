@@ -1,4 +1,4 @@
-//! Bearer tokens: who may do what. A line of the file is `TOKEN ro|rw[:/FOLDER]  # name`.
+//! Bearer tokens and their rights. A line of the file is `TOKEN ro|rw[:/FOLDER]  # name`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,18 +16,18 @@ const SHORTEST: usize = 16;
 /// A token and its right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// The hash of the token: looking a token up by it tells nothing by its time.
+    /// The hash of the token, so that the time of a lookup reveals nothing.
     hash: [u8; 32],
     pub(crate) right: Right,
 }
 
-/// What a token, or everybody, may do.
+/// The right of a token, or of everybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Right {
     pub(crate) write: bool,
     /// Only below this folder of the root.
     pub(crate) folder: Option<PathBuf>,
-    /// What the comment behind the token calls its user.
+    /// The user, from the comment after the token.
     pub(crate) name: Option<String>,
 }
 
@@ -49,10 +49,10 @@ impl Tokens {
     }
 }
 
-/// Reads the file of tokens at `path`, which nobody but this user and root may read or change.
+/// Reads the file of tokens at `path`, which only this user and root may be able to access.
 ///
 /// # Errors
-/// It cannot be read, is not private, or a line is wrong.
+/// The file cannot be read, is not private, or has a wrong line.
 pub fn load(path: &Path) -> Result<Vec<Token>, Error> {
     parse(&read_private(path)?, &path.display().to_string())
 }
@@ -75,10 +75,10 @@ pub(crate) fn read_private(path: &Path) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Reads a list of tokens, which errors call `name`. They never show a token.
+/// Parses a list of tokens, which errors call `name`. Errors never contain a token.
 ///
 /// # Errors
-/// The first line that is no token, by its number.
+/// The number of the first wrong line.
 pub fn parse(text: &str, name: &str) -> Result<Vec<Token>, Error> {
     let mut tokens: Vec<Token> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {

@@ -10,14 +10,14 @@ const LONGEST: usize = 8192;
 /// A path below the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UrlPath {
-    /// Empty for the root; no part of it is `.` or `..`.
+    /// Empty for the root; has no part `.` or `..`.
     pub(crate) path: PathBuf,
-    /// It ends with a slash.
+    /// Whether the path ends with a slash.
     pub(crate) says_folder: bool,
 }
 
-/// Reads the path of a request. Each part is decoded by itself: an encoded slash separates nothing.
-/// Nothing where it leads elsewhere, or has what no name can have.
+/// Parses the path of a request. Each part is decoded separately, so an encoded slash does not
+/// separate. `None` if the path leads out of the root or has an invalid name.
 pub(crate) fn parse(text: &str) -> Option<UrlPath> {
     let below = text.strip_prefix('/').filter(|below| below.len() <= LONGEST)?;
     let mut path = PathBuf::new();
@@ -31,7 +31,7 @@ pub(crate) fn parse(text: &str) -> Option<UrlPath> {
     Some(UrlPath { path, says_folder: below.is_empty() || below.ends_with('/') })
 }
 
-/// Undoes percent-encoding.
+/// Decodes percent-encoding.
 fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut out = Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     out
 }
 
-/// The path of a `Destination`, which is a URL of `host` or a path.
+/// The path of a `Destination` header: a URL of `host`, or a path.
 pub(crate) fn destination(text: &str, host: Option<&str>) -> Option<UrlPath> {
     let path = match text.split_once("://") {
         None => text,

@@ -1,4 +1,4 @@
-//! The client's side: calls and watches over one connection after the other.
+//! The client's side: calls and watches over successive connections.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use crate::messages::{
 use crate::server::CALLS;
 use crate::unread::{Held, Limit, Unread};
 
-/// Watches of a connection, which has one more stream for calls.
+/// Limit of watches of a connection, which has one more stream for calls.
 const WATCHES: usize = 15;
 /// Bytes of memory that a snapshot may take: what a server's tree may take.
 const MOST: usize = 1 << 30;
 
-/// What a client is asked.
+/// A request of the program.
 #[derive(Debug)]
 pub enum Order {
-    /// What a key has.
+    /// Reads a key.
     Get(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
-    /// A change.
+    /// Changes a key.
     Edit(Wish, oneshot::Sender<Result<Answer, Error>>),
-    /// Tells when this client has no presence at the key, and what the key has then.
+    /// Reports when this client loses its presence at the key, and the key's value then.
     Lost(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
     /// All that a prefix has, and its changes, until the receiver is dropped.
     Watch(Prefix, mpsc::Sender<Result<Unread, Error>>),
 }
 
-/// A connection, and its first stream, on which nothing was said yet.
+/// A connection with its first, unused stream.
 pub type Connected = (Connection, Session);
 
 fn lie(lie: Lie) -> Error {
@@ -42,9 +42,9 @@ fn lie(lie: Lie) -> Error {
         .advise("see that both ends run the same release")
 }
 
-/// Answers `orders` over the connection `first`, and over those that `connect` makes after it, each
-/// within `retry_for` of the loss. Ends with `ends`, or when nobody can order and nothing is under
-/// way.
+/// Serves `orders` over the connection `first` and over later ones from `connect`, each within
+/// `retry_for` of the loss. Ends with `ends`, or when the program holds no handle and nothing is
+/// pending.
 pub async fn run(
     first: Connected,
     connect: impl AsyncFn() -> Result<Connected, Error>,
@@ -74,7 +74,7 @@ pub async fn run(
     }
 }
 
-/// A watch, and how far it is.
+/// A watch and its position.
 struct Watching {
     prefix: Prefix,
     replica: Replica,
@@ -89,19 +89,19 @@ type Waiting<T> = oneshot::Sender<Result<T, Error>>;
 
 #[derive(Default)]
 struct Client {
-    /// The random number of this program, which names it to the server.
+    /// The random number that identifies this program to the server.
     instance: u64,
-    /// What the server has said of its memory, when no edit was in doubt.
+    /// The state of the server's memory, as of a time when no edit was pending.
     seen: Option<u64>,
     has_begun: bool,
     edits: Edits,
     tell: BTreeMap<u64, Waiting<Answer>>,
     gets: BTreeMap<u64, (Key, Waiting<Option<Entry>>)>,
-    /// Presence that is taken up again, by the number of the call.
+    /// Presence that is being restored, by the number of the call.
     holds: BTreeMap<u64, Key>,
-    /// The number of the last call that is no edit; they are even, those of edits odd.
+    /// The number of the last call without an edit; such numbers are even, those of edits odd.
     calls: u64,
-    /// Who is to hear of the loss of a presence.
+    /// Subscribers to the loss of a presence.
     losses: BTreeMap<Key, Vec<Waiting<Option<Entry>>>>,
     watches: Vec<Watching>,
     /// How much all watches may bring that the program has not taken.
@@ -183,7 +183,7 @@ impl Client {
             }
         };
         if ended.is_ok() {
-            // The writer gives itself back.
+            // The writer returns itself.
             let _ = leave.send(());
             if let Ok(writer) = writes.await {
                 let _ = writer.leave(reader).await;
@@ -192,7 +192,7 @@ impl Client {
             connection.close().await;
             return Ok(());
         }
-        // The watches go on over the next connection.
+        // The watches continue over the next connection.
         drop((reader, connection, stop));
         while let Some(done) = watches.join_next().await {
             if let Ok((watching, Err(_))) = done {
@@ -202,7 +202,7 @@ impl Client {
         ended
     }
 
-    /// Says on a new stream who this is, and asks again what was asked.
+    /// Identifies the program on a new stream, and repeats pending requests.
     fn begin(&mut self, send: &mpsc::UnboundedSender<Asked>) {
         self.edits.connected();
         let begin = Begin { instance: self.instance, first: !self.has_begun, seen: self.seen };
@@ -227,7 +227,7 @@ impl Client {
         }
     }
 
-    /// Takes an order; returns a watch that is to begin beside the `watches` that go.
+    /// Handles an order; returns a watch to start next to the `watches` in progress.
     fn take(
         &mut self,
         order: Option<Order>,
@@ -267,7 +267,7 @@ impl Client {
         None
     }
 
-    /// Takes what the server says.
+    /// Handles a message of the server.
     fn heard(&mut self, told: Option<Tell>) -> Result<(), Error> {
         let ended = || Error::new(Kind::Lost, "the server ended the session");
         let answer = match told.ok_or_else(ended)?.told {
@@ -291,7 +291,7 @@ impl Client {
         }
     }
 
-    /// Takes the answer to a read, or to a presence that is taken up again.
+    /// Handles the answer to a read, or to a restored presence.
     fn heard_call(&mut self, answer: &Reply, refused: Option<Error>) -> Result<(), Error> {
         if let Some(key) = self.holds.remove(&answer.id) {
             let now = convert::answered(answer, &key)?;
@@ -314,7 +314,7 @@ impl Client {
         let made = come_to(answer, convert::answered(answer, &key)?);
         self.edits.answered(number, &made).map_err(lie)?;
         if !self.edits.holds(&key) {
-            // The program itself has put something else in its place, or deleted it.
+            // The program itself has replaced or deleted the value.
             self.lose(&key, &Ok(None));
         }
         if let Some(tell) = self.tell.remove(&number) {
@@ -339,18 +339,18 @@ fn come_to(answer: &Reply, now: Option<Entry>) -> Answer {
     }
 }
 
-/// Ends a watch with an error. A program that does not read it sees the end alone.
+/// Ends a watch with an error. A program that does not read the error only sees the end.
 fn report(watching: Watching, error: Error) {
     let _ = watching.tell.try_send(Err(error));
 }
 
-/// Writes what is to be sent, until `leaves` says that nothing more is.
+/// Writes pending messages until `leaves` says that there are no more.
 async fn write(
     mut writer: FrameWriter,
     sending: &mut mpsc::UnboundedReceiver<Asked>,
     mut leaves: oneshot::Receiver<()>,
 ) -> Result<FrameWriter, Error> {
-    // The server answers the stream from now on, and says why if it does not.
+    // The server now answers on the stream, or gives the reason if it does not.
     writer.write(&Ask::default()).await?;
     loop {
         tokio::select! {
@@ -360,7 +360,7 @@ async fn write(
     }
 }
 
-/// Brings what is watched until the connection is lost or nobody listens.
+/// Runs a watch until the connection is lost or its receiver is dropped.
 async fn watch(
     connection: Connection,
     mut watching: Watching,

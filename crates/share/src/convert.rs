@@ -1,4 +1,4 @@
-//! Messages from and to what the tree has. All that comes from elsewhere is checked here.
+//! Converts and validates messages from peers.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ fn wrong(what: String) -> Error {
     Error::new(Kind::Usage, what)
 }
 
-/// Reads a key from elsewhere.
+/// Parses a key from a peer.
 pub(crate) fn key(text: &str) -> Result<Key, Error> {
     Key::new(text).map_err(|error| wrong(format!("this is no key: {error}")))
 }
 
-/// Reads a prefix from elsewhere.
+/// Parses a prefix from a peer.
 ///
 /// # Errors
-/// It is no key.
+/// It is not a valid key.
 pub fn prefix(text: &str) -> Result<Prefix, Error> {
     Prefix::new(text).map_err(|error| wrong(format!("this is no key: {error}")))
 }
@@ -33,10 +33,10 @@ fn value(value: Vec<u8>) -> Result<Arc<[u8]>, Error> {
     }
 }
 
-/// The edit that a client asks for.
+/// The edit that a client requests.
 ///
 /// # Errors
-/// It makes no sense; the client is to hear it.
+/// The request is invalid; the client gets the error.
 pub fn edit(put: Put) -> Result<Edit, Error> {
     let condition = match (put.version, put.not_since) {
         (None, None) => Condition::Always,
@@ -48,16 +48,16 @@ pub fn edit(put: Put) -> Result<Edit, Error> {
     Ok(Edit { key: key(&put.key)?, value, condition, owner: None })
 }
 
-/// The presence that a client takes up.
+/// The presence that a client restores.
 ///
 /// # Errors
-/// It makes no sense; the client is to hear it.
+/// The request is invalid; the client gets the error.
 pub fn hold(hold: messages::Hold) -> Result<Hold, Error> {
     let messages::Hold { key: name, value: bytes, version, strict: is_strict, .. } = hold;
     Ok(Hold { key: key(&name)?, value: value(bytes)?, version, is_strict })
 }
 
-/// The message of a presence that is taken up by the call `id`.
+/// The message that restores a presence, with the call number `id`.
 pub(crate) fn held(id: u64, hold: Hold) -> messages::Hold {
     let Hold { key, value, version, is_strict: strict } = hold;
     messages::Hold { id, key: key.as_str().to_owned(), value: value.to_vec(), version, strict }
@@ -89,7 +89,7 @@ fn entry(item: Item) -> Result<(Key, Entry), Error> {
     Ok((key(&item.key)?, Entry { value, version: item.version, owner }))
 }
 
-/// What an answer says that the key `asked` has.
+/// The value of the key `asked` in an answer.
 pub(crate) fn answered(answer: &Answer, asked: &Key) -> Result<Option<Entry>, Error> {
     let Some(item) = answer.item.clone() else { return Ok(None) };
     let (key, entry) = entry(item)?;
@@ -126,10 +126,10 @@ pub fn part(run: u64, piece: Piece) -> Part {
     }
 }
 
-/// Reads a part.
+/// Parses a part.
 ///
 /// # Errors
-/// No honest server sends it.
+/// The message is invalid.
 pub fn piece(part: Part) -> Result<Piece, Error> {
     let Part { revision, is_snapshot, is_first, is_last, items, .. } = part;
     let change = |item: Item| {

@@ -1,7 +1,7 @@
 //! The tree's file: a redb database.
 //!
-//! Every commit is synced before it counts (`Durability::Immediate`): what a client was told
-//! survives a killed process and a power cut. Presence is not stored.
+//! Every commit is synced before it is acknowledged (`Durability::Immediate`), so acknowledged
+//! changes survive a killed process and a power cut. Presence is not stored.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ type Outcomes = Vec<(u64, u64)>;
 
 /// Key → version and value.
 const VALUES: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("values");
-/// Client and number of a writer → numbers and versions of the edits that it has made of late.
+/// Client and number of a writer → numbers and versions of its recent edits.
 const WRITERS: TableDefinition<'_, ([u8; 32], u64), Outcomes> = TableDefinition::new("writers");
 /// Client → how often outcomes of its edits were forgotten.
 const FORGOTTEN: TableDefinition<'_, [u8; 32], u64> = TableDefinition::new("forgotten");
-/// Numbers of the tree.
+/// Counters of the tree.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-/// No revision above this one was ever given out.
+/// Upper limit of all revisions ever used.
 const CEILING: &str = "ceiling";
-/// How far the ceiling is raised at once: changes of presence alone then need no commit.
+/// Step of the limit, so that changes of presence need no commit.
 const AHEAD: u64 = 4096;
 
 /// The open file.
@@ -34,11 +34,11 @@ pub(crate) struct Disk {
     ceiling: u64,
 }
 
-/// What redb reports, as text: its error types have nothing that we would decide by.
+/// redb's errors as text; no decision depends on their type.
 pub(crate) type Trouble = redb::Error;
 
 impl Disk {
-    /// Opens the file at `path`, or makes it.
+    /// Opens the file at `path`, or creates it.
     pub(crate) fn open(path: &Path) -> Result<Disk, Trouble> {
         Disk::over(Database::create(path)?)
     }
@@ -46,7 +46,7 @@ impl Disk {
     pub(crate) fn over(database: Database) -> Result<Disk, Trouble> {
         let mut disk = Disk { database, ceiling: 0 };
         let begun = disk.begin()?;
-        // Makes the tables of a new file.
+        // Creates the tables of a new file.
         begun.open_table(VALUES)?;
         begun.open_table(WRITERS)?;
         begun.open_table(FORGOTTEN)?;
@@ -61,8 +61,8 @@ impl Disk {
         Ok(begun)
     }
 
-    /// Reads the whole tree, and its writers. Its revision is one that no earlier tree gave out, so
-    /// each watcher needs a snapshot.
+    /// Reads the tree and its writers. The tree gets a revision that was never used before, so each
+    /// watcher needs a snapshot.
     pub(crate) fn load(&self, limits: Limits) -> Result<Calls, Trouble> {
         let reading = self.database.begin_read()?;
         let table = reading.open_table(VALUES)?;
@@ -88,13 +88,13 @@ impl Disk {
         Ok(Calls::new(Tree::new(limits, newest + 1, entries), Writers::new(rows)))
     }
 
-    /// Whether changes need a commit: not where they are all presence.
+    /// Whether changes need a commit; changes of presence alone do not.
     pub(crate) fn must_store(&self, changes: &[Change]) -> bool {
         let last = changes.last().map_or(0, |change| change.version);
         last > self.ceiling || changes.iter().any(|change| change.disk != OnDisk::Untouched)
     }
 
-    /// Stores changes, and the outcomes of the edits that made them, and syncs both.
+    /// Stores changes and the outcomes of their edits, and syncs both.
     pub(crate) fn commit(&mut self, changes: &[Change], rows: &Rows) -> Result<(), Trouble> {
         let last = changes.last().map_or(0, |change| change.version);
         let is_above = last > self.ceiling;

@@ -1,4 +1,4 @@
-//! The server's side: answers the streams of clients out of one tree.
+//! The server's side: answers the streams of clients from one tree.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -18,28 +18,28 @@ use crate::messages::{Answer, Ask, Asked, Begin, Begun, Get, Hold, Put, Tell, To
 use crate::turns::Turns;
 use crate::store::{Command, Failed, Made, Size, Store};
 
-/// Calls of one stream that are not answered yet, at most.
+/// Limit of unanswered calls of one stream.
 pub(crate) const CALLS: usize = 64;
-/// How long a client may leave a message unread.
+/// Time that a client may leave a message unread.
 const UNREAD: Duration = Duration::from_secs(60);
 
 /// A tree that clients share.
 #[derive(Debug)]
 pub struct Shared {
     store: Store,
-    /// This run of the server.
+    /// Identifies this run of the server.
     run: u64,
     streams: Cell<u64>,
     turns: Turns,
 }
 
-/// The writer of a stream, once that has begun. Its presence ends with the stream.
+/// The writer of a stream. Its presence ends with the stream.
 struct Writing<'a> {
     store: &'a Store,
     client: [u8; 32],
     stream: u64,
     by: Cell<Option<By>>,
-    /// The client has said goodbye: it never comes back.
+    /// The client has said goodbye and will not come back.
     is_last: Cell<bool>,
 }
 
@@ -54,16 +54,16 @@ impl Drop for Writing<'_> {
 type Answering = Pin<Box<dyn Future<Output = Result<Told, Error>>>>;
 
 impl Shared {
-    /// Opens the tree in the file at `path`, which is made where it is not there.
+    /// Opens the tree in the file at `path`, which is created if missing.
     ///
     /// # Errors
-    /// [`Kind::LocalFile`]: the file cannot be read or written, is no such file, or another process
-    /// has it open.
+    /// [`Kind::LocalFile`]: the file cannot be read or written, has another format, or is open in
+    /// another process.
     pub fn open(path: &Path) -> Result<Rc<Shared>, Error> {
         let mut run = [0; 8];
         aws_lc_rs::rand::fill(&mut run).expect("the system has randomness");
         let store = Store::open(path, Limits::default())?;
-        // 0 is a client that has nothing.
+        // 0 means a client without any state.
         let run = u64::from_ne_bytes(run).max(1);
         Ok(Rc::new(Shared { store, run, streams: Cell::new(0), turns: Turns::default() }))
     }
@@ -75,10 +75,10 @@ impl Shared {
     }
 
     /// Answers a stream to its end, and says goodbye; `first` is its first message. Ends with the
-    /// reason that `stopped` gives.
+    /// reason that `stopped` returns.
     ///
     /// # Errors
-    /// Why it ended, where that was not the client's own wish.
+    /// The stream ended for another reason than the client's wish.
     pub async fn serve(
         &self,
         session: Session,
@@ -170,7 +170,7 @@ impl Shared {
             Ok(())
         };
         let takes = async {
-            // What was asked before is answered in either case.
+            // Earlier requests are answered in either case.
             Ok::<_, Error>(tokio::select! {
                 taken = takes(&writing) => taken,
                 why = anew => Err(why),
@@ -186,7 +186,7 @@ impl Shared {
         taken
     }
 
-    /// Gives a call to the tree, in the order of the calls; the answer comes later.
+    /// Passes a call to the tree, in order; the answer comes later.
     fn begin(
         &self,
         asked: Asked,
@@ -265,7 +265,7 @@ impl Shared {
     }
 }
 
-/// Waits for an edit, and makes its answer.
+/// Waits for an edit and makes its answer.
 fn answer(
     id: u64,
     key: Key,
@@ -312,7 +312,7 @@ fn refused(id: u64, why: &str) -> Answering {
     Box::pin(async { Ok(Told::Answer(answer)) })
 }
 
-/// What a client wants to change, if it may change that.
+/// The requested change, if the client may make it.
 fn allowed<T>(
     wanted: Result<T, Error>,
     key: impl Fn(&T) -> &Key,

@@ -1,10 +1,9 @@
-//! The thread that has the tree and its file. It alone reads and changes them, so all calls have
-//! one order. Edits that wait together are one commit; an edit is answered, and watchers see it,
-//! after the commit.
+//! The thread that owns the tree and its file. It serialises all reads and changes. Waiting edits
+//! are committed together; clients and watchers get the result after the commit.
 //!
-//! If a commit fails, only the file knows what it has: the tree is read from the file again before
-//! anything else is answered, and the streams of all clients end. The clients come back and learn
-//! from the writers in the file which of their edits were made.
+//! If a commit fails, the thread reads the tree from the file again before it answers, and ends the
+//! streams of all clients. The clients reconnect and learn from the file's records of writers which
+//! edits were made.
 
 use std::path::Path;
 use std::thread;
@@ -17,28 +16,28 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::disk::{Disk, Trouble};
 
-/// Commands that are taken at once, at most.
+/// Limit of commands that are handled in one batch.
 const BATCH: usize = 1024;
 
-/// What an edit came to: the revision of the tree, and the version of the key; 0 where there was
-/// nothing to delete.
+/// Result of an edit: the revision of the tree, and the version of the key (0 if there was nothing
+/// to delete).
 pub(crate) type Made = Result<(u64, u64), Failed>;
 
-/// Why a command was not done.
+/// Why a command failed.
 #[derive(Clone, Debug)]
 pub(crate) enum Failed {
     Refused(Refusal),
     /// The client has too many programs at the tree.
     Crowd,
-    /// The file could not take it, and does not have it.
+    /// The file could not store the edit.
     Disk(String),
-    /// The file cannot be read: nobody knows what it has.
+    /// The file cannot be read, so the state is unknown.
     Closed(String),
 }
 
 type Reply<T> = oneshot::Sender<Result<T, Failed>>;
 
-/// The revision of the tree, and what a key has.
+/// The revision of the tree, and the key's value.
 type Read = (u64, Option<Entry>);
 
 /// How large a tree is, and how many watch it.
@@ -54,13 +53,14 @@ pub struct Size {
 }
 
 pub(crate) enum Command {
-    /// A stream of a writer begins: whether it is the first, and what the writer has seen.
+    /// A stream of a writer starts: whether it is the first one, and the last edit that the writer
+    /// knows.
     Begin(By, bool, Option<u64>, Reply<u64>),
     /// An edit; whether it is presence.
     Edit(Call, bool, Reply<(u64, u64)>),
     Hold(By, Hold, Reply<(u64, u64)>),
     Read(Key, Reply<Read>),
-    /// The next piece for a watcher, once there is one.
+    /// Requests the next piece for a watcher.
     Next(Watcher, oneshot::Sender<(Watcher, Piece)>),
     /// How large the tree is now.
     Count(oneshot::Sender<Size>),
@@ -68,15 +68,15 @@ pub(crate) enum Command {
     Ended(By, bool),
 }
 
-/// What gives commands to the thread. The thread ends with the last of its clones.
+/// Sends commands to the thread, which ends with the last clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     orders: mpsc::UnboundedSender<Command>,
-    /// Changes when the tree was read anew.
+    /// Changes when the tree has been read again.
     anew: watch::Receiver<()>,
 }
 
-/// How the file is opened, and opened again after a failed commit.
+/// How to open the file, also after a failed commit.
 pub(crate) type Open = Box<dyn FnMut() -> Result<(Disk, Calls), Trouble> + Send>;
 
 impl Store {
@@ -109,7 +109,7 @@ impl Store {
         let _ = self.orders.send(command);
     }
 
-    /// Gives a command at once; its answer comes later.
+    /// Sends a command; the answer comes later.
     pub(crate) fn ask<T, M: FnOnce(oneshot::Sender<T>) -> Command>(
         &self,
         make: M,
@@ -119,7 +119,7 @@ impl Store {
         async { told.await.map_err(|_| Error::new(Kind::Lost, "the shared tree has ended")) }
     }
 
-    /// Completes when the tree is read anew.
+    /// Completes when the tree has been read again.
     pub(crate) fn anew(&self) -> impl Future<Output = Error> + use<> {
         let mut anew = self.anew.clone();
         anew.mark_unchanged();
@@ -132,14 +132,14 @@ impl Store {
 
 struct Keeper {
     open: Open,
-    /// Nothing after a failed commit, until the file is open again.
+    /// `None` after a failed commit, until the file is open again.
     disk: Option<Disk>,
     calls: Calls,
     waiting: Vec<(Watcher, oneshot::Sender<(Watcher, Piece)>)>,
     tell_anew: watch::Sender<()>,
 }
 
-/// What waits for a commit.
+/// Edits that wait for a commit.
 #[derive(Default)]
 struct Batch {
     changes: Vec<Change>,
@@ -148,7 +148,7 @@ struct Batch {
     reads: Vec<(Key, Reply<Read>)>,
 }
 
-/// An answer to an edit, and which edit it is of.
+/// An answer to an edit.
 struct Pending {
     tell: Reply<(u64, u64)>,
     made: Result<u64, Refusal>,
@@ -166,7 +166,7 @@ impl Keeper {
         }
     }
 
-    /// Opens the file again where a commit has failed.
+    /// Opens the file again after a failed commit.
     fn ready(&mut self) -> Result<(), String> {
         if self.disk.is_none() {
             let _ = self.tell_anew.send(());
@@ -176,11 +176,11 @@ impl Keeper {
         Ok(())
     }
 
-    /// Answers while the file cannot be read. Watchers wait: what the tree had may not be true.
+    /// Answers while the file cannot be read. Watchers wait, because the old tree may be wrong.
     fn refuse(&mut self, batch: impl Iterator<Item = Command>, why: &str) {
         let closed = || Failed::Closed(why.to_owned());
         for command in batch {
-            // A client that has gone needs no answer.
+            // The client may have disconnected.
             match command {
                 Command::Begin(.., tell) => drop(tell.send(Err(closed()))),
                 Command::Edit(.., tell) | Command::Hold(.., tell) => {
@@ -204,7 +204,8 @@ impl Keeper {
         let Batch { changes, answers, begun, reads } = taken;
         let failed = self.commit(&changes).err();
         if self.disk.is_none() {
-            // What was read or is to be told may not be true; their clients come back.
+            // Values read and answers prepared before the failure may be wrong; the clients
+            // reconnect.
             return;
         }
         let revision = self.calls.tree().revision();
@@ -271,8 +272,8 @@ impl Keeper {
         }
     }
 
-    /// Stores changes that the tree has already, and the outcomes of their edits. If that fails,
-    /// the tree is read from the file again: only the file knows what it has.
+    /// Stores changes that the tree already has, and the outcomes of their edits. If that fails,
+    /// reads the tree from the file again.
     fn commit(&mut self, changes: &[Change]) -> Result<(), String> {
         let Some(disk) = &mut self.disk else { return Ok(()) };
         if !disk.must_store(changes) && !self.calls.must_store() {
@@ -280,7 +281,8 @@ impl Keeper {
         }
         let rows = self.calls.take_rows();
         let Err(error) = disk.commit(changes, &rows) else { return Ok(()) };
-        // It is closed before it is opened again. Where that fails, the next command tries again.
+        // The file must be closed before it is opened again. If opening fails, the next command
+        // retries.
         self.disk = None;
         let _ = self.ready();
         Err(error.to_string())

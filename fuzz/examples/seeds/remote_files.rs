@@ -1,4 +1,4 @@
-//! What clients and servers of a remote file say.
+//! Messages between clients and servers of a remote file.
 
 use longhaul_files::CHUNK;
 use longhaul_transfer::control::file::{self, FileAsk, FileOpened, FileRange};
@@ -16,7 +16,7 @@ pub(super) fn reading(who: u8, path: &[u8], (offset, len): (u64, u64)) -> Vec<u8
     bytes
 }
 
-/// A file that was opened, and ranges that are asked for of it.
+/// An opened file, and requested ranges of it.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let seed = |size: u64, ranges: &[(u64, u64)]| {
         let opened = FileOpened { size, seconds: -1, nanos: 5 }.encode_to_vec();

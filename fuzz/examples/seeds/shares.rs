@@ -1,4 +1,4 @@
-//! What clients and servers of a shared tree say.
+//! Messages between clients and servers of a shared tree.
 
 use longhaul_share::messages::{Ask, Asked, Begin, Get, Hold, Item, Part, Put, Tell, Told, Watch};
 use prost::Message as _;

@@ -1,10 +1,10 @@
-//! What the ends of a stream say, and the heads of its datagrams.
+//! Messages between the ends of a stream, and the headers of its datagrams.
 
 use longhaul_proto::stream::Head;
 use longhaul_stream::messages::{Ask, Asked, End, Receive, Report, Send, State, Tell, Told, Way};
 use prost::Message as _;
 
-/// Sequences of messages, each behind its length, and what comes between them.
+/// Sequences of messages, each after its length, and the data between them.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>| [&[message.len() as u8][..], &message, &[1; 17]].concat();
     let ask = |asked| one(Ask { asked: Some(asked) }.encode_to_vec());

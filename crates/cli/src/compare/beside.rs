@@ -1,5 +1,5 @@
-//! How a copy and one TCP connection share a real path: both from the same start, in a run of
-//! their own, until the first of the two has ended.
+//! Measures how a copy and one TCP connection share a real path: both start together in a separate
+//! run, which ends with the first of them.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use super::course::Course;
 use super::runs::Shares;
 use crate::error::{Error, ErrorKind};
 
-/// What stands below a table with shares.
+/// Note below a table with shares.
 pub(super) const NOTE: &str = "beside TCP: the copy's goodput + that of a copy by one TCP \
                                connection, started together, until the first of them ended, in a \
                                run of its own that writes nothing; and TCP's share of both. It \
                                says little of less than a second, for what has come is told ten \
                                times in one";
 
-/// What a copy like `options` and one TCP connection get.
+/// Goodput of a copy like `options` and of one concurrent TCP connection.
 ///
 /// # Errors
-/// Whatever ended one of them before it was done, but for TCP that the copy was done.
+/// An error of one of them, except that TCP was stopped because the copy was done.
 pub(super) fn shares(copy: &CopyRequest, cancel: &CancelHandle) -> Result<Shares, Error> {
-    // Of two that write one object neither would be right.
+    // Two copies to the same object would conflict.
     let ours = copy.clone().receive(Receive::Fake).cancel_with(cancel);
     let tcp = ours.clone().protocol(Protocol::Tcp { streams: 1 }).rate(None);
     let (course, beside) = (Arc::new(Course::new()), Arc::new(Course::new()));
@@ -38,7 +38,7 @@ pub(super) fn shares(copy: &CopyRequest, cancel: &CancelHandle) -> Result<Shares
     Ok(Shares { copy: course.rate(until), tcp: beside.rate(until) })
 }
 
-/// Notes how far a copy is.
+/// Records the copy's progress.
 fn noting(course: &Arc<Course>) -> impl Fn(Event) + Send + Sync + 'static {
     let course = course.clone();
     move |event| {

@@ -1,4 +1,4 @@
-//! What takes its turn: a protocol of the registry, or TCP with so many connections.
+//! A candidate: a protocol of the registry, or TCP with a number of connections.
 
 use std::fmt;
 
@@ -6,33 +6,33 @@ use longhaul::Protocol;
 use longhaul::protocol::TCP_STREAMS;
 use longhaul_proto::registry::{self, Row};
 
-/// Connections at most, as for a copy.
+/// Limit of connections, as for a copy.
 const MOST_STREAMS: u16 = 64;
-/// The number of connections is tried out.
+/// The copy tries several numbers of connections.
 const TRIED: &str = "tcp:auto";
 
-/// Something that carries an object.
+/// A protocol to compare.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Candidate {
     /// A protocol of the registry.
     Registry(&'static Row),
     /// TCP.
     Tcp {
-        /// How many connections share the object.
+        /// Number of connections.
         streams: u16,
     },
-    /// TCP with as many connections as the copy itself finds to be best (PSockets).
+    /// TCP with the number of connections that the copy finds best (PSockets).
     TcpTried,
 }
 
-/// Every protocol; then TCP with one connection, and with as many as a copy opens.
+/// Every protocol, TCP with one connection, and TCP with a copy's default number.
 pub(super) fn all() -> Vec<Candidate> {
     let rows = registry::all().iter().map(Candidate::Registry);
     rows.chain([1, TCP_STREAMS].map(|streams| Candidate::Tcp { streams })).collect()
 }
 
 impl Candidate {
-    /// Reads `rbudp`, `tcp`, `tcp:4` or `tcp:auto`.
+    /// Parses `rbudp`, `tcp`, `tcp:4` or `tcp:auto`.
     pub(super) fn parse(text: &str) -> Result<Candidate, String> {
         if let Some(row) = registry::find(text) {
             return Ok(Candidate::Registry(row));
@@ -53,7 +53,7 @@ impl Candidate {
         })
     }
 
-    /// The same for a copy.
+    /// The protocol for a copy.
     pub(super) fn protocol(self) -> Protocol {
         match self {
             Candidate::Registry(row) => Protocol::Registry(row.name),
@@ -62,7 +62,7 @@ impl Candidate {
         }
     }
 
-    /// Whether TCP carries it, and so the kernel repairs what is lost.
+    /// Whether the kernel's TCP carries the data and repairs losses.
     pub(super) fn is_tcp(self) -> bool {
         !matches!(self, Candidate::Registry(_))
     }

@@ -1,4 +1,4 @@
-//! Runs on a real path: copies of a file of random bytes to a server, one after the other.
+//! Runs on a real path: successive copies of a file of random bytes to a server.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -21,15 +21,15 @@ use crate::error::{Error, ErrorKind, event_in_flags};
 use crate::progress::Meter;
 use crate::{console, report, signals, trust};
 
-/// The object where nobody says how large.
+/// Default size of the object.
 const SIZE: Bytes = Bytes::new(300_000_000);
-/// What may wait in memory, as for a copy.
+/// Memory limit, as for a copy.
 const MEMORY: Bytes = Bytes::mebi(512);
-/// A run that stands still for so long has failed.
+/// A run without progress for this long has failed.
 const STALL: Duration = Duration::from_secs(60);
 const PIECE: usize = 1 << 20;
 
-/// Copies to `host` by each candidate, `--repeat` times in turn.
+/// Copies to `host` with each candidate, `--repeat` times in turn.
 pub(super) fn run(
     args: &CompareArgs,
     host: &Location,
@@ -38,7 +38,7 @@ pub(super) fn run(
 ) -> Result<(Setting, Vec<Run>), Error> {
     let size = args.size.unwrap_or(SIZE);
     let cancel = CancelHandle::default();
-    signals::cancel_on_signal(cancel.clone(), "ending; a second Ctrl-C ends at once")
+    signals::cancel_on_signal(cancel.clone(), "stopping; press Ctrl-C again to stop immediately")
         .map_err(|error| local("cannot watch signals", &error))?;
     let folder = tempfile::tempdir().map_err(|error| local("cannot make a folder", &error))?;
     let object = folder.path().join("longhaul-compare");
@@ -47,7 +47,7 @@ pub(super) fn run(
     for turn in 1..=args.repeat {
         for candidate in candidates {
             if runs.is_empty() || args.write {
-                // What is there and equal would not be sent again.
+                // An equal existing file would be skipped.
                 fill(&object, size, runs.len() as u64, &cancel)?;
             }
             let watch = Watch::new(&cancel);
@@ -78,7 +78,7 @@ pub(super) fn run(
     Ok((setting(args, host, size), runs))
 }
 
-/// Whether the next run would fare no better.
+/// Whether the next run would fail for the same reason.
 fn ends_all(error: &Error) -> bool {
     !matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Verification | ErrorKind::Stalled)
 }
@@ -87,7 +87,7 @@ fn local(what: &str, error: &io::Error) -> Error {
     Error::new(ErrorKind::LocalFile, format!("{what}: {error}")).advise("see TMPDIR")
 }
 
-/// Fills a file with random bytes that no other seed gives.
+/// Fills a file with random bytes derived from the seed.
 fn fill(path: &Path, size: Bytes, seed: u64, cancel: &CancelHandle) -> Result<(), Error> {
     let unwritten = |error| local(&format!("cannot write {}", path.display()), &error);
     let mut file = BufWriter::new(File::create(path).map_err(unwritten)?);
@@ -124,7 +124,7 @@ fn request(
         .rate(args.rate)
         .receive(if args.write { Receive::Naive } else { Receive::Fake })
         .memory(MEMORY)
-        // A run that was interrupted measures nothing.
+        // An interrupted run has no result.
         .retry_for(Duration::ZERO)
         .stall(STALL)
         .reach(args.reach.options()))
@@ -147,7 +147,7 @@ fn measured(
     let here = summary.cpu.as_secs_f64() - cpu_before.as_secs_f64();
     let there = summary.far_cpu.filter(|_| !by_tcp).map(|span| span.as_secs_f64() / gigabytes);
     let counts = match by_tcp {
-        // More than this the kernel does not tell.
+        // The kernel reports no more.
         true => summary.segments.map(|segments| Counts {
             waste: segments.waste(),
             retransmitted: segments.retransmitted as f64,
@@ -201,7 +201,7 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
     }
 }
 
-/// The user's side of a run: keeps how far it was, when.
+/// Records the progress of a run over time.
 struct Watch {
     cancel: CancelHandle,
     cpu_before: Span,
@@ -220,18 +220,18 @@ impl Watch {
         })
     }
 
-    /// A poisoned lock only means that a thread died while it drew.
+    /// A poisoned lock only means that a thread panicked while it drew.
     fn with<T>(&self, act: impl FnOnce(&mut Meter) -> T) -> T {
         act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The rates between the looks; nothing more is shown.
+    /// Rates between the samples.
     fn ended(&self) -> Vec<(f64, f64)> {
         self.with(Meter::finish);
         self.course.rates()
     }
 
-    /// What notes the events of the run.
+    /// Returns a handler that records the events of the run.
     fn seeing(watch: &Arc<Watch>) -> impl Fn(Event) + Send + Sync + 'static {
         let watch = watch.clone();
         move |event| match event_in_flags(event) {
@@ -246,7 +246,7 @@ impl Watch {
         }
     }
 
-    /// Asks whether a server that was never seen is the right one.
+    /// Asks whether to trust a new server.
     fn trusts(&self, server: &NewServer) -> bool {
         let ask = || trust::ask(&server.name, &server.id, &self.cancel);
         self.with(|meter| meter.aside(ask))

@@ -1,4 +1,4 @@
-//! How far a copy was, when.
+//! Progress of a copy over time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -6,26 +6,26 @@ use std::time::Instant;
 use longhaul::Summary;
 use longhaul_proto::units::Rate;
 
-/// A copy's way from its start on.
+/// Samples of a copy's progress.
 pub(super) struct Course {
     started: Instant,
-    /// Seconds since the start, bytes that were there.
+    /// Seconds since the start, and bytes copied.
     points: Mutex<Vec<(f64, u64)>>,
 }
 
 impl Course {
-    /// That of a copy that starts now.
+    /// Starts recording now.
     pub(super) fn new() -> Course {
         Course { started: Instant::now(), points: Mutex::new(vec![(0.0, 0)]) }
     }
 
-    /// So many bytes are there now.
+    /// Records the current number of bytes.
     pub(super) fn note(&self, bytes: u64) {
         let at = self.started.elapsed().as_secs_f64();
         self.with(|points| points.push((at, bytes)));
     }
 
-    /// The copy has ended so; when.
+    /// Records the end of the copy, and returns its time.
     pub(super) fn done(&self, summary: &Summary) -> f64 {
         let end = summary.elapsed.as_secs_f64();
         self.with(|points| {
@@ -35,25 +35,24 @@ impl Course {
         end
     }
 
-    /// Goodput from the start until so many seconds after it.
+    /// Goodput in the first `seconds` seconds.
     pub(super) fn rate(&self, until: f64) -> Rate {
         let bytes = self.with(|points| at(points, until));
         Rate::from_bps_f64(if until > 0.0 { bytes * 8.0 / until } else { 0.0 })
     }
 
-    /// The rates between the looks: seconds, Mbit/s.
+    /// Rates between samples: seconds, Mbit/s.
     pub(super) fn rates(&self) -> Vec<(f64, f64)> {
         self.with(|points| rates(points))
     }
 
-    /// A poisoned lock only means that a thread died while it told.
+    /// A poisoned lock only means that a thread panicked while it recorded.
     fn with<T>(&self, act: impl FnOnce(&mut Vec<(f64, u64)>) -> T) -> T {
         act(&mut self.points.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The bytes at a time, on straight lines between the points; what came after the last of them is
-/// not known, and none.
+/// Interpolates the bytes at a time linearly; after the last sample the value stays constant.
 fn at(points: &[(f64, u64)], time: f64) -> f64 {
     let mut before = (0.0, 0.0);
     for (at, bytes) in points {
@@ -67,7 +66,7 @@ fn at(points: &[(f64, u64)], time: f64) -> f64 {
     before.1
 }
 
-/// Mbit/s between neighbouring points, each at the later of the two.
+/// Mbit/s between neighbouring samples, each at the later one.
 fn rates(points: &[(f64, u64)]) -> Vec<(f64, f64)> {
     let apart = points.windows(2).filter(|pair| pair[1].0 > pair[0].0);
     let rate = |pair: &[(f64, u64)]| {

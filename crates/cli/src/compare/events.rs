@@ -1,4 +1,4 @@
-//! `--json`: an object a run, the last the summary. Names end in their unit.
+//! `--json`: one object a run, then the summary. Names end with their unit.
 
 use serde_json::{Map, Value, json};
 
@@ -29,7 +29,7 @@ pub(super) fn run(run: &Run) -> Value {
     Value::Object(value)
 }
 
-/// What all of them come to.
+/// The results of all runs.
 pub(super) fn summary(setting: &Setting, standings: &[Standing], status: u8) -> Value {
     json!({
         "event": "summary",
@@ -57,7 +57,7 @@ fn standing(standing: &Standing) -> Value {
     Value::Object(value)
 }
 
-/// What runs and medians have in common; null where it was not measured.
+/// Fields of runs and medians; null if not measured.
 fn common(
     value: &mut Map<String, Value>,
     counts: Option<Counts>,

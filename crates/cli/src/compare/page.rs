@@ -1,4 +1,4 @@
-//! The report: one HTML page that needs no other file, for dark and for light.
+//! The report: one self-contained HTML page for light and dark mode.
 
 use longhaul_experiments::plot::{Axis, Origin, Plot, PlotError, Series};
 
@@ -6,7 +6,7 @@ use super::Setting;
 use super::runs::{self, Run, Standing};
 use super::table;
 
-/// The plot has a ground of its own, white, whatever the page is.
+/// The plot has a white background in both modes.
 const STYLE: &str = "\
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem;
@@ -67,7 +67,7 @@ fn rows(standings: &[Standing]) -> String {
     table::cells(standings).iter().enumerate().map(row).collect()
 }
 
-/// The rates of arrival of each candidate's typical run.
+/// The receive rates of each candidate's median run.
 fn plot(setting: &Setting, runs: &[Run], standings: &[Standing]) -> Plot {
     let series = standings.iter().filter_map(|standing| {
         let run = runs::typical(standing.candidate, runs)?;
@@ -82,7 +82,7 @@ fn plot(setting: &Setting, runs: &[Run], standings: &[Standing]) -> Plot {
     }
 }
 
-/// Text as HTML has it.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for letter in text.chars() {

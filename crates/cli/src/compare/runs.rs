@@ -1,31 +1,31 @@
-//! What a run gave, and what all runs of one candidate come to.
+//! Results of single runs, and medians over all runs of a candidate.
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
 use super::candidate::Candidate;
 
-/// One turn of one candidate.
+/// One run of one candidate.
 pub(super) struct Run {
     /// What carried the object.
     pub(super) candidate: Candidate,
-    /// Which turn, from 1 on.
+    /// Number of the run, from 1.
     pub(super) turn: u32,
-    /// The seed, where chance has one.
+    /// The seed of a simulated run.
     pub(super) seed: Option<u64>,
-    /// What it gave, or why it gave nothing.
+    /// The result, or the reason for the failure.
     pub(super) end: Result<Measured, String>,
 }
 
-/// What a run gave.
+/// Result of a run.
 pub(super) struct Measured {
-    /// The object.
+    /// Size of the object.
     pub(super) bytes: Bytes,
-    /// From the start until all was there.
+    /// Time until the object was complete.
     pub(super) took: Span,
-    /// One over the other.
+    /// Size divided by time.
     pub(super) goodput: Rate,
-    /// What was lost and repeated; nothing where the kernel does that and does not tell.
+    /// Losses and repetitions; `None` if the kernel handles them and does not report them.
     pub(super) counts: Option<Counts>,
     /// CPU time, where real hosts did the work.
     pub(super) cpu: Option<Cpu>,
@@ -61,7 +61,7 @@ pub(super) struct Cpu {
     pub(super) there: Option<f64>,
 }
 
-/// What a copy and a TCP flow got, from the same start until the copy's end.
+/// Goodput of a copy and of a concurrent TCP flow, from their common start to the copy's end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shares {
     /// The copy's goodput.
@@ -71,22 +71,22 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// TCP's share of what both got; half is even.
+    /// TCP's share of the sum; 0.5 is fair.
     pub(super) fn of_tcp(&self) -> f64 {
         let (copy, tcp) = (self.copy.as_bps() as f64, self.tcp.as_bps() as f64);
         if copy + tcp > 0.0 { tcp / (copy + tcp) } else { 0.0 }
     }
 }
 
-/// What all runs of one candidate come to: medians.
+/// Medians over all runs of one candidate.
 pub(super) struct Standing {
     /// The candidate.
     pub(super) candidate: Candidate,
-    /// How many runs there were.
+    /// Number of runs.
     pub(super) runs: usize,
-    /// How many of them gave nothing.
+    /// Number of failed runs.
     pub(super) failed: usize,
-    /// What the others come to.
+    /// Medians of the successful runs.
     pub(super) figures: Option<Figures>,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Figures {
     pub(super) beside_tcp: Option<Shares>,
 }
 
-/// What the runs of each candidate come to, in the order of the candidates.
+/// Summarises the runs of each candidate, in the order of the candidates.
 pub(super) fn standings(candidates: &[Candidate], runs: &[Run]) -> Vec<Standing> {
     candidates.iter().map(|candidate| standing(*candidate, runs)).collect()
 }
@@ -132,7 +132,7 @@ fn figures(ended: &[&Measured]) -> Option<Figures> {
     });
     let here = median(ended.iter().filter_map(|one| one.cpu.map(|cpu| cpu.here)));
     let there = median(ended.iter().filter_map(|one| one.cpu.and_then(|cpu| cpu.there)));
-    // Of the two shares, those of the run in the middle: they belong together.
+    // Both values are taken from the run with the median share, because they belong together.
     let mut shares: Vec<Shares> = ended.iter().filter_map(|one| one.beside_tcp).collect();
     shares.sort_by(|a, b| a.of_tcp().total_cmp(&b.of_tcp()));
     Some(Figures {
@@ -145,7 +145,7 @@ fn figures(ended: &[&Measured]) -> Option<Figures> {
     })
 }
 
-/// The value in the middle; of an even number, the mean of the two.
+/// The median; for an even number, the mean of the two middle values.
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -154,7 +154,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     Some(if values.len() % 2 == 1 { upper } else { (values[middle - 1] + upper) / 2.0 })
 }
 
-/// The run of a candidate whose goodput is in the middle: what a plot shows of it.
+/// The run with the median goodput, which the plot shows.
 pub(super) fn typical(candidate: Candidate, runs: &[Run]) -> Option<&Measured> {
     let its = runs.iter().filter(|run| run.candidate == candidate);
     let mut ended: Vec<&Measured> = its.filter_map(|run| run.end.as_ref().ok()).collect();

@@ -1,4 +1,4 @@
-//! Runs in virtual time: a scenario whose first flow is carried by each candidate.
+//! Runs in virtual time: each candidate carries the first flow of a scenario.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,21 +14,21 @@ use super::runs::{Counts, Measured, Run, Shares};
 use super::{CompareArgs, Setting, usage};
 use crate::{scenario_file, sim};
 
-/// How often the series have a point, where the scenario does not say.
+/// Default interval of samples.
 const RECORD_EVERY: Span = Span::from_millis(50);
-/// Points that a plot shows of a run at most.
+/// Limit of points of a plotted run.
 const POINTS: usize = 150;
-/// The TCP flow beside the copy.
+/// Name of the concurrent TCP flow.
 const BESIDE: &str = "beside";
 
-/// A run that is to be: alone, and beside TCP.
+/// A planned run: alone, or with a concurrent TCP flow.
 struct Case {
     candidate: Candidate,
     turn: u32,
     scenario: Scenario,
 }
 
-/// Runs the scenario of `file` by each candidate, `--repeat` times with a seed each.
+/// Runs the scenario of `file` with each candidate, `--repeat` times with a different seed each.
 pub(super) fn run(
     args: &CompareArgs,
     file: &Path,
@@ -60,7 +60,7 @@ pub(super) fn run(
     Ok((setting(args, &base), runs))
 }
 
-/// The scenario as all candidates have it.
+/// Loads the scenario that all candidates share.
 fn prepared(args: &CompareArgs, file: &Path, mut scenario: Scenario) -> Result<Scenario, Error> {
     let file = file.display();
     let Some(first) = scenario.flows.first_mut() else {
@@ -83,10 +83,10 @@ fn prepared(args: &CompareArgs, file: &Path, mut scenario: Scenario) -> Result<S
     Ok(scenario)
 }
 
-/// What carries the flow that was carried by `from`: whatever fits the candidate stays.
+/// Replaces the flow's protocol by the candidate, and keeps all settings that still apply.
 ///
 /// # Errors
-/// What only a real path can show.
+/// The candidate needs a real path.
 fn carried(args: &CompareArgs, candidate: Candidate, from: &Traffic) -> Result<Traffic, Error> {
     Ok(match (candidate, from) {
         (Candidate::Registry(row), Traffic::Protocol(transfer)) => {
@@ -117,7 +117,7 @@ fn carried(args: &CompareArgs, candidate: Candidate, from: &Traffic) -> Result<T
     })
 }
 
-/// The same with one CUBIC flow beside the copy, from the same start, over the same way.
+/// Adds a CUBIC flow with the same start and route as the copy.
 fn beside_tcp(scenario: &Scenario) -> Scenario {
     let mut scenario = scenario.clone();
     let copy = &scenario.flows[0];
@@ -163,7 +163,7 @@ fn measured(
     beside_tcp: Option<Shares>,
 ) -> Measured {
     let accounts = &flow.accounts;
-    // No end of a TCP connection knows the first loss; the network does.
+    // TCP's ends do not know the first loss, but the simulated network does.
     let path_lost = match candidate {
         Candidate::Registry(_) => accounts.path_lost,
         Candidate::Tcp { .. } | Candidate::TcpTried => accounts.dropped,
@@ -190,17 +190,17 @@ fn measured(
     }
 }
 
-/// What both got until the copy's end; nothing where the time limit came before it.
+/// Bytes of both flows until the copy's end; `None` if the time limit came first.
 fn shares(outcome: &SimOutcome) -> Option<Shares> {
     let (copy, tcp) = (outcome.flows.first()?, outcome.flows.last()?);
     let finished = copy.finished?;
-    // Others of the scenario may go on after the copy.
+    // Other flows of the scenario may continue after the copy.
     let then = tcp.series.iter().find(|point| point.at >= finished);
     let rate = then.map_or(tcp.goodput, |point| point.delivered / point.at.since(tcp.started));
     Some(Shares { copy: copy.goodput, tcp: rate })
 }
 
-/// As many points as a plot can show: means over neighbours that are equally far apart.
+/// Reduces the points for the plot by averaging neighbours in equal intervals.
 fn thinned(rates: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let together = rates.len().div_ceil(POINTS).max(1);
     let mean = |points: &[(f64, f64)]| {

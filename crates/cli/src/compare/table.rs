@@ -1,11 +1,11 @@
-//! The table: a line a candidate, in cells that text and HTML share.
+//! The table, one line a candidate, as cells for text and HTML.
 
 use super::Setting;
 use super::runs::{Counts, Figures, Standing};
 use crate::console::bold;
 use crate::table;
 
-/// A column: its heading, and what stands in it.
+/// A column: its heading, and its cell text.
 struct Column {
     heading: &'static str,
     cell: fn(&Figures) -> Option<String>,
@@ -53,7 +53,7 @@ fn count(figures: &Figures, get: fn(&Counts) -> Option<f64>) -> Option<String> {
     figures.counts.as_ref().and_then(get).map(|count| format!("{count:.0}"))
 }
 
-/// The cells, headings first; columns in which nothing stands are left out.
+/// The cells, with headings first. Empty columns are left out.
 pub(super) fn cells(standings: &[Standing]) -> Vec<Vec<String>> {
     let cell = |column: &Column, standing: &Standing| {
         standing.figures.as_ref().and_then(|figures| (column.cell)(figures))
@@ -77,7 +77,7 @@ pub(super) fn cells(standings: &[Standing]) -> Vec<Vec<String>> {
     rows
 }
 
-/// The table as lines: a title, names, a line a candidate, notes.
+/// The table as text: title, headings, one line a candidate, notes.
 pub(super) fn lines(setting: &Setting, standings: &[Standing]) -> Vec<String> {
     let mut lines = vec![bold(&setting.title)];
     lines.extend(table::lines(&cells(standings), 1));

@@ -1,4 +1,4 @@
-//! The list of `--files-from`: which paths of the one source folder are copied.
+//! The list of `--files-from`: the paths of the source folder that are copied.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,23 +12,23 @@ use crate::error::{Error, ErrorKind};
 /// The most bytes of a list: far more than a copy takes.
 const MAX_LIST: u64 = 16 << 20;
 
-/// The source folder of the list. It ends with a slash, so the copy takes its content.
+/// The source folder of the list, with a slash at the end, so the copy takes its contents.
 ///
 /// # Errors
 /// There are several sources.
 pub(super) fn folder(sources: &[Location]) -> Result<Location, Error> {
     let [source] = sources else {
-        let what = "--files-from lists paths of one folder, and several sources are named";
+        let what = "--files-from lists paths of one folder, but there are several sources";
         return Err(Error::new(ErrorKind::Usage, what).advise("name the folder that holds them"));
     };
     Ok(source.clone().contents())
 }
 
-/// The paths that `list` has, as filters. Where the list `ends_empty`, an empty path ends it on
-/// standard input, which stays open.
+/// Reads the paths of `list` as filters. With `ends_empty`, an empty path ends a list on standard
+/// input, which stays open.
 ///
 /// # Errors
-/// The list cannot be read, is empty or too long, or a path leads out of the folder.
+/// The list cannot be read, is empty or too long, or has a path out of the folder.
 pub(super) fn read(list: &Path, zeros: bool, ends_empty: bool) -> Result<Vec<Filter>, Error> {
     let wrong = |kind, why: &str| {
         let what = format!("cannot use the list {}: {why}", list.display());
@@ -47,14 +47,14 @@ pub(super) fn read(list: &Path, zeros: bool, ends_empty: bool) -> Result<Vec<Fil
         return Err(wrong(ErrorKind::Usage, "it is longer than 16 MiB"));
     }
     let paths = paths(&text, zeros).map_err(|why| wrong(ErrorKind::Usage, &why))?;
-    // No path at all would be no filter, and take everything.
+    // Without any path there would be no filter, and everything would be copied.
     if paths.is_empty() {
-        return Err(wrong(ErrorKind::Usage, "it lists nothing"));
+        return Err(wrong(ErrorKind::Usage, "it is empty"));
     }
     Ok(paths.into_iter().map(Filter::Only).collect())
 }
 
-/// Reads paths that each end with a zero byte, up to an empty one.
+/// Reads zero-terminated paths, up to an empty one.
 fn read_entries(from: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<usize> {
     let mut all = 0;
     loop {
@@ -66,7 +66,7 @@ fn read_entries(from: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<usize
     }
 }
 
-/// The paths of a list, without what says nothing: slashes at either end, and `.`.
+/// Parses the paths of a list and removes `.` parts and slashes at either end.
 fn paths(text: &[u8], zeros: bool) -> Result<Vec<Vec<u8>>, String> {
     let end = if zeros { 0 } else { b'\n' };
     let mut paths = Vec::new();
@@ -83,7 +83,10 @@ fn paths(text: &[u8], zeros: bool) -> Result<Vec<Vec<u8>>, String> {
         match parts.is_empty() {
             true if line.is_empty() => {}
             true => {
-                return Err(format!("{} is no path in the folder", String::from_utf8_lossy(line)));
+                return Err(format!(
+                    "{} is not a path in the folder",
+                    String::from_utf8_lossy(line)
+                ));
             }
             false => paths.push(parts.join(&b'/')),
         }
@@ -116,6 +119,6 @@ mod tests {
         for text in ["../x", "a/../../x", "a/.."] {
             assert!(paths(text.as_bytes(), false).unwrap_err().contains("out of the folder"));
         }
-        assert!(paths(b".", false).unwrap_err().contains("no path in"));
+        assert!(paths(b".", false).unwrap_err().contains("not a path in"));
     }
 }

@@ -1,7 +1,6 @@
-//! A pipe as one end of a copy: `-` is standard input or standard output.
+//! A pipe as one end of a copy: `-` is standard input or standard output, of any length.
 //!
-//! The content may have any length. Each chunk of what comes is verified before the next program of
-//! the pipeline sees it.
+//! Each received chunk is verified before it is written to standard output.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -12,9 +11,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::{Error, ErrorKind};
 
-/// What a pipe that is ready takes at least.
+/// Bytes that a writable pipe accepts without blocking (pipe(7)).
 const PIPE_BUF: usize = 4096;
-/// How soon a wish to end is noticed while nothing comes.
+/// Poll interval for cancellation while the pipe is idle.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Which end of a copy is a pipe.
@@ -26,15 +25,15 @@ pub(super) enum Pipe {
     Out(OsString),
 }
 
-/// Whether it is a pipe by the habits of other tools.
+/// Whether the location is `-`.
 pub(super) fn is_pipe(location: &Location) -> bool {
     matches!(location, Location::Local(path) if path.as_os_str() == "-")
 }
 
-/// The pipe of a copy, if one of its ends is one.
+/// Returns the pipe of a copy, if one of its ends is a pipe.
 ///
 /// # Errors
-/// More than one file on the other end, or none that has a name.
+/// The other end has several files, or no file name.
 pub(super) fn of(sources: &[Location], destination: &Location) -> Result<Option<Pipe>, Error> {
     let is_out = is_pipe(destination);
     if !is_out && !sources.iter().any(is_pipe) {
@@ -58,7 +57,7 @@ fn usage(what: &str, advice: &str) -> Error {
 }
 
 impl Pipe {
-    /// The sources and the destination, with a name in the place of the pipe.
+    /// The sources and the destination, with a name instead of the pipe.
     pub(super) fn ends(
         &self,
         sources: &[Location],
@@ -71,21 +70,21 @@ impl Pipe {
         }
     }
 
-    /// The copy with the pipe as one of its ends. It ends with `cancel`.
+    /// Makes the pipe one end of the copy; `cancel` ends waiting for it.
     pub(super) fn join(&self, copy: CopyRequest, cancel: &CancelHandle) -> CopyRequest {
         match self {
             Pipe::In(_) => copy.input(Input { input: io::stdin(), cancel: cancel.clone() }),
-            // A dry run looks at the place of the file: nothing is there.
+            // A dry run looks for an existing destination file: an empty folder has none.
             Pipe::Out(_) => copy
                 .local_files(&MemoryFolder::new(u64::MAX))
                 .output(Output { output: io::stdout(), cancel: cancel.clone() }),
         }
     }
 
-    /// Says what a pipe cannot do, where the library's advice is to go on with the same call.
+    /// Replaces the library's advice to run the same call again, which a pipe cannot do.
     pub(super) fn explain(error: Error, cancel: &CancelHandle) -> Error {
         let error = match error.kind {
-            // The end of a pipe may hear of the wish first.
+            // The pipe may report the cancellation before the copy does.
             ErrorKind::LocalFile if cancel.is_cancelled() => {
                 Error::new(ErrorKind::Cancelled, "interrupted")
             }
@@ -100,7 +99,7 @@ impl Pipe {
     }
 }
 
-/// Where content is written, until `cancel` is cancelled.
+/// Writes content until `cancel` is cancelled.
 struct Output<W> {
     output: W,
     cancel: CancelHandle,
@@ -109,7 +108,7 @@ struct Output<W> {
 impl<W: AsFd> Write for Output<W> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         wait(&self.output, PollFlags::OUT, &self.cancel)?;
-        // A pipe that is ready takes so much at once (pipe(7): PIPE_BUF).
+        // A larger write could block although poll reported the pipe as writable.
         Ok(rustix::io::write(&self.output, &buf[..buf.len().min(PIPE_BUF)])?)
     }
 
@@ -132,7 +131,7 @@ fn wait(pipe: impl AsFd, ready: PollFlags, cancel: &CancelHandle) -> io::Result<
     }
 }
 
-/// What is read, until `cancel` is cancelled.
+/// Reads content until `cancel` is cancelled.
 struct Input<R> {
     input: R,
     cancel: CancelHandle,
@@ -141,7 +140,7 @@ struct Input<R> {
 impl<R: AsFd> Read for Input<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         wait(&self.input, PollFlags::IN, &self.cancel)?;
-        // Without a buffer in between, which poll does not see.
+        // Reads the descriptor itself: poll does not see a buffer of std.
         Ok(rustix::io::read(&self.input, buf)?)
     }
 }

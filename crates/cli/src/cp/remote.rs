@@ -20,19 +20,19 @@ use crate::error::{Error, ErrorKind};
 use crate::plain;
 use crate::screen::Screen;
 
-/// How often the loop looks for a cancelled copy.
+/// Poll interval for cancellation.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a cancelled copy may take to end over there before its ssh is killed.
+/// Time that a cancelled copy may take to end on the other host before its ssh is killed.
 const ENDING: Duration = Duration::from_secs(10);
-/// The longest line that is read from the other host. An event has a path or two, or a row for
-/// each of several sources.
+/// Longest line that is read from the other host. An event has at most two paths, or a row for each
+/// source.
 const MAX_LINE: u64 = 1 << 20;
-/// Lines that may wait to be shown.
+/// Limit of queued lines.
 const WAITING: usize = 64;
-/// Bytes kept of what the other host says that is no event.
+/// Limit of kept output of the other host that is not an event.
 const MAX_NOISE: usize = 500;
 
-/// What the ssh that reaches the other host says.
+/// Output of the ssh that reaches the other host.
 enum Line {
     /// A line of standard output.
     Out(Vec<u8>),
@@ -40,18 +40,18 @@ enum Line {
     Err(Vec<u8>),
 }
 
-/// The copy as it runs on the other host.
+/// The copy that runs on the other host.
 struct Run<'a> {
     plan: &'a Plan,
     screen: &'a Screen,
     cancel: &'a CancelHandle,
     began: bool,
-    /// What was said instead of events, for the error.
+    /// Output other than events, for the error.
     noise: String,
     last: Option<Result<(Summary, String), Error>>,
 }
 
-/// Runs the copy to its end: the summary, and its line for `--json`.
+/// Runs the copy to its end. Returns the summary and its line for `--json`.
 ///
 /// # Errors
 /// The host that should run the copy cannot be reached or has no longhaul; the copy failed there.
@@ -85,7 +85,7 @@ fn start(plan: &Plan) -> Result<Child, Error> {
     })
 }
 
-/// Sends the lines of `from` to the loop, from a thread of its own.
+/// Sends the lines of `from` to the loop, on a separate thread.
 fn forward(
     from: Option<impl Read + Send + 'static>,
     line: fn(Vec<u8>) -> Line,
@@ -105,7 +105,7 @@ fn forward(
     started.map(drop).map_err(|error| local(format!("cannot start a thread: {error}")))
 }
 
-/// The next line without its end, cut where it is too long; nothing at the end.
+/// Reads the next line without its end, truncated if it is too long; `None` at the end.
 fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     let read = from.by_ref().take(MAX_LINE).read_until(b'\n', &mut text)?;
@@ -117,8 +117,8 @@ fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok((read > 0).then_some(text))
 }
 
-/// Sends the list of `--files-from` and its end, and keeps the pipe open from a thread that may
-/// wait for the other host. The pipe's end cancels the copy there.
+/// Sends the list of `--files-from` and its end mark, and keeps the pipe open, on a separate
+/// thread. Closing the pipe cancels the copy.
 fn send_list(mut stdin: ChildStdin, list: &[u8]) -> Receiver<ChildStdin> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let list = list.to_owned();
@@ -131,7 +131,7 @@ fn send_list(mut stdin: ChildStdin, list: &[u8]) -> Receiver<ChildStdin> {
 }
 
 impl Run<'_> {
-    /// Shows what comes until the other host says no more. Dropping `stdin` ends the copy there.
+    /// Shows events until the other host's output ends. Dropping `stdin` ends the copy there.
     fn follow(
         &mut self,
         lines: &Receiver<Line>,
@@ -151,14 +151,14 @@ impl Run<'_> {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if ends_by.is_some_and(|by| Instant::now() >= by) {
-                // It may be gone already.
+                // The process may already have ended.
                 let _ = ssh.kill();
                 return;
             }
         }
     }
 
-    /// A line of the other host's standard output: an event, or what its shell prints first.
+    /// Handles a line of the other host's standard output: an event, or output of its shell.
     fn output(&mut self, line: &[u8]) {
         let value: Value = serde_json::from_slice(line).unwrap_or_default();
         let Some(name) = value["event"].as_str().map(str::to_owned) else {
@@ -180,7 +180,7 @@ impl Run<'_> {
         }
     }
 
-    /// A line of standard error, of ssh here or over there.
+    /// Handles a line of standard error, of the local ssh or of the other host.
     fn complaint(&mut self, line: &[u8]) {
         self.keep(line);
         let text = String::from_utf8_lossy(line);
@@ -197,7 +197,7 @@ impl Run<'_> {
         self.noise.extend(gap.chars().chain(text.trim().chars()).take(room));
     }
 
-    /// The error of the other host as it is seen from here.
+    /// Rewrites the other host's error from this host's point of view.
     fn explain(&self, mut error: Error) -> Error {
         let runner = &self.plan.runner;
         if error.kind == ErrorKind::Usage && error.what.contains(command::WATCH) {
@@ -222,7 +222,7 @@ impl Run<'_> {
         error
     }
 
-    /// Why the other host said nothing at last.
+    /// Explains why the other host sent no last event.
     fn without_end(&self, status: Option<i32>) -> Error {
         let runner = &self.plan.runner;
         let said = match self.noise.is_empty() {

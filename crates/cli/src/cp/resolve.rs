@@ -1,4 +1,4 @@
-//! From the words of `longhaul cp` to the options of a copy.
+//! Turns the flags of `longhaul cp` into the options of a copy.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -24,10 +24,10 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol_settings::Of;
 use crate::screen::Screen;
 
-/// Parallel TCP, which is no protocol of the registry.
+/// Parallel TCP, which is not in the registry of protocols.
 pub(crate) const TCP: &str = "tcp";
 
-/// What events call a copy within this host, which no protocol carries.
+/// Protocol name in the events of a copy within this host.
 const LOCAL: &str = "local";
 
 /// Names for `--cipher`, in the order of [`cipher`].
@@ -36,22 +36,22 @@ pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305
 pub(super) const RECEIVES: [&str; 3] = ["naive", "scatter", "fake"];
 
 const CHUNK: u64 = 1 << 20;
-/// Less is a datagram in more than a second.
+/// One datagram a second.
 const LEAST_RATE: Rate = Rate::from_bps(12_000);
-/// Connections at most.
+/// Limit of `--streams`.
 const MOST_STREAMS: u16 = 64;
 
-/// What `--help` says of `--protocol`.
+/// Help of `--protocol`.
 pub(super) fn protocol_help() -> String {
     format!(
-        "What carries the data; 'longhaul help cp NAME' lists the settings of each [default: {}, \
+        "Protocol that carries the data; 'longhaul help cp NAME' lists its settings [default: {}, \
          from several hosts {}]",
         registry::all()[0].name,
         registry::of_many().name
     )
 }
 
-/// Names for `--protocol`.
+/// Values of `--protocol`.
 pub(crate) fn protocols() -> Vec<&'static str> {
     registry::all().iter().map(|row| row.name).chain([TCP]).collect()
 }
@@ -59,17 +59,15 @@ pub(crate) fn protocols() -> Vec<&'static str> {
 /// A copy that can be started.
 pub(super) struct Prepared {
     pub(super) request: CopyRequest,
-    /// What is copied.
     pub(super) sources: Vec<Location>,
-    /// Where to.
     pub(super) destination: Location,
-    /// What carries the data, as `--protocol` names it.
+    /// The name for `--protocol`.
     pub(super) protocol: &'static str,
     /// The end that is a pipe.
     pub(super) pipe: Option<Pipe>,
 }
 
-/// The client, which remembers paths unless the user wants none of that. Questions go to `screen`.
+/// Builds the client, with path memory unless `--no-path-memory` is given. `screen` asks the user.
 fn client(args: &CopyArgs, places: &[&Location], screen: Arc<Screen>) -> Result<Client, Error> {
     let client = args.reach.client(places, move |server| screen.trusts(server))?;
     Ok(match args.no_path_memory {
@@ -79,8 +77,7 @@ fn client(args: &CopyArgs, places: &[&Location], screen: Arc<Screen>) -> Result<
     .build()?)
 }
 
-/// The copy that the words stand for, with `defaults` from files among them. Questions go to
-/// `screen`.
+/// Builds the copy from the flags and the `defaults` of files. `screen` asks the user.
 pub(super) fn prepare(
     args: &CopyArgs,
     mirror: Option<Mirror>,
@@ -148,7 +145,7 @@ pub(super) fn prepare(
     Ok(Prepared { request, sources, destination, protocol, pipe })
 }
 
-/// Which names the copy tells.
+/// Names for which the copy sends events.
 fn names_wanted(args: &CopyArgs, screen: &Screen) -> Names {
     match args.verbose {
         0 if screen.shows_names() => Names::Done,
@@ -158,10 +155,10 @@ fn names_wanted(args: &CopyArgs, screen: &Screen) -> Names {
     }
 }
 
-/// The copy that another host runs, where both ends are on other hosts. Questions go to `screen`.
+/// Plans the copy on another host if both ends are on other hosts. `screen` asks the user.
 ///
 /// # Errors
-/// No host could run it, or a flag makes no sense.
+/// No host could run the copy, or a flag is invalid.
 pub(super) fn remote(
     args: &CopyArgs,
     mirror: Option<Mirror>,
@@ -190,8 +187,8 @@ pub(super) fn remote(
     Ok(Some(plan))
 }
 
-/// The ends of a copy that makes a folder equal to another, as rsync names them: `folder` goes into
-/// the destination under its name, `folder/` stands for what is in it.
+/// Applies rsync's rule of the slash to the ends of `sync`: `folder` is copied into the destination
+/// under its name, `folder/` means its contents.
 fn mirrored(
     sources: &[Location],
     destination: Location,
@@ -202,10 +199,10 @@ fn mirrored(
     let path = source.path();
     let is_pipe = |place: &Location| place.is_local() && place.path() == Path::new("-");
     if is_pipe(source) || is_pipe(&destination) {
-        return Err(usage("sync copies a folder, and no pipe", "use longhaul cp"));
+        return Err(usage("sync copies a folder, not a pipe", "use longhaul cp"));
     }
     if source.is_local() && path.exists() && !path.is_dir() {
-        return Err(usage(format!("{source} is no folder"), "use longhaul cp for a file"));
+        return Err(usage(format!("{source} is not a folder"), "use longhaul cp for a file"));
     }
     let bytes = path.as_os_str().as_bytes();
     let says_contents = bytes.ends_with(b"/") || bytes.ends_with(b"/.");
@@ -216,8 +213,8 @@ fn mirrored(
     Ok((vec![source.clone().contents()], destination))
 }
 
-/// Refuses globs of which a user of rsync expects another start: `sync --delete run42 there` copies
-/// what is in `run42`, so a glob that names `run42` itself would protect nothing.
+/// Refuses globs that start with the source folder's name, as in rsync: `sync --delete run42 there`
+/// matches paths below `run42`, so such a glob would protect nothing.
 fn check_anchors(
     args: &CopyArgs,
     mirror: Option<Mirror>,
@@ -237,11 +234,11 @@ fn check_anchors(
         _ => None,
     });
     let Some(glob) = glob else { return Ok(filters) };
-    let what = format!("the glob {glob} names the source folder, and sync counts paths inside it");
+    let what = format!("the glob {glob} names the source folder, but sync matches paths inside it");
     Err(usage(what, "write the glob as a path below the source folder"))
 }
 
-/// What carries the data, as events have it.
+/// The protocol's name in events.
 fn shown_protocol(
     protocol: &Protocol,
     sources: &[Location],
@@ -254,9 +251,9 @@ fn shown_protocol(
     }
 }
 
-/// The sources, with what is on other hosts in the place of each pattern.
+/// Replaces each pattern by the matching names on its host.
 fn expand(args: &CopyArgs, client: &Client, named: Vec<Location>) -> Result<Vec<Location>, Error> {
-    // Signals are not watched yet: they end the process.
+    // No signal handler is installed yet, so a signal ends the process.
     let cancel = &CancelHandle::default();
     let mut sources = Vec::new();
     for source in named {
@@ -267,18 +264,18 @@ fn expand(args: &CopyArgs, client: &Client, named: Vec<Location>) -> Result<Vec<
     Ok(sources)
 }
 
-/// Sees that replicas are several.
+/// Checks that `--replicas` has several sources.
 fn check_replicas(args: &CopyArgs, sources: &[Location]) -> Result<(), Error> {
     match args.replicas && sources.len() < 2 {
         true => {
-            let what = "--replicas wants two sources or more that hold the same";
-            Err(usage(what, "name them all, and where to"))
+            let what = "--replicas needs two or more sources that hold the same object";
+            Err(usage(what, "name all sources, then the destination"))
         }
         false => Ok(()),
     }
 }
 
-/// The end that is a pipe, if the flags leave room for one.
+/// Returns the end that is a pipe, and refuses flags that a pipe cannot have.
 fn pipe(
     args: &CopyArgs,
     sources: &[Location],
@@ -286,53 +283,54 @@ fn pipe(
 ) -> Result<Option<Pipe>, Error> {
     let pipe = pipe::of(sources, destination)?;
     if pipe.is_some() && args.mkpath {
-        return Err(usage("a pipe goes into a folder that is there", "leave --mkpath out"));
+        return Err(usage("--mkpath cannot be used with a pipe", "create the folder first"));
     }
     if pipe.is_some() && (args.recursive || args.archive || args.files_from.is_some()) {
         return Err(usage(
-            "a pipe carries one file, and no folder",
+            "a pipe carries one file, not a folder",
             "leave -r and --files-from out, or pipe tar",
         ));
     }
     if matches!(pipe, Some(Pipe::Out(_))) && args.json {
-        return Err(usage("--json and the file would mix on standard output", "leave one out"));
+        return Err(usage(
+            "--json and the file would be mixed on standard output",
+            "leave --json out, or write to a file",
+        ));
     }
     Ok(pipe)
 }
 
-/// Sees that the sizes, rates and times make a copy that can end.
+/// Checks that the sizes, rates and times allow the copy to finish.
 fn check_quantities(args: &CopyArgs) -> Result<(), Error> {
     check_segment(args)?;
     check_rates(args)?;
     match args.stall {
-        Span::ZERO => {
-            Err(usage("--stall 0s would end every copy at once", "leave it out, or write 60s"))
-        }
+        Span::ZERO => Err(usage("--stall 0s would stop every copy", "leave it out, or write 60s")),
         _ => Ok(()),
     }
 }
 
-/// Sees that a segment is a whole number of chunks.
+/// Checks that a segment is a whole number of chunks.
 fn check_segment(args: &CopyArgs) -> Result<(), Error> {
     let Some(segment) = args.segment.filter(|segment| segment.get() % CHUNK != 0) else {
         return Ok(());
     };
     let near = segment.get().div_ceil(CHUNK);
-    let what = format!("--segment of {} bytes is no multiple of 1Mi", segment.get());
+    let what = format!("--segment of {} bytes is not a multiple of 1Mi", segment.get());
     Err(usage(what, &format!("write {near}Mi, or 0 for the whole object")))
 }
 
-/// Sees that the rates move something.
+/// Checks that the rates are at least a datagram a second.
 fn check_rates(args: &CopyArgs) -> Result<(), Error> {
     for (flag, rate) in [("--rate", args.rate), ("--bwlimit", args.bwlimit)] {
         match rate {
             Some(Rate::ZERO) => {
-                return Err(usage(format!("{flag} 0 would never end"), "leave the flag out"));
+                return Err(usage(format!("a copy with {flag} 0 would never end"), "leave it out"));
             }
             Some(rate) if rate < LEAST_RATE => {
                 let bits = rate.as_bps();
-                let what = format!("{flag} of {bits} bit/s is not a datagram a second");
-                return Err(usage(what, &format!("write {bits}M if Mbit/s are meant")));
+                let what = format!("{flag} {bits} bit/s is less than one datagram a second");
+                return Err(usage(what, &format!("write {bits}M if you mean Mbit/s")));
             }
             _ => {}
         }
@@ -344,23 +342,23 @@ fn usage(what: impl Into<String>, advice: &str) -> Error {
     Error::new(ErrorKind::Usage, what).advise(advice)
 }
 
-/// The sources and the destination, if they make a copy between this host and others.
+/// Splits the locations into sources and destination; refuses a mix of local and remote sources.
 fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
     let Some((destination, sources)) = locations.split_last().filter(|(_, s)| !s.is_empty()) else {
-        return Err(usage("a source without a destination", "name both"));
+        return Err(usage("no destination", "name the sources, then the destination"));
     };
     let local = sources.iter().find(|source| source.is_local());
     let remote = sources.iter().find(|source| !source.is_local());
     match (local, remote) {
         (Some(local), Some(remote)) => Err(usage(
             format!("{local} is on this host and {remote} on another"),
-            "copy what is here by a command of its own",
+            "copy the local sources with a second command",
         )),
         _ => Ok((sources.to_vec(), destination.clone())),
     }
 }
 
-/// Who writes `-P 2222`, as for scp, means a port: no file of that name is there.
+/// Refuses `-P 2222`, which in scp means a port, unless a file of that name exists.
 fn refuse_port(locations: &[Location]) -> Result<(), Error> {
     let is_port = |place: &&Location| match place {
         Location::Local(path) => {
@@ -372,7 +370,7 @@ fn refuse_port(locations: &[Location]) -> Result<(), Error> {
     let sources = locations.split_last().map(|(_, sources)| sources).unwrap_or_default();
     let Some(port) = sources.iter().find(is_port) else { return Ok(()) };
     let what =
-        format!("-P takes no port: it shows progress, as in rsync, and there is no file {port}");
+        format!("-P shows progress, as in rsync, and takes no port; there is no file {port}");
     Err(usage(what, &format!("write -e 'ssh -p {port}', or lh://host:{port}/path for a server")))
 }
 
@@ -381,7 +379,7 @@ fn are_many(args: &CopyArgs, sources: &[Location]) -> bool {
     args.replicas || sources.iter().any(|source| host(source) != host(&sources[0]))
 }
 
-/// The name of the protocol: the user's choice, or the default for one host or for many.
+/// The name of the protocol: the user's choice, or the default for one or several hosts.
 fn protocol_name<'a>(args: &'a CopyArgs, sources: &[Location]) -> &'a str {
     match &args.protocol {
         Some(name) => name,
@@ -390,7 +388,7 @@ fn protocol_name<'a>(args: &'a CopyArgs, sources: &[Location]) -> &'a str {
     }
 }
 
-/// The settings of each source, where some differ.
+/// Settings of each source; empty if all sources have the same.
 fn source_settings(
     args: &CopyArgs,
     protocol: &str,
@@ -405,16 +403,16 @@ fn source_settings(
     let is_known = |name: &str| known.iter().flatten().any(|known| known == name);
     if let Some((flag, name)) = named.find(|(_, name)| !is_known(name)) {
         let hosts: Vec<&str> = known.iter().filter_map(|n| n.first()).map(String::as_str).collect();
-        let what = format!("--{flag} names {name}, which is no host of a source");
+        let what = format!("--{flag} names {name}, which is not the host of a source");
         return Err(usage(what, &format!("the hosts are {}", hosts.join(", "))));
     }
     known.iter().map(|n| settings(args, protocol, Of::Source(n), &is_default)).collect()
 }
 
-/// What tells one host from another; nothing for this one.
+/// Identifies a host; `None` for this one.
 fn host(location: &Location) -> Option<(&str, u16)> {
     match location {
-        // Port 0 is no server's: ssh and a server on one host are two ways.
+        // Port 0 stands for ssh: ssh and a server on one host count as two.
         Location::Ssh { destination, .. } => Some((destination, 0)),
         Location::Daemon { host, port, .. } => Some((host, *port)),
         _ => None,
@@ -456,18 +454,18 @@ fn protocol(args: &CopyArgs, name: &str) -> Protocol {
     }
 }
 
-/// What `--help` says of `--streams`.
+/// Help of `--streams`.
 pub(super) fn streams_help() -> String {
     format!(
-        "Connections of --protocol tcp [default: {TCP_STREAMS}]; auto tries 1, 2, 4, … up to \
-         {MOST_TRIED} for some seconds each while it sends, and keeps the best"
+        "Number of connections of --protocol tcp [default: {TCP_STREAMS}]; auto tries 1, 2, 4, … \
+         up to {MOST_TRIED} while it sends, and keeps the best"
     )
 }
 
-/// Reads `--streams`.
+/// Parses `--streams`.
 ///
 /// # Errors
-/// What is possible.
+/// The message names the valid values.
 pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
     if text == "auto" {
         return Ok(Streams::Auto);
@@ -476,7 +474,7 @@ pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
     count.map(Streams::Count).ok_or_else(|| format!("expected 1..={MOST_STREAMS}, or auto"))
 }
 
-/// The protocol's settings for a source. What a file sets for another protocol is no mistake.
+/// The protocol's settings for a source. Settings of other protocols are allowed in a file only.
 fn settings(
     args: &CopyArgs,
     protocol: &str,

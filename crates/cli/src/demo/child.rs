@@ -1,4 +1,4 @@
-//! The demo's child processes: a server, and copies to it, all of this same binary.
+//! The demo's child processes: a server and copies to it, all run by this binary.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -19,24 +19,24 @@ use crate::exit;
 
 /// Where a child finds its identity.
 pub(super) const CONFIG_DIR: &str = "LONGHAUL_CONFIG_DIR";
-/// How soon a wish to end is noticed.
+/// Poll interval for cancellation.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A server on loopback is ready well before this.
+/// Time for a server on loopback to start.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// A server that is told to end does so well before this.
+/// Time for a server to stop.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Where a copy stood when it was killed.
+/// Progress of a copy when it was killed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Half {
-    /// Bytes that it had told to be there.
+    /// Bytes in its last progress report.
     pub(super) bytes: u64,
     /// Bytes of the tree.
     pub(super) total_bytes: u64,
 }
 
 impl Half {
-    /// Where a line of a copy's output says that it stands; nowhere if it says nothing of that.
+    /// Parses the progress in a line of a copy's output.
     fn of(line: &str) -> Half {
         let event: Value = serde_json::from_str(line).unwrap_or_default();
         let told = event["event"] == "progress";
@@ -45,7 +45,7 @@ impl Half {
     }
 }
 
-/// What the demo reads of a copy's summary.
+/// Fields of a copy's summary.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Finished {
     /// Bytes of the tree.
@@ -60,13 +60,13 @@ pub(super) struct Finished {
     pub(super) cipher: String,
     /// Blocks sent again.
     pub(super) retransmitted: u64,
-    /// From the start of the command to its end.
+    /// Time from start to end of the command.
     pub(super) seconds: f64,
 }
 
-/// Where a child runs.
+/// Host of a child process.
 pub(super) trait Stage {
-    /// Starts this binary there, as the user whose folder is `config`, with its stdout piped.
+    /// Starts this binary there, with the configuration folder `config` and a piped stdout.
     fn spawn(&self, config: &Path, words: &[String]) -> io::Result<Child>;
 }
 
@@ -81,7 +81,7 @@ impl Stage for Here {
     }
 }
 
-/// A child that is killed when it goes out of scope.
+/// A child that is killed when dropped.
 struct Kept(Child);
 
 impl Drop for Kept {
@@ -95,23 +95,23 @@ impl Drop for Kept {
 pub(super) struct Server {
     child: Kept,
     lines: Receiver<String>,
-    /// Where it listens.
+    /// Address of the server.
     pub(super) address: String,
-    /// Who it is.
+    /// Id of the server.
     pub(super) id: String,
 }
 
-/// A copy to be run, perhaps several times.
+/// A copy that can be run several times.
 pub(super) struct Copy<'a> {
-    /// Where it runs.
+    /// Host of the client.
     pub(super) stage: &'a dyn Stage,
-    /// The client's identity.
+    /// Configuration folder of the client.
     pub(super) config: &'a Path,
-    /// The command, as the user would type it behind `longhaul`.
+    /// The command as the user would type it after `longhaul`.
     pub(super) words: Vec<String>,
 }
 
-/// Makes an identity in the folder `config`; its id.
+/// Creates an identity in the folder `config` and returns its id.
 pub(super) fn id(config: &Path) -> Result<String, Error> {
     let spawned = Here.spawn(config, &["id".to_owned()]);
     let output = spawned.and_then(Child::wait_with_output);
@@ -123,7 +123,7 @@ pub(super) fn id(config: &Path) -> Result<String, Error> {
 }
 
 impl Server {
-    /// Serves `root` to `client` at the address `listen`, and waits until it is ready.
+    /// Serves `root` to `client` at the address `listen`, and waits until the server is ready.
     pub(super) fn start(
         stage: &dyn Stage,
         listen: &str,
@@ -146,7 +146,7 @@ impl Server {
         }
     }
 
-    /// Asks it to end, and waits; whoever does not listen is killed.
+    /// Asks the child to end and waits; kills it after the deadline.
     pub(super) fn end(self) {
         let pid = i32::try_from(self.child.0.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
@@ -159,7 +159,7 @@ impl Server {
 }
 
 impl Copy<'_> {
-    /// Runs it, and kills it (-9) once half of the bytes are there.
+    /// Runs the copy, and kills it (-9) when half of the bytes are copied.
     pub(super) fn kill_half_way(&self, cancel: &CancelHandle) -> Result<Half, Error> {
         let (mut child, lines) = self.spawn()?;
         while let Some(line) = next(&lines, cancel, None)? {
@@ -172,7 +172,7 @@ impl Copy<'_> {
         Err(ended(&mut child, "it ended before it could be killed"))
     }
 
-    /// Runs it to its end, and tells on the way how many bytes are there.
+    /// Runs the copy to its end, and calls `tell` with its progress.
     pub(super) fn to_the_end(
         &self,
         cancel: &CancelHandle,
@@ -221,7 +221,7 @@ fn lines(stdout: ChildStdout) -> Receiver<String> {
     receiver
 }
 
-/// The next line; nothing when the child has closed its stdout, or at the deadline.
+/// Reads the next line; `None` when the child closes its stdout, or at the deadline.
 fn next(
     lines: &Receiver<String>,
     cancel: &CancelHandle,
@@ -241,7 +241,7 @@ fn next(
     }
 }
 
-/// A port P such that P and P+1 are free for UDP, and P for TCP.
+/// Finds a port P such that P and P+1 are free for UDP, and P for TCP.
 pub(super) fn free_port() -> Result<u16, Error> {
     const TRIES: usize = 100;
     let host = Ipv4Addr::LOCALHOST;
@@ -261,7 +261,7 @@ pub(super) fn free_port() -> Result<u16, Error> {
 
 fn ended(child: &mut Kept, what: &str) -> Error {
     match child.0.wait() {
-        // Ctrl-C reaches the children too, and perhaps first.
+        // Ctrl-C reaches the children too, perhaps before this process.
         Ok(status) if status.code() == Some(i32::from(exit::INTERRUPTED)) => interrupted(),
         Ok(status) => failed("cp", &format!("{what} ({status})")),
         Err(error) => failed("cp", &format!("{what} ({error})")),

@@ -1,5 +1,5 @@
-//! Why anyone should care: one file over an emulated long path, by the kernel's TCP and by
-//! longhaul, one after the other, with bars that stay side by side.
+//! The race: one file over an emulated long path, by the kernel's TCP and by longhaul, one after
+//! the other.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -22,26 +22,26 @@ use super::{goodput, interrupted, local, step};
 use crate::console::{self, bold};
 use crate::progress::duration;
 
-/// The file, and the path that it takes.
+/// The file and its path.
 const SIZE: Bytes = Bytes::new(200_000_000);
 const RATE: Rate = Rate::from_mbps(1_000);
 const RTT: Span = Span::from_millis(100);
 const LOSS: f64 = 0.001;
-/// Who is not there by then is not waited for.
+/// Time limit of a lap.
 const PATIENCE: Span = Span::from_secs(20);
 const PORT: u16 = 5001;
-/// How often the bars move.
+/// Redraw interval of the bars.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The emulated path, if this host and user may emulate.
+/// The emulated path, if this host permits emulation.
 pub(super) type Track = Result<Emulation, EmulationError>;
 
-/// How one of them fared.
+/// Result of a lap.
 struct Lap {
     name: &'static str,
     took: Span,
     bytes: Bytes,
-    /// What spoiled the measurement.
+    /// Why the measurement is invalid.
     invalid: Option<String>,
 }
 
@@ -56,15 +56,15 @@ impl Stage for OnHost<'_> {
     }
 }
 
-/// Lays the path. To be called before the process has a thread: without root, it moves into a
-/// user namespace of its own.
+/// Creates the path. Call it before the process starts a thread: without root, it moves into a user
+/// namespace.
 pub(super) fn track() -> Track {
     let loss = LossRatio::new(LOSS).expect("a share");
     let link = LinkSpec::path(RATE, RTT).with_loss(Loss::independent(loss));
     Emulation::start(EmulationSpec::pair(link.clone(), link))
 }
 
-/// Runs the contest below the folder `place`, the first lap on `track`, and prints its table.
+/// Runs the race below the folder `place`, the first lap on `track`, and prints its table.
 pub(super) fn run(track: Emulation, place: &Path, cancel: &CancelHandle) -> Result<(), Error> {
     step(&format!(
         "sends the same {SIZE} over an emulated path: {RATE}, {RTT}, {:.1} % loss both ways; TCP \
@@ -84,7 +84,7 @@ pub(super) fn run(track: Emulation, place: &Path, cancel: &CancelHandle) -> Resu
     Ok(())
 }
 
-/// A fresh path: each lap is judged by its own.
+/// Creates a new path, because each lap has its own account.
 fn again() -> Result<Emulation, Error> {
     track().map_err(|error| emulating(&error))
 }
@@ -103,7 +103,7 @@ fn by_tcp(
     let mut running = track.start_tcp(&tcp).map_err(|error| emulating(&error))?;
     while !running.is_finished() && running.elapsed() < PATIENCE {
         bar.set_position(running.received().get());
-        // Nothing tells of single bytes: the bar looks now and then.
+        // There are no progress events, so the bar polls.
         thread::sleep(LOOK_EVERY);
         if cancel.is_cancelled() {
             return Err(interrupted());
@@ -148,7 +148,7 @@ fn by_longhaul(
     Ok(Lap { name: "longhaul", took, bytes: SIZE, invalid: invalid(&track)? })
 }
 
-/// Bytes that no link could compress, from the kernel.
+/// Random bytes, which no link could compress.
 fn random_file(path: &Path) -> io::Result<()> {
     let mut random = File::open("/dev/urandom")?.take(SIZE.get());
     io::copy(&mut random, &mut File::create(path)?).map(drop)
@@ -206,7 +206,7 @@ fn table(laps: &[Lap]) -> Vec<String> {
     lines
 }
 
-/// The bars; hidden where stderr is no terminal.
+/// The bars; hidden if stderr is not a terminal.
 struct Bars(MultiProgress);
 
 impl Bars {

@@ -1,4 +1,4 @@
-//! What happened, in a few lines, and what to try next.
+//! The demo's table, and suggestions for next commands.
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
@@ -9,7 +9,7 @@ use super::walk::Verdict;
 use crate::console::bold;
 use crate::progress::duration;
 
-/// What to try next.
+/// Suggested next commands.
 pub(super) const NEXT: [&str; 6] = [
     "",
     "Try next:",
@@ -19,21 +19,21 @@ pub(super) const NEXT: [&str; 6] = [
     "                                            a shell on host a, with host b far away",
 ];
 
-/// What the demonstration has seen.
+/// Results of the demo.
 pub(super) struct DemoOutcome {
-    /// Where the first run was killed.
+    /// Progress of the first run when it was killed.
     pub(super) killed: Half,
-    /// How long it had run.
+    /// Duration of the first run.
     pub(super) first: Span,
-    /// What the second run said of itself.
+    /// Summary of the second run.
     pub(super) summary: Finished,
-    /// How long it ran.
+    /// Duration of the second run.
     pub(super) second: Span,
-    /// What the walk of both trees found.
+    /// Result of the comparison of both trees.
     pub(super) verdict: Verdict,
 }
 
-/// The table.
+/// Formats the table.
 pub(super) fn lines(outcome: &DemoOutcome) -> Vec<String> {
     let DemoOutcome { killed, first, summary, second, verdict } = outcome;
     let moved = summary.bytes.saturating_sub(summary.resumed_bytes);

@@ -1,5 +1,5 @@
-//! A tree as people have them: many small files in folders, some big ones, and the odd things that
-//! a copy must get right (an empty file, an empty folder, a link, names beyond ASCII).
+//! A realistic tree: many small files in folders, some large ones, and special cases (an empty
+//! file, an empty folder, a link, names beyond ASCII).
 
 use std::fmt;
 use std::fs::{self, File};
@@ -10,14 +10,14 @@ use std::path::Path;
 use longhaul::CancelHandle;
 use longhaul_proto::units::Bytes;
 
-/// Files of a folder of small ones.
+/// Number of files in a folder of small files.
 const SMALL_IN_FOLDER: u64 = 64;
-/// Small files are up to this long.
+/// Largest size of a small file.
 const SMALL: u64 = 40_000;
-/// Percent of the tree's bytes in each big file; the rest is in small ones.
+/// Per cent of the tree's bytes in each large file; the rest is in small ones.
 const BIG: [u64; 5] = [40, 25, 12, 6, 2];
 
-/// What was made.
+/// Totals of the created tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Made {
     /// Regular files.
@@ -32,7 +32,7 @@ impl fmt::Display for Made {
     }
 }
 
-/// Makes a tree of about `size` at `root`; the same for the same seed.
+/// Creates a tree of about `size` at `root`, determined by the seed.
 pub(super) fn make(root: &Path, size: Bytes, seed: u64, cancel: &CancelHandle) -> io::Result<Made> {
     let mut maker = Maker { made: Made::default(), noise: Noise(seed), cancel };
     fs::create_dir(root)?;
@@ -81,7 +81,7 @@ impl Maker<'_> {
     }
 }
 
-/// Numbers that look random and are the same for the same seed (SplitMix64).
+/// Pseudo-random numbers (SplitMix64).
 struct Noise(u64);
 
 impl Noise {

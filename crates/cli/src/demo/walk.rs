@@ -10,14 +10,14 @@ use longhaul::CancelHandle;
 
 const BUFFER: usize = 1 << 20;
 
-/// What the walk found.
+/// Result of a comparison.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     /// Regular files compared.
     pub(super) files: u64,
     /// Bytes compared.
     pub(super) bytes: u64,
-    /// What differs, in words.
+    /// Descriptions of the differences.
     pub(super) differences: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn compare(ours: &Path, theirs: &Path, cancel: &CancelHandle) -> io::
     Ok(verdict)
 }
 
-/// All that is below `root`, by its path from there.
+/// All entries below `root`, by relative path.
 fn walk(root: &Path) -> io::Result<BTreeMap<PathBuf, Entry>> {
     let mut entries = BTreeMap::new();
     let mut folders = vec![PathBuf::new()];

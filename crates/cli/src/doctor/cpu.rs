@@ -1,4 +1,4 @@
-//! The CPU's ciphers: what one core seals.
+//! Checks the CPU: the encryption rate of one core.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use super::{Finding, Grade, Want};
 
 /// A block of an Ethernet packet.
 const BLOCK: usize = 1_440;
-/// How long is measured.
+/// Duration of the measurement.
 const TIME: Duration = Duration::from_millis(100);
-/// Blocks between two looks at the clock.
+/// Blocks between two readings of the clock.
 const BATCH: usize = 64;
 
-/// Looks at AES and at what one core seals.
+/// Checks AES instructions and the encryption rate of one core.
 pub(super) fn look(want: Want) -> Vec<Finding> {
     let fast = has_fast_aes();
     let what = if fast { "AES and carry-less multiplication in hardware" } else { "no AES" };
@@ -37,7 +37,7 @@ pub(super) fn look(want: Want) -> Vec<Finding> {
     vec![aes, Finding::new("cpu-seal", grade, what, mend)]
 }
 
-/// What one core seals in a second.
+/// Bytes that one core encrypts in a second.
 fn seal(suite: Suite) -> Rate {
     let mut sealer = FlowKeys::new(&[7; 32], suite, 1, FlowId(1)).sending_end().data;
     let block = [0x55; BLOCK];
@@ -46,7 +46,7 @@ fn seal(suite: Suite) -> Rate {
     let mut sealed = 0;
     while began.elapsed() < TIME {
         for _ in 0..BATCH {
-            // A new sealer's numbers do not end within the measurement.
+            // A new sealer has enough packet numbers for the measurement.
             sealed += sealer.seal(Kind::Data, 0, &block, &mut datagram).map_or(0, |_| BLOCK as u64);
         }
         std::hint::black_box(&datagram);

@@ -1,4 +1,4 @@
-//! The disk: a bounded write and sync in the folder, and reading it back.
+//! Checks the disk: writes, syncs and reads back a file of limited size.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -12,13 +12,13 @@ use rustix::fs::{Advice, fadvise, fdatasync, statvfs};
 
 use super::{Finding, Grade, Want};
 
-/// The most that is written,
+/// Limit of written bytes.
 const MOST: u64 = 128_000_000;
-/// and for how long.
+/// Limit of the time.
 const TIME: Duration = Duration::from_secs(2);
-/// A write; what a copy writes at once.
+/// Size of a write, as in a copy.
 const PIECE: usize = 1 << 20;
-/// So much stays free.
+/// Space that is left free.
 const SPARE: u64 = 512_000_000;
 
 /// Measures the disk of `folder`.
@@ -57,12 +57,12 @@ fn judge(name: &'static str, done: &str, rate: Rate, want: Want) -> Finding {
     Finding::new(name, Grade::unless(rate >= want.rate, Grade::Warn), what, mend)
 }
 
-/// Rates of writing, until all is on the disk, and of reading, from there. The file has no name,
-/// so nothing of it stays whatever happens.
+/// Rates of writing including sync, and of reading from the disk. The file has no name, so it
+/// disappears even after a crash.
 fn measure(folder: &Path) -> io::Result<(Rate, Rate)> {
     let mut file = tempfile::tempfile_in(folder)?;
     let mut piece = vec![0; PIECE];
-    // Nothing to squeeze: some file systems do.
+    // Random content, because some file systems compress.
     let mut random = Random::new(PIECE as u64);
     for word in piece.chunks_exact_mut(8) {
         word.copy_from_slice(&random.bits().to_le_bytes());
@@ -70,7 +70,7 @@ fn measure(folder: &Path) -> io::Result<(Rate, Rate)> {
     let began = Instant::now();
     let mut written = 0u64;
     while written < MOST && began.elapsed() < TIME {
-        // No two alike: some disks would keep one.
+        // Different content each time, because some disks deduplicate.
         piece[..8].copy_from_slice(&written.to_ne_bytes());
         file.write_all(&piece)?;
         written += PIECE as u64;
@@ -90,7 +90,7 @@ fn measure(folder: &Path) -> io::Result<(Rate, Rate)> {
     Ok((writing, rate(read, began.elapsed())))
 }
 
-/// Has the kernel forget what it keeps of the file in memory, where it takes such advice.
+/// Asks the kernel to drop the file from its cache.
 fn forget(file: &File) {
     let _ = fadvise(file, 0, None, Advice::DontNeed);
 }

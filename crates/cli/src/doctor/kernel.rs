@@ -1,4 +1,4 @@
-//! What the kernel gives: socket buffers, offloads of UDP, the clock, what the emulator needs.
+//! Checks the kernel: socket buffers, UDP offloads, the clock, the needs of the emulator.
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,19 +10,19 @@ use longhaul_proto::units::Bytes;
 
 use super::{Finding, Grade, Want};
 
-/// The longest that a receiving thread usually waits for a core, and the shortest: its buffer must
-/// hold what comes meanwhile.
+/// Longest and shortest usual delay of a receiving thread; its buffer must hold the data that
+/// arrive meanwhile.
 const STALLS: [Span; 2] = [Span::from_millis(5), Span::from_millis(2)];
-/// What a sending socket asks for.
+/// Size that a sending socket requests.
 const SEND_BUFFER: u64 = 4 << 20;
-/// The largest buffer of a connection that the kernel counts (its limit is a signed number of 32
-/// bits), and twice the largest window that TCP can tell (RFC 7323, section 2.3).
+/// Largest buffer of a connection that the kernel can count (a signed number of 32 bits), and twice
+/// the largest TCP window (RFC 7323, section 2.3).
 const TCP_BUFFER: u64 = i32::MAX as u64;
-/// A reading of the clock that takes longer goes to a device.
+/// A slower reading of the clock goes to a device.
 const SLOW_CLOCK: Span = Span::from_nanos(300);
 const READINGS: u32 = 20_000;
 
-/// Looks at buffers, offloads and clock.
+/// Checks buffers, offloads and clock.
 pub(super) fn look(want: Want) -> Vec<Finding> {
     let mut findings = udp(want);
     findings.extend(tcp(want));
@@ -30,7 +30,7 @@ pub(super) fn look(want: Want) -> Vec<Finding> {
     findings
 }
 
-/// The numbers in a file of the kernel's.
+/// Parses the numbers in a kernel file.
 fn numbers(file: &str) -> Option<Vec<u64>> {
     let text = fs::read_to_string(file).ok()?;
     text.split_whitespace().map(|word| word.parse().ok()).collect()
@@ -59,7 +59,7 @@ fn udp(want: Want) -> Vec<Finding> {
     findings
 }
 
-/// Judges a buffer of `granted` bytes, where `most` is what users get that are not root.
+/// Grades a buffer of `granted` bytes; `most` is the limit for users other than root.
 fn receive_buffer(want: Want, granted: u64, most: Option<u64>) -> Finding {
     let [enough, least] = STALLS.map(|stall| want.rate.over(stall));
     let enough = enough.get().min(RECEIVE_BUFFER as u64);
@@ -72,7 +72,7 @@ fn receive_buffer(want: Want, granted: u64, most: Option<u64>) -> Finding {
     let key = "net.core.rmem_max";
     let (shown, bound) = (Bytes::new(granted), Bytes::new(most));
     let (grade, got) = match most < granted {
-        // Whoever is root here need not be who copies.
+        // The user of the copy need not be root, even if this one is.
         true => {
             let others = if judge(most) == Grade::Ok { Grade::Ok } else { Grade::Warn };
             let got = format!("{shown} granted to root; other users get {bound} ({key})");
@@ -81,7 +81,7 @@ fn receive_buffer(want: Want, granted: u64, most: Option<u64>) -> Finding {
         false => (judge(granted), format!("{shown} granted ({key} {bound})")),
     };
     let enough = Bytes::new(enough);
-    // What comes meanwhile has to wait, not what is under way.
+    // The buffer holds data that arrive while the thread waits, not data in transit.
     let stall = STALLS[0];
     let what = format!("{got}; wanted {enough}, for what comes while a thread waits {stall}");
     let mend = format!("sudo sysctl -w {key}={RECEIVE_BUFFER}");
@@ -97,7 +97,7 @@ fn send_buffer(most: &[u64]) -> Finding {
     Finding::new("udp-send", grade, what, mend)
 }
 
-/// A connection's window is at most half its buffer; only the way out goes by TCP.
+/// A connection's window is at most half its buffer; TCP is only the fallback.
 fn tcp(want: Want) -> Vec<Finding> {
     let look = |name: &'static str, key: &str| {
         let limits = numbers(&format!("/proc/sys/net/ipv4/{key}"))?;
@@ -106,7 +106,7 @@ fn tcp(want: Want) -> Vec<Finding> {
     [look("tcp-receive", "tcp_rmem"), look("tcp-send", "tcp_wmem")].into_iter().flatten().collect()
 }
 
-/// Judges the limits of a buffer, which are the least, the usual and the most.
+/// Grades the minimum, default and maximum of a buffer.
 fn tcp_buffer(want: Want, name: &'static str, key: &str, limits: &[u64]) -> Option<Finding> {
     let [least, usual, most] = *limits else { return None };
     let needed = want.bdp().get().saturating_mul(2);
@@ -143,7 +143,7 @@ fn clock() -> Finding {
     Finding::new("clock", grade, what, mend)
 }
 
-/// Whether `longhaul emulate` works here: tried, as any other way to know asks for the same.
+/// Whether `longhaul emulate` works here; tests it by doing the same.
 #[cfg(target_os = "linux")]
 pub(super) fn emulator() -> Vec<Finding> {
     use std::process::{Command, Stdio};
@@ -171,7 +171,7 @@ pub(super) fn emulator() -> Vec<Finding> {
     vec![finding]
 }
 
-/// What forbids namespaces or TUN devices here, as commands that allow them.
+/// The reason that forbids namespaces or TUN devices, as commands that allow them.
 #[cfg(target_os = "linux")]
 fn mend_namespaces() -> Vec<String> {
     let opened = fs::File::options().read(true).write(true).open("/dev/net/tun");
@@ -187,8 +187,8 @@ fn mend_namespaces() -> Vec<String> {
     commands
 }
 
-/// What opens the TUN device to everybody, as udev does, after it refused a user with `error`;
-/// nothing where a container forbids it, which no mode of a file changes.
+/// The commands that open the TUN device to all users, as udev does, after it refused a user with
+/// `error`; `None` if a container forbids it, which no file mode changes.
 #[cfg(target_os = "linux")]
 fn mend_tun(error: &std::io::Error) -> Option<String> {
     use rustix::io::Errno;
@@ -200,7 +200,7 @@ fn mend_tun(error: &std::io::Error) -> Option<String> {
     }
 }
 
-/// The commands in a line; where nothing is known to forbid it, root still may.
+/// The commands in one line; without a known reason, advice to try as root.
 #[cfg(target_os = "linux")]
 fn make_emulator_work(commands: &[String]) -> String {
     match commands {

@@ -1,4 +1,4 @@
-//! Network interfaces: their speed and the packets they take.
+//! Checks network interfaces: speed and MTU.
 
 use std::fs;
 use std::path::Path;
@@ -8,28 +8,28 @@ use longhaul_proto::units::Rate;
 use super::{Finding, Grade, Want};
 
 const INTERFACES: &str = "/sys/class/net";
-/// From here on packets of 1500 bytes cost a core more than larger ones.
+/// From this rate on, packets of 1500 bytes cost a core more than larger ones.
 const JUMBO: Rate = Rate::from_mbps(5_000);
 
-/// An interface that is up.
+/// An active interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Link {
     name: String,
     mtu: u32,
-    /// Nothing where the device has none: bridges, tunnels, most virtual machines.
+    /// `None` for devices without a speed: bridges, tunnels, most virtual machines.
     speed: Option<Rate>,
-    /// A card, or what a virtual machine has for one.
+    /// A physical card, or the equivalent of a virtual machine.
     hardware: bool,
 }
 
 impl Link {
-    /// Whether it carries `rate`, as far as can be told.
+    /// Whether the interface carries `rate`, as far as is known.
     fn carries(&self, rate: Rate) -> bool {
         self.speed.map_or(self.hardware, |speed| speed >= rate)
     }
 }
 
-/// Looks at each interface but the loopback.
+/// Checks each interface except the loopback.
 pub(super) fn look(want: Want) -> Vec<Finding> {
     let Ok(folder) = fs::read_dir(INTERFACES) else { return Vec::new() };
     let mut links: Vec<Link> = folder.flatten().filter_map(|entry| link(&entry.path())).collect();
@@ -45,9 +45,9 @@ fn link(folder: &Path) -> Option<Link> {
     let read =
         |file: &str| fs::read_to_string(folder.join(file)).ok().map(|text| text.trim().to_owned());
     let name = folder.file_name()?.to_string_lossy().into_owned();
-    // Tunnels say "unknown" while they work.
+    // Working tunnels report "unknown".
     let is_up = matches!(read("operstate")?.as_str(), "up" | "unknown");
-    // What is part of a bond or a bridge is judged with the whole.
+    // Members of a bond or bridge are graded as part of it.
     if name == "lo" || !is_up || folder.join("master").exists() {
         return None;
     }
@@ -57,8 +57,8 @@ fn link(folder: &Path) -> Option<Link> {
     Some(Link { name, mtu: read("mtu")?.parse().ok()?, speed, hardware })
 }
 
-/// Judges `link`, one of `all`. A slow one stands in the way only of a rate that was asked for, and
-/// only where there is no other.
+/// Grades `link`, one of `all`. A slow one is bad only if the user gave the rate and no other
+/// interface is fast enough.
 fn judge(want: Want, link: &Link, all: &[Link]) -> Finding {
     let Link { name, mtu, speed, .. } = link;
     let slow = speed.is_some_and(|speed| speed < want.rate);

@@ -1,4 +1,4 @@
-//! A server's ports, seen from here.
+//! Checks a server's ports from this host.
 
 use longhaul::{Client, Identity, Location, Ports, blocking};
 
@@ -6,7 +6,7 @@ use super::{Finding, Grade};
 use crate::config;
 use crate::error::Error;
 
-/// Tries each port of `server`.
+/// Tests each port of `server`.
 pub(super) fn look(server: &Location, data_port: Option<u16>) -> Result<Vec<Finding>, Error> {
     let Location::Daemon { host, port, .. } = server else { return Ok(Vec::new()) };
     let identity = Identity::load_or_create(config::folder()?)?;
@@ -28,7 +28,7 @@ fn judge(host: &str, port: u16, ports: &Ports) -> Vec<Finding> {
         Ok(id) => format!("{id} answers"),
         Err(why) => why.clone(),
     };
-    // One of the two is enough for control; datagrams have only one way.
+    // Control needs one of UDP and TCP; datagrams need UDP.
     let worst = if udp_control.is_err() && tcp_control.is_err() { Grade::Bad } else { Grade::Warn };
     let what = format!("UDP {port} of {ip}: {}", said(udp_control));
     let grade = Grade::unless(udp_control.is_ok(), worst);

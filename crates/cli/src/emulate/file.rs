@@ -1,4 +1,4 @@
-//! A scenario file as a network to emulate, with the flows and commands that it has.
+//! Turns a scenario file into an emulated network with flows and commands.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::programs::Program;
 use super::{EmulateArgs, Plan, Trouble, asked};
 use crate::scenario_file;
 
-/// What `file` and the flags beside it ask for.
+/// Plans the network and programs of `file` and the flags.
 pub(super) fn plan(file: &Path, args: &EmulateArgs) -> Result<Plan, Trouble> {
     let text = scenario_file::text(file).map_err(Trouble::File)?;
     let mut scenario = scenario_file::parse(file, &text, &[]).map_err(Trouble::File)?;
@@ -28,7 +28,7 @@ pub(super) fn plan(file: &Path, args: &EmulateArgs) -> Result<Plan, Trouble> {
     let mut programs: Vec<Program> = commands.collect();
     let own = !scenario.flows.is_empty();
     let asked = asked(args, scenario.node_name(0), !own);
-    // Whoever asks for a command waits for it; the scenario's own run beside it.
+    // The run ends with the given command; the scenario's commands run meanwhile.
     let limit = if asked.is_empty() { Some(scenario.time_limit) } else { None };
     programs.iter_mut().for_each(|program| program.counts = asked.is_empty());
     programs.extend(asked);

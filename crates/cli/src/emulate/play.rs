@@ -1,4 +1,4 @@
-//! Flows and programs side by side, until the end of those that are waited for.
+//! Runs flows and programs concurrently until the awaited ones end.
 
 use std::thread;
 use std::time::Instant;
@@ -9,19 +9,19 @@ use longhaul_testbed::emu::{Emulation, EmulationError};
 use super::programs::{self, Asked, EXIT_TIME_LIMIT, Event, Events};
 use super::{Plan, say};
 
-/// A flow did not come to its end.
+/// Exit status if a flow did not finish.
 const EXIT_UNFINISHED: u8 = 1;
 
-/// What a run came to.
+/// Result of a run.
 pub(super) struct Played {
     pub(super) status: u8,
-    /// The scenario's flows.
+    /// Results of the scenario's flows.
     pub(super) flows: Vec<FlowEnd>,
-    /// What it asked for and did not get.
+    /// Requested settings that could not be applied.
     pub(super) absent: Vec<String>,
 }
 
-/// Runs all that `plan` has, on hosts that are there, until its end or the one `asked` for.
+/// Runs everything in `plan` on existing hosts, until the end of the run or of the `asked` program.
 pub(super) fn play(
     emulation: &Emulation,
     plan: &Plan,
@@ -55,7 +55,7 @@ pub(super) fn play(
             scope.spawn(move || {
                 let ends = flows.run(began, &stop);
                 if alone {
-                    // Nobody listens where something else has brought the end.
+                    // The run may already have ended.
                     let _ = told.send(Event::Flows);
                 }
                 ends
@@ -69,7 +69,7 @@ pub(super) fn play(
     let mut status = status?;
     if alone && [0, EXIT_TIME_LIMIT].contains(&status) {
         let all = flows.iter().all(|flow| flow.finished && flow.error.is_none());
-        // Flows without an end go on until the time limit: that is how such a run ends.
+        // Endless flows run until the time limit, so its expiry is a normal end.
         status = match (all, status) {
             (true, _) => 0,
             (false, 0) => EXIT_UNFINISHED,

@@ -1,4 +1,4 @@
-//! What a run came to: a table of its flows, or JSON.
+//! Output of a run: a table of flows, or JSON.
 //!
 //! Names in JSON end in their unit: `_bps` bits a second, `_bytes` bytes, `_seconds`.
 
@@ -15,10 +15,10 @@ use crate::{link_tally, table};
 const HEAD: [&str; 9] =
     ["flow", "by", "delivered", "goodput", "seconds", "sent", "lost", "resent", "waste"];
 
-/// Columns that are words.
+/// Number of text columns.
 const WORDS: usize = 2;
 
-/// The flows as a table: names, a line a flow, below it what went wrong with it.
+/// The flows as a table: headings, one line a flow, and its problems below.
 pub(super) fn table(flows: &[FlowEnd]) -> Vec<String> {
     let mut cells: Vec<Vec<String>> = vec![HEAD.map(str::to_owned).to_vec()];
     cells.extend(flows.iter().map(|flow| row(flow).to_vec()));
@@ -31,7 +31,7 @@ pub(super) fn table(flows: &[FlowEnd]) -> Vec<String> {
     lines
 }
 
-/// Why a flow did not come to its end.
+/// The reason why a flow did not finish.
 fn trouble(flow: &FlowEnd) -> Option<String> {
     match (&flow.error, flow.finished, flow.object) {
         (Some(error), ..) => Some(format!("FAILED: {error}")),
@@ -91,7 +91,7 @@ pub(super) fn flow(flow: &FlowEnd) -> Value {
     })
 }
 
-/// The emulator's truth about the run as one JSON object.
+/// The account of the emulator as one JSON object.
 pub(super) fn truth(played: &Played, statistics: &Statistics) -> Value {
     let reason = match statistics.verdict() {
         Verdict::Valid => None,

@@ -1,4 +1,4 @@
-//! Programs on emulated hosts: started in their order, and what brings their end.
+//! Starts programs on emulated hosts in order, and decides when the emulation ends.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -16,40 +16,40 @@ use signal_hook::iterator::Signals;
 
 use super::say;
 
-/// What `timeout` of the coreutils ends with.
+/// Exit status of coreutils' `timeout`.
 pub(super) const EXIT_TIME_LIMIT: u8 = 124;
 
-/// What a command gets to end by itself after a signal.
+/// Time for a command to end after a signal.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A program to start on a host.
 pub(super) struct Program {
     pub(super) host: String,
     pub(super) words: Vec<String>,
-    /// When, after the emulation's start.
+    /// Start time after the emulation's start.
     pub(super) start: Span,
-    /// Whether its failure is one of the run, though another program's end is its end.
+    /// Whether its failure counts, although another program ends the run.
     pub(super) counts: bool,
 }
 
 impl Program {
-    /// A shell command that starts at once.
+    /// A shell command that starts immediately.
     pub(super) fn shell(host: &str, command: &str) -> Program {
         let words = vec!["/bin/sh".into(), "-c".into(), command.into()];
         Program { host: host.into(), words, start: Span::ZERO, counts: true }
     }
 }
 
-/// What ends the wait.
+/// Events that end the wait.
 pub(super) enum Event {
-    /// The program at this place has ended.
+    /// The program with this index ended.
     Ended(usize, io::Result<ExitStatus>),
-    /// Every flow that can end has, and nothing else is waited for.
+    /// All flows with an end have ended, and there is no program to wait for.
     Flows,
     Signal(i32),
 }
 
-/// The signals that ask for an end: from now on none is lost.
+/// Blocks the signals that end a run, so that none is lost from now on.
 ///
 /// A shell's job with `&` is born ignoring Ctrl-C; who sends it one all the same means it. Of
 /// `nohup` the purpose is that a terminal's end says nothing.
@@ -64,7 +64,7 @@ impl Asked {
     }
 }
 
-/// Whether whoever started this process made it ignore `signal`.
+/// Whether the parent process made this one ignore `signal`.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -72,21 +72,21 @@ fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
 }
 
-/// What comes while programs and flows run.
+/// Receives the events of programs and flows.
 pub(super) struct Events {
     sender: Sender<Event>,
     inbox: Receiver<Event>,
 }
 
 impl Events {
-    /// Each signal that asks for an end comes here, and stops the flows; those that have come
-    /// already are here at once.
+    /// Forwards signals that end a run, and stops the flows. Signals that arrived earlier are
+    /// forwarded immediately.
     pub(super) fn of(asked: Asked, stop: &Stop) -> Result<Events, EmulationError> {
         let (sender, inbox) = channel();
         let Asked(mut signals) = asked;
         for signal in signals.pending() {
             stop.stop();
-            // The inbox is here.
+            // This function owns the receiver, so the channel is open.
             let _ = sender.send(Event::Signal(signal));
         }
         pass_on(signals, sender.clone(), stop.clone())
@@ -94,12 +94,12 @@ impl Events {
         Ok(Events { sender, inbox })
     }
 
-    /// Where else events come from.
+    /// A sender for other sources of events.
     pub(super) fn sender(&self) -> Sender<Event> {
         self.sender.clone()
     }
 
-    /// The exit status that a signal asks for, if one has come.
+    /// The exit status for a received signal.
     pub(super) fn signalled(&self) -> Option<u8> {
         self.inbox.try_iter().find_map(|event| match event {
             Event::Signal(signal) => Some(of_signal(signal)),
@@ -108,10 +108,10 @@ impl Events {
     }
 }
 
-/// Runs `programs`, each at its time after `began`; gives the exit status of the last one in their
-/// order when it ends, or 0 when the flows have ended and there is no program. Where the last one
-/// ends well but another had failed before, it is that one's status. The others then still run: the
-/// emulation's end is theirs.
+/// Runs `programs`, each at its time after `began`. Returns the exit status of the last one in
+/// their order when it ends, or 0 if there is no program and the flows have ended. If the last one
+/// succeeds but another failed before, its status is returned. The end of the emulation ends the
+/// other programs.
 pub(super) fn run(
     emulation: &Emulation,
     programs: &[Program],
@@ -145,17 +145,17 @@ pub(super) fn run(
     }
 }
 
-/// The wait for what ends a run.
+/// The wait for the end of a run.
 struct Watch<'a> {
     inbox: &'a Receiver<Event>,
     programs: &'a [Program],
-    /// The status of the first program that counts, failed and was not the last one.
+    /// The status of the first counting program that failed, except the last one.
     failed: Option<u8>,
 }
 
 impl Watch<'_> {
-    /// Waits for an event that ends the run until `deadline`, or for ever. That another program
-    /// than the last one has failed is said.
+    /// Waits for an event that ends the run, until `deadline` if there is one. Prints the failure
+    /// of any other program.
     fn wait(&mut self, deadline: Option<Instant>) -> Option<Event> {
         loop {
             let event = match deadline {
@@ -175,7 +175,7 @@ impl Watch<'_> {
     }
 
     fn note(&mut self, place: usize, status: io::Result<ExitStatus>) {
-        // Nothing is known of a program that could not be waited for.
+        // Waiting for the program failed, so its status is unknown.
         let Ok(status) = status else { return };
         if status.success() {
             return;
@@ -188,7 +188,7 @@ impl Watch<'_> {
         }
     }
 
-    /// The exit status after an event, of which a signal leaves the deciding program some time.
+    /// The exit status after an event. After a signal, the deciding program gets some time to end.
     fn end_of(&mut self, event: Event, decides: Option<Pid>) -> Result<u8, EmulationError> {
         match event {
             Event::Ended(_, status) => {
@@ -198,7 +198,7 @@ impl Watch<'_> {
             }
             Event::Flows => Ok(0),
             Event::Signal(signal) => {
-                // Ctrl-C goes to the programs of the terminal too; other signals come here only.
+                // Ctrl-C also goes to the terminal's programs; other signals arrive only here.
                 if signal != SIGINT
                     && let (Some(pid), Some(signal)) = (decides, Signal::from_named_raw(signal))
                 {
@@ -212,13 +212,13 @@ impl Watch<'_> {
         }
     }
 
-    /// Gives the deciding program some time to end, or until the next signal.
+    /// Waits for the deciding program, or for the next signal.
     fn linger(&self) {
         let deadline = Instant::now() + GRACE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.inbox.recv_timeout(left) {
-                // Those that the same signal has reached say nothing of themselves.
+                // Programs that the same signal ended are not reported.
                 Ok(Event::Ended(place, _)) if place + 1 < self.programs.len() => {}
                 _ => return,
             }
@@ -242,28 +242,28 @@ fn launch(emulation: &Emulation, program: &Program) -> Result<Child, EmulationEr
     })
 }
 
-/// Tells `events` when `child`, the program at `place`, has ended.
+/// Sends an event when `child`, the program with index `place`, has ended.
 fn report_end(place: usize, mut child: Child, events: Sender<Event>) -> Result<(), EmulationError> {
     let wait = move || {
-        // Nobody listens where something else has brought the end.
+        // The run may already have ended.
         let _ = events.send(Event::Ended(place, child.wait()));
     };
     let started = thread::Builder::new().name("program".into()).spawn(wait);
     started.map(drop).map_err(|error| EmulationError::System("start a thread", error))
 }
 
-/// What a shell makes of a program that a signal ended.
+/// Exit status of a program that a signal ended, as in a shell.
 fn of_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(1)
 }
 
-/// Tells `events` of each signal that asks for an end, and stops the flows.
+/// Forwards each signal that ends a run to `events`, and stops the flows.
 fn pass_on(mut signals: Signals, events: Sender<Event>, stop: Stop) -> io::Result<()> {
     let watch = move || {
         for signal in signals.forever() {
             stop.stop();
             if events.send(Event::Signal(signal)).is_err() {
-                // The programs are being ended already: with this process, the rest is.
+                // The programs are already ending; exiting this process ends the rest.
                 std::process::exit(128 + signal);
             }
         }

@@ -1,4 +1,4 @@
-//! HTTP beside the sessions: its flags, and the gateway that they start.
+//! Flags of the HTTP gateway of `serve`, and its start.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,24 +9,24 @@ use longhaul_gateway::{Gateway, Settings, Told, load_tokens};
 use super::log::Log;
 use crate::error::{Error, ErrorKind};
 
-/// The folder by HTTP and WebDAV.
+/// Flags of HTTP and WebDAV.
 #[derive(Clone, clap::Args)]
 pub(super) struct HttpArgs {
-    /// Serve the folder by HTTP and WebDAV as well, at this address; one of another host than this
+    /// Also serve the folder by HTTP and WebDAV at this address; an address other than loopback
     /// needs --http-cert
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
-    /// A file with a line TOKEN ro|rw[:/FOLDER] for each client of HTTP; nobody else may read it.
-    /// SIGHUP reads it again
+    /// Read the tokens of HTTP clients from this file, a line TOKEN ro|rw[:/FOLDER] each. Only this
+    /// user may be able to read it. SIGHUP reads it again
     #[arg(long, value_name = "FILE", requires = "http")]
     http_tokens: Option<PathBuf>,
-    /// Let everybody read by HTTP, without a token
+    /// Let everybody read by HTTP without a token
     #[arg(long, requires = "http")]
     http_public: bool,
-    /// The certificate chain of HTTPS, as PEM
+    /// Certificate chain for HTTPS, as PEM
     #[arg(long, value_name = "FILE", requires_all = ["http", "http_key"])]
     http_cert: Option<PathBuf>,
-    /// The private key of HTTPS, as PEM; nobody else may read it
+    /// Private key for HTTPS, as PEM; only this user may be able to read it
     #[arg(long, value_name = "FILE", requires = "http_cert")]
     http_key: Option<PathBuf>,
 }
@@ -38,7 +38,7 @@ pub(super) fn in_flags(error: longhaul_gateway::Error) -> Error {
 }
 
 impl HttpArgs {
-    /// Starts the gateway that the flags ask for.
+    /// Starts the gateway, if `--http` is given.
     pub(super) fn start(
         &self,
         root: &Path,
@@ -60,7 +60,7 @@ impl HttpArgs {
         Gateway::start(settings, tell).map(Some).map_err(in_flags)
     }
 
-    /// Reads the file of tokens again; nothing where there is none.
+    /// Reads the file of tokens again; `None` if there is no such file.
     pub(super) fn reload(&self, gateway: &Gateway) -> Option<Result<&Path, Error>> {
         let path = self.http_tokens.as_deref()?;
         let loaded = load_tokens(path).map_err(in_flags);

@@ -1,4 +1,4 @@
-//! The log of a server: on stderr in words and on stdout as JSON, or in a file as one of the two.
+//! The log of a server: text on stderr and JSON on stdout, or one of the two in a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::report::count;
 use crate::{console, json, plain, utc};
 
-/// Where a server writes what happens.
+/// Log of a server.
 pub(super) struct Log {
     file: Option<(PathBuf, Mutex<File>)>,
     json: bool,
@@ -23,7 +23,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// The log in `file`, or on stderr and, with `json`, on stdout.
+    /// Opens the log in `file`, or on stderr and, with `json`, on stdout.
     ///
     /// # Errors
     /// The file cannot be opened for appending.
@@ -35,8 +35,8 @@ impl Log {
         Ok(Log { file, json, quiet })
     }
 
-    /// Opens the file again under its name, which may be another file by now; whether there is one.
-    /// If it cannot be opened, the old file stays.
+    /// Reopens the file by its name, after logrotate moved the old one. Returns whether there is
+    /// a log file. If the file cannot be opened, the old one stays open.
     pub(super) fn reopen(&self) -> bool {
         let Some((path, file)) = &self.file else { return false };
         match append(path) {
@@ -48,9 +48,9 @@ impl Log {
         true
     }
 
-    /// Writes an event, if it belongs into the log.
+    /// Logs an event.
     pub(super) fn write(&self, event: &ServerEvent) {
-        // The end of a request says all that its begin has said.
+        // In a file, the line of the end has everything that the line of the start had.
         if self.file.is_some() && matches!(event, ServerEvent::Asked(_)) {
             return;
         }
@@ -78,7 +78,7 @@ impl Log {
         self.line(|| Some(json::refused(*address, &error())), said);
     }
 
-    /// Writes a line as the log has it: as JSON, or in words.
+    /// Writes a line as JSON or as text.
     fn line(&self, json: impl Fn() -> Option<String>, said: impl Fn() -> Option<String>) {
         let Some((path, file)) = &self.file else {
             if let Some(line) = self.json.then(&json).flatten() {
@@ -105,7 +105,7 @@ fn append(path: &Path) -> Result<File, Error> {
     })
 }
 
-/// The line of the log for an event, whatever characters a client has put into a name.
+/// The text line of an event, with control characters of names escaped.
 fn said(event: &ServerEvent) -> Option<String> {
     let said = |error: &longhaul::Error| Error::from(error.clone());
     let one = |client: &ServedClient| {
@@ -115,9 +115,9 @@ fn said(event: &ServerEvent) -> Option<String> {
     };
     let line = match event {
         ServerEvent::Refused { address, error } => {
-            format!("{address} was turned away: {}", said(error))
+            format!("{address} was refused: {}", said(error))
         }
-        ServerEvent::RefusedMore { count } => format!("{count} more clients were turned away"),
+        ServerEvent::RefusedMore { count } => format!("{count} more clients were refused"),
         ServerEvent::Asked(client) => one(client),
         ServerEvent::Ended { client, took, moved, error } => {
             let (client, seconds) = (one(client), took.as_secs_f64());
@@ -134,7 +134,7 @@ fn said(event: &ServerEvent) -> Option<String> {
                 None => line,
             }
         }
-        ServerEvent::Lagged(count) => format!("{count} lines of this log were lost"),
+        ServerEvent::Lagged(count) => format!("{count} log lines were lost"),
         _ => return None,
     };
     Some(plain::text(&format!("{} {line}", utc::now())))

@@ -1,4 +1,4 @@
-//! Values as JSON lines: what `share export` writes and `share import` reads.
+//! JSON lines of values, for `share export` and `share import`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 
 use crate::json;
 
-/// The line of a value. Bytes that are no UTF-8 are in `value_hex`.
+/// The line of a value. Bytes that are not UTF-8 are in `value_hex`.
 pub(super) fn value(key: &str, value: &SharedValue) -> String {
     let mut line = json!({"event": "value", "key": key, "version": value.version});
     json::put_path(&mut line, "value", Path::new(OsStr::from_bytes(&value.bytes)));
     line.to_string()
 }
 
-/// Key and value of a line.
+/// Parses key and value of a line.
 ///
 /// # Errors
-/// What the line lacks.
+/// The line is invalid.
 pub(super) fn parse(line: &str) -> Result<(String, Vec<u8>), String> {
     let line: Value = serde_json::from_str(line).map_err(|error| format!("no JSON: {error}"))?;
     let key = line["key"].as_str().ok_or("it has no `key`")?;

@@ -1,4 +1,4 @@
-//! What a run came to: as a table, as JSON, as CSV.
+//! Output of a run: table, JSON or CSV.
 //!
 //! Names in JSON and CSV end in their unit: `_bps` bits a second, `_bytes` bytes, `_seconds`.
 
@@ -13,17 +13,17 @@ use crate::{link_tally, table};
 const HEAD: [&str; 9] =
     ["flow", "by", "goodput", "waste", "dropped", "reported", "duplicates", "finished", "known"];
 
-/// Columns that are words.
+/// Number of text columns.
 const WORDS: usize = 2;
 
-/// The scenario, the seed, and what else was set.
+/// The scenario, the seed, and other settings.
 pub(super) fn title(run: &Run) -> String {
     let settings = run.settings.iter().filter(|(key, _)| key != "seed");
     let set: String = settings.map(|(key, value)| format!(", {key} {value}")).collect();
     format!("{}, seed {}{set}", run.outcome.scenario, run.outcome.seed)
 }
 
-/// A run as a table: a title, names, a line a flow.
+/// A run as a table: title, headings, one line a flow.
 pub(super) fn table(run: &Run) -> Vec<String> {
     let mut cells: Vec<Vec<String>> = vec![HEAD.map(str::to_owned).to_vec()];
     cells.extend(run.outcome.flows.iter().map(|flow| row(flow).to_vec()));
@@ -49,7 +49,7 @@ fn row(flow: &FlowOutcome) -> [String; HEAD.len()] {
     ]
 }
 
-/// The counts of an account, by name.
+/// The counters of an account, by name.
 fn counts(accounts: &Accounts) -> [(&'static str, u64); 19] {
     let a = accounts;
     [
@@ -168,7 +168,7 @@ pub(super) fn csv(runs: &[Run]) -> Vec<String> {
     lines
 }
 
-/// A value as RFC 4180 has it: quoted where it holds a comma or a quote, nothing for null.
+/// Formats a value for CSV (RFC 4180): quotes commas and quotes; null is empty.
 fn cell(value: &Value) -> String {
     let text = match value {
         Value::Null => String::new(),

@@ -1,14 +1,14 @@
-//! `--sweep KEY=A,B,C`: which values a key takes, and all combinations.
+//! `--sweep KEY=A,B,C`: the values of a key, and their combinations.
 
 use crate::error::{Error, ErrorKind};
 
 /// A key and one of its values.
 pub(super) type Setting = (String, String);
 
-/// More runs than this are a mistake.
+/// Limit of runs.
 const MOST: usize = 10_000;
 
-/// A key and the values that it takes in turn.
+/// A key and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sweep {
     key: String,
@@ -22,7 +22,7 @@ impl Sweep {
     }
 }
 
-/// Reads `KEY=A,B,C`.
+/// Parses `KEY=A,B,C`.
 pub(super) fn parse(text: &str) -> Result<Sweep, String> {
     let expected = "expected a key and values such as topology.link.loss=0,0.1%,1%";
     let (key, values) = text.split_once('=').ok_or(expected)?;

@@ -1,4 +1,4 @@
-//! What `longhaul stream` prints: lines for people on stderr, or JSON lines on stdout.
+//! Output of `longhaul stream`: text on stderr, or JSON lines on stdout.
 
 use longhaul::units::Span;
 use longhaul::{StreamEvent, StreamReceived, StreamSent};
@@ -6,10 +6,10 @@ use serde_json::json;
 
 use crate::{console, exit};
 
-/// The exit status where frames are not those of the test pattern.
+/// Exit status if frames do not match the test pattern.
 const WRONG: u8 = 1;
 
-/// What is printed, and how.
+/// Output settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lines {
     json: bool,
@@ -31,7 +31,7 @@ impl Lines {
         }
     }
 
-    /// The way of a stream, at its sender.
+    /// The path of a stream, at its sender.
     pub(super) fn way(self, sent: &StreamSent) {
         if self.json {
             console::out(json!({
@@ -49,7 +49,7 @@ impl Lines {
         self.note(format_args!("longhaul: {} receive; {}", sent.receivers, sent.way));
     }
 
-    /// The connection was lost, or is there again.
+    /// The connection was lost or restored.
     pub(super) fn connected(self, connected: bool) {
         if self.json {
             let again = json!({"event": "heard-again"});
@@ -59,7 +59,7 @@ impl Lines {
         self.note(format_args!("longhaul: {what}"));
     }
 
-    /// How it goes.
+    /// A progress report.
     pub(super) fn sending(self, sent: &StreamSent) {
         if self.json {
             console::out(json!({
@@ -110,12 +110,12 @@ impl Lines {
         ));
     }
 
-    /// A receiver is let in.
+    /// The receiver was admitted.
     pub(super) fn waiting(self, url: &str) {
         self.note(format_args!("longhaul: receives {url}"));
     }
 
-    /// What came of a stream.
+    /// A report of received frames.
     pub(super) fn came(self, event: &StreamEvent) {
         match event {
             StreamEvent::Begun { per_second, deadline } => {
@@ -156,7 +156,7 @@ impl Lines {
         }
     }
 
-    /// The end of a receiver; the exit status.
+    /// The end of a receiver; returns the exit status.
     pub(super) fn received(self, came: &StreamReceived, wrong: u64) -> u8 {
         let status = if wrong > 0 { WRONG } else { exit::DONE };
         let bound = bound(came);
@@ -206,7 +206,7 @@ impl Lines {
     }
 }
 
-/// What kept frames from being on time.
+/// Reasons for late frames.
 fn bound(came: &StreamReceived) -> &'static str {
     let causes = [
         (came.missed, "losses on the path, the sender, or the deadline"),

@@ -1,4 +1,4 @@
-//! Where the frames of a stream go.
+//! Outputs of received frames.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,13 +11,13 @@ use crate::error::{Error, ErrorKind};
 /// An output.
 #[derive(Debug)]
 pub(super) enum Output {
-    /// None.
+    /// Discards frames.
     None,
-    /// One behind the other, to stdout.
+    /// Consecutive frames to stdout.
     Stdout,
-    /// One behind the other.
+    /// Consecutive frames in one file.
     File(File, PathBuf),
-    /// Each in a file.
+    /// One file for each frame.
     Folder(PathBuf),
 }
 
@@ -30,7 +30,7 @@ impl Output {
     /// Opens the output that `-o` names.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub(super) fn open(path: Option<&Path>) -> Result<Output, Error> {
         Ok(match path {
             None => Output::None,

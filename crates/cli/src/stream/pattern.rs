@@ -1,4 +1,4 @@
-//! Frames that say whether they are whole: a number, and bytes that follow from it.
+//! Test frames with a number and content derived from it.
 
 /// Frame `number`, of `length` bytes.
 pub(super) fn frame(number: u64, length: usize) -> Vec<u8> {
@@ -20,7 +20,7 @@ fn next(word: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Whether `bytes` are a whole frame.
+/// Whether `bytes` is a complete test frame.
 pub(super) fn is_right(bytes: &[u8]) -> bool {
     let mut words = bytes.chunks(8);
     let Some(Ok(first)) = words.next().map(<[u8; 8]>::try_from) else { return false };

@@ -1,4 +1,4 @@
-//! Where the frames of a stream come from.
+//! Sources of frames.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,19 +12,19 @@ use longhaul::{CancelHandle, StreamInput, blocking};
 use super::pattern;
 use crate::error::{Error, ErrorKind};
 
-/// A thread that waits for its next frame looks this often whether it is to end.
+/// Poll interval for the end of the stream.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Frames.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// Of the test.
+    /// Generated frames.
     Pattern,
-    /// One behind the other, from a program that sets the pace.
+    /// Consecutive frames from a program that sets the pace.
     Pipe,
-    /// One behind the other.
+    /// Consecutive frames of a file.
     File(File, PathBuf),
-    /// Each in a file, in the order of the names.
+    /// One frame a file, in the order of names.
     Folder(std::vec::IntoIter<PathBuf>),
 }
 
@@ -37,7 +37,7 @@ impl Source {
     /// Opens a SOURCE.
     ///
     /// # Errors
-    /// It cannot be read, or a folder has a file larger than a frame.
+    /// The source cannot be read, or a folder has a file larger than a frame.
     pub(super) fn open(source: &OsStr, frame: Bytes) -> Result<Source, Error> {
         if source == "-" {
             return Ok(Source::Pipe);
@@ -64,8 +64,7 @@ impl Source {
         Ok(Source::Folder(files.into_iter()))
     }
 
-    /// The next frame; nothing at the end. What is left at the end of a file or pipe is a shorter
-    /// frame.
+    /// The next frame; `None` at the end. The rest of a file or pipe is a shorter frame.
     fn next(&mut self, number: u64, frame: usize) -> Result<Option<Vec<u8>>, Error> {
         let (read, path) = match self {
             Source::Pattern => return Ok(Some(pattern::frame(number, frame))),
@@ -81,7 +80,7 @@ impl Source {
     }
 }
 
-/// Up to `frame` bytes.
+/// Reads up to `frame` bytes.
 fn read(from: &mut impl Read, frame: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(frame);
     from.take(frame as u64).read_to_end(&mut bytes)?;
@@ -91,7 +90,8 @@ fn read(from: &mut impl Read, frame: usize) -> io::Result<Vec<u8>> {
 /// Sends at most `most` frames of `source`, until `stop`.
 ///
 /// # Errors
-/// The source cannot be read. That the stream has ended is no error here: its finish says why.
+/// The source cannot be read. The end of the stream is not an error here: its finish returns the
+/// reason.
 pub(super) fn feed(
     mut source: Source,
     frame: Bytes,
@@ -115,14 +115,14 @@ pub(super) fn feed(
         if blocking::wait(input.send(bytes)).is_err() {
             return Ok(());
         }
-        // A source that had to wait for more than a frame does not make up for it.
+        // A source that is late by more than a frame does not catch up.
         let next = due.checked_add(interval).unwrap_or(due);
         due = if next.elapsed() > interval { Instant::now() } else { next };
     }
     Ok(())
 }
 
-/// Waits until `due`; whether it was reached before the stream is to end.
+/// Waits until `due`; returns false if the stream ends first.
 fn reached(due: Instant, stop: &CancelHandle) -> bool {
     loop {
         let left = due.saturating_duration_since(Instant::now());

@@ -1,4 +1,4 @@
-//! However a run ends, nobody is left on its hosts, and its status says which way it was.
+//! Every end of a run leaves no process on its hosts, and has its own exit status.
 
 use std::fs;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn a_program_that_a_signal_kills_ends_the_run_as_a_shell_would_tell() {
     ended.is(137, &[]);
 }
 
-/// Who is in the network namespace `name`, as `readlink` shows it.
+/// Processes in the network namespace `name`, as `readlink` prints it.
 fn inhabitants(name: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").expect("it is there").flatten();
     let links = entries.filter(|entry| {
@@ -38,7 +38,7 @@ fn nobody_is_left_in_a_host_whichever_way_the_emulation_ends() {
     }
 }
 
-/// A program with a child of its own that no signal but the last ends.
+/// A program whose child ignores all signals but SIGKILL.
 const STUBBORN: &str = "trap '' TERM INT HUP; echo started; sleep 86323 & sleep 86323; wait";
 
 #[test]
@@ -93,7 +93,7 @@ fn ctrl_c_is_heard_while_hosts_are_made_by_a_job_that_was_born_ignoring_it_too()
     let (_folder, file) = scenario("[topology]\nkind = \"star\"\nhosts = 60\n");
     for ignored in ["INT", "USR1"] {
         let child = Child::spawn(&mut deaf_to(ignored, &[&file, "--", "sh", "-c", STUBBORN]));
-        // A host is made in a thread of its own.
+        // A host is created by a separate thread.
         let threads = format!("/proc/{}/task", child.id());
         let deadline = Instant::now() + DEADLINE;
         while fs::read_dir(&threads).expect("it runs").count() < 2 {

@@ -94,7 +94,7 @@ on = "30ms"
 off = "20ms"
 "#;
 
-/// Folders of a run's objects that are there.
+/// Existing folders of a run's objects.
 fn scratches(pid: u32) -> usize {
     let prefix = format!("longhaul-emulate-{pid}-");
     let places = [PathBuf::from("/dev/shm"), std::env::temp_dir()];
@@ -155,7 +155,7 @@ fn a_table_says_what_each_flow_came_to_and_the_status_what_did_not() {
     assert!(line("flow").contains("goodput") && line("small").contains("20.00 kB"), "{ended}");
     assert!(line("NOT FINISHED").contains("1.00 GB were to come"), "{ended}");
 
-    // What has no end ends with the last that has one, and is no failure.
+    // Endless flows end with the last other flow, and are not failures.
     let endless = text.replace("size = \"1GB\"", "");
     let (_folder, file) = scenario(&endless);
     let ended = emulate(&[&file, "--quiet"]).expect("as before");

@@ -1,4 +1,4 @@
-//! Users and machines that may not, and what they may all the same.
+//! Users and machines without permission to emulate, and the commands that work anyway.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -66,7 +66,7 @@ fn a_demo_that_is_interrupted_cleans_up_too() {
     let demo = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     let args = ["demo", "--size", "20MB", "--dir", dir];
     let mut demo = Child::spawn(&mut piped(demo, &args));
-    // The copy runs: its words are told before.
+    // The copy is running, so its output was printed before.
     while demo.line().is_some_and(|line| !line.contains("longhaul cp ")) {}
     assert_ne!(entries(folder.path()), Vec::<PathBuf>::new());
     demo.signal(Signal::INT);
@@ -74,7 +74,7 @@ fn a_demo_that_is_interrupted_cleans_up_too() {
     assert_eq!(entries(folder.path()), Vec::<PathBuf>::new(), "it cleans up");
 }
 
-/// What is in a folder.
+/// The entries of a folder.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("it is there").flatten();
     entries.map(|entry| entry.path()).collect()

@@ -26,7 +26,7 @@ fn piped(mut command: Command, args: &[&str]) -> Command {
     command
 }
 
-/// Waits for what goes after the end, and of which nobody tells: processes, and their files.
+/// Waits until processes and their files have disappeared, which no event reports.
 fn until_none_is_left<T: Debug + Default + PartialEq>(left: impl Fn() -> T) {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -57,7 +57,7 @@ fn started(args: &[&str]) -> Result<Child, Skipped> {
     Ok(child)
 }
 
-/// A scenario in a file of its own.
+/// Writes a scenario to a file.
 fn scenario(text: &str) -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let file = folder.path().join("test.toml");
@@ -92,7 +92,7 @@ fn a_shell_on_the_first_host_is_what_a_terminal_gets() {
         command.arg("emulate").args(words).env("SHELL", "/bin/sh");
         let mut screen = Terminal::start(command);
         screen.shows("you are on host a (10.77.0.1); across the network: b (10.77.0.2).");
-        // The terminal shows what is typed, too; its own stdout is dropped.
+        // The terminal echoes input, so its own stdout is dropped.
         screen.types("echo \"it is [$(uname -n)]\" >&2; exit 4\n");
         let (ended, text) = screen.end();
         assert_eq!(ended, Some(4), "{words:?}: {text}");
@@ -157,7 +157,7 @@ fn a_host_that_no_link_leads_to_is_refused_with_its_line() {
         [[link]]\nbetween = [\"a\", \"b\"]\n";
     let (_folder, file) = scenario(text);
     let ended = Child::spawn(&mut command(&[&file, "--", "true"])).end();
-    ended.is(2, &[&file, "line 5", "host c: no link leads from it to another host"]);
+    ended.is(2, &[&file, "line 5", "host c: no link connects it to another host"]);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn a_scenario_has_its_hosts_and_its_commands_run_at_their_time() {
     ));
     let ended = need!(emulate(&[&file]));
     // The last of the file ends all, whenever it was started.
-    ended.is(9, &["flow bulk: a real copy has an end", "left > right: ", "right1 > right: "]);
+    ended.is(9, &["flow bulk: a real copy must end", "left > right: ", "right1 > right: "]);
     assert_eq!(ended.stdout[..2], ["first", "left2"], "{ended}");
     assert!(ended.stdout.contains(&"10.77.0.3 right1".to_owned()), "{ended}");
 

@@ -189,7 +189,7 @@ fn a_dry_run_names_what_would_be_made_and_touches_nothing() {
     let again = dry(OsStr::new("t"), &pair.at(""));
     again.is(0, &["would copy 1 file, "]);
     assert_eq!(again.stdout, ["t/a"]);
-    // A folder that is not there is, with what is in it; a link that leads elsewhere too.
+    // Missing parent folders are created, and a listed folder is copied with its contents.
     fs::remove_dir(pair.there.join("t/empty")).unwrap();
     fs::remove_file(pair.there.join("t/link")).unwrap();
     symlink("elsewhere", pair.there.join("t/link")).unwrap();
@@ -400,7 +400,7 @@ fn a_list_that_leads_out_or_says_nothing_is_refused() {
     write(&pair.here.join("empty"), b"# none\n\n");
     let copy = |list: &str| pair.copy(&[list], OsStr::new("t"), pair.at("to")).end();
     copy("--files-from=up").is(2, &["../secret leads out of the folder"]);
-    copy("--files-from=empty").is(2, &["it lists nothing"]);
+    copy("--files-from=empty").is(2, &["it is empty"]);
     copy("--files-from=missing").is(4, &["missing"]);
     pair.cp(&[&"--files-from=up", &"t", &"t", &pair.at("to")]).is(2, &["several sources"]);
     assert!(names(&pair.there).is_empty());

@@ -1,4 +1,4 @@
-//! Destinations that are missing, shut, full, or somebody else's at the moment.
+//! Destinations that are missing, read-only, full, or locked.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,14 +9,13 @@ use crate::rig::{
     Child, Ended, Pair, Server, Skipped, bytes, content, need, remains, side_by_side, skip, write,
 };
 
-/// A program that makes `path` read-only, or a file system of a few bytes, for what it starts and
-/// nobody else.
+/// Runs a program in its own mount namespace, with `path` read-only or on a tiny file system.
 struct Apart {
     words: Vec<String>,
 }
 
 impl Apart {
-    /// Skips the test where this host forbids mounts to its user.
+    /// Skips the test if this host forbids mounts to its user.
     fn with(mount: &str) -> Result<Apart, Skipped> {
         let flag = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
         let mut allowed = Command::new("unshare");
@@ -43,13 +42,13 @@ impl Apart {
         self.words.iter().map(String::as_str).collect()
     }
 
-    /// A server of `pair.there`, started apart.
+    /// A server of `pair.there` in that namespace.
     fn serve(&self, pair: &Pair) -> Server {
         let words = Server::words("127.0.0.1:0", &pair.there, &["--allow", &pair.client.id]);
         Server::start_as(&mut pair.host.wrapped(&self.words(), words))
     }
 
-    /// A `cp` from `pair.there` into `to`, started apart.
+    /// A `cp` from `pair.there` into `to` in that namespace.
     fn pull(&self, pair: &Pair, flags: &[&str], from: &str, to: &Path) -> Child {
         let id = format!("--server-id={}", pair.server.id);
         let from = pair.at(from);
@@ -60,7 +59,7 @@ impl Apart {
     }
 }
 
-/// A push to `server` that the client of `pair` starts.
+/// A push to `server` by the client of `pair`.
 fn push(pair: &Pair, server: &Server, flags: &[&str], from: &str) -> Child {
     let id = format!("--server-id={}", server.id);
     pair.copy(&[flags, &[&id]].concat(), from, server.at(""))
@@ -105,7 +104,7 @@ fn the_system_s_names_of_open_files_are_not_replaced() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"f");
     let log = fs::File::create(pair.here.join("log")).unwrap();
-    // As /dev/stdout is, where that is a file.
+    // Like /dev/stdout that is redirected to a file.
     std::os::unix::fs::symlink("/proc/self/fd/1", pair.here.join("out")).unwrap();
     let id = format!("--server-id={}", pair.server.id);
     let mut command = pair.client.command(["cp", &id]);
@@ -147,15 +146,15 @@ fn a_disk_without_room_is_noticed_before_anything_is_sent() {
     apart.pull(&pair, &[], "file", &small.join("file")).end().is(4, full);
 }
 
-/// Fills what is free at `folder`, but for `left` bytes.
+/// Fills the file system of `folder` up to `left` free bytes.
 fn fill(folder: &Path, left: u64) {
     let stat = rustix::fs::statvfs(folder).unwrap();
     let free = stat.f_bavail * stat.f_frsize;
     write(&folder.join("filler"), &vec![1; free.saturating_sub(left) as usize]);
 }
 
-/// Asserts that a tree stopped for want of room, whole files only under their names; then frees
-/// the room.
+/// Asserts that a copy of a tree stopped with a full disk and left only complete files under their
+/// names; then frees space.
 fn is_full(ended: &Ended, status: i32, into: &Path, from: &Path) {
     ended.is(status, &["No space left", "make room"]);
     for (path, thing) in content(into) {
@@ -170,7 +169,7 @@ fn is_full(ended: &Ended, status: i32, into: &Path, from: &Path) {
     fs::remove_file(into.join("filler")).unwrap();
 }
 
-/// A tree of small files, which takes no room before it is written.
+/// A tree of small files, which reserve no space before they are written.
 fn small_files(root: &Path) {
     for number in 0..120 {
         write(&root.join(format!("tree/{number:03}")), &bytes(200_000, number));
@@ -199,7 +198,7 @@ fn a_disk_that_fills_up_here_stops_the_copy_which_goes_on_after_room_was_made() 
     let small = pair.scratch.path().join("small");
     fs::create_dir(&small).unwrap();
     let apart = need!(Apart::tiny(&small, 40 << 20));
-    // The shell lives on beside the copy, and with it what it mounted.
+    // The shell outlives the copy, and with it the mount.
     let mut keeper = Command::new(&apart.words[0]);
     keeper.args(&apart.words[1..]).args(["sh", "-c", "echo ready; exec sleep 600"]);
     let mut keeper = Child::spawn(keeper.stdout(Stdio::piped()).stderr(Stdio::piped()));
@@ -216,7 +215,7 @@ fn a_disk_that_fills_up_here_stops_the_copy_which_goes_on_after_room_was_made() 
 #[test]
 fn the_second_of_two_copies_into_one_file_is_told_and_the_first_completes() {
     let pair = Pair::new();
-    // So much that the second ends long before the first.
+    // Large enough that the second copy ends long before the first.
     const LEN: usize = 30_000_000;
     write(&pair.here.join("file"), &bytes(LEN, 1));
     write(&pair.there.join("source"), &bytes(LEN, 1));
@@ -248,7 +247,7 @@ fn the_second_of_two_copies_of_a_tree_into_one_place_is_told_and_the_first_compl
     side_by_side([("tree", "", "tree"), ("tree", "new", "new")], |(from, to, copy)| {
         let (there, here) = (pair.at(format!("on/{to}")), format!("back/{to}"));
         let from_there = pair.at(from);
-        // So slow that the second ends long before the first.
+        // Slow enough that the second copy ends long before the first.
         let mut push = pair.start(&[&"-r", &"--rate=40M", &from, &there]);
         let mut pull = pair.start(&[&"-r", &"--rate=40M", &from_there, &here]);
         push.progressed(1);
@@ -298,7 +297,7 @@ fn delete_enters_no_file_system_that_is_mounted_in_the_destination() {
         let path = path.display();
         format!("mount -t tmpfs mounted '{path}' && echo kept > '{path}/kept'")
     });
-    // What the copy left of them is seen where they are mounted alone.
+    // The leftovers of the copy are visible only inside the mount.
     let look = format!("cat '{0}/other/kept' '{0}/extra/mounted/kept'", to.display());
     let mut apart = need!(Apart::with(&mounts.join(" && ")));
     apart.words[4] = format!("{} && \"$@\" && {look}", mounts.join(" && "));

@@ -160,7 +160,8 @@ fn nobody_else_sees_what_an_unfinished_copy_has_made_and_a_resumed_one_ends_with
     });
 }
 
-/// A pair of nobody, whose client and server may write, both with the tree `t` of read-only files.
+/// A client and a server run by user nobody, with write permission, both with the tree `t` of
+/// read-only files.
 fn read_only(files: &[(&str, usize)]) -> Result<Pair, Skipped> {
     let mut pair = pair_of_nobody()?;
     for (root, other) in [(&pair.here, "here"), (&pair.there, "there")] {

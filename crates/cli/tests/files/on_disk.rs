@@ -1,5 +1,5 @@
-//! What is on the disk before what, as the calls of the receiving program tell it: a machine may
-//! lose its power between any two of them. And what is asked of the disks, on both sides.
+//! Order of writes, syncs and renames, checked in the receiving program's system calls: power may
+//! fail between any two of them. Also the number of syncs and reads on both sides.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use crate::rig::{Child, Pair, Skipped, bytes, need, skip, words, write};
 
-/// Runs a test of this file where strace is missing.
+/// Runs a test of this file, or skips it if strace is missing.
 fn run_without_strace(is_required: bool) -> Output {
     let mut tests = Command::new(std::env::current_exe().expect("it runs"));
     let name = "a_large_file_is_on_the_disk_before_its_journal_says_so_and_before_it_has_its_name";
@@ -27,21 +27,20 @@ fn without_strace_these_tests_are_skipped_aloud_and_fail_where_it_is_required() 
     assert!(!run_without_strace(true).status.success());
 }
 
-/// What changes a file, or says of it that it is on the disk, or gives or takes a name, and what
-/// reads it.
+/// System calls that change, sync, rename or read files.
 const CALLS: &str =
     "trace=/sync|^p?write|truncate|chmod|utime|rename|unlink|mkdir|^p?read(v|64|$)|mmap|sendfile";
 
 const MIB: u64 = 1 << 20;
 
-/// A call of the system, and on which lines of the trace it began and ended.
+/// A system call, and the lines of the trace where it starts and ends.
 #[derive(Debug)]
 struct Call {
     thread: String,
     name: String,
-    /// Its arguments, descriptors with their paths.
+    /// Its arguments; descriptors include their paths.
     words: String,
-    /// What it returned, where that is a count.
+    /// The return value, if it is a count.
     result: u64,
     begun: usize,
     ended: usize,
@@ -52,30 +51,30 @@ impl Call {
         names.iter().any(|name| self.name.starts_with(name))
     }
 
-    /// Whether it was given a descriptor of `path`, or the name itself.
+    /// Whether `path` is one of its descriptors or arguments.
     fn is_of(&self, path: &str) -> bool {
         self.words.contains(&format!("/{path}>")) || self.words.contains(&format!("\"{path}\""))
     }
 
-    /// Whether it changes the file `name` that is open.
+    /// Whether it changes the open file `name`.
     fn changes(&self, name: &str) -> bool {
         self.is(&["pwrite", "write", "ftruncate", "fchmod", "utimens"]) && self.is_of(name)
     }
 
-    /// Whether what was written to the file `name` is on the disk when it ends.
+    /// Whether the file `name` is synced when it ends.
     fn syncs(&self, name: &str) -> bool {
         self.is(&["syncfs"]) || (self.is(&["fsync", "fdatasync"]) && self.is_of(name))
     }
 }
 
-/// The calls of a trace, in their order.
+/// Parses the calls of a trace, in order.
 fn calls(trace: &str) -> Vec<Call> {
     let mut calls: Vec<Call> = Vec::new();
     for (at, line) in trace.lines().enumerate() {
         let Some((thread, rest)) = line.trim_start().split_once(' ') else { continue };
         let rest = rest.trim_start();
         if rest.starts_with("<...") {
-            // Of each thread only the last call may be unfinished.
+            // Only the last call of each thread may be unfinished.
             if let Some(call) = calls.iter_mut().rfind(|call| call.thread == thread) {
                 (call.ended, call.result) = (at, result(rest));
             }
@@ -87,19 +86,19 @@ fn calls(trace: &str) -> Vec<Call> {
     calls
 }
 
-/// What the call at the end of `line` returned; zero where that is no count.
+/// The return value of the call on `line`; zero if it is not a count.
 fn result(line: &str) -> u64 {
     let told = line.rsplit_once(" = ").and_then(|(_, told)| told.split_whitespace().next());
     told.and_then(|told| told.parse().ok()).unwrap_or(0)
 }
 
-/// The calls of a client that copies the server's `from` into its own folder; skips the test where
-/// strace cannot show them.
+/// Traces a client that copies the server's `from` into its own folder; skips the test if strace
+/// cannot run.
 fn traced(pair: &Pair, flags: &[&str], from: &str) -> Result<Vec<Call>, Skipped> {
     traced_copy(pair, flags, &pair.at(from), OsStr::new("."))
 }
 
-/// The same of a copy from anywhere to anywhere.
+/// Traces a copy between any two locations.
 fn traced_copy(
     pair: &Pair,
     flags: &[&str],
@@ -122,7 +121,7 @@ fn traced_copy(
     Ok(calls(&fs::read_to_string(log).expect("strace wrote it")))
 }
 
-/// Whether all that was done to the file `name` before `call` was on the disk before it.
+/// Whether all changes of the file `name` before `call` were synced before it.
 #[track_caller]
 fn assert_synced_before(call: &Call, name: &str, calls: &[Call]) {
     let earlier = calls.iter().filter(|earlier| earlier.begun < call.begun);
@@ -133,7 +132,7 @@ fn assert_synced_before(call: &Call, name: &str, calls: &[Call]) {
     assert!(synced, "{name} is not on the disk at {call:?}: {calls:#?}");
 }
 
-/// The call that gave `partial` its final name.
+/// The call that renamed `partial` to its final name.
 #[track_caller]
 fn renaming<'a>(partial: &str, calls: &'a [Call]) -> &'a Call {
     let found = calls.iter().find(|call| call.is(&["rename"]) && call.is_of(partial));
@@ -161,7 +160,7 @@ fn a_large_file_is_on_the_disk_before_its_journal_says_so_and_before_it_has_its_
     assert!(gone.is_some_and(|gone| gone.begun > folder.ended), "{gone:?}: {calls:#?}");
 }
 
-/// Bytes that were read of the file `name`.
+/// Bytes read from the file `name`.
 fn read(name: &str, calls: &[Call]) -> u64 {
     let reads = calls.iter().filter(|call| call.is(&["read", "pread"]) && call.is_of(name));
     let seen = calls.iter().find(|call| call.is(&["mmap", "sendfile"]) && call.is_of(name));
@@ -190,7 +189,7 @@ fn the_source_is_read_once_and_nothing_that_was_written_is_read_to_verify_it() {
 
 #[test]
 fn small_files_are_on_the_disk_before_they_have_their_names_and_the_names_before_the_end() {
-    // One sync for all of them, and one for each.
+    // One sync for all files, and one for each.
     for files in [100, 3] {
         let pair = Pair::new();
         for number in 0..files {
@@ -202,7 +201,7 @@ fn small_files_are_on_the_disk_before_they_have_their_names_and_the_names_before
             assert_synced_before(renaming(&partial, &calls), &partial, &calls);
         }
         let syncs = calls.iter().filter(|call| call.is(&["sync", "fsync", "fdatasync"])).count();
-        // A few for all, and two for each second that a slow machine takes.
+        // A few syncs for all files, and two for each second of a slow machine.
         assert!(files < 100 || syncs < 30, "{syncs} syncs: {calls:#?}");
         assert_names_synced(&calls);
     }
@@ -226,7 +225,7 @@ fn names_of_links_and_empty_files_and_folders_are_synced_after_they_were_given()
     for make in made {
         let pair = Pair::new();
         fs::create_dir(pair.there.join("tree")).unwrap();
-        // Its folder is there: nothing but the new name has to be synced.
+        // The folder exists, so only the new name has to be synced.
         fs::create_dir(pair.here.join("tree")).unwrap();
         make(&pair.there.join("tree"));
         let calls = need!(traced(&pair, &["-r"], "tree"));

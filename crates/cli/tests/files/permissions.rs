@@ -15,7 +15,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
 }
 
-/// The same command, run by somebody whom permissions bind: root becomes nobody.
+/// The same command, run as nobody if this user is root, so that permissions apply.
 pub(super) fn bound(command: &mut Command) -> &mut Command {
     match rustix::process::geteuid().is_root() {
         true => command.uid(NOBODY).gid(NOBODY),
@@ -31,8 +31,8 @@ fn give(folder: &Path, user: u32) {
     }
 }
 
-/// A pair whose folders all may enter, and whose identities are those of nobody; skips
-/// the test where nobody cannot run the program.
+/// A pair whose folders and identities user nobody can use; skips the test if nobody cannot run the
+/// program.
 pub(super) fn pair_of_nobody() -> Result<Pair, Skipped> {
     let pair = Pair::new();
     if !rustix::process::geteuid().is_root() {
@@ -48,7 +48,7 @@ pub(super) fn pair_of_nobody() -> Result<Pair, Skipped> {
     Ok(pair)
 }
 
-/// A tree with a file that nobody may read and a folder that nobody may enter.
+/// A tree with an unreadable file and a folder that cannot be entered.
 fn forbidden(root: &Path) {
     for name in ["open", "shut", "cell/inmate"] {
         write(&root.join("tree").join(name), name.as_bytes());
@@ -91,7 +91,7 @@ fn what_the_client_may_not_read_or_write_is_named_and_the_rest_is_copied() {
 fn what_the_server_may_not_read_or_write_is_named_and_the_rest_is_copied() {
     let mut pair = need!(pair_of_nobody());
     if rustix::process::geteuid().is_root() {
-        // The client runs as root, who refuses a key that nobody can change.
+        // The client runs as root, and refuses a key that another user owns.
         give(&pair.client.config, 0);
     }
     forbidden(&pair.there);

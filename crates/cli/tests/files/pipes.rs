@@ -173,7 +173,7 @@ fn a_reader_that_fails_leaves_no_file_however_much_it_has_brought() {
     assert!(fs::read(pair.there.join("x")).expect("it is there") == sent);
 }
 
-/// Writes what `reader` brings into `x` with so many MiB of memory.
+/// Writes the bytes of `reader` to `x`, with a memory limit in MiB.
 fn library(
     pair: &Pair,
     reader: impl AsyncRead + Send,
@@ -186,7 +186,7 @@ fn library(
     blocking::wait(write.with(move |copy| copy.memory(Bytes::mebi(memory))).into_future())
 }
 
-/// Brings so many bytes, then fails.
+/// A reader that fails after some bytes.
 struct Broken {
     left: usize,
 }
@@ -246,7 +246,7 @@ fn a_slow_reader_of_a_pipe_is_no_stall_and_one_that_leaves_ends_the_copy() {
         let mut out = copy.stdout.take().expect("it is a pipe");
         let mut first = vec![0; 1000];
         out.read_exact(&mut first).expect("it begins");
-        // Longer than the copy may stand still for any other reason.
+        // Longer than any other timeout of the copy.
         std::thread::sleep(std::time::Duration::from_secs(3));
         if !leaves {
             out.read_to_end(&mut first).expect("it goes on");
@@ -265,7 +265,7 @@ fn events_and_the_content_do_not_share_standard_output() {
     let there = pair.at("x");
     let output = piped(cp(&pair, &[&"--json", &there, &"-"]), b"");
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("would mix"), "{}", said(&output));
+    assert!(said(&output).contains("would be mixed"), "{}", said(&output));
 }
 
 #[test]

@@ -82,7 +82,8 @@ fn a_folder_that_becomes_a_link_under_a_copy_lets_nothing_of_the_outside_be_read
         let ended = pair.cp(&[&"-r", &pair.at("tree"), &"."]);
         assert!(matches!(ended.status, Some(0 | 5 | 8)), "{ended}");
         for n in 0..FILES {
-            // What was a link when it was walked is copied as one, and leads nowhere from here.
+            // A link that was a link during the walk is copied as a link, and leads nowhere from
+            // here.
             let path = pair.here.join(format!("tree/d/f{n}"));
             let read =
                 if pair.here.join("tree/d").is_symlink() { None } else { fs::read(path).ok() };

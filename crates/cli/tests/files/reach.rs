@@ -1,4 +1,4 @@
-//! What an allowed client can reach, and nothing else.
+//! Limits of what an allowed client can reach.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -133,7 +133,7 @@ fn a_tree_with_links_that_point_out_is_copied_as_links() {
     symlink("../..", pair.there.join("t/up")).unwrap();
     pair.cp(&[&"-r", &pair.at("t"), &"."]).summary();
     assert_eq!(content(&pair.here.join("t")), content(&pair.there.join("t")));
-    // What is pushed through a link that is in the way of a folder goes nowhere.
+    // A push through a link in the place of a folder writes nothing.
     write(&pair.here.join("p/up/secret"), b"evil");
     write(&pair.here.join("p/fine"), b"f");
     let ended = pair.cp(&[&"-r", &"p/", &pair.at("t")]);

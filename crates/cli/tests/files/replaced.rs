@@ -1,4 +1,4 @@
-//! Copies onto what is there already: links, files with permissions of their own, equal files.
+//! Copies onto existing names: links, files with their own permissions, equal files.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};

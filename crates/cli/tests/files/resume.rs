@@ -1,4 +1,4 @@
-//! Copies that are killed, and the same command again.
+//! Killed copies, resumed by the same command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use crate::rig::{Child, IMPATIENT, Pair, Server, bytes, need, remains, side_by_side, skip, write};
 
-/// Enough that a copy is still on its way for seconds when it is killed.
+/// Large enough that the copy takes seconds.
 const SIZE: usize = 200_000_000;
-/// When it is killed, at the earliest: twice what that may cost is there by then.
+/// Kill after this many bytes: twice the amount that a kill may cost.
 const KILL_AT: u64 = 2 * LOST;
-/// So that what it tells once a second tells of that point in time.
+/// Slow enough that progress events, one a second, describe the time of the kill.
 const RATE: &str = "--rate=240M";
-/// What a kill may cost.
+/// The most that a kill may cost.
 const LOST: u64 = 64_000_000;
 
-/// Which way an object goes.
+/// Direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Push,
@@ -56,7 +56,8 @@ impl Case {
         self.into().join(name)
     }
 
-    /// Starts a slow copy and kills one end of it half-way; what it had told to be there.
+    /// Starts a slow copy and kills one end half-way; returns the progress reported before the
+    /// kill.
     fn kill_half_way(&mut self, the_client: bool) -> u64 {
         let mut copy = self.start_with(&[RATE, "--retry-for=0s", IMPATIENT]);
         let told = copy.progressed(KILL_AT)["bytes"].as_u64().unwrap();
@@ -71,13 +72,13 @@ impl Case {
         told
     }
 
-    /// Nothing wrong is under the final name; all of it may be, if the end came late.
+    /// Asserts that the final name is free or has the complete file (if the kill came too late).
     fn is_whole_or_missing(&self) {
         let there = fs::read(self.file("to")).ok();
         assert!(there.is_none_or(|there| there == bytes(SIZE, 1)));
     }
 
-    /// Runs it to its end; nothing but the file is left.
+    /// Runs the copy to its end, and asserts that no other files remain.
     fn finish(&self) -> Value {
         let summary = self.start("--retry-for=5m").end().summary();
         assert!(fs::read(self.file("to")).unwrap() == bytes(SIZE, 1));
@@ -93,7 +94,7 @@ fn a_kill_costs_little(way: Way, the_client: bool) {
     let resumed = summary["resumed_bytes"].as_u64().unwrap();
     assert!(resumed > 0 && resumed + LOST >= told, "{told} were there, {resumed} are: {summary}");
     let moved = summary["blocks"].as_u64().unwrap() * summary["payload_bytes"].as_u64().unwrap();
-    // What was sent twice, before the second run knew what was there included.
+    // Includes the blocks sent before the second run knew which ones were there.
     assert!(moved + told <= SIZE as u64 + LOST, "{told} were there, {moved} moved: {summary}");
     assert_eq!(summary["bytes"], SIZE);
 }
@@ -170,7 +171,7 @@ fn ctrl_c_ends_cleanly_and_the_same_command_goes_on() {
         let told = copy.progressed(KILL_AT)["bytes"].as_u64().unwrap();
         copy.signal(Signal::INT);
         let ended = copy.end();
-        ended.is(130, &["run the same command again to go on", "interrupted"]);
+        ended.is(130, &["run the same command again to resume", "interrupted"]);
         let last = ended.last();
         assert_eq!((&last["event"], &last["class"]), (&"error".into(), &"interrupted".into()));
         case.is_whole_or_missing();
@@ -183,7 +184,7 @@ fn ctrl_c_ends_cleanly_and_the_same_command_goes_on() {
 fn ctrl_c_between_two_tries_ends_at_once_and_says_how_to_go_on() {
     for way in [Way::Push, Way::Pull] {
         let mut case = Case::new(way, SIZE);
-        // A TCP connection says at once that its other end is gone.
+        // A TCP connection reports a killed peer immediately.
         let flags = [RATE, "--protocol=tcp"];
         let mut copy = match way {
             Way::Push => case.pair.copy(&flags, "file", case.pair.at("to")),
@@ -192,10 +193,10 @@ fn ctrl_c_between_two_tries_ends_at_once_and_says_how_to_go_on() {
         copy.progressed(1);
         case.pair.server.child().signal(Signal::KILL);
         copy.event(|event| event["event"] == "reconnecting");
-        // It would go on for five minutes.
+        // Without Ctrl-C it would retry for five minutes.
         copy.signal(Signal::INT);
         let ended = copy.end();
-        ended.is(130, &["run the same command again to go on", "interrupted"]);
+        ended.is(130, &["run the same command again to resume", "interrupted"]);
         assert_eq!(ended.last()["class"], "interrupted", "{ended}");
         case.is_whole_or_missing();
     }
@@ -207,10 +208,10 @@ fn the_second_ctrl_c_ends_at_once() {
         let mut case = Case::new(way, SIZE);
         let mut copy = case.start(RATE);
         copy.progressed(1);
-        // A clean end takes leave of the server, which says nothing more.
+        // The frozen server cannot answer the goodbye, so the clean end waits.
         case.pair.server.child().signal(Signal::STOP);
         copy.signal(Signal::INT);
-        copy.complaint("a second Ctrl-C ends at once");
+        copy.complaint("press Ctrl-C again to stop immediately");
         copy.signal(Signal::INT);
         let ended = copy.end();
         assert!(ended.is(130, &[]).events("error").is_empty(), "a clean end: {ended}");
@@ -265,7 +266,7 @@ fn what_goes_in_vain_when_the_source_has_changed_is_waste_and_no_loss() {
         let summary = case.start("--rate=200M").end().summary();
         assert!(fs::read(case.file("to")).unwrap() == content);
         let number = |name: &str| summary[name].as_u64().unwrap();
-        // What the path does not lose is not lost.
+        // Loopback loses no datagrams.
         assert!(number("blocks_lost") <= number("path_lost"), "{way:?}: {summary}");
         let (blocks, payload) = (number("blocks"), number("payload_bytes"));
         let due = LEN as u64 - number("resumed_bytes");
@@ -278,15 +279,14 @@ fn what_goes_in_vain_when_the_source_has_changed_is_waste_and_no_loss() {
     });
 }
 
-/// A file and a tree, each way.
+/// A file and a tree, in each direction.
 const FILES_AND_TREES: [(Way, &[&str]); 4] =
     [(Way::Push, &[]), (Way::Pull, &[]), (Way::Push, &["-r"]), (Way::Pull, &["-r"])];
 
-/// Starts a copy of `flags`, kills its client, changes the first byte of the source behind the same
+/// Starts a copy with `flags`, kills its client, changes the first byte of the source but keeps
 /// size and time, and copies again with `more` flags.
 fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     const LEN: usize = 30_000_000;
-    /// The length of a journal of a handful of chunks, in bytes.
     const SOME_CHUNKS: u64 = 300;
     let pair = Pair::new();
     let (from, into) = match way {
@@ -304,9 +304,9 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
         }
     };
     let to = if named == "tree" { into.join("to/file") } else { into.join("to") };
-    // So slow that the copy is not finished by then.
+    // Slow enough that the copy is unfinished at the kill.
     let mut first = copy(&["--rate=16M"]);
-    // However slow the disk is: only chunks in the journal survive the kill.
+    // Only chunks in the journal survive a kill, so wait for the journal.
     let journal = to.with_file_name(format!(".{}.lh-journal", to.file_name().unwrap().display()));
     first.event(|_| fs::metadata(&journal).is_ok_and(|it| it.len() >= SOME_CHUNKS));
     first.kill();
@@ -316,12 +316,12 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     content[0] ^= 1;
     fs::write(&source, &content).unwrap();
     fs::File::options().write(true).open(&source).unwrap().set_modified(then).unwrap();
-    // So slow that the answer about what is there comes before the same data do.
+    // Slow enough that the plan arrives before the same data do.
     let ended = copy(&[more, &["--rate=40M"]].concat()).end();
     let summary = ended.summary();
     assert!(fs::read(to).unwrap() == content, "{way:?} {flags:?}: {ended}");
     assert_eq!(summary["verified"], true, "{ended}");
-    // What has not changed is not sent again, and told once.
+    // Unchanged chunks are not sent again, and are reported once.
     let there = summary["resumed_bytes"].as_u64().unwrap();
     assert!(there > 0, "{way:?} {flags:?}: {ended}");
     let told: Vec<u64> = ended.events("resumed").iter().map(found).collect();
@@ -356,7 +356,7 @@ fn a_source_that_moved_to_another_place_keeps_what_came_before() {
     assert!(there + LOST >= told, "{told} were there, {there} are: {summary}");
 }
 
-/// Bytes that a run found there when it began.
+/// Bytes that a run found at its start.
 fn found(event: &Value) -> u64 {
     event["bytes"].as_u64().unwrap()
 }
@@ -375,7 +375,7 @@ fn a_killed_copy_goes_on_with_another_cipher_and_in_the_other_direction() {
     let (ended, second) = half_way(pair, &flags, first.max(KILL_AT));
     let there = ended.events("resumed").first().map_or(0, found);
     assert!(there > 0 && there + LOST >= first, "{first} were there, {there} are: {ended}");
-    // Now who received asks for it, and who sent serves. The old server may hold the file still.
+    // The directions are swapped: the receiver now serves. The old server may still hold the lock.
     pair.server.child().signal(Signal::KILL);
     pair.server.child().ended();
     let server = Server::start(&pair.client, &pair.here, &["--allow", &pair.host.id]);

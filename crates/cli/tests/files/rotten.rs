@@ -21,7 +21,7 @@ fn what_rots_in_a_partial_file_is_found_though_the_journal_vouches_for_it() {
     let then = fs::metadata(&partial).unwrap().modified().unwrap();
     rotten.write_all_at(&[!bytes(LEN, 1)[2_000_000]], 2_000_000).unwrap();
     rotten.set_modified(then).unwrap();
-    // Another process, as after a restart: this one may know what it has left.
+    // Another process, as after a restart, because this one may trust its own files.
     let mut pair = pair;
     pair.server.child().signal(rustix::process::Signal::KILL);
     pair.restart(&[]);

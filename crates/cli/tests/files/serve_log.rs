@@ -27,7 +27,7 @@ fn a_server_tells_of_clients_and_ends_and_refusals_on_stderr_and_is_silent_with_
         let mut copy = stranger.command(words);
         crate::rig::Child::spawn(copy.current_dir(&pair.here)).end().is(3, &[]);
         if !quiet {
-            let refused = format!("was turned away: {} is not allowed here", stranger.id);
+            let refused = format!("was refused: {} is not allowed here", stranger.id);
             pair.server.child().complaint(&refused);
         }
         pair.server.child().signal(Signal::TERM);
@@ -66,7 +66,7 @@ fn clients_without_rights_get_five_lines_and_the_others_are_counted() {
     let ended = pair.server.into_child().end();
     let lines = ended.stderr.lines().filter(|line| line.contains("is not allowed here"));
     assert_eq!(lines.count(), 5, "{ended}");
-    ended.is(0, &["3 more clients were turned away"]);
+    ended.is(0, &["3 more clients were refused"]);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_client_of_an_unknown_version_is_told_on_both_sides() {
         answer.expect("it answers").expect_err("there is no common version")
     });
     assert_eq!(heard.kind, Kind::Unreachable);
-    let told = pair.server.child().complaint("was turned away");
+    let told = pair.server.child().complaint("was refused");
     for text in [heard.to_string(), told] {
         assert!(text.contains("version 2") && text.contains("versions 7 to 9"), "{text}");
     }

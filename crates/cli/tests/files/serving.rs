@@ -170,7 +170,7 @@ fn a_hangup_reads_the_list_of_clients_again() {
     // A list that makes no sense changes nothing, and the server says so.
     fs::write(&file, "lh1:nonsense\n").unwrap();
     pair.server.child().signal(rustix::process::Signal::HUP);
-    pair.server.child().complaint("the old list of clients stays");
+    pair.server.child().complaint("the old list stays in force");
     copy("last").is(0, &[]);
     pair.server.child().signal(rustix::process::Signal::TERM);
     pair.server.child().ended().is(0, &[]);

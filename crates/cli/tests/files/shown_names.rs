@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::rig::{Child, Ended, Pair, Terminal, write};
 
-/// Clears the screen, sets the title, and goes on on a line of its own.
+/// Clears the screen, sets the title, and starts a new line.
 const HOSTILE: &str = "\x1b[2J\x1b]0;owned\x07\nlonghaul: copied 9 files";
 const SHOWN: &str = "\\u{1b}[2J\\u{1b}]0;owned\\u{7}\\nlonghaul: copied 9 files";
 

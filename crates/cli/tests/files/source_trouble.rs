@@ -32,7 +32,7 @@ fn change_behind_its_time(path: &Path, seed: u64) {
     File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
 }
 
-/// Waits until a copy tells that it copies the new version of a file.
+/// Waits until a copy reports that it copies the new version of a file.
 fn copies_again(copy: &mut Child) {
     copy.event(|event| {
         let text = event["text"].as_str().unwrap_or_default();
@@ -208,7 +208,7 @@ fn a_file_that_vanishes_while_it_is_read_arrives_as_it_was() {
         ended.summary();
         assert!(fs::read(to.join("copy")).unwrap() == bytes(SIZE, 3), "{ended}");
     }
-    // It is gone: the next run says so, and what stands stays.
+    // The source is missing: the next run reports it, and existing files stay.
     pair.cp(&[&"push", &pair.at("copy")]).is(4, &["push", "No such file"]);
     pair.cp(&[&pair.at("pull"), &"copy"]).is(5, &["pull", "No such file"]);
     assert!(fs::read(pair.there.join("copy")).unwrap() == bytes(SIZE, 3));

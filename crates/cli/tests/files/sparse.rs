@@ -1,4 +1,4 @@
-//! Images with holes that nobody could read to their end within a test.
+//! Images with holes that are too large to read within a test.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -1,4 +1,4 @@
-//! `longhaul sync`, and what it deletes.
+//! `longhaul sync` and its deletions.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -130,7 +130,7 @@ fn what_sync_cannot_mean_is_refused() {
     let pair = Pair::new();
     trees(&pair.here, &pair.there);
     write(&pair.here.join("deep/run/a"), b"a");
-    sync(&pair, &["--delete"], "run/a", pair.at("")).is(2, &["is no folder"]);
+    sync(&pair, &["--delete"], "run/a", pair.at("")).is(2, &["is not a folder"]);
     sync(&pair, &["--delete", "run"], "run", pair.at("")).is(2, &["one source folder"]);
     sync(&pair, &["--max-delete=3"], "run", pair.at("")).is(2, &["--delete"]);
     sync(&pair, &["--delete", "--max-size=1k"], "run", pair.at("")).is(2, &["limits of size"]);

@@ -34,7 +34,7 @@ fn lost_at_the_door(summary: &Value) -> u64 {
     count("early_lost") * count("payload_bytes")
 }
 
-/// What is too much of [`LARGE`]: at [`FAST`] it leaves in a second.
+/// Enough of [`LARGE`] for a second at [`FAST`].
 const TOO_MUCH: u64 = 20_000_000;
 const LARGE: usize = 60_000_000;
 const FAST: &str = "--rate=160M";
@@ -93,7 +93,7 @@ fn a_killed_client_is_followed_at_once_by_the_same_command_again_and_again() {
 fn a_file_that_another_process_has_is_waited_for_and_the_user_hears_of_it() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(LEN, 1));
-    // As one of whose client the server has not heard yet that it is gone.
+    // The server does not know yet that its client is dead.
     let other = File::create(pair.there.join(".to.lh-part")).unwrap();
     flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
     let mut copy = pair.start(&[&"file", &pair.at("to")]);

@@ -192,7 +192,7 @@ fn the_time_of_the_question_is_no_time_of_the_copy() {
     let all = began.elapsed().as_nanos() as u64;
     let asked = asked.load(Ordering::Relaxed);
     assert!(asked > 0);
-    // Whatever else takes how long, the copy is no longer than the rest.
+    // The time of the question does not count.
     assert!(summary.elapsed.as_nanos() + asked <= all, "{} {asked} {all}", summary.elapsed);
     assert!(summary.setup <= summary.elapsed);
 }

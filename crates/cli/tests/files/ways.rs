@@ -1,4 +1,4 @@
-//! Ciphers, receive strategies, parallel TCP, foreign bytes, and what is told of all that.
+//! Ciphers, receive strategies, parallel TCP, foreign datagrams, and the output about them.
 
 use std::ffi::OsStr;
 use std::fs;

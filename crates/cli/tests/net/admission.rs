@@ -127,7 +127,7 @@ fn a_server_with_few_descriptors_reads_any_number_of_files() {
     for n in 0..FILES {
         let path = pair.there.join(format!("tree/{n}"));
         write(&path, &content);
-        // Sparse, so that it is large and quickly copied.
+        // Sparse, so it is large and copied quickly.
         let file = std::fs::File::options().write(true).open(path).expect("it is ours");
         file.set_len(LARGE).expect("a hole takes no room");
     }

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use super::ssh::Ssh;
 use crate::rig::{Child, Host, Server, assert_same, bytes, need, wait_until, write};
 
-/// Hosts `far` and `gate`; `far` knows `gate` by a configuration of its own, which no flag names.
+/// Hosts `far` and `gate`; `far` reaches `gate` by its own ssh configuration, which no flag names.
 fn hosts() -> Result<Ssh, crate::rig::Skipped> {
     let ssh = Ssh::new()?;
     let config = format!("[host.gate]\nrsh = \"ssh -F {}\"\n", ssh.path("ssh_config").display());

@@ -113,7 +113,7 @@ fn a_tree_whose_list_is_long_goes_by_tcp_too() {
     assert_same(&rig.pair.here.join("tree"), &rig.pair.there.join("tree"));
 }
 
-/// What a copy of so many bytes takes at least at 16 Mbit/s, less what a burst may spare.
+/// The least time of a copy of this many bytes at 16 Mbit/s, minus a burst.
 fn least_seconds(bytes: usize) -> f64 {
     bytes as f64 * 8.0 / 16e6 * 0.95
 }
@@ -183,7 +183,7 @@ fn data_that_come_during_the_handshake_are_held_and_not_lost() {
     let ended = rig.pair.cp(&[&"--rate=20M", &"--datagram=1200", &from, &to]);
     let summary = ended.summary();
     assert_eq!(summary["protocol"], "rbudp", "{ended}");
-    // Loopback loses nothing: what is missing was dropped at the server.
+    // Loopback loses nothing, so missing datagrams were dropped at the server.
     let count = |name: &str| summary[name].as_u64().expect("it is a count");
     assert!(count("path_lost") < BEFORE as u64 / 2, "{ended}");
     assert!(count("path_lost") <= count("early_lost") + count("socket_lost"), "{ended}");

@@ -100,7 +100,7 @@ async fn open(pair: &Pair, path: &str) -> RemoteFile {
     connection.open_file(path).await.expect("it is there")
 }
 
-/// What comes of `ranges`, each with its bytes.
+/// The results of `ranges`, each with its bytes.
 async fn read(file: &RemoteFile, ranges: &[Range<u64>]) -> Vec<Vec<u8>> {
     let mut all = vec![Vec::new(); ranges.len()];
     let mut reads = file.read_ranges(ranges.iter().cloned()).await.unwrap();
@@ -140,7 +140,7 @@ fn ranges_in_any_order_and_number_are_those_of_the_file() {
         #[allow(clippy::reversed_empty_ranges, reason = "it is to be refused")]
         let error = file.read_ranges([Range { start: 9, end: 3 }]).await.unwrap_err();
         assert!(error.to_string().contains("ends before it begins"), "{error}");
-        // A read that nobody takes is given up, and those behind it go on.
+        // A read whose future is dropped is cancelled, and later ones go on.
         let given_up = file.read_ranges([Range { start: 0, end: size }]).await.unwrap();
         drop(given_up);
         assert_eq!(file.read_at(3, 4).await.unwrap(), content[3..7]);
@@ -161,7 +161,7 @@ fn a_file_that_changes_while_it_is_read_is_an_error_that_names_it() {
         // The open file has failed for good, and the new version can be opened.
         assert!(file.read_at(0, 10).await.is_err());
         assert_eq!(open(&pair, "file").await.read_at(5, 1).await.unwrap(), b"x");
-        // A name that another file gets leaves the open file what it was.
+        // Renaming another file to this name does not change the open file.
         let file = open(&pair, "file").await;
         fs::remove_file(&path).unwrap();
         write(&path, b"new");
@@ -364,9 +364,9 @@ fn a_client_takes_no_byte_that_is_not_what_the_server_vouches_for() {
         vec![data(b"", &value)],
         vec![data(head, b""), data(head, &value)],
     ] {
-        refused(&lied(size, &lies), 1, "sends what was not asked for");
+        refused(&lied(size, &lies), 1, "sent unrequested data");
     }
-    refused(&lied(size, &[data(head, b"")]), 1, "ended the reading early");
+    refused(&lied(size, &[data(head, b"")]), 1, "ended the read early");
     refused(&lied(1 << 63, &[]), 1, "opened what is no file");
 }
 

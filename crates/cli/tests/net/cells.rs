@@ -93,7 +93,7 @@ pub(super) fn count(summary: &Value, name: &str) -> u64 {
     summary[name].as_u64().unwrap_or_else(|| panic!("{name} is a count: {summary}"))
 }
 
-/// The copy was carried by `cell` from beginning to end, and what it counted fits.
+/// Asserts that `cell` carried the copy from start to end, and that the counters are consistent.
 #[track_caller]
 pub(super) fn assert_counted(ended: &Ended, cell: Cell) -> Value {
     let summary = ended.summary();

@@ -1,4 +1,4 @@
-//! The commands of docs/coming-from.md, as they stand there, over a real ssh.
+//! Runs the commands of docs/coming-from.md literally, over a real ssh.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,7 +22,7 @@ fn commands() -> Vec<String> {
     rows.map(second).collect()
 }
 
-/// What is to be there, or to be printed, after a command.
+/// The expected files or output of a command.
 fn outcome(command: &str) -> Outcome {
     let printing = ["cp -avn", "sync -vn", "longhaul ls", "small.txt -", "longhaul probe"];
     match command {
@@ -75,7 +75,7 @@ fn each_command_for_people_who_come_from_elsewhere_does_what_it_says() {
         write(&there.join("kept/older"), b"another");
         write(&there.join("small.txt"), b"a small text\n");
         let run = line.replace("/data", &there.display().to_string()).replace("dtn", "far");
-        // The sshd of this test has a port of its own.
+        // The sshd of this test uses another port.
         let run = run.replace("archive:", "gate:").replace("ssh -p 2222", "ssh");
         // ssh runs its command without the PATH of this test.
         let is_local = !line.contains("dtn")

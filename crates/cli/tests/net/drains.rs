@@ -28,7 +28,7 @@ fn a_disk_slower_than_the_path_sets_the_rate_and_nothing_is_lost_for_it() {
 
 #[test]
 fn a_receiver_that_reads_slower_than_the_path_sets_the_rate_and_is_named() {
-    // Each call takes so much longer, whatever it brings.
+    // Each call takes longer, whatever its size.
     let slow = need!(slow_calls("recvmmsg", 20_000));
     let ended = push_to(&slow, 60_000_000);
     let summary = ended.summary();

@@ -1,4 +1,4 @@
-//! Ends that die, freeze or crawl.
+//! Ends that die, freeze or are slow.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -95,7 +95,7 @@ fn a_receiver_that_runs_a_tenth_of_the_time_gets_it_whole_within_its_memory() {
     let mut pair = Pair::in_memory(&["--memory", "32Mi"]);
     let content = bytes(OBJECT, 5);
     write(&pair.here.join("object"), &content);
-    // What the program takes by itself.
+    // Memory of the program itself.
     write(&pair.here.join("little"), b"l");
     pair.cp(&[&"little", &pair.at("little")]).summary();
     let id = pair.server.child().id();
@@ -114,12 +114,12 @@ fn a_receiver_that_runs_a_tenth_of_the_time_gets_it_whole_within_its_memory() {
     assert_eq!(ended.summary()["verified"], true, "{ended}");
     assert_copied(&pair, Way::Push, &content);
     let more = peak(id) - before;
-    // Beside the budget: stacks, batches of datagrams, what the allocator keeps.
+    // Besides the memory limit: stacks, batches of datagrams, memory that the allocator keeps.
     assert!(more < MEMORY + (24 << 20), "{more} bytes more than {before}");
 }
 
-/// Copies `object` bytes at 400 Mbit/s in datagrams of `datagram`, and freezes the server for far
-/// more than its socket takes. What the path lost, and what the server lost by itself.
+/// Copies `object` bytes at 400 Mbit/s in datagrams of `datagram`, and freezes the server until its
+/// socket buffer overflows. Returns path losses and losses at the server.
 fn lost_while_frozen(object: usize, datagram: u64) -> (u64, u64) {
     let (mut pair, content) = pair(object);
     let each = format!("--datagram={datagram}");
@@ -140,23 +140,23 @@ fn lost_while_frozen(object: usize, datagram: u64) -> (u64, u64) {
 
 #[test]
 fn what_the_kernel_drops_for_a_frozen_receiver_is_counted_as_its_own() {
-    // Loopback loses nothing: all that is missing was dropped there, or found no memory after. The
-    // kernel counts trains, and each is taken to be as long as those that came. Of datagrams so
-    // large each is one; of the few that are smaller not, so that 5 % too many are counted.
+    // Loopback loses nothing, so all missing datagrams were dropped in the socket or for want of
+    // memory. The kernel counts merged buffers; longhaul assumes their average length. Large
+    // datagrams are not merged but a few small ones are, so the count may be 5 % too high.
     let (missing, own) = lost_while_frozen(160_000_000, 40_000);
     assert!(missing <= own + 10 && own <= missing * 9 / 8, "{own} of {missing}");
-    // Trains that leave late, from a busy machine, are twice as long as those on time.
+    // A busy machine sends merged buffers that are twice as long as usual.
     let (missing, own) = lost_while_frozen(160_000_000, 8900);
     assert!(missing <= own * 2, "{own} of {missing}");
 }
 
-/// What runs a program with writes that take `millis` longer; skips the test where strace
-/// cannot run.
+/// Returns a command that runs a program with writes that take `millis` longer; skips the test if
+/// strace cannot run.
 pub(super) fn slow_disk(millis: u32) -> Result<Vec<String>, Skipped> {
     slow_calls("pwrite64", millis * 1000)
 }
 
-/// The same for other calls of the system, in microseconds.
+/// Delays other system calls, in microseconds.
 pub(super) fn slow_calls(call: &str, micros: u32) -> Result<Vec<String>, Skipped> {
     let inject = format!("inject={call}:delay_exit={micros}");
     let trace = format!("trace={call}");
@@ -169,7 +169,7 @@ pub(super) fn slow_calls(call: &str, micros: u32) -> Result<Vec<String>, Skipped
     Err(skip::uninstalled("strace, which makes a disk slow, cannot run here"))
 }
 
-/// Has the pair's folder served by a program that `slow` runs, with so much `memory`.
+/// Serves the pair's folder with a program run by `slow`, with this much `memory`.
 pub(super) fn serve_slowly(pair: &mut Pair, slow: &[String], memory: &str) {
     let mut words = Server::words("127.0.0.1:0", &pair.there, &["--memory", memory, "--allow"]);
     words.push(pair.client.id.clone().into());
@@ -182,7 +182,7 @@ fn as_words(words: &[String]) -> Vec<&str> {
 
 #[test]
 fn a_disk_slower_than_the_network_slows_the_sender_and_loses_nothing() {
-    // Each write of 1 MiB takes 60 ms more: 17 MB/s below a rate of 50 MB/s.
+    // Each write of 1 MiB takes 60 ms longer: 17 MB/s instead of 50 MB/s.
     let slow = need!(slow_disk(60));
     let (mut pair, content) = pair(90_000_000);
     serve_slowly(&mut pair, &slow, "32Mi");
@@ -193,12 +193,12 @@ fn a_disk_slower_than_the_network_slows_the_sender_and_loses_nothing() {
     assert_copied(&pair, Way::Push, &content);
 }
 
-/// A call that takes so long is a disk that does not answer.
+/// Delay of a call that counts as a hanging disk.
 const HANGS: u32 = 60_000_000;
 
 #[test]
 fn a_far_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
-    // Making the partial file, and walking the source.
+    // Creating the partial file, and walking the source.
     let calls = [(Way::Push, "ftruncate"), (Way::Pull, "getdents64")];
     for (way, call) in calls {
         let hangs = need!(slow_calls(call, HANGS));
@@ -251,10 +251,10 @@ fn a_near_disk_that_hangs_while_the_source_is_walked_is_given_up_after_stall_or_
 #[test]
 fn hashing_what_is_there_for_longer_than_stall_is_no_stall() {
     const CHUNKS: usize = 16;
-    // Each chunk of 1 MiB takes so much longer; all of them longer than the stall.
+    // Each chunk of 1 MiB takes longer; together they exceed the stall timeout.
     let slow = need!(slow_calls("pread64", 400_000));
     let (mut pair, content) = pair(CHUNKS << 20);
-    // What is there has no journal: all of it is read.
+    // The existing file has no journal, so all of it is read.
     write(&pair.there.join(".copy.lh-part"), &content[..(CHUNKS - 1) << 20]);
     serve_slowly(&mut pair, &slow, "32Mi");
     let ended = start(&pair, Way::Push, &["--stall=4s"]).end();
@@ -263,7 +263,7 @@ fn hashing_what_is_there_for_longer_than_stall_is_no_stall() {
     assert_copied(&pair, Way::Push, &content);
 }
 
-/// What a strace has started.
+/// The process that strace started.
 pub(super) fn traced(strace: u32) -> u32 {
     let children = format!("/proc/{strace}/task/{strace}/children");
     let children = std::fs::read_to_string(children).expect("it runs");
@@ -278,7 +278,7 @@ fn a_copy_from_a_slow_disk_is_bound_by_it() {
 
 #[test]
 fn a_copy_from_a_slow_disk_by_streams_is_bound_by_it() {
-    // A rate would share the time between its pauses and the disk's.
+    // With a rate limit, the rate's pauses would hide the disk's.
     copy_from_a_slow_disk(["--protocol=tcp", "--streams=4"]);
 }
 
@@ -323,7 +323,7 @@ fn three_copies_onto_a_slow_disk_share_memory_for_two_and_lose_nothing_for_want_
         assert_eq!(summary["memory_lost"], 0, "{ended}");
         assert_eq!(summary["verified"], true, "{ended}");
     }
-    // Beside it: what came before a copy was let in, 64 MB at most, and the program.
+    // Besides the limit: early datagrams (64 MB at most), and the program.
     let peak = peak(server);
     assert!(peak < (64 << 20) + 128_000_000, "{peak} bytes");
     for name in names {

@@ -1,4 +1,4 @@
-//! Strangers on the ports.
+//! Strangers send datagrams to the ports of a copy.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -14,13 +14,13 @@ use super::{Relayed, WAYS, Way};
 use crate::rig::{DEADLINE, Pair, bytes, send_signal, write};
 
 const MANY: Flood = Flood { tricks: &TRICKS, per_millisecond: 50 };
-/// Where many are flooded at once.
+/// Number of concurrent floods.
 pub(super) const A_FEW: Flood = Flood { tricks: &TRICKS, per_millisecond: 4 };
 
-/// What a flood that was held up makes up for at once.
+/// Datagrams that a delayed flood sends in one burst.
 const MOST_LATE: Duration = Duration::from_millis(10);
 
-/// What a stranger sends, in turn.
+/// Kinds of hostile datagrams, used in turn.
 #[derive(Clone, Copy)]
 pub(super) enum Trick {
     Random,
@@ -34,7 +34,7 @@ const TRICKS: [Trick; 5] =
     [Trick::Random, Trick::Truncated, Trick::Replayed, Trick::Forged, Trick::BitFlipped];
 
 impl Trick {
-    /// The stranger's datagram number `n`, made of one that was captured.
+    /// Returns the stranger's datagram number `n`, derived from a captured one.
     fn play(self, n: u64, captured: &[u8]) -> Vec<u8> {
         let mut datagram = captured.to_vec();
         let len = datagram.len();
@@ -43,7 +43,7 @@ impl Trick {
             Trick::Random => return noise,
             Trick::Truncated => datagram.truncate(noise[0] as usize % len.max(1)),
             Trick::Replayed => {}
-            // A header that fits the flow, with a number still to come, and nobody's content.
+            // A valid header of the flow with a future packet number, and random content.
             Trick::Forged => {
                 datagram.truncate(16);
                 if let Some(number) = datagram.get_mut(7..10) {
@@ -58,24 +58,24 @@ impl Trick {
     }
 }
 
-/// Whose data port a stranger floods: the end's that gets data, or the one's that gets reports.
+/// The end whose data port the stranger floods: the receiver of the data, or their sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum At {
     Receiver,
     Sender,
 }
 
-/// What has become of a flood so far.
+/// Progress of a flood.
 #[derive(Default)]
 struct Tally {
     sent: AtomicU64,
-    /// Times that the kernel said of what had been sent that nobody has the port open to strangers.
+    /// Number of ICMP errors that report the port as closed to strangers.
     unheard: AtomicU64,
-    /// How many are to be sent until the test goes on; zero: it has not said it yet.
+    /// Datagrams to send before the test continues; zero: not set yet.
     goal: AtomicU64,
 }
 
-/// What a stranger does while a copy runs.
+/// A stranger's attack during a copy.
 #[derive(Clone, Copy)]
 pub(super) struct Flood {
     pub(super) tricks: &'static [Trick],
@@ -83,13 +83,13 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    /// How many are sent while the copy stands still: half a second's worth.
+    /// Datagrams sent while the copy is frozen: half a second's worth.
     fn least(self) -> u64 {
         u64::from(self.per_millisecond) * 500
     }
 
-    /// Plays the tricks on what is captured, against the port that `to` finds once something was,
-    /// until `over`; counts what was sent, and tells when the goal is reached.
+    /// Sends variations of the captured datagrams to the port that `to` returns, until `over`.
+    /// Counts them, and signals when the goal is reached.
     fn play(
         self,
         to: impl FnOnce() -> SocketAddr,
@@ -101,13 +101,14 @@ impl Flood {
         let stranger = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
         let mut store: Vec<Vec<u8>> = vec![captured.recv().expect("the copy sends data")];
         let to = to();
-        // Without it the kernel would not say where nobody listens.
+        // Without a connected socket the kernel would not report closed ports.
         stranger.connect(to).expect("a port of this host");
         let mut begun = Instant::now();
         let (mut n, rate) = (0, u64::from(self.per_millisecond));
         while !over.load(Ordering::Relaxed) {
             let due = begun.elapsed().as_millis() as u64 * rate;
-            // Who makes up for all that a busy machine has held up takes it from the copy.
+            // Limits catching up: on a busy machine a larger burst would take CPU time from the
+            // copy.
             begun += Duration::from_millis(due.saturating_sub(n) / rate).saturating_sub(MOST_LATE);
             if n >= due {
                 store.extend(captured.recv_timeout(Duration::from_millis(1)));
@@ -130,7 +131,7 @@ impl Flood {
     }
 }
 
-/// What the kernel has dropped of what came to a UDP port, whoever it was for.
+/// Reads the number of datagrams that the kernel dropped at a UDP port.
 fn dropped_by_kernel(port: u16) -> u64 {
     let table = |name| std::fs::read_to_string(name).unwrap_or_default();
     let tables = table("/proc/net/udp") + &table("/proc/net/udp6");
@@ -140,7 +141,6 @@ fn dropped_by_kernel(port: u16) -> u64 {
     tables.lines().filter(is_its).filter_map(drops).sum()
 }
 
-/// Sets it when dropped.
 struct AtTheEnd<'a>(&'a AtomicBool);
 
 impl Drop for AtTheEnd<'_> {
@@ -149,9 +149,9 @@ impl Drop for AtTheEnd<'_> {
     }
 }
 
-/// Copies `len` bytes with `flags` while a stranger floods the data port of an end; that changes
-/// nothing. Where it receives data the end counts it; where it sends them nobody does, but its port
-/// is one that takes what strangers send.
+/// Copies `len` bytes with `flags` while a stranger floods the data port of one end. The copy must
+/// succeed. A receiver of data counts the hostile datagrams; a sender does not, but its port must
+/// be open to strangers.
 pub(super) fn copy_through(
     way: Way,
     at: At,
@@ -171,12 +171,12 @@ pub(super) fn copy_through(
     let (from, to, _) = rig.way(way);
     let (stop, count, find) = (&over, &tally, port.clone());
     let (ended, between, dropped, unheard) = thread::scope(|scope| {
-        // Also where something fails: nothing else would end it.
+        // Ends the flood also if an assertion fails.
         let _over = AtTheEnd(stop);
         scope.spawn(move || flood.play(find, &captured, stop, count, &tell_enough));
         let copy = rig.pair.copy(flags, &from, &to);
         let sender = if way == Way::Push { copy.id() } else { rig.pair.server.child().id() };
-        // However busy the machine is, the flood comes while half of the copy is still to be sent.
+        // The flood starts before half of the copy is sent, even on a busy machine.
         let (tell_frozen, frozen) = mpsc::channel();
         rig.relay.once_tapped(len / 2 / 1400, move || {
             send_signal(sender, Signal::STOP);
@@ -188,7 +188,7 @@ pub(super) fn copy_through(
         let told = enough.recv_timeout(DEADLINE);
         let between = tally.sent.load(Ordering::Relaxed) - before;
         let dropped = dropped_by_kernel(port().port());
-        // Later the port may be closed: a copy that ends does that.
+        // Checked now, because the port may be closed after the copy.
         let unheard = tally.unheard.load(Ordering::Relaxed);
         send_signal(sender, Signal::CONT);
         is_frozen.and(told).expect("half of it passes, and the flood is sent in time");
@@ -206,8 +206,8 @@ pub(super) fn copy_through(
     let refused = summary["refused_datagrams"].as_u64().expect("it is a count");
     let sent = tally.sent.load(Ordering::Relaxed);
     assert!((1..=sent).contains(&refused), "{way:?}: {refused} of {sent}: {ended}");
-    // The receiver sees all that comes while the copy stands still, unless its kernel drops it. Of
-    // noise, one in 256 is taken for a probe of the path and answered.
+    // While the copy is frozen, its receiver reads everything unless its kernel drops it. One in
+    // 256 random datagrams looks like a path probe and is answered.
     let seen = refused + dropped;
     assert!(20 * seen >= 19 * between, "{way:?}: of {between} {refused}, {dropped}: {ended}");
 }
@@ -240,7 +240,7 @@ fn strangers_on_the_control_port_do_not_disturb_a_copy() {
             let stranger = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
             for n in 0.. {
                 let mut noise = bytes(1300, n);
-                // The beginnings of QUIC's long and short packets, of DNS, and of nothing.
+                // Prefixes of QUIC's long and short packets, of DNS, and an empty one.
                 noise[0] = [0xc3, 0x43, 0x00, noise[0]][n as usize % 4];
                 noise.truncate(1 + n as usize * 37 % 1300);
                 let _ = stranger.send_to(&noise, control);

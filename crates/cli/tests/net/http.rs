@@ -46,7 +46,7 @@ impl Http {
         address.parse().expect("an address")
     }
 
-    /// Sends `head` and `body` as they are; what comes until the server has closed.
+    /// Sends `head` and `body` unchanged; returns everything until the server closes.
     fn raw(&self, head: &str, body: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address()).expect("it listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a time limit");
@@ -54,7 +54,7 @@ impl Http {
         let _ = stream.write_all(head.replace('\n', "\r\n").as_bytes());
         let _ = stream.write_all(body);
         let mut all = Vec::new();
-        // It may reset the connection for what it did not read.
+        // The server may reset the connection if it has unread data.
         let _ = stream.read_to_end(&mut all);
         String::from_utf8_lossy(&all).into_owned()
     }
@@ -89,7 +89,7 @@ fn is(reply: &str, status: u16) {
     assert!(reply.starts_with(&format!("HTTP/1.1 {status} ")), "{status} was expected: {reply}");
 }
 
-/// What is behind the head of a reply.
+/// The body of a reply.
 fn body(reply: &str) -> &str {
     reply.split_once("\r\n\r\n").map_or("", |(_, body)| body)
 }
@@ -237,7 +237,7 @@ fn files_are_put_moved_and_deleted_and_none_is_ever_half_there() {
     is(&ask("DELETE", "/folder", ""), 404);
     is(&ask("COPY", "/x", "Destination: /y\n"), 501);
     is(&ask("PATCH", "/x", ""), 405);
-    // The client goes before its body is there: the old file stays, and nothing else.
+    // The client disconnects before the body is complete: only the old file exists.
     is(&http.put(WRITER, "/file", b"old"), 201);
     let mut stream = TcpStream::connect(http.address()).unwrap();
     let head = format!(

@@ -16,10 +16,10 @@ const KILL_AT: u64 = KILL_COSTS * 3 / 2;
 const KILL_COSTS: u64 = 64_000_000;
 const RATE: &str = "--rate=240M";
 
-/// Of a data packet, what is no content: IP, UDP, our header and seal.
+/// Bytes of a data packet that are not content: IP, UDP, our header and tag.
 const HEADERS: u64 = 20 + 8 + 16 + 16;
 
-/// Who is killed in a copy, and what moves that.
+/// The end that is killed, and the direction of the copy.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     way: Way,
@@ -32,7 +32,7 @@ const CASES: [Case; 5] = [
     Case { way: Way::Push, killed: End::Server, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Client, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Server, protocol: "rbudp" },
-    // Its circle over what is not acknowledged would leave holes all over the object.
+    // FOBS's circle over unacknowledged blocks would leave gaps all over the object.
     Case { way: Way::Push, killed: End::Client, protocol: "fobs" },
 ];
 
@@ -80,7 +80,7 @@ fn kill(case: Case, mut wan: Wan) {
     wan.assert_copied(way);
 }
 
-/// Content that has come to the receiving end's host so far; what control says is little beside it.
+/// Content that has reached the receiving host; control messages are negligible.
 fn content_passed(wan: &Wan, way: Way) -> u64 {
     let (from, to) = if way == Way::Push { ("a", "b") } else { ("b", "a") };
     let statistics = wan.emulation.statistics().expect("it runs");

@@ -48,7 +48,7 @@ pub(super) fn lied<Asked: prost::Message + Default, Ended>(
             let mut listener =
                 Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");
             let _ = ready.send((listener.local_addr(), identity.id().to_string()));
-            // The first stream asks at once: nothing goes back and forth before.
+            // The first stream sends its request without waiting.
             let mut session: Session = listener.accept().await;
             assert_eq!(session.asked().0, service);
             let _ = session.read::<Asked>().await;
@@ -95,7 +95,7 @@ pub(super) fn block_on<T>(talk: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(DEADLINE, talk).await.expect("it ends") })
 }
 
-/// Says `said` to the pair's server as its client; what it answered, and its last word.
+/// Sends `said` to the pair's server as its client; returns the answer and the close reason.
 pub(super) fn talk(
     pair: &Pair,
     said: impl IntoIterator<Item = Message>,
@@ -136,7 +136,7 @@ pub(super) async fn meet(pair: &Pair, client: &Host) -> Session {
         .expect("it answers")
 }
 
-/// What comes, to the other side's last word or the message that is the last.
+/// Reads messages up to the last one, or the close reason.
 async fn listen(
     session: &mut Session,
     is_last: impl Fn(&Message) -> bool,

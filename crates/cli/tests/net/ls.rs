@@ -101,7 +101,7 @@ fn where_only_tcp_passes_a_listing_goes_by_it() {
     assert_eq!(ended.is(0, &[]).stdout, ["source"]);
 }
 
-/// Lists twice at once over one connection of the library, which `carrier` carries.
+/// Lists two folders concurrently over one connection of the library, carried by `carrier`.
 fn library(client: &Host, id: &str, host: OsString, carrier: &str) {
     let identity = Key::load_or_create(&client.config).expect("the client has one");
     let client = Client::builder().identity(identity).trust(Trust::only(id)).build().unwrap();

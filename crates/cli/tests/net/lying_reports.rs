@@ -45,7 +45,7 @@ struct Envelope {
 fn reports() -> Vec<Vec<u8>> {
     let honest = RawReport { segment: 0, round: 1, first: 0, count: 100, ..RawReport::default() };
     let raw = [
-        // A bitmap longer than what it speaks of, and one of nothing.
+        // A bitmap longer than its range, and an empty one.
         RawReport { bitmap: vec![0xff; 1000], ..honest.clone() },
         RawReport { count: 0, bitmap: vec![0xff; 13], ..honest.clone() },
         // Counts that cannot be.
@@ -190,7 +190,7 @@ fn push_to(pair: &Pair, server: &LyingServer, flags: &[String]) -> Ended {
     Child::spawn(&mut command).end()
 }
 
-/// A server that tells every lie, and at last one that kills its transfer.
+/// A server that sends every wrong report, and finally one that ends the transfer.
 fn liar_with(lie: Message) -> LyingServer {
     LyingServer::start(move |request| {
         let said = relays(request.flow).into_iter().chain(harmless());

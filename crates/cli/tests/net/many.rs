@@ -1,4 +1,4 @@
-//! Copies from several hosts at once, and from replicas of one object.
+//! Copies from several hosts in parallel, and from replicas of one object.
 
 use std::ffi::OsString;
 use std::fs::{self, File, FileTimes};
@@ -16,14 +16,14 @@ use super::faults::slow_down;
 use super::relay::Relay;
 use crate::rig::{Child, Ended, Host, Server, bytes, need, scratch, skip, write};
 
-/// A client, and servers with a folder each.
+/// A client, and several servers with a folder each.
 pub(super) struct Star {
     pub(super) client: Host,
     pub(super) here: PathBuf,
     pub(super) servers: Vec<Server>,
     pub(super) roots: Vec<PathBuf>,
     hosts: Vec<Host>,
-    // Goes last.
+    // Dropped last.
     _scratch: TempDir,
 }
 
@@ -32,7 +32,7 @@ impl Star {
         Star::with(count, &[])
     }
 
-    /// The same with further arguments for each `serve`.
+    /// Starts the servers with further arguments for each `serve`.
     fn with(count: usize, args: &[&str]) -> Star {
         let scratch = scratch();
         let client = Host::new(&scratch.path().join("client"));
@@ -51,21 +51,21 @@ impl Star {
         Star { client, here, servers, roots, hosts, _scratch: scratch }
     }
 
-    /// Starts a server that was killed once more, on the port that it had.
+    /// Restarts a killed server on its old port.
     pub(super) fn restart(&mut self, server: usize) {
         let address = self.servers[server].address.clone();
         let words = Server::words(&address, &self.roots[server], &["--allow", &self.client.id]);
         self.servers[server] = Server::start_as(&mut self.hosts[server].command(words));
     }
 
-    /// Servers that all have `content` as `x`.
+    /// Starts servers that all have `content` as `x`.
     pub(super) fn of_replicas(count: usize, content: &[u8]) -> Star {
         let star = Star::new(count);
         star.roots.iter().for_each(|root| write(&root.join("x"), content));
         star
     }
 
-    /// `cp FLAGS SOURCES DESTINATION`, the sources given as (server, path).
+    /// Runs `cp FLAGS SOURCES DESTINATION`, with sources as (server, path).
     pub(super) fn start(
         &self,
         flags: &[&str],
@@ -76,7 +76,7 @@ impl Star {
         self.start_at(flags, at.collect(), destination)
     }
 
-    /// The same with sources as words.
+    /// Runs `cp` with sources as words.
     fn start_at(&self, flags: &[&str], at: Vec<OsString>, destination: &str) -> Child {
         let mut words: Vec<OsString> = ["cp", "--json", "--accept-new"].map(Into::into).to_vec();
         words.extend(flags.iter().map(OsString::from));
@@ -90,7 +90,7 @@ impl Star {
         Child::spawn(self.client.command(words).current_dir(&self.here)).end()
     }
 
-    /// `cp --replicas` of `x` on these servers.
+    /// Runs `cp --replicas` of `x` from these servers.
     pub(super) fn replicas(&self, flags: &[&str], servers: &[usize]) -> Child {
         let sources: Vec<(usize, &str)> = servers.iter().map(|server| (*server, "x")).collect();
         self.start(&[&["--replicas"], flags].concat(), &sources, "x")
@@ -106,13 +106,13 @@ impl Star {
         self.servers[server].child().signal(signal);
     }
 
-    /// The row of a server's source.
+    /// Returns the row of a server's source.
     pub(super) fn row(&self, event: &Value, server: usize) -> Value {
         let address = &self.servers[server].address;
         self.row_of(event, server).unwrap_or_else(|| panic!("no row of {address} in {event}"))
     }
 
-    /// The same where the event has rows.
+    /// Returns the row, if the event has rows.
     pub(super) fn row_of(&self, event: &Value, server: usize) -> Option<Value> {
         let address = &self.servers[server].address;
         let of = |row: &&Value| row["source"].as_str().is_some_and(|s| s.contains(&**address));
@@ -149,7 +149,7 @@ fn several_hosts_are_fetched_at_once_into_one_folder_and_each_has_its_row() {
     for field in ["rate_bps", "share", "loss", "resent"] {
         assert!(row[field].is_number(), "{field} in {ended}");
     }
-    // Some progress was told while they ran, each with all rows.
+    // Progress events have a row for each source.
     let progress = ended.events("progress");
     assert!(progress.iter().all(|event| event["sources"].as_array().is_some_and(|r| r.len() == 3)));
 }
@@ -167,7 +167,7 @@ fn a_source_that_fails_does_not_stop_the_others_and_is_named() {
     let failed = texts(&ended, "source-failed", "source");
     assert!(failed.len() == 1 && failed[0].contains("missing"), "{ended}");
     assert_eq!(star.row(&ended.last(), 1)["state"], "failed", "{ended}");
-    // Where all fail, the status is their own.
+    // If all sources fail, the status is that of their error.
     star.start(&[], &[(0, "none"), (1, "missing")], ".").end().is(5, &["none", "missing"]);
 }
 
@@ -182,7 +182,7 @@ fn two_sources_with_one_name_are_refused_and_two_that_meet_in_a_folder_are_told(
     let ended = star.start(&[], &[(0, "x"), (1, "x")], ".").end();
     ended.is(2, &["have the same name, x", "--replicas"]);
     assert!(!star.here.join("x").exists());
-    // What is in folders is known only later; the second then brings nothing of its own.
+    // The contents of folders are known only later; the second source then has nothing to send.
     let ended = star.start(&["-r"], &[(0, "tree/"), (1, "tree/")], ".").end();
     ended.is(8, &["both have same"]);
     let there = |name: &str| star.here.join(name).exists();
@@ -208,7 +208,7 @@ fn a_copy_of_three_replicas_survives_two_that_are_killed() {
     let digest = blake3::hash(&content).to_hex().to_string();
     assert_eq!(summary["blake3"], digest, "{ended}");
     star.assert_copied("x", &content);
-    // The one that lives has brought more than its third.
+    // The surviving source has sent more than its third.
     let brought = star.row(&summary, 1)["received_bytes"].as_u64();
     assert!(brought > Some(12_000_000), "{ended}");
 }
@@ -225,7 +225,7 @@ fn a_frozen_replica_loses_its_part_and_takes_part_again_when_it_is_back() {
         let text = event["text"].as_str().unwrap_or_default();
         text.contains(what) && text.contains(&star.servers[0].address)
     };
-    copy.event(|event| warned(event, "no sign of life", &star));
+    copy.event(|event| warned(event, "is silent; its chunks", &star));
     star.signal(0, Signal::CONT);
     copy.event(|event| warned(event, "is back", &star));
     let ended = copy.end();
@@ -242,7 +242,7 @@ fn a_replica_that_slows_down_is_named_and_the_others_bring_the_rest() {
     let (id, stop) = (star.servers[0].child().id(), &over);
     let ended = thread::scope(|scope| {
         let mut copy = star.replicas(&["--rate=60M"], &[0, 1, 2]);
-        // Well under way: what it usually brings is known.
+        // Wait until the source's usual rate is known.
         copy.progressed(60_000_000);
         let (on, off) = (Duration::from_millis(15), Duration::from_millis(285));
         scope.spawn(move || slow_down(id, on, off, stop));
@@ -254,14 +254,14 @@ fn a_replica_that_slows_down_is_named_and_the_others_bring_the_rest() {
     star.assert_copied("x", &content);
     let brought = |server| star.row(&summary, server)["received_bytes"].as_u64();
     assert!(brought(0) < brought(1) && brought(0) < brought(2), "{ended}");
-    // Only where the others go on as usual the trouble is its own.
+    // A source is slow only if the others keep their rate.
     let is_between = |event: &&Value| {
         event["bytes"].as_u64().is_some_and(|at| (70_000_000..220_000_000).contains(&at))
     };
     let progress = ended.events("progress");
     let rates = progress.iter().filter(is_between).map(|event| event["rate_now_bps"].as_f64());
     let rates: Vec<Option<f64>> = rates.collect();
-    // A disk that stands still shows nothing on the way.
+    // A hanging disk shows no sign on the network.
     let is_idle = rates.len() >= 5 && rates.iter().all(|rate| *rate >= Some(100e6));
     let busy = "this machine is too busy for 60 Mbit/s from each: nobody is slower than others";
     need!(skip::unless(is_idle, busy));
@@ -286,7 +286,7 @@ fn a_path_that_is_cut_is_passed_by_the_others() {
     cut(true);
     let told = |event: &Value, what| event["text"].as_str().is_some_and(|t| t.contains(what));
     // Where the session goes over TCP, which the relay does not cut, the data follow it.
-    copy.event(|event| told(event, "no sign of life") || event["event"] == "fallback");
+    copy.event(|event| told(event, "is silent; its chunks") || event["event"] == "fallback");
     cut(false);
     let ended = copy.end();
     assert_eq!(ended.summary()["verified"], true, "{ended}");
@@ -306,7 +306,7 @@ fn a_replica_that_differs_is_left_out_and_two_that_differ_are_refused() {
     let named = failed[0]["source"].as_str().is_some_and(|s| s.contains(&star.servers[1].address));
     assert!(named && failed.len() == 1, "{ended}");
     assert!(failed[0]["what"].as_str().is_some_and(|w| w.contains("1 of 5 MiB")), "{ended}");
-    // It is whole all the same, and says how many brought nothing.
+    // The copy is complete all the same, and reports the sources that sent nothing.
     assert_eq!(ended.summary()["failed_sources"], 1, "{ended}");
     assert!(ended.stderr.contains("1 of 3 sources") && ended.stderr.contains("all of it"));
     fs::remove_file(star.here.join("x")).expect("it was copied");
@@ -327,7 +327,7 @@ fn a_source_whose_bytes_come_wrong_is_named_and_the_others_come_whole() {
     let wrong = format!("lh://{}/b", relay.address());
     let at = vec![star.servers[0].at("a"), wrong.into(), star.servers[2].at("c")];
     let ended = star.start_at(&["--cipher=none", "--rate=100M"], at, ".").end();
-    ended.is(8, &["came wrong 4 times", "1 of 3 sources"]);
+    ended.is(8, &["failed verification 4 times", "1 of 3 sources"]);
     let failed = texts(&ended, "source-failed", "source");
     let address = relay.address().to_string();
     assert!(failed.len() == 1 && failed[0].contains(&address), "{ended}");
@@ -336,7 +336,7 @@ fn a_source_whose_bytes_come_wrong_is_named_and_the_others_come_whole() {
     assert!(!star.here.join("b").exists(), "{ended}");
 }
 
-/// Overwrites a file from `offset` on, and makes it look as if nobody had.
+/// Overwrites a file from `offset` and restores its times.
 fn forge(path: &std::path::Path, offset: u64, content: &[u8]) {
     let file = File::options().write(true).open(path).expect("it is ours");
     let modified = file.metadata().and_then(|m| m.modified()).expect("it has a time");
@@ -356,7 +356,7 @@ fn a_replica_that_changes_under_way_is_named_and_its_part_comes_from_the_others(
     star.assert_copied("x", &content);
     let failed = texts(&ended, "source-failed", "source");
     assert!(failed.len() == 1 && failed[0].contains(&star.servers[1].address), "{ended}");
-    // Which part of it, or that it was seen to change, is told.
+    // The error names the part, or says that the file changed.
     let what = texts(&ended, "source-failed", "what").concat();
     assert!(what.contains("from byte") || what.contains("modified"), "{ended}");
 }
@@ -373,7 +373,7 @@ fn a_killed_copy_of_replicas_goes_on_with_others() {
     let resumed = ended.summary()["resumed_bytes"].as_u64();
     assert!(resumed >= Some(1_000_000), "{ended}");
     star.assert_copied("x", &content);
-    // And what nobody had to bring is there already.
+    // Chunks that no source had to send are already there.
     let ended = star.replicas(&["-r"], &[0, 2]).end();
     assert_eq!(ended.summary()["verified"], true, "{ended}");
 }

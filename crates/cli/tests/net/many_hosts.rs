@@ -72,7 +72,7 @@ fn each_server_is_held_to_its_own_pin() {
         star.client_in_here(command)
     };
     copy(&[&pin(0, 0), &pin(1, 1)]).summary();
-    // One that shows another's is sent nothing; the other brings what it has.
+    // A server with another's id gets nothing; the other source delivers its files.
     fs::remove_file(star.here.join("a")).expect("it was copied");
     fs::remove_file(star.here.join("b")).expect("it was copied");
     let ended = copy(&[&pin(0, 0), &pin(1, 0)]);
@@ -112,7 +112,7 @@ fn a_weight_gives_a_source_so_much_more_of_what_this_host_takes() {
     // Flows that do less than they are asked for have no use for a larger share.
     let in_time = summary["seconds"].as_f64() <= Some(12.0);
     need!(skip::unless(in_time, "this machine is too busy for 16 Mbit/s: weights decide nothing"));
-    // Four to one, but for what came before the first schedule.
+    // Four to one, except for data before the first schedule.
     assert!(heavy > 2 * light, "{heavy} and {light}: {ended}");
 }
 
@@ -163,7 +163,7 @@ fn kill_and_go_on(each: u64, least: u64) {
     for server in [1, 2] {
         write(&star.roots[server].join("b"), &contents[1]);
     }
-    // Each brings 1.5 MB/s, and it tells once a second how far it is.
+    // Each sends 1.5 MB/s, and progress comes once a second.
     let mut copy = star.start(&["--rate=12M"], &[(0, "a"), (1, "b")], ".");
     copy.event(|event| {
         let brought = |server| star.row(event, server)["received_bytes"].as_u64();

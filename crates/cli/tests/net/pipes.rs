@@ -123,7 +123,7 @@ fn list(size: u64, holes: Box<[std::ops::Range<u64>]>) -> Vec<u8> {
     Manifest::new(Shape::File, vec![listed]).expect("it is sound").encode()
 }
 
-/// Says `said` on a stream of its own, of a part that begins at `offset` of pipe `pipe`.
+/// Sends `said` on a new stream, for a part at `offset` of pipe `pipe`.
 fn part(pair: &Pair, pipe: u64, offset: u64, said: Vec<Message>) -> Error {
     let request = liar::request(Direction::Push, "x");
     let request = Request { extent: Some(Extent { pipe, offset }), ..request };
@@ -217,8 +217,8 @@ fn lied(lies: Vec<Piped>) -> Ended {
 
 #[test]
 fn a_client_believes_no_server_that_ends_a_pipe_before_its_time() {
-    lied(vec![Piped { done: true }]).is(1, &["answers what was not asked"]);
+    lied(vec![Piped { done: true }]).is(1, &["sent an unexpected answer"]);
     lied(vec![]).is(1, &["the server ended the pipe"]);
     lied(vec![Piped { done: false }]).is(1, &["the server ended the pipe"]);
-    lied(vec![Piped { done: false }, Piped { done: true }]).is(1, &["ends the pipe too early"]);
+    lied(vec![Piped { done: false }, Piped { done: true }]).is(1, &["ended the pipe too early"]);
 }

@@ -179,7 +179,7 @@ fn a_doctor_tries_the_ports_of_a_server_and_says_what_to_open() {
 #[test]
 fn a_doctor_s_status_tells_whether_anything_is_bad() {
     let pair = Pair::new();
-    // No core seals so much, and no buffer holds it.
+    // More than any core can encrypt or buffer can hold.
     let ended = doctor(&pair, &["--rate=100000G"]);
     let last = ended.is(1, &[]).last();
     assert_eq!(finding(&ended, "cpu-seal")["grade"], "bad", "{ended}");

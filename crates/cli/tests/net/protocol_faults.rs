@@ -1,7 +1,5 @@
-//! Every fault of a transfer with every protocol: a kill, an outage, an end that freezes, a disk
-//! that is slow, datagrams that are forged, reports that lie. One suite over all that a user can
-//! choose; what only some carriers can meet (nobody forges a datagram of TCP's streams) is left to
-//! those.
+//! Every fault with every protocol: a kill, an outage, a frozen end, a slow disk, forged datagrams,
+//! lying reports. Faults that only datagrams can have are skipped for TCP.
 
 use std::fs;
 use std::thread;
@@ -17,20 +15,19 @@ use super::wan::End;
 use super::{WAYS, Way, faults, flood, lying_reports};
 use crate::rig::{Child, IMPATIENT, Pair, bytes, need, remains, side_by_side, write};
 
-/// A freeze: longer than any protocol's patience with one message. 20 s at each of the four ends
-/// would take a minute more than all else here, and more at once would be too much for two cores:
-/// `net/wan.rs` freezes each end so long, by one protocol.
+/// A freeze that exceeds every protocol's timeout for one message. Freezes of 20 s, which would
+/// take a minute more, are in `net/wan.rs` for one protocol.
 const AWHILE: Duration = Duration::from_secs(3);
-/// An outage: what a copy has to come through.
+/// An outage that a copy must survive.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Either way: so each end is struck while it sends, and while it receives.
+/// Both directions, so that each end fails as sender and as receiver.
 const ENDS: [End; 2] = [End::Client, End::Server];
 
-/// Waits until a copy at 20 Mbit/s, which takes seconds, is well under way.
+/// Waits until a copy at 20 Mbit/s is half done.
 fn under_way(copy: &mut Child, cell: Cell) {
-    // It tells once a second how far it is; not every protocol repairs what is lost before all has
-    // been sent.
+    // Progress events come once a second. Some protocols repair losses only after they have sent
+    // everything.
     match cell.row() {
         Some(_) => copy.event(|event| event["sent"].as_u64() >= Some(500)),
         None => copy.progressed(600_000),
@@ -52,7 +49,7 @@ fn interrupt(cell: Cell, way: Way) {
     let ended = copy.end();
     match cell.row() {
         Some(_) => assert_counted(&ended, cell),
-        // The kernel gives a connection up sooner, and another takes the copy up again.
+        // The kernel may give the connection up; then a new one resumes the copy.
         None => ended.summary(),
     };
     wan.assert_copied(way);
@@ -94,7 +91,7 @@ fn a_copy_of_which_either_end_is_killed_half_way_is_taken_up_by_another_protocol
     });
 }
 
-/// Kills `end` of a copy by one protocol; the next takes it up.
+/// Kills `end` of a copy with one protocol; the next protocol resumes it.
 fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
     let mut pair = Pair::in_memory(&[]);
     let (from, to) = match way {
@@ -106,7 +103,7 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
         Way::Push => pair.copy(flags, "object", pair.at("copy")),
         Way::Pull => pair.copy(flags, pair.at("object"), "copy"),
     };
-    // It tells once a second how far it is: slow enough to be told half-way on any machine.
+    // Slow enough that a progress event comes half-way on any machine.
     let flags = cell.flags(&["--rate=20M", "--segment=1Mi", "--retry-for=0s", IMPATIENT]);
     let mut copy = start(&pair, &flags);
     copy.progressed(2_500_000);
@@ -115,7 +112,7 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
         End::Server => {
             pair.server.child().signal(Signal::KILL);
             pair.server.child().ended();
-            // A broken TCP connection is seen at once.
+            // A broken TCP connection is detected immediately.
             copy.end().is(if cell.row().is_some() { 7 } else { 1 }, &["same command"]);
             pair.restart(&[]);
         }
@@ -131,7 +128,7 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
 
 #[test]
 fn a_disk_slower_than_the_network_bounds_memory_and_loses_nothing_for_want_of_it() {
-    // Each write of 1 MiB takes 100 ms more: 10 MB/s below a rate of 50 MB/s.
+    // Each write of 1 MiB takes 100 ms longer: 10 MB/s instead of 50 MB/s.
     let slow = need!(faults::slow_disk(100));
     let content = bytes(36_000_000, 6);
     each(&cells(), |cell| {

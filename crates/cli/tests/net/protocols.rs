@@ -31,7 +31,7 @@ fn every_protocol_carries_a_tree_both_ways() {
         let pair = Pair::in_memory(&[]);
         plant(&pair.here.join("tree"));
         plant(&pair.there.join("source"));
-        // One at the rate that it is given, one at the rate that it finds.
+        // One at a given rate, one at a found rate.
         let flags = cell.flags(&["-r", "--rate=100M"]);
         let push = pair.copy(&flags, "tree", pair.at("copy")).end();
         let summary = assert_counted(&push, cell);
@@ -82,7 +82,7 @@ fn a_protocols_settings_reach_the_end_that_they_are_for() {
     // The sender's: one datagram of some 1,500 bytes every millisecond makes 12 Mbit/s.
     let delays =
         ["--datagram=1500", "--first-delay=1ms", "--shortest-delay=1ms", "--longest-delay=1ms"];
-    // And the receiver's: what it asks for.
+    // The setting of the receiver.
     for way in WAYS {
         let (rate, ended) = copy(way, "one", &[&["--protocol=sabul-ornl"], &delays[..]].concat());
         assert!((11.5..=12.5).contains(&rate), "{way:?} at {rate} Mbit/s: {ended}");

@@ -1,4 +1,4 @@
-//! A relay between a client and a server on loopback, which may swallow what it likes.
+//! A relay between a client and a server on loopback that can drop, delay and damage traffic.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -13,49 +13,48 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::rig::{DEADLINE, Server};
 
-/// How often a thread looks whether the relay is gone, or what waits may go.
+/// Poll interval of the relay's threads.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What a test does in the relay's thread.
+/// A callback that runs in the relay's thread.
 type Action = Box<dyn FnOnce() + Send>;
 
-/// What passes, and what has passed.
+/// Settings and counters of the relay.
 pub(super) struct Rules {
-    /// UDP payloads of the data port that are longer vanish.
+    /// Drops data datagrams with longer UDP payloads.
     pub(super) longest: AtomicUsize,
-    /// So many more datagrams with data are damaged in their middle.
+    /// Number of data datagrams to damage.
     pub(super) damaged: AtomicUsize,
-    /// No UDP passes to or from the data port.
+    /// Drops all UDP of the data port.
     pub(super) no_data: AtomicBool,
-    /// What the server says once the handshake is done (QUIC's packets with short headers, RFC 9000
-    /// section 17.3), and all that comes from its data port, is dropped until the client has sent
-    /// data.
+    /// Drops everything that the server sends after the handshake (QUIC packets with short headers,
+    /// RFC 9000 section 17.3, and its data port), until the client has sent data.
     pub(super) mute_server: AtomicBool,
-    /// Once the server has answered, what else the client says to the control port waits until so
-    /// many datagrams with data have gone to the server; zero: it does not wait.
+    /// After the server has answered, delays the client's further control datagrams until this many
+    /// data datagrams have reached the server; zero turns this off.
     pub(super) data_first: AtomicUsize,
-    /// The server has answered; datagrams with data that have gone to it.
+    /// Whether the server has answered, and the number of data datagrams sent to it.
     answered: AtomicBool,
     data_gone: AtomicUsize,
-    /// The client's port for data, once something has come from there.
+    /// The client's data port, after its first datagram.
     pub(super) client: Mutex<Option<SocketAddr>>,
-    /// Bytes that clients have sent to the control port, by UDP and TCP.
+    /// Bytes that clients sent to the control port, by UDP and TCP.
     pub(super) said: AtomicUsize,
-    /// No UDP passes to or from the control port.
+    /// Drops all UDP of the control port.
     pub(super) no_control: AtomicBool,
-    /// Connections to the control port are closed at once.
+    /// Closes connections to the control port immediately.
     pub(super) no_tcp: AtomicBool,
-    /// Counts up when the relay takes other ports towards the server, as a translator does.
+    /// Incremented when the relay changes its ports towards the server, like a NAT rebinding.
     pub(super) rebound: AtomicUsize,
-    /// The last number of the address, 127.0.0.x, that the relay's next ports are of.
+    /// Last number of the address 127.0.0.x for the relay's next ports.
     pub(super) address: AtomicU8,
-    /// Copies of what goes to the data port, while somebody listens.
+    /// Receives copies of datagrams to the data port.
     tap: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
-    /// The tap takes what comes from there, too.
+    /// Whether the tap also gets datagrams from the data port.
     both_ways: AtomicBool,
-    /// Datagrams with data that the tap has seen.
+    /// Number of data datagrams that the tap has seen.
     tapped: AtomicUsize,
-    /// What to do in the relay's thread once the tap has seen so many of them.
+    /// Callback to run in the relay's thread after this many datagrams at the tap.
     once: Mutex<Option<(usize, Action)>>,
     gone: AtomicBool,
 }
@@ -73,7 +72,7 @@ enum Port {
 }
 
 impl Relay {
-    /// A relay to `server`, through which all passes for now.
+    /// Starts a relay to `server` that passes everything.
     pub(super) fn new(server: &Server) -> Relay {
         let control: SocketAddr = server.address.parse().expect("a server's address");
         let data = SocketAddr::new(control.ip(), server.data_port);
@@ -105,26 +104,26 @@ impl Relay {
         Relay { control: address, rules }
     }
 
-    /// Where the client goes in place of the server.
+    /// The address that clients use instead of the server's.
     pub(super) fn address(&self) -> SocketAddr {
         self.control
     }
 
-    /// Copies of what goes to the data port from now on.
+    /// Returns copies of all further datagrams to the data port.
     pub(super) fn tap(&self) -> mpsc::Receiver<Vec<u8>> {
         let (sender, tapped) = mpsc::channel();
         *self.rules.tap.lock().expect("no holder panics") = Some(sender);
         tapped
     }
 
-    /// The same, and of what comes from there.
+    /// Returns copies of all further datagrams to and from the data port.
     pub(super) fn tap_both_ways(&self) -> mpsc::Receiver<Vec<u8>> {
         self.rules.both_ways.store(true, Ordering::Relaxed);
         self.tap()
     }
 
-    /// Does `what` when the tap sees the next datagram with data and has seen `datagrams` before:
-    /// nothing else passes until it is done.
+    /// Runs `what` at the next data datagram after `datagrams` datagrams at the tap; the relay
+    /// passes nothing until it returns.
     pub(super) fn once_tapped(&self, datagrams: usize, what: impl FnOnce() + Send + 'static) {
         *self.rules.once.lock().expect("no holder panics") = Some((datagrams, Box::new(what)));
     }
@@ -158,20 +157,20 @@ impl Rules {
         }
     }
 
-    /// Whether what the client says has to wait for its data.
+    /// Whether the client's control datagrams have to wait for its data.
     fn waits(&self, port: Port) -> bool {
         let gone = self.data_gone.load(Ordering::Relaxed);
         let waits = port == Port::Control && gone < self.data_first.load(Ordering::Relaxed);
         waits && self.answered.load(Ordering::Relaxed)
     }
 
-    /// Whether an answer of the server's is not for the client yet.
+    /// Whether the server's answers are still held back.
     fn mutes(&self, port: Port, answer: &[u8]) -> bool {
         let is_handshake = answer.first().is_some_and(|first| first & 0x80 != 0);
         self.mute_server.load(Ordering::Relaxed) && !(port == Port::Control && is_handshake)
     }
 
-    /// Something has gone to the server.
+    /// Counts a datagram to the server.
     fn note_data(&self, port: Port, datagram: &[u8]) {
         let kind = Header::decode(datagram).map(|header| header.kind);
         if port == Port::Data && kind == Some(Kind::Data) {
@@ -183,7 +182,7 @@ impl Rules {
         self.said.fetch_add(len, Ordering::Relaxed);
     }
 
-    /// The client's first data let the server speak.
+    /// The client's first data end the holding back of answers.
     fn unmute(&self, port: Port, datagram: &[u8]) {
         let kind = Header::decode(datagram).map(|header| header.kind);
         if port == Port::Data && kind == Some(Kind::Data) {
@@ -210,7 +209,7 @@ impl Rules {
     }
 }
 
-/// A port for TCP and UDP whose neighbour is free for UDP.
+/// Returns a port that is free for TCP and UDP, and whose successor is free for UDP.
 fn neighbours() -> (TcpListener, UdpSocket, UdpSocket) {
     for _ in 0..100 {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -264,7 +263,7 @@ fn relay_udp(near: UdpSocket, to: SocketAddr, port: Port, rules: Arc<Rules>) {
     });
 }
 
-/// A socket towards the server, from which answers go back to the client at `client`.
+/// A socket towards the server that returns answers to `client`.
 fn relay_back(
     near: Arc<UdpSocket>,
     client: SocketAddr,
@@ -318,7 +317,7 @@ fn relay_tcp(near: TcpListener, to: SocketAddr, rules: Arc<Rules>) {
     });
 }
 
-/// Hands on what comes, and tells how much that is.
+/// Copies bytes and counts them.
 fn pipe(from: &TcpStream, to: &TcpStream, came: impl Fn(usize) + Send + 'static) {
     let pair = (from.try_clone(), to.try_clone());
     let (Ok(mut from), Ok(mut to)) = pair else { return };

@@ -1,4 +1,4 @@
-//! Replicas that are not there: at the start, in the middle, all at once.
+//! Unreachable replicas: at the start, in the middle, all of them.
 
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::rig::bytes;
 fn replicas_that_are_all_away_for_longer_than_a_stall_are_waited_for() {
     let content = bytes(24_000_000, 31);
     let mut star = Star::of_replicas(2, &content);
-    // A broken TCP connection is seen at once.
+    // A broken TCP connection is detected immediately.
     let tcp = ["--protocol=tcp", "--streams=1", "--rate=24M"];
     let flags = [&tcp[..], &["--stall=4s", "--retry-for=90s"]].concat();
     let mut copy = star.replicas(&flags, &[0, 1]);
@@ -85,7 +85,7 @@ fn a_replica_that_is_never_there_is_told_and_counted_and_costs_nothing() {
     assert_eq!(star.row(&summary, 0)["state"], "failed", "{ended}");
     assert!(ended.stderr.contains("is tried again") && ended.stderr.contains("cannot reach"));
     star.assert_copied("x", &content);
-    // Where none is there, that is the end at once.
+    // If no replica is reachable, the copy ends immediately.
     star.signal(1, Signal::KILL);
     star.replicas(&[], &[0, 1]).end().is(3, &["cannot reach"]);
 }

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use super::liar::{self, block_on, meet};
 use crate::rig::{Child, Ended, Host, Pair, Server};
 
-/// A pair whose server keeps a tree in a folder of its own.
+/// A pair whose server keeps a shared tree.
 struct Sharing {
     pair: Pair,
     _folder: TempDir,
@@ -224,7 +224,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Writes until it is told to end: 16 keys of its own, the number of the edit as the value.
+/// Writes to its own 16 keys until stopped, with the number of the edit as value.
 fn load(share: &Share, writer: usize, made: &Made, ends: &AtomicBool) {
     let mut number = 0_u64;
     while !ends.load(Ordering::Relaxed) {

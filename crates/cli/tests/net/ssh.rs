@@ -51,7 +51,7 @@ impl Ssh {
         Ok(ssh)
     }
 
-    /// An sshd in a network of its own, from which nothing but its channel leads anywhere.
+    /// An sshd in its own network, reachable only through its channel.
     fn only_channel() -> Result<Ssh, Skipped> {
         let ssh = Ssh::folders()?;
         let alone = Command::new("unshare").args(["-n", "true"]).output();

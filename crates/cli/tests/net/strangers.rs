@@ -15,14 +15,14 @@ use crate::rig::{DEADLINE, Pair, bytes, write};
 /// Handshakes that begin and stall.
 const STALLED: usize = 6;
 
-/// A socket that nobody else knows, with a deadline.
+/// A new socket with a timeout.
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     socket.set_read_timeout(Some(DEADLINE)).expect("a socket's option");
     socket
 }
 
-/// The first packets of so many handshakes of genuine clients, which are then killed.
+/// The first packets of this many handshakes of genuine clients, which are then killed.
 fn first_packets(pair: &Pair, count: usize) -> Vec<Vec<u8>> {
     let mute = socket();
     let to = format!("lh://{}/", mute.local_addr().expect("bound"));

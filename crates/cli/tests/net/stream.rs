@@ -30,7 +30,7 @@ fn receive(pair: &Pair, name: &str, more: &[&str]) -> Child {
     Child::spawn(&mut command(pair, "receive", name, more))
 }
 
-/// Sends frames of the test to so many receivers.
+/// Sends test frames to this many receivers.
 fn pattern(pair: &Pair, name: &str, frames: u32, receivers: u32, more: &[&str]) -> Child {
     let (frames, receivers) = (format!("--frames={frames}"), format!("--receivers={receivers}"));
     let words = ["--test-pattern", "--json", "--frame=20000", "--fps=50", &frames, &receivers];
@@ -270,7 +270,7 @@ fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
 #[test]
 fn a_receiver_whose_reader_is_slow_loses_its_own_frames_and_bounds_its_memory() {
     let pair = pair("stream=rw");
-    // Nobody reads this pipe: after 64 KiB its writer stands still.
+    // This pipe has no reader: its writer blocks after 64 KiB.
     let mut stuck = command(&pair, "receive", "x", &["-o", "-"]);
     let mut stuck = stuck.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let other = receive(&pair, "x", &["--json", "--check"]);
@@ -366,7 +366,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
         on_time: u64::MAX,
         missed: u64::MAX,
     };
-    // A liar beside an honest stream, whose sender follows no lie without a bound.
+    // A hostile stream next to an honest one, whose sender limits its reaction to wrong reports.
     let asks = vec![ask(Asked::Receive(asks_for("lab/x"))), ask(Asked::Report(report.clone()))];
     let (heard, last) = told(&pair, asks);
     assert!(last.is_none() && heard.len() == 3, "{last:?}");

@@ -26,7 +26,7 @@ fn a_copy_killed_while_its_sources_are_compared_has_made_nothing_and_begins_anew
 fn a_copy_killed_at_its_beginning_or_its_end_goes_on_with_other_sources() {
     const LEN: usize = 6_000_000;
     let object = bytes(LEN, 42);
-    // Two bring 1 MB/s, and it tells once a second how far it is.
+    // Two sources send 1 MB/s, and progress comes once a second.
     for (killed_at, least) in [(1, 0), (LEN as u64 * 6 / 10, LEN as u64 / 2)] {
         let star = Star::of_replicas(3, &object);
         let mut copy = star.replicas(&["--rate=4M"], &[0, 1]);

@@ -33,7 +33,7 @@ fn pull(pair: &Pair, id: &str, words: &[&str]) -> Ended {
     Child::spawn(&mut command).end()
 }
 
-/// What is asked for, what is sent instead, and what the error names.
+/// The request, the hostile list, and the name in the expected error.
 type Lie = (&'static [&'static str], Shape, &'static [&'static str], &'static str);
 
 const LIES: [Lie; 18] = [

@@ -12,7 +12,7 @@ use crate::rig::{Pair, Server, assert_same, remains, write};
 
 const FILES: u64 = 3;
 
-/// Offers the tree `lots` under the name `end`, and is gone with the first sign that it is there.
+/// Offers the tree `lots` under the name `end`, and disconnects when it is complete.
 fn copy_unheard(pair: &Pair) {
     let places = [Place::Ambient(pair.here.join("lots"))];
     let options = SourceOptions { recursive: true, ..SourceOptions::default() };
@@ -67,7 +67,7 @@ fn a_server_killed_before_its_last_word_is_heard_is_taken_up_where_it_was_within
     rig.relay.rules.no_tcp.store(true, Ordering::Relaxed);
     rig.relay.rules.mute_server.store(true, Ordering::Relaxed);
     let mut copy = rig.pair.start(&[&"-r", &"--retry-for=5m", &"lots", &rig.at("end")]);
-    // It has told the end, and waited for the client to say that it has heard.
+    // The server has sent the outcome, and waits for the client's acknowledgement.
     rig.pair.server.child().complaint("/end: done,");
     assert_same(&rig.pair.here.join("lots"), &rig.pair.there.join("end"));
     rig.pair.server.child().signal(Signal::KILL);

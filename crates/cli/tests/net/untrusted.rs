@@ -13,7 +13,7 @@ use longhaul_proto::wire::header::{Header, Kind};
 use super::{Relayed, WAYS, Way};
 use crate::rig::{Child, DEADLINE, Host, Terminal};
 
-/// Large beside what any number of handshakes takes.
+/// Large compared with any handshake.
 const LEN: usize = 4_000_000;
 const HANDSHAKES: usize = 200_000;
 
@@ -33,7 +33,7 @@ impl Watched {
         Watched { rig, tapped }
     }
 
-    /// A copy that is told nothing of whom to trust but by `flags`; not started yet.
+    /// A copy that trusts only what `flags` say; not started yet.
     fn command(&self, way: Way, flags: &[&str]) -> Command {
         let (from, to, _) = self.rig.way(way);
         let words = ["cp", "--rate=100M"].iter().chain(flags).map(OsString::from);
@@ -42,11 +42,11 @@ impl Watched {
         command
     }
 
-    /// What went to the data port since this was asked last, and all bytes to the control port.
+    /// Datagrams to the data port since the last call, and all bytes to the control port.
     fn left(&self) -> (Vec<Vec<u8>>, usize) {
         let mut data_port = self.rig.relay.address();
         data_port.set_port(data_port.port() + 1);
-        // A port hands on in turn: what came before this was tapped before it.
+        // A port forwards in order, so earlier datagrams have been counted.
         let last = b"so much";
         let asking = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
         asking.send_to(last, data_port).expect("loopback");
@@ -81,7 +81,7 @@ fn nothing(_: &[u8]) -> bool {
     false
 }
 
-/// The size of the way to a server that was named is looked for beside the handshake.
+/// The packet size of the path to a pinned server is probed during the handshake.
 fn empty_probes(datagram: &[u8]) -> bool {
     let is_probe = Header::decode(datagram).is_some_and(|header| header.kind == Kind::Probe);
     is_probe && datagram[Header::LEN..].iter().all(|byte| *byte == 0)

@@ -1,4 +1,4 @@
-//! Copies over emulated paths: loss, disorder, outages, packet sizes.
+//! Copies over emulated paths: loss, reordering, outages, packet sizes.
 
 use std::process::Command;
 use std::thread;
@@ -20,7 +20,7 @@ pub(super) fn link(megabits: u64, millis: u64, loss: f64) -> LinkSpec {
     link.with_loss(Loss::independent(LossRatio::new(loss).expect("a share")))
 }
 
-/// A path that also mixes up, doubles and damages what passes.
+/// A path that also reorders, duplicates and damages packets.
 fn rough(loss: f64) -> LinkSpec {
     let reorder = Reorder { share: 0.02, by: Span::from_millis(3) };
     LinkSpec { reorder, duplicate: 0.01, corrupt: 0.002, ..link(200, 20, loss) }
@@ -31,7 +31,7 @@ fn an_object_arrives_whole_at_any_loss_with_disorder_repeats_and_damage() {
     let wan = need!(Wan::new(rough(0.0), MTU, 5_000_000));
     for loss in [0.0, 0.01, 0.05, 0.12] {
         wan.set(&rough(loss));
-        // In many segments, and in one.
+        // With many segments, and with one.
         for (way, segment) in [(Way::Push, "--segment=1Mi"), (Way::Pull, "--segment=0")] {
             let ended = wan.start(way, &["--rate=100M", segment]).end();
             let summary = ended.summary();
@@ -64,7 +64,7 @@ fn what_a_copy_says_was_lost_on_the_path_is_what_the_network_dropped() {
         let [offered, dropped] = [after[0] - before[0], after[1] - before[1]];
         let others = ["socket_lost", "memory_lost", "early_lost"].map(count);
         let path_lost = count("path_lost") - others.iter().sum::<f64>();
-        // The network drops of what control sends, too, and of what nobody has waited for.
+        // The network also drops control packets.
         let control = LOSS * (offered - count("sent"));
         let beside = control + 5.0 * control.sqrt() + 10.0;
         assert!(path_lost <= dropped, "{way:?}: {path_lost} of {dropped}: {ended}");
@@ -83,7 +83,7 @@ fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_goes_on() {
     let summary = ended.summary();
     let waste = summary["waste"].as_f64().expect("it is a number");
     let blocks = summary["blocks"].as_f64().expect("it is a count");
-    // Five standard deviations of what so few blocks lose, besides the one point.
+    // Five standard deviations of the losses of so few blocks, plus one percentage point.
     let chance = 5.0 * (LOSS * (1.0 - LOSS) / blocks).sqrt();
     assert!(waste <= LOSS / (1.0 - LOSS) + 0.01 + chance, "{ended}");
     wan.assert_copied(Way::Push);
@@ -139,18 +139,18 @@ fn a_network_gone_for_20_seconds_and_an_end_frozen_as_long_lose_no_session() {
     });
 }
 
-/// Which program is frozen, or killed.
+/// The program to freeze or kill.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum End {
     Client,
     Server,
 }
 
-/// The network is gone in the middle of a copy.
+/// The network fails during a copy.
 fn gone_for(time: Duration, way: Way) {
     let path = link(100, 20, 0.001);
     let wan = need!(Wan::new(path.clone(), MTU, 20_000_000));
-    // It tells once a second how far it is: slow enough to be told half-way on any machine.
+    // Slow enough that a progress event comes half-way on any machine.
     let mut copy = wan.start(way, &["--rate=30M"]);
     copy.progressed(2_000_000);
     wan.set(&LinkSpec { up: false, ..path.clone() });
@@ -159,10 +159,10 @@ fn gone_for(time: Duration, way: Way) {
     assert_undisturbed(&wan, copy, way);
 }
 
-/// One end is frozen in the middle of a copy.
+/// One end freezes during a copy.
 fn frozen_for(time: Duration, way: Way, end: End) {
     let mut wan = need!(Wan::new(link(100, 20, 0.0), MTU, 20_000_000));
-    // It tells once a second how far it is: slow enough to be told half-way on any machine.
+    // Slow enough that a progress event comes half-way on any machine.
     let mut copy = wan.start(way, &["--rate=30M"]);
     copy.progressed(2_000_000);
     let server = wan.server.as_mut().expect("it was started").child();
@@ -173,7 +173,7 @@ fn frozen_for(time: Duration, way: Way, end: End) {
     assert_undisturbed(&wan, copy, way);
 }
 
-/// It ends well, by the same session and protocol.
+/// Asserts that the copy succeeds, with the same session and protocol.
 fn assert_undisturbed(wan: &Wan, copy: Child, way: Way) {
     let ended = copy.end();
     assert_eq!(ended.summary()["protocol"], "rbudp", "{way:?} {ended}");
@@ -185,7 +185,7 @@ fn assert_undisturbed(wan: &Wan, copy: Child, way: Way) {
 fn every_packet_size_is_found_and_used() {
     for (mtu, most) in [(576, 548), (1280, 1252), (9000, 8972)] {
         let wan = need!(Wan::new(link(200, 10, 0.0), mtu, 3_000_000));
-        // Nothing looks for a size before the server's id is known.
+        // Path probes wait until the server's id is known.
         let ended = wan.start(Way::Push, &["--rate=80M"]).end();
         assert_eq!(ended.summary()["protocol"], "rbudp", "{mtu} {ended}");
         wan.assert_copied(Way::Push);
@@ -219,7 +219,7 @@ fn a_block_larger_than_any_packet_goes_in_fragments() {
             let args = ["--protocol=tsunami", "--rate=80M", "--datagram=32800"];
             let ended = wan.start(way, &args).end();
             let summary = ended.summary();
-            // The study's block of 32,768 bytes, with our header and seal.
+            // The study's block of 32,768 bytes, plus our header and tag.
             assert_eq!(summary["payload_bytes"], 32_768, "{mtu} {way:?} {ended}");
             assert_eq!(summary["protocol"], "tsunami", "{mtu} {way:?} {ended}");
             assert!(ended.events("fallback").is_empty(), "{mtu} {way:?} {ended}");
@@ -233,7 +233,7 @@ fn a_hole_for_large_packets_is_passed_by_smaller_ones() {
     for (way, hole) in [(Way::Push, 1400), (Way::Pull, 1280)] {
         let narrow = LinkSpec { swallow_above: Some(hole), ..link(200, 20, 0.0) };
         let wan = need!(Wan::new(narrow, 9000, 3_000_000));
-        // At first use nothing has been looked for when the data go.
+        // At first use the path is not probed before the data are sent.
         for use_of in ["first", "second"] {
             let ended = wan.start(way, &["--rate=80M"]).end();
             let summary = ended.summary();
@@ -241,7 +241,7 @@ fn a_hole_for_large_packets_is_passed_by_smaller_ones() {
             assert_eq!(summary["protocol"], "rbudp", "{of} {ended}");
             assert!(summary["payload_bytes"].as_u64() <= Some(u64::from(hole)), "{of} {ended}");
             assert!(ended.events("fallback").is_empty(), "{of} {ended}");
-            // The last block of a chunk is short enough, and comes all the same.
+            // The last block of a chunk is short enough to pass.
             assert!(ended.events("reconnecting").is_empty(), "{of} {ended}");
             wan.assert_copied(way);
         }
@@ -287,11 +287,11 @@ fn a_name_with_both_families_leads_to_a_server_that_has_one() {
 fn over_ipv6_data_that_are_blocked_go_by_tcp() {
     let wan = need!(Wan::over_v6(link(200, 20, 0.0), MTU, 3_000_000));
     for way in WAYS {
-        // Nobody is where the client looks for the data.
+        // The data port of the server is closed.
         let ended = wan.start(way, &["--rate=80M", "--data-port=9"]).end();
         let summary = ended.summary();
         assert_eq!(summary["protocol"], "tcp", "{way:?} {ended}");
-        // The streams keep to the rate as the datagrams did.
+        // TCP obeys the rate as the datagrams did.
         assert_eq!(summary["rate_bps"], 80_000_000, "{way:?} {ended}");
         assert_eq!(ended.events("fallback").len(), 1, "{way:?} {ended}");
         wan.assert_copied(way);

@@ -18,7 +18,7 @@ use super::DEADLINE;
 /// A running child; killed when dropped.
 pub(crate) struct Child {
     child: process::Child,
-    /// It leads a group of its own: what it started ends with it.
+    /// Whether it leads a process group, which ends with it.
     leads: bool,
     lines: Lines,
     errors: Lines,
@@ -91,7 +91,7 @@ impl Child {
         self.give_up("it ended before what was awaited")
     }
 
-    /// Waits until a copy tells that at least `bytes` are there, and not all.
+    /// Waits until a copy reports at least `bytes`, but not all.
     pub(crate) fn progressed(&mut self, bytes: u64) -> Value {
         self.event(|event| {
             let told = event["bytes"].as_u64().unwrap_or_default();

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::{Child, Ended, Host, scratch};
 
-/// A running server that has said that it is ready.
+/// A running server that is ready.
 pub(crate) struct Server {
     pub(crate) child: Child,
     /// Where it listens, with the port.
@@ -72,7 +72,7 @@ impl Server {
 
 /// A client with files in `here`, a server of the folder `there`, and a scratch folder around.
 pub(crate) struct Pair {
-    /// Who copies; knows nobody yet.
+    /// The client, which knows no server yet.
     pub(crate) client: Host,
     /// Who serves.
     pub(crate) host: Host,
@@ -97,7 +97,7 @@ impl Pair {
         Pair::with_rights("", args)
     }
 
-    /// The same where no disk stands still, if there is memory enough.
+    /// The same in memory, if there is enough.
     pub(crate) fn in_memory(args: &[&str]) -> Pair {
         Pair::within(scratch(), "", args)
     }

@@ -8,10 +8,10 @@ use tempfile::TempDir;
 
 /// A file system in memory that Linux hosts have.
 const IN_MEMORY: &str = "/dev/shm";
-/// As many tests as run at once have room then, in bytes.
+/// Enough for all concurrent tests, in bytes.
 const ENOUGH: u64 = 6_000_000_000;
 
-/// A folder of its own in memory, where there is enough of it; else where folders usually are.
+/// A new folder in memory if there is enough, otherwise in the usual temporary folder.
 pub(crate) fn scratch() -> TempDir {
     let folder = if has_room() { TempDir::new_in(IN_MEMORY) } else { tempfile::tempdir() };
     folder.expect("there is room for a folder")

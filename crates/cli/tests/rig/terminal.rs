@@ -29,7 +29,7 @@ impl Terminal {
         Terminal::start_on("xterm", command)
     }
 
-    /// The same on a terminal of so many columns.
+    /// The same on a terminal with this many columns.
     pub(crate) fn start_within(columns: u16, command: Command) -> Terminal {
         Terminal::start_with("xterm", Some(columns), command)
     }
@@ -69,7 +69,7 @@ impl Terminal {
         Terminal { child, keys: File::from(near), shown, text: String::new() }
     }
 
-    /// Waits until `text` stands somewhere in what was shown.
+    /// Waits until the terminal has shown `text`.
     #[track_caller]
     pub(crate) fn shows(&mut self, text: &str) {
         let deadline = Instant::now() + DEADLINE;

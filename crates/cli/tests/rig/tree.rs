@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::DEADLINE;
 
-/// What a name stands for.
+/// Type and content of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Thing {
     kind: Kind,

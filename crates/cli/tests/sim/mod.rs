@@ -128,7 +128,7 @@ fn what_is_wrong_is_refused_with_what_to_do() {
     };
     let case = Case::new(MIXED);
     refused(&case, &["--sweep", "loss"], 2, &["topology.link.loss="]);
-    let no_flow = ["no 'flow.no.rate' to set", "there is copy, 1, 2"];
+    let no_flow = ["no 'flow.no.rate' to set", "choose one of copy, 1, 2"];
     refused(&case, &["--sweep", "flow.no.rate=1M"], 2, &no_flow);
     let no_link = ["no 'link.0.rate' to set", "topology"];
     refused(&case, &["--sweep", "link.0.rate=1M"], 2, &no_link);

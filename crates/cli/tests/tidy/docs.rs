@@ -1,4 +1,4 @@
-//! The pages say what is true: flags exist, links lead somewhere, no page is lost.
+//! Checks of the pages: flags exist, links have targets, every page is linked.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -46,7 +46,7 @@ fn listed(command: &[String]) -> Vec<Vec<String>> {
     let help = help(command);
     let list = help.split("Commands:\n").nth(1).unwrap_or_default();
     let lines = list.lines().take_while(|line| !line.is_empty());
-    // What is indented further goes on with a description.
+    // Lines with more indentation continue a description.
     let names = lines.filter(|line| !line.starts_with("   "));
     let names = names.filter_map(|line| line.split_whitespace().next());
     names

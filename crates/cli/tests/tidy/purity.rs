@@ -7,7 +7,7 @@ type Words = (&'static str, &'static [&'static str]);
 
 const HASH_ORDER: Words = ("hash order", &["HashMap", "HashSet"]);
 
-/// What must not stand in the core.
+/// Words that the core must not contain.
 const FOREIGN: [Words; 9] = [
     ("the standard library", &["std::"]),
     HASH_ORDER,
@@ -47,7 +47,7 @@ const UNLIKE: [Words; 2] = [
     ),
 ];
 
-/// Says of each line below `folders`, tests apart, which of the words stand in it.
+/// Reports each line below `folders`, except tests, that contains one of the words.
 fn look_for(foreign: &[Words], folders: &[&str]) -> Vec<String> {
     let sources = sources();
     let mut found = Vec::new();

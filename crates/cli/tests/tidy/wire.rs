@@ -32,7 +32,7 @@ const SOURCES: [(&str, &str); 16] = [
 ];
 const HEADER: &str = "crates/proto/src/wire/header.rs";
 
-/// What stands between the first `from` and the next `to`.
+/// The text between the first `from` and the next `to`.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
     let rest = &text[text.find(from)? + from.len()..];
     rest.find(to).map(|end| &rest[..end])

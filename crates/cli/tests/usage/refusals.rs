@@ -1,4 +1,4 @@
-//! Bad input: each is refused with what was expected, and exit status 2.
+//! Invalid input: each error names the valid input, and the exit status is 2.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -53,7 +53,7 @@ fn what_fits_no_copy_says_why() {
         (&["lh://h/a", "lh://g/b"], "both on other hosts"),
         (&["h:a", "b", "."], "on this host"),
         (&["a"], "without a destination"),
-        (&["http://h/a", "."], "does not speak http://"),
+        (&["http://h/a", "."], "does not support http://"),
         (&["--memory=31Mi", "h:a", "b"], "at least 32Mi"),
         (&["--segment=1000", "a", "h:b"], "multiple of 1Mi"),
         (&["--streams=4", "a", "h:b"], "--protocol tcp"),
@@ -97,7 +97,7 @@ fn what_cannot_be_probed_or_looked_at_is_refused() {
     let many = format!("--rate={}", ["1M"; 31].join(","));
     let cases: [(&[&str], &str); 10] = [
         (&["probe", "./folder"], "is no host"),
-        (&["probe", "http://h"], "does not speak http://"),
+        (&["probe", "http://h"], "does not support http://"),
         (&["probe", "lh://h", "--rate=10M,fast"], "950M"),
         (&["probe", "lh://h", "--rate=0"], "100 Gbit/s"),
         (&["probe", "lh://h", "--time=1m"], "10ms to 10s"),
@@ -184,8 +184,8 @@ fn a_host_that_lacks_its_scheme_is_told_how_it_is_written() {
 fn reproduce_without_a_name_lists_and_runs_nothing() {
     let bare = longhaul(&["reproduce"]);
     assert_eq!((bare.status, bare.stdout), (0, longhaul(&["reproduce", "list"]).stdout));
-    assert!(bare.stderr.contains("name those to run, or write all"), "{}", bare.stderr);
-    longhaul(&["reproduce", "--update"]).is_refused(&["which experiments?", "write all"]);
+    assert!(bare.stderr.contains("name the experiments to run, or write all"), "{}", bare.stderr);
+    longhaul(&["reproduce", "--update"]).is_refused(&["no experiment is named", "write all"]);
 }
 
 #[test]
@@ -243,15 +243,16 @@ fn a_server_that_could_not_do_what_was_meant_is_refused() {
     let serve = |args: &[&str]| {
         longhaul(&[&["serve", "--listen", "127.0.0.1:0", "--root", root], args].concat())
     };
-    longhaul(&["cp", "--server-id", &id, "a", "h:b"]).is_refused(&["known by ssh's own keys"]);
+    longhaul(&["cp", "--server-id", &id, "a", "h:b"])
+        .is_refused(&["ssh checks the keys of its hosts itself"]);
     let list = folder.path().join("list");
     fs::write(&list, "# nobody yet\n").expect("it can be written");
-    serve(&["--allow-file", list.to_str().expect("it is UTF-8")]).is_refused(&["names nobody"]);
+    serve(&["--allow-file", list.to_str().expect("it is UTF-8")]).is_refused(&["lists no client"]);
     let run = longhaul(&["serve", "--listen", ":65535", "--root", root, "--allow", &id]);
     run.is_refused(&["--data-port"]);
     let file = list.to_str().expect("it is UTF-8");
     let run = longhaul(&["serve", "--root", file, "--allow", &id]);
-    assert!(run.status == 4 && run.stderr.contains("is no folder"), "{}", run.stderr);
+    assert!(run.status == 4 && run.stderr.contains("is not a folder"), "{}", run.stderr);
 }
 
 #[test]
@@ -310,7 +311,7 @@ fn with_json_a_refusal_is_an_event_too() {
         (&["--json", "--bogus", "a", "h:b"], "--bogus"),
         (&["--json"], "<LOCATION>"),
         (&["--json", "--stall=60", "a", "h:b"], "60s"),
-        (&["http://h/a", "b", "--json"], "does not speak"),
+        (&["http://h/a", "b", "--json"], "does not support"),
     ];
     for (words, said) in cases {
         let run = longhaul(&[&["cp"], words].concat());
@@ -380,7 +381,7 @@ fn a_refusal_is_the_last_event_of_every_command_with_events() {
         (&["doctor", "dtn"], 2, "did you mean lh://dtn?"),
         (&["doctor", "--rate", "0"], 2, "--rate 0"),
         (&["serve", "--root", "."], 2, "--allow"),
-        (&["serve", "--root", &missing, "--allow", &id], 4, "is not there"),
+        (&["serve", "--root", &missing, "--allow", &id], 4, "does not exist"),
     ];
     for (words, status, said) in cases {
         let run = longhaul(&[words, &["--json"]].concat());

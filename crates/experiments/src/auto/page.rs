@@ -1,4 +1,4 @@
-//! The page: one number a family and law, the worst cell, and a picture a competitor.
+//! The page: one number per family and law, the worst cell, and a figure per competitor.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::quantity::{Quantity, Unit};
 use crate::scenarios::vary;
 use crate::table::{Aim, Row, Table};
 
-/// Seeds that no law was tuned on: the earlier ones were looked at meanwhile.
+/// Fresh seeds: earlier ones were used while the laws were tuned.
 const FIRST_SEED: u64 = 41;
 const SEEDS: u64 = 20;
-/// What CI runs: few seeds of some cells.
+/// The short form for CI: few seeds of some cells.
 const SHORT_SEEDS: u64 = 1;
 const SHORT_SHARE: usize = 12;
 
@@ -26,7 +26,7 @@ const JAIN: Quantity = Quantity { name: "Jain's index, of 100", unit: Unit::Shar
 const HARM: Quantity = Quantity { name: "harm beside us / beside its own kind", unit: Unit::Index };
 const WORST: Quantity = Quantity { name: "worst cell", unit: Unit::Share };
 const LOSING: Quantity = Quantity { name: "cells 2 points below trains", unit: Unit::Count };
-/// Harm that TCP does itself counts as this much at least: next to nothing is no measure.
+/// Lower limit for the harm that TCP does itself: a ratio to almost zero would mean nothing.
 const LEAST_HARM: f64 = 0.05;
 
 fn quantity(family: Family) -> Quantity {
@@ -53,7 +53,7 @@ fn of_seeds(seeds: u64) -> std::ops::Range<u64> {
     FIRST_SEED..FIRST_SEED + seeds
 }
 
-/// The cells of a form of the page.
+/// The cells of one form of the page.
 fn chosen(seeds: u64) -> Vec<Cell> {
     let all = cells();
     if seeds == SEEDS { all } else { all.into_iter().step_by(SHORT_SHARE).collect() }
@@ -84,7 +84,7 @@ fn cases(seeds: u64) -> Vec<Case> {
     cases.into_values().collect()
 }
 
-/// A cell's number in one run, in per cent.
+/// A cell's score in one run, in per cent.
 fn score(cell: &Cell, outcome: &CaseOutcome) -> f64 {
     let copy = outcome.first();
     match cell.family {
@@ -99,7 +99,8 @@ fn score(cell: &Cell, outcome: &CaseOutcome) -> f64 {
     }
 }
 
-/// What a connection of TCP loses beside us, over what it loses beside one more of its kind.
+/// A TCP connection's loss of goodput because of our copy, divided by its loss because of one more
+/// connection of its kind.
 fn harm(outcomes: &Outcomes, law: &str, cell: &Cell, seed: u64) -> Option<f64> {
     let Family::Beside(tcp, count) = cell.family else { return None };
     let mean = |name: &str| {
@@ -114,7 +115,7 @@ fn harm(outcomes: &Outcomes, law: &str, cell: &Cell, seed: u64) -> Option<f64> {
     Some((1.0 - ours / alone).max(0.0) / (1.0 - kind / alone).max(LEAST_HARM))
 }
 
-/// The worst decile of `values`: the largest where `high` is bad.
+/// The worst decile of `values`: the largest values if `high` is bad.
 fn decile(mut values: Vec<f64>, high: bool) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     if high {
@@ -123,7 +124,7 @@ fn decile(mut values: Vec<f64>, high: bool) -> Option<f64> {
     values.get(values.len() / 10).copied()
 }
 
-/// What one form of the page has measured.
+/// The measurements of one form of the page.
 struct Judge<'o> {
     outcomes: &'o Outcomes,
     cells: Vec<Cell>,
@@ -131,7 +132,7 @@ struct Judge<'o> {
 }
 
 impl Judge<'_> {
-    /// A cell's number by a law, by the worst decile of its seeds.
+    /// A law's score in a cell: the worst decile over the seeds.
     fn cell(&self, law: &str, cell: &Cell) -> Option<f64> {
         let values = of_seeds(self.seeds)
             .filter_map(|seed| self.outcomes.of(&case_name(law, cell, seed), |o| score(cell, o)));
@@ -205,7 +206,7 @@ impl Judge<'_> {
         ]
     }
 
-    /// A map of the cells beside one competitor: paths to the right, queues and laws upwards.
+    /// A map of the cells for one competitor: paths to the right, queues and laws upwards.
     fn map(&self, name: &'static str, family: Family) -> Figure {
         const STEPS: [(&str, f64); 7] = [
             ("below 30", 30.0),
@@ -283,33 +284,34 @@ pub(super) static GRID: Experiment = Experiment {
     set: Set::Named,
 };
 
-const LEARNED: &str = "The seeds of this page are of no step of the tuning; but the paths are, \
-                       and both halves of the cells were looked at with other seeds, so that the \
-                       halves say little. No cell of the shadow window beside TCP is below half \
-                       of a fair share, and none alone is 2 points below trains. The worst are 67 \
-                       % beside one CUBIC, 152 % beside four and 57 % beside one BBR, where \
-                       trains have 13, 31 and 14 %. `cp --share` takes the shadow window; trains \
-                       stay the default, because some emulated paths are slower with it alone, \
-                       which the simulator does not show. The law asks for a train before it \
-                       believes in others only where that takes less than a quarter of a round \
-                       trip; before, three cells alone were below trains, since the train \
-                       overfilled a short queue. It hears every train that it asked for, also \
-                       where later ones have left before the report comes, and counts a queue as \
-                       its own that a train timed too short would hide; before, its worst cell \
-                       with pauses as of Wi-Fi had 81 %, now 96 % as trains have. Harm to one \
-                       CUBIC is 1.24 and 1.34 in the two halves (trains 1.11 and 1.27), to four \
-                       2.67 and 2.59 (trains 2.33 and 3.08): the aim is missed. Jain's index of \
-                       two copies is 0.90 to 0.95 in the mean of each half, and the aim of 0.95 \
-                       is missed. [transfer](transfer.md) has the same over the emulator, with \
-                       real hosts, alone and beside the kernel's TCP. Of BBR, the model is 3 % \
-                       above and 5 % below single emulated runs of the kernel's at 0.1 and 1 % of \
-                       loss (compare-1g), but about 70 % above them at 5 %; nothing checks how \
-                       the model shares a path.";
-const DIFFERS: &str = "There is none. The simulator's hosts take no time, so cells at 1 ms and 1 \
-                       Gbit/s show less than real hosts do. BBR is version 1, without its \
-                       detection of policers.";
+const LEARNED: &str = "The seeds of this page were not used for tuning. The paths were, and both \
+                       halves of the cells were examined with other seeds, so the split into \
+                       halves shows little. No cell of the shadow window beside TCP is below half \
+                       of a fair share, and none alone is 2 points below trains. The worst cells \
+                       are 67 % with one CUBIC flow, 152 % with four and 57 % with one BBR flow; \
+                       for trains they are 13, 31 and 14 %. `cp --share` takes the shadow window; \
+                       trains stay the default, because alone on some emulated paths the shadow \
+                       window is slower, which the simulator does not show. The law requests a \
+                       train before it concludes that other flows are present only if that takes \
+                       less than a quarter of a round trip; without this rule, three cells alone \
+                       were below trains, because the train overfilled a short queue. The law \
+                       evaluates every train that it requested, even if later ones left before the \
+                       report arrived, and attributes to itself a queue that a train timed too \
+                       short would hide; without these rules, its worst cell with Wi-Fi pauses had \
+                       81 %, now 96 % like trains. Harm to one CUBIC is 1.24 and 1.34 in the two \
+                       halves (trains 1.11 and 1.27), to four 2.67 and 2.59 (trains 2.33 and \
+                       3.08): the goal is missed. Jain's index of two copies is 0.90 to 0.95 on \
+                       average in each half, and the goal of 0.95 is missed. \
+                       [transfer](transfer.md) measures the same over the emulator, with real \
+                       hosts, alone and with the kernel's TCP. The BBR model is 3 % above and 5 % \
+                       below single emulated runs of the kernel's BBR at 0.1 and 1 % loss \
+                       (compare-1g), but about 70 % above them at 5 %; how the model shares a path \
+                       is not verified.";
+const DIFFERS: &str = "There is no paper. The simulator's hosts take no time, so cells at 1 ms and \
+                       1 Gbit/s leave out delays that real hosts have. BBR is version 1, without \
+                       its detection of policers.";
 
-/// What CI runs of it.
+/// The short form for CI.
 pub(super) static SHORT: Experiment = Experiment {
     id: "auto-grid-short",
     title: "The automatic mode, the short form: every twelfth cell, one seed",
@@ -320,7 +322,7 @@ pub(super) static SHORT: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: DIFFERS,
-    learned: "A change of a law that changes these rows is to be judged by the full page.",
+    learned: "If a change of a law changes these rows, judge it by the full page.",
     set: Set::Full,
 };
 
@@ -364,11 +366,12 @@ mod tests {
         let shares = ["low", "equal", "4"].map(|share| beside_cubic(share, queue));
         let [(low, _), (equal, _), (four, _)] = shares;
         assert!(low < equal && equal < four, "{shares:?}");
-        // Of 50 Mbit/s at most 47 are CUBIC's data.
+        // CUBIC gets at most 47 of the 50 Mbit/s as data.
         assert!(shares[0].1 > 43.0, "{shares:?}");
     }
 
-    /// The tiny form: a cell in which trains have half of a fair share, and the shadow window all.
+    /// The smallest form: a cell in which trains get half of a fair share, and the shadow window a
+    /// full one.
     #[test]
     fn beside_cubic_the_shadow_window_keeps_a_fair_share() {
         let all = cells();

@@ -47,20 +47,20 @@ const CONTENDERS: [Contender; 6] = [
     ),
 ];
 
-/// Runs with a setting of the study's, beside those with ours: contender, what it is called, key,
-/// value. "The desired sending rate started out at 86 Mbs" (FOBS), "the rate was set to 80 Mbs"
-/// (Tsunami), both of object; 100 full frames are what Linux 2.4 let wait before a card.
+/// Runs with one of the study's settings: contender, case name, key, value. "The desired sending
+/// rate started out at 86 Mbs" (FOBS), "the rate was set to 80 Mbs" (Tsunami), both of object; 100
+/// full frames is Linux 2.4's queue before a card.
 const AS_STUDIED: [(&str, &str, &str, &str); 3] = [
     ("FOBS", "FOBS at 86 Mbit/s", "flow.fobs.rate", "87911111"),
     ("SABUL", "SABUL, a card that drops", "host.a.nic-queue", "151800"),
     ("Tsunami", "Tsunami at 80 Mbit/s", "flow.tsunami.rate", "81777778"),
 ];
 
-/// Send buffers of a real copy, simulated: it asks the kernel for 4 MiB. The kernel makes that 8,
-/// and counts its own overhead for each packet in them.
+/// Simulated send buffers for a real copy, which asks the kernel for 4 MiB. The kernel doubles
+/// that, and counts its overhead for each packet in it.
 const SEND_BUFFERS: [&str; 2] = ["4MiB", "8MiB"];
-/// Why they are not emulated.
-const SEND_BUFFER_IS_THERE: &str = "over real sockets each copy has its send buffer";
+/// Why these cases are not emulated.
+const SEND_BUFFER_IS_THERE: &str = "a real copy always has this send buffer";
 
 /// SABUL with loss, behind a send buffer.
 fn with_send_buffer(buffer: &str) -> (String, Variant) {
@@ -87,21 +87,19 @@ pub(super) static MEMORY: Experiment = Experiment {
     title: "Memory to memory over 100 Mbit/s and 70.6 ms: TCP, UDP, FOBS, RBUDP, SABUL, Tsunami",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.3.1",
-    setup: "200 MB over 100 Mbit/s (Ethernet framing included) and 70.6 ms, with the 100 \
-            packets that Linux 2.4 lets wait before a card (what comes then is dropped); each \
-            packet lost with a chance of 0, \
-            or of 0.0107 % in either direction. TCP is NewReno with selective acknowledgements in \
-            three connections that share the object, with windows of 344 kB: together the \
-            bandwidth-delay product and those 100 packets, beyond which Linux holds TCP back \
-            without a loss. UDP sends 90.5 Mbit/s for the 20 s that the \
-            study's iperf did. RBUDP sends at the rate that iperf's UDP was measured \
-            at; its own is not given. FOBS (with its table of states) and Tsunami are \
-            told the same as the most to send; SABUL, as the release that the study measured \
-            (`sabul-ornl`), finds its rate. The card holds its host back: a program waits \
-            until there is room in its socket's buffer. The last table has settings of the study \
-            in place of these: FOBS at 86 Mbit/s and Tsunami at 80 (its section 4.3.3), and SABUL \
-            before a card that drops what finds more than 100 packets (151.8 kB) waiting, as \
-            where a program's socket buffer is larger than the card's queue.",
+    setup: "200 MB over 100 Mbit/s (Ethernet framing included) and 70.6 ms, with Linux 2.4's queue \
+            of 100 packets before a card (further packets are dropped); each packet lost with a \
+            chance of 0, or of 0.0107 % in either direction. TCP is NewReno with selective \
+            acknowledgements in three connections that share the object, with windows of 344 kB: \
+            together the bandwidth-delay product and those 100 packets, beyond which Linux holds \
+            TCP back without a loss. UDP sends 90.5 Mbit/s for 20 s, like the study's iperf. RBUDP \
+            sends at iperf's measured UDP rate, because the study does not give RBUDP's own. For \
+            FOBS (with its table of states) and Tsunami that rate is the limit; SABUL, as the \
+            release that the study measured (`sabul-ornl`), finds its rate. The card holds its \
+            host back: a program waits until there is room in its socket's buffer. The last table \
+            uses settings of the study instead: FOBS at 86 Mbit/s and Tsunami at 80 (its section \
+            4.3.3), and SABUL before a card that drops packets when more than 100 (151.8 kB) are \
+            waiting, as when a program's socket buffer is larger than the card's queue.",
     cases: || {
         let vary = |_: &Contender, index: usize| {
             vary("ornl-memory").set("topology.link.loss", SHARES[index])
@@ -129,67 +127,65 @@ pub(super) static MEMORY: Experiment = Experiment {
     figures: memory_figures,
     differs: "Our datagrams carry 1440 bytes of object (the study's RBUDP 1452, FOBS 1466, SABUL \
               1468), so 200 MB are 138,889 of them; the study's Tsunami counts blocks of 16 kB, \
-              about 12 packets each, ours counts datagrams. The study's TCP windows are not given; \
-              that of ours is said above. What iperf counts for UDP includes its headers' share of \
-              neither Ethernet nor IP, as here.\n\n\
-              The sending host has a card of 100 Mbit/s, which holds its host back where a path \
-              alone would drop what comes too fast; so what SABUL and TCP try beyond it costs them \
-              nothing here, and SABUL settles at the card's rate. The study's settled at a delay \
-              of 110 to 118 µs, which is 102 to 109 Mbit/s of its packets, and reported {SABUL, \
-              loss 0 | lost, as reported | published} losses, of which the study says that many \
-              occur at the beginning, when the sending rate is high. The last table has the other \
-              extreme, a card that drops: SABUL begins with a packet every 10 µs, ten times what \
-              the card sends, reports {SABUL, a card that drops, loss 0 | lost, as reported} \
-              losses and ends at {SABUL, a card that drops, loss 0} Mbit/s. The study's run is \
-              between the two. Its host will hardly have sent a packet every 10 µs, and how much \
-              of the excess waited and how much was dropped the study does not tell. The \
-              emulator's card holds its host back, too.\n\n\
-              With loss, TCP and SABUL come out elsewhere over real sockets than simulated. TCP's \
-              goodput depends on where its few losses fall: with eight of twenty seeds the \
-              simulated goodput is above the emulated one. SABUL is {-[SABUL, loss 0.0107 % | from \
-              simulated]} % slower over real sockets because of the send buffer. A real copy asks \
-              the kernel for 4 MiB; the kernel makes that 8 and counts its own overhead in them. \
-              This SABUL has no window and starts far above the card's rate, so it keeps the \
-              buffer full. A repair then waits behind a third to two thirds of a second of data, \
-              and the receiver reports the loss again every 20 ms until the repair comes. Enough \
-              reports raise the averaged loss above the limit of 0.1 %, and SABUL slows down. The \
-              last table has that in the simulator: {SABUL, a send buffer of 4 MiB, *} and {SABUL, \
-              a send buffer of 8 MiB, *} Mbit/s after {SABUL, a send buffer of 4 MiB, * | lost, as \
-              reported} and {SABUL, a send buffer of 8 MiB, * | lost, as reported} reports, and \
-              the real copy is between them with {SABUL, loss 0.0107 % | emulated} Mbit/s after \
-              {SABUL, loss 0.0107 % | lost, as reported | emulated}. The rows above have the 208 \
-              KiB that Linux gives a program that asks for nothing, which suits the study's hosts \
-              better.\n\n\
-              Over real sockets some counts are not to be had: the kernel's TCP says how many \
-              segments it sent and sent again, not which losses were reported to it nor what came \
-              twice; and iperf's UDP counts what did not come, but nobody sees a datagram that \
-              comes twice.\n\n\
-              The study counts a loss as often as it is reported. Our FOBS names a missing packet \
-              in each acknowledgement until it has come, so that 16 drops are {FOBS, loss 0.0107 % \
-              | lost, as reported} reports. TCP, with nothing to overrun, loses what the path \
-              drops and no more. The study's SABUL and Tsunami reported tens of thousands where 15 \
-              to 20 packets were dropped, and it suspects reordering: \
-              [ornl-reorder](ornl-reorder.md) puts that to the test. Nothing here reorders.",
-    learned: "On an otherwise empty path RBUDP at a known rate delivers that rate and sends \
-              nothing that it need not: at a loss of one in ten thousand it repairs exactly \
-              what was dropped, for one more round trip. The same sixteen losses cost TCP \
-              {100 - 100 * [TCP, 3 streams, loss 0.0107 %] / [TCP, 3 streams, loss 0]} % of \
-              its rate here and 43 % in the study.\n\n\
-              FOBS is {FOBS, loss 0 | difference} to {FOBS, loss 0.0107 % | difference} % \
-              faster than in the study, which says of its file run that the desired rate was \
-              86 Mbit/s and did not change; told 86, it is {FOBS at 86 Mbit/s, loss 0 | \
-              difference} to {FOBS at 86 Mbit/s, loss 0.0107 % | difference} % faster. \
-              Tsunami is within {off [Tsunami, * | goodput | difference]} % of the study. \
-              Told 80 Mbit/s, as in the study's file run, it is {-[Tsunami at 80 Mbit/s, loss \
-              0.0107 % | difference]} to {-[Tsunami at 80 Mbit/s, loss 0 | difference]} % \
-              slower, so the study's memory runs were told more. SABUL is {SABUL, loss 0 | \
-              difference} to {SABUL, loss 0.0107 % | difference} % faster where its card \
-              holds it back, and {-[SABUL, a card that drops, loss 0 | difference]} % slower \
-              where its card drops: a protocol that starts far above its path's rate needs a \
-              host that waits. TCP is {TCP, 3 streams, loss 0.0107 % | difference} to {TCP, 3 \
-              streams, loss 0 | difference} % faster, because its windows are as wide as path \
-              and card allow. RBUDP and UDP, which are told a rate, are within {off [RBUDP, * \
-              | goodput | difference]} % of the study.",
+              about 12 packets each, ours counts datagrams. The study does not give its TCP \
+              windows; ours are stated above. iperf's UDP rates include neither Ethernet nor IP \
+              headers, as here.\n\n\
+              The sending host has a card of 100 Mbit/s, which makes its programs wait, where a \
+              path alone would drop the excess. Probing beyond the card's rate therefore costs \
+              SABUL and TCP nothing here, and SABUL settles at the card's rate. The study's SABUL \
+              settled at a delay of 110 to 118 µs, which is 102 to 109 Mbit/s of its packets, and \
+              reported {SABUL, loss 0 | lost, as reported | published} losses; according to the \
+              study, many occur at the beginning, when the sending rate is high. The last table \
+              has the other extreme, a card that drops: SABUL begins with a packet every 10 µs, \
+              ten times the card's rate, reports {SABUL, a card that drops, loss 0 | lost, as \
+              reported} losses and ends at {SABUL, a card that drops, loss 0} Mbit/s. The study's \
+              run is between the two. Its host probably could not send a packet every 10 µs, and \
+              the study does not say how much of the excess waited and how much was dropped. The \
+              emulator's card also makes its programs wait.\n\n\
+              With loss, TCP and SABUL have different results over real sockets and in the \
+              simulator. TCP's goodput depends on where its few losses fall: with eight of twenty \
+              seeds the simulated goodput is above the emulated one. SABUL is {-[SABUL, loss \
+              0.0107 % | from simulated]} % slower over real sockets because of the send buffer. A \
+              real copy asks the kernel for 4 MiB; the kernel makes that 8 and counts its own \
+              overhead in them. This SABUL has no window and starts far above the card's rate, so \
+              it keeps the buffer full. A repair then waits behind a third to two thirds of a \
+              second of data, and the receiver reports the loss again every 20 ms until the repair \
+              comes. Enough reports raise the averaged loss above the limit of 0.1 %, and SABUL \
+              slows down. The last table shows this in the simulator: {SABUL, a send buffer of 4 \
+              MiB, *} and {SABUL, a send buffer of 8 MiB, *} Mbit/s after {SABUL, a send buffer of \
+              4 MiB, * | lost, as reported} and {SABUL, a send buffer of 8 MiB, * | lost, as \
+              reported} reports, and the real copy is between them with {SABUL, loss 0.0107 % | \
+              emulated} Mbit/s after {SABUL, loss 0.0107 % | lost, as reported | emulated}. The \
+              rows above use Linux's default of 208 KiB, which is closer to the study's hosts.\n\n\
+              Over real sockets some counts are not available: the kernel's TCP counts segments \
+              sent and retransmitted, but not reported losses or duplicates; plain UDP counts \
+              missing datagrams, but cannot detect duplicates.\n\n\
+              The study counts a loss each time that it is reported. Our FOBS names a missing \
+              packet in each acknowledgement until it arrives, so 16 drops are {FOBS, loss 0.0107 \
+              % | lost, as reported} reports. TCP does not overrun a queue here, so it loses only \
+              the packets that the path drops. The study's SABUL and Tsunami reported tens of \
+              thousands of losses while 15 to 20 packets were dropped, and the study suspects \
+              reordering: [ornl-reorder](ornl-reorder.md) tests that. Nothing on this page \
+              reorders packets.",
+    learned: "On an otherwise empty path RBUDP at a known rate delivers that rate without \
+              unnecessary repeats: at a loss of one in ten thousand it repairs exactly the dropped \
+              packets, for one more round trip. The same sixteen losses cost TCP {100 - 100 * \
+              [TCP, 3 streams, loss 0.0107 %] / [TCP, 3 streams, loss 0]} % of its rate here and \
+              43 % in the study.\n\n\
+              FOBS is {FOBS, loss 0 | difference} to {FOBS, loss 0.0107 % | difference} % faster \
+              than in the study, whose file run had a desired rate of 86 Mbit/s that did not \
+              change; at 86, it is {FOBS at 86 Mbit/s, loss 0 | difference} to {FOBS at 86 Mbit/s, \
+              loss 0.0107 % | difference} % faster. Tsunami is within {off [Tsunami, * | goodput | \
+              difference]} % of the study. At 80 Mbit/s, as in the study's file run, it is \
+              {-[Tsunami at 80 Mbit/s, loss 0.0107 % | difference]} to {-[Tsunami at 80 Mbit/s, \
+              loss 0 | difference]} % slower, so the study's memory runs had a higher rate. SABUL \
+              is {SABUL, loss 0 | difference} to {SABUL, loss 0.0107 % | difference} % faster \
+              where its card holds it back, and {-[SABUL, a card that drops, loss 0 | difference]} \
+              % slower where its card drops: a protocol that starts far above its path's rate \
+              needs a host that waits. TCP is {TCP, 3 streams, loss 0.0107 % | difference} to \
+              {TCP, 3 streams, loss 0 | difference} % faster, because its windows are as wide as \
+              path and card allow. RBUDP and UDP, which have a fixed rate, are within {off [RBUDP, \
+              * | goodput | difference]} % of the study.",
     set: Set::Quick,
 };
 
@@ -257,11 +253,11 @@ const FILE_CONTENDERS: [FileContender; 3] = [
         repeats: (18.7, 84.1),
     },
 ];
-/// How many runs there are of each, by as many seeds.
+/// The number of runs of each contender, each with its own seed.
 const REPEATS: u64 = 4;
 /// Why only the first of them is emulated.
-const REPEATED: &str = "a seed does not decide what happens over real sockets, so the first run \
-                        stands for all";
+const REPEATED: &str = "a seed does not determine an emulated run, so only the first one is \
+                        emulated";
 
 fn studied_file(of: &str, key: &str, value: &str) -> Option<(&'static FileContender, Variant)> {
     let contender = FILE_CONTENDERS.iter().find(|contender| contender.name == of)?;
@@ -304,7 +300,7 @@ pub(super) static FILE: Experiment = Experiment {
             let runs = (0..REPEATS).filter_map(|run| {
                 outcomes.first(&repeat_name(contender.name, run), CaseFlow::goodput)
             });
-            // Fewer than all of them have no slowest one.
+            // With missing runs the slowest is unknown.
             let runs: Vec<f64> = runs.collect();
             let runs = if runs.len() as u64 == REPEATS { runs } else { Vec::new() };
             let (low, high) = contender.repeats;
@@ -347,13 +343,13 @@ pub(super) static FILE: Experiment = Experiment {
             figure("rate", "Receiving rate (Fig. 3)", "goodput, Mbit/s", |s| s.goodput),
         ]
     },
-    differs: "The study's disks are not in it: neither end's disk is the limit at these rates. Its \
-              FOBS waited for each chunk of 100 MiB to be written, sending again what it had sent \
-              already (the study: 79.9 Mbit/s without that wait); its Tsunami asked for the same \
-              blocks again and again and sent the last one 1616 times; its SABUL reported each \
-              missing packet every 20 ms. The first two are faults of those programs and not in \
-              ours. Datagrams carry 1440 bytes here, so 149,063 are needed (the study: 146,219 to \
-              146,421).",
+    differs: "The study's disks are left out, because neither disk is the limit at these rates. \
+              Its FOBS waited for each chunk of 100 MiB to be written, and sent data again \
+              meanwhile (the study: 79.9 Mbit/s without that wait); its Tsunami requested the same \
+              blocks repeatedly and sent the last one 1616 times; its SABUL reported each missing \
+              packet every 20 ms. The first two are faults of those programs, and longhaul does \
+              not have them. Datagrams carry 1440 bytes here, so 149,063 are needed (the study: \
+              146,219 to 146,421).",
     learned: "Much of what the study measured was its programs, not the protocols. The same \
               rules without those programs' faults need little more than the packets that the \
               path dropped. Tsunami sends {Tsunami | retransmitted} repairs where the study's \

@@ -13,7 +13,7 @@ use crate::table::Row;
 
 const DAYS: [&str; 2] = ["best case", "worst case"];
 
-/// What the study's table has of these runs: rate, lost, packets received, duplicates.
+/// The study's columns for these runs: rate, lost, packets received, duplicates.
 const fn received([rate, lost, received, duplicates]: [f64; 4]) -> Columns {
     Columns {
         rate: Some(rate),
@@ -37,7 +37,7 @@ const fn all([rate, lost, retransmitted, sent, received, duplicates]: [f64; 6]) 
     }
 }
 
-/// Where the study has the rate only.
+/// For runs with only a published rate.
 const fn rate(rate: f64) -> Columns {
     Columns {
         rate: Some(rate),
@@ -76,11 +76,11 @@ const FROM_LBL: [Contender; 4] = [
     Contender { name: "GridFTP", flow: "gridftp", published: [rate(33.79), rate(13.12)] },
 ];
 
-/// Why what a slow disk decides is not emulated.
-const SLOW_DISK: &str = "the receiving disk decides it, and files over real sockets lie in memory";
+/// Why cases that depend on a slow disk are not emulated.
+const SLOW_DISK: &str = "it depends on the receiving disk, and emulated files are in memory";
 
-/// What a day on the way from Berkeley sets: the disk's rate, the sender's, the loss, the rate of
-/// those that are told one.
+/// The settings of a day on the path from Berkeley: the disk's rate, the sender's, the loss, and
+/// the configured rate.
 const LBL_DAYS: [(&str, &str, f64, u64); 2] =
     [("55.2M", "489M", 73.0 / 137_742.0, 370), ("32.3M", "420M", 4_415.0 / 142_157.0, 335)];
 
@@ -106,7 +106,7 @@ fn from_lbl() -> Vec<Case> {
     })
 }
 
-/// What each flow of a day did over time.
+/// Rates of a day's flows over time.
 fn over_time(outcomes: &Outcomes, contenders: &[Contender], day: &str) -> Vec<Figure> {
     let figure = |name, title: &str, label: &str, of: fn(&Sample) -> f64| {
         let series = contenders.iter().filter_map(|contender| {
@@ -143,24 +143,25 @@ pub(super) static LBL: Experiment = Experiment {
             the bad one.",
     cases: from_lbl,
     tables: |outcomes| {
-        // The disk's rate is taken from FOBS.
+        // The disk's rate is derived from FOBS.
         let tables = tables(&FROM_LBL, DAYS, outcomes).into_iter();
         let is_input = |row: &Row| row.case.starts_with("FOBS") && row.quantity == GOODPUT;
         tables.map(|table| table.fitted(is_input)).collect()
     },
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| over_time(outcomes, &FROM_LBL, DAYS[0]),
-    differs: "The study says neither how fast the receiving disk was nor what the path lost that \
-              day, and the memory runs from which the loss is taken went the other way. Its host \
-              at Berkeley read 47.9 Mbit/s from its disk by the study's own test, but FOBS sent at \
-              243: the file was in memory, so no reading disk is here. What is worked out from \
-              FOBS bounds all: that the disk's rate comes out says nothing about us, the counts \
-              do. The study's SABUL wrote 37 Mbit/s on the day from whose FOBS the 32 are worked \
-              out. Its Tsunami was stopped by hand on that day (8.2 Mbit/s), which is all of the \
-              difference to ours. Our FOBS names what is missing in each acknowledgement, and a \
-              repair waits while the disk has left no room, so that some 4,700 drops of the bad \
-              day are reported {FOBS, worst case | lost, as reported} times. Datagrams carry 1440 \
-              bytes here, so 149,063 are needed (the study: 146,219 to 146,421).",
+    differs: "The study gives neither the receiving disk's speed nor the path's loss on that day, \
+              and the memory runs from which the loss is taken went in the other direction. Its \
+              host at Berkeley read 47.9 Mbit/s from its disk in the study's own test, but FOBS \
+              sent at 243: the file was in memory, so the reading disk is left out. The disk's \
+              rate is derived from FOBS and limits every protocol, so the goodputs say nothing \
+              about longhaul; the counts do. The study's SABUL wrote 37 Mbit/s on the day from \
+              whose FOBS the 32 are derived. Its Tsunami was stopped by hand on that day (8.2 \
+              Mbit/s), which is the whole difference to ours. Our FOBS names the missing packets \
+              in each acknowledgement, and a repair waits while the receiver has no room, so about \
+              4,700 drops of the bad day are reported {FOBS, worst case | lost, as reported} \
+              times. Datagrams carry 1440 bytes here, so 149,063 are needed (the study: 146,219 to \
+              146,421).",
     learned: "With a disk slower than the path every protocol runs at the disk's rate, within \
               half a per cent. On the good day all of them have {FOBS, best case | 1} Mbit/s. \
               The study's programs had {100 - 100 * [SABUL, best case | published] / [SABUL, \
@@ -224,7 +225,7 @@ pub(super) static CERN: Experiment = Experiment {
         runs(&TO_CERN, DAYS, file, |_, name, variant| Case::simulated(name, variant, SLOW_DISK))
     },
     tables: |outcomes| {
-        // The disk's rate is taken from the fastest run, the path's loss from SABUL's.
+        // The disk's rate is derived from the fastest run, the path's loss from SABUL's.
         let tables = tables(&TO_CERN, DAYS, outcomes).into_iter();
         let is_input = |row: &Row| {
             row.case.ends_with(DAYS[0]) && row.quantity == GOODPUT
@@ -234,17 +235,17 @@ pub(super) static CERN: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| over_time(outcomes, &TO_CERN, DAYS[1]),
-    differs: "Round trip, path and disk are assumptions, and of the worse runs only what SABUL's \
-              counts tell is known: that its reports went missing, not for how long. What FOBS \
-              then sends again is near it ({FOBS, worst case | retransmitted} for 14,245), so a \
-              second at a time is near the truth. The study's hosts got 248 to 271 Mbit/s at best \
-              and 140 to 153 at worst; that it was a disk that held the better ones is taken from \
-              their being as near to each other as three programs are that begin so differently. \
-              Its Tsunami was stopped by hand (4.3 Mbit/s). That our worse runs are faster by \
-              {FOBS, worst case | difference} % (FOBS) and {SABUL, worst case | difference} % \
-              (SABUL) is what else went wrong on that day: four seconds without reports explain \
-              what was sent again, but not that the transfers took 11 and 12 s where they took 7 \
-              on the better day, and nothing that the study tells says what does. Datagrams carry \
+    differs: "Round trip, path and disk are assumptions. Of the worse runs only SABUL's counts are \
+              known: they show that its reports were lost, not for how long. FOBS's \
+              retransmissions are near the study's ({FOBS, worst case | retransmitted} for \
+              14,245), so outages of a second are a good guess. The study's hosts got 248 to 271 \
+              Mbit/s at best and 140 to 153 at worst; the better results are so close together, \
+              for three programs that start so differently, that a disk is assumed to be their \
+              limit. The study's Tsunami was stopped by hand (4.3 Mbit/s). Our worse runs are \
+              faster by {FOBS, worst case | difference} % (FOBS) and {SABUL, worst case | \
+              difference} % (SABUL) because of something else on that day: four seconds without \
+              reports explain the retransmissions, but not why the transfers took 11 and 12 s \
+              instead of 7 on the better day, and the study gives no other cause. Datagrams carry \
               1440 bytes here.",
     learned: "A missing report costs what the sender does meanwhile. FOBS sends \
               unacknowledged data again, a tenth of the object for nothing; SABUL's EXP timer \

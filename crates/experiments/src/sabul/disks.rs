@@ -6,8 +6,8 @@ use crate::quantity::GOODPUT;
 use crate::scenarios::vary;
 use crate::table::{Row, Table};
 
-/// A transfer of Table 2: both ends, the delay one way, what the disks read and write in Mbit/s,
-/// what was published.
+/// A transfer of Table 2: both ends, the one-way delay, the disks' reading and writing rates in
+/// Mbit/s, and the published rate.
 struct Run {
     ends: &'static str,
     delay: &'static str,
@@ -40,7 +40,7 @@ const RUNS: [Run; 7] = [
 ];
 
 /// Why it is not emulated.
-const DISKS: &str = "disks decide it, and files over real sockets lie in memory";
+const DISKS: &str = "it depends on disks, and emulated files are in memory";
 
 /// Table 2.
 pub(super) static TABLE2: Experiment = Experiment {

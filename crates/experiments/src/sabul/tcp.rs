@@ -1,4 +1,4 @@
-//! The introduction's TCP, alone and beside a local flow, and that of Table 3.
+//! The introduction's TCP, alone and with a local flow, and that of Table 3.
 
 use crate::experiment::{Case, Experiment, Set};
 use crate::outcome::CaseFlow;
@@ -6,7 +6,7 @@ use crate::quantity::GOODPUT;
 use crate::scenarios::vary;
 use crate::table::{Row, Table};
 
-/// The loss at which the square-root law gives 30 Mbit/s to segments of 1460 bytes on 110 ms:
+/// The loss at which the square-root law gives 30 Mbit/s to segments of 1460 bytes over 110 ms:
 /// (1.22 · 1460 · 8 / (0.110 · 30·10⁶))².
 const TUNED_LOSS: f64 = 1.9e-5;
 
@@ -19,7 +19,7 @@ const PAIR: &str = "a local and a far flow into one host";
 const LATE_PAIR: &str = "the same two flows, packets of the near one up to 0.2 ms late";
 const LATE_PACKETS: &str = "packets of the near one up to 0.2 ms late";
 /// Why it is not emulated.
-const LATE_BY_ITSELF: &str = "over real sockets packets are late by themselves";
+const LATE_BY_ITSELF: &str = "over real sockets packets are late anyway";
 /// "2 data streams originating in Amsterdam. … When TCP replaced SABUL, the speed dropped to about
 /// 55 Mbps" (section 6, below Table 3).
 const MERGED: &str = "two streams, merged";

@@ -1,4 +1,4 @@
-//! The client's side of a watch. It believes nothing that the server says before it is checked.
+//! The client's side of a watch. It checks everything that the server sends.
 
 use alloc::vec::Vec;
 
@@ -6,20 +6,20 @@ use super::key::{Key, Prefix};
 use super::tree::{Change, Entry, OVERHEAD};
 use super::watcher::Piece;
 
-/// What a watch brings.
+/// The output of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// All entries, in the order of keys: first, and where changes were missed.
+    /// All entries, in key order: at the start, and after missed changes.
     Snapshot(Vec<(Key, Entry)>),
-    /// Changes since, oldest first.
+    /// Later changes, oldest first.
     Changes(Vec<Change>),
 }
 
-/// What is wrong with a piece.
+/// An invalid piece; the text says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lie(pub &'static str);
 
-/// How far a watch is.
+/// The state of a watch.
 #[derive(Debug)]
 pub struct Replica {
     prefix: Prefix,
@@ -53,7 +53,7 @@ impl Replica {
         Replica { prefix, revision: None, snapshot: None, bytes: 0, most }
     }
 
-    /// The revision up to which the watch has everything.
+    /// The revision up to which the watch is complete.
     pub fn revision(&self) -> Option<u64> {
         self.revision
     }
@@ -73,10 +73,10 @@ impl Replica {
         }
     }
 
-    /// Takes the next piece.
+    /// Processes the next piece.
     ///
     /// # Errors
-    /// No honest server sends it; the watch is as before.
+    /// The piece is invalid, so the server is broken or dishonest; the watch is unchanged.
     pub fn take(&mut self, piece: Piece) -> Result<Option<News>, Lie> {
         match piece {
             Piece::Snapshot { revision, is_first, is_last, entries } => {
@@ -115,7 +115,7 @@ impl Replica {
                 return Err(Lie("the keys of a snapshot are out of order"));
             }
             if !self.prefix.contains(key.as_str()) || entry.version > revision {
-                return Err(Lie("a snapshot has an entry that cannot be in it"));
+                return Err(Lie("a snapshot has an entry outside of its prefix or revision"));
             }
             bytes += OVERHEAD + key.as_str().len() + entry.value.len();
             last = Some(key);
@@ -146,7 +146,7 @@ impl Replica {
                 return Err(Lie("changes are out of order"));
             }
             if !self.prefix.contains(change.key.as_str()) {
-                return Err(Lie("a change is of a key that is not watched"));
+                return Err(Lie("a change is for a key that is not watched"));
             }
             last = change.version;
         }

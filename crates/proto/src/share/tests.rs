@@ -111,7 +111,7 @@ fn presence_vanishes_with_its_client_and_never_touches_the_disk() {
     assert_eq!(tree.len(), 2);
 }
 
-/// A watcher that reads now and then from a tree that remembers little.
+/// A step of a watcher that reads occasionally from a tree with a short memory.
 #[derive(Debug, Clone)]
 enum Step {
     Edit(u8, Option<u8>, Option<u8>),
@@ -136,7 +136,7 @@ fn view(tree: &Tree, prefix: &Prefix) -> View {
     tree.range(prefix).map(|(key, entry)| (key.clone(), entry.value.clone())).collect()
 }
 
-/// Takes one piece into what a program sees; the revision that it is then at.
+/// Applies one piece to the program's view; returns the view's revision.
 fn take(watcher: &mut Watcher, tree: &Tree, replica: &mut Replica, seen: &mut View) -> bool {
     let Some(piece) = watcher.next(tree) else { return false };
     match replica.take(piece).expect("the server is honest") {
@@ -258,7 +258,7 @@ proptest! {
                 Step::Read => {
                     take(&mut watcher, &tree, &mut replica, &mut seen);
                     if let Some(revision) = replica.revision() {
-                        // Revisions between have the same keys of other prefixes, or vanished
+                        // Revisions in between have the same keys in other prefixes, or vanished
                         // together.
                         let then = history.range(revision..).next().expect("it was").1;
                         let before = history.range(..=revision).next_back().expect("it was").1;

@@ -1,4 +1,4 @@
-//! The tree at the server: what each key has, and the changes of late.
+//! The server's tree: the entry of each key, and the recent changes.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -14,12 +14,12 @@ pub const MAX_VALUE: usize = 64 << 10;
 /// Bytes of memory that an entry takes beside key and value, about.
 pub(super) const OVERHEAD: usize = 96;
 
-/// How much a tree holds.
+/// The limits of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Keys.
     pub keys: usize,
-    /// Bytes of memory that all entries take, about.
+    /// Approximate memory of all entries in bytes.
     pub bytes: usize,
     /// Bytes of memory that the recent changes take, and the values that they replaced, about. A
     /// watcher that is further behind gets a snapshot from the beginning.
@@ -32,38 +32,38 @@ impl Default for Limits {
     }
 }
 
-/// What a key has.
+/// The entry of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The value.
     pub value: Arc<[u8]>,
-    /// The revision of the tree that the last change of this key made.
+    /// The revision of the tree created by the last change of this key.
     pub version: u64,
-    /// The client whose presence this is: the value vanishes with it.
+    /// The client whose presence this is; the value vanishes with the client.
     pub owner: Option<u64>,
 }
 
-/// When an edit is to be made.
+/// The condition for making an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Always: the last writer wins.
+    /// None: the last writer wins.
     Always,
-    /// The key has this version; 0: the key is not there.
+    /// The key has this version (0: the key does not exist).
     Version(u64),
-    /// The key is not there, or its version is at most this revision.
+    /// The key does not exist, or its version is at most this revision.
     NotSince(u64),
 }
 
-/// A change that a client asks for.
+/// A requested change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
     /// The key.
     pub key: Key,
-    /// The new value, at most [`MAX_VALUE`] bytes; nothing deletes the key.
+    /// The new value, at most [`MAX_VALUE`] bytes; `None` deletes the key.
     pub value: Option<Arc<[u8]>>,
-    /// When to make it.
+    /// The condition for making it.
     pub condition: Condition,
-    /// The client with which the value is to vanish.
+    /// The client whose end removes the value.
     pub owner: Option<u64>,
 }
 
@@ -72,41 +72,40 @@ pub struct Edit {
 pub struct Change {
     /// The key.
     pub key: Key,
-    /// The new value; nothing where the key was deleted.
+    /// The new value; `None` if the key was deleted.
     pub value: Option<Arc<[u8]>>,
-    /// The revision of the tree that the change made.
+    /// The revision of the tree that the change created.
     pub version: u64,
-    /// What the change means for the disk.
+    /// The change's effect on the disk.
     pub disk: Disk,
 }
 
-/// What a change means for the disk: presence is never on it.
+/// A change's effect on the disk; presence is never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disk {
     /// Nothing.
     Untouched,
-    /// The value is to be stored.
+    /// The value must be stored.
     Store,
-    /// The stored value is to be removed.
+    /// The stored value must be removed.
     Remove,
 }
 
 /// Why an edit was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The condition does not hold; with what the key has.
+    /// The condition does not hold; contains the key's current entry.
     Conflict(Option<Entry>),
-    /// The tree has as many keys, or as many bytes, as it may have.
+    /// The tree has reached its limit of keys or bytes.
     Full,
     /// The value is longer than [`MAX_VALUE`].
     Long,
     /// The edit was sent before, and its outcome is forgotten: it may have been made.
     Unknown,
-    /// Another stream of the same writer has taken the place of the edit's own.
+    /// Another stream of the same writer has replaced the edit's stream.
     Replaced,
 }
 
-/// The tree.
 #[derive(Debug)]
 pub struct Tree {
     entries: BTreeMap<Key, Entry>,
@@ -143,33 +142,33 @@ impl Tree {
         Tree { entries, owned, revision, bytes, recent, before, recent_bytes: 0, limits }
     }
 
-    /// The number of changes so far, those of earlier trees included.
+    /// The number of changes so far, including those of earlier trees.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are no keys.
+    /// Whether the tree is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What `key` has.
+    /// The entry of `key`.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries.get(key)
     }
 
-    /// The entries of `prefix` in the order of their keys.
+    /// The entries below `prefix` in key order.
     pub fn range(&self, prefix: &Prefix) -> impl Iterator<Item = (&Key, &Entry)> {
         let own = prefix.own().and_then(|key| self.entries.get_key_value(key));
         own.into_iter().chain(self.entries.range(prefix.below()))
     }
 
-    /// Makes an edit; returns nothing where a key that is to be deleted is not there.
+    /// Makes an edit; returns `None` if a missing key was to be deleted.
     ///
     /// # Errors
     /// The edit was not made.
@@ -229,7 +228,7 @@ impl Tree {
         Ok(Some(change))
     }
 
-    /// Deletes the presence of a client that has gone.
+    /// Deletes the presence of a client that has left.
     pub fn vanish(&mut self, owner: u64) -> Vec<Change> {
         let keys = self.owned.remove(&owner).unwrap_or_default();
         let edit = |key| Edit { key, value: None, condition: Condition::Always, owner: None };

@@ -1,14 +1,14 @@
-//! The server's side of a watch: how far a watcher is, and what it gets next.
+//! The server's side of a watch: a watcher's progress, and its next piece.
 
 use alloc::vec::Vec;
 
 use super::key::{Key, Prefix};
 use super::tree::{Change, Entry, Tree};
 
-/// Bytes of keys and values in one piece, about; one entry may be longer.
+/// Approximate size of a piece, in bytes of keys and values; a single entry may be larger.
 pub const PIECE: usize = 128 << 10;
 
-/// Bytes that the rest of an entry takes in a message, at most.
+/// The most bytes of an entry in a message in addition to key and value.
 const OVERHEAD: usize = 32;
 
 fn size(key: &Key, value: Option<&[u8]>) -> usize {
@@ -26,7 +26,7 @@ pub struct Watcher {
 
 #[derive(Debug)]
 enum State {
-    /// Has nothing.
+    /// It has no data.
     New,
     /// Gets a snapshot of this revision, and has everything up to this key.
     Snapshot { revision: u64, after: Option<Key> },
@@ -34,23 +34,23 @@ enum State {
     At(u64),
 }
 
-/// What a watcher gets.
+/// A piece of a watch's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// A part of a snapshot, in the order of keys.
+    /// A part of a snapshot, in key order.
     Snapshot {
-        /// The tree's revision of the whole snapshot.
+        /// The revision of the tree in the whole snapshot.
         revision: u64,
-        /// A new snapshot begins: it replaces all that the watcher has.
+        /// Whether a new snapshot begins, which replaces the watcher's data.
         is_first: bool,
-        /// The snapshot is complete.
+        /// Whether the snapshot is complete.
         is_last: bool,
         /// The entries.
         entries: Vec<(Key, Entry)>,
     },
-    /// Changes, oldest first. None between the last revision and `through` are left out.
+    /// Changes, oldest first, complete from the last revision to `through`.
     Changes {
-        /// The watcher has everything up to this revision then.
+        /// The watcher is then complete up to this revision.
         through: u64,
         /// The changes.
         changes: Vec<Change>,
@@ -58,13 +58,13 @@ pub enum Piece {
 }
 
 impl Watcher {
-    /// A watcher of `prefix` that has everything up to the revision `has` of this tree; nothing
-    /// for one that needs a snapshot.
+    /// A watcher of `prefix` that is complete up to revision `has` of this tree; `None` if it needs
+    /// a snapshot.
     pub fn new(prefix: Prefix, has: Option<u64>) -> Watcher {
         Watcher { prefix, state: has.map_or(State::New, State::At) }
     }
 
-    /// The next piece; nothing where the watcher has everything.
+    /// The next piece; `None` if the watcher is complete.
     pub fn next(&mut self, tree: &Tree) -> Option<Piece> {
         match &mut self.state {
             State::New => Some(self.begin(tree)),
@@ -80,7 +80,7 @@ impl Watcher {
                 for change in changes.filter(|c| self.prefix.contains(c.key.as_str())) {
                     bytes += size(&change.key, change.value.as_deref());
                     if bytes > PIECE && !piece.is_empty() {
-                        // The rest comes with the next piece.
+                        // The rest follows in the next piece.
                         through = piece.last().map_or(through, |last: &Change| last.version);
                         break;
                     }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::store::{Command, Failed, Store};
 
-/// A disk that keeps what was synced, and of later writes what chance keeps, at a power cut.
+/// A disk that keeps synced writes, and a random part of later writes, at a power cut.
 #[derive(Clone, Debug, Default)]
 struct Medium(Arc<Mutex<State>>);
 
@@ -21,7 +21,7 @@ struct State {
     synced: Vec<u8>,
     /// Writes since the last sync.
     loose: Vec<(usize, Vec<u8>)>,
-    /// So many further calls succeed.
+    /// This many further calls succeed.
     left: Option<u32>,
 }
 
@@ -39,7 +39,7 @@ impl State {
 }
 
 impl Medium {
-    /// What is there when the power is back, by the seed `chance`.
+    /// The content after the power cut, by the seed `chance`.
     fn after_cut(&self, chance: &mut u64) -> Medium {
         let state = self.0.lock().unwrap();
         let mut now = state.synced.clone();
@@ -151,7 +151,7 @@ fn what_was_committed_survives_a_power_cut_at_any_write_and_so_does_its_outcome(
     assert_eq!(committed.len(), 3, "no cut came so late that anything was committed");
 }
 
-/// Gives a command to a store, and waits for what it says.
+/// Sends a command to a store and waits for the answer.
 fn ask<T>(store: &Store, make: impl FnOnce(oneshot::Sender<T>) -> Command) -> T {
     let (tell, told) = oneshot::channel();
     store.order(make(tell));
@@ -164,7 +164,7 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
     let (file, can_open) = (medium.clone(), Arc::new(AtomicBool::new(true)));
     let can = can_open.clone();
     let open = move || match can.load(Ordering::Relaxed) {
-        // What was not synced is lost.
+        // Unsynced writes are lost.
         true => Ok(open(file.after_cut(&mut 0))),
         false => Err(redb::Error::Io(io::Error::other("no such disk"))),
     };
@@ -192,7 +192,7 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
     store.order(Command::Next(Watcher::new(Prefix::ALL, None), tell));
     assert!(matches!(begin(2), Err(Failed::Closed(_))));
     assert!(told.try_recv().is_err(), "a watcher sees nothing");
-    // Its streams are told to end.
+    // Its streams get the end.
     let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
     assert!(anew.as_mut().poll(context).is_ready());
     can_open.store(true, Ordering::Relaxed);

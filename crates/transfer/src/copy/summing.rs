@@ -1,4 +1,4 @@
-//! The summary of a finished copy, and what bounded it.
+//! The summary of a finished copy, and what limited it.
 
 use longhaul_net::clock;
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
@@ -19,10 +19,10 @@ use longhaul_files::place::{as_path, show};
 /// What moves data for less says nothing of what bounds it.
 const TOO_SHORT: Span = Span::from_millis(200);
 
-/// Sums up.
+/// Returns the summary.
 ///
 /// # Errors
-/// The one file that was to be copied failed. Of a tree, files that failed are counted.
+/// The only file of the copy failed. Failed files of a tree are counted.
 pub(super) fn summary(
     options: &CopyOptions,
     attempt: &Attempt<'_>,
@@ -66,10 +66,10 @@ pub(super) fn summary(
         rate: sender.rate,
         found: (found.rate > Rate::ZERO).then_some(found),
         rtt: sender.rtt,
-        // One that the path did not take was given up for the last pass.
+        // A block size that the path did not carry was replaced for the last pass.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks,
-        // What was on its way when the last block came is not lost.
+        // Datagrams in flight when the last block arrived are not lost.
         path_lost: receiver.highest.saturating_sub(receiver.received),
         socket_lost: receiver.socket_lost,
         memory_lost: receiver.memory_lost,
@@ -94,32 +94,32 @@ pub(super) fn summary(
     })
 }
 
-/// Files that are whole at the destination. Within a copy that was taken up again, what the last
-/// attempt skipped an earlier one brought.
+/// Returns the number of complete files at the destination. Files that the last attempt of a
+/// resumed copy skipped were copied by an earlier one.
 fn standing(outcome: &Outcome, of: u64) -> u64 {
     outcome.files.saturating_add(outcome.skipped).min(of)
 }
 
-/// Bytes and files that were there before this run.
+/// Returns the bytes and files that existed before this run.
 fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
     match state.resumed {
-        // What a later attempt finds there, the earlier ones have brought.
+        // Bytes that a later attempt finds were copied by the earlier ones.
         Some(resumed) if state.attempts > 1 => (resumed, state.skipped),
         // The outcome may have overtaken the plan.
         resumed => (resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
     }
 }
 
-/// When the last block came, by this end's clock.
+/// Returns when the last block arrived, by this end's clock.
 fn last_block(attempt: &Attempt<'_>, finished: &Finished, rtt: Span) -> Option<Span> {
     let after = Span::from_nanos(finished.outcome.since_last_nanos?);
-    // The outcome's own way here.
+    // The delay of the outcome on its way to this end.
     let way = if attempt.hooks.sends { rtt / 2 } else { Span::ZERO };
     let told = finished.told.since(attempt.started);
     Some(told.saturating_sub(after).saturating_sub(way))
 }
 
-/// The end of a copy of one file, which failed.
+/// Returns the error for a copy of one file, which failed.
 fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
     let kind = if failed.here { ErrorKind::LocalFile } else { ErrorKind::RemoteFile };
     let what = format!("cannot copy {}: {}", show(path), failed.reason);
@@ -128,14 +128,14 @@ fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
     match written {
         0 => error.advise(again),
         written => error.advise(format!(
-            "{again}; up to {} that came wait for it in a hidden file beside the destination, \
+            "{again}; up to {} that arrived are kept in a hidden file next to the destination, \
              .NAME{PARTIAL}",
             Bytes::new(written)
         )),
     }
 }
 
-/// Both ends' last words.
+/// Returns the final counters of both ends.
 fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
     if let Some(status) = &finished.outcome.status
         && attempt.hooks.sends
@@ -145,7 +145,7 @@ fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
     attempt.hooks.counters()
 }
 
-/// Where the time of the slower end went, if that can be told; `all` is the sender's over all
+/// Returns where the time of the slower end went, if known; `all` are the sender's times over all
 /// attempts.
 fn told_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: bool) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
@@ -155,7 +155,7 @@ fn told_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: boo
     ends.bound(elapsed)
 }
 
-/// CPU time of the threads of the end that receives, by its own account.
+/// Returns the CPU time of the receiving end's threads, by its own report.
 fn receiving_cpu(to: &Times) -> Span {
     to.busy + to.disk_cpu
 }

@@ -1,8 +1,9 @@
-//! Ways out for messages: the control stream, and a copy ahead by datagram.
+//! The two channels for outgoing messages: the control stream, and a copy ahead of it in a
+//! datagram.
 //!
-//! A lost packet holds up everything behind it on a stream for more than a round trip. So what a
-//! protocol waits for goes twice: on the stream, which is sure, and in a sealed datagram of its
-//! own, which is quick. Every such message is idempotent.
+//! A lost packet delays everything behind it on a stream for more than a round trip. So messages
+//! that a protocol waits for go twice: reliably on the stream, and fast in a separate sealed
+//! datagram. Every such message is idempotent.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,8 +20,8 @@ use crate::write::budget::MessageCharge;
 use longhaul_proto::wire::header::Kind;
 use longhaul_text::CallOption;
 
-/// The largest datagram that carries a message: what every path takes (RFC 8200 section 5, less
-/// the headers of IPv6 and UDP).
+/// The largest datagram for a message, which every path carries (RFC 8200 section 5, minus the
+/// headers of IPv6 and UDP).
 const MAX_DATAGRAM: usize = 1280 - 40 - 8;
 
 /// Bytes of messages that wait for a stream at most: ten times what the plan of a terabyte takes.
@@ -29,14 +30,14 @@ const MOST_WAITING: usize = 256 << 20;
 /// Bytes of messages that wait without a charge to the memory: what any transfer may need.
 const FREE: usize = 1 << 20;
 
-/// The way to the control stream's writer. Clones lead to the same stream.
+/// The sending end of the queue for the control stream. Clones use the same queue.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     sender: UnboundedSender<Option<Message>>,
     level: Arc<Level>,
 }
 
-/// Where the messages of an outbox come out.
+/// The receiving end of an outbox.
 pub(crate) struct Outflow {
     receiver: UnboundedReceiver<Option<Message>>,
     level: Arc<Level>,
@@ -123,19 +124,19 @@ impl Outbox {
         }
     }
 
-    /// Whether nobody takes messages any more.
+    /// Returns whether the receiving end is gone.
     #[cfg(test)]
     pub(crate) fn is_ended(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Waits until nobody takes messages any more.
+    /// Waits until the receiving end is gone.
     #[cfg(test)]
     pub(crate) async fn ended(&self) {
         self.sender.closed().await;
     }
 
-    /// Nothing more will be told.
+    /// Closes the outbox for further messages.
     pub(crate) fn end(&self) {
         let _ = self.sender.send(None);
     }
@@ -157,7 +158,7 @@ impl Level {
 }
 
 impl Outflow {
-    /// The next message; nothing at the end. Safe to drop half-way.
+    /// Returns the next message; `None` at the end. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Message> {
         let message = self.receiver.recv().await.flatten()?;
         let before = self.level.bytes.fetch_sub(size(&message), Ordering::Relaxed);
@@ -192,24 +193,24 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// Seals with `sealer`, sends by `socket`; nothing goes before there is a path.
+    /// Returns a shadow that seals with `sealer` and sends through `socket`, once it has a path.
     pub(crate) fn new(sealer: Sealer, socket: Arc<Socket>, path: Option<Path>) -> Shadow {
         let datagram = vec![0; MAX_DATAGRAM].into_boxed_slice();
         Shadow { sealer, socket, path, frame: Vec::with_capacity(MAX_DATAGRAM), datagram }
     }
 
-    /// Where datagrams go from now on.
+    /// Sets where datagrams go.
     pub(crate) fn set_path(&mut self, path: Path) {
         self.path = Some(path);
     }
 
-    /// Sends `message` both ways.
+    /// Sends `message` on the stream and by datagram.
     pub(crate) fn tell(&mut self, outbox: &Outbox, message: Message) {
         self.send(&message);
         outbox.tell(message);
     }
 
-    /// Sends `message` by datagram alone, if it fits one; it may be lost.
+    /// Sends `message` by datagram only, if it fits one; it may be lost.
     pub(crate) fn send(&mut self, message: &Message) {
         let Some(path) = self.path else { return };
         self.frame.clear();
@@ -223,15 +224,15 @@ impl Shadow {
         self.frame = frame;
     }
 
-    /// Sends `content` as a datagram of `kind` to `path`, once.
+    /// Sends `content` once as a datagram of `kind` to `path`.
     pub(crate) fn send_to(&mut self, path: Path, kind: Kind, content: &[u8]) {
-        // All that can fail here passes as loss does.
+        // Every failure here is equivalent to a loss.
         if let Ok(len) = self.sealer.seal(kind, 0, content, &mut self.datagram) {
             let _ = self.socket.send(path, &self.datagram[..len]);
         }
     }
 
-    /// Sends a datagram that says nothing but where it comes from.
+    /// Sends an empty datagram, which shows the sender's address.
     pub(crate) fn send_empty(&mut self) {
         if let Some(path) = self.path {
             self.send_to(path, Kind::Control, &[]);

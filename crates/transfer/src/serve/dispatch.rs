@@ -1,4 +1,4 @@
-//! Gives each stream to the service that it names.
+//! Dispatches each stream to the service that it names.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::session::{Service, Services, Session};
 use longhaul_share::Shared;
 use longhaul_stream::server::Streams;
 
-/// How long a client may take to say what it wants.
+/// Timeout for a stream's first message.
 const REQUEST: Duration = Duration::from_secs(15);
 
 /// What of a server can be watched.
@@ -47,15 +47,15 @@ pub(super) fn services(
     Services::new(all.into_iter().chain(sharing))
 }
 
-/// Answers a stream, on a task of its own.
+/// Answers a stream, on its own task.
 pub(super) fn begin(server: &Rc<Server>, services: &Services, session: Session) {
     let (server, services) = (server.clone(), services.clone());
     tokio::task::spawn_local(async move { answer(&server, &services, session).await });
 }
 
-/// Answers a stream to its end.
+/// Answers a stream completely.
 pub(super) async fn answer(server: &Server, services: &Services, session: Session) {
-    // What comes to the data port from there is held from now on.
+    // From now on, keep early datagrams from that address.
     server.port.expect(session.remote.ip());
     let (name, needs) = session.asked();
     let found = services.find(name, needs).map_err(Error::from).and_then(|service| {
@@ -68,7 +68,7 @@ pub(super) async fn answer(server: &Server, services: &Services, session: Sessio
     }
 }
 
-/// The first message of a stream; nothing where none comes in time, which the client hears.
+/// Returns the first message of a stream. `None` after a timeout, which is reported to the client.
 pub(super) async fn first<M: Message + Default>(
     server: &Server,
     mut session: Session,
@@ -76,7 +76,7 @@ pub(super) async fn first<M: Message + Default>(
     match timeout(REQUEST, session.first()).await {
         Ok(Ok(Some(message))) => Some((session, message)),
         Ok(Ok(None)) => {
-            // It only wanted to know whether it is let in.
+            // The client only checked whether it is admitted.
             let _ = session.close(None).await;
             None
         }
@@ -89,7 +89,7 @@ pub(super) async fn first<M: Message + Default>(
     }
 }
 
-/// Tells a client, and who watches the server, why it is not served.
+/// Tells a client and the server's observer why the client is refused.
 pub(super) async fn turn_away(server: &Server, session: Session, error: Error) {
     server.refusals.tell(session.remote, &error);
     let _ = session.close(Some((&error).into())).await;

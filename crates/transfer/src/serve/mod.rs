@@ -1,4 +1,4 @@
-//! A server: streams in, each judged, each for a service.
+//! A server: accepts streams, checks each, and dispatches it to a service.
 //!
 //! `dispatch` gives a stream to the service that it names; `running` ends the requests of all
 //! services when the server ends or their client loses its right. `copying` is the service of
@@ -66,10 +66,10 @@ pub(crate) use over_ssh::serve_over_ssh;
 #[doc(hidden)]
 pub use rehearsal::rehearse;
 
-/// How often refusals that had no event of their own are counted.
+/// Interval of the reports that count refusals without their own event.
 const UNTOLD: Duration = Duration::from_secs(60);
 
-/// Where a server listens and who it is.
+/// The address and id of a started server.
 #[derive(Clone, Debug)]
 pub struct Ready {
     /// The control port.
@@ -80,25 +80,25 @@ pub struct Ready {
     pub id: String,
 }
 
-/// What all transfers of a server share.
+/// The state that all transfers of a server share.
 struct Server {
     door: Door,
     port: PortHandle,
     memory: Budget,
-    /// What schedules all that come by one protocol.
+    /// The receiving cores that divide this host's capacity, by protocol.
     cores: RefCell<SharedCores>,
     allow_plain: bool,
     register: Register,
     pipes: Pipes,
-    /// The protocols that are known, by name.
+    /// The known protocols, by name.
     protocols: Protocols,
-    /// Partial files that transfers left.
+    /// Partial files left by transfers.
     left: Arc<Left>,
-    /// For surveys.
+    /// Seats for surveys.
     surveys: answer::Seats,
-    /// For probes.
+    /// Seats for probes.
     seats: probe::server::Seats,
-    /// Takes the events.
+    /// Receives the events.
     tell: Tell,
     refusals: Arc<Refusals>,
     /// What is under way, for who watches.
@@ -107,7 +107,7 @@ struct Server {
 }
 
 impl Server {
-    /// A server of all protocols, without data in the clear.
+    /// Returns a server for all protocols that allows no unsealed data.
     fn new(door: Door, port: PortHandle, memory: Budget, tell: Tell) -> Server {
         let live = Live::default();
         let tell = live.counting(tell);
@@ -134,25 +134,25 @@ impl Server {
 /// Finds a protocol by its name.
 pub(crate) type Protocols = fn(&str) -> Option<&'static Row>;
 
-/// Takes the events of a server; called from its own threads.
+/// Receives the events of a server; called from its own threads.
 pub type Tell = Arc<dyn Fn(ServerEvent) + Send + Sync>;
 
-/// What a running server may be asked.
+/// A command to a running server.
 pub(crate) enum Order {
     /// Tell what the server is doing.
     Status(oneshot::Sender<ServerStatus>),
     /// Replace the list of clients, and tell how that went.
     Allow(Vec<Allow>, oneshot::Sender<Result<(), Error>>),
-    /// End: let transfers go on for this long, then close their sessions.
+    /// Shut down: let transfers continue for this long, then close their sessions.
     Shutdown(Duration),
 }
 
-/// Serves by the orders of a handle. Blocks until an order ends the server or the handle is gone,
-/// or with `once` until one transfer has ended. `ready` is called when clients can come, `tell`
-/// with the events after that.
+/// Serves until an order ends the server or the handle is dropped, or with `once` until one
+/// transfer has ended. Blocks. Calls `ready` when clients can connect, and `tell` with the events
+/// after that.
 ///
 /// # Errors
-/// The ports cannot be opened, or the root is no folder; with `once`, how the transfer ended.
+/// The ports cannot be opened, or the root is not a folder; with `once`, the error of the transfer.
 pub(crate) fn serve(
     protocols: Protocols,
     options: ServeOptions,
@@ -175,7 +175,7 @@ async fn run(
     let shared = options.share.as_deref().map(Shared::open).transpose()?;
     let (mut listener, data) = bind(&options, &identity)?;
     listener.admit_by(door.admission());
-    // What comes to the data port from there is held from now on.
+    // From now on, early datagrams are kept.
     let port = data.handle();
     listener.on_arrival(move |address| port.expect(address));
     let memory = Budget::new(options.memory)?;
@@ -211,7 +211,7 @@ async fn run(
             _ = untold.tick() => server.refusals.flush(),
             order = orders.recv() => match order {
                 Some(Order::Allow(list, tell)) => {
-                    // Who asked may have gone.
+                    // The caller may be gone.
                     let _ = tell.send(server.door.allow(list));
                 }
                 Some(Order::Status(tell)) => {
@@ -231,7 +231,7 @@ async fn run(
     ended
 }
 
-/// Ends the server; whoever comes meanwhile hears of it.
+/// Shuts the server down; refuses new clients meanwhile.
 async fn close(
     server: &Rc<Server>,
     services: &Services,
@@ -250,7 +250,7 @@ async fn close(
     }
 }
 
-/// The control and the data port; with control port 0, a pair of neighbours that is free.
+/// Opens the control and the data port; with control port 0, two free neighbouring ports.
 fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port), Error> {
     const TRIES: usize = 16;
     let settings = Settings::default();
@@ -258,7 +258,7 @@ fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port),
     for _ in 0..TRIES {
         let listener = Listener::bind(options.listen, identity, &settings)?;
         let control = listener.local_addr();
-        // No port comes after the last one, and 0 would be any.
+        // No port follows the last one, and 0 would mean any.
         let next = control.port().checked_add(1);
         let Some(data_port) = options.data_port.or(next) else { continue };
         match Port::bind(zone::at_port(control, data_port)) {

@@ -1,4 +1,4 @@
-//! Which of two other hosts runs a copy, and the command that it is given.
+//! Chooses which of two other hosts runs a copy, and builds its command.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,12 +11,12 @@ use longhaul::{Filter, Location};
 
 use crate::error::{Error, ErrorKind};
 
-/// The flag by which the other host's copy ends with its standard input.
+/// The flag that makes the other host's copy end with its standard input.
 pub(super) const WATCH: &str = "--watch-stdin";
-/// The longest command: Linux gives the shell of ssh one word of 128 KiB.
+/// Longest command: Linux limits one argument of ssh's shell to 128 KiB.
 const MAX_COMMAND: usize = 120_000;
 
-/// Flags that are for this host, or that the plan writes itself.
+/// Flags for this host only, or written by the plan itself.
 const NOT_FORWARDED: [&str; 17] = [
     "locations",
     "show_config",
@@ -37,28 +37,28 @@ const NOT_FORWARDED: [&str; 17] = [
     "from0",
 ];
 
-/// Flags about one kind of host: the other kind would refuse them.
+/// Flags for one kind of host, which the other kind would refuse.
 const OF_SSH: [&str; 1] = ["ports"];
 const OF_SERVERS: [&str; 2] = ["data_port", "server_id"];
 
 /// A copy that another host runs.
 #[derive(Debug)]
 pub(in crate::cp) struct Plan {
-    /// The host that runs it, as ssh takes it.
+    /// The host that runs the copy, as ssh takes it.
     pub(in crate::cp) runner: String,
-    /// What is copied, as the user named it.
+    /// The sources as the user named them.
     pub(in crate::cp) sources: Vec<Location>,
-    /// Where to, as the user named it.
+    /// The destination as the user named it.
     pub(in crate::cp) destination: Location,
-    /// The paths of `--files-from`, each ended by a zero byte, with an empty one at the end.
+    /// The paths of `--files-from`, zero-terminated, with an empty one at the end.
     pub(super) list: Vec<u8>,
-    /// Where longhaul is on the other hosts.
+    /// Path of longhaul on the other hosts.
     pub(super) remote_path: String,
     ssh: Vec<String>,
     words: Vec<OsString>,
 }
 
-/// The copy between other hosts that `locations` name, if they do.
+/// Plans the copy if all of `locations` are on other hosts.
 ///
 /// # Errors
 /// Neither end is on a host that ssh reaches.
@@ -99,12 +99,11 @@ fn host(location: &Location) -> Option<&str> {
 }
 
 impl Plan {
-    /// Completes the command: by `ssh`, to `remote_path`, with the flags of `matches`, as
-    /// `verbose` as is shown here. `filters` take the place of the flags about files, which are on
-    /// this host.
+    /// Completes the command: by `ssh`, to `remote_path`, with the flags of `matches`, as `verbose`
+    /// as this host shows. `filters` replace the flags that name files on this host.
     ///
     /// # Errors
-    /// The command is longer than a shell takes.
+    /// The command is too long for a shell.
     pub(in crate::cp) fn complete(
         &mut self,
         subcommand: &str,
@@ -143,7 +142,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether it is on the host that runs the copy.
+    /// Whether the location is on the host that runs the copy.
     pub(in crate::cp) fn is_there(&self, location: &Location) -> bool {
         host(location) == Some(&self.runner)
     }
@@ -163,7 +162,7 @@ impl Plan {
                 text
             }
             Location::Daemon { path, .. } => {
-                // What stands before the path is shown as it is read.
+                // Everything before the path is kept as the user wrote it.
                 let mut text = OsString::from(location.with_path("".into()).to_string());
                 text.push(path);
                 text
@@ -180,7 +179,7 @@ impl Plan {
         command
     }
 
-    /// What the shell over there is given.
+    /// The command line for the remote shell.
     fn line(&self) -> OsString {
         let mut line = match self.remote_path.strip_prefix("~/") {
             Some(below) => [b"~/", &quoted(below.as_bytes())[..]].concat(),
@@ -194,7 +193,7 @@ impl Plan {
     }
 }
 
-/// A host of ssh, in brackets where it is an IPv6 address.
+/// A host of ssh, in brackets if it is an IPv6 address.
 fn bracketed(destination: &str) -> String {
     let (user, host) = match destination.rsplit_once('@') {
         Some((user, host)) => (format!("{user}@"), host),
@@ -203,8 +202,8 @@ fn bracketed(destination: &str) -> String {
     if host.contains(':') { format!("{user}[{host}]") } else { destination.to_owned() }
 }
 
-/// A path of a location of ssh as a local path of a command that starts in the home folder. Never
-/// a remote location, nor a pipe.
+/// Rewrites the path of an ssh location as a local path, relative to the home folder. The result is
+/// never read as a remote location or a pipe.
 fn below_home(path: &Path) -> OsString {
     let bytes = path.as_os_str().as_bytes();
     let bytes = match bytes {
@@ -220,10 +219,10 @@ fn below_home(path: &Path) -> OsString {
     OsString::from_vec([prefix, bytes].concat())
 }
 
-/// The words for the flags of `matches` that the user or a file has set.
+/// The words for the flags of `matches` that the user or a file set.
 fn flags(matches: &ArgMatches, is_idle: impl Fn(&str) -> bool) -> Vec<OsString> {
     let mut words = Vec::new();
-    // The names of groups of flags begin with a capital.
+    // Names of groups of flags start with a capital.
     let is_flag = |id: &&str| !id.starts_with(char::is_uppercase) && !NOT_FORWARDED.contains(id);
     for id in matches.ids().map(clap::Id::as_str).filter(is_flag) {
         if matches.value_source(id) != Some(ValueSource::CommandLine) || is_idle(id) {
@@ -242,7 +241,7 @@ fn flags(matches: &ArgMatches, is_idle: impl Fn(&str) -> bool) -> Vec<OsString> 
     words
 }
 
-/// The word for a filter by a glob. Sizes are flags of their own.
+/// The word for a glob filter. Sizes have their own flags.
 fn filter(filter: &Filter) -> Option<OsString> {
     match filter {
         Filter::Exclude(glob) => Some(format!("--exclude={glob}").into()),
@@ -251,7 +250,7 @@ fn filter(filter: &Filter) -> Option<OsString> {
     }
 }
 
-/// The paths of a list, if there are any.
+/// The zero-terminated paths of a list, if there are any.
 fn list(filters: &[Filter]) -> Vec<u8> {
     let mut list = Vec::new();
     for filter in filters {
@@ -266,7 +265,7 @@ fn list(filters: &[Filter]) -> Vec<u8> {
     list
 }
 
-/// A word for a POSIX shell.
+/// Quotes a word for a POSIX shell.
 fn quoted(word: &[u8]) -> Vec<u8> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-=:,@%+".contains(byte);
     if !word.is_empty() && word.iter().all(is_plain) {
@@ -291,7 +290,7 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    /// Where the copy runs, and its ends as they are named there.
+    /// The host that runs the copy, and the ends as it names them.
     fn planned(texts: &[&str]) -> (String, Vec<String>) {
         let plan = plan(&locations(texts)).unwrap().expect("all are on other hosts");
         let ends = plan.there(&locations(texts));

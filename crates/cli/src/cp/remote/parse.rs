@@ -1,5 +1,4 @@
-//! The events of another host's `--json`, read back. Each field may be missing or wrong: then it
-//! says nothing.
+//! Parses the events of another host's `--json`. A missing or wrong field gets its default.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -14,7 +13,7 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind};
 use crate::{exit, plain};
 
-/// The event that an object stands for; nothing for one of a newer release.
+/// Parses an event; `None` for one of a newer release.
 pub(super) fn event(value: &Value) -> Option<Event> {
     let event = one(value)?;
     Some(match value["source"].as_str() {
@@ -65,7 +64,7 @@ fn one(value: &Value) -> Option<Event> {
     })
 }
 
-/// The error of an object that has one.
+/// Parses the error of an event.
 pub(super) fn error(value: &Value) -> Error {
     let class = value["class"].as_str().unwrap_or_default();
     let kind = ErrorKind::ALL.iter().find(|kind| exit::kind_name(**kind) == class);
@@ -98,7 +97,7 @@ fn progress(value: &Value) -> Progress {
     progress
 }
 
-/// The summary of a copy.
+/// Parses the summary of a copy.
 pub(super) fn summary(value: &Value) -> Summary {
     let mut summary = Summary::default();
     for (field, name) in [
@@ -212,7 +211,7 @@ fn carrier(value: &Value) -> &'static str {
     known.into_iter().find(|name| Some(*name) == value.as_str()).unwrap_or("another way")
 }
 
-/// A text with nothing in it that a terminal obeys.
+/// A text with control characters escaped.
 fn text(value: &Value) -> String {
     plain::text(value.as_str().unwrap_or_default())
 }
@@ -229,7 +228,7 @@ fn span(value: &Value) -> Span {
     Span::from_secs_f64(value.as_f64().unwrap_or_default())
 }
 
-/// A path, from all its bytes where it is no UTF-8.
+/// A path, from its bytes if it is not UTF-8.
 fn path(value: &Value, field: &str) -> PathBuf {
     let hex = value[format!("{field}_hex")].as_str().and_then(bytes);
     match hex {
@@ -254,7 +253,7 @@ mod tests {
         serde_json::from_str(line).unwrap()
     }
 
-    /// The event of a line, as it is debugged.
+    /// The debug output of a line's event.
     fn back(line: &str) -> String {
         event(&read(line)).map_or("nothing".to_owned(), |event| format!("{event:?}"))
     }

@@ -1,4 +1,4 @@
-//! A hostile server, which tells the real client every lie at every moment.
+//! A hostile server that sends the real client every wrong message at every moment.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -84,7 +84,7 @@ impl Moment {
     }
 }
 
-/// Lies that wait, and the last that was told.
+/// Pending wrong messages, and the last one sent.
 #[derive(Default)]
 struct Script {
     lies: VecDeque<Lie>,
@@ -111,7 +111,7 @@ impl Shared {
 /// The reason by which a hostile server that has no more lies ends a session.
 const NO_MORE: &str = "no more lies";
 
-/// A server whose sessions tell the lies of `shared`; its address and id.
+/// A server whose sessions send the wrong messages of `shared`; returns its address and id.
 fn hostile(moment: Moment, shared: Shared) -> (SocketAddr, String) {
     let (ready, is_ready) = mpsc::channel();
     thread::spawn(move || {
@@ -141,7 +141,7 @@ async fn lie(mut session: Session, moment: Moment, shared: &Shared) {
         Message::Request(request) => request,
         Message::Survey(_) => Request::default(),
         Message::Probe(_) => return count(session, shared).await,
-        // A stream beside the session: nothing comes on it.
+        // A second stream, which carries nothing.
         _ => return while let Ok(Some(_)) = session.read::<Frame>().await {},
     };
     let mut say = moment.before(&request);

@@ -1,4 +1,4 @@
-//! A hostile but allowed client, which tells the real server every lie at every moment.
+//! A hostile but allowed client that sends the real server every wrong message at every moment.
 
 use std::collections::VecDeque;
 
@@ -57,7 +57,7 @@ impl Moment {
     }
 }
 
-/// Tells lies until the server ends the session; its reason, and the lie that it ended for.
+/// Sends wrong messages until the server ends the session; returns the reason and the message.
 async fn tell(
     mut session: Session,
     moment: Moment,

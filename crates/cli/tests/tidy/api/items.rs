@@ -6,7 +6,7 @@ use super::paths::Module;
 /// A public item.
 pub(super) struct Item {
     pub(super) name: String,
-    /// Its declaration and its public parts, then what is implemented for it.
+    /// Its declaration and public parts, then its implementations.
     pub(super) lines: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ fn signature(lines: &[&str]) -> String {
     text.trim_end_matches(['{', ';']).trim_end().to_owned()
 }
 
-/// What is declared, with the parts that callers see.
+/// The declaration, with the parts that callers see.
 fn declaration(lines: &[&str]) -> Vec<String> {
     let first = lines[0];
     if first.starts_with("pub const ") && !first.starts_with("pub const fn ") {

@@ -1,4 +1,4 @@
-//! From a path of the source to the module that defines what it names.
+//! Resolves a path of the source to the module that defines the item.
 
 use std::fs;
 
@@ -42,7 +42,7 @@ impl Module {
         Some(Module { krate: krate.to_owned(), names, path, text })
     }
 
-    /// The module `name` in a file of its own.
+    /// The module `name` in its own file.
     pub(super) fn child(&self, name: &str) -> Option<Module> {
         Module::open(&self.krate, [&self.names[..], &[name.to_owned()]].concat())
     }
@@ -54,7 +54,7 @@ impl Module {
         names.map(str::to_owned).collect()
     }
 
-    /// What its `pub use` lines name, each with the module within the file where it stands.
+    /// The names in its `pub use` lines, each with the module that contains the line.
     pub(super) fn uses(&self) -> Vec<(String, Use)> {
         let mut found = Vec::new();
         let (mut inner, mut open) = (String::new(), None::<String>);
@@ -92,7 +92,7 @@ impl Module {
         rest.iter().try_fold(start, |module, name| module.step(name))
     }
 
-    /// The module `name` of this one, by a file of its own or by a `pub use`.
+    /// The module `name` of this one, in a file or by a `pub use`.
     fn step(&self, name: &str) -> Option<Module> {
         if let Some(child) = self.child(name) {
             return Some(child);
