@@ -31,7 +31,7 @@ pub(crate) type SharedFolder = Arc<dyn Folder>;
 /// An open file.
 pub(crate) type OpenFile = Box<dyn File>;
 
-/// What a name stands for.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     File,
@@ -48,19 +48,19 @@ pub(crate) struct Attributes {
     /// The 12 permission bits.
     pub(crate) mode: u32,
     pub(crate) modified: FileTime,
-    /// When content or attributes changed last. No call sets this time.
+    /// The change time of content or attributes. No call sets this time.
     pub(crate) changed: FileTime,
     /// Device and inode: two handles with the same identity are one file.
     pub(crate) identity: (u64, u64),
     pub(crate) links: u64,
     pub(crate) owner: u32,
-    /// Bytes that the file occupies on the disk.
+    /// Bytes that the file occupies on disk.
     pub(crate) allocated: u64,
 }
 
 impl Attributes {
-    /// A stamp of the file's version: half of it from the change time, half from device and inode.
-    /// The stamp of a rewritten or replaced file differs, whatever its modification time.
+    /// Returns a stamp of the file's version, half from the change time, half from device and
+    /// inode. The stamp of a rewritten or replaced file differs, whatever its modification time.
     pub(crate) fn version(&self) -> u64 {
         let FileTime { seconds, nanos } = self.changed;
         let changed = half(seconds as u64, u64::from(nanos));
@@ -68,14 +68,14 @@ impl Attributes {
         u64::from(changed) << 32 | u64::from(half(device, inode))
     }
 
-    /// Whether this process's user owns it.
+    /// Returns whether this process's user owns it.
     pub(crate) fn is_own(&self) -> bool {
         self.owner == real::user()
     }
 }
 
-/// Whether two stamps have the same change time. Device and inode may differ for a file that was
-/// opened again: some file systems number files anew.
+/// Returns whether two stamps have the same change time. Device and inode may differ for a file
+/// that was opened again: some file systems renumber files.
 pub(crate) fn is_same_change(a: u64, b: u64) -> bool {
     a >> 32 == b >> 32
 }
@@ -88,7 +88,7 @@ fn half(a: u64, b: u64) -> u32 {
     u32::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
-/// What a file is opened for.
+/// The access mode of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
@@ -102,7 +102,7 @@ pub(crate) struct Room {
     pub(crate) free: u64,
     /// Bytes of a block: the last block of each file is half empty on average.
     pub(crate) block: u64,
-    /// Free inodes; nothing where the file system has no limit.
+    /// Free inodes; `None` if the file system has no limit.
     pub(crate) free_files: Option<u64>,
 }
 
@@ -111,10 +111,10 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// The folder's own attributes.
     fn attributes(&self) -> io::Result<Attributes>;
 
-    /// The attributes of `name`; a link is not followed.
+    /// Returns the attributes of `name`; does not follow a link.
     fn look(&self, name: &[u8]) -> io::Result<Attributes>;
 
-    /// All names, without `.` and `..`.
+    /// Returns all names, without `.` and `..`.
     fn names(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
         self.each_name(&mut |name| {
@@ -124,7 +124,7 @@ pub(crate) trait Folder: Debug + Send + Sync {
         Ok(names)
     }
 
-    /// Calls `tell` with each name in it, until that returns `false`. Keeps no list of them.
+    /// Calls `tell` with each name, until it returns `false`. Stores no list.
     fn each_name(&self, tell: &mut dyn FnMut(Vec<u8>) -> bool) -> io::Result<()>;
 
     /// Opens the file `name`. Fails on a link, and does not wait for the other end of a pipe.
@@ -136,7 +136,7 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Opens the folder `name`; fails on a link.
     fn open_folder(&self, name: &[u8]) -> io::Result<SharedFolder>;
 
-    /// Opens this folder again and locks that handle without waiting: the lock ends with it.
+    /// Opens this folder again and locks that handle without waiting: the lock is released with it.
     ///
     /// # Errors
     /// `ResourceBusy` if another copy holds the lock.
