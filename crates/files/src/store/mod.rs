@@ -151,10 +151,10 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// The target of the link `name`.
     fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>>;
 
-    /// Renames `from` to `to` within this folder, replacing what `to` was.
+    /// Renames `from` to `to` within this folder, replacing an existing `to`.
     fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()>;
 
-    /// Removes the file or link `name`; succeeds if there is none.
+    /// Removes the file or link `name`; succeeds if it does not exist.
     fn remove(&self, name: &[u8]) -> io::Result<()>;
 
     /// Removes the empty folder `name`; fails on a link.
@@ -169,31 +169,31 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Sets the modification time of the link `name`, not of its target.
     fn set_link_modified(&self, name: &[u8], modified: FileTime) -> io::Result<()>;
 
-    /// The permission bits that new entries of this folder lack: by its default access control list
-    /// if it has one, else by the umask.
+    /// Returns the permission bits that new entries of this folder lack: because of its default
+    /// access control list if it has one, else because of the umask.
     fn withheld(&self) -> u32 {
         real::umask()
     }
 
-    /// Whether this process may create and rename entries here.
+    /// Checks that this process may create and rename entries here.
     fn may_write(&self) -> io::Result<()>;
 
-    /// Whether this process may read the file `name`.
+    /// Checks that this process may read the file `name`.
     fn may_read(&self, name: &[u8]) -> io::Result<()>;
 
-    /// Free space; nothing where the file system does not tell.
+    /// Returns the free space; `None` if the file system does not report it.
     fn room(&self) -> Option<Room>;
 
-    /// The device that holds this folder, for people.
+    /// Returns the device that holds this folder, as text.
     fn device(&self) -> String;
 
-    /// Brings this folder's entries onto the disk; succeeds where folders cannot be synced.
+    /// Syncs this folder's entries; succeeds if the file system cannot sync folders.
     fn sync(&self) -> io::Result<()>;
 
-    /// Brings everything written to this folder's file system onto the disk.
+    /// Syncs this folder's file system.
     fn sync_file_system(&self) -> io::Result<()>;
 
-    /// The attributes of `name`, or nothing if there is no such entry.
+    /// Returns the attributes of `name`; `None` if there is no such entry.
     fn look_if_there(&self, name: &[u8]) -> io::Result<Option<Attributes>> {
         match self.look(name) {
             Ok(found) => Ok(Some(found)),
@@ -214,7 +214,7 @@ pub(crate) trait File: Debug + Send + Sync {
     /// Writes up to `content.len()` bytes at `at`.
     fn write_at(&self, content: &[u8], at: u64) -> io::Result<usize>;
 
-    /// Cuts the file or extends it with zeros.
+    /// Truncates the file or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Sets the permission bits.
@@ -223,34 +223,34 @@ pub(crate) trait File: Debug + Send + Sync {
     /// Sets the modification time.
     fn set_modified(&self, modified: FileTime) -> io::Result<()>;
 
-    /// Locks the file for this handle without waiting; succeeds where there are no locks.
+    /// Locks the file for this handle without waiting; succeeds if the file system has no locks.
     ///
     /// # Errors
     /// `ResourceBusy` if another handle holds the lock.
     fn lock(&self) -> io::Result<()>;
 
-    /// Reserves disk blocks for the first `size` bytes where the file system can.
+    /// Reserves disk blocks for the first `size` bytes, if the file system can.
     ///
     /// # Errors
-    /// No room, or a file that would be too large.
+    /// The disk is full, or the file would be too large.
     fn reserve(&self, size: u64) -> io::Result<()>;
 
     /// Turns a range into a hole.
     fn punch(&self, range: Range<u64>) -> io::Result<()>;
 
-    /// Where the next data at or after `at` begin; nothing if only holes follow.
+    /// Returns the start of the next data at or after `at`; `None` if only holes follow.
     fn next_data(&self, at: u64) -> io::Result<Option<u64>>;
 
-    /// Where the next hole at or after `at` begins; the end of the file counts as one.
+    /// Returns the start of the next hole at or after `at`; the end of the file counts as one.
     fn next_hole(&self, at: u64) -> io::Result<u64>;
 
     /// Advises the system that the file will be read from its start to its end.
     fn read_ahead(&self);
 
-    /// Brings the content onto the disk.
+    /// Syncs the content.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Brings content and attributes onto the disk.
+    /// Syncs content and attributes.
     fn sync_all(&self) -> io::Result<()>;
 
     /// Fills `buf` from the bytes at `at`.
@@ -288,7 +288,7 @@ pub(crate) trait File: Debug + Send + Sync {
         Ok(())
     }
 
-    /// The bytes from the start of the file, at most `most`.
+    /// Returns the bytes from the start of the file, at most `most`.
     fn read_start(&self, most: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut piece = vec![0; 1 << 16];
@@ -305,22 +305,22 @@ pub(crate) trait File: Debug + Send + Sync {
     }
 }
 
-/// The error of a file or folder that another copy holds.
+/// Returns the error for a file or folder that another copy has locked.
 pub(crate) fn busy() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, "another copy is writing it at this moment")
 }
 
-/// The system's error for a missing name.
+/// Returns the system's error for a missing name.
 pub(crate) fn not_found() -> io::Error {
     Errno::NOENT.into()
 }
 
-/// The system's error for something that is no folder.
+/// Returns the system's error for something that is not a folder.
 pub(crate) fn not_a_folder() -> io::Error {
     Errno::NOTDIR.into()
 }
 
-/// Whether a file could not be opened because its name is a symbolic link.
+/// Returns whether a file could not be opened because its name is a symbolic link.
 pub(crate) fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
@@ -334,7 +334,7 @@ mod tests {
     use super::buffers::MemoryFolder;
     use super::*;
 
-    /// A file of which each call does at most three bytes, and every second one is interrupted.
+    /// A file that does at most three bytes per call, and interrupts every second call.
     #[derive(Debug)]
     struct Halting(OpenFile, Mutex<RefCell<u32>>);
 
@@ -446,7 +446,7 @@ mod tests {
         let stamps = [one.version(), later.version(), moved.version()];
         assert!(stamps[0] != stamps[1] && stamps[0] != stamps[2] && stamps[1] != stamps[2]);
         assert!(is_same_change(stamps[0], stamps[2]) && !is_same_change(stamps[0], stamps[1]));
-        // Both halves are there.
+        // Both halves are set.
         assert_eq!(stamps[0] as u32, stamps[1] as u32);
         assert_ne!(stamps[0] >> 32, stamps[1] >> 32);
     }

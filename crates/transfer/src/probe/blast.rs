@@ -55,7 +55,7 @@ impl Blast {
         let (stop, stopped) = channel();
         let (ended, done) = oneshot::channel();
         let work = move || {
-            // Nobody waits any more where the probe was given up.
+            // Nobody waits if the probe was cancelled.
             let _ = ended.send(self.run(&stopped));
         };
         std::thread::Builder::new().name("probe".into()).spawn(work).map_err(|error| {
@@ -93,7 +93,7 @@ impl Blast {
             }
             pacer.spend(now, Bytes::new(batch.bytes() as u64));
             match batch.send(&self.socket, self.path) {
-                // What the kernel refuses is lost, as what the path loses.
+                // Datagrams that the kernel refuses count as lost on the path.
                 Ok(_) => blasted.sent += due,
                 Err(SendError::TooLarge) => return Blasted { too_large: true, ..blasted },
                 Err(SendError::Broken(_)) => return blasted,
