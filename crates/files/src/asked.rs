@@ -1,10 +1,10 @@
-//! What a transfer may bring, derived from the request alone.
+//! The files that a transfer may contain, derived from the request alone.
 //!
 //! The sending end describes its object in a manifest. A hostile sender can list any name there, so
 //! the receiving end compares the manifest with the request before it opens the destination
 //! (CVE-2019-6111 is the same attack on scp). The rules follow [`source`](super::source): a name
-//! without a slash at its end brings itself, `folder/` brings what is inside, filters apply below
-//! the names of the request.
+//! without a trailing slash stands for the entry itself, `folder/` for its content; filters apply
+//! below the names of the request.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::manifest::{Kind, Manifest, Shape};
 use super::place::{Place, show};
 use crate::error::{Advice, Error, FileErrorKind};
 
-/// Characters of a peer's path that an error shows.
+/// Characters of a peer's path to show in an error.
 const SHOWN: usize = 300;
 
 /// The names, kinds and shape that a manifest may have.
@@ -29,18 +29,18 @@ pub struct Asked {
 /// The sources of a pull.
 #[derive(Debug)]
 struct Sources {
-    /// Top names that the sources bring themselves.
+    /// Top names that the sources themselves have.
     names: BTreeSet<Vec<u8>>,
-    /// At least one source brings the inside of a folder, whose names are not known here.
+    /// At least one source is the content of a folder, whose names are not known here.
     contents: bool,
     several: bool,
 }
 
 impl Asked {
-    /// What a pull of `paths` may bring.
+    /// Returns what a pull of `paths` may contain.
     ///
     /// # Errors
-    /// [`FileErrorKind::Request`] for a filter that is no glob.
+    /// [`FileErrorKind::Request`] for a filter with an invalid glob.
     pub fn pull(paths: &[PathBuf], recursive: bool, filters: &[Filter]) -> Result<Asked, Error> {
         let mut sources =
             Sources { names: BTreeSet::new(), contents: false, several: paths.len() != 1 };
@@ -54,7 +54,7 @@ impl Asked {
         Ok(Asked { recursive, filters: CompiledFilters::new(filters)?, sources: Some(sources) })
     }
 
-    /// What a push may bring: files only, unless it is `recursive`.
+    /// Returns what a push may contain: files only, unless it is `recursive`.
     pub fn push(recursive: bool) -> Asked {
         Asked { recursive, filters: CompiledFilters::default(), sources: None }
     }
@@ -62,7 +62,7 @@ impl Asked {
     /// Compares `manifest` with the request.
     ///
     /// # Errors
-    /// [`FileErrorKind::Peer`] with the first thing that the request does not cover.
+    /// [`FileErrorKind::Peer`] with the first entry that the request does not cover.
     pub fn admits(&self, manifest: &Manifest) -> Result<(), Error> {
         if !self.admits_shape(manifest.shape()) {
             let first = manifest.entries().first();
@@ -96,7 +96,7 @@ impl Asked {
         }
     }
 
-    /// Compares an entry below `top`, or that itself.
+    /// Compares an entry below `top`, or `top` itself.
     fn admits_entry(&self, manifest: &Manifest, number: u32, top: &[u8]) -> Result<(), Error> {
         let entry = &manifest.entries()[number as usize];
         let is_folder = entry.kind == Kind::Folder;
@@ -109,7 +109,7 @@ impl Asked {
         if !(is_named || is_inside) {
             return Err(self.refuse(&shown(manifest, number)));
         }
-        // Filters do not apply to what the request names itself.
+        // Filters do not apply to names of the request.
         let names_itself = is_named && entry.parent().is_none();
         let is_fit = entry.size().is_none_or(|size| self.filters.fits(size));
         if names_itself || is_fit && self.filters.takes(&manifest.path(number), is_folder) {
@@ -141,7 +141,7 @@ fn distrusted(what: String) -> Error {
         .advise("nothing was written; ask who runs the server why it sends this")
 }
 
-/// The kind and path of an entry for an error.
+/// Returns the kind and path of an entry for an error.
 fn shown(manifest: &Manifest, number: u32) -> String {
     let kind = match manifest.entries()[number as usize].kind {
         Kind::File { .. } => "the file",
@@ -151,7 +151,7 @@ fn shown(manifest: &Manifest, number: u32) -> String {
     format!("{kind} {}", clipped(&manifest.path(number)))
 }
 
-/// At most [`SHOWN`] characters of a path; the terminal's escapes are the command line's work.
+/// Returns at most [`SHOWN`] characters of a path; the command line escapes terminal sequences.
 fn clipped(path: &[u8]) -> String {
     let whole = show(path);
     let clipped: String = whole.chars().take(SHOWN).collect();
@@ -191,7 +191,7 @@ mod tests {
         Asked::pull(&paths, recursive, filters).expect("the filters are globs")
     }
 
-    /// Everything that a sender might list, each sound by itself.
+    /// Returns all kinds of lists that a sender might send, each of them valid.
     fn offers() -> Vec<(Shape, Vec<&'static str>)> {
         use Shape::{Contents, File, Named, Several};
         vec![
@@ -218,7 +218,7 @@ mod tests {
         ]
     }
 
-    /// The numbers of the offers that are admitted.
+    /// Returns the indexes of the admitted offers.
     fn admitted(asked: &Asked) -> Vec<usize> {
         let admits = |(shape, entries): &(Shape, Vec<&str>)| {
             asked.admits(&manifest(*shape, entries)).is_ok()

@@ -1,9 +1,9 @@
-//! Values of chunks, and how they merge into what `b3sum` prints.
+//! Values of chunks, and their merge into the hash that `b3sum` prints.
 //!
 //! BLAKE3 is a tree over pieces of 1024 bytes whose left subtree always holds the largest power of
-//! two (BLAKE3 paper, section 2.1). So each aligned mebibyte is a subtree of its own: its chaining
-//! value can be computed as soon as its bytes are there, in any order, and the root follows from
-//! these values alone.
+//! two (BLAKE3 paper, section 2.1). So each aligned mebibyte is a subtree: its chaining value can
+//! be computed as soon as its bytes are present, in any order, and the root follows from these
+//! values alone.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use super::CHUNK;
 /// A BLAKE3 hash or chaining value.
 pub type Digest = [u8; 32];
 
-/// The value of a chunk of packed files or of the encoded manifest: the plain hash.
+/// Returns the value of a chunk of packed files or of the encoded manifest: the plain hash.
 pub(crate) fn packed_value(content: &[u8]) -> Digest {
     *blake3::hash(content).as_bytes()
 }
 
-/// The value of chunk `chunk` (counted in the file) of a file of `file_size` bytes: the root hash
-/// if that chunk is the whole file, else the subtree's chaining value.
+/// Returns the value of chunk `chunk` (counted in the file) of a file of `file_size` bytes: the
+/// root hash if that chunk is the whole file, else the subtree's chaining value.
 ///
 /// `content` must be the whole content of that chunk, at least one byte unless the file is empty.
 pub fn file_value(file_size: u64, chunk: u64, content: &[u8]) -> Digest {
@@ -35,23 +35,23 @@ pub fn file_value(file_size: u64, chunk: u64, content: &[u8]) -> Digest {
 
 /// Merges the values of a file's chunks, given in any order, into the file's root.
 ///
-/// Aligned pairs merge as soon as both are there, so memory is O(log n) plus one value for each
-/// gap in what has been given.
+/// Aligned pairs merge as soon as both are present, so memory is O(log n) plus one value for each
+/// gap.
 #[derive(Clone, Debug)]
 pub struct RootBuilder {
     chunks: u64,
     given: u64,
-    /// By level and number: the subtree of chunks `number << level` up to the next one's.
+    /// By level and number: the subtree that starts with chunk `number << level`.
     subtrees: BTreeMap<(u32, u64), Digest>,
 }
 
 impl RootBuilder {
-    /// For a file of `file_size` bytes.
+    /// Returns a builder for a file of `file_size` bytes.
     pub fn new(file_size: u64) -> RootBuilder {
         RootBuilder { chunks: file_size.div_ceil(CHUNK), given: 0, subtrees: BTreeMap::new() }
     }
 
-    /// Takes the value of chunk `chunk`. Each chunk is to be given once; one outside the file is
+    /// Adds the value of chunk `chunk`. Give each chunk once; a chunk outside of the file is
     /// ignored.
     pub fn give(&mut self, chunk: u64, value: Digest) {
         if chunk >= self.chunks {
@@ -59,7 +59,7 @@ impl RootBuilder {
         }
         self.given += 1;
         let (mut level, mut number, mut value) = (0, chunk, value);
-        // The pair below the root must stay apart: the root is merged in a way of its own.
+        // Do not merge the pair below the root here: the root has a different merge.
         while let Some(end) = self.pair_end(level, number)
             && (end < self.chunks || number >> 1 > 0)
             && let Some(sibling) = self.subtrees.remove(&(level, number ^ 1))
@@ -71,18 +71,18 @@ impl RootBuilder {
         self.subtrees.insert((level, number), value);
     }
 
-    /// Whether every chunk has been given.
+    /// Returns whether every chunk has been given.
     pub fn is_complete(&self) -> bool {
         self.given >= self.chunks
     }
 
-    /// The file's BLAKE3 hash, once every chunk has been given.
+    /// Returns the file's BLAKE3 hash, once every chunk has been given.
     pub fn root(&self) -> Option<Digest> {
         if !self.is_complete() {
             return None;
         }
-        // What is left are the powers of two that the count of chunks consists of (for a power of
-        // two its halves), the largest leftmost: the tree's spine, folded from the right.
+        // The remaining subtrees are the powers of two in the number of chunks (for a power of two
+        // its halves), the largest leftmost. They are the tree's spine, folded from the right.
         let mut spine: Vec<(u64, Digest)> =
             self.subtrees.iter().map(|((level, n), value)| (n << level, *value)).collect();
         spine.sort_unstable_by_key(|(start, _)| *start);
@@ -98,14 +98,15 @@ impl RootBuilder {
         Some(right)
     }
 
-    /// Where the pair that holds this subtree ends, if all of it lies within the file.
+    /// Returns the end of the pair that contains this subtree, if the whole pair lies within the
+    /// file.
     fn pair_end(&self, level: u32, number: u64) -> Option<u64> {
         let end = ((number >> 1) + 1) << (level + 1);
         (end <= self.chunks).then_some(end)
     }
 }
 
-/// The value of chunk `chunk` of a stream that is longer than one chunk.
+/// Returns the value of chunk `chunk` of a stream that is longer than one chunk.
 pub fn stream_value(chunk: u64, content: &[u8]) -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.set_input_offset(chunk * CHUNK);
@@ -113,23 +114,23 @@ pub fn stream_value(chunk: u64, content: &[u8]) -> Digest {
     hasher.finalize_non_root()
 }
 
-/// Merges the values of a stream's chunks into its root while nobody knows how many there are.
+/// Merges the values of a stream's chunks into its root, before their number is known.
 ///
-/// A subtree is merged once more follows: the last merge is the root's, in a way of its own. So
-/// memory is O(log n), and what has come early.
+/// A subtree is merged only when more chunks follow, because the last merge is the root's, which is
+/// different. So memory is O(log n) plus the early chunks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamRoot {
-    /// The chunks that have come, up to the first that has not.
+    /// The first missing chunk.
     next: u64,
     early: BTreeMap<u64, Digest>,
-    /// The last of them.
+    /// The value of the chunk before it.
     held: Option<Digest>,
-    /// Subtrees of all before: the powers of two of their number, the largest first.
+    /// Subtrees of all earlier chunks: the powers of two in their number, the largest first.
     subtrees: Vec<Digest>,
 }
 
 impl StreamRoot {
-    /// Takes the value of chunk `chunk`. One that was given before changes nothing.
+    /// Adds the value of chunk `chunk`. A repeated chunk changes nothing.
     pub(crate) fn give(&mut self, chunk: u64, value: Digest) {
         if chunk < self.next {
             return;
@@ -143,9 +144,9 @@ impl StreamRoot {
         }
     }
 
-    /// Takes the value of the chunk before the last one that came.
+    /// Merges the value of the chunk before the last one.
     fn merge(&mut self, mut value: Digest) {
-        // Now so many chunks are merged.
+        // `next` chunks are merged now.
         for _ in 0..self.next.trailing_zeros() {
             let Some(left) = self.subtrees.pop() else { break };
             value = merge_subtrees_non_root(&left, &value, Mode::Hash);
@@ -153,17 +154,17 @@ impl StreamRoot {
         self.subtrees.push(value);
     }
 
-    /// Whether chunk `chunk` was given.
+    /// Returns whether chunk `chunk` was given.
     pub(crate) fn has(&self, chunk: u64) -> bool {
         chunk < self.next || self.early.contains_key(&chunk)
     }
 
-    /// How many chunks have come without a gap.
+    /// Returns the number of chunks without a gap.
     pub(crate) fn chunks(&self) -> u64 {
         self.next
     }
 
-    /// The stream's BLAKE3 hash; nothing where chunks are missing, or of one chunk alone.
+    /// Returns the stream's BLAKE3 hash; `None` if chunks are missing, or for a single chunk.
     pub(crate) fn root(&self) -> Option<Digest> {
         let mut right = self.held.filter(|_| self.early.is_empty() && self.next > 1)?;
         for (number, left) in self.subtrees.iter().enumerate().rev() {
@@ -176,7 +177,7 @@ impl StreamRoot {
     }
 }
 
-/// A BLAKE3 hash over values numbered from zero that come nearly in order.
+/// A BLAKE3 hash over values numbered from zero that arrive nearly in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SequenceHasher {
     hasher: blake3::Hasher,
@@ -185,7 +186,7 @@ pub(crate) struct SequenceHasher {
 }
 
 impl SequenceHasher {
-    /// Takes value `number`. One that was given before changes nothing.
+    /// Adds value `number`. A repeated one changes nothing.
     pub(crate) fn give(&mut self, number: u64, value: Digest) {
         if number < self.next {
             return;
@@ -197,7 +198,7 @@ impl SequenceHasher {
         }
     }
 
-    /// The hash, if exactly the first `count` values have been given.
+    /// Returns the hash, if exactly the first `count` values have been given.
     pub(crate) fn finish(&self, count: u64) -> Option<Digest> {
         (self.next == count && self.early.is_empty()).then(|| *self.hasher.finalize().as_bytes())
     }
@@ -295,7 +296,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
-        /// Values stand for content: the tree's shape must not depend on the order.
+        /// Random values stand for content: the tree's shape must not depend on the order.
         #[test]
         fn any_order_gives_the_same_root(chunks in 1u64..200, seed in any::<u64>()) {
             let value = |n: u64| *blake3::hash(&n.to_le_bytes()).as_bytes();

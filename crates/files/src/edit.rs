@@ -8,10 +8,10 @@ use super::names;
 use super::place::{Found, Place, as_path};
 use super::store::{self, FileKind, OpenFile, SharedFolder};
 
-/// What is at `place`, links followed as far as the place lets them lead.
+/// Returns the attributes of `place`; follows links as far as the place allows.
 ///
 /// # Errors
-/// `NotFound`, or what the system says.
+/// `NotFound`, or the system's error.
 pub fn look(place: &Place) -> io::Result<Named> {
     let name = || place.name().unwrap_or_default();
     match place.find_at_end()? {
@@ -22,7 +22,7 @@ pub fn look(place: &Place) -> io::Result<Named> {
     }
 }
 
-/// The folder that holds `place`, and the name there.
+/// Returns the folder that holds `place`, and the name in it.
 fn parent_and_name(place: &Place) -> io::Result<(SharedFolder, Vec<u8>)> {
     let name = place.name().ok_or(io::ErrorKind::InvalidInput)?;
     if names::is_reserved(&name) {
@@ -32,8 +32,8 @@ fn parent_and_name(place: &Place) -> io::Result<(SharedFolder, Vec<u8>)> {
     Ok((place.parent().folder()?, name))
 }
 
-/// A file that is written under a name of its own until it is whole. Dropped before, it leaves
-/// nothing.
+/// A file that is written under a temporary name until it is complete. Dropped before, it is
+/// removed.
 #[derive(Debug)]
 pub struct NewFile {
     folder: SharedFolder,
@@ -44,10 +44,10 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Begins a file that is to be at `place`, in a folder that is there.
+    /// Creates a file that will be at `place`, in an existing folder.
     ///
     /// # Errors
-    /// `IsADirectory` if a folder is there; else what the system says.
+    /// `IsADirectory` if `place` is a folder; else the system's error.
     pub fn begin(place: &Place) -> io::Result<NewFile> {
         let (folder, name) = parent_and_name(place)?;
         let mode = match folder.look_if_there(&name)? {
@@ -60,7 +60,7 @@ impl NewFile {
         let partial = names::unique(&name);
         let file = folder.create(&partial, 0o666)?;
         let new = NewFile { folder, name, partial: Some(partial), file, written: 0 };
-        // A file that is replaced keeps its mode.
+        // A replaced file keeps its mode.
         if let Some(mode) = mode {
             new.file.set_mode(mode)?;
         }
@@ -70,17 +70,17 @@ impl NewFile {
     /// Appends `bytes`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, self.written)?;
         self.written += bytes.len() as u64;
         Ok(())
     }
 
-    /// Syncs the content and gives the file its name, in place of what has it.
+    /// Syncs the content and gives the file its name, replacing an existing file.
     ///
     /// # Errors
-    /// What the system says; the name then has what it had.
+    /// The system's error; an existing file is unchanged then.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         let partial = self.partial.as_deref().ok_or_else(store::not_found)?;
@@ -93,27 +93,26 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(partial) = &self.partial {
-            // It is reserved: what stays is left out of copies.
+            // The name is reserved, so copies skip a file that cannot be removed.
             let _ = self.folder.remove(partial);
         }
     }
 }
 
-/// Makes the folder at `place`.
+/// Creates the folder at `place`.
 ///
 /// # Errors
-/// `AlreadyExists`, `NotFound` for the folder that would hold it, or what the system says.
+/// `AlreadyExists`, `NotFound` for its parent folder, or the system's error.
 pub fn make_folder(place: &Place) -> io::Result<()> {
     let (folder, name) = parent_and_name(place)?;
     folder.make_folder(&name, 0o777)?;
     folder.sync()
 }
 
-/// Removes what is at `place`: a file, a link, or a folder with all that is in it. No link is
-/// followed but for those on the way to `place`.
+/// Removes a file, a link, or a folder with its content. Follows links only on the way to `place`.
 ///
 /// # Errors
-/// `NotFound`, or what the system says; a part of a folder may be gone then.
+/// `NotFound`, or the system's error; a part of a folder may be removed then.
 pub fn remove(place: &Place) -> io::Result<()> {
     let (folder, name) = parent_and_name(place)?;
     match folder.look(&name)?.kind {
@@ -126,10 +125,10 @@ pub fn remove(place: &Place) -> io::Result<()> {
     folder.sync()
 }
 
-/// Gives what is at `from` the name `to` below the same root, in place of a file that has it.
+/// Renames `from` to `to` below the same root, replacing an existing file.
 ///
 /// # Errors
-/// What the system says: a folder at `to` must be empty, and nothing moves into itself.
+/// The system's error: a folder at `to` must be empty, and a folder cannot move into itself.
 pub fn rename(from: &Place, to: &Place) -> io::Result<()> {
     let (source, name) = parent_and_name(from)?;
     source.look(&name)?;
@@ -137,7 +136,7 @@ pub fn rename(from: &Place, to: &Place) -> io::Result<()> {
     let (Place::Within { root, path: old }, Place::Within { path, .. }) = (from, to) else {
         return Err(io::ErrorKind::Unsupported.into());
     };
-    // A slash at the end would ask for a folder.
+    // A trailing slash would require a folder.
     let new = path.parent().unwrap_or(Path::new("")).join(as_path(&name));
     root.rename_below(old, &new)?;
     folder.sync()?;
@@ -203,7 +202,7 @@ mod tests {
         assert!(rename(&at(top, "out/kept"), &at(top, "kept")).is_err());
         assert!(NewFile::begin(&at(top, "folder")).is_err());
         assert!(rename(&at(top, "folder"), &at(top, "folder/in")).is_err());
-        // A link goes, and what it leads to stays.
+        // The link is removed, its target remains.
         remove(&at(top, "folder")).unwrap();
         remove(&at(top, "out")).unwrap();
         assert_eq!(names(outside.path()), ["kept"]);

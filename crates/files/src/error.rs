@@ -3,42 +3,42 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// Who can do something about an [`Error`].
+/// Who can resolve an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileErrorKind {
-    /// The caller: the request makes no sense.
+    /// The caller: the request is invalid.
     Request,
     /// The owner of this host's files and disks.
     File,
-    /// The other side: it sent what nobody asked for.
+    /// The other side: it sent unrequested data.
     Peer,
-    /// Nobody needs to: the copy was left off, and the same copy may succeed later.
+    /// Nobody: the copy was interrupted, and the same copy may succeed later.
     Unfinished,
 }
 
-/// What the caller may do about an [`Error`]. Its text names no flag; a caller that has flags for
-/// the last two may name them instead.
+/// The suggested action for an [`Error`]. Its text names no flag; a caller with flags for the last
+/// two variants may name them instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// A sentence without a full stop.
     Words(String),
-    /// Ask for a copy that takes folders and links, too.
+    /// Request a recursive copy.
     Recursive,
-    /// Copy to the name of a file. Where only the speed matters, measure and write nothing.
+    /// Copy to the name of a file; for a speed test, measure and write nothing.
     FileOrMeasure,
 }
 
 /// An error of the source, the destination or a list of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Who can do something about it.
+    /// Who can resolve it.
     pub kind: FileErrorKind,
     /// What failed, on which path, and why: one sentence without a full stop.
     pub what: String,
-    /// What to do about it, if something can be done.
+    /// The suggested action, if there is one.
     pub advice: Option<Advice>,
-    /// The file or folder concerned, where it is one: as the caller named it, or relative to the
-    /// top of the copy.
+    /// The file or folder concerned, if any: as the caller named it, or relative to the top of the
+    /// copy.
     pub path: Option<PathBuf>,
 }
 

@@ -1,11 +1,11 @@
-//! Which files of a tree are taken: the first pattern that matches decides.
+//! Filters for the files of a tree: the first matching pattern decides.
 //!
 //! As in rsync: a pattern without `/` matches a name anywhere; one that starts with `/` matches
 //! from the top of the copy; one with a `/` within matches the end of a path; one that ends with
-//! `/` matches folders only; `*` stops at `/`, `**` does not. A folder that is left out is not
-//! looked into. What matches nothing is taken.
+//! `/` matches folders only; `*` stops at `/`, `**` does not. The content of an excluded folder is
+//! not examined. A path that matches no pattern is included.
 //!
-//! A list of paths ([`Filter::Only`]) narrows that down further: of the rest, only these are taken.
+//! A list of paths ([`Filter::Only`]) restricts the rest to these paths.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -19,47 +19,47 @@ use super::manifest;
 use super::place::show;
 use crate::error::{Error, FileErrorKind};
 
-/// The most patterns, the longest one, and all of them together in bytes: they may come from the
-/// other side.
+/// Limits on the number of patterns, the length of one, and the bytes of all: they may come from
+/// the other side.
 const MAX_PATTERNS: usize = 10_000;
 const MAX_PATTERN: usize = 4096;
 const MAX_BYTES: usize = 256 << 10;
-/// Bytes that all compiled patterns may take: some 4000 short ones with a `*`.
+/// Most bytes of all compiled patterns: some 4000 short ones with a `*`.
 const MAX_COMPILED: usize = 24 << 20;
-/// What a compiled pattern takes beside what it says itself: allocations, and what a search needs.
+/// Memory of a compiled pattern in addition to its reported size: allocations, and buffers for a
+/// search.
 const OVERHEAD: usize = 4 << 10;
-/// Bytes that the searches of all patterns may remember, to be quicker: a pattern can be made so
-/// that it would remember any number. One pattern needs no more than `MAX_CACHE`.
+/// Most bytes of all patterns' search caches: a hostile pattern could fill a cache of any size. One
+/// pattern needs no more than `MAX_CACHE`.
 const MAX_CACHES: usize = 16 << 20;
 const MAX_CACHE: usize = 1 << 20;
 
-/// The most listed paths of one copy, and their bytes together: they go in the request, whose frame
-/// has 1 MiB.
+/// Limits on the number of listed paths of one copy, and on their bytes: they go in the request,
+/// whose frame has 1 MiB.
 const MAX_ONLY: usize = 50_000;
 const MAX_ONLY_BYTES: usize = 512 << 10;
 
-/// Characters with a meaning of their own in a glob.
+/// Special characters of a glob.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
-/// Which files a tree copy takes. The first glob that matches decides; limits of size apply to
-/// every file, whatever the globs say.
+/// Selects the files of a tree copy. The first matching glob decides; size limits apply to every
+/// file, independent of the globs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// Leave out what matches this glob.
+    /// Exclude what matches this glob.
     Exclude(String),
-    /// Take what matches this glob.
+    /// Include what matches this glob.
     Include(String),
-    /// Leave out files with more bytes than this.
+    /// Exclude files with more bytes than this.
     MaxSize(u64),
-    /// Leave out files with fewer bytes than this.
+    /// Exclude files with fewer bytes than this.
     MinSize(u64),
-    /// Take nothing but this path, from the top of the copy, the folders that lead there, and what
-    /// is in it; and that of each further such filter. A path that is missing is a file that
-    /// failed.
+    /// Include only this path from the top of the copy, its content, and the folders above it; and
+    /// the paths of further such filters. A missing path counts as a failed file.
     Only(Vec<u8>),
 }
 
-/// One glob, ready to judge paths.
+/// One compiled glob.
 #[derive(Debug)]
 struct CompiledFilter {
     take: bool,
@@ -72,27 +72,27 @@ struct CompiledFilter {
 enum Test {
     /// The subject is this text.
     Is(Box<[u8]>),
-    /// The subject is this text, or ends with it behind a `/`.
+    /// The subject is this text, or ends with it after a `/`.
     EndsWith(Box<[u8]>),
     Matches(Box<Regex>),
 }
 
-/// Filters that are ready to judge paths.
+/// Compiled filters.
 #[derive(Debug, Default)]
 pub struct CompiledFilters {
     globs: Vec<CompiledFilter>,
     least: u64,
     most: Option<u64>,
-    /// Listed paths; nothing where none is listed.
+    /// Listed paths; `None` if none are listed.
     only: Option<Only>,
 }
 
 impl CompiledFilters {
-    /// Compiles patterns, in the order in which they were given.
+    /// Compiles filters in the given order.
     ///
     /// # Errors
-    /// Class `Request`, for a pattern that is no glob, for too many or too large ones, and for
-    /// limits of size that no file meets.
+    /// `Request`, for an invalid glob, for too many or too large patterns, and for size limits that
+    /// exclude every file.
     pub fn new(filters: &[Filter]) -> Result<CompiledFilters, Error> {
         let only = Only::new(filters)?;
         let patterns = filters.iter().filter(|filter| !matches!(filter, Filter::Only(_))).count();
@@ -124,12 +124,12 @@ impl CompiledFilters {
         Ok(CompiledFilters { globs, least, most, only })
     }
 
-    /// Whether a file of `size` bytes is taken, if its path is.
+    /// Returns whether the size limits include a file of `size` bytes.
     pub(crate) fn fits(&self, size: u64) -> bool {
         size >= self.least && self.most.is_none_or(|most| size <= most)
     }
 
-    /// Whether `path` (from the top of the copy) is taken.
+    /// Returns whether `path` (from the top of the copy) is included.
     pub fn takes(&self, path: &[u8], is_folder: bool) -> bool {
         if self.only.as_ref().is_some_and(|only| !only.takes(path, is_folder)) {
             return false;
@@ -144,14 +144,14 @@ impl CompiledFilters {
 }
 
 impl CompiledFilters {
-    /// The listed paths, sorted.
+    /// Returns the listed paths, sorted.
     pub(crate) fn listed(&self) -> impl Iterator<Item = &[u8]> {
         self.only.iter().flat_map(|only| only.paths.iter().map(|path| &**path))
     }
 }
 
-/// Listed paths. The folders above them are found in the order of the paths: one set of them all
-/// would take memory by the square of a path's depth, and a peer chooses that.
+/// Listed paths. The folders above them are found by their order: a set of these folders would take
+/// memory quadratic in a path's depth, which a peer chooses.
 #[derive(Debug)]
 struct Only {
     paths: BTreeSet<Box<[u8]>>,
@@ -193,7 +193,7 @@ impl Only {
         Ok(Some(only))
     }
 
-    /// Whether a listed path is below this folder.
+    /// Returns whether a listed path is below this folder.
     fn leads_on(&self, folder: &[u8]) -> bool {
         let inside = [folder, b"/"].concat();
         let mut next =
@@ -208,13 +208,13 @@ impl Only {
     }
 }
 
-/// The folders that lead to a path, the innermost first.
+/// Returns the folders above a path, the innermost first.
 fn folders_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let slashes = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
     slashes.map(|(at, _)| &path[..at])
 }
 
-/// The glob of a filter that has one, and whether what matches is taken.
+/// Returns the glob of a filter, and whether it includes.
 fn glob(filter: &Filter) -> Option<(bool, &str)> {
     match filter {
         Filter::Include(glob) => Some((true, glob)),
@@ -223,7 +223,7 @@ fn glob(filter: &Filter) -> Option<(bool, &str)> {
     }
 }
 
-/// The least and the most bytes of a file that meets all limits of size.
+/// Returns the range of file sizes that meet all limits.
 fn sizes(filters: &[Filter]) -> (u64, Option<u64>) {
     let (mut least, mut most) = (0, None);
     for filter in filters {
@@ -262,7 +262,7 @@ impl CompiledFilter {
                 _ => below.to_owned(),
             };
             let glob = GlobBuilder::new(&glob).literal_separator(true).build();
-            let glob = glob.map_err(|error| wrong(&format!("is no glob: {}", error.kind())))?;
+            let glob = glob.map_err(|error| wrong(&format!("is not a glob: {}", error.kind())))?;
             let regex = compile(glob.regex(), cache).ok_or_else(|| wrong("is too large"))?;
             Test::Matches(Box::new(regex))
         } else if anchored.is_none() && whole_path {
@@ -275,7 +275,7 @@ impl CompiledFilter {
     }
 }
 
-/// As globset compiles it, within our bounds.
+/// Compiles like globset, but within our limits.
 fn compile(regex: &str, cache: usize) -> Option<Regex> {
     let syntax = syntax::Config::new().utf8(false).dot_matches_new_line(true);
     let bounds = Regex::config()
@@ -348,7 +348,7 @@ mod tests {
     fn a_plain_text_matches_as_the_same_glob_does() {
         let subjects = ["a/b", "b", "x/a/b", "xa/b", "a/b/c", "a", "x/a", "a/bb", ""];
         for pattern in ["b", "a/b", "/a/b", "/a", "a"] {
-            // A class of one character is that character.
+            // A class of one character equals that character.
             let glob = pattern.replace('b', "[b]").replace('a', "[a]");
             let (plain, glob) =
                 (filters(&[&format!("-{pattern}")]), filters(&[&format!("-{glob}")]));
@@ -360,7 +360,7 @@ mod tests {
         }
     }
 
-    /// Bytes that a search by `regex` remembers of a text of noise.
+    /// Returns the bytes that a search by `regex` caches for random text.
     fn remembered(regex: &Regex) -> usize {
         let mut seed = 7u32;
         let noise = (0..1 << 17).map(|_| {
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn searches_remember_no_more_than_their_share_however_patterns_are_made() {
-        // The states that a search by such a pattern meets double with each character of its end.
+        // The number of search states doubles with each character at the end of such a pattern.
         let pattern = |n: usize| format!("*a{}", "[!x]".repeat(n));
         let glob = GlobBuilder::new(&pattern(24)).literal_separator(true).build().unwrap();
         let free = remembered(&compile(glob.regex(), 16 * MAX_CACHE).unwrap());

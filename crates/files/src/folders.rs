@@ -4,14 +4,14 @@ use std::io;
 
 use super::store::{self, Folder, SharedFolder};
 
-/// How many handles of folders one [`Folders`] keeps.
+/// Most handles that one [`Folders`] keeps.
 const KEPT: usize = 32;
 
-/// The folders below a base; keeps the handles of where it was last, since a walk stays near.
+/// The folders below a base. Keeps the handles of the last path, because a walk stays nearby.
 #[derive(Debug)]
 pub(crate) struct Folders {
     base: SharedFolder,
-    /// Where the handles lead, outermost first: each path begins with the one before.
+    /// The paths of the handles, outermost first: each starts with the one before.
     open: Vec<(Vec<u8>, SharedFolder)>,
 }
 
@@ -24,10 +24,10 @@ impl Folders {
         &self.base
     }
 
-    /// The folder at `path` (components joined by `/`; empty for the base).
+    /// Returns the folder at `path` (components joined by `/`; empty for the base).
     ///
     /// # Errors
-    /// What the system says of the first component that is no folder or cannot be opened.
+    /// The system's error for the first component that is not a folder or cannot be opened.
     pub(crate) fn at(&mut self, path: &[u8]) -> io::Result<&dyn Folder> {
         let leads = |open: &[u8]| {
             path.strip_prefix(open).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
@@ -75,7 +75,7 @@ mod tests {
             names.into_iter().map(|name| String::from_utf8(name).expect("ours")).collect()
         };
         assert_eq!(found(names("a/b")), ["ab"]);
-        // A path that begins with the letters of another is not below it.
+        // A path with the same first letters is not below it.
         assert_eq!(found(names("ab")), ["c"]);
         assert_eq!(found(names("ab/c")), ["abc"]);
         assert_eq!(found(names("a")), ["b"]);

@@ -1,11 +1,10 @@
-//! What survives a kill: which chunks of a partial file were verified, and their values.
+//! The journal of a partial file: its verified chunks and their values, which survive a kill.
 //!
-//! A journal only grows. A record is appended after its chunk's data are on the disk, so a record
-//! that can be read is true; losing any of them costs no more than reading the partial file again.
-//! A journal of another version of the source, or of an older release, vouches for nothing: what is
-//! in the partial file is compared with the source. Records count only up to the first that is torn
-//! or damaged. The journal knows nothing of protocols, rates or directions: any later copy of the
-//! file can go on from it.
+//! A journal only grows. A record is appended after its chunk's data are on disk, so every readable
+//! record is true; a lost record only costs reading the partial file again. A journal of another
+//! version of the source, or of an older release, proves nothing: the content of the partial file
+//! is compared with the source. Records count up to the first torn or damaged one. The journal is
+//! independent of protocol, rate and direction: any later copy of the file can resume from it.
 
 use super::CHUNK;
 use super::digest::Digest;
@@ -18,19 +17,20 @@ const RECORD: usize = 8 + 32 + CHECK;
 
 type Check = [u8; CHECK];
 
-/// Of which version of the source file the journal speaks.
+/// The version of the source file that the journal belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The source file's length in bytes.
     pub size: u64,
     /// When the source file was last modified.
     pub modified: FileTime,
-    /// The stamp of its version: a rewritten file whose modification time was set back has another.
+    /// The stamp of its version: it also changes if a file is rewritten and its modification time
+    /// set back.
     pub version: u64,
 }
 
 impl Header {
-    /// The bytes that a journal starts with.
+    /// Returns the first bytes of a journal.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER);
         out.extend_from_slice(MAGIC);
@@ -42,7 +42,7 @@ impl Header {
         out
     }
 
-    /// The bytes of one record, to be appended to a journal that starts with this header.
+    /// Returns the bytes of one record for a journal with this header.
     pub fn encode_record(&self, chunk: u64, value: &Digest) -> Vec<u8> {
         let mut out = Vec::with_capacity(RECORD);
         out.extend_from_slice(&chunk.to_be_bytes());
@@ -56,26 +56,26 @@ impl Header {
         encoded[HEADER - CHECK..].try_into().expect("a header ends with its check")
     }
 
-    /// The longest journal worth reading for this file: every chunk twice.
+    /// Returns the maximum length of a journal for this file: every chunk twice.
     pub fn longest(size: u64) -> u64 {
         (HEADER as u64).saturating_add(size.div_ceil(CHUNK).saturating_mul(2 * RECORD as u64))
     }
 }
 
-/// A journal that was read.
+/// A decoded journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Journal {
-    /// What it speaks of.
+    /// Its file version.
     pub header: Header,
     /// Chunks counted in the file, and their values, in the order of writing.
     pub values: Vec<(u64, Digest)>,
-    /// How many bytes of it are sound: where the next record belongs.
+    /// The number of valid bytes, which is the offset of the next record.
     pub sound: u64,
 }
 
 impl Journal {
-    /// Reads what is sound of a journal; `bytes` may be anything. Nothing if not even the header
-    /// is.
+    /// Decodes the valid part of a journal; `bytes` may be anything. Returns `None` if the header
+    /// is invalid.
     pub fn decode(bytes: &[u8]) -> Option<Journal> {
         let (head, mut rest) = bytes.split_at_checked(HEADER)?;
         let (fields, sum) = head.split_at(HEADER - CHECK);
@@ -103,8 +103,8 @@ impl Journal {
     }
 }
 
-/// Against torn and rotten bytes, not against people: who can write the journal can write the
-/// partial file as well.
+/// Detects torn and damaged bytes. It is no protection against people: whoever can write the
+/// journal can write the partial file as well.
 fn check(head: &[u8], fields: &[u8]) -> Check {
     let mut hasher = blake3::Hasher::new();
     hasher.update(head).update(fields);

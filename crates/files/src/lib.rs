@@ -65,16 +65,16 @@ pub const CHUNK: u64 = 1 << 20;
 /// Files from this size on start on a chunk boundary and have a journal.
 pub const LARGE: u64 = 8 << 20;
 
-/// A file or folder that does not make it, while the others go on.
+/// A file or folder that failed, while the copy continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
-    /// The manifest's entry, if it got that far.
+    /// The manifest's entry, if there is one.
     pub entry: Option<u32>,
     /// The path within the copy, as bytes.
     pub path: Vec<u8>,
-    /// What went wrong, as a sentence without a full stop.
+    /// The reason, as a sentence without a full stop.
     pub reason: String,
-    /// The source file changed while it was read: a new walk finds its new version.
+    /// The source file changed while it was read; another walk finds its new version.
     pub changed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The names in a folder, as they come from the system.
+//! Lists the names in a folder.
 
 use std::io;
 
@@ -7,41 +7,40 @@ use super::manifest::FileTime;
 use super::place::{Found, Place, file_error};
 use super::store::{Attributes, FileKind};
 
-/// What a name stands for.
+/// The kind of file that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
     /// A regular file.
     File,
     /// A folder.
     Folder,
-    /// A symbolic link, wherever it leads.
+    /// A symbolic link with any target.
     Link,
-    /// A device, a pipe, a socket.
+    /// A device, a pipe, or a socket.
     Other,
 }
 
-/// A name and the attributes of what it stands for; those of a link are its own.
+/// A name with its attributes; for a link, the link's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The name, without a slash.
     pub name: Vec<u8>,
-    /// What it stands for.
+    /// Its kind.
     pub kind: NameKind,
     /// The 12 permission bits.
     pub mode: u32,
     /// Bytes of content.
     pub size: u64,
-    /// When the content changed last.
+    /// The modification time.
     pub modified: FileTime,
 }
 
 /// Calls `tell` with each name in the folder at `place`, in the system's order, until it returns
-/// `false`; or with the name of the one file that is there. Links to folders are followed at
-/// `place` itself and nowhere else. Keeps no list: a folder of any number of names takes the same
-/// memory.
+/// `false`; or with the name of the one file at `place`. Follows a link at `place` itself, but no
+/// others. Stores no list: memory does not depend on the number of names.
 ///
 /// # Errors
-/// Nothing is there, or the system says no (`File`).
+/// `place` does not exist, or the system refuses (`File`).
 pub fn list(place: &Place, tell: &mut dyn FnMut(Named) -> bool) -> Result<(), Error> {
     let wrong = |error: io::Error| file_error("list", place.named(), &error);
     match place.find().map_err(wrong)? {
@@ -54,7 +53,7 @@ pub fn list(place: &Place, tell: &mut dyn FnMut(Named) -> bool) -> Result<(), Er
             let mut failed = None;
             let walked = folder.each_name(&mut |name| match folder.look(&name) {
                 Ok(attributes) => tell(named(name, &attributes)),
-                // It has gone since.
+                // It was removed meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => true,
                 Err(error) => {
                     failed = Some(error);
@@ -119,7 +118,7 @@ mod tests {
         for path in ["out", "out/", "out-file", "..", "folder/../..", "out/secret", "none/at/all"] {
             assert!(names(&at(path)).is_err(), "{path}");
         }
-        // A link that leads out is named, and tells nothing of what it leads to.
+        // A link out of the root is listed, without attributes of its target.
         let mut found = Vec::new();
         list(&at(""), &mut |named: Named| {
             found.push(named);

@@ -1,11 +1,12 @@
-//! What an object consists of: its files, folders and links, in an order both ends share.
+//! The manifest of an object: its files, folders and links, in an order that both ends share.
 //!
-//! A manifest that exists is sound, whoever wrote it: names are plain names, each entry's folder
-//! is an entry before it, nothing is there twice, and sizes add up. Paths are bytes, since names
-//! need not be UTF-8. The order is that of a walk: a folder, then all that is in it.
+//! A [`Manifest`] is always valid, whoever wrote it: each name is a single path component, each
+//! entry's folder is an earlier entry, no path appears twice, and the sizes are within limits.
+//! Paths are bytes, because names need not be UTF-8. The order is that of a walk: a folder, then
+//! its content.
 //!
-//! An entry keeps its own name and the number of its folder. Paths are computed where they are
-//! needed, so the memory does not grow with the depth of a tree.
+//! An entry stores its own name and the number of its folder. Paths are computed when needed, so
+//! memory does not grow with the depth of a tree.
 
 mod check;
 mod listing;
@@ -24,35 +25,35 @@ pub use self::wire::Measured;
 #[cfg(test)]
 pub(crate) use self::wire::encode_unchecked;
 
-/// The most entries that a manifest may have.
+/// Most entries of a manifest.
 pub(crate) const MAX_ENTRIES: u64 = 10_000_000;
 
-/// The most bytes that an object may have, padding included: what is kept of each chunk of it has
-/// to fit into memory, whoever says how large it is.
+/// Most bytes of an object, including padding: the state of each chunk must fit into memory,
+/// whatever size a peer announces.
 pub const MAX_OBJECT: u64 = 1 << 50;
 
-/// The longest path and the longest link target, in bytes.
+/// Maximum length of a path and of a link target, in bytes.
 pub const MAX_PATH: usize = 4096;
 
-/// The most holes of one file. A source sends the zeros of further holes.
+/// Most holes of one file. A source sends the zeros of further holes.
 pub(crate) const MAX_HOLES: usize = 1 << 20;
 
-/// Bytes that an entry takes beside its name, its holes and its link target: its own, and what the
-/// layout of the object and a destination keep of it (two places of 16 bytes, a state, bits).
+/// Memory of an entry in addition to its name, its holes and its link target: the entry itself, and
+/// the state of the object's layout and of a destination (two places of 16 bytes, a state, bits).
 const FIXED: u64 = size_of::<Entry>() as u64 + 40;
 
-/// The most bytes of an entry's encoding beside its name, its holes and its link target.
+/// Most bytes of an entry's encoding in addition to its name, its holes and its link target.
 const ENCODED: u64 = 56;
 
-/// The number of the folder that an entry at the top is in.
+/// The folder number of an entry at the top.
 const TOP: u32 = u32::MAX;
 
-/// What lists of files are charged to. Dropping it gives the memory back.
+/// The memory account for lists of files. Dropping it returns the memory.
 pub trait ListMemory: fmt::Debug + Send {
-    /// Holds at least `bytes` in all from now on.
+    /// Raises the charge to at least `bytes` in total.
     ///
     /// # Errors
-    /// There is not so much memory; says how much was needed.
+    /// There is not enough memory; names the amount needed.
     fn hold(&mut self, bytes: u64) -> Result<(), Error>;
 }
 
@@ -63,20 +64,20 @@ impl ListMemory for () {
     }
 }
 
-/// What the manifest was made from, which decides how its paths relate to the destination.
+/// The kind of source, which decides how paths relate to the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// One plain file: its name, or the destination's.
+    /// One plain file, with its name or the destination's.
     File,
-    /// One folder (or link) with all that is in it: its name, or the destination's.
+    /// One folder (or link) with its content, with its name or the destination's.
     Named,
-    /// What is in a folder (`folder/`), to go right into the destination.
+    /// The content of a folder (`folder/`), which goes directly into the destination.
     Contents,
-    /// Several sources, to go into a folder that exists.
+    /// Several sources, which go into an existing folder.
     Several,
 }
 
-/// A time as file systems keep it.
+/// A time with the precision of file systems.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileTime {
     /// Seconds since 1970, negative before.
@@ -85,23 +86,24 @@ pub struct FileTime {
     pub nanos: u32,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
     File {
         /// Its length in bytes.
         size: u64,
-        /// It has holes, of any size: zero pages need not be written.
+        /// It has holes of any size: zero pages need not be written.
         sparse: bool,
-        /// The chunks (counted in the file) that are holes and never sent; ascending, apart.
+        /// The chunks (counted in the file) that are holes and never sent; ascending and not
+        /// adjacent.
         holes: Box<[Range<u64>]>,
     },
     /// A folder.
     Folder,
     /// A symbolic link.
     Link {
-        /// What it points to, as it stands.
+        /// Its target, unchanged.
         target: Box<[u8]>,
     },
 }
@@ -110,28 +112,28 @@ pub enum Kind {
 /// manifest's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The folder that holds it, by number; [`TOP`] for none.
+    /// The number of the folder that holds it; [`TOP`] for none.
     parent: u32,
-    /// Where its name begins among all names.
+    /// Where its name starts in the names of all entries.
     name: u32,
     name_len: u8,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Permission bits, with set-uid, set-gid and sticky: 12 bits.
     pub mode: u32,
-    /// When it was last modified.
+    /// The modification time.
     pub modified: FileTime,
-    /// A stamp of a file's version at the source, which means nothing elsewhere; zero for none.
+    /// The stamp of a file's version, meaningful at the source only; zero for none.
     pub version: u64,
 }
 
 impl Entry {
-    /// An entry without a place and without a stamp.
+    /// Returns an entry without a place and without a stamp.
     pub(crate) fn new(kind: Kind, mode: u32, modified: FileTime) -> Entry {
         Entry { parent: TOP, name: 0, name_len: 0, kind, mode, modified, version: 0 }
     }
 
-    /// The same in a folder, with a name of `name_len` bytes from `name` on.
+    /// Sets the folder, and the name of `name_len` bytes from `name` on.
     fn at(mut self, parent: Option<u32>, name: usize, name_len: usize) -> Entry {
         self.parent = parent.unwrap_or(TOP);
         // Ten million names of 255 bytes are fewer than 2^32 bytes.
@@ -139,12 +141,12 @@ impl Entry {
         self
     }
 
-    /// The folder that holds it, by number; nothing at the top.
+    /// Returns the number of the folder that holds it; `None` at the top.
     pub fn parent(&self) -> Option<u32> {
         (self.parent != TOP).then_some(self.parent)
     }
 
-    /// The length of a regular file.
+    /// Returns the length of a regular file.
     pub fn size(&self) -> Option<u64> {
         match self.kind {
             Kind::File { size, .. } => Some(size),
@@ -152,7 +154,7 @@ impl Entry {
         }
     }
 
-    /// The holes of a regular file, as chunks counted in the file.
+    /// Returns the holes of a regular file, as chunks counted in the file.
     pub fn holes(&self) -> &[Range<u64>] {
         match &self.kind {
             Kind::File { holes, .. } => holes,
@@ -164,7 +166,7 @@ impl Entry {
         &names[self.name as usize..][..usize::from(self.name_len)]
     }
 
-    /// Bytes of memory outside the entry, without its name.
+    /// Returns the bytes of memory outside of the entry, without its name.
     fn extra(&self) -> u64 {
         match &self.kind {
             Kind::File { holes, .. } => size_of_val(&**holes) as u64,
@@ -174,7 +176,7 @@ impl Entry {
     }
 }
 
-/// The path of entry `number` of a list in which each folder comes before what is in it.
+/// Returns the path of entry `number` of a list in which each folder precedes its content.
 fn path(entries: &[Entry], names: &[u8], number: u32) -> Vec<u8> {
     let entry = |number: u32| &entries[number as usize];
     let folders = || std::iter::successors(Some(number), |number| entry(*number).parent());
@@ -189,16 +191,16 @@ fn path(entries: &[Entry], names: &[u8], number: u32) -> Vec<u8> {
     path
 }
 
-/// An entry with its whole path, to make a manifest of.
+/// An entry with its whole path, as input for a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// Components joined by `/`, relative.
     pub path: Box<[u8]>,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Permission bits, with set-uid, set-gid and sticky: 12 bits.
     pub mode: u32,
-    /// When it was last modified.
+    /// The modification time.
     pub modified: FileTime,
 }
 
@@ -216,20 +218,20 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The order of a walk: component by component, so that what is in a folder follows it at once.
+/// The order of a walk: component by component, so that a folder's content follows it directly.
 pub(crate) fn walk_order(a: &[u8], b: &[u8]) -> Ordering {
     let at = a.iter().zip(b).take_while(|(x, y)| x == y).count();
-    // A separator sorts before any byte that a name may have.
+    // A separator sorts before any byte of a name.
     let key = |path: &[u8]| path.get(at).map(|b| if *b == b'/' { 0 } else { *b });
     key(a).cmp(&key(b))
 }
 
-/// Why bytes or entries are no manifest; names the entry where there is one.
+/// Why bytes or entries are not a manifest; names the entry if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestError {
-    /// The path of the entry at fault, for people.
+    /// The path of the entry at fault, as text.
     pub entry: Option<String>,
-    /// What is wrong with it.
+    /// The fault.
     pub reason: &'static str,
 }
 
@@ -244,7 +246,7 @@ impl fmt::Display for ManifestError {
 
 impl std::error::Error for ManifestError {}
 
-/// A sound list of entries.
+/// A valid list of entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     shape: Shape,
@@ -255,10 +257,10 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Puts `entries` into the order of a walk and checks them.
+    /// Sorts `entries` into the order of a walk and checks them.
     ///
     /// # Errors
-    /// The first thing that makes it unsound.
+    /// The first fault.
     pub fn new(shape: Shape, mut entries: Vec<Listed>) -> Result<Manifest, ManifestError> {
         entries.sort_unstable_by(|a, b| walk_order(&a.path, &b.path));
         let mut check = check::Check::new(shape);
@@ -276,17 +278,18 @@ impl Manifest {
         Ok(Manifest { shape, folder_mode: None, entries: sound, names })
     }
 
-    /// Sets the permission bits of the folder whose contents these are.
+    /// Sets the permission bits of the folder whose content this is.
     pub(crate) fn with_folder_mode(self, mode: Option<u32>) -> Manifest {
         Manifest { folder_mode: mode.filter(|_| self.shape == Shape::Contents), ..self }
     }
 
-    /// The permission bits of the folder whose contents these are, where its source has said so.
+    /// Returns the permission bits of the folder whose content this is, if its source reported
+    /// them.
     pub(crate) fn folder_mode(&self) -> Option<u32> {
         self.folder_mode
     }
 
-    /// The same files without holes.
+    /// Returns the same files without holes.
     pub(crate) fn without_holes(&self) -> Manifest {
         let mut filled = self.clone();
         for entry in &mut filled.entries {
@@ -297,47 +300,47 @@ impl Manifest {
         filled
     }
 
-    /// The last component of the path of entry `number`.
+    /// Returns the last component of the path of entry `number`.
     pub fn name(&self, number: u32) -> &[u8] {
         self.entries[number as usize].name(&self.names)
     }
 
-    /// The path of entry `number`: components joined by `/`, relative.
+    /// Returns the path of entry `number`: components joined by `/`, relative.
     pub fn path(&self, number: u32) -> Vec<u8> {
         path(&self.entries, &self.names, number)
     }
 
-    /// The path of entry `number` for people: bytes that are no UTF-8 are replaced.
+    /// Returns the path of entry `number` as text: bytes that are not UTF-8 are replaced.
     pub fn shown(&self, number: u32) -> String {
         String::from_utf8_lossy(&self.path(number)).into_owned()
     }
 
-    /// How the paths relate to the destination.
+    /// Returns how the paths relate to the destination.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Whether it is one plain file, not a tree.
+    /// Returns whether it is one plain file, not a tree.
     pub fn is_single(&self) -> bool {
         self.shape == Shape::File
     }
 
-    /// The entries, in the order of a walk.
+    /// Returns the entries, in the order of a walk.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// How many regular files there are.
+    /// Returns the number of regular files.
     pub fn files(&self) -> u64 {
         self.entries.iter().filter(|e| e.size().is_some()).count() as u64
     }
 
-    /// The bytes of all regular files, holes included.
+    /// Returns the bytes of all regular files, including holes.
     pub fn bytes(&self) -> u64 {
         self.entries.iter().filter_map(Entry::size).sum()
     }
 
-    /// Whether entry `entry` lies on a chunk boundary of its own and has a journal: a file of
+    /// Returns whether entry `entry` starts on a chunk boundary and has a journal: a file of
     /// [`LARGE`] bytes or more, or the one file of a single-file object unless it is empty.
     pub fn is_large(&self, entry: u32) -> bool {
         let size = self.entries.get(entry as usize).and_then(Entry::size);
@@ -349,7 +352,7 @@ impl Manifest {
     }
 }
 
-/// The size from which on files of such a manifest are large.
+/// Returns the size from which files of such a manifest are large.
 pub(crate) fn large_from(shape: Shape) -> u64 {
     if shape == Shape::File { 1 } else { LARGE }
 }
@@ -359,7 +362,7 @@ fn whole(reason: &'static str) -> ManifestError {
 }
 
 fn at_path(path: &[u8], reason: &'static str) -> ManifestError {
-    // Enough of it to be found, whatever its length.
+    // Show enough of the path to find it, whatever its length.
     let shown = String::from_utf8_lossy(path).chars().take(300).collect();
     ManifestError { entry: Some(shown), reason }
 }

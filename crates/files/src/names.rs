@@ -1,14 +1,15 @@
-//! Names of our own beside a user's files: partial files, journals, marks of unfinished folders.
+//! Names of longhaul's own files next to a user's files: partial files, journals, marks of
+//! unfinished folders.
 //!
-//! They are reserved: no manifest may name them and no walk takes them along, so a peer can never
-//! hand us a journal of its making.
+//! They are reserved: no manifest may contain them and every walk skips them, so a peer cannot send
+//! a forged journal.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// The longest name of a file or folder, in bytes, on the file systems in use.
+/// Maximum length of a name in bytes, on common file systems.
 pub(crate) const NAME_MAX: usize = 255;
 
-/// End of the name of a partial file that a later copy resumes.
+/// Suffix of the name of a partial file that a later copy resumes.
 pub const PARTIAL: &str = ".lh-part";
 const JOURNAL: &str = ".lh-journal";
 const SMALL: &str = ".lh-small";
@@ -16,48 +17,48 @@ const LINK: &str = ".lh-link";
 const RESTARTED: &str = ".lh-new";
 const UNFINISHED: &str = ".lh-tree";
 
-/// Where the file `name` is written until it is whole. A copy locks this file while it is open.
+/// Returns the partial file of `name`. A copy locks this file while it is open.
 pub(crate) fn partial(name: &[u8]) -> Vec<u8> {
     beside(name, PARTIAL)
 }
 
-/// Where a small file is written, which no later copy resumes. No copy writes to a file under this
-/// name that another copy has made.
+/// Returns the temporary name of a small file, which no later copy resumes. A copy does not write
+/// to such a file if another copy has created it.
 pub(crate) fn small(name: &[u8]) -> Vec<u8> {
     beside(name, SMALL)
 }
 
-/// A name that no other copy uses.
+/// Returns a name that no other copy uses.
 pub(crate) fn unique(name: &[u8]) -> Vec<u8> {
     beside(name, &format!(".{:016x}{SMALL}", random()))
 }
 
-/// A number that no other copy draws.
+/// Returns a number that no other copy draws.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Where the link `name` is made before it replaces what is there.
+/// Returns the temporary name of the link `name`, which then replaces an existing one.
 pub(crate) fn link(name: &[u8]) -> Vec<u8> {
     beside(name, LINK)
 }
 
-/// The journal of the partial file of `name`.
+/// Returns the journal of the partial file of `name`.
 pub(crate) fn journal(name: &[u8]) -> Vec<u8> {
     beside(name, JOURNAL)
 }
 
-/// Where a partial file is made anew after a failed sync, until it takes the old one's name.
+/// Returns the name of a new partial file after a failed sync, until it replaces the old one.
 pub(crate) fn restarted(name: &[u8]) -> Vec<u8> {
     beside(name, RESTARTED)
 }
 
-/// The mark that the folder `name` was named by a copy that has not finished.
+/// Returns the mark of a folder `name` that an unfinished copy has created.
 pub(crate) fn unfinished(name: &[u8]) -> Vec<u8> {
     beside(name, UNFINISHED)
 }
 
-/// Whether `name` is one of ours.
+/// Returns whether `name` is reserved.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     name.starts_with(b".")
         && [PARTIAL, SMALL, LINK, JOURNAL, RESTARTED, UNFINISHED]
@@ -65,7 +66,7 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
             .any(|suffix| name.ends_with(suffix.as_bytes()))
 }
 
-/// `.NAME.suffix`, with a hash of the name where that would be too long.
+/// Returns `.NAME.suffix`, with a hash of the name if that would be too long.
 fn beside(name: &[u8], suffix: &str) -> Vec<u8> {
     let mut out = vec![b'.'];
     if 1 + name.len() + suffix.len() <= NAME_MAX {

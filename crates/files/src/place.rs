@@ -1,4 +1,4 @@
-//! Paths as a user of this host names them, or as a peer does below a served root.
+//! Paths given by a user of this host, or by a peer below a served root.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,30 +13,30 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use longhaul_text::reason;
 
-/// A path, and what it may reach.
+/// A path, with the limit of what it can reach.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// A path of this host, with the rights of this process: the client's own side.
     Ambient(PathBuf),
-    /// A path below a folder that it cannot leave: `..`, absolute names and links that lead
-    /// outside are refused, also when they change between a look and a use.
+    /// A path that cannot leave a folder: `..`, absolute names and links that lead outside are
+    /// refused, even if they change between a check and a use.
     Within {
         /// The folder.
         root: Root,
         /// The path relative to it; empty for the folder itself.
         path: PathBuf,
     },
-    /// A path of one component at most below the top of a store that is no file system of this
+    /// A path of at most one component below the top of a store that is not a file system of this
     /// host; see [`MemoryFolder`](crate::MemoryFolder).
     Stored {
         /// The top.
         root: Store,
-        /// The path relative to it; empty, or with a slash at its end, for a folder.
+        /// The path relative to it; empty or with a trailing slash for a folder.
         path: PathBuf,
     },
 }
 
-/// A folder that places below it cannot leave. Clones are the same folder.
+/// A folder that paths below it cannot leave. Clones refer to the same folder.
 #[derive(Clone, Debug)]
 pub struct Root(Arc<Dir>);
 
@@ -44,7 +44,7 @@ impl Root {
     /// Opens a folder of this host.
     ///
     /// # Errors
-    /// It is no folder, or the system says no.
+    /// It is not a folder, or the system refuses.
     pub fn open(path: &Path) -> io::Result<Root> {
         Dir::open_ambient_dir(path, ambient_authority()).map(|root| Root(Arc::new(root)))
     }
@@ -57,7 +57,7 @@ impl Root {
         self.0.open_dir(path).map(|root| Root(Arc::new(root)))
     }
 
-    /// Removes the folder at `path` with all that is in it; links in it go, and are not followed.
+    /// Removes the folder at `path` with its content; links in it are removed, not followed.
     pub(crate) fn remove_tree(&self, path: &Path) -> io::Result<()> {
         self.0.remove_dir_all(path)
     }
@@ -68,18 +68,18 @@ impl Root {
     }
 }
 
-/// What is at a place.
+/// The content of a place.
 pub(crate) enum Found {
-    /// A folder, also at the end of a link.
+    /// A folder, possibly through a link.
     Folder(SharedFolder),
-    /// Something else, in a folder that is there. A link only if it leads to no folder.
+    /// Something else, in an existing folder. A link only if it does not lead to a folder.
     Other { parent: SharedFolder, name: Vec<u8>, attributes: Attributes },
-    /// Nothing, in a folder that is there.
+    /// Nothing, in an existing folder.
     Nothing { parent: SharedFolder, name: Vec<u8> },
 }
 
 impl Place {
-    /// The path as it was given.
+    /// Returns the path as it was given.
     pub fn path(&self) -> &Path {
         match self {
             Place::Ambient(path) | Place::Within { path, .. } => path,
@@ -87,7 +87,7 @@ impl Place {
         }
     }
 
-    /// The path as errors have it: `.` where it is empty.
+    /// Returns the path for errors: `.` if it is empty.
     pub fn named(&self) -> &Path {
         match self.path().as_os_str().is_empty() {
             true => Path::new("."),
@@ -95,12 +95,12 @@ impl Place {
         }
     }
 
-    /// The path for people.
+    /// Returns the path as text.
     pub fn shown(&self) -> String {
         self.named().display().to_string()
     }
 
-    /// Whether it was written as a folder: with a slash at the end, or as `.` or `..`.
+    /// Returns whether it was written as a folder: with a trailing slash, or as `.` or `..`.
     pub fn says_folder(&self) -> bool {
         let path = self.path().as_os_str().as_bytes();
         path.is_empty()
@@ -109,12 +109,12 @@ impl Place {
             || path == b".."
     }
 
-    /// Its last component, unless that is `..` or there is none.
+    /// Returns its last component, unless that is `..` or there is none.
     pub fn name(&self) -> Option<Vec<u8>> {
         self.path().file_name().map(|name| name.as_bytes().to_vec())
     }
 
-    /// The folder here.
+    /// Opens the folder at this place.
     pub(crate) fn folder(&self) -> io::Result<SharedFolder> {
         let here = |path: &Path| match path.as_os_str().is_empty() {
             true => PathBuf::from("."),
@@ -130,11 +130,11 @@ impl Place {
         }
     }
 
-    /// Whether this is a folder, links followed. `false` also where nothing is, in a folder that is
-    /// there.
+    /// Returns whether this is a folder, following links. Returns `false` if the place is empty and
+    /// its parent folder exists.
     ///
     /// # Errors
-    /// Its folder is missing, or the system says no (`File`).
+    /// Its parent folder is missing, or the system refuses (`File`).
     pub fn is_folder(&self) -> Result<bool, Error> {
         match self.find() {
             Ok(found) => Ok(matches!(found, Found::Folder(_))),
@@ -142,10 +142,10 @@ impl Place {
         }
     }
 
-    /// What is here, links to folders followed.
+    /// Returns the content of this place, following links to folders.
     ///
     /// # Errors
-    /// `NotFound` if the folder that would hold it is missing; else what the system says.
+    /// `NotFound` if the parent folder is missing; else the system's error.
     pub(crate) fn find(&self) -> io::Result<Found> {
         let error = match self.folder() {
             Ok(folder) => return Ok(Found::Folder(folder)),
@@ -164,12 +164,12 @@ impl Place {
         })
     }
 
-    /// Whether this is a regular file or nothing, links followed: something that a copy may take
-    /// the place of.
+    /// Returns whether this is a regular file or empty, following links, so that a copy may replace
+    /// it.
     ///
     /// # Errors
-    /// What the system says where that cannot be seen: a link that leads in a circle, or out of
-    /// the folder that is served.
+    /// The system's error if that is unknown: a link that leads in a circle, or out of the served
+    /// folder.
     pub(crate) fn may_be_replaced(&self) -> io::Result<bool> {
         let is_file = match self {
             Place::Ambient(path) => path.metadata().map(|found| found.is_file()),
@@ -182,8 +182,8 @@ impl Place {
         }
     }
 
-    /// Whether this is a link by which the system names what a process has open: `/dev/stdout`.
-    /// Others would miss it, whatever it leads to.
+    /// Returns whether this is a link by which the system names an open file, such as
+    /// `/dev/stdout`. Replacing it would break other programs.
     pub(crate) fn is_of_the_system(&self) -> bool {
         let Place::Ambient(path) = self else { return false };
         let is_of_proc = |path: &Path| path.starts_with("/proc");
@@ -193,7 +193,7 @@ impl Place {
             || parent.is_some_and(|parent| is_of_proc(&parent) || parent == Path::new("/dev"))
     }
 
-    /// The same as [`Place::find`], with links followed to their end: what is there is no link.
+    /// As [`Place::find`], but follows all links: the result is never a link.
     pub(crate) fn find_at_end(&self) -> io::Result<Found> {
         match self.find()? {
             Found::Other { attributes, .. } if attributes.kind == FileKind::Link => {
@@ -211,7 +211,7 @@ impl Place {
         }
     }
 
-    /// The place of `name`, a single name in the folder here.
+    /// Returns the place of `name`, a single component, in this folder.
     #[must_use]
     pub fn join(&self, name: &[u8]) -> Place {
         let path = self.path().join(as_path(name));
@@ -222,7 +222,7 @@ impl Place {
         }
     }
 
-    /// The place that holds this one.
+    /// Returns the place that holds this one.
     pub(crate) fn parent(&self) -> Place {
         let path = self.path().parent().unwrap_or(Path::new("")).to_owned();
         match self {
@@ -233,17 +233,17 @@ impl Place {
     }
 }
 
-/// Bytes of a path for people.
+/// Returns a path as text.
 pub fn show(path: &[u8]) -> String {
     as_path(path).display().to_string()
 }
 
-/// Bytes of a path as a path.
+/// Returns bytes as a path.
 pub fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
-/// An error of this host's files: what could not be done with `path`, and why.
+/// Returns an error of this host's files: what could not be done with `path`, and why.
 pub(crate) fn file_error(verb: &str, path: &Path, error: &io::Error) -> Error {
     let what = format!("cannot {verb} {}: {}", path.display(), reason(error));
     Error::new(FileErrorKind::File, what).at(path)

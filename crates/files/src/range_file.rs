@@ -12,17 +12,17 @@ use super::manifest::FileTime;
 use super::place::{Found, Place, file_error};
 use super::store::{self, Access, Attributes, FileKind, OpenFile};
 
-/// What tells one version of a file from another. The system sets the change time at each write, so
-/// a rewritten file has another stamp, whatever its modification time.
+/// Identifies one version of a file. The system sets the change time at each write, so a rewritten
+/// file has another stamp, whatever its modification time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// Device and inode.
     pub identity: (u64, u64),
     /// Bytes of content.
     pub size: u64,
-    /// When the content changed last, as anybody may set it.
+    /// The modification time, which anybody may set.
     pub modified: FileTime,
-    /// When content or attributes changed last, as only the system sets it.
+    /// The change time of content or attributes, which only the system sets.
     pub changed: FileTime,
 }
 
@@ -33,7 +33,7 @@ impl Stamp {
     }
 }
 
-/// A regular file, open for reading. Every read is of the version that was opened.
+/// A regular file, open for reading. Every read returns the version that was opened.
 #[derive(Debug)]
 pub struct RangeFile {
     file: OpenFile,
@@ -42,10 +42,10 @@ pub struct RangeFile {
 }
 
 impl RangeFile {
-    /// Opens the file at `place`, links followed as far as the place lets them lead.
+    /// Opens the file at `place`; follows links as far as the place allows.
     ///
     /// # Errors
-    /// There is no file, it is no regular one, or the system says no (`File`).
+    /// The file does not exist or is not a regular one, or the system refuses (`File`).
     pub fn open(place: &Place) -> Result<RangeFile, Error> {
         let path = place.named();
         let wrong = |error: io::Error| file_error("read", path, &error);
@@ -58,7 +58,7 @@ impl RangeFile {
             Found::Nothing { .. } => Err(wrong(store::not_found())),
             Found::Other { .. } if place.says_folder() => Err(wrong(store::not_a_folder())),
             Found::Other { parent, name, .. } => {
-                // Opened without waiting: a pipe in its place is seen by its kind.
+                // Open without blocking: a pipe in its place is detected by its kind.
                 let file = parent.open(&name, Access::Read).map_err(wrong)?;
                 let attributes = file.attributes().map_err(wrong)?;
                 if attributes.kind != FileKind::File {
@@ -69,12 +69,12 @@ impl RangeFile {
         }
     }
 
-    /// The version that is read.
+    /// Returns the version that is read.
     pub fn stamp(&self) -> &Stamp {
         &self.stamp
     }
 
-    /// The path as it was given.
+    /// Returns the path as it was given.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -83,7 +83,7 @@ impl RangeFile {
     ///
     /// # Errors
     /// The range is not within the file (`Request`); the file changed since it was opened
-    /// (`Unfinished`), or the system says no (`File`).
+    /// (`Unfinished`), or the system refuses (`File`).
     pub fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), Error> {
         let wrong = |error: io::Error| file_error("read", &self.path, &error);
         if at.checked_add(buf.len() as u64).is_none_or(|end| end > self.stamp.size) {
@@ -92,7 +92,7 @@ impl RangeFile {
             return Err(Error::new(FileErrorKind::Request, what).at(&self.path));
         }
         let read = self.file.read_exact_at(buf, at);
-        // What changed is the better reason for a read that met the end.
+        // A change is the better reason for a read that met the end.
         self.check()?;
         read.map_err(wrong)
     }
@@ -100,7 +100,7 @@ impl RangeFile {
     /// Compares the file with the version that was opened.
     ///
     /// # Errors
-    /// It changed (`Unfinished`), or the system says no (`File`).
+    /// It changed (`Unfinished`), or the system refuses (`File`).
     pub fn check(&self) -> Result<(), Error> {
         let attributes = self.file.attributes();
         let now = attributes.map_err(|error| file_error("read", &self.path, &error))?;
@@ -114,8 +114,8 @@ impl RangeFile {
         }
     }
 
-    /// Fills `buf` with the whole of chunk `chunk` and returns the chunk's value: what the first
-    /// read of this version in `known` found, or else what the bytes hash to.
+    /// Fills `buf` with all of chunk `chunk` and returns the chunk's value: the one in `known` from
+    /// the first read of this version, or else the hash of the bytes.
     ///
     /// # Errors
     /// As [`RangeFile::read`].
@@ -135,7 +135,7 @@ impl RangeFile {
     }
 }
 
-/// The values of chunks by version of their file: the last so many that were found.
+/// A cache of chunk values by file version, limited to the most recent ones.
 #[derive(Debug)]
 pub struct ChunkValues {
     most: usize,
@@ -171,7 +171,7 @@ impl ChunkValues {
         }
     }
 
-    /// A poisoned lock means that a reader panicked; what is kept is whole.
+    /// A poisoned lock means that a reader panicked; the cache is consistent.
     fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -244,7 +244,7 @@ mod tests {
         let mut buf = vec![0; 10];
         let value = open().read_chunk(1, &mut buf, &known).unwrap();
         assert_eq!(value, file_value(CHUNK + 10, 1, &content[..10]));
-        // A fault that leaves no trace: the content differs under the same stamp.
+        // A silent fault: the content differs under the same stamp.
         let stamp = *open().stamp();
         known.put(stamp, 1, [9; 32]);
         assert_eq!(open().read_chunk(1, &mut buf, &known).unwrap(), [9; 32]);

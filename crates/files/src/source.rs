@@ -1,9 +1,9 @@
-//! Reading at the sending end: chunks of the virtual object, hashed while they are cached.
+//! Reading at the sending end: chunks of the virtual object, hashed while they are in the cache.
 //!
-//! What a name stands for, as `rsync -a` and `cp -r` have it: `folder` is the folder itself, its
-//! entries start with its name; `folder/` (and `.`, `..`) is what is in it. A link that is named
-//! as a source is copied as a link with `recursive`, and followed without, under its own name;
-//! within a tree links are links. Filters judge what is found inside folders, never what was named.
+//! Names work as in `rsync -a` and `cp -r`: `folder` is the folder itself, so its entries start
+//! with its name; `folder/` (and `.`, `..`) is its content. A link given as a source is copied as a
+//! link with `recursive`, and otherwise followed, under its own name; links within a tree stay
+//! links. Filters apply to what is found inside folders, never to the given names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,14 +22,14 @@ use super::watch::Watch;
 use super::{CHUNK, ChunkKind, Failure, LARGE, names};
 use crate::error::{Advice, Error, FileErrorKind};
 
-/// How a source is read.
+/// Options of a source.
 #[derive(Clone, Debug, Default)]
 pub struct SourceOptions {
-    /// Take folders with all that is in them.
+    /// Copy folders with their content.
     pub recursive: bool,
-    /// Which files of a tree.
+    /// Selects files of a tree.
     pub filters: Vec<Filter>,
-    /// Is told of each name that is found, and of each chunk that is compared.
+    /// Counts each name found, and each chunk compared.
     pub watch: Watch,
 }
 
@@ -42,13 +42,13 @@ pub struct ChunkRead {
     pub value: Digest,
 }
 
-/// One thing that was named as a source.
+/// One given source.
 #[derive(Debug)]
 struct Origin {
     folders: Folders,
-    /// How many bytes of a manifest path are not below the folder.
+    /// Length of the part of a manifest path that is not below the folder.
     strip: usize,
-    /// The file's own name, where a link to it was named.
+    /// The file's own name, if a link to it was given.
     own_name: Option<Vec<u8>>,
 }
 
@@ -58,7 +58,7 @@ impl Origin {
     }
 }
 
-/// How many open files are kept.
+/// Most files that are kept open.
 const KEPT: usize = 64;
 
 /// The files of an object at the sending end.
@@ -70,10 +70,10 @@ pub struct Source {
     origins: Vec<Origin>,
     /// The origin of each entry; empty if there is only one.
     origin_of: Vec<u16>,
-    /// Open files, the last used at the end.
+    /// Open files, the most recently used last.
     open: Vec<(u32, OpenFile)>,
     failed: BTreeSet<u32>,
-    /// The stamps of open files that have lost their last name.
+    /// The stamps of open files that were unlinked.
     unnamed: BTreeMap<u32, u64>,
     failures: Vec<Failure>,
     warnings: Vec<String>,
@@ -85,17 +85,17 @@ pub struct Source {
 }
 
 impl Source {
-    /// Walks what `places` name. What cannot be read in a tree, or of several places, is found in
-    /// [`failures`](Source::failures), the rest goes on.
+    /// Walks `places`. Unreadable parts of a tree, or of several places, become
+    /// [`failures`](Source::failures); the rest continues.
     ///
     /// # Errors
-    /// No source is there and can be read (`File`); a folder without `recursive`,
-    /// two sources with one name, or a bad pattern (`Request`).
+    /// No source exists or can be read (`File`); a folder without `recursive`, two sources with one
+    /// name, or an invalid filter (`Request`).
     pub fn open(places: &[Place], options: &SourceOptions) -> Result<Source, Error> {
         Source::open_within(places, options, Box::new(()))
     }
 
-    /// The same with the list of files charged to `memory`.
+    /// The same, with `memory` charged for the list of files.
     ///
     /// # Errors
     /// As [`Source::open`] and [`ListMemory::hold`].
@@ -170,7 +170,7 @@ impl Source {
         })
     }
 
-    /// What was found.
+    /// Returns the list of files.
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
@@ -181,26 +181,26 @@ impl Source {
         self.encoded = encoded;
     }
 
-    /// Takes holes for zeros: so the chunks of the same files are the same at every source of them.
-    /// To be called before anything is read.
+    /// Treats holes as zeros, so that equal files have equal chunks at every source. Call it before
+    /// anything is read.
     pub fn fill_holes(&mut self) {
         self.manifest = Arc::new(self.manifest.without_holes());
         self.object = VirtualObject::new(&self.manifest, 0);
     }
 
-    /// How the files lie in what is sent.
+    /// Returns the layout of the files in the virtual object.
     pub fn object(&self) -> &VirtualObject {
         &self.object
     }
 
-    /// What could not be read or changed under way so far; grows at the end. An entry that stands
-    /// here was, at least in part, sent as zeros and must never get its final name: the other end
-    /// must learn of it before it learns the value of the chunk whose reading found it out.
+    /// Returns the files that could not be read or that changed; new ones are added at the end.
+    /// Such an entry was sent as zeros, at least in part, and must never get its final name. The
+    /// other end must learn of it before it gets the value of the chunk whose read detected it.
     pub fn failures(&self) -> &[Failure] {
         &self.failures
     }
 
-    /// What was left out on purpose: devices, sockets, pipes, remains of unfinished copies.
+    /// Returns warnings about skipped devices, sockets, pipes, and remains of unfinished copies.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -208,7 +208,7 @@ impl Source {
     /// Reads chunk `chunk` into the start of `buf` (as long as a chunk) and computes its value.
     ///
     /// A file that vanished or changed since the walk becomes a failure and reads as zeros. So a
-    /// chunk that is read again may have another value than before.
+    /// chunk that is read again may have a different value.
     ///
     /// # Errors
     /// A chunk outside the object, or a buffer that is too short (`Request`); as
@@ -241,8 +241,8 @@ impl Source {
         Ok(ChunkRead { len, value })
     }
 
-    /// Reads a part of chunk `chunk`, from byte `start` of it on, without computing anything; what
-    /// lies behind the content is zero.
+    /// Reads a part of chunk `chunk` from its byte `start` on, without computing a value; bytes
+    /// after the content are zero.
     ///
     /// # Errors
     /// As [`read_chunk`](Source::read_chunk).
@@ -274,10 +274,10 @@ impl Source {
         self.refused.clone().map_or(Ok(()), Err)
     }
 
-    /// Which of a file's chunks have the values that the other end found in what it has.
+    /// Returns which chunks of a file have the values that the other end found.
     ///
-    /// `values` are chunks counted in the file (of a small file too) and may come from anybody;
-    /// what is not in the file does not match.
+    /// `values` are chunks counted in the file (of a small file too) and may come from anybody; a
+    /// chunk outside of the file does not match.
     pub fn compare(&mut self, entry: u32, values: &[(u64, Digest)]) -> Vec<bool> {
         let size = self.manifest.entries().get(entry as usize).and_then(Entry::size);
         let size = size.unwrap_or(0);
@@ -300,7 +300,7 @@ impl Source {
         self.manifest.entries()[entry as usize].size().unwrap_or(0)
     }
 
-    /// Fills `piece` from a file, with zeros (and false) if the file has failed.
+    /// Fills `piece` from a file; with zeros, and returns false, if the file has failed.
     fn read_piece(&mut self, entry: u32, offset: u64, piece: &mut [u8]) -> bool {
         if !self.failed.contains(&entry) {
             match self.read_unchanged(entry, offset, piece) {
@@ -327,8 +327,8 @@ impl Source {
     }
 
     /// Reads, then compares the file with the manifest. The system updates the change time before a
-    /// write changes any content, so this finds every change before the read, whatever became of
-    /// the modification time.
+    /// write changes any content, so this detects every change before the read, whatever its
+    /// modification time.
     fn read_unchanged(&mut self, entry: u32, at: u64, piece: &mut [u8]) -> Result<(), Trouble> {
         let cached = self.open.iter().position(|(number, _)| *number == entry);
         let file = match cached {
@@ -342,8 +342,8 @@ impl Source {
         let now = file.attributes()?;
         let then = &self.manifest.entries()[entry as usize];
         let size = then.size().unwrap_or(0);
-        // The loss of its last name changes a file as well. It cannot be read again then, and its
-        // content is what it was.
+        // Unlinking changes the change time as well. The content is the same, but the file cannot
+        // be opened again.
         let version = match now.links {
             0 => *self.unnamed.entry(entry).or_insert(now.version()),
             _ => then.version,
@@ -401,7 +401,7 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Why a place is not taken.
+/// Why a place is refused.
 enum Refused {
     /// Nothing can be copied.
     Whole(Error),
@@ -434,7 +434,7 @@ fn take(
     if place.name().is_some_and(|name| name.len() > names::NAME_MAX) {
         return Err(Refused::Place("its name is longer than 255 bytes".to_owned()));
     }
-    // With `recursive`, a name without a slash that is a link stays one.
+    // With `recursive`, a link given without a trailing slash stays a link.
     let as_link = match (recursive && !contents, place.name()) {
         (true, Some(name)) => {
             let parent = place.parent().folder()?;
@@ -479,7 +479,7 @@ fn take(
     }
 }
 
-/// The spot of what was named as a source.
+/// Returns the position of a given source in the walk.
 fn top(source: u16, name: &[u8]) -> Spot<'_> {
     Spot { source, folder: None, path: name }
 }

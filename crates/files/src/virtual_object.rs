@@ -23,19 +23,19 @@ pub struct Extent {
     pub len: usize,
 }
 
-/// Whose content a chunk has, which decides its value.
+/// The kind of a chunk's content, which decides its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkKind {
-    /// The encoded manifest's.
+    /// The encoded manifest.
     Manifest,
-    /// One large file's.
+    /// One large file.
     Large {
         /// The manifest's entry.
         entry: u32,
         /// The chunk counted in the file.
         chunk: u64,
     },
-    /// That of several small files.
+    /// Several small files.
     Packed,
 }
 
@@ -45,13 +45,13 @@ pub struct VirtualObject {
     manifest: Arc<Manifest>,
     prefix: u64,
     len: u64,
-    /// The files that have content, in order, and where each starts.
+    /// The files with content, in order, and their offsets.
     files: Vec<(u32, u64)>,
 }
 
 impl VirtualObject {
-    /// Lays out `manifest`; the first `manifest_prefix_len` bytes, rounded up to whole chunks,
-    /// are for its encoding (zero where it travels otherwise).
+    /// Lays out `manifest`. The first `manifest_prefix_len` bytes, rounded up to whole chunks, are
+    /// for its encoding; zero if it is sent separately.
     pub fn new(manifest: &Arc<Manifest>, manifest_prefix_len: u64) -> VirtualObject {
         let mut end = manifest_prefix_len;
         let mut after_large = true;
@@ -73,28 +73,30 @@ impl VirtualObject {
         VirtualObject { manifest: manifest.clone(), prefix: manifest_prefix_len, len: end, files }
     }
 
-    /// Bytes from the start to the end of the last content, padding and holes included.
+    /// Returns the bytes from the start to the end of the last content, including padding and
+    /// holes.
     #[expect(clippy::len_without_is_empty, reason = "a length in bytes, not a collection")]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// How many chunks there are.
+    /// Returns the number of chunks.
     pub fn chunks(&self) -> u64 {
         self.len.div_ceil(CHUNK)
     }
 
-    /// What lies in it.
+    /// Returns the manifest of its files.
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 
-    /// How many chunks at the start are the encoded manifest's.
+    /// Returns the number of chunks at the start that hold the encoded manifest.
     pub fn manifest_chunks(&self) -> u64 {
         self.prefix.div_ceil(CHUNK)
     }
 
-    /// How many bytes of chunk `chunk` are content; they lie at its start. Zero outside.
+    /// Returns how many bytes of chunk `chunk` are content, at its start. Zero outside of the
+    /// object.
     pub fn chunk_content(&self, chunk: u64) -> usize {
         if chunk < self.manifest_chunks() {
             return (self.prefix - chunk * CHUNK).min(CHUNK) as usize;
@@ -103,7 +105,7 @@ impl VirtualObject {
         last.map_or(0, |extent| extent.chunk_offset + extent.len)
     }
 
-    /// Whose content chunk `chunk` has; nothing outside.
+    /// Returns the kind of chunk `chunk`; `None` outside of the object.
     pub fn chunk_kind(&self, chunk: u64) -> Option<ChunkKind> {
         if chunk < self.manifest_chunks() {
             return Some(ChunkKind::Manifest);
@@ -115,7 +117,8 @@ impl VirtualObject {
         })
     }
 
-    /// The pieces of files in chunk `chunk`, in order; none in the manifest's chunks and outside.
+    /// Returns the pieces of files in chunk `chunk`, in order; none in the manifest's chunks and
+    /// outside of the object.
     pub fn extents(&self, chunk: u64) -> impl Iterator<Item = Extent> + '_ {
         let start = chunk.saturating_mul(CHUNK);
         let end = start.saturating_add(CHUNK).min(self.len);
@@ -133,7 +136,7 @@ impl VirtualObject {
         })
     }
 
-    /// The chunks that hold entry `entry`; an empty range for what has no content.
+    /// Returns the chunks that hold entry `entry`; an empty range for an entry without content.
     pub fn chunks_of(&self, entry: u32) -> Range<u64> {
         match self.files.binary_search_by_key(&entry, |(number, _)| *number) {
             Ok(at) => {
@@ -144,7 +147,7 @@ impl VirtualObject {
         }
     }
 
-    /// The chunks that hold entry `entry`, without its holes.
+    /// Returns the chunks that hold entry `entry`, without its holes.
     pub(crate) fn content_runs(&self, entry: u32) -> impl Iterator<Item = Range<u64>> + '_ {
         let chunks = self.chunks_of(entry);
         let (first, len) = (chunks.start, chunks.end - chunks.start);
@@ -155,12 +158,13 @@ impl VirtualObject {
         runs.map(move |(start, end)| first + start..first + end)
     }
 
-    /// Whether entry `entry` has chunks of its own and a journal.
+    /// Returns whether entry `entry` has its own chunks and a journal.
     pub fn is_large(&self, entry: u32) -> bool {
         self.manifest.is_large(entry)
     }
 
-    /// The bytes that are never sent, in order and apart: padding, and holes (which are zeros).
+    /// Returns the bytes that are never sent, in ascending, separate ranges: padding, and holes
+    /// (which are zeros).
     pub fn implied(&self) -> Vec<Range<u64>> {
         let mut out: Vec<Range<u64>> = Vec::new();
         let mut add = |range: Range<u64>| match out.last_mut() {
@@ -179,7 +183,7 @@ impl VirtualObject {
         out
     }
 
-    /// The whole chunks among [`implied`](VirtualObject::implied): the holes.
+    /// Returns the whole chunks among [`implied`](VirtualObject::implied): the holes.
     pub fn hole_chunks(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let sparse = self.files.iter().filter(|(entry, _)| self.is_large(*entry));
         sparse.flat_map(|(entry, start)| {

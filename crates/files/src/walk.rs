@@ -1,4 +1,4 @@
-//! What a source consists of, found by handles: links are links and never followed.
+//! The walk over a source, by handles: links stay links and are never followed.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,35 +12,36 @@ use super::{CHUNK, Failure, LARGE, Watch, names};
 use crate::error::{Error, FileErrorKind};
 use longhaul_text::reason;
 
-/// Folders by the folder that holds them and their name.
+/// Folders by their parent folder and name.
 type Merged = HashMap<(Option<u32>, Vec<u8>), u32>;
 
-/// What was found, in no order yet.
+/// The entries found so far, unsorted.
 #[derive(Debug)]
 pub(crate) struct Walk {
     pub(crate) listing: Listing,
-    /// The number of the source that each entry was found in.
+    /// The source in which each entry was found, by number.
     pub(crate) origins: Vec<u16>,
-    /// The folders by folder and name, where there are several sources: those of one name are one.
+    /// The folders by parent and name, if there are several sources: folders of the same name are
+    /// merged.
     merged: Option<Merged>,
-    /// What could not be read.
+    /// Entries that could not be read.
     pub(crate) failures: Vec<Failure>,
-    /// What was left out and why.
+    /// Skipped entries, with reasons.
     pub(crate) warnings: Vec<String>,
     /// Bytes that `failures` and `warnings` take.
     said: u64,
     /// Is told of each name.
     pub(crate) watch: Watch,
-    /// What the entries are charged to.
+    /// The memory account of the entries.
     pub(crate) memory: Box<dyn ListMemory>,
 }
 
-/// Where something was found.
+/// The position of an entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'a> {
     /// The number of the source.
     pub(crate) source: u16,
-    /// The folder that holds it, by number in the listing; nothing at the top.
+    /// The folder that holds it, by number in the listing; `None` at the top.
     pub(crate) folder: Option<u32>,
     /// Its path in the copy.
     pub(crate) path: &'a [u8],
@@ -53,7 +54,7 @@ impl Spot<'_> {
 }
 
 impl Walk {
-    /// Nothing was found yet, in one source or in `several`.
+    /// Returns an empty walk, over one source or `several`.
     pub(crate) fn new(watch: Watch, several: bool, memory: Box<dyn ListMemory>) -> Walk {
         Walk {
             listing: Listing::default(),
@@ -76,8 +77,8 @@ impl Walk {
         self.listing.add(spot.folder, spot.name(), entry)
     }
 
-    /// Takes the file `name` of the folder `parent`. `large_from` is the size from which on it is
-    /// looked through for holes.
+    /// Adds the file `name` of the folder `parent`. Files from the size `large_from` on are
+    /// searched for holes.
     pub(crate) fn file(
         &mut self,
         spot: Spot<'_>,
@@ -91,7 +92,7 @@ impl Walk {
         }
     }
 
-    /// Takes a link of the folder `parent`.
+    /// Adds a link of the folder `parent`.
     pub(crate) fn link(&mut self, spot: Spot<'_>, parent: &dyn Folder, attributes: &Attributes) {
         match parent.read_link(spot.name()) {
             Ok(target) => {
@@ -102,7 +103,7 @@ impl Walk {
         }
     }
 
-    /// Takes a folder itself; returns its number.
+    /// Adds a folder itself; returns its number.
     pub(crate) fn folder(&mut self, spot: Spot<'_>, attributes: &Attributes) -> u32 {
         let key = self.merged.is_some().then(|| (spot.folder, spot.name().to_vec()));
         let known = self.merged.as_ref().zip(key.as_ref()).and_then(|(all, key)| all.get(key));
@@ -116,12 +117,12 @@ impl Walk {
         number
     }
 
-    /// Takes what is in the folder `base` as what is in the folder `top` (nothing for the top of
-    /// the copy).
+    /// Adds the content of the folder `base` as the content of the folder `top` (`None` for the top
+    /// of the copy).
     ///
     /// # Errors
-    /// `FileErrorKind::Request`, for more entries than a manifest may have; `Unfinished`, where
-    /// nobody waits for it any more; as [`ListMemory::hold`].
+    /// `FileErrorKind::Request` for more entries than a manifest may have; `Unfinished` if the copy
+    /// was cancelled; as [`ListMemory::hold`].
     pub(crate) fn tree(
         &mut self,
         source: u16,
@@ -163,7 +164,7 @@ impl Walk {
         Ok(folders)
     }
 
-    /// Tells of listed paths below `above` that are not there.
+    /// Reports listed paths below `above` that do not exist.
     fn miss_listed(
         &mut self,
         folders: &mut Folders,
@@ -188,7 +189,7 @@ impl Walk {
         self.watch.go_on().map_err(ended)
     }
 
-    /// Sees that there is memory for what was found.
+    /// Checks the limits, and charges the memory for the entries.
     fn bound(&mut self) -> Result<(), Error> {
         if self.listing.len() > MAX_ENTRIES {
             let what = "more than ten million files and folders in one copy";
@@ -204,8 +205,7 @@ impl Walk {
         self.listing.bytes() + self.said
     }
 
-    /// Takes what was found in the folder `parent`; returns the number of a folder, to be looked
-    /// into.
+    /// Adds an entry of the folder `parent`; returns the number of a folder, whose content follows.
     fn found(
         &mut self,
         spot: Spot<'_>,
@@ -260,7 +260,7 @@ impl Walk {
     }
 }
 
-/// Sees that a file can be read, and where its holes are.
+/// Checks that a file can be read, and finds its holes.
 fn file_kind(
     parent: &dyn Folder,
     name: &[u8],
@@ -276,18 +276,18 @@ fn file_kind(
             holes = holes_of(size, |at| file.next_data(at), |at| file.next_hole(at));
         }
     } else if !is_ours(attributes) {
-        // A link put here meanwhile is only looked at; the read itself follows none.
+        // If a link replaces it meanwhile, this only checks the link; the read itself follows none.
         parent.may_read(name)?;
     }
     Ok(Kind::File { size, sparse, holes: holes.into() })
 }
 
-/// Whether a file's owner may read it and is who we are: nobody need be asked then.
+/// Returns whether this process owns a file and may read it, so that no check is needed.
 fn is_ours(attributes: &Attributes) -> bool {
     attributes.mode & 0o400 != 0 && attributes.is_own()
 }
 
-/// The chunks without any content. Where the file system cannot tell, there are none.
+/// Returns the chunks without any content; none if the file system does not report holes.
 fn holes_of(
     size: u64,
     next_data: impl Fn(u64) -> std::io::Result<Option<u64>>,
@@ -323,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    /// The holes of a file whose content lies in `data`.
+    /// Returns the holes of a file with content in `data`.
     fn holes(size: u64, data: &[Range<u64>]) -> Vec<Range<u64>> {
         let next = |at| data.iter().find(|data| data.end > at);
         let next_data = |at| Ok(next(at).map(|data| data.start.max(at)));
@@ -346,10 +346,10 @@ mod tests {
         assert_eq!(holes(5 * C, &[0..5 * C]), []);
         assert_eq!(holes(5 * C, &[]), [0..5]);
         assert_eq!(holes(5 * C, &[0..C, 3 * C..4 * C]), [1..3, 4..5]);
-        // A chunk with a byte of content is none, at either end.
+        // A chunk with a byte of content, at either end, is not a hole.
         assert_eq!(holes(5 * C, &[0..C + 1, 4 * C - 1..5 * C]), [2..3]);
         assert_eq!(holes(5 * C, &[0..1, C..5 * C]), []);
-        // The last chunk may be short, and data behind the end do not count.
+        // The last chunk may be short, and data after the end do not count.
         assert_eq!(holes(4 * C + 1, &[0..C]), [1..5]);
         assert_eq!(holes(4 * C + 1, &[0..C, 9 * C..10 * C]), [1..5]);
         assert_eq!(holes(0, &[]), []);

@@ -1,15 +1,15 @@
-//! Long work at files: how far it is, for who waits for it, and whether anybody still does.
+//! Progress and cancellation of long work on files.
 //!
-//! Walking a tree, hashing what an earlier run left or comparing it takes as long as the disk
-//! needs, and brings nothing across meanwhile. Who waits can tell such work from a disk that does
-//! not answer only if each step of it is counted.
+//! Walking a tree, or hashing and comparing existing data, takes as long as the disk needs, and
+//! sends no data meanwhile. Counting each step distinguishes such work from a disk that does not
+//! answer.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Watches the long work of one end of a copy. Clones are the same.
+/// The progress of the long work of one end of a copy. Clones refer to the same work.
 #[derive(Clone, Debug, Default)]
 pub struct Watch(Arc<Watched>);
 
@@ -20,25 +20,25 @@ struct Watched {
     held: Mutex<Option<Held>>,
 }
 
-/// A file that another copy has at this moment.
+/// A file that another copy has locked at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The file, for people.
+    /// The file, as text.
     pub path: String,
-    /// How long its end is waited for.
+    /// How long to wait for the end of that copy.
     pub patience: Duration,
 }
 
 impl Watch {
-    /// One more name was looked at, or one more chunk was read.
+    /// Counts one more name looked at, or one more chunk read.
     pub fn step(&self) {
         self.0.looked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The same of work that is left off when nobody waits for it any more.
+    /// Counts a step of work that stops after a cancellation.
     ///
     /// # Errors
-    /// Nobody does.
+    /// The work was cancelled.
     pub fn go_on(&self) -> io::Result<()> {
         self.step();
         match self.is_over() {
@@ -47,27 +47,27 @@ impl Watch {
         }
     }
 
-    /// Steps so far.
+    /// Returns the number of steps so far.
     pub fn looked(&self) -> u64 {
         self.0.looked.load(Ordering::Relaxed)
     }
 
-    /// Nobody waits any more.
+    /// Cancels the work.
     pub fn end(&self) {
         self.0.over.store(true, Ordering::Relaxed);
     }
 
-    /// Whether nobody waits any more.
+    /// Returns whether the work was cancelled.
     pub fn is_over(&self) -> bool {
         self.0.over.load(Ordering::Relaxed)
     }
 
-    /// Tells who waits of a file that is waited for.
+    /// Reports a file that this copy waits for.
     pub(crate) fn tell_held(&self, held: Held) {
         *self.0.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
     }
 
-    /// The file that is waited for, once.
+    /// Returns the file that this copy waits for, once.
     pub fn take_held(&self) -> Option<Held> {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,5 +1,6 @@
-//! Who may do what at a server, as an option or a line of a file: `ID[:ro|wo|rw][:subfolder]` for
-//! files, or `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms` for each service by its word.
+//! The list of clients and their rights, as an option or a line of a file:
+//! `ID[:ro|wo|rw][:subfolder]` for files, or `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms`
+//! for each service by its word.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,7 +12,7 @@ use super::strict;
 use crate::{Error, Kind};
 use longhaul_text::reason;
 
-/// What one id may do.
+/// The rights of one id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allow {
     /// The id, as `lh1:…`.
@@ -22,10 +23,10 @@ pub struct Allow {
     pub write: bool,
     /// Files only below this folder of the root.
     pub subfolder: Option<PathBuf>,
-    /// Rights to services other than files, as the list has them: the word, and what is behind it.
-    /// One list may serve hosts of which some lack a service.
+    /// Rights to services other than files, as in the list: the word, and its value. One list may
+    /// serve hosts of which some lack a service.
     pub others: Vec<(String, String)>,
-    /// What the comment behind the entry calls the client, for logs.
+    /// The client's name for logs, from the comment after the entry.
     pub name: Option<String>,
 }
 
@@ -36,7 +37,7 @@ pub const FILES: &str = "files";
 const OTHERS: [&str; 3] = ["share", "stream", "status"];
 
 impl Allow {
-    /// Whether it gives a right to the service that `word` names.
+    /// Returns whether it grants a right to the service `word`.
     pub fn has(&self, word: &str) -> bool {
         match word {
             FILES => self.read || self.write,
@@ -44,23 +45,21 @@ impl Allow {
         }
     }
 
-    /// What the list says behind the `word` of a service other than files: `rw:/world` of
-    /// `share=rw:/world`.
+    /// Returns the value of `word`, a service other than files: `rw:/world` of `share=rw:/world`.
     pub fn right(&self, word: &str) -> Option<&str> {
         self.others.iter().find(|(other, _)| other == word).map(|(_, said)| said.as_str())
     }
 }
 
-/// Reads one entry. Without `ro`, `wo` or `rw`, in either case, both reading and writing are
-/// allowed. A folder whose name looks like a mode is written behind one, as in `ID:rw:ro`.
+/// Parses one entry. Without `ro`, `wo` or `rw`, in upper or lower case, both reading and writing
+/// are allowed. A folder whose name looks like a mode needs a mode before it, as in `ID:rw:ro`.
 ///
 /// In the long form each service has its word, once: `files=MODE[:FOLDER]`, `share=MODE[:FOLDER]`,
 /// `stream=MODE[:FOLDER]`, `status=ro`. What is not named is not allowed. A folder with a comma
 /// needs the short form.
 ///
 /// # Errors
-/// The id is none (a typing error), a mode or a word is unknown, or the subfolder is not below the
-/// root.
+/// The id has a typing error, a mode or a word is unknown, or the subfolder is not below the root.
 pub fn parse(text: &str) -> Result<Allow, Error> {
     let wrong = |why: String| {
         Error::new(Kind::Usage, format!("`{text}` allows nobody: {why}")).advise(
@@ -72,7 +71,7 @@ pub fn parse(text: &str) -> Result<Allow, Error> {
     {
         return long(&id, words).map_err(wrong);
     }
-    // The id itself has a colon behind its first letters.
+    // The id itself has a colon after its first letters.
     let end = text.match_indices(':').nth(1).map_or(text.len(), |(at, _)| at);
     let (id, rest) = text.split_at(end);
     let id: PeerId = id.parse().map_err(|error| wrong(format!("{error}")))?;
@@ -101,7 +100,7 @@ pub fn parse(text: &str) -> Result<Allow, Error> {
     Ok(Allow { id: id.to_string(), read, write, subfolder, others, name: None })
 }
 
-/// Reads `files=ro:/sub,share=rw:/world,stream=ro:/rooms`.
+/// Parses `files=ro:/sub,share=rw:/world,stream=ro:/rooms`.
 fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
     let (read, write) = (false, false);
     let id = id.to_string();
@@ -133,7 +132,7 @@ fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
     Ok(allow)
 }
 
-/// Reads `ro`, or `ro:/folder` with a folder below the root, which `/` alone names.
+/// Parses `ro`, or `ro:/folder` with a folder below the root; `/` is the root itself.
 fn mode_and_folder(value: &str) -> Result<(String, Option<PathBuf>), String> {
     let (mode, folder) = match value.split_once(':') {
         Some((mode, folder)) => (mode, Some(folder)),
@@ -153,25 +152,25 @@ fn mode_and_folder(value: &str) -> Result<(String, Option<PathBuf>), String> {
     Ok((mode, below))
 }
 
-/// The folder behind a mode.
+/// Returns the folder after a mode.
 fn behind_mode(rest: Option<&str>) -> Option<&str> {
     rest.and_then(|rest| rest.split_once(':')).map(|(_, folder)| folder)
 }
 
-/// Whether a word in lower case may be a mistyped mode: it must not be taken for a folder, for
-/// below a folder alone its client may read and write.
+/// Returns whether a word in lower case may be a mistyped mode. It must not be taken for a folder,
+/// because a folder alone grants reading and writing.
 fn looks_like_a_mode(word: &str) -> bool {
     let is_short = (1..=3).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_lowercase());
     let is_spelled = ["read", "write"].iter().any(|verb| word.starts_with(verb));
     is_short || is_spelled && word.bytes().all(|b| b.is_ascii_lowercase() || b"-_+".contains(&b))
 }
 
-/// Reads a list with one entry a line; empty lines and what follows a `#` at the beginning of a
-/// line or behind a space are skipped; such a comment behind an entry names its client. `name` is
-/// what errors call the list.
+/// Parses a list with one entry a line. Skips empty lines, and comments that start with `#` at the
+/// start of a line or after a space. A comment after an entry names its client. `name` is the
+/// list's name in errors.
 ///
 /// # Errors
-/// The first line that is no entry, or has the id of an earlier one, by its number.
+/// The first line that is not an entry, or that repeats an id, with its number.
 pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
     let mut allowed = Vec::new();
     let mut lines = BTreeMap::new();
@@ -198,7 +197,7 @@ pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
     Ok(allowed)
 }
 
-/// Reads the list in the file at `path`.
+/// Parses the list in the file at `path`.
 ///
 /// # Errors
 /// The file cannot be read, somebody else can change it, or as [`parse_list`].
@@ -214,7 +213,7 @@ pub fn load(path: &Path) -> Result<Vec<Allow>, Error> {
     parse_list(&text, &path.display().to_string())
 }
 
-/// What `id` may do.
+/// Returns the rights of `id`.
 pub fn find<'a>(allowed: &'a [Allow], id: &PeerId) -> Option<&'a Allow> {
     let id = id.to_string();
     allowed.iter().find(|entry| entry.id == id)
@@ -225,7 +224,7 @@ fn below_root(folder: &str) -> Option<PathBuf> {
     is_below_root(path).then(|| path.to_owned())
 }
 
-/// Whether a path names a folder below the root and nothing else.
+/// Returns whether a path is a folder below the root.
 pub fn is_below_root(path: &Path) -> bool {
     let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     !path.as_os_str().is_empty() && path.components().all(plain)

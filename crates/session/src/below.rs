@@ -13,19 +13,19 @@ use crate::{Error, Kind};
 /// A connection. Its streams and [`Connection`](super::Connection) handles hold it.
 pub(super) struct Below {
     pub(super) peer: PeerId,
-    /// What QUIC needs beside the streams.
+    /// The QUIC connection, in addition to its streams.
     pub(super) quic: Option<Keeper>,
-    /// What brings several streams over TCP or ssh.
+    /// The multiplexer of several streams over TCP or ssh.
     pub(super) mux: Option<Mux>,
-    /// The TCP connection, where this end opened one.
+    /// The TCP connection, if this end opened one.
     tcp: Option<Counted>,
     /// The ssh that carries the connection, or that started the other side.
     ssh: OnceLock<Child>,
-    /// What the user calls the other side, where the user named it.
+    /// The user's name for the other side, if the user named it.
     name: Name,
 }
 
-/// A name for people. Clones share it.
+/// A name for messages. Clones share it.
 pub(super) type Name = Arc<OnceLock<String>>;
 
 /// How a connection carries streams.
@@ -48,32 +48,32 @@ impl Below {
         Below { peer, quic, mux, tcp: None, ssh: OnceLock::new(), name: Name::default() }
     }
 
-    /// The same over this TCP connection, to a peer that is called `name` once that is known.
+    /// Returns the connection over `tcp`, to a peer called `name` once that is known.
     pub(super) fn over(self, tcp: Option<Counted>, name: Name) -> Below {
         Below { tcp, name, ..self }
     }
 
-    /// What tells the segments that TCP has sent, where this end opened the connection.
+    /// Returns the watch on TCP's segments, if this end opened the connection.
     pub(super) fn segments(&self) -> Option<SegmentWatch> {
         self.tcp.as_ref().map(SegmentWatch::new)
     }
 
-    /// Keeps `child` running as long as the connection; the first one given counts.
+    /// Keeps `child` running as long as the connection; only the first call counts.
     pub(super) fn keep_ssh(&self, child: Child) {
         let _ = self.ssh.set(child);
     }
 
-    /// Calls the other side `name` from now on; the first name given counts.
+    /// Sets the name of the other side; only the first call counts.
     pub(super) fn call(&self, name: &str) {
         let _ = self.name.set(name.to_owned());
     }
 
-    /// The other side for people: its name where it has one, else its id.
+    /// Returns the other side for messages: its name or its id.
     pub(super) fn shown(&self) -> String {
         self.name.get().cloned().unwrap_or_else(|| self.peer.to_string())
     }
 
-    /// Why a stream ended with `error`: what the other side said of its end, or that it was lost.
+    /// Returns why a stream ended with `error`: the other side's reason, or that it was lost.
     pub(super) fn lost(&self, error: &io::Error) -> Error {
         if let Some(refused) = self.mux.as_ref().and_then(Mux::refusal) {
             return refused;
@@ -83,8 +83,8 @@ impl Below {
         Error::new(Kind::Lost, format!("the session with {} was lost: {reason}", self.shown()))
     }
 
-    /// Gives up one use of the connection. The last one ends it, and waits until what was written
-    /// is with the system.
+    /// Drops one use of the connection. The last one ends the connection, and waits until the
+    /// written data are passed to the system.
     pub(super) async fn release(this: Arc<Below>) {
         if let Some(last) = Arc::into_inner(this) {
             match (&last.quic, &last.mux) {

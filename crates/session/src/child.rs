@@ -2,11 +2,11 @@
 
 use tokio::process::ChildStdin;
 
-/// The ssh that keeps the far side running; ended and reaped when dropped.
+/// The ssh that keeps the remote side running; ended and reaped on drop.
 #[derive(Debug)]
 pub(super) struct Child {
     _ssh: tokio::process::Child,
-    /// Closed, it tells the far side that no session will come any more.
+    /// Closing it tells the remote side that no session will follow.
     _stdin: Option<ChildStdin>,
 }
 

@@ -1,4 +1,4 @@
-//! A client's way to a server: names, trust, and the ports to open when nothing answers.
+//! A client's connection to a server: names, trust, and advice which ports to open.
 
 use std::net::SocketAddr;
 
@@ -15,13 +15,13 @@ use super::{Session, Settings};
 use crate::{Error, Kind};
 use longhaul_text::CallOption;
 
-/// Opens a session to the server at `host` and `port`, if it is the one that is trusted: by
-/// a pin of `trust`, by `known_servers`, or on first use by the user's word, given to
-/// `ask` or by `trust.accept_new`. A server of another id is sent nothing, not even our id.
+/// Opens a session to the server at `host` and `port`, if it is trusted: by a pin of `trust`, by
+/// `known_servers`, or on first use by the user's answer from `ask` or by `trust.accept_new`. A
+/// server with another id gets nothing from us, not even our id.
 ///
 /// # Errors
-/// [`Kind::Unreachable`] where nobody answers (with what was tried and what to open) or somebody
-/// else does; [`Kind::LocalFile`] for trouble with `known_servers`.
+/// [`Kind::Unreachable`] if nobody answers (with the attempts and the ports to open) or the id is
+/// wrong; [`Kind::LocalFile`] for errors with `known_servers`.
 pub async fn connect(
     host: &str,
     port: u16,
@@ -71,12 +71,12 @@ pub async fn connect(
         Lost::Stranger(other) => wrong_pin(&name, shown, other, false),
         Lost::Tried(tried) => unreachable(tried),
     })?;
-    // Only now has it proven that the key is its own.
+    // Remember it only now that it has proven to own the key.
     servers.remember(&name, shown)?;
     Ok(session)
 }
 
-/// Which server answers at `addresses`; it learns nothing of who asks. Why, where none does.
+/// Returns the id of the server at `addresses`, without telling it our id; or why there is none.
 pub async fn look(
     addresses: &[SocketAddr],
     identity: &Identity,
@@ -89,10 +89,10 @@ pub async fn look(
     }
 }
 
-/// The addresses of `host`, at least one.
+/// Returns the addresses of `host`, at least one.
 ///
 /// # Errors
-/// [`Kind::Unreachable`]: there is none, or the interface that it names is not.
+/// [`Kind::Unreachable`]: there is none, or its zone is not an interface of this host.
 pub async fn resolve(host: &str, port: u16, settings: &Settings) -> Result<Vec<SocketAddr>, Error> {
     if let Some(address) = zone::address(host, port)? {
         return Ok(vec![address]);

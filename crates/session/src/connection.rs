@@ -1,4 +1,4 @@
-//! Further streams of a connection, each independent of the others.
+//! Additional streams of a connection, each independent of the others.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::mux;
 use super::{Facts, Session, Stream, quic};
 use crate::{Error, Kind};
 
-/// How long to wait until the other side takes a further stream.
+/// How long to wait until the other side allows another stream.
 const OPENING: Duration = Duration::from_secs(10);
 
 /// A connection that carries several streams, at most 16 at a time. It stays open as long as this
-/// handle or one of its streams. Clones are the same connection.
+/// handle or one of its streams. Clones refer to the same connection.
 #[derive(Clone)]
 pub struct Connection {
     below: Arc<Below>,
@@ -43,11 +43,11 @@ impl Connection {
         Connection { below, facts, versions }
     }
 
-    /// Opens a stream to `service`, which needs this version of it at least. Nothing is sent before
-    /// the first message, and that waits for no answer.
+    /// Opens a stream to `service`, which needs at least the version `needs`. Nothing is sent
+    /// before the first message, which waits for no answer.
     ///
     /// # Errors
-    /// [`Kind::Lost`]: the connection is gone, or the other side lets no further stream come.
+    /// [`Kind::Lost`]: the connection is lost, or the other side allows no more streams.
     pub async fn open(&self, service: &str, needs: u32) -> Result<Session, Error> {
         let opened = timeout(OPENING, async {
             match (&self.below.quic, &self.below.mux) {
@@ -56,7 +56,7 @@ impl Connection {
                 (None, None) => Err(std::io::Error::from(std::io::ErrorKind::Unsupported)),
             }
         });
-        let late = |_| Error::new(Kind::Lost, "the other side takes no further stream");
+        let late = |_| Error::new(Kind::Lost, "the other side allows no more streams");
         let (stream, number) =
             opened.await.map_err(late)?.map_err(|error| self.below.lost(&error))?;
         let mut session = self.session(stream, &number);
@@ -64,8 +64,8 @@ impl Connection {
         Ok(session)
     }
 
-    /// The next stream that the other side opens, before anything of it was read. Nothing once the
-    /// connection has ended. May be cancelled without losing one.
+    /// Returns the next stream that the other side opens, unread. `None` once the connection has
+    /// ended. Cancel-safe.
     pub async fn accept(&self) -> Option<Session> {
         let (stream, number) = match (&self.below.quic, &self.below.mux) {
             (Some(keeper), _) => quic::opened(keeper.accept().await?),
@@ -75,13 +75,12 @@ impl Connection {
         Some(self.session(stream, &number))
     }
 
-    /// Gives this handle up; the last user of the connection ends it by that, after all that was
-    /// written.
+    /// Drops this handle; the last user of the connection ends it, after all written data.
     pub async fn close(self) {
         Below::release(self.below).await;
     }
 
-    /// Completes when the connection has ended, whoever ended it.
+    /// Completes when either side has ended the connection.
     pub async fn ended(&self) {
         match (&self.below.quic, &self.below.mux) {
             (Some(keeper), _) => keeper.ended().await,
@@ -90,7 +89,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing but this handle uses the connection.
+    /// Returns whether only this handle uses the connection.
     pub(super) fn is_idle(&self) -> bool {
         Arc::strong_count(&self.below) == 1
     }

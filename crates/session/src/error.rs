@@ -1,27 +1,28 @@
-//! Why a session cannot begin, or ended.
+//! Why a session cannot start, or ended.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// What failed. Each kind has a number on the wire, and so have the kinds of services above.
+/// The kind of failure. Each kind has a number on the wire, and so have the kinds of higher
+/// services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The session was lost; a new one can go on where it stopped.
+    /// The session was lost; a new one can resume.
     Lost,
-    /// The caller asked for what makes no sense.
+    /// The caller's request is invalid.
     Usage,
-    /// The other side cannot be reached, is not who it should be, or does not allow it.
+    /// The other side cannot be reached, has the wrong id, or refuses.
     Unreachable,
-    /// Trouble with files on this host.
+    /// An error with files on this host.
     LocalFile,
-    /// Trouble with files on the other host.
+    /// An error with files on the other host.
     RemoteFile,
-    /// What a service above ended the session with: its own number, above 5.
+    /// A higher service's number for the end of the session, above 5.
     Service(u32),
 }
 
 impl Kind {
-    /// Returns the number on the wire; zero is a session that ended well.
+    /// Returns the number on the wire; zero means a session that ended well.
     pub fn code(self) -> u32 {
         match self {
             Kind::Lost => 1,
@@ -44,15 +45,15 @@ impl Kind {
 /// An error of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: Kind,
     /// What failed, with whom, and why: one sentence without a full stop.
     pub what: String,
-    /// What to do about it, if something can be done.
+    /// The suggested action, if there is one.
     pub advice: Option<String>,
-    /// Nobody answered: it may be otherwise in a moment.
+    /// Nobody answered; a retry may succeed.
     pub is_silence: bool,
-    /// The file or folder of this host that is concerned, where it is one.
+    /// The file or folder of this host concerned, if any.
     pub path: Option<PathBuf>,
 }
 
@@ -76,7 +77,7 @@ impl Error {
         self
     }
 
-    /// Returns the same error, marked as the silence of everybody who was asked.
+    /// Marks that nobody answered.
     #[must_use]
     pub(crate) fn silence(mut self) -> Error {
         self.is_silence = true;

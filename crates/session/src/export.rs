@@ -4,8 +4,8 @@ use std::fmt;
 
 use aws_lc_rs::hkdf;
 
-/// Derives keys that only the two ends of one session know: HKDF-Expand (RFC 5869) over what the
-/// TLS exporter (RFC 8446 section 7.5) gave once. Both ends get the same for the same label and
+/// Derives keys that only the two ends of one session know: HKDF-Expand (RFC 5869) over the output
+/// of the TLS exporter (RFC 8446 section 7.5). Both ends get the same key for the same label and
 /// context. Clones share the secret and outlive the session.
 #[derive(Clone)]
 pub struct Exporter(hkdf::Prk);
@@ -29,8 +29,8 @@ impl Exporter {
         Exporter(hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, secret))
     }
 
-    /// The key of `label` and `context`. Lengths are part of the derivation, so no two different
-    /// pairs meet.
+    /// Returns the key of `label` and `context`. Lengths are part of the derivation, so different
+    /// pairs never collide.
     pub fn export(&self, label: &[u8], context: &[u8]) -> [u8; 32] {
         let lengths = [label.len() as u64, context.len() as u64].map(u64::to_be_bytes);
         let described = [&lengths[0][..], label, &lengths[1][..], context];

@@ -1,15 +1,15 @@
-//! Why one attempt at one address led to no session.
+//! Why one attempt at one address did not lead to a session.
 
 use super::id::PeerId;
 
-/// Why one attempt brought no session.
+/// Why one attempt did not lead to a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// Somebody else than expected answered.
+    /// A server with another id answered.
     Stranger(PeerId),
     /// Nothing listens there.
     Refused,
-    /// Nothing came back.
+    /// There was no answer.
     Silent(&'static str),
     /// Anything else.
     Other(String),

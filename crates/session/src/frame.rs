@@ -1,5 +1,5 @@
-//! Messages on the control stream: a length of four bytes, then protobuf; the last one says why
-//! the session ends.
+//! Messages on the control stream: a length of four bytes, then protobuf; the last one says why the
+//! session ends.
 
 use prost::Message;
 
@@ -14,15 +14,15 @@ pub const HEADER: usize = 4;
 /// The bit of the length that marks the last message.
 const GOODBYE: u32 = 1 << 31;
 
-/// Characters of the other side's text that are shown.
+/// Most characters of the other side's text to show.
 const LONGEST_TEXT: usize = 2000;
 
-/// What follows a header.
+/// The meaning of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// A message of so many bytes.
+    /// A message of this many bytes.
     Message(usize),
-    /// The last message, of so many bytes: why the session ends.
+    /// The last message, with this many bytes: why the session ends.
     Goodbye(usize),
 }
 
@@ -51,7 +51,7 @@ pub fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), Error> {
 /// Why a session ends, on the wire.
 #[derive(Clone, PartialEq, Eq, Message)]
 struct Goodbye {
-    /// Zero where all is well, else the class of the error.
+    /// Zero if there is no error, else the class of the error.
     #[prost(uint32, tag = "1")]
     class: u32,
     #[prost(string, tag = "2")]
@@ -70,8 +70,8 @@ pub(super) fn encode_goodbye(why: Option<&Error>, out: &mut Vec<u8>) {
     append(&goodbye, GOODBYE, out).expect("shown texts are far below the limit");
 }
 
-/// What a last frame of `peer` says: nothing where all is well. An error is told as seen from this
-/// end: the other side's local files are remote ones, and what helps is to be done there.
+/// Returns the error in a last frame of `peer`; `None` if there is none. The error is rewritten for
+/// this end: the other side's local files become remote ones, and its advice applies there.
 pub(super) fn decode_goodbye(bytes: &[u8], peer: &str) -> Option<Error> {
     let goodbye = Goodbye::decode(bytes).unwrap_or_else(|_| Goodbye {
         class: 1,
@@ -106,7 +106,7 @@ fn append(message: &impl Message, mark: u32, out: &mut Vec<u8>) -> Result<(), Er
     Ok(())
 }
 
-/// A text from elsewhere that cannot steer a terminal.
+/// Returns a text from the other side without terminal control characters.
 fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_TEXT).collect()
 }

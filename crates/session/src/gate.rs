@@ -1,8 +1,8 @@
-//! How many clients may be on their way to a first request at the same time. A newcomer is always
-//! let in: when all places are taken, the network with the most places gives up its oldest one.
+//! A limit on clients that have not made a request yet. A new client is always admitted: when all
+//! places are taken, the network with the most places gives up its oldest one.
 //!
-//! So connections that say nothing keep nobody out, and a network that needs all places has them
-//! as long as no other network comes.
+//! So connections that send nothing keep nobody out, and one network may use all places until
+//! another one needs them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,13 +21,13 @@ pub(super) struct Gate {
 #[derive(Debug, Default)]
 struct Inside {
     next: u64,
-    /// By age: whose it is, and what tells it to leave.
+    /// By age: the network of each place, and the notification to leave.
     places: BTreeMap<u64, (Network, Arc<Notify>)>,
-    /// How many of them each network has.
+    /// The number of places of each network.
     counts: HashMap<Network, usize>,
 }
 
-/// A place inside; given back when dropped.
+/// A place, returned on drop.
 #[derive(Debug)]
 pub(crate) struct Place {
     gate: Gate,
@@ -36,18 +36,18 @@ pub(crate) struct Place {
 }
 
 impl Gate {
-    /// A gate with `limit` places, at least one.
+    /// Returns a gate with `limit` places, at least one.
     pub(super) fn new(limit: usize) -> Gate {
         Gate { limit: limit.max(1), inside: Arc::default() }
     }
 
-    /// How many places `network` has, and how many are taken in all.
+    /// Returns the number of places of `network`, and of all.
     pub(super) fn crowd(&self, network: Network) -> (usize, usize) {
         let inside = self.lock();
         (inside.counts.get(&network).copied().unwrap_or(0), inside.places.len())
     }
 
-    /// Takes a place for `network`; how many others had to leave for it.
+    /// Takes a place for `network`; returns how many others had to leave.
     pub(super) fn enter(&self, network: Network) -> (Place, usize) {
         let mut inside = self.lock();
         let mut left = 0;
@@ -62,7 +62,7 @@ impl Gate {
         (Place { gate: self.clone(), number, leave }, left)
     }
 
-    /// Has one of the network with the most places leave. Whether there was one.
+    /// Evicts a place of the network with the most places. Returns whether there was one.
     pub(super) fn evict(&self) -> bool {
         self.lock().evict()
     }
@@ -119,7 +119,7 @@ mod tests {
         Network::of(IpAddr::from([127, 0, 0, last]))
     }
 
-    /// The numbers of those that have been told to leave.
+    /// Returns the indexes of evicted places.
     fn evicted(places: &[Place]) -> Vec<usize> {
         let is_inside = |place: &Place| place.gate.lock().places.contains_key(&place.number);
         (0..places.len()).filter(|at| !is_inside(&places[*at])).collect()
@@ -133,8 +133,8 @@ mod tests {
         let (newcomer, left) = gate.enter(network(3));
         places.push(newcomer);
         assert_eq!((left, evicted(&places)), (1, vec![1]));
-        // Two of network 2 are left, and one of each other: again it gives one up, then all have
-        // one, and the oldest of all leaves.
+        // Network 2 has two places left, each other network one. So it gives up another one. Then
+        // all have one, and the oldest of all leaves.
         places.push(gate.enter(network(4)).0);
         assert_eq!(evicted(&places), [1, 2]);
         places.push(gate.enter(network(5)).0);

@@ -1,8 +1,8 @@
-//! The first message each way of each stream: which protocol versions this end speaks, and which
-//! service the stream is for.
+//! The first message in each direction of each stream: the protocol versions of this end, and the
+//! service that the stream is for.
 //!
-//! It travels in front of the first real message, so agreeing costs no round trip. Both ends see
-//! both ranges, so both can say clearly that there is no common version.
+//! It precedes the first real message, so the agreement costs no round trip. Both ends see both
+//! ranges, so both can report that there is no common version.
 
 use std::ops::RangeInclusive;
 
@@ -10,39 +10,39 @@ use prost::Message;
 
 use crate::{Error, Kind};
 
-/// The versions of the control protocol that this build speaks.
+/// The versions of the control protocol in this build.
 pub const VERSIONS: RangeInclusive<u32> = 2..=2;
 
-/// What an end says first.
+/// The first message of an end.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Hello {
-    /// The lowest version spoken.
+    /// The lowest supported version.
     #[prost(uint32, tag = "1")]
     pub min: u32,
-    /// The highest version spoken.
+    /// The highest supported version.
     #[prost(uint32, tag = "2")]
     pub max: u32,
     /// The release, for error messages only.
     #[prost(string, tag = "3")]
     pub release: String,
-    /// From who opens the stream: the service that is to answer. Empty: the first one.
+    /// From the end that opens the stream: the service to answer. Empty: the first one.
     #[prost(string, tag = "4")]
     pub service: String,
-    /// From who opens the stream: the version of the service that its messages need. A service that
-    /// is older refuses the stream, so no field is skipped that must not be.
+    /// From the end that opens the stream: the version of the service that its messages need. An
+    /// older service refuses the stream, so that no required field is skipped.
     #[prost(uint32, tag = "5")]
     pub needs: u32,
-    /// From a client: it opens further streams. Over TCP and ssh they share the bytes after this
-    /// message by a multiplexer.
+    /// From a client: it opens more streams. Over TCP and ssh a multiplexer carries them after this
+    /// message.
     #[prost(bool, tag = "6")]
     pub streams: bool,
 }
 
-/// A release name longer than this is cut in messages.
+/// Longest release name in messages.
 const LONGEST_RELEASE: usize = 40;
 
 impl Hello {
-    /// The hello of this build, for `versions`.
+    /// Returns the hello of this build, for `versions`.
     pub fn new(versions: &RangeInclusive<u32>) -> Hello {
         Hello {
             min: *versions.start(),
@@ -52,16 +52,16 @@ impl Hello {
         }
     }
 
-    /// Asks for `service`, at least in the version `needs`.
+    /// Requests `service`, at least in the version `needs`.
     pub(crate) fn ask_for(&mut self, service: &str, needs: u32) {
         self.service = service.to_owned();
         self.needs = needs;
     }
 
-    /// The highest version that both speak.
+    /// Returns the highest version that both support.
     ///
     /// # Errors
-    /// There is none; says what either speaks.
+    /// There is none; names both ranges.
     pub fn agree(&self, theirs: &Hello) -> Result<u32, Error> {
         let version = self.max.min(theirs.max);
         if version >= self.min.max(theirs.min) {
@@ -79,14 +79,14 @@ impl Hello {
     }
 }
 
-/// Reads a hello.
+/// Decodes a hello.
 ///
 /// # Errors
-/// The bytes are no hello, or its range is empty.
+/// The bytes are not a hello, or its range is empty.
 pub fn decode(bytes: &[u8]) -> Result<Hello, Error> {
     match Hello::decode(bytes) {
         Ok(hello) if hello.min >= 1 && hello.min <= hello.max => Ok(hello),
-        _ => Err(Error::new(Kind::Unreachable, "the other side's first message is no greeting")
+        _ => Err(Error::new(Kind::Unreachable, "the other side's first message is not a greeting")
             .advise("is it longhaul? see that both ends run a release of it")),
     }
 }

@@ -1,11 +1,11 @@
-//! Who an end is: its Ed25519 public key, written so that a typing error is noticed.
+//! The id of an end: its Ed25519 public key, as text with a checksum against typing errors.
 
 use std::fmt;
 use std::str::FromStr;
 
 use data_encoding::{Encoding, Specification};
 
-/// Bytes of checksum behind the key: one typing error in 16 million goes unnoticed.
+/// Bytes of checksum after the key: one typing error in 16 million is missed.
 const CHECK: usize = 3;
 const PREFIX: &str = "lh1:";
 
@@ -18,30 +18,30 @@ const ED25519_PREFIX: [u8; 12] =
     [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 impl PeerId {
-    /// The key as TLS carries it.
+    /// Returns the key in TLS's encoding.
     pub(super) fn to_der(self) -> Vec<u8> {
         [&ED25519_PREFIX[..], &self.0].concat()
     }
 
-    /// The id of a key as TLS carries it.
+    /// Returns the id of a key in TLS's encoding.
     pub(super) fn from_der(der: &[u8]) -> Option<PeerId> {
         Some(PeerId(der.strip_prefix(&ED25519_PREFIX[..])?.try_into().ok()?))
     }
 }
 
-/// Why a text is no id.
+/// Why a text is not an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdError {
-    /// It does not begin with `lh1:`.
+    /// It does not start with `lh1:`.
     Prefix,
-    /// It has too few or too many characters behind the prefix.
+    /// It has too few or too many characters after the prefix.
     Length {
-        /// How many it has; 56 are right.
+        /// The number of characters; 56 are right.
         found: usize,
     },
-    /// A character that no id has.
+    /// A character that no id contains.
     Character,
-    /// The checksum does not fit: one or more characters are wrong.
+    /// The checksum does not match: one or more characters are wrong.
     Checksum,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for IdError {
                 write!(f, "an id has 56 characters behind {PREFIX}, this one {found}")
             }
             IdError::Character => f.write_str("an id has only the characters a-z and 2-7"),
-            IdError::Checksum => f.write_str("the id's checksum does not fit: a typing error?"),
+            IdError::Checksum => f.write_str("the id's checksum does not match: a typing error?"),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! This user's Ed25519 key: made at first use, kept in the config folder, readable by nobody else.
+//! This user's Ed25519 key: created at first use, stored in the config folder, readable by nobody
+//! else.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -22,10 +23,10 @@ use longhaul_text::reason;
 /// The key's name in the config folder: PKCS#8 in PEM.
 pub(crate) const KEY_FILE: &str = "identity.key";
 
-/// What comes before the seed of an Ed25519 key in PKCS#8 version 1 (RFC 8410, section 7).
+/// The bytes before the seed of an Ed25519 key in PKCS#8 version 1 (RFC 8410, section 7).
 const PKCS8_HEAD: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
 
-/// A key file is 119 bytes; what is much longer is something else.
+/// Maximum size of a key file. A real one has 119 bytes.
 const LONGEST_KEY_FILE: u64 = 4096;
 
 /// An Ed25519 key pair. Clones share it.
@@ -33,7 +34,7 @@ const LONGEST_KEY_FILE: u64 = 4096;
 pub struct Identity {
     id: PeerId,
     pub(super) key: Arc<CertifiedKey>,
-    /// Keys what tells a client that its QUIC connection is gone: the same after a restart.
+    /// The key for QUIC's stateless resets, which is the same after a restart.
     pub(super) resets: [u8; 32],
 }
 
@@ -44,11 +45,11 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// The identity in `config_dir`; made, with the folder, where there is none. Two that do this
-    /// at once get the same one.
+    /// Returns the identity in `config_dir`; creates it, and the folder, if there is none. Two
+    /// concurrent calls return the same one.
     ///
     /// # Errors
-    /// A file that others can read or replace, that is no key, or that cannot be read or written.
+    /// The file can be read or replaced by others, holds no key, or cannot be read or written.
     pub fn load_or_create(config_dir: &Path) -> Result<Identity, Error> {
         let path = config_dir.join(KEY_FILE);
         match Identity::load(&path) {
@@ -65,23 +66,23 @@ impl Identity {
         })
     }
 
-    /// Returns the identity of an Ed25519 seed, the 32 bytes that RFC 8032 calls the private key:
-    /// for programs that keep their keys themselves.
+    /// Returns the identity of an Ed25519 seed, the 32 bytes that RFC 8032 calls the private key.
+    /// For programs that store their keys themselves.
     pub fn from_bytes(seed: &[u8; 32]) -> Identity {
         Identity::from_pkcs8(&[PKCS8_HEAD, seed].concat()).expect("every seed is a key")
     }
 
-    /// Returns a new identity that is kept nowhere.
+    /// Returns a new identity, which is not stored.
     pub fn generate() -> Identity {
         Identity::ephemeral()
     }
 
-    /// A key pair of this process alone, kept nowhere.
+    /// Returns a key pair for this process only, which is not stored.
     pub fn ephemeral() -> Identity {
         Identity::from_pkcs8(&generate()).expect("a key just made is a key")
     }
 
-    /// The public half: what others know this end by.
+    /// Returns the public key, which identifies this end to its peers.
     pub fn id(&self) -> PeerId {
         self.id
     }
@@ -154,7 +155,7 @@ fn generate() -> Vec<u8> {
     document.as_ref().to_vec()
 }
 
-/// A whole key appears under its name, or somebody else's does: the link fails where one is.
+/// Creates the key file atomically; a link call fails if another process has created one.
 fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
     let mut folders = DirBuilder::new();
     folders.recursive(true).mode(0o700);
@@ -177,14 +178,14 @@ fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
     })
 }
 
-/// A name in the same folder that nobody else uses.
+/// Returns a unique name in the same folder.
 pub(super) fn temporary_beside(path: &Path) -> PathBuf {
     let mut random = [0; 8];
     SystemRandom::new().fill(&mut random).expect("the system gives randomness");
     path.with_extension(format!("{}.new", HEXLOWER.encode(&random)))
 }
 
-/// A new file of mode 0600 with `content`, on disk.
+/// Writes a new file of mode 0600 with `content`, and syncs it.
 pub(super) fn write_new(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(content)?;

@@ -1,4 +1,4 @@
-//! What keeps a QUIC connection lively below a session, and ends it with the session.
+//! Keeps the QUIC connection of a session responsive, and ends it with the session.
 
 use std::io;
 use std::sync::Arc;
@@ -10,32 +10,32 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
-/// What one side may have sent unread, and what the connection keeps, where much comes or goes.
+/// Limit on unread and on unacknowledged bytes for streams with much data.
 pub(super) const MUCH: u32 = 4 << 20;
 
-/// The same where the content of files goes: what a path of 1 Gbit/s and 100 ms holds, and some.
+/// The same limit for the content of files: more than a path of 1 Gbit/s and 100 ms holds.
 pub(super) const BULK: u32 = 16 << 20;
 
-/// Silent connections are pulsed this often: an idle path stays open in NATs, and an outage ends
-/// as soon as the path is back instead of at the next doubled time-out.
+/// Interval of pulses on a silent connection. They keep NATs open, and end an outage as soon as the
+/// path works again, instead of at the next doubled timeout.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// After a write, pulses follow at these distances: the third makes the loss of the written
-/// packet certain by count (RFC 9002 section 6.1.1).
+/// Delays of the pulses after a write. The third pulse reveals the loss of the written packet by
+/// packet count (RFC 9002 section 6.1.1).
 const PULSES: [Duration; 3] =
     [Duration::from_millis(4), Duration::from_millis(8), Duration::from_millis(16)];
 
-/// How long the last packets of a connection may take to be handed to the kernel: pacing may hold
+/// How long the last packets of a connection may take to reach the kernel, because pacing may delay
 /// them.
 const LAST_PACKETS: Duration = Duration::from_millis(5);
 
-/// An end of normal kind, for QUIC's close.
+/// The code of a normal end, for QUIC's close.
 const NO_ERROR: VarInt = VarInt::from_u32(0);
 
-/// Keeps a connection lively, and ends it when the session is dropped.
+/// Keeps a connection responsive, and ends it when the session is dropped.
 pub(super) struct Keeper {
     connection: Connection,
-    /// Further streams may be opened.
+    /// More streams may be opened.
     many: AtomicBool,
     wrote: Arc<Notify>,
     pulse: AbortHandle,
@@ -48,19 +48,19 @@ impl Keeper {
         Keeper { connection, many: AtomicBool::new(false), wrote, pulse }
     }
 
-    /// Lets the other side open so many streams at a time, and leave this much unread in all.
+    /// Lets the other side open `streams` at a time, and leave `unread` bytes unread in total.
     pub(super) fn carry(&self, streams: usize, unread: u32) {
         self.many.store(true, Ordering::Relaxed);
         self.connection.set_max_concurrent_bi_streams(VarInt::from_u32(streams as u32));
         self.connection.set_receive_window(VarInt::from_u32(unread));
     }
 
-    /// Whether the connection is to carry several streams.
+    /// Returns whether the connection carries several streams.
     pub(super) fn has_many(&self) -> bool {
         self.many.load(Ordering::Relaxed)
     }
 
-    /// Opens a stream, as soon as the other side lets one come.
+    /// Opens a stream, as soon as the other side allows it.
     pub(super) async fn open(&self) -> io::Result<(SendStream, RecvStream)> {
         Ok(self.connection.open_bi().await?)
     }
@@ -70,49 +70,48 @@ impl Keeper {
         self.connection.closed().await;
     }
 
-    /// The next stream that the other side opens; nothing once the connection has ended.
+    /// Returns the next stream that the other side opens; `None` once the connection has ended.
     pub(super) async fn accept(&self) -> Option<(SendStream, RecvStream)> {
         self.connection.accept_bi().await.ok()
     }
 
-    /// Something was written to the stream.
+    /// Records a write to the stream.
     pub(super) fn wrote(&self) {
         self.wrote.notify_one();
     }
 
-    /// The stream is to carry much, one way or the other: as much may be on its way as the path
-    /// holds.
+    /// Prepares for much data in one direction: as much may be in flight as the path holds.
     pub(super) fn expect_much(&self) {
         self.connection.set_receive_window(VarInt::from_u32(MUCH));
         self.connection.set_send_window(MUCH.into());
     }
 
-    /// The stream is to carry the content of files to the other side.
+    /// Prepares for the content of files to the other side.
     pub(super) fn expect_bulk(&self) {
         self.connection.set_send_window(BULK.into());
     }
 
-    /// Why the connection ended, if it has.
+    /// Returns why the connection ended, if it has.
     pub(super) fn close_reason(&self) -> Option<String> {
         Some(match self.connection.close_reason()? {
-            ConnectionError::TimedOut => "nothing came from it for too long".to_owned(),
+            ConnectionError::TimedOut => "it was silent for too long".to_owned(),
             ConnectionError::ApplicationClosed(_) => "it went away".to_owned(),
             other => other.to_string(),
         })
     }
 
-    /// How many frames of the stream have left this process.
+    /// Returns how many frames of the stream have left this process.
     pub(super) fn frames_sent(&self) -> u64 {
         self.connection.stats().frame_tx.stream
     }
 
-    /// Waits until more frames of the stream than `before` have left this process, and with them
-    /// what else the path takes at once.
+    /// Waits until more than `before` frames of the stream have left this process, and everything
+    /// else that the path takes immediately.
     pub(super) async fn sent_more_than(&self, before: u64) {
         self.until(|stats| stats.frame_tx.stream > before).await;
     }
 
-    /// Ends the connection; its last packet has left this process then.
+    /// Ends the connection; returns after its last packet has left this process.
     pub(super) async fn close(&self) {
         if self.connection.close_reason().is_some() {
             return;
@@ -122,8 +121,8 @@ impl Keeper {
         self.until(|stats| stats.udp_tx.datagrams > before).await;
     }
 
-    /// Waits until so much has been handed to the kernel, for [`LAST_PACKETS`] at most: the
-    /// connection's own task does it as soon as it has its turn.
+    /// Waits until the kernel has everything that `is_sent` requires, for [`LAST_PACKETS`] at most:
+    /// the connection's own task sends it when it is scheduled.
     async fn until(&self, is_sent: impl Fn(&ConnectionStats) -> bool) {
         let sent = async {
             while !is_sent(&self.connection.stats()) {
@@ -142,12 +141,12 @@ impl Drop for Keeper {
 }
 
 async fn pulse(connection: Connection, wrote: Arc<Notify>) {
-    // A pulse that cannot be sent is none: the connection is closing.
+    // A failed pulse does not matter: the connection is closing.
     let send = || drop(connection.send_datagram(vec![0].into()));
     loop {
         tokio::select! {
             _ = connection.closed() => return,
-            // Read so that they never pile up, whatever the other side sends.
+            // Read pulses, so that they never pile up.
             _ = connection.read_datagram() => {}
             () = sleep(BEAT) => send(),
             () = wrote.notified() => {

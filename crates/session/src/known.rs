@@ -1,4 +1,4 @@
-//! Which servers this user has seen, by name: the file `known_servers`, one line each.
+//! The servers that this user has accepted, by name: the file `known_servers`, one line each.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -23,25 +23,25 @@ pub struct KnownServers {
     path: PathBuf,
 }
 
-/// What is known of a server.
+/// The entry of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     /// Its id.
     pub id: PeerId,
-    /// The line in the file, counted from one.
+    /// Its line in the file, from 1.
     pub line: usize,
 }
 
-/// How a server is called in the file: `host:port`, IPv6 addresses in brackets, lower case.
+/// Returns the name of a server in the file: `host:port`, IPv6 addresses in brackets, lower case.
 pub fn server_name(host: &str, port: u16) -> String {
-    // The names of interfaces differ by case.
+    // Interface names are case-sensitive.
     let (address, zone) = host.split_at(host.find('%').unwrap_or(host.len()));
     let host = address.to_ascii_lowercase() + zone;
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 impl KnownServers {
-    /// The file in `config_dir`, which need not exist. An empty path keeps nothing.
+    /// Returns the file in `config_dir`, which need not exist. An empty path stores nothing.
     pub fn new(config_dir: &Path) -> KnownServers {
         KnownServers { folder: config_dir.to_owned(), path: config_dir.join(KNOWN_FILE) }
     }
@@ -51,11 +51,11 @@ impl KnownServers {
         &self.path
     }
 
-    /// What is known of the server called `name`.
+    /// Returns the entry of the server called `name`.
     ///
     /// # Errors
-    /// The file cannot be read, one of its lines makes no sense, or two lines give the server
-    /// different ids: then nothing in it is trusted.
+    /// The file cannot be read, has an invalid line, or gives the server two ids; then nothing in
+    /// it is trusted.
     pub fn find(&self, name: &str) -> Result<Option<Known>, Error> {
         let mut found: Option<Known> = None;
         for (at, line) in self.read()?.lines().enumerate() {
@@ -92,11 +92,11 @@ impl KnownServers {
         Ok(found)
     }
 
-    /// Adds a line for a server that has none. Comments and all other lines stay, and whoever
-    /// reads the file meanwhile sees it before or after, never in between.
+    /// Adds a line for a server without an entry. Comments and other lines stay. The file is
+    /// replaced atomically, so that a reader never sees a partial change.
     ///
     /// # Errors
-    /// The file cannot be written; or another process has just noted another id for the name.
+    /// The file cannot be written; or another process has just stored another id for the name.
     pub fn remember(&self, name: &str, id: PeerId) -> Result<(), Error> {
         if self.folder.as_os_str().is_empty() {
             return Ok(());
@@ -110,7 +110,7 @@ impl KnownServers {
                 CallOption::Pin
             ))
         };
-        // Two copies that learn of two servers at once must not lose one of them.
+        // Lock the file, so that two concurrent copies do not lose a server.
         let rewriting = Rewriting::wait(&self.folder).map_err(trouble)?;
         match self.find(name)? {
             Some(known) if known.id == id => return Ok(()),
@@ -128,7 +128,7 @@ impl KnownServers {
         rewriting.replace(&self.path, text.as_bytes()).map_err(trouble)
     }
 
-    /// The refusal of a server whose key is not the one in the file.
+    /// Returns the error for a server whose key differs from the file.
     pub fn changed(&self, name: &str, known: Known, shown: PeerId) -> Error {
         let what = format!(
             "THE KEY OF {name} HAS CHANGED: it shows {shown}, but {} line {} says {}; nothing was \

@@ -1,17 +1,17 @@
-//! The control plane: a sealed, ordered stream each way between two ends that know each other by
-//! key.
+//! The control plane: a sealed, ordered stream in each direction between two ends that are
+//! identified by keys.
 //!
-//! Three carriers give the same things (a stream, the other side's key, secrets that only the two
-//! share), and nothing above knows which one it is: QUIC; TLS 1.3 over TCP where UDP does not
-//! pass; TLS 1.3 over ssh's own channel where nothing else does.
+//! There are three carriers: QUIC; TLS 1.3 over TCP if UDP does not pass; and TLS 1.3 over ssh's
+//! channel if nothing else passes. Each provides a stream, the other side's key, and secrets that
+//! only the two ends know. Higher layers do not depend on the carrier.
 //!
-//! In reading order: `id` and `identity` (who is who), `tls` (how that is proven), [`known`]
-//! and [`allow`] (who is trusted), `strict` (who may change that), [`hello`] and [`frame`] (what is
-//! said), `line` (the two halves of a stream), `export` (keys for the data), `connection`
-//! (further streams) over `below`; the carriers: `quic` with `keeper`, `window` and `twice`,
-//! `stream` with `segments` and `mux`, [`ssh`]; the ways in: [`mod@connect`] with `race` and
-//! `failure`, and [`listen`] with `gate`; `service` (what streams are for);
-//! [`retry`] (a lost server).
+//! In reading order: `id` and `identity` (the keys), `tls` (their proof), [`known`] and [`allow`]
+//! (trust and rights), `strict` (permissions of these files), [`hello`] and [`frame`] (messages),
+//! `line` (the two halves of a stream), `export` (keys for the data), `connection` (additional
+//! streams) over `below`; the carriers: `quic` with `keeper`, `window` and `twice`, `stream` with
+//! `segments` and `mux`, [`ssh`]; opening sessions: [`mod@connect`] with `race` and `failure`, and
+//! [`listen`] with `gate`; `service` (the services of streams); [`retry`] (reconnecting to a lost
+//! server).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -73,37 +73,37 @@ pub use segments::SegmentWatch;
 pub use service::{Service, Services};
 pub use ssh::{SshSide, SshTarget, accept_over_ssh, connect_ssh};
 
-/// What sessions are made with; the defaults are right outside tests and unusual networks.
+/// Settings of sessions; the defaults fit except in tests and unusual networks.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// A session ends after this long without a sign of the other side; more than the 20 s for
-    /// which a frozen host or a dead network is promised to be survived.
+    /// A session ends after this long without a sign of the other side. It is more than 20 s,
+    /// because a copy is meant to survive a frozen host or a dead network for that long.
     pub idle: Duration,
-    /// How long a handshake may take.
+    /// Timeout of a handshake.
     pub handshake: Duration,
-    /// TCP is tried beside UDP after this long without an answer.
+    /// TCP is tried in parallel with UDP after this long without an answer.
     pub tcp_after: Duration,
-    /// Which carriers are tried and served.
+    /// The carriers to try and to serve.
     pub carriers: Carriers,
     /// The protocol versions offered.
     pub versions: RangeInclusive<u32>,
-    /// The socket of a client's QUIC; nothing for a new one on a port of the system's choice.
-    /// Only addresses of its family are tried over UDP, and it serves one session at a time.
+    /// The socket of a client's QUIC; `None` opens one on a port chosen by the system. Only
+    /// addresses of its family are tried over UDP, and it serves one session at a time.
     pub socket: Option<Arc<UdpSocket>>,
     /// This host has AES in hardware.
     pub fast_aes: bool,
-    /// A client opens further streams by [`Session::connection`]. Over TCP and ssh a multiplexer
-    /// carries them, which costs throughput: a copy goes without.
+    /// A client opens more streams by [`Session::connection`]. Over TCP and ssh a multiplexer
+    /// carries them, which costs throughput, so copies do not use it.
     pub streams: bool,
-    /// Clients of a server that may be on their way to a first request at the same time, over UDP
-    /// and as many over TCP.
+    /// Most clients of a server that have not made a request yet, over UDP, and the same number
+    /// over TCP.
     pub waiting: usize,
 }
 
-/// Which carriers are tried and served.
+/// The carriers to try and to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carriers {
-    /// QUIC, and TCP beside it.
+    /// QUIC, and TCP in parallel.
     Both,
     /// QUIC alone.
     Quic,
@@ -137,16 +137,16 @@ impl Default for Settings {
     }
 }
 
-/// The most clients that wait at a server, and the part of its file descriptors that they may have.
+/// The most clients that may wait at a server, and their part of its file descriptors.
 const WAITING: usize = 1024;
 const DESCRIPTORS: u64 = 4;
 
-/// How many clients may wait where the process may open so many files.
+/// Returns how many clients may wait, from the limit on open files.
 fn waiting(descriptors: Option<u64>) -> usize {
     usize::try_from(descriptors.unwrap_or(u64::MAX) / DESCRIPTORS).unwrap_or(WAITING).min(WAITING)
 }
 
-/// The round-trip time of a session, and whether anything comes. Clones look at the same session
+/// The round-trip time and the received datagrams of a session. Clones refer to the same session
 /// and do not keep it open.
 #[derive(Clone)]
 pub struct RttWatch(Watched);
@@ -172,7 +172,8 @@ impl RttWatch {
         RttWatch(Watched::Once(measured))
     }
 
-    /// QUIC's smoothed estimate now; over TCP the kernel's when the session began; over ssh none.
+    /// Returns QUIC's current smoothed estimate; over TCP the kernel's at the start of the session;
+    /// over ssh none.
     pub fn now(&self) -> Option<Duration> {
         match &self.0 {
             Watched::Quic(connection) => Some(connection.rtt()),
@@ -180,15 +181,15 @@ impl RttWatch {
         }
     }
 
-    /// Has the other side of a QUIC session answer at once, if it hears this.
+    /// Makes the other side of a QUIC session answer immediately, if it is reachable.
     pub fn nudge(&self) {
         if let Watched::Quic(connection) = &self.0 {
-            // What cannot be sent is as lost: nothing answers.
+            // A failed send is equivalent to a loss.
             let _ = connection.send_datagram(vec![0].into());
         }
     }
 
-    /// UDP datagrams of the session that have come so far; nothing where none carry it.
+    /// Returns the UDP datagrams of the session received so far; `None` without UDP.
     pub fn received(&self) -> Option<u64> {
         match &self.0 {
             Watched::Quic(connection) => Some(connection.stats().udp_rx.datagrams),
@@ -197,21 +198,21 @@ impl RttWatch {
     }
 }
 
-/// A sealed stream each way to one peer.
+/// A sealed stream in each direction to one peer.
 pub struct Session {
-    /// The other side's id, proven.
+    /// The other side's authenticated id.
     pub peer: PeerId,
-    /// The other side's address, proven by the handshake; over ssh `0.0.0.0:0`.
+    /// The other side's address, validated by the handshake; over ssh `0.0.0.0:0`.
     pub remote: SocketAddr,
-    /// The address of ours that the other side contacted, where the system tells (at a server).
+    /// The local address that the other side contacted, if the system reports it (at a server).
     pub local_ip: Option<IpAddr>,
     /// What carries the session: `quic`, `tls`, `ssh`.
     pub carrier: &'static str,
-    /// The round-trip time as the handshake found it.
+    /// The round-trip time measured in the handshake.
     pub rtt: Option<Duration>,
-    /// The UDP port of the data, where the far side named one (a copy over ssh).
+    /// The UDP port of the data, if the remote side named one (a copy over ssh).
     pub data_port: Option<u16>,
-    /// Where ssh had to carry the session: what to open so that it need not.
+    /// For a session over ssh's channel: what to open so that a direct session works.
     pub advice: Option<String>,
     /// Both sides have AES in hardware.
     pub both_fast_aes: bool,
@@ -219,7 +220,7 @@ pub struct Session {
     versions: RangeInclusive<u32>,
     writer: FrameWriter,
     reader: FrameReader,
-    /// At a server: the place of a client that has not asked for anything yet.
+    /// At a server: the place of a client that has not made a request yet.
     place: Option<gate::Place>,
 }
 
@@ -229,22 +230,22 @@ impl fmt::Debug for Session {
     }
 }
 
-/// What the streams of one connection have in common.
+/// The common properties of the streams of one connection.
 #[derive(Clone)]
 struct Facts {
     remote: SocketAddr,
     local_ip: Option<IpAddr>,
     carrier: &'static str,
     rtt: RttWatch,
-    /// Of the connection.
+    /// The secret of the connection.
     secret: Exporter,
-    /// Of one stream.
+    /// The exporter of one stream.
     exporter: Exporter,
     both_fast_aes: bool,
 }
 
 impl Facts {
-    /// The same for one of several streams: no two of them share a key.
+    /// Returns the facts for one of several streams: no two of them share a key.
     fn of_stream(&self, number: &str) -> Facts {
         let secret = self.secret.export(b"stream", number.as_bytes());
         Facts { exporter: Exporter::new(&secret), ..self.clone() }
@@ -259,7 +260,7 @@ struct Stream {
 }
 
 impl Session {
-    /// The session of `stream`, which begins with `hello`.
+    /// Returns the session of `stream`, which starts with `hello`.
     fn new(facts: Facts, below: Arc<below::Below>, stream: Stream, hello: hello::Hello) -> Session {
         let peer = below.peer;
         let line = Arc::new(line::Line::new(below));
@@ -280,7 +281,7 @@ impl Session {
         }
     }
 
-    /// A session of `peer` on this host over any stream: `input` comes, and `out` goes.
+    /// Returns a session of `peer` on this host over any stream: reads `input`, writes `out`.
     pub fn over(
         peer: PeerId,
         input: impl AsyncRead + Send + Unpin + 'static,
@@ -288,7 +289,7 @@ impl Session {
     ) -> Session {
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let facts = Facts {
-            // The port of nobody: RFC 863 discards what comes there.
+            // A port that discards datagrams (RFC 863).
             remote: SocketAddr::new(loopback, 9),
             local_ip: Some(loopback),
             carrier: "tls",
@@ -302,19 +303,20 @@ impl Session {
         Session::new(facts, below, stream, hello::Hello::new(&hello::VERSIONS))
     }
 
-    /// Names the service that this stream is for, and the version of it that its messages need.
-    /// Has no effect once something was written.
+    /// Sets the service that this stream is for, and the version that its messages need. Has no
+    /// effect after the first write.
     pub fn ask_for(&mut self, service: &str, needs: u32) {
         self.writer.ask_for(service, needs);
     }
 
-    /// The service that the other side asks for, and the version that it needs. Known at a server.
+    /// Returns the service that the other side requests, and the version that it needs. Known at a
+    /// server.
     pub fn asked(&self) -> (&str, u32) {
         self.reader.theirs().map_or(("", 0), |hello| (&hello.service, hello.needs))
     }
 
-    /// The connection below, where it carries further streams: at a client as
-    /// [`Settings::streams`] says, at a server as the client says.
+    /// Returns the connection, if it carries more streams: at a client according to
+    /// [`Settings::streams`], at a server according to the client.
     pub fn connection(&self) -> Option<Connection> {
         Connection::of(self)
     }
@@ -323,7 +325,7 @@ impl Session {
         self.writer.line().below.quic.as_ref()
     }
 
-    /// Calls the other side by the name that the user gave.
+    /// Sets the user's name for the other side.
     fn call(&self, name: &str) {
         self.writer.line().below.call(name);
     }
@@ -332,38 +334,39 @@ impl Session {
         self.writer.line().below.keep_ssh(child);
     }
 
-    /// Much is to come, or to go; see [`FrameReader::expect_much`].
+    /// Prepares for much data in one direction; see [`FrameReader::expect_much`].
     pub fn expect_much(&self) {
         self.reader.expect_much();
     }
 
-    /// The content of files is to go; see [`FrameReader::expect_bulk`].
+    /// Prepares for sending the content of files; see [`FrameReader::expect_bulk`].
     pub fn expect_bulk(&self) {
         self.reader.expect_bulk();
     }
 
-    /// A key that only the two ends of this session know, equal at both for equal arguments.
+    /// Returns a key that only the two ends of this session know, equal at both for equal
+    /// arguments.
     pub fn export(&self, label: &[u8], context: &[u8]) -> [u8; 32] {
         self.facts.exporter.export(label, context)
     }
 
-    /// What derives keys, to keep after [`Session::split`].
+    /// Returns the exporter, to keep after [`Session::split`].
     pub fn exporter(&self) -> Exporter {
         self.facts.exporter.clone()
     }
 
-    /// The round-trip time as it changes, to keep after [`Session::split`].
+    /// Returns the watch on the round-trip time, to keep after [`Session::split`].
     pub fn rtt(&self) -> RttWatch {
         self.facts.rtt.clone()
     }
 
-    /// What tells the segments that TCP has sent of it, where TCP carries it; to keep after
+    /// Returns the watch on the TCP segments of the session, if TCP carries it; to keep after
     /// [`Session::split`].
     pub fn segments(&self) -> Option<segments::SegmentWatch> {
         self.writer.line().below.segments()
     }
 
-    /// The two halves. The session lives while one of them does.
+    /// Returns the two halves. The session lives as long as one of them.
     pub fn split(self) -> (FrameWriter, FrameReader) {
         (self.writer, self.reader)
     }
@@ -376,7 +379,7 @@ impl Session {
         self.writer.write(message).await
     }
 
-    /// The next message; see [`FrameReader::read`].
+    /// Reads the next message; see [`FrameReader::read`].
     ///
     /// # Errors
     /// As there.
@@ -384,10 +387,10 @@ impl Session {
         self.reader.read().await
     }
 
-    /// The first message of a client; see [`FrameReader::read`].
+    /// Reads the first message of a client; see [`FrameReader::read`].
     ///
     /// # Errors
-    /// As there; and where the listener needs the place of this client for a newcomer.
+    /// As there; and if the listener needs the place of this client for another one.
     pub async fn first<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
         let place = self.place.take();
         let evicted = async {
@@ -406,19 +409,19 @@ impl Session {
         }
     }
 
-    /// Asks for nothing and hangs up, to hear whether the other side lets this end in. For a client
+    /// Requests nothing and hangs up, to learn whether the other side admits this end. For a client
     /// that keeps the [`Connection`] for later streams.
     ///
     /// # Errors
-    /// The other side's reason why not, or the session is lost.
+    /// The other side's reason for a refusal, or the session is lost.
     pub async fn knock(self) -> Result<(), Error> {
         let (mut writer, mut reader) = self.split();
-        // A server that does not let this end in may have gone already; its reason is to be read.
+        // A server that refuses this end may have closed already; its reason must be read.
         let _ = writer.finish().await;
         reader.read::<()>().await.map(drop)
     }
 
-    /// Delivers what was written, then ends the session; see [`FrameWriter::close`].
+    /// Sends the written data, then ends the session; see [`FrameWriter::close`].
     ///
     /// # Errors
     /// As there.

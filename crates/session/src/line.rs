@@ -17,21 +17,21 @@ use super::frame::{self, HEADER, Header};
 use super::hello::{self, Hello};
 use crate::{Error, Kind};
 
-/// How long the last message may take to arrive.
+/// Longest wait for the last message to arrive.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// How long an end that leaves without waiting reads on, over TCP and ssh.
+/// How long an end that leaves without waiting continues to read, over TCP and ssh.
 const PARTING: Duration = Duration::from_millis(5);
 
-/// Read from the carrier at a time; what a length claims is never allocated before it is there.
+/// Bytes per read from the carrier; a claimed length is never allocated before the bytes arrive.
 const READ_AHEAD: usize = 16 << 10;
 
-/// Completes when all that was written has arrived.
+/// Completes when all written data have arrived.
 pub(super) type Delivered = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What both halves of a stream share: while one of them lives, so does the connection below.
+/// The state that both halves of a stream share; it keeps the connection open.
 pub(super) struct Line {
     pub(super) below: Arc<Below>,
-    /// The other side has said its last word.
+    /// The other side has sent its last message.
     peer_done: AtomicBool,
 }
 
@@ -41,21 +41,21 @@ impl Line {
     }
 }
 
-/// The sending half of a control stream. The other side's end of it is told by
-/// [`FrameWriter::close`]; dropping both halves abandons what was not delivered yet.
+/// The sending half of a control stream. [`FrameWriter::close`] informs the other side of the end;
+/// dropping both halves discards undelivered data.
 pub struct FrameWriter {
     out: Out,
     line: Arc<Line>,
     delivered: Option<Delivered>,
-    /// What goes in front of the first message.
+    /// Sent before the first message.
     hello: Option<Hello>,
-    /// Encoded and not yet taken by the carrier.
+    /// Encoded data that the carrier has not taken yet.
     pending: Vec<u8>,
     taken: usize,
 }
 
 impl FrameWriter {
-    /// Whatever is written first, `hello` goes in front of it.
+    /// Returns a writer that sends `hello` before the first message.
     pub(super) fn new(
         out: Out,
         line: Arc<Line>,
@@ -65,21 +65,21 @@ impl FrameWriter {
         FrameWriter { out, line, delivered, hello: Some(hello), pending: Vec::new(), taken: 0 }
     }
 
-    /// Names the service that the stream is for; has no effect once something was written.
+    /// Sets the service that the stream is for; has no effect after the first write.
     pub(super) fn ask_for(&mut self, service: &str, needs: u32) {
         if let Some(hello) = &mut self.hello {
             hello.ask_for(service, needs);
         }
     }
 
-    /// Encodes the hello, unless that was done.
+    /// Encodes the hello, unless it was encoded.
     fn greet(&mut self) {
         if let Some(hello) = self.hello.take() {
             frame::encode(&hello, &mut self.pending).expect("a hello is far below the limit");
         }
     }
 
-    /// Sends one message. When it is cancelled, the message goes out with the next one, whole.
+    /// Sends one message. If the call is cancelled, the whole message is sent with the next one.
     ///
     /// # Errors
     /// The message is longer than [`MAX_FRAME`](frame::MAX_FRAME), or the session is lost.
@@ -89,20 +89,20 @@ impl FrameWriter {
         self.flush().await
     }
 
-    /// Says goodbye and ends this direction after what was written before; `why` is what the
-    /// other side's next read gives as an error, nothing if all is well. Waits up to three
-    /// seconds for the delivery, except where the other side has ended already. Over TCP and ssh
-    /// the wait is for the other side's own end, for which `reader` is needed.
+    /// Sends a goodbye and ends this direction after the earlier writes. `why` is the error that
+    /// the other side's next read returns; `None` for a normal end. Waits up to three seconds for
+    /// the delivery, unless the other side has ended already. Over TCP and ssh the wait is for the
+    /// other side's own end, which needs `reader`.
     ///
     /// # Errors
-    /// The session is lost before all was delivered (over QUIC) or handed to the system.
+    /// The session is lost before everything was delivered (over QUIC) or passed to the system.
     pub async fn close(self, reader: FrameReader, why: Option<Error>) -> Result<(), Error> {
         self.end(reader, why, true).await
     }
 
-    /// Says goodbye like [`FrameWriter::close`], for the end that has heard all it wanted: what was
-    /// written is handed to the system as far as the path takes it at once, and its delivery is not
-    /// waited for.
+    /// Sends a goodbye like [`FrameWriter::close`], for an end that needs nothing more. Written
+    /// data are passed to the system as far as the path takes them immediately, without waiting for
+    /// their delivery.
     ///
     /// # Errors
     /// The session is lost before.
@@ -133,7 +133,7 @@ impl FrameWriter {
                     ended = timeout(FAREWELL, arrived).await.map_err(|_| late());
                 }
                 (_, Some((keeper, before)), _) => keeper.sent_more_than(before).await,
-                // All is with the kernel; the wait is so that nothing unread makes it reset the
+                // The kernel has everything; wait, because unread input would make it reset the
                 // connection.
                 (_, None, Some(reader)) => {
                     let patience = if waits { FAREWELL } else { PARTING };
@@ -148,7 +148,7 @@ impl FrameWriter {
         ended
     }
 
-    /// Says goodbye and ends this direction, without waiting.
+    /// Sends a goodbye and ends this direction, without waiting.
     ///
     /// # Errors
     /// The session is lost.
@@ -159,7 +159,7 @@ impl FrameWriter {
         self.out.shutdown().await.map_err(|error| self.line.below.lost(&error))
     }
 
-    /// Ends nothing: gives the bytes' way back, after everything that was written.
+    /// Returns the underlying writer, after all earlier writes, without ending it.
     ///
     /// # Errors
     /// The session is lost.
@@ -205,9 +205,9 @@ pub struct FrameReader {
     input: In,
     line: Arc<Line>,
     ours: Hello,
-    /// The other side's hello, once it was read, and the version that both speak.
+    /// The other side's hello, once read, and the common version.
     theirs: Option<(Hello, u32)>,
-    /// Bytes that have come; those before `start` are used up.
+    /// Received bytes; those before `start` are used up.
     came: Vec<u8>,
     start: usize,
 }
@@ -217,36 +217,36 @@ impl FrameReader {
         FrameReader { input, line, ours, theirs: None, came: Vec::new(), start: 0 }
     }
 
-    /// Much is to come, or to go: the session makes room for as much as the path holds.
+    /// Prepares for much data in one direction: allows as much in flight as the path holds.
     pub fn expect_much(&self) {
         if let Some(keeper) = &self.line.below.quic {
             keeper.expect_much();
         }
     }
 
-    /// The stream is to carry the content of files: as much may be on its way as a path of 1 Gbit/s
-    /// and 100 ms holds.
+    /// Prepares for the content of files: allows as much in flight as a path of 1 Gbit/s and 100 ms
+    /// holds.
     pub fn expect_bulk(&self) {
         if let Some(keeper) = &self.line.below.quic {
             keeper.expect_bulk();
         }
     }
 
-    /// The agreed protocol version; known once the other side's first message was read.
+    /// Returns the agreed protocol version; known after the other side's first message.
     pub fn version(&self) -> Option<u32> {
         self.theirs.as_ref().map(|(_, version)| *version)
     }
 
-    /// What the other side said first; known once its first message was read.
+    /// Returns the other side's hello; known after its first message.
     pub(super) fn theirs(&self) -> Option<&Hello> {
         self.theirs.as_ref().map(|(hello, _)| hello)
     }
 
-    /// Reads the server's hello and its word that the client is let in; then as
+    /// Reads the server's hello and its message that the client is admitted; then as
     /// [`FrameReader::into_input`].
     ///
     /// # Errors
-    /// The server's reason why the client is not let in, or the session is lost.
+    /// The server's reason for a refusal, or the session is lost.
     pub(super) async fn welcomed(mut self) -> Result<In, Error> {
         match self.read::<()>().await? {
             Some(()) => Ok(self.into_input()),
@@ -254,19 +254,19 @@ impl FrameReader {
         }
     }
 
-    /// Gives the bytes' way back, with what was read of it and not used.
+    /// Returns the underlying reader, with the bytes that were read and not used.
     pub(super) fn into_input(self) -> In {
         let FrameReader { input, mut came, start, .. } = self;
         came.drain(..start);
         Box::new(io::Cursor::new(came).chain(input))
     }
 
-    /// The next message; nothing when the other side has ended the session and all is well. May
-    /// be cancelled without losing anything.
+    /// Reads the next message; `None` when the other side has ended the session without an error.
+    /// Cancel-safe.
     ///
     /// # Errors
-    /// The other side ended the session with an error (which is given), speaks no common version
-    /// of the protocol, sent what is no message or too long a one, or the session is lost.
+    /// The other side ended the session with an error (which is returned), supports no common
+    /// version of the protocol, or sent an invalid or too long message; or the session is lost.
     pub async fn read<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
         self.greet().await?;
         let Some(frame) = self.frame().await? else { return Ok(None) };
@@ -277,7 +277,7 @@ impl FrameReader {
         Ok(Some(message))
     }
 
-    /// Reads the other side's hello, unless that was done.
+    /// Reads the other side's hello, unless it was read.
     pub(super) async fn greet(&mut self) -> Result<(), Error> {
         if self.theirs.is_some() {
             return Ok(());
@@ -292,7 +292,7 @@ impl FrameReader {
         Ok(())
     }
 
-    /// Where in `came` the next message lies.
+    /// Returns the position of the next message in `came`.
     async fn frame(&mut self) -> Result<Option<std::ops::Range<usize>>, Error> {
         loop {
             let rest = &self.came[self.start..];
@@ -303,7 +303,7 @@ impl FrameReader {
                         self.start = begin + length;
                         return Ok(Some(begin..self.start));
                     }
-                    // It stays where it is: the next read tells the same.
+                    // It stays in the buffer, so the next read returns the same.
                     Header::Goodbye(length) if body.len() >= length => {
                         self.line.peer_done.store(true, Ordering::Relaxed);
                         let told = frame::decode_goodbye(&body[..length], &self.line.below.shown());
@@ -327,8 +327,8 @@ impl FrameReader {
         }
     }
 
-    /// Reads up to the end, for a carrier that would destroy what it still delivers if input
-    /// were left unread.
+    /// Reads to the end, for a carrier that would discard its undelivered data if input were left
+    /// unread.
     async fn drain(mut self) {
         loop {
             self.came.clear();
@@ -356,7 +356,7 @@ mod tests {
         FrameReader::new(Box::new(Cursor::new(bytes)), line, Hello::new(&hello::VERSIONS))
     }
 
-    /// A line whose bytes go into `out`; `delivered` says when they have arrived.
+    /// Returns a writer into `out`; `delivered` completes when the bytes have arrived.
     fn writer(out: Vec<u8>, delivered: Option<Delivered>) -> FrameWriter {
         let below = Below::new(PeerId([1; 32]), Streams::One);
         let line = Arc::new(Line::new(Arc::new(below)));
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn an_end_that_leaves_does_not_wait_for_the_delivery_and_one_that_closes_does() {
-        // With a runtime's clock: whoever waits in vain ends after three seconds, with an error.
+        // With the runtime's clock, a wait without an end becomes an error after three seconds.
         let never: Delivered = Box::pin(std::future::pending());
         let left = writer(Vec::new(), Some(never)).leave(reader(greeting()));
         assert_eq!(block_on_time(left), Ok(()));

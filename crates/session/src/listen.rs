@@ -1,9 +1,9 @@
-//! A server's way in: QUIC on a UDP port and TLS on the TCP port of the same number.
+//! Accepts sessions at a server: QUIC on a UDP port and TLS on the TCP port of the same number.
 //!
-//! A client is a handshake under way until it has shown a key, is admitted and has greeted; only
-//! then it is a [`Session`]. A client without any right is told so before one byte of its messages
-//! is read, and a network from which many such clients come has to pause. Everything else is
-//! dropped without a word and counted.
+//! A client is in its handshake until it has shown a key, is admitted and has sent its hello; only
+//! then it is a [`Session`]. A client without any right is informed before any of its messages is
+//! read, and a network from which many such clients come has to pause. Everything else is dropped
+//! silently and counted.
 
 use std::fmt;
 use std::io;
@@ -34,49 +34,50 @@ use longhaul_text::CallOption;
 /// Connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Clients without rights that are being told so. Beyond them the oldest is dropped without a word.
+/// Most clients without rights that are being informed. Beyond this limit the oldest is dropped
+/// silently.
 const STRANGERS: usize = 32;
 
-/// What a handshake costs its network that ends without any right: twenty at once are free, or one
-/// every three seconds. Beyond them the network has to pause, a minute at most.
+/// The charge of a network for each handshake that ends without any right: twenty in a burst are
+/// free, or one every three seconds. Beyond that the network has to pause, for a minute at most.
 const UNAUTHORISED: Tariff =
     Tariff { each: Span::from_secs(3), free: Span::from_secs(60), longest: Span::from_secs(60) };
 
-/// A network that has to pause may begin one handshake a second all the same: a client with rights
-/// there gets in by it, and that clears the charge of its network.
+/// A network that has to pause may still start one handshake a second. So a client with rights gets
+/// in, which clears the charge of its network.
 const PAUSED: Tariff =
     Tariff { each: Span::from_secs(1), free: Span::from_secs(1), longest: Span::from_secs(1) };
 
-/// With so many handshakes under way over UDP, or so many from one network, a newcomer must first
-/// show that it is where it says (a Retry, RFC 9000 section 8.1.2).
+/// With this many handshakes in progress over UDP, of one network or in total, a new client must
+/// first validate its address (a Retry, RFC 9000 section 8.1.2).
 const VALIDATE_ABOVE: (usize, usize) = (16, 200);
 
-/// A connection that had no stream for this long, and up to as long again, is closed.
+/// A connection without a stream for this long, up to twice as long, is closed.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Sessions that wait to be taken.
+/// Sessions that may wait for the caller.
 const WAITING: usize = 64;
 
-/// Tries to find one free port number for UDP and TCP.
+/// Attempts to find one free port number for UDP and TCP.
 const PORT_TRIES: usize = 32;
 
 /// Pause when the system gives no more sockets.
 const NO_SOCKETS: Duration = Duration::from_millis(50);
 
-/// What was dropped at the door since the start.
+/// Counts of connections that the listener dropped since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Bytes that are no session's beginning: other programs, or clients that gave up in it.
+    /// Bytes that do not start a session: other programs, or clients that gave up.
     pub foreign: u64,
     /// Silent or stalled for longer than a handshake may take.
     pub timed_out: u64,
-    /// Made to leave for newcomers.
+    /// Evicted to make room for new clients.
     pub evicted: u64,
-    /// Clients of ours without a common protocol version.
+    /// longhaul clients without a common protocol version.
     pub versions: u64,
-    /// Clients of ours without any right here.
+    /// longhaul clients without any right here.
     pub unauthorised: u64,
-    /// Handshakes that did not begin, because their network has to pause.
+    /// Handshakes that did not start, because their network has to pause.
     pub barred: u64,
 }
 
@@ -90,16 +91,16 @@ struct Counts {
     barred: AtomicU64,
 }
 
-/// Told of each client of ours that was turned away, and why.
+/// Called for each refused longhaul client, with the reason.
 type OnRefusal = Box<dyn Fn(SocketAddr, &Error) + Send + Sync>;
 
-/// Told of each address with which a handshake begins.
+/// Called for each address that starts a handshake.
 type OnArrival = Box<dyn Fn(IpAddr) + Send + Sync>;
 
-/// Says whether an id is allowed anything at all.
+/// Decides whether an id has any right.
 type Admission = Box<dyn Fn(&PeerId) -> Result<(), Error> + Send + Sync>;
 
-/// What all tasks of a listener share.
+/// The state that all tasks of a listener share.
 struct Door {
     settings: Settings,
     tls: Arc<rustls::ServerConfig>,
@@ -107,17 +108,17 @@ struct Door {
     on_refusal: OnceLock<OnRefusal>,
     on_arrival: OnceLock<OnArrival>,
     admission: OnceLock<Admission>,
-    /// Clients wait before they are judged.
+    /// Clients have to wait before they are judged.
     holds: watch::Sender<bool>,
-    /// What each network was charged for handshakes that ended without any right.
+    /// The charges of each network for handshakes without any right.
     charges: Mutex<Meter<Network>>,
-    /// What networks that have to pause have begun all the same.
+    /// The handshakes of networks that have to pause.
     paused: Mutex<Meter<Network>>,
     strangers: Gate,
     sessions: mpsc::Sender<Session>,
 }
 
-/// Listens for sessions. Those that were accepted outlive it.
+/// Listens for sessions. Accepted sessions outlive it.
 pub struct Listener {
     local: SocketAddr,
     door: Arc<Door>,
@@ -133,11 +134,11 @@ impl fmt::Debug for Listener {
 }
 
 impl Listener {
-    /// Listens on UDP and TCP at `address`; port 0 takes a number that is free for both, an
-    /// unspecified IPv6 address takes IPv4 too. Needs a running tokio runtime.
+    /// Listens on UDP and TCP at `address`. Port 0 chooses a number that is free for both; an
+    /// unspecified IPv6 address includes IPv4. Needs a running tokio runtime.
     ///
     /// # Errors
-    /// An address that is not ours, or a port that is taken.
+    /// The address is not one of this host's, or the port is in use.
     pub fn bind(
         address: SocketAddr,
         identity: &Identity,
@@ -150,7 +151,7 @@ impl Listener {
         Listener::from_sockets(udp, tcp, identity, settings)
     }
 
-    /// Listens on sockets that were made elsewhere.
+    /// Listens on existing sockets.
     ///
     /// # Errors
     /// The sockets cannot be used.
@@ -180,19 +181,19 @@ impl Listener {
         Ok(Listener { local, door, endpoint, sessions: accepted, tasks })
     }
 
-    /// The address and port of both sockets.
+    /// Returns the address and port of both sockets.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// The next session: the client has proven its id, is admitted and speaks a common version;
-    /// what it may do is for the caller to judge. May be cancelled without losing one.
+    /// Returns the next session: the client has proven its id, is admitted and supports a common
+    /// version. The caller checks its rights. Cancel-safe.
     pub async fn accept(&mut self) -> Session {
         self.sessions.recv().await.expect("this listener holds a sender itself")
     }
 
-    /// The session of a client that came another way, once it has greeted; its further streams come
-    /// by [`Listener::accept`].
+    /// Returns the session of a client that came over another carrier, after its hello;
+    /// [`Listener::accept`] returns its additional streams.
     ///
     /// # Errors
     /// It has no common version, or ends the session.
@@ -212,7 +213,7 @@ impl Listener {
         }
     }
 
-    /// What was dropped so far.
+    /// Returns the counts of dropped connections.
     pub fn dropped(&self) -> Dropped {
         let counts = &self.door.counts;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -226,14 +227,14 @@ impl Listener {
         }
     }
 
-    /// Admits only ids for which `judge` returns `Ok`, from the next handshake on; the error goes
-    /// to the client. Without this call every id is admitted. Only the first call counts.
+    /// Admits only ids for which `judge` returns `Ok`, from the next handshake on; the client gets
+    /// the error. Without this call every id is admitted. Only the first call counts.
     pub fn admit_by(&self, judge: impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static) {
         let _ = self.door.admission.set(Box::new(judge));
     }
 
-    /// Lets clients wait, for as long as a handshake may take, until it is called with `false`: who
-    /// is to be admitted is not known yet.
+    /// Lets clients wait, up to the timeout of a handshake, until it is called with `false`. Used
+    /// while the admitted ids are not known yet.
     pub(crate) fn hold(&self, holds: bool) {
         self.door.holds.send_replace(holds);
     }
@@ -244,8 +245,8 @@ impl Listener {
         let _ = self.door.on_refusal.set(Box::new(tell));
     }
 
-    /// Calls `tell` for each address with which a handshake begins: its data may follow at once.
-    /// Only the first call counts.
+    /// Calls `tell` for each address that starts a handshake, because its data may follow
+    /// immediately. Only the first call counts.
     pub fn on_arrival(&self, tell: impl Fn(IpAddr) + Send + Sync + 'static) {
         let _ = self.door.on_arrival.set(Box::new(tell));
     }
@@ -262,9 +263,9 @@ impl Drop for Listener {
     }
 }
 
-/// A UDP and a TCP socket with one number.
+/// Opens a UDP and a TCP socket with one number.
 pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
-    // TCP numbers are scarcer: a closed connection keeps one for a while.
+    // TCP numbers are scarcer, because a closed connection keeps one for a while.
     let (tcp, udp) = one_number(
         address,
         || {
@@ -278,8 +279,8 @@ pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListen
     Ok((udp.into(), tcp.into()))
 }
 
-/// Takes a number by `first` and the same one by `second`: where any number will do, another one as
-/// long as the second finds it taken.
+/// Binds a number by `first` and the same one by `second`. If any number will do, tries others
+/// while `second` finds them in use.
 fn one_number<T, U>(
     address: SocketAddr,
     mut first: impl FnMut() -> io::Result<(T, SocketAddr)>,
@@ -300,7 +301,7 @@ fn one_number<T, U>(
 fn bind<T>(address: SocketAddr, exactly: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
     let everywhere = address.is_ipv6() && address.ip().is_unspecified();
     match exactly(address) {
-        // A host without IPv6: its IPv4 is all that was meant. A port that is taken stays so.
+        // On a host without IPv6 use IPv4 only. A port in use remains an error.
         Err(error) if everywhere && error.kind() != io::ErrorKind::AddrInUse => {
             exactly((Ipv4Addr::UNSPECIFIED, address.port()).into()).map_err(|_| error)
         }
@@ -320,7 +321,8 @@ fn bind_exactly(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Resu
     Ok(socket)
 }
 
-/// Whether there are so many handshakes of one network, or in all, that a newcomer is validated.
+/// Returns whether one network, or all together, have so many handshakes that a new client must
+/// validate its address.
 fn is_crowded((same, all): (usize, usize)) -> bool {
     same >= VALIDATE_ABOVE.0 || all >= VALIDATE_ABOVE.1
 }
@@ -331,12 +333,12 @@ async fn accept_quic(endpoint: Endpoint, door: Arc<Door>) {
         let remote = incoming.remote_address();
         let network = Network::of(remote.ip());
         if door.is_barred(network) {
-            // A client tries again by itself, where a refusal would end its attempt.
+            // A client retries by itself; a refusal would end its attempt.
             incoming.ignore();
             continue;
         }
         if is_crowded(gate.crowd(network)) && !incoming.remote_address_validated() {
-            // It may try again, from where it is.
+            // It may try again, with a validated address.
             let _ = incoming.retry();
             continue;
         }
@@ -354,7 +356,7 @@ async fn accept_tcp(listener: tokio::net::TcpListener, door: Arc<Door>) {
                 let work = door.clone().tcp_arrival(stream, remote);
                 door.begin(&gate, remote, work);
             }
-            // Out of sockets, or a connection that died in the queue.
+            // No sockets left, or a connection that was closed in the queue.
             Err(_) => {
                 door.counts.evicted.fetch_add(u64::from(gate.evict()), Ordering::Relaxed);
                 sleep(NO_SOCKETS).await;
@@ -363,17 +365,16 @@ async fn accept_tcp(listener: tokio::net::TcpListener, door: Arc<Door>) {
     }
 }
 
-/// What became of something that arrived.
+/// The result for an arrival.
 enum Arrival {
     Session(Box<Session>),
     Foreign,
-    /// A client of ours that has been dealt with: told that there is no common version, or a
-    /// second attempt given up for the first.
+    /// A longhaul client that is done: informed that there is no common version, or a second
+    /// attempt that lost against the first.
     Done,
 }
 
-/// Judges a session that no listener has accepted as a listener does; nothing where it is turned
-/// away.
+/// Judges a session that came without a listener like a listener does; `None` if it is refused.
 pub async fn judge_alone(
     session: Session,
     judge: impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static,
@@ -419,7 +420,7 @@ impl Door {
         tokio::spawn(async move {
             let arrived = tokio::select! {
                 arrived = timeout(door.settings.handshake, work) => arrived.ok(),
-                // Counted by who made it leave.
+                // The evicting task counts it.
                 () = place.evicted() => return,
             };
             door.end(arrived, place).await;
@@ -429,9 +430,9 @@ impl Door {
     async fn end(&self, arrived: Option<Arrival>, place: Place) {
         let count = match arrived {
             Some(Arrival::Session(mut session)) => {
-                // Kept until the first request: so sessions without one are bounded as well.
+                // Kept until the first request, so that sessions without one are limited as well.
                 session.place = Some(place);
-                // The receiver is gone only when the listener is.
+                // The receiver is dropped only with the listener.
                 return drop(self.sessions.send(*session).await);
             }
             Some(Arrival::Done) => return,
@@ -445,7 +446,7 @@ impl Door {
         self.charges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether `network` has to pause; counts a handshake that does not begin for it.
+    /// Returns whether `network` has to pause; counts a handshake that therefore does not start.
     fn is_barred(&self, network: Network) -> bool {
         let now = clock::now();
         if !self.charges().is_over(now, network) {
@@ -480,17 +481,17 @@ impl Door {
         }
     }
 
-    /// Judges a client that has proven its id, then reads its hello. A client without rights or of
-    /// another version is told so.
+    /// Judges a client that has proven its id, then reads its hello. Informs a client that is
+    /// refused or has another version.
     async fn greeted(self: &Arc<Door>, mut session: Session) -> Arrival {
         let network = Network::of(session.remote.ip());
-        // The sender is the door's own, so this ends when clients need not wait.
+        // The sender belongs to the door, so this returns when clients need not wait.
         let _ = self.holds.subscribe().wait_for(|holds| !holds).await;
         if let Some(Err(error)) = self.admission.get().map(|judge| judge(&session.peer)) {
             self.turn_away(session, network, error).await;
             return Arrival::Done;
         }
-        // A network that allowed clients share must not pause for the others there.
+        // A network with admitted clients must not pause because of the others in it.
         self.charges().forgive(network);
         let error = match session.reader.greet().await {
             Ok(()) => return self.clone().carried(session).await,
@@ -505,7 +506,7 @@ impl Door {
         Arrival::Done
     }
 
-    /// The session of a client that has greeted, where it opens further streams: the first stream.
+    /// Returns the first stream of a client that opens several, after its hello.
     async fn carried(self: Arc<Door>, session: Session) -> Arrival {
         if !session.reader.theirs().is_some_and(|hello| hello.streams) {
             return Arrival::Session(Box::new(session));
@@ -531,7 +532,7 @@ impl Door {
         Arrival::Session(Box::new(session))
     }
 
-    /// Takes the further streams of a connection, until that ends or has had no stream for a while.
+    /// Accepts the additional streams of a connection, until it ends or was idle for too long.
     async fn further(self: Arc<Door>, connection: Connection) {
         let mut was_idle = false;
         loop {
@@ -549,14 +550,14 @@ impl Door {
         }
     }
 
-    /// Judges a client once more, whose rights may have changed, then reads the stream's hello.
+    /// Judges a client again, because its rights may have changed, then reads the stream's hello.
     async fn further_stream(self: Arc<Door>, mut session: Session) {
         if let Some(Err(error)) = self.admission.get().map(|judge| judge(&session.peer)) {
             let _ = session.close(Some(error)).await;
             return;
         }
         if let Ok(Ok(())) = timeout(self.settings.handshake, session.reader.greet()).await {
-            // The receiver is gone only when the listener is.
+            // The receiver is dropped only with the listener.
             let _ = self.sessions.send(session).await;
         }
     }
@@ -604,7 +605,7 @@ mod tests {
         io::ErrorKind::AddrInUse.into()
     }
 
-    /// How often both were tried where the second finds a number taken `taken` times.
+    /// Returns how often both were tried, if the second finds a number in use `taken` times.
     fn tries(wanted: &str, taken: usize) -> (usize, bool) {
         let tried = RefCell::new(0);
         let first = || {
@@ -635,7 +636,7 @@ mod tests {
         assert_eq!((error.kind(), tried), (io::ErrorKind::PermissionDenied, 1));
     }
 
-    /// What was bound of `wanted` where `refused` is refused with `kind`.
+    /// Returns what was bound for `wanted`, if `refused` fails with `kind`.
     fn bound(wanted: &str, refused: &str, kind: io::ErrorKind) -> Result<String, io::ErrorKind> {
         let exactly = |at: SocketAddr| match at == address(refused) {
             true => Err(kind.into()),
@@ -673,7 +674,7 @@ mod tests {
         let (sessions, _kept) = mpsc::channel(1);
         let door = Door::new(&Identity::ephemeral(), &Settings::default(), sessions);
         let [network, other] = [1, 2].map(|last| Network::of(IpAddr::from([192, 0, last, 1])));
-        // Twenty-one handshakes of three seconds each are over sixty at once.
+        // Twenty-one handshakes at three seconds each exceed the sixty free seconds.
         for _ in 0..20 {
             door.charges().add(clock::now(), network);
             assert!(!door.is_barred(network));

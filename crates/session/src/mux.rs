@@ -1,8 +1,8 @@
-//! Several streams over one stream of bytes, by yamux.
+//! Several streams over one byte stream, by yamux.
 //!
-//! Each end first sends its hello as on any stream of bytes, so that an end of another version, or
-//! one that does not let the client in, can say so in words that both know. The server answers a
-//! client that it lets in with an empty message; all after that is yamux's.
+//! Each end first sends its hello as on any byte stream, so that an end of another version, or one
+//! that refuses the client, can say so in a form that both understand. The server answers an
+//! admitted client with an empty message; everything after that is yamux's.
 
 use std::io;
 use std::pin::Pin;
@@ -19,30 +19,30 @@ use yamux::{Config, Mode};
 use super::bytes::{In, Out};
 use crate::Error;
 
-/// Streams of a connection that are open at a time.
+/// Most open streams of a connection.
 pub(super) const STREAMS: usize = 16;
 
-/// What the streams of one connection may hold unread: 256 KiB each, and more for the few that
+/// Limit on unread data of the streams of one connection: 256 KiB each, and more for the few that
 /// are read fast.
 const UNREAD: usize = 8 << 20;
 
-/// The multiplexer writes header and data apart; this much of both goes in one packet.
+/// The multiplexer writes header and data separately; up to this much of both goes in one packet.
 const TOGETHER: usize = 32 << 10;
 
-/// How long the last bytes may take to be handed to the system.
+/// How long the last bytes may take to reach the system.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// One stream of a connection, as tokio takes it.
+/// One stream of a connection, with tokio's traits.
 pub(super) struct Stream(yamux::Stream);
 
-/// A multiplexer. It ends when dropped; [`Mux::close`] waits until all is written.
+/// A multiplexer. Dropping it ends it; [`Mux::close`] waits until everything is written.
 pub(super) struct Mux {
     orders: mpsc::Sender<Order>,
     inbound: Mutex<mpsc::Receiver<Stream>>,
     refusal: Refusal,
 }
 
-/// Why the other side lets no stream in.
+/// Why the other side refuses all streams.
 type Refusal = Arc<OnceLock<Error>>;
 
 enum Order {
@@ -51,8 +51,8 @@ enum Order {
 }
 
 impl Mux {
-    /// A client's side, whose first bytes are `hello`. `welcomed` gives what comes after the
-    /// server's welcome, or the server's reason.
+    /// Returns a client's multiplexer, whose first bytes are `hello`. `welcomed` returns the input
+    /// after the server's welcome, or the server's reason for a refusal.
     pub(super) async fn client(
         welcomed: impl Future<Output = Result<In, Error>> + Send + 'static,
         out: Out,
@@ -69,12 +69,12 @@ impl Mux {
         };
         let input = Welcomed::Reading(Box::pin(welcomed));
         let mut out = BufWriter::with_capacity(TOGETHER, out);
-        // It leaves with the first message.
+        // It is sent with the first message.
         out.write_all(hello).await?;
         Ok(Mux::new(Box::new(input), out, Mode::Client, refusal))
     }
 
-    /// A server's side, after both hellos.
+    /// Returns a server's multiplexer, after both hellos.
     pub(super) fn server(input: In, out: Out) -> Mux {
         let out = BufWriter::with_capacity(TOGETHER, out);
         Mux::new(input, out, Mode::Server, Refusal::default())
@@ -92,7 +92,7 @@ impl Mux {
         Mux { orders, inbound: Mutex::new(inbound), refusal }
     }
 
-    /// Opens a stream; the other side hears of it with the first bytes.
+    /// Opens a stream; the other side learns of it with the first bytes.
     pub(super) async fn open(&self) -> io::Result<Stream> {
         let (answer, opened) = oneshot::channel();
         let gone = || io::Error::from(io::ErrorKind::ConnectionAborted);
@@ -100,7 +100,7 @@ impl Mux {
         opened.await.map_err(|_| gone())?.map_err(io::Error::other)
     }
 
-    /// The next stream that the other side opens; nothing once the connection has ended.
+    /// Returns the next stream that the other side opens; `None` once the connection has ended.
     pub(super) async fn accept(&self) -> Option<Stream> {
         self.inbound.lock().await.recv().await
     }
@@ -110,16 +110,16 @@ impl Mux {
         self.orders.closed().await;
     }
 
-    /// Why the other side let this end not in, if it has said so.
+    /// Returns why the other side refused this end, if it has.
     pub(super) fn refusal(&self) -> Option<Error> {
         self.refusal.get().cloned()
     }
 
-    /// Ends all streams after what was written to them.
+    /// Ends all streams after their written data.
     pub(super) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.orders.send(Order::Close(done)).await.is_ok() {
-            // Dropped where it has ended by itself.
+            // The sender is dropped if it has ended by itself.
             let _ = closed.await;
         }
     }
@@ -130,7 +130,7 @@ enum Event {
     Ordered(Option<Order>),
 }
 
-/// Moves the bytes of all streams until the connection ends, or nobody holds it any more.
+/// Moves the bytes of all streams until the connection ends, or all handles are dropped.
 async fn drive(
     mut connection: yamux::Connection<ForYamux>,
     mut orders: mpsc::Receiver<Order>,
@@ -144,7 +144,7 @@ async fn drive(
             orders.poll_recv(cx).map(Event::Ordered)
         });
         let done = match event.await {
-            // One that nobody takes is reset.
+            // A stream that nobody accepts is reset.
             Event::Came(Some(Ok(stream))) => {
                 let _ = came.try_send(Stream(stream));
                 continue;
@@ -152,7 +152,7 @@ async fn drive(
             Event::Came(_) => return,
             Event::Ordered(Some(Order::Open(answer))) => {
                 let opened = std::future::poll_fn(|cx| connection.poll_new_outbound(cx)).await;
-                // Who asked may have gone.
+                // The caller may have dropped its future.
                 let _ = answer.send(opened.map(Stream));
                 continue;
             }
@@ -164,7 +164,7 @@ async fn drive(
     }
 }
 
-/// What comes after the server's welcome.
+/// The input after the server's welcome.
 enum Welcomed {
     Reading(Pin<Box<dyn Future<Output = io::Result<In>> + Send>>),
     Done(In),
@@ -194,7 +194,7 @@ impl AsyncRead for Welcomed {
     }
 }
 
-/// The bytes of a connection, as the multiplexer takes them.
+/// The bytes of a connection, with yamux's traits.
 struct ForYamux(Join<In, BufWriter<Out>>);
 
 impl Reads for ForYamux {
@@ -228,7 +228,7 @@ impl Writes for ForYamux {
 }
 
 impl Stream {
-    /// The same number at both ends.
+    /// Returns a number that is the same at both ends.
     pub(super) fn number(&self) -> String {
         self.0.id().to_string()
     }

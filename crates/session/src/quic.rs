@@ -1,10 +1,9 @@
-//! Sessions over QUIC: one connection, its bidirectional streams, made to keep their latency under
-//! loss.
+//! Sessions over QUIC: one connection with bidirectional streams, tuned for low latency under loss.
 //!
-//! What a lost packet costs is bounded in four ways: it takes nothing from the window's floor
-//! ([`Window`]), packets go twice as long as they are few ([`Twice`]), the first flight is
-//! repeated early by a second attempt, and small pulses follow whatever is written, so that the
-//! loss of the last packet is noticed one round trip later and not after a time-out of three.
+//! Four measures limit the cost of a lost packet: a loss does not shrink the window below its floor
+//! ([`Window`]); packets are sent twice while there are few ([`Twice`]); a second attempt repeats
+//! the first flight early; and small pulses follow each write, so that the loss of the last packet
+//! is detected after one round trip and not after a timeout of three.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -36,33 +35,33 @@ use super::window::Window;
 use super::{Exporter, Facts, RttWatch, Session, Settings, Stream};
 use crate::{Error, Kind};
 
-/// Guess of the round-trip time until there is a measurement: the first flight is repeated after
-/// three times this. RFC 9002 guesses 333 ms, and a lost first packet would cost a second.
+/// Assumed round-trip time until there is a measurement: the first flight is repeated after three
+/// times this. RFC 9002 uses 333 ms, with which a lost first packet would cost a second.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
-/// A second attempt starts when the first has no answer after this long.
+/// A second attempt starts if the first has no answer after this long.
 const REPEAT_AFTER: Duration = Duration::from_millis(40);
 
-/// What one side may have sent unread, as long as nobody has said that much will come.
+/// Limit on unread data of one side, until much data is announced.
 const UNREAD: u32 = 256 << 10;
 
-/// What a client that opens several streams lets the server leave unread in each, so that one that
-/// is not read holds up no other.
+/// Limit on unread data in each stream of a client that opens several, so that an unread stream
+/// does not block others.
 const UNREAD_EACH: u32 = BULK;
-/// And in all of them: four that are not read hold up no other.
+/// The limit for all of them: four unread streams do not block others.
 const UNREAD_ALL: u32 = 4 * BULK;
 
-/// Bytes written and not yet acknowledged that the connection keeps, as long as the same is so.
+/// Limit on unacknowledged data of the connection, until much data is announced.
 const SEND_WINDOW: u64 = 1 << 20;
 
-/// What the system may hold for a client that does not run for some milliseconds: the content of
-/// files comes at 1 Gbit/s.
+/// Receive buffer for a client that does not run for some milliseconds while the content of files
+/// arrives at 1 Gbit/s.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// Room for pulses that nobody has read yet.
+/// Buffer for unread pulses.
 const PULSE_BUFFER: usize = 64;
 
-/// Datagrams of handshakes that wait for a decision, in bytes: of one, and of all.
+/// Datagrams of handshakes that may wait for a decision, in bytes: of one, and of all.
 const WAITING: (u64, u64) = (16 << 10, 4 << 20);
 
 /// Handshakes that may wait for a decision.
@@ -70,7 +69,7 @@ const MOST_WAITING: usize = 1024;
 
 fn transport(settings: &Settings) -> TransportConfig {
     let mut acks = AckFrequencyConfig::default();
-    // Each packet at once: acknowledgements are few here, and what they bring forward is repair.
+    // Acknowledge each packet immediately: there are few, and it speeds up repairs.
     acks.ack_eliciting_threshold(VarInt::from_u32(0)).reordering_threshold(VarInt::from_u32(1));
     let idle = IdleTimeout::try_from(settings.idle).unwrap_or(VarInt::MAX.into());
     let mut transport = TransportConfig::default();
@@ -102,14 +101,14 @@ fn endpoint(
     Endpoint::new_with_abstract_socket(config, server, socket, runtime)
 }
 
-/// A client's endpoint on `socket`.
+/// Returns a client's endpoint on `socket`.
 pub(super) fn client_endpoint(socket: UdpSocket) -> std::io::Result<Endpoint> {
-    // A smaller one than requested costs repairs where much comes at once, and no more.
+    // A smaller buffer than requested only costs repairs.
     let _ = request_receive_buffer(&socket, RECEIVE_BUFFER);
     endpoint(socket, EndpointConfig::default(), None, Copies::All)
 }
 
-/// A server's endpoint on `socket`.
+/// Returns a server's endpoint on `socket`.
 pub(super) fn server_endpoint(
     socket: UdpSocket,
     identity: &Identity,
@@ -126,16 +125,16 @@ pub(super) fn server_endpoint(
     endpoint(socket, lasting(identity), Some(config), Copies::Established)
 }
 
-/// A key for resets that outlives the process: a server that was started anew tells the clients
-/// of the old one at once that their connections are gone (RFC 9000, section 10.3).
+/// Uses a reset key that outlives the process. A restarted server can then tell the clients of its
+/// predecessor immediately that their connections are gone (RFC 9000, section 10.3).
 fn lasting(identity: &Identity) -> EndpointConfig {
     let mut config = EndpointConfig::new(Arc::new(Key::new(HMAC_SHA256, &identity.resets)));
     config.cid_generator(|| Box::new(RandomIds));
     config
 }
 
-/// Connection ids without a mark of the process that made them: those of a process that has ended
-/// must be answered too.
+/// Connection ids without a mark of the process, because a new process must answer those of an old
+/// one.
 #[derive(Debug)]
 struct RandomIds;
 
@@ -159,8 +158,7 @@ impl ConnectionIdGenerator for RandomIds {
     }
 }
 
-/// Opens a session to `remote`; what its caller writes first goes out with the end of the
-/// handshake.
+/// Opens a session to `remote`; the first write is sent with the end of the handshake.
 pub(super) async fn connect(
     endpoint: &Endpoint,
     remote: SocketAddr,
@@ -226,7 +224,7 @@ fn failure(error: &ConnectionError) -> Failure {
     }
 }
 
-/// The session of an established connection; nothing if the other side showed no key.
+/// Returns the session of an established connection; `None` if the other side showed no key.
 fn session(
     connection: Connection,
     stream: (quinn::SendStream, quinn::RecvStream),
@@ -256,7 +254,7 @@ pub(super) fn opened((send, receive): (quinn::SendStream, quinn::RecvStream)) ->
     let number = send.id().index().to_string();
     let stopped = send.stopped();
     let delivered: Delivered = Box::pin(async move {
-        // Whether acknowledged, stopped or closed by the other side: there is no more to wait for.
+        // Acknowledged, stopped or closed by the other side: nothing to wait for.
         let _ = stopped.await;
     });
     let (out, input) = (Box::new(send), Box::new(receive));
@@ -268,10 +266,10 @@ fn peer(connection: &Connection) -> Option<PeerId> {
     tls::peer_id(shown.downcast_ref::<Vec<CertificateDer<'static>>>()?)
 }
 
-/// Lets the client of `session` open further streams.
+/// Lets the client of `session` open more streams.
 pub(super) fn carry_many(keeper: &Keeper) {
-    // A stream may hold this much, so that one that is not read holds up no other. Places that get
-    // free are announced by the eighth, so there are as many more.
+    // The limit per stream keeps an unread stream from blocking others. Freed places are announced
+    // in groups of an eighth, so allow that many more.
     keeper.carry(STREAMS + STREAMS / 8, 2 * MUCH);
 }
 

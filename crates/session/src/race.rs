@@ -1,5 +1,5 @@
-//! All ways to one server at once: each of its addresses, over UDP and TCP; the first complete
-//! session wins (after RFC 8305).
+//! Tries all paths to one server in parallel: each of its addresses, over UDP and TCP. The first
+//! complete session wins (after RFC 8305).
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -15,23 +15,22 @@ use super::identity::Identity;
 use super::tls::Expect;
 use super::{Session, Settings, quic, stream};
 
-/// The next address is tried when the one before has no answer for this long (RFC 8305
-/// section 5).
+/// Delay before the next address is tried, if there is no answer (RFC 8305 section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
-/// Once TCP was refused the host is known to be up: UDP has this long to answer.
+/// A refusal by TCP shows that the host is up: then UDP has this long to answer.
 const AFTER_REFUSAL: Duration = Duration::from_secs(3);
 
-/// Why no way led to a session.
+/// Why no attempt led to a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
-    /// Somebody else than expected answered; nothing was sent.
+    /// A server with another id answered; nothing was sent.
     Stranger(PeerId),
-    /// What was tried, and what became of each.
+    /// The attempts, and the result of each.
     Tried(String),
 }
 
-/// What all attempts share.
+/// The state that all attempts share.
 #[derive(Clone)]
 struct Race {
     identity: Identity,
@@ -42,7 +41,7 @@ struct Race {
     ipv6: Result<Endpoint, String>,
 }
 
-/// Opens a session to whichever of `addresses` answers first, until `limit` has passed.
+/// Opens a session to the first of `addresses` that answers, within `limit`.
 pub(super) async fn run(
     addresses: &[SocketAddr],
     identity: &Identity,
@@ -87,7 +86,8 @@ pub(super) async fn run(
     }
 }
 
-/// The addresses in turn of their families, the first one's first (RFC 8305 section 4), each once.
+/// Returns the addresses with alternating families, starting with the first one's (RFC 8305 section
+/// 4), each once.
 fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let Some(first) = addresses.first() else { return Vec::new() };
     let of = |same: bool| {
@@ -108,7 +108,7 @@ fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     all
 }
 
-/// A client's UDP for one family of addresses, or why there is none.
+/// Returns a client's UDP endpoint for one address family, or why there is none.
 fn endpoint(settings: &Settings, ipv6: bool, addresses: &[SocketAddr]) -> Result<Endpoint, String> {
     if !settings.carriers.quic() || !addresses.iter().any(|a| a.is_ipv6() == ipv6) {
         return Err("not tried".to_owned());
@@ -125,7 +125,7 @@ fn endpoint(settings: &Settings, ipv6: bool, addresses: &[SocketAddr]) -> Result
 }
 
 impl Race {
-    /// UDP at once; TCP after a while, or when UDP has failed.
+    /// Tries UDP immediately, and TCP after a while or when UDP has failed.
     async fn address(self, address: SocketAddr) -> Result<Session, Lost> {
         let (mut udp, mut tcp) = (None, None);
         let mut over_udp = std::pin::pin!(self.udp(address));

@@ -1,4 +1,4 @@
-//! What a client does about a server that it has lost: notices it, and connects again.
+//! Detects the loss of a server, and connects again.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,13 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::RttWatch;
 use crate::{Error, Kind};
 
-/// The first and the longest pause between attempts to connect again.
+/// The first and the longest pause between attempts to reconnect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// How often the server has to show that it is there, and how often it may fail to.
+/// Interval of checks for a sign of life of the server, and how many may fail.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 4;
 
-/// Calls `connect` until it succeeds, fails for a reason that time does not mend, or `retry_for` is
-/// over.
+/// Calls `connect` until it succeeds, fails permanently, or `retry_for` is over.
 ///
 /// # Errors
 /// The last one of `connect`.
@@ -37,14 +36,14 @@ pub async fn again<T>(
     }
 }
 
-/// Completes when nothing comes from the server for some seconds: it is gone, and no new one has
-/// taken its address.
+/// Completes when the server was silent for some seconds: it is gone, and no other one has taken
+/// its address.
 pub async fn silence(rtt: RttWatch) -> Error {
     let (mut seen, mut looks) = (rtt.received(), 0);
     let mut tick = interval(LOOK_EVERY);
-    // A host that stood still has not looked meanwhile.
+    // A suspended host has not checked meanwhile.
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // Without datagrams the system tells of a lost connection.
+    // Without datagrams the system reports a lost connection.
     while seen.is_some() && looks < LOOKS {
         tick.tick().await;
         let now = rtt.received();

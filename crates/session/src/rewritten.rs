@@ -1,5 +1,5 @@
-//! A small file that several processes of one user change: one at a time, and whoever reads it sees
-//! it before or after a change.
+//! A small file that several processes of one user change: one at a time, and atomically for
+//! readers.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::identity::{temporary_beside, write_new};
 
-/// The lock of all such files in a folder, until this is dropped.
+/// The lock of all such files in a folder, held until drop.
 #[derive(Debug)]
 pub struct Rewriting(File);
 
@@ -40,14 +40,14 @@ impl Rewriting {
     /// Replaces the file at `path` in this folder, and syncs it.
     ///
     /// # Errors
-    /// It cannot be written; it is as before, or has the new content and may lose it at a power
-    /// cut.
+    /// It cannot be written. It is unchanged, or has the new content and may lose it in a power
+    /// failure.
     pub fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let temporary = temporary_beside(path);
         let written =
             write_new(&temporary, content).and_then(|()| std::fs::rename(&temporary, path));
         if written.is_err() {
-            // The error is told; what is left of the attempt is in nobody's way.
+            // The error is returned; a leftover temporary file is harmless.
             let _ = std::fs::remove_file(&temporary);
         }
         written.and_then(|()| self.0.sync_all())

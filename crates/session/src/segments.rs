@@ -1,14 +1,14 @@
-//! What the kernel's TCP counts of a session that it carries.
+//! The kernel's TCP counters of a session.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
 use longhaul_net::socket::{Segments, tcp_segments};
 
-/// The connection below a session, to be asked; it is closed with the session.
+/// The TCP connection below a session; closed with the session.
 pub(crate) type Counted = Arc<OwnedFd>;
 
-/// Asks how many segments a session has sent. It does not keep the session open.
+/// Returns how many segments a session has sent. Does not keep the session open.
 #[derive(Clone, Debug)]
 pub struct SegmentWatch(Weak<OwnedFd>);
 
@@ -17,7 +17,8 @@ impl SegmentWatch {
         SegmentWatch(Arc::downgrade(connection))
     }
 
-    /// How many so far; nothing once the session has ended, or where the kernel does not tell.
+    /// Returns the number so far; `None` once the session has ended, or if the kernel does not
+    /// report it.
     pub fn now(&self) -> Option<Segments> {
         tcp_segments(&*self.0.upgrade()?).ok()
     }

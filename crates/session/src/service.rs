@@ -1,4 +1,4 @@
-//! What a server offers over its sessions: services, each with messages of its own.
+//! The services that a server offers over its sessions, each with its own messages.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,35 +7,35 @@ use std::rc::Rc;
 use super::Session;
 use crate::{Error, Kind};
 
-/// A service. It answers the streams that ask for its name.
+/// A service. It answers the streams that request its name.
 pub trait Service {
     /// The name on the wire.
     fn name(&self) -> &'static str;
 
-    /// The version of its messages. It rises with each field that must not be skipped; a client
-    /// asks for the lowest version that has all it uses.
+    /// Returns the version of its messages. It rises with each field that a receiver must not skip;
+    /// a client requests the lowest version that has everything it uses.
     fn version(&self) -> u32;
 
-    /// The word of the list of clients that gives a right to it, as in
+    /// Returns the word in the list of clients that grants a right to it, as in
     /// [`Allow`](super::allow::Allow). A stream is answered only if its client has that right.
     fn right(&self) -> &'static str;
 
-    /// Answers one stream to its end. Whoever opened it has said nothing yet but its hello: the
-    /// first message has to be waited for with a time limit.
+    /// Answers one stream completely. The opener has sent only its hello, so the first message
+    /// needs a timeout.
     fn serve(self: Rc<Self>, stream: Session) -> Pin<Box<dyn Future<Output = ()>>>;
 }
 
-/// The services of a server; the first one answers streams that name none.
+/// The services of a server; the first one answers streams without a service name.
 #[derive(Clone)]
 pub struct Services(Rc<[Rc<dyn Service>]>);
 
 impl Services {
-    /// Offers `services`, the first one to streams that name none.
+    /// Offers `services`, the first one for streams without a service name.
     pub fn new(services: impl IntoIterator<Item = Rc<dyn Service>>) -> Services {
         Services(services.into_iter().collect())
     }
 
-    /// The service that a stream asks for.
+    /// Returns the service that a stream requests.
     ///
     /// # Errors
     /// [`Kind::Unreachable`]: there is none of this name, or it is older than the stream needs.

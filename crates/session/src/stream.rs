@@ -1,5 +1,5 @@
-//! Sessions over a byte stream, TCP's or ssh's: TLS 1.3 with the same keys, and what TCP alone
-//! needs besides.
+//! Sessions over a byte stream, TCP's or ssh's: TLS 1.3 with the same keys, and the settings that
+//! TCP needs.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -27,7 +27,7 @@ use super::tls::{self, Expect};
 use super::{Exporter, Facts, RttWatch, Session, Settings, Stream};
 use crate::{Error, Kind};
 
-/// A silent TCP connection is probed this often.
+/// Interval of probes on a silent TCP connection.
 const PROBE: Duration = Duration::from_secs(5);
 
 /// A byte stream that TLS can run over.
@@ -35,18 +35,18 @@ pub(super) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Bytes for T {}
 
-/// What is known of a byte stream before TLS runs over it.
+/// The properties of a byte stream below TLS.
 pub(super) struct Under {
     pub(super) remote: SocketAddr,
     pub(super) local_ip: Option<IpAddr>,
     pub(super) carrier: &'static str,
     pub(super) rtt: RttWatch,
-    /// The TCP connection, where what it sends is of interest.
+    /// The TCP connection, if its segments are counted.
     pub(super) tcp: Option<Counted>,
 }
 
-/// Makes TCP send small messages at once, and notice a silent path as QUIC does. What the system
-/// does not have, it goes without.
+/// Makes TCP send small messages immediately, and detect a silent path like QUIC. Ignores options
+/// that the system lacks.
 pub(super) fn tune(stream: &TcpStream, settings: &Settings) {
     let socket = SockRef::from(stream);
     let _ = socket.set_tcp_nodelay(true);
@@ -70,17 +70,17 @@ pub(super) async fn connect(
         std::io::ErrorKind::ConnectionRefused => Failure::Refused,
         _ => Failure::other(error.to_string()),
     })?;
-    // Where the kernel does not tell: with what a packet sent again has cost, too.
+    // If the kernel does not report it: includes the time of a retransmission.
     let rtt = RttWatch::once(Some(begun.elapsed()));
     tune(&stream, settings);
     let local_ip = stream.local_addr().ok().map(|address| address.ip());
-    // Without it nothing is told.
+    // Without it segments are not counted.
     let tcp = stream.as_fd().try_clone_to_owned().ok().map(Arc::new);
     let under = Under { remote, local_ip, carrier: "tls", rtt, tcp };
     client(stream, under, identity, expect, settings).await
 }
 
-/// The client's side of a session over `stream`.
+/// Returns the client's session over `stream`.
 pub(super) async fn client(
     stream: impl Bytes,
     under: Under,
@@ -115,7 +115,7 @@ pub(super) async fn client(
     let lost = |error: std::io::Error| Failure::other(error.to_string());
     let name = Name::default();
     let greeting = Below::new(peer, Streams::One).over(None, name.clone());
-    // Its writer is left unused: the multiplexer says the hello.
+    // The writer stays unused, because the multiplexer sends the hello.
     let (input, out) = tokio::io::split(stream);
     let line = Arc::new(Line::new(Arc::new(greeting)));
     let reader = FrameReader::new(Box::new(input), line, hello.clone());
@@ -127,7 +127,7 @@ pub(super) async fn client(
     connection.open("", 0).await.map_err(|error| Failure::other(error.what))
 }
 
-/// The server's side of a session over `stream`; what is no client of ours is an error.
+/// Returns the server's session over `stream`; fails for other clients than longhaul.
 pub(super) async fn server(
     stream: impl Bytes,
     under: Under,
@@ -166,12 +166,12 @@ fn session(stream: impl Bytes, facts: Facts, below: Below, hello: Hello) -> Sess
     Session::new(facts, Arc::new(below), stream, hello)
 }
 
-/// The server's side after both hellos, where the client opens several streams: waits for the first
-/// one.
+/// Returns the server's session after both hellos, if the client opens several streams: waits for
+/// the first one.
 pub(super) async fn multiplexed(session: Session) -> Result<Session, Error> {
     let Session { facts, versions, mut writer, reader, .. } = session;
     let peer = writer.line().below.peer;
-    // That the client is let in.
+    // The message that the client is admitted.
     writer.write(&()).await?;
     let mux = Mux::server(reader.into_input(), writer.into_out().await?);
     let below = Below::new(peer, Streams::Mux(mux));
@@ -181,7 +181,7 @@ pub(super) async fn multiplexed(session: Session) -> Result<Session, Error> {
 }
 
 impl Under {
-    /// What all streams have in common, and the TCP connection.
+    /// Returns the common properties of all streams, and the TCP connection.
     fn facts(self, secret: &[u8; 32], both_fast_aes: bool) -> (Facts, Option<Counted>) {
         let facts = Facts {
             remote: self.remote,

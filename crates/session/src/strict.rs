@@ -1,4 +1,4 @@
-//! Checks that nobody else can change a file that decides who may do what (sshd: StrictModes).
+//! Checks that nobody else can change a file with rights or trust (sshd: StrictModes).
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,17 +9,16 @@ use longhaul_text::{quoted, reason};
 
 /// Others may write.
 const WRITABLE: u32 = 0o022;
-/// In a folder with this bit others cannot replace what is not theirs.
+/// In a folder with this bit others cannot replace this user's files.
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
 /// Refuses `file`, opened at `path`, if somebody other than root and this user owns the file or one
-/// of the folders above it, or may write to one of them. Links are followed first. As with sshd,
-/// the folders end at this user's home: who may change the folders above it is not this user's
-/// choice.
+/// of the folders above it, or may write to one of them. Links are followed first. As in sshd, the
+/// folders end at this user's home, because this user does not control the folders above it.
 ///
 /// # Errors
-/// [`Kind::LocalFile`], with the command that mends it.
+/// [`Kind::LocalFile`], with the command that fixes it.
 pub(super) fn check(path: &Path, file: &File) -> Result<(), Error> {
     let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
     check_up_to(home, path, file)
@@ -32,7 +31,7 @@ fn check_up_to(home: Option<PathBuf>, path: &Path, file: &File) -> Result<(), Er
     };
     let user = rustix::process::geteuid().as_raw();
     judge(path, &file.metadata().map_err(unreadable)?, false, &[ROOT, user])?;
-    // What has no place in the file system, such as a pipe, has no folder either.
+    // A file without a path, such as a pipe, has no folder either.
     let Ok(place) = path.canonicalize() else { return Ok(()) };
     // In a user namespace, root's folders belong to the user that stands for all unmapped ones.
     let top = Path::new("/").metadata().map_err(unreadable)?.uid();

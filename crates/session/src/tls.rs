@@ -1,5 +1,5 @@
-//! TLS 1.3 as we use it: raw Ed25519 keys on both sides (RFC 7250), no certificates, no tickets,
-//! no early data.
+//! TLS 1.3 with raw Ed25519 keys on both sides (RFC 7250), without certificates, tickets or early
+//! data.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,21 +19,21 @@ use rustls::{
 use super::id::PeerId;
 use super::identity::Identity;
 
-/// What both sides name as the protocol inside TLS.
+/// The protocol name inside TLS.
 const ALPN: &[u8] = b"longhaul/1";
 
-/// The same, of sides that have AES in hardware: chosen where both have. It costs no round trip to
-/// know, and both know it when the handshake is done.
+/// The protocol name of sides that have AES in hardware: chosen if both have. It costs no round
+/// trip, and both know it after the handshake.
 const ALPN_FAST_AES: &[u8] = b"longhaul/1+aes";
 
-/// What a side names, the best first.
+/// Returns the protocol names of a side, the best first.
 fn protocols(fast_aes: bool) -> Vec<Vec<u8>> {
     let all = [ALPN_FAST_AES, ALPN];
     all[usize::from(!fast_aes)..].iter().map(|name| name.to_vec()).collect()
 }
 
-/// Whether both sides have AES in hardware, by the protocol that was chosen; nothing if that is not
-/// ours.
+/// Returns whether both sides have AES in hardware, from the chosen protocol name; `None` if the
+/// name is not longhaul's.
 pub(super) fn both_fast_aes(chosen: Option<&[u8]>) -> Option<bool> {
     match chosen {
         Some(ALPN_FAST_AES) => Some(true),
@@ -42,31 +42,31 @@ pub(super) fn both_fast_aes(chosen: Option<&[u8]>) -> Option<bool> {
     }
 }
 
-/// TLS wants a server name; keys are what we know each other by, and it is never sent.
+/// TLS requires a server name; it is never sent, because keys identify the ends.
 pub(super) const SERVER_NAME: &str = "longhaul";
 
-/// Label under which each session's secret leaves TLS.
+/// Label for the export of each session's secret from TLS.
 pub(super) const EXPORTER_LABEL: &[u8] = b"EXPORTER-longhaul-session";
 
-/// The id in what the other side presented, if that is one Ed25519 key.
+/// Returns the id in the other side's certificate message, if that is one Ed25519 key.
 pub(super) fn peer_id(presented: &[CertificateDer<'_>]) -> Option<PeerId> {
     let [only] = presented else { return None };
     PeerId::from_der(only)
 }
 
-/// Whom a side accepts. It is decided inside the handshake: a client has sent nothing of its own
-/// by then, not even its id.
+/// The ids that a side accepts. The check is inside the handshake: a client has sent nothing of its
+/// own by then, not even its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expect {
-    /// This one.
+    /// Only this id.
     Only(PeerId),
-    /// Whoever answers.
+    /// Any id.
     Anyone,
-    /// Nobody: only look who answers.
+    /// None: only find out who answers.
     Nobody,
 }
 
-/// Who answered, also when it was not accepted.
+/// The id that answered, even if it was not accepted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen(Arc<OnceLock<PeerId>>);
 
@@ -76,7 +76,7 @@ impl Seen {
     }
 }
 
-/// Looks at the key that the other side shows, and that it signs with it.
+/// Checks the other side's key, and that it can sign with the key.
 #[derive(Debug)]
 struct Verifier {
     expect: Expect,
@@ -84,7 +84,7 @@ struct Verifier {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// A client's side of TLS, and where the id that answered is found.
+/// Returns a client's TLS configuration, and the place where the answering id is stored.
 pub(super) fn client(identity: &Identity, expect: Expect, fast_aes: bool) -> (ClientConfig, Seen) {
     let provider = provider();
     let seen = Seen::default();
@@ -103,8 +103,8 @@ pub(super) fn client(identity: &Identity, expect: Expect, fast_aes: bool) -> (Cl
     (config, seen)
 }
 
-/// A server's side of TLS. Any client that proves to have a key is let through; what it may do is
-/// decided by its id afterwards.
+/// Returns a server's TLS configuration. Any client that proves to have a key is accepted; its
+/// rights are checked by its id afterwards.
 pub(super) fn server(identity: &Identity, fast_aes: bool) -> ServerConfig {
     let provider = provider();
     let verifier = Verifier::new(Expect::Anyone, Seen::default(), &provider);
@@ -128,7 +128,7 @@ impl Verifier {
         Verifier { expect, seen, algorithms: provider.signature_verification_algorithms }
     }
 
-    /// Whether exactly one key is shown, and one that is expected.
+    /// Checks that there is exactly one key, and an expected one.
     fn look(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -138,7 +138,7 @@ impl Verifier {
             Some(id) if more.is_empty() => id,
             _ => return Err(CertificateError::BadEncoding.into()),
         };
-        // One handshake shows one id; the first stays.
+        // One handshake shows one id; the first one stays.
         let _ = self.seen.0.set(id);
         match self.expect {
             Expect::Anyone => Ok(()),
@@ -150,7 +150,7 @@ impl Verifier {
     }
 }
 
-/// What rustls asks of the verifier of either side in the same words.
+/// The methods of rustls that are equal for the verifiers of both sides.
 macro_rules! raw_ed25519_keys_of_tls13 {
     () => {
         fn verify_tls12_signature(

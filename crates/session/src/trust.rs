@@ -1,4 +1,4 @@
-//! Which servers a client trusts.
+//! The servers that a client trusts.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub fn ask_nobody(_server: &str, _id: &str) -> bool {
     false
 }
 
-/// Who this end is and whom it trusts.
+/// The key of this end, and the servers that it trusts.
 #[derive(Clone, Debug)]
 pub struct Trust {
     /// The folder of the identity key and of `known_servers`.
@@ -23,17 +23,17 @@ pub struct Trust {
     pub accept_new: bool,
 }
 
-/// The only id to accept of a server.
+/// The only id to accept from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerPin {
-    /// The server, as `host` or `host:port`; nothing for every server that has no pin of its own.
+    /// The server, as `host` or `host:port`; `None` applies to servers without their own pin.
     pub server: Option<String>,
     /// The id, as `lh1:…`.
     pub id: String,
 }
 
 impl ServerPin {
-    /// Whether it names the server at `host` and `port`.
+    /// Returns whether it applies to the server at `host` and `port`.
     pub fn names(&self, host: &str, port: u16) -> bool {
         let Some(server) = &self.server else { return false };
         let server = server.to_ascii_lowercase();
@@ -44,12 +44,12 @@ impl ServerPin {
 }
 
 impl Trust {
-    /// The same, of a server whose id is known by now.
+    /// Returns the same trust for a server whose id is known.
     pub fn only(&self, id: String) -> Trust {
         Trust { pins: vec![ServerPin { server: None, id }], ..self.clone() }
     }
 
-    /// What pins the server at `host` and `port`, if anything does: its own pin before that of all.
+    /// Returns the pin of the server at `host` and `port`: its own pin, or else the one for all.
     pub fn pin(&self, host: &str, port: u16) -> Option<&ServerPin> {
         let own = self.pins.iter().find(|pin| pin.names(host, port));
         own.or_else(|| self.pins.iter().find(|pin| pin.server.is_none()))

@@ -1,9 +1,9 @@
 //! A UDP socket that sends each packet of the control stream twice, as long as there are few.
 //!
-//! Control is little beside the data, and waiting for a repair costs a round trip at best and a
-//! time-out of three at the beginning. A copy turns a loss ratio of 12 % into 1.5 %. QUIC drops
-//! the second of two equal packets (RFC 9000 section 12.3). The copies have a budget; beyond it
-//! packets go once, and repair is QUIC's own.
+//! Control traffic is small compared with the data, and waiting for a repair costs at least a round
+//! trip, or at the start a timeout of three. A copy of each packet turns a loss ratio of 12 % into
+//! 1.5 %. QUIC drops the second of two equal packets (RFC 9000 section 12.3). The copies have a
+//! budget; beyond it packets are sent once, and QUIC repairs losses.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -19,19 +19,19 @@ use quinn::{AsyncUdpSocket, UdpPoller};
 /// Bytes of copies a second.
 const RATE: f64 = 32.0 * 1024.0;
 
-/// Bytes of copies at once: a few first flights.
+/// Bytes of copies in a burst: a few first flights.
 const BURST: f64 = 16.0 * 1024.0;
 
 /// The bit of the first byte that marks the packets of a handshake (RFC 9000 section 17.2).
 const HANDSHAKE: u8 = 0x80;
 
-/// Which packets go twice.
+/// Which packets are sent twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copies {
-    /// All: a client's.
+    /// All packets, at a client.
     All,
-    /// None of a handshake: a server has not yet seen that the client is where it says, and must
-    /// not send it more than three times what came from there (RFC 9000 section 8.1).
+    /// All packets except those of a handshake. A server has not validated the client's address by
+    /// then, and must not send more than three times what it received (RFC 9000 section 8.1).
     Established,
 }
 
@@ -92,7 +92,7 @@ impl AsyncUdpSocket for Twice {
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         self.inner.try_send(transmit)?;
         if self.copied(transmit.contents) {
-            // A copy that cannot be sent is a copy lost.
+            // A copy that cannot be sent counts as lost.
             let _ = self.inner.try_send(transmit);
         }
         Ok(())
@@ -156,7 +156,7 @@ mod tests {
         assert!(!budget.spend(after(9_000), 16_385) && budget.spend(after(9_000), 16_384));
     }
 
-    /// Counts what is sent by it; the first `failing` fail.
+    /// Counts sent packets; the first `failing` fail.
     #[derive(Debug, Default)]
     struct Counting {
         sent: Mutex<usize>,

@@ -1,14 +1,14 @@
-//! A congestion window for the control stream, which loss by itself does not shrink.
+//! A congestion window for the control stream, which loss alone does not shrink.
 //!
-//! Control is a few kilobytes a round trip, beside data that are paced by themselves. A controller
-//! that backs off at each loss would starve it at 12 % random loss; so there is a floor, small
-//! enough to congest nothing that the data beside it would not.
+//! Control is a few kilobytes a round trip, next to data with their own pacing. A controller that
+//! backs off at each loss would starve it at 12 % random loss. So there is a floor, small enough
+//! not to congest anything that the data would not.
 //!
-//! Where the stream itself carries much (a long list of files that must not go in the clear, an
-//! object that finds no other way) the floor would be all there is in a round trip. So a round that
-//! was full, lost little and waited in no queue is followed by a larger one, and one that lost much
-//! or found a queue by a smaller one: what grows with the rate is congestion, what does not is the
-//! path (as the delay-based controllers judge: RFC 6817, section 2.4.2).
+//! If the stream itself carries much (a long list of files that must be sealed, or an object
+//! without another carrier), the floor alone would limit each round trip. So the window grows after
+//! a round that was full, lost little and saw no queue, and shrinks after one that lost much or saw
+//! a queue. Loss that grows with the rate is congestion; loss that does not is a property of the
+//! path (as in delay-based controllers: RFC 6817, section 2.4.2).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,43 +16,43 @@ use std::time::{Duration, Instant};
 
 use quinn::congestion::{Controller, ControllerFactory};
 
-/// Bytes in flight, whatever happens.
+/// Minimum bytes in flight.
 const FLOOR: u64 = 64 << 10;
-/// And at most: more than what the ends keep unacknowledged for any stream.
+/// Maximum bytes in flight: more than what the ends keep unacknowledged for any stream.
 const MOST: u64 = 32 << 20;
-/// Up to here a round that was full, lost nothing and met no queue is followed by one of four times
-/// its size: 10 MB/s over 100 ms, which the first packets of a path rarely overrun.
+/// Up to this size, a round that was full, lost nothing and saw no queue is followed by one of four
+/// times its size. It is 10 MB/s over 100 ms, which the first packets of a path rarely exceed.
 const FAST: u64 = 1 << 20;
-/// A round that lost one byte in so many was too much for the path.
+/// A round that lost one byte in this many was too large for the path.
 const TOO_MUCH: u64 = 16;
-/// A round that took longer than the shortest by a part of it, and by more than a host's own
-/// unrest, has waited in a queue.
+/// A round saw a queue if it took longer than the shortest one by this fraction of it, and by more
+/// than a host's own jitter.
 const QUEUE_SHARE: u32 = 4;
 const UNREST: Duration = Duration::from_millis(10);
-/// Once the path's end was found, a round is larger than the last by one part in so many.
+/// Growth of a round after the path's capacity was found: one part in this many.
 const GENTLY: u64 = 8;
 
 /// The window: never less than 64 KiB.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     bytes: u64,
-    /// What is in flight now, up to a packet whose acknowledgement ends the round.
+    /// The packets in flight, up to the one whose acknowledgement ends the round.
     round: Option<Round>,
-    /// What the quickest round took.
+    /// Duration of the fastest round.
     shortest: Option<Duration>,
-    /// A round was too large: from there on it grows gently.
+    /// A round was too large: from now on the window grows slowly.
     met_the_end: bool,
 }
 
 /// A round trip's packets.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// The number of the packet that began it.
+    /// The number of its first packet.
     first: u64,
     begun: Instant,
     sent: u64,
     lost: u64,
-    /// There was not always something to send.
+    /// At times there was nothing to send.
     idle: bool,
 }
 
@@ -160,7 +160,7 @@ mod tests {
             Path { window: Window::new(), rate, one_in, now: Instant::now(), number: 0 }
         }
 
-        /// A round trip in which all is sent that may be, up to `bytes`; how much that was.
+        /// Sends as much as allowed in a round trip, up to `bytes`; returns the amount.
         fn round(&mut self, bytes: u64) -> u64 {
             let (begun, first) = (self.now, self.number);
             let packets = self.window.window().min(bytes).div_ceil(PACKET);
@@ -179,7 +179,7 @@ mod tests {
             packets * PACKET
         }
 
-        /// How many round trips `bytes` take.
+        /// Returns how many round trips `bytes` take.
         fn rounds(&mut self, mut bytes: u64) -> u32 {
             let mut rounds = 0;
             while bytes > 0 {
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// What no path's rate and no loss bounds.
+    /// A path without a limit on rate.
     const WIDE: u64 = u64::MAX;
     const NEVER: u64 = u64::MAX;
 
@@ -199,7 +199,7 @@ mod tests {
         const LIST: u64 = 50_000_000;
         for one_in in [NEVER, 1_000, 100, 30] {
             let rounds = Path::new(WIDE, one_in).rounds(LIST);
-            // At the floor alone it would be 763.
+            // With the floor alone it would be 763.
             assert!(rounds <= 20, "{rounds} round trips at one packet lost in {one_in}");
         }
     }
@@ -230,7 +230,7 @@ mod tests {
         assert!(later.iter().all(|sent| (64_000..260_000).contains(sent)), "{later:?}");
     }
 
-    /// The window after a round that took `took` and lost `lost` of `sent` bytes.
+    /// Returns the window after a round that took `took` and lost `lost` of `sent` bytes.
     fn after(before: Window, sent: u64, lost: u64, took: Duration) -> Window {
         let mut window = before;
         let begun = Instant::now();

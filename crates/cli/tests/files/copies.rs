@@ -501,7 +501,7 @@ fn a_literal_name_wins_over_the_pattern_that_it_looks_like() {
         assert_eq!(names(&to), [made]);
         fs::remove_dir_all(&to).unwrap();
     }
-    pair.cp(&[&pair.at("z[d"), &"."]).is(2, &["z[d", "is no glob"]);
+    pair.cp(&[&pair.at("z[d"), &"."]).is(2, &["z[d", "is not a glob"]);
 }
 
 #[test]

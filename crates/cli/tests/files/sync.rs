@@ -133,7 +133,7 @@ fn what_sync_cannot_mean_is_refused() {
     sync(&pair, &["--delete"], "run/a", pair.at("")).is(2, &["is not a folder"]);
     sync(&pair, &["--delete", "run"], "run", pair.at("")).is(2, &["one source folder"]);
     sync(&pair, &["--max-delete=3"], "run", pair.at("")).is(2, &["--delete"]);
-    sync(&pair, &["--delete", "--max-size=1k"], "run", pair.at("")).is(2, &["limits of size"]);
+    sync(&pair, &["--delete", "--max-size=1k"], "run", pair.at("")).is(2, &["size limits"]);
     sync(&pair, &["--delete"], "deep/run/", "deep").is(2, &["would be deleted there"]);
     let words = ["--delete", "--exclude=/run/gone"];
     sync(&pair, &words, "run", pair.at("")).is(2, &["/run/gone", "below the source folder"]);

@@ -367,7 +367,7 @@ fn a_client_takes_no_byte_that_is_not_what_the_server_vouches_for() {
         refused(&lied(size, &lies), 1, "sent unrequested data");
     }
     refused(&lied(size, &[data(head, b"")]), 1, "ended the read early");
-    refused(&lied(1 << 63, &[]), 1, "opened what is no file");
+    refused(&lied(1 << 63, &[]), 1, "impossible attributes");
 }
 
 /// The commands of docs/remote-files.md, in order: a line each that begins with `$ `.

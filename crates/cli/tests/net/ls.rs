@@ -259,7 +259,7 @@ fn a_client_refuses_names_that_are_none_and_a_listing_that_ends_early() {
     let whole = |names| Listed { names, done: true };
     assert_eq!(lied(vec![whole(vec![name(b"fine")])]).is(0, &[]).stdout, ["fine"]);
     for bad in [&b""[..], b"..", b"a/b", b"nul\0"] {
-        lied(vec![whole(vec![name(bad)])]).is(1, &["a name that is none"]);
+        lied(vec![whole(vec![name(bad)])]).is(1, &["an invalid name"]);
     }
     lied(vec![whole(vec![ListedName { mode: u32::MAX, ..name(b"x") }])]).is(1, &["is none"]);
     lied(vec![whole(vec![ListedName { nanos: u32::MAX, ..name(b"x") }])]).is(1, &["is none"]);

@@ -135,7 +135,7 @@ fn part(pair: &Pair, pipe: u64, offset: u64, said: Vec<Message>) -> Error {
 #[test]
 fn a_server_refuses_parts_that_are_of_no_pipe_of_their_client() {
     let pair = Pair::new();
-    assert!(part(&pair, 7, 0, Vec::new()).what.contains("of no pipe"));
+    assert!(part(&pair, 7, 0, Vec::new()).what.contains("belongs to no open pipe"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime for the test");
     // It stays open as long as its runtime, whatever is said on others.
@@ -183,7 +183,7 @@ fn a_server_refuses_parts_that_are_of_no_pipe_of_their_client() {
         pipe.write(&end).await.expect("it listens");
         assert_eq!(refusal(&mut pipe).await.kind, ErrorKind::Verification);
     });
-    assert!(part(&pair, 7, 0, Vec::new()).what.contains("of no pipe"), "it is over");
+    assert!(part(&pair, 7, 0, Vec::new()).what.contains("belongs to no open pipe"), "it is over");
     wait_until("nothing is left", || content(&pair.there).is_empty());
 }
 

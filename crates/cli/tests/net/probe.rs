@@ -102,7 +102,7 @@ fn where_datagrams_do_not_pass_a_probe_says_what_to_open_and_measures_tcp() {
     }
     let id = format!("--server-id={id}");
     let server = format!("lh://{relay}");
-    rig.pair.client.run(["probe", "--udp", &id, &server]).is(3, &[&port, "no datagram came back"]);
+    rig.pair.client.run(["probe", "--udp", &id, &server]).is(3, &[&port, "does not answer"]);
 }
 
 #[test]

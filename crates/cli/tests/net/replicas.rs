@@ -83,7 +83,7 @@ fn a_replica_that_is_never_there_is_told_and_counted_and_costs_nothing() {
     let summary = ended.summary();
     assert_eq!(summary["failed_sources"], 1, "{ended}");
     assert_eq!(star.row(&summary, 0)["state"], "failed", "{ended}");
-    assert!(ended.stderr.contains("is tried again") && ended.stderr.contains("cannot reach"));
+    assert!(ended.stderr.contains("will try it again") && ended.stderr.contains("cannot reach"));
     star.assert_copied("x", &content);
     // If no replica is reachable, the copy ends immediately.
     star.signal(1, Signal::KILL);

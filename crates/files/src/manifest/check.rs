@@ -1,7 +1,7 @@
 //! The checks of a manifest, entry by entry in the order of a walk.
 //!
-//! The path of the present entry is the only whole path that is kept. The work for an entry is
-//! bounded by the bytes that its encoding brings and by the length of one name, at any depth.
+//! Only the path of the current entry is kept as a whole. The work per entry is bounded by the
+//! bytes of its encoding and the length of one name, at any depth.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::{Entry, Kind, MAX_ENTRIES, MAX_OBJECT, MAX_PATH, Shape, large_from, walk_order};
 use crate::{CHUNK, names};
 
-/// The reason of an entry that comes a second time.
+/// The fault of an entry that appears a second time.
 pub(crate) const TWICE: &str = "is there twice";
 
 /// The place of an entry in the tree.
@@ -47,12 +47,13 @@ impl Check {
         }
     }
 
-    /// The path of the last entry.
+    /// Returns the path of the last entry.
     pub(super) fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// Where the path of the folder `parent` ends in the last path; closes the folders in it.
+    /// Returns where the path of the folder `parent` ends in the last path; closes the folders in
+    /// it.
     pub(super) fn end_of(&mut self, parent: Option<u32>) -> usize {
         while self.open.last().is_some_and(|(number, _)| Some(*number) != parent) {
             self.open.pop();
@@ -63,7 +64,7 @@ impl Check {
     /// Moves to the next path: the first `shared` bytes of the last one, then `rest`.
     ///
     /// # Errors
-    /// The path is unsound, out of order, or not in a folder of the manifest.
+    /// The path is invalid, out of order, or not in a folder of the manifest.
     pub(super) fn next(&mut self, shared: usize, rest: &[u8]) -> Result<Placed, &'static str> {
         let order = walk_order(&self.path[shared..], rest);
         let common = self.path[shared..].iter().zip(rest).take_while(|(a, b)| a == b).count();
@@ -96,7 +97,7 @@ impl Check {
         Ok(Placed { parent, name_at })
     }
 
-    /// Takes `entry`, which is at the last path.
+    /// Adds `entry`, which is at the last path.
     ///
     /// # Errors
     /// Its attributes are out of range, or the object becomes too large.
@@ -113,7 +114,7 @@ impl Check {
             }
             Kind::File { size, holes, .. } => {
                 check_holes(self.shape, *size, holes)?;
-                // Each file may cost up to a chunk of padding on both sides.
+                // Each file may need up to a chunk of padding on both sides.
                 let room = size.checked_add(2 * CHUNK);
                 let bytes = room.and_then(|room| self.bytes.checked_add(room));
                 self.bytes = bytes
@@ -127,10 +128,10 @@ impl Check {
         Ok(())
     }
 
-    /// Checks what only the end can tell.
+    /// Checks the whole at the end.
     ///
     /// # Errors
-    /// The entries do not make the shape.
+    /// The entries do not match the shape.
     pub(super) fn end(&self) -> Result<(), &'static str> {
         match self.shape {
             Shape::File if self.count == 1 && self.last_is_file => Ok(()),

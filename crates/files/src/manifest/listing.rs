@@ -1,9 +1,9 @@
-//! Entries as a walk finds them, before they are in order.
+//! Entries in the order in which a walk finds them, before sorting.
 
 use super::check::{Check, TWICE};
 use super::{Entry, FIXED, Manifest, ManifestError, Shape, TOP, at_path, whole};
 
-/// Entries that are added in any order, each after the folder that holds it.
+/// Entries in any order, each after the folder that holds it.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     entries: Vec<Entry>,
@@ -13,8 +13,8 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Adds the entry `name` in the folder `parent`; returns its number here. A name has 1 to 255
-    /// bytes.
+    /// Adds the entry `name` in the folder `parent`; returns its number in this list. A name has 1
+    /// to 255 bytes.
     pub(crate) fn add(&mut self, parent: Option<u32>, name: &[u8], entry: Entry) -> u32 {
         let number = self.entries.len() as u32;
         self.extra += entry.extra();
@@ -23,26 +23,26 @@ impl Listing {
         number
     }
 
-    /// How many entries were added.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> u64 {
         self.entries.len() as u64
     }
 
-    /// The path of an entry.
+    /// Returns the path of an entry.
     pub(crate) fn path(&self, number: u32) -> Vec<u8> {
         super::path(&self.entries, &self.names, number)
     }
 
-    /// The most bytes that the manifest of these entries takes, with its encoding.
+    /// Returns an upper bound of the manifest's memory, including its encoding.
     pub(crate) fn bytes(&self) -> u64 {
         self.len() * (FIXED + super::ENCODED) + 2 * (self.names.len() as u64 + self.extra)
     }
 
-    /// Brings the entries into the order of a walk and checks them. Returns the manifest, and for
-    /// each of its entries the number that [`add`](Listing::add) gave.
+    /// Sorts the entries into the order of a walk and checks them. Returns the manifest, and for
+    /// each of its entries the number that [`add`](Listing::add) returned.
     ///
     /// # Errors
-    /// The first thing that makes the list unsound.
+    /// The first fault.
     pub(crate) fn into_manifest(
         mut self,
         shape: Shape,
@@ -72,7 +72,7 @@ impl Listing {
         Ok((manifest, numbers))
     }
 
-    /// The entries sorted by the folder that holds them, then by name.
+    /// Returns the entries sorted by the folder that holds them, then by name.
     fn siblings(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.entries.len() as u32).collect();
         let key = |number: &u32| {
@@ -88,10 +88,10 @@ impl Listing {
         a.parent == b.parent && a.name(&self.names) == b.name(&self.names)
     }
 
-    /// The place of each entry in the order of a walk.
+    /// Returns the place of each entry in the order of a walk.
     fn ranks(&self, siblings: &[u32]) -> Vec<u32> {
         let parent = |number: &u32| self.entries[*number as usize].parent;
-        // Where the entries of each folder begin in `siblings`.
+        // The start of each folder's entries in `siblings`.
         let mut first = vec![0u32; self.entries.len() + 1];
         for number in siblings.iter().filter(|number| parent(number) != TOP) {
             first[parent(number) as usize + 1] += 1;
@@ -116,7 +116,7 @@ impl Listing {
     }
 }
 
-/// Moves each item to the place that `ranks` has for it.
+/// Moves each item to the place given by `ranks`.
 fn permute<T>(items: &mut [T], mut ranks: Vec<u32>) {
     for at in 0..items.len() {
         while ranks[at] as usize != at {

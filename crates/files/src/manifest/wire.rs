@@ -1,9 +1,9 @@
-//! The encoding of a manifest: a head, then the entries, each with what its path does not share
-//! with the path before.
+//! The encoding of a manifest: a head, then the entries, each with the part of its path that
+//! differs from the path before.
 //!
-//! Reading takes two passes over the bytes. The first checks everything and measures what the
-//! manifest takes in memory; the second builds it. So nothing is allocated before somebody has
-//! granted the memory for it.
+//! Decoding takes two passes over the bytes. The first checks everything and measures the memory
+//! that the manifest needs; the second builds it. So nothing is allocated before its memory was
+//! granted.
 
 use prost::Message;
 
@@ -16,12 +16,12 @@ use super::{
 const TORN: &str = "torn or no manifest at all";
 const HOLES: &str = "an entry with more than a million holes";
 
-/// The most numbers that an entry may have, with as many bytes as a path and a target have.
+/// Most numbers of an entry, including as many bytes as a path and a target have.
 const MAX_NUMBERS: usize = 2 * MAX_HOLES + 4 * MAX_PATH;
 /// The longest entry: a chunk's number takes five bytes at most.
 const MAX_MESSAGE: usize = 5 * MAX_NUMBERS;
 
-/// An encoded manifest that was checked and takes no memory yet.
+/// A checked encoding, which takes no memory yet.
 #[derive(Debug)]
 pub struct Measured<'a> {
     encoded: &'a [u8],
@@ -33,7 +33,7 @@ pub struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// The bytes that the manifest takes in memory, with what a destination keeps for each entry.
+    /// Returns the memory that the manifest needs, including a destination's state for each entry.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -41,7 +41,7 @@ impl Measured<'_> {
     /// Builds the manifest.
     ///
     /// # Errors
-    /// None: [`Manifest::measure`] has found them all.
+    /// None, because [`Manifest::measure`] has checked everything.
     pub fn read(&self) -> Result<Manifest, ManifestError> {
         let mut entries = Vec::with_capacity(self.entries);
         let mut names = Vec::with_capacity(self.names);
@@ -56,11 +56,11 @@ impl Measured<'_> {
 }
 
 impl Manifest {
-    /// Checks an encoded manifest, which may come from anybody, and measures it. The memory that
-    /// this takes itself is bounded: one path, and the holes of one file.
+    /// Checks an encoded manifest, which may come from anybody, and measures it. The check itself
+    /// uses bounded memory: one path, and the holes of one file.
     ///
     /// # Errors
-    /// The first thing that makes it unsound.
+    /// The first fault.
     pub fn measure(encoded: &[u8]) -> Result<Measured<'_>, ManifestError> {
         let (mut entries, mut names, mut extra) = (0, 0, 0);
         let (shape, folder_mode) = read(encoded, |entry, placed, path| {
@@ -72,20 +72,20 @@ impl Manifest {
         Ok(Measured { encoded, shape, folder_mode, entries, names, bytes })
     }
 
-    /// Reads and checks a manifest; `bytes` may come from anybody.
+    /// Decodes and checks a manifest; `bytes` may come from anybody.
     ///
     /// # Errors
-    /// The first thing that makes it unsound.
+    /// The first fault.
     pub fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
         Manifest::measure(bytes)?.read()
     }
 
-    /// The bytes that [`decode`](Manifest::decode) takes.
+    /// Returns the encoding that [`decode`](Manifest::decode) reads.
     pub fn encode(&self) -> Vec<u8> {
         self.encode_as(|entry| entry.version)
     }
 
-    /// The same without the stamps of versions: equal for equal trees, wherever they are.
+    /// Returns the encoding without version stamps: equal for equal trees on any host.
     pub(crate) fn encode_content(&self) -> Vec<u8> {
         self.encode_as(|_| 0)
     }
@@ -94,7 +94,7 @@ impl Manifest {
         let mut out = head(self.shape, self.folder_mode, self.entries.len() as u64);
         let mut wire = EntryWire::default();
         let mut path: Vec<u8> = Vec::new();
-        // The folders that hold the entry before, and where their paths end in `path`.
+        // The folders that hold the previous entry, and where their paths end in `path`.
         let mut open: Vec<(u32, usize)> = Vec::new();
         for (number, entry) in self.entries.iter().enumerate() {
             while open.last().is_some_and(|(folder, _)| Some(*folder) != entry.parent()) {
@@ -119,7 +119,7 @@ impl Manifest {
     }
 }
 
-/// Reads and checks a manifest, and hands each entry with its place and its path to `each`.
+/// Decodes and checks a manifest, and passes each entry with its place and its path to `each`.
 fn read(
     bytes: &[u8],
     mut each: impl FnMut(Entry, Placed, &[u8]),
@@ -160,8 +160,8 @@ fn read(
     Ok((shape, head.folder_mode))
 }
 
-/// Whether there may be more numbers in a message than an entry has: each ends with a byte below
-/// 128. Decoded, a number takes eight bytes, whatever it takes here.
+/// Returns whether a message may have more numbers than an entry has: each number ends with a byte
+/// below 128. A decoded number takes eight bytes, whatever its encoding takes.
 fn has_too_many_numbers(message: &[u8]) -> bool {
     message.iter().filter(|byte| **byte < 0x80).count() > MAX_NUMBERS
 }
@@ -178,7 +178,7 @@ fn head(shape: Shape, folder_mode: Option<u32>, count: u64) -> Vec<u8> {
     HeadWire { shape: shape.number(), count, folder_mode }.encode_length_delimited_to_vec()
 }
 
-/// Encodes entries as they are, sound or not: what a peer might claim.
+/// Encodes entries without checks, as a hostile peer might.
 #[cfg(test)]
 pub(crate) fn encode_unchecked(shape: Shape, entries: &[super::Listed]) -> Vec<u8> {
     let mut out = head(shape, None, entries.len() as u64);
@@ -218,12 +218,12 @@ struct HeadWire {
     shape: u32,
     #[prost(uint64, tag = "2")]
     count: u64,
-    /// Of the contents of a folder: the permission bits of that folder.
+    /// For the content of a folder: the permission bits of that folder.
     #[prost(uint32, optional, tag = "3")]
     folder_mode: Option<u32>,
 }
 
-/// One entry. Its path is told as what it does not share with the entry before.
+/// One entry. Its path is encoded as the part that differs from the entry before.
 #[derive(Clone, PartialEq, Message)]
 struct EntryWire {
     #[prost(uint32, tag = "1")]
@@ -248,13 +248,13 @@ struct EntryWire {
     seconds: i64,
     #[prost(uint32, tag = "10")]
     nanos: u32,
-    /// A file's version, as a stamp that only its source can make.
+    /// The stamp of a file's version, which only its source can make.
     #[prost(fixed64, tag = "11")]
     version: u64,
 }
 
 impl EntryWire {
-    /// Takes all of an entry but its path.
+    /// Sets all fields except the path.
     fn fill(&mut self, entry: &Entry) {
         self.clear();
         (self.mode, self.version) = (entry.mode, entry.version);
@@ -272,7 +272,7 @@ impl EntryWire {
         }
     }
 
-    /// The entry, which has no place yet.
+    /// Returns the entry, without a place.
     fn entry(&self) -> Result<Entry, &'static str> {
         let kind = match self.kind {
             0 => {

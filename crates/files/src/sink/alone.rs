@@ -1,5 +1,5 @@
-//! Folders that a copy has for itself while it runs. Two copies of a tree into one place would each
-//! take files from the other, and neither would be whole: the second is refused, as it is for one
+//! Locks on folders while a copy runs. Two copies of a tree into one place would each take files
+//! from the other, and neither would be complete. So the second one is refused, as for a single
 //! file.
 
 use std::collections::BTreeMap;
@@ -14,28 +14,28 @@ use crate::manifest::Shape;
 use crate::place::file_error;
 use crate::store::{Folder, SharedFolder};
 
-/// How many folders beside each other are kept, of a copy of several: the same command twice meets
-/// in the first.
+/// Most top folders that a copy of several locks: a second run of the same command meets the first
+/// lock.
 const MOST: usize = 32;
 
-/// A folder that is locked until this is dropped.
+/// A folder that is locked until drop.
 #[derive(Debug)]
 pub(super) struct Alone {
     _handle: SharedFolder,
 }
 
-/// The folders that the sources of one command have together, until its end: another command's
-/// would be in their way between two of them, too.
+/// The folders that the sources of one command share, locked until its end, so that another command
+/// cannot come between two sources.
 #[derive(Debug, Default)]
 pub struct Together {
     locked: Mutex<BTreeMap<(u64, u64), Alone>>,
 }
 
 impl Together {
-    /// Locks a folder for all sources, unless another of them has done so.
+    /// Locks a folder for all sources, unless one of them has locked it.
     fn lock(&self, folder: &dyn Folder) -> io::Result<()> {
         let identity = folder.attributes()?.identity;
-        // Nothing panics while the lock is held.
+        // No holder of the lock panics.
         let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Entry::Vacant(entry) = locked.entry(identity) {
             entry.insert(Alone { _handle: folder.lock()? });
@@ -45,11 +45,12 @@ impl Together {
 }
 
 impl Sink {
-    /// Has the entry `number` for this copy alone, or for this command, if that is the folder that
-    /// the copy is of. What goes right into a folder may come from several at once.
+    /// Locks the entry `number` for this copy or this command, if it is the folder that the copy is
+    /// of. The content of a folder that is copied into an existing folder is not locked: several
+    /// copies may write there.
     ///
     /// # Errors
-    /// Another copy has it.
+    /// Another copy has locked it.
     pub(super) fn have_alone(&mut self, number: u32) -> Result<(), Error> {
         if self.options.dry_run || self.alone.len() >= MOST || !self.is_top(number) {
             return Ok(());
@@ -70,7 +71,7 @@ impl Sink {
                 let advice = "wait for its end, or copy into another folder";
                 return Err(file_error("write", &path, &error).advise(advice));
             }
-            // A folder that cannot be opened is told of where something is to go into it.
+            // The error is reported when an entry in it is created.
             Err(_) => {}
         }
         Ok(())

@@ -9,21 +9,21 @@ use crate::store::{Attributes, File, FileKind, Folder};
 pub(super) const PARTIAL_FILE: u32 = 0o600;
 
 /// Mode of a folder under construction. The sticky bit has no effect on a folder that only its
-/// owner may enter, so no other program sets this mode: a resumed copy recognises by it the folders
-/// that an interrupted copy has made.
+/// owner may enter, so no other program sets this mode: it shows a resumed copy which folders an
+/// interrupted copy has created.
 pub(super) const UNFINISHED_FOLDER: u32 = 0o1700;
 
 /// A folder inherits this bit from the folder that holds it.
 const SET_GROUP_ID: u32 = 0o2000;
 
-/// Whether a folder was made by a copy that did not finish it.
+/// Returns whether an unfinished copy has created a folder.
 pub(super) fn is_unfinished(found: &Attributes) -> bool {
     found.mode & !SET_GROUP_ID == UNFINISHED_FOLDER && found.is_own()
 }
 
-/// Which of the source's attributes a copy keeps. It always keeps the modification times of files,
+/// The source's attributes that a copy keeps. It always keeps the modification times of files,
 /// because a later run compares by them. Without `permissions`, a new file or folder gets the
-/// source's mode less the umask, and a file that replaces another keeps the mode of the old file.
+/// source's mode minus the umask, and a file that replaces another keeps the mode of the old file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keep {
     pub(super) permissions: bool,
@@ -31,8 +31,8 @@ pub(super) struct Keep {
 }
 
 impl Keep {
-    /// The mode that a file gets in `folder` at the end. `replaced` is the name of the file that it
-    /// may replace. Other content has no claim to run as another user.
+    /// Returns the final mode of a file in `folder`. `replaced` is the name of the file that it may
+    /// replace. The set-id bits are dropped, because other content must not run as another user.
     pub(super) fn final_mode(
         self,
         folder: &dyn Folder,
@@ -47,13 +47,13 @@ impl Keep {
         Ok(file.map_or_else(|| new_mode(folder, entry), |file| file.mode & 0o777))
     }
 
-    /// The permissions to be set at the end, if they are kept.
+    /// Returns the permissions to set at the end, if they are kept.
     pub(super) fn mode(self, entry: &Entry) -> Option<u32> {
         let mask = if self.set_id { 0o7777 } else { 0o777 };
         self.permissions.then_some(entry.mode & mask)
     }
 
-    /// Gives a file that is whole its [final mode](Keep::final_mode) and its time.
+    /// Gives a complete file its [final mode](Keep::final_mode) and its time.
     pub(super) fn apply(self, file: &dyn File, entry: &Entry, mode: u32) -> io::Result<()> {
         match self.permissions {
             true => file.set_mode(mode)?,
@@ -62,7 +62,7 @@ impl Keep {
         file.set_modified(entry.modified)
     }
 
-    /// Gives a file that was there and is equal the attributes that are kept.
+    /// Gives an existing equal file the attributes to keep.
     pub(super) fn repair(self, file: &dyn File, entry: &Entry) -> io::Result<()> {
         if let Some(mode) = self.mode(entry) {
             file.set_mode(mode)?;
@@ -81,14 +81,14 @@ impl Keep {
     }
 }
 
-/// The mode of a new entry in `folder`. A new folder has inherited what decides that, so it may
-/// stand for the folder that holds it.
+/// Returns the mode of a new entry in `folder`. A new folder has inherited the relevant bits, so
+/// `folder` may be the new folder itself.
 fn new_mode(folder: &dyn Folder, entry: &Entry) -> u32 {
     entry.mode & 0o777 & !folder.withheld()
 }
 
-/// The outcome of setting a mode that the user did not ask for. A file system that has no
-/// permissions may refuse.
+/// Ignores a refusal to set a mode that the user did not request, because a file system may have no
+/// permissions.
 pub(super) fn unless_refused(set: io::Result<()>) -> io::Result<()> {
     match set {
         Err(error)

@@ -10,7 +10,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// None of the numbers below `len`.
+    /// Returns an empty set of numbers below `len`.
     pub(super) fn new(len: u64) -> Bits {
         Bits { words: vec![0; len.div_ceil(64) as usize], len, count: 0 }
     }
@@ -19,7 +19,7 @@ impl Bits {
         at < self.len && self.words[(at / 64) as usize] >> (at % 64) & 1 == 1
     }
 
-    /// Takes `at` in; true if it was not there.
+    /// Adds `at`; returns true if it was missing.
     pub(super) fn insert(&mut self, at: u64) -> bool {
         let new = at < self.len && !self.has(at);
         if new {
@@ -29,7 +29,7 @@ impl Bits {
         new
     }
 
-    /// Takes `at` out; true if it was there.
+    /// Removes `at`; returns true if it was present.
     pub(super) fn remove(&mut self, at: u64) -> bool {
         let there = self.has(at);
         if there {
@@ -39,12 +39,12 @@ impl Bits {
         there
     }
 
-    /// Takes a run of numbers in.
+    /// Adds a run of numbers.
     pub(super) fn insert_run(&mut self, run: Range<u64>) {
         self.change(run, |word, run| word | run);
     }
 
-    /// Takes a run of numbers out.
+    /// Removes a run of numbers.
     pub(super) fn remove_run(&mut self, run: Range<u64>) {
         self.change(run, |word, run| word & !run);
     }
@@ -66,12 +66,12 @@ impl Bits {
         self.count == 0
     }
 
-    /// How many numbers are there.
+    /// Returns how many numbers are present.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The runs of numbers that are there (`present`) or not, in order.
+    /// Returns the runs of numbers that are present (`present`) or missing, in order.
     pub(super) fn runs(&self, present: bool) -> Vec<Range<u64>> {
         let mut out: Vec<Range<u64>> = Vec::new();
         let blank = if present { 0 } else { u64::MAX };

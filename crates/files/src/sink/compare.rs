@@ -1,4 +1,4 @@
-//! What the sender says of what is there: which of its chunks are the source's.
+//! The sender's answers about existing data: which chunks equal the source's.
 
 use std::io;
 use std::ops::Range;
@@ -10,12 +10,12 @@ use crate::digest::{self, Digest};
 use crate::error::{Error, FileErrorKind};
 
 impl Sink {
-    /// Takes the sender's answer for one [`Compare`](super::Compare) of the plan: for each of its
-    /// values, whether the source has it. Returns the chunks of the virtual object that need not
-    /// be sent therefore; [`Sink::take_changed`] has those that must be, for all that was said.
+    /// Processes the sender's answer to one [`Compare`](super::Compare) of the plan: for each of
+    /// its values, whether the source has it. Returns the chunks of the virtual object that need
+    /// not be sent. [`Sink::take_changed`] returns those that must be sent nevertheless.
     ///
     /// # Errors
-    /// An answer that nobody asked for or of the wrong length (`Request`); else as
+    /// The answer was not requested or has the wrong length (`Request`); else as
     /// [`write_chunk`](Sink::write_chunk).
     pub fn compare_result(
         &mut self,
@@ -24,10 +24,10 @@ impl Sink {
     ) -> Result<Vec<Range<u64>>, Error> {
         let settled = self.states.get(entry as usize).is_some_and(|s| *s != State::Due);
         let Some(asked) = self.comparing.remove(&entry) else {
-            // It may have been settled while the question was under way.
+            // The entry may have been settled before the answer arrived.
             return match settled {
                 true => Ok(self.take_needless()),
-                false => Err(Error::new(FileErrorKind::Request, "an answer that nobody asked for")),
+                false => Err(Error::new(FileErrorKind::Request, "an answer without a question")),
             };
         };
         if matches.len() != asked.values.len() {
@@ -37,7 +37,7 @@ impl Sink {
             self.take_from_partial(entry, &asked, matches)?;
         } else if let Err(error) = self.take_from_final(entry, &asked, matches) {
             self.large_failure(entry, &error)?;
-            // The sender leaves out what was not taken any more.
+            // The sender skips the equal chunks, so request those that were not taken.
             let first = self.object.chunks_of(entry).start;
             let right = asked.values.iter().zip(matches).filter(|(_, right)| **right);
             let gone = right.map(|((chunk, _), _)| first + chunk).filter(|c| self.needed.has(*c));
@@ -125,7 +125,7 @@ impl Sink {
             self.watch.go_on()?;
             let start = chunk * CHUNK;
             let content = &mut content[..(size - start).min(CHUNK) as usize];
-            // It may have changed since it was hashed, or end earlier.
+            // It may have changed or shrunk since it was hashed.
             let read = basis.read(start, content);
             if read.is_ok() && digest::file_value(size, *chunk, content) == *value {
                 self.try_write_large(entry, *chunk, content, *value)?;
@@ -137,7 +137,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Leaves a file as it is, since it is equal to the source's.
+    /// Leaves a file unchanged, because it equals the source's.
     fn leave_final(&mut self, entry: u32, basis: &Basis) -> io::Result<()> {
         let manifest = self.ground.manifest.clone();
         self.keep.repair(basis.file(), &manifest.entries()[entry as usize])?;
@@ -150,13 +150,13 @@ impl Sink {
         Ok(())
     }
 
-    /// Leaves a file as it is whose whole, verified `content` has come before the sender's answer,
-    /// if that is what lies under its final name. Returns whether it is.
+    /// Leaves a file unchanged if the file under its final name equals the verified `content`,
+    /// which arrived before the sender's answer. Returns whether it does.
     pub(super) fn leave_equal(&mut self, entry: u32, content: &[u8]) -> io::Result<bool> {
         if self.comparing.get(&entry).is_none_or(|asked| asked.under_final_name.is_none()) {
             return Ok(false);
         }
-        // What cannot be read is not equal; it is replaced.
+        // A file that cannot be read counts as different and is replaced.
         let Ok(basis) = Basis::open(&mut self.ground, entry) else { return Ok(false) };
         let mut there = vec![0; content.len()];
         let is_read = basis.is_of(content.len() as u64) && basis.read(0, &mut there).is_ok();
@@ -168,7 +168,7 @@ impl Sink {
         Ok(true)
     }
 
-    /// Notes that a chunk of a large file, counted in the file, need not come.
+    /// Records that a chunk of a large file, counted in the file, need not arrive.
     fn settle_chunk_of(&mut self, entry: u32, chunk: u64) {
         let chunk = self.object.chunks_of(entry).start + chunk;
         self.set_needless(chunk);

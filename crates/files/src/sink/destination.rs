@@ -1,9 +1,9 @@
-//! Where a copy goes, as `cp` and `scp` have it: into a folder that exists, else the destination
-//! names the new file or folder.
+//! The location of a copy, as `cp` and `scp` choose it: in an existing folder, else the destination
+//! is the name of the new file or folder.
 //!
-//! A folder that a copy names itself would exist when the copy is run again after a kill, and the
-//! second run would go into it, one level deeper. So until it is finished, and who asked for the
-//! copy has heard so, a mark beside it says that it is this copy's own top.
+//! If a copy creates the named folder and is killed, the folder exists in the next run, which would
+//! copy into it, one level deeper. So a mark next to the folder says that it is this copy's own
+//! top. The mark stays until the copy is finished and its client knows that.
 
 use std::borrow::Cow;
 use std::io;
@@ -20,33 +20,34 @@ use longhaul_text::mkdir;
 
 use super::SinkOptions;
 
-/// The folder that everything goes below.
+/// The folder that everything is copied below.
 #[derive(Debug)]
 pub(super) struct Ground {
     pub(super) manifest: Arc<Manifest>,
     folders: Folders,
-    /// What stands for the first component of every path.
+    /// The name that replaces the first component of every path.
     top: Option<Vec<u8>>,
-    /// The mark to be removed at the end, in the base folder.
+    /// The mark to remove at the end, in the base folder.
     mark: Option<Vec<u8>>,
-    /// The base is to be made and was not, since nothing is to be done.
+    /// The base is missing and was not created, because of a dry run.
     pub(super) is_missing: bool,
-    /// The name of the base may not be on the disk: this copy has made it, or it cannot be synced.
+    /// The name of the base may not be on disk: this copy has created it, or it cannot be synced.
     pub(super) has_new_base: bool,
-    /// The destination, as errors have it.
+    /// The destination, for errors.
     pub(super) place: PathBuf,
 }
 
 impl Ground {
-    /// As [`Ground::open`]. With `make_path` the folders that lead to the destination are made
-    /// first, and the destination too where it can only be a folder.
+    /// As [`Ground::open`]. With `make_path`, first creates the missing parents of the destination,
+    /// and the destination too if it can only be a folder.
     pub(super) fn open_or_make(
         place: &Place,
         manifest: &Arc<Manifest>,
         options: &SinkOptions,
     ) -> Result<Ground, Error> {
         if options.make_path {
-            // Whether the destination is the folder that all goes into, and what it names if not.
+            // Whether the destination is the folder that everything goes into, and otherwise the
+            // name that it gives.
             let (goes_inside, top) = match manifest.shape() {
                 Shape::Several => (true, None),
                 Shape::File if place.says_folder() => (true, None),
@@ -62,7 +63,7 @@ impl Ground {
         Ground::open(place, manifest, options.dry_run)
     }
 
-    /// Finds the destination and, unless `dry`, makes its folder where it is to be made.
+    /// Finds the destination and, unless `dry`, creates its folder if needed.
     pub(super) fn open(
         place: &Place,
         manifest: &Arc<Manifest>,
@@ -91,7 +92,7 @@ impl Ground {
     }
 
     /// The destination is a folder: a copy goes into it, unless an unfinished copy of the same
-    /// folder has made it.
+    /// folder has created it.
     fn in_folder(place: &Place, manifest: &Arc<Manifest>, dry: bool, base: SharedFolder) -> Ground {
         if manifest.shape() == Shape::Named
             && let Some((parent, name)) = own_top(place, manifest)
@@ -99,14 +100,15 @@ impl Ground {
             let mark = Some(names::unfinished(&name));
             return Ground { top: Some(name), mark, ..Ground::below(parent, place, manifest) };
         }
-        // A killed run may have made the base, and a power cut would take all that is in it.
+        // A killed run may have created the base without a sync, and a power failure would remove
+        // all of it.
         let has_new_base = !dry
             && manifest.shape() == Shape::Contents
             && place.parent().folder().and_then(|parent| parent.sync()).is_err();
         Ground { has_new_base, ..Ground::below(base, place, manifest) }
     }
 
-    /// Nothing is at the destination: it names the new file or folder.
+    /// The destination does not exist: it is the name of the new file or folder.
     fn anew(
         place: &Place,
         manifest: &Arc<Manifest>,
@@ -151,7 +153,7 @@ impl Ground {
         Ok(Ground { top: Some(name), mark, ..Ground::below(parent, place, manifest) })
     }
 
-    /// A file or link is at the destination: one file or link may replace it.
+    /// The destination is a file or link, which one file or link may replace.
     fn instead(
         place: &Place,
         manifest: &Arc<Manifest>,
@@ -171,7 +173,7 @@ impl Ground {
         Ok(Ground { top: Some(name), ..Ground::below(parent, place, manifest) })
     }
 
-    /// The same with handles of its own.
+    /// Returns the same with separate handles.
     pub(super) fn another(&self) -> Ground {
         Ground {
             manifest: self.manifest.clone(),
@@ -184,7 +186,7 @@ impl Ground {
         }
     }
 
-    /// A path of the manifest as it is below the base.
+    /// Returns a path of the manifest as it is below the base.
     pub(super) fn path<'a>(&self, path: &'a [u8]) -> Cow<'a, [u8]> {
         match (&self.top, path.iter().position(|b| *b == b'/')) {
             (None, _) => Cow::Borrowed(path),
@@ -197,7 +199,7 @@ impl Ground {
         self.folders.base()
     }
 
-    /// The folder that holds an entry, and the entry's name in it.
+    /// Returns the folder that holds an entry, and the entry's name in it.
     pub(super) fn at(&mut self, entry: u32) -> io::Result<(&dyn Folder, Vec<u8>)> {
         let manifest = self.manifest.clone();
         let path = manifest.path(entry);
@@ -206,7 +208,7 @@ impl Ground {
         Ok((self.folders.at(folder)?, name.to_vec()))
     }
 
-    /// The folder that an entry is.
+    /// Returns the folder of a folder entry.
     pub(super) fn folder(&mut self, entry: u32) -> io::Result<&dyn Folder> {
         let manifest = self.manifest.clone();
         let path = manifest.path(entry);
@@ -214,15 +216,15 @@ impl Ground {
         self.folders.at(&path)
     }
 
-    /// The mark of a copy that is finished, if it has named its folder.
+    /// Returns the mark of a finished copy, if it has named its folder.
     pub(super) fn take_mark(&mut self) -> Option<Mark> {
         let name = self.mark.take()?;
         Some(Mark { folder: self.base().clone(), name, place: self.place.clone() })
     }
 }
 
-/// What says that a folder is a copy's own, though it is there: as long as that stands, the same
-/// copy goes into the same place.
+/// The mark of a folder that a copy has created. While it exists, the same copy goes into the same
+/// folder.
 #[derive(Debug)]
 pub struct Mark {
     folder: SharedFolder,
@@ -231,7 +233,8 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Who asked for the copy knows that it is finished: asked for again, it is another one.
+    /// Removes the mark after the client knows that the copy is finished: the next request is a new
+    /// copy.
     ///
     /// # Errors
     /// It cannot be removed (`File`).
@@ -240,8 +243,8 @@ impl Mark {
     }
 }
 
-/// Makes the folder `place` and those above it that are missing. Where it is `dry` nothing is made,
-/// and the innermost folder that is there is returned if one is missing.
+/// Creates the folder `place` and its missing parents. With `dry` it creates nothing; if a folder
+/// is missing, it returns the innermost existing one.
 fn make_path(place: &Place, dry: bool) -> Result<Option<SharedFolder>, Error> {
     let cannot = |place: &Place, error| file_error("make the folder", place.named(), &error);
     if place.path().as_os_str().len() > manifest::MAX_PATH {
@@ -271,7 +274,7 @@ fn make_path(place: &Place, dry: bool) -> Result<Option<SharedFolder>, Error> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.map_err(|error| cannot(&place, error))?,
         }
-        // A power cut must not take what is to be below it.
+        // A power failure must not remove what is created below it.
         parent.sync().map_err(|error| cannot(&place, error))?;
     }
     Ok(None)
@@ -288,7 +291,7 @@ fn unreachable_place(place: &Place, error: &io::Error) -> Error {
     file_error("use", place.named(), error)
 }
 
-/// A destination's name comes from the other side, too.
+/// The name of a destination may come from the other side.
 fn check_name(name: &[u8], place: &Place) -> Result<(), Error> {
     let shown = place.shown();
     let refuse = |what| Error::new(FileErrorKind::Request, what).at(place.named());
@@ -303,8 +306,8 @@ fn check_name(name: &[u8], place: &Place) -> Result<(), Error> {
     Ok(())
 }
 
-/// A link gives way to the copy only where it stands for a file: one to a device or a pipe is how
-/// the system names that, and others would miss it.
+/// A copy replaces a link only if it leads to a file. A link to a device or a pipe is a name that
+/// the system and other programs use.
 fn check_target(place: &Place) -> Result<(), Error> {
     if place.is_of_the_system() {
         let what = format!("{} is the system's own name of what is open", place.shown());
@@ -321,28 +324,29 @@ fn no_folder(place: &Place) -> Error {
     Error::new(FileErrorKind::File, what).at(place.named()).advise("remove it or copy elsewhere")
 }
 
-/// The refusal of a destination that `is`, or leads to, what no copy takes the place of.
+/// Returns the error for a destination that `is`, or leads to, something that a copy must not
+/// replace.
 fn no_file(is: &str, place: &Place) -> Error {
     let shown = place.shown();
     let what = format!("{shown} {is} a device, socket or pipe, and a copy becomes a file");
     Error::new(FileErrorKind::File, what).at(place.named()).advise(Advice::FileOrMeasure)
 }
 
-/// Whether the first entry is a folder that holds all others.
+/// Returns whether the first entry is a folder that holds all others.
 fn is_top_a_folder(manifest: &Manifest) -> bool {
     manifest.entries().first().is_some_and(|top| top.kind == Kind::Folder)
 }
 
-/// Makes the folder that a copy of the contents of another one names. Its mode is that of the other
-/// one less the umask; its owner may always write. It has that mode from the start, so an
-/// interrupted copy leaves nothing to be finished.
+/// Creates the folder for the content of another folder. It gets the other folder's mode minus the
+/// umask, and its owner may always write. It has that mode from the start, so an interrupted copy
+/// needs no correction.
 fn make_folder(parent: &dyn Folder, name: &[u8], manifest: &Manifest) -> io::Result<SharedFolder> {
     let mode = manifest.folder_mode().unwrap_or(0o777) & 0o777;
     parent.make_folder(name, mode | 0o700)?;
     parent.open_folder(name)
 }
 
-/// What a mark says: the name of the folder that was copied.
+/// Returns the content of a mark: the name of the copied folder.
 fn mark_of(manifest: &Manifest) -> &[u8] {
     manifest.entries().first().map_or(&[], |_| manifest.name(0))
 }
@@ -351,13 +355,13 @@ fn leave_mark(parent: &dyn Folder, name: &[u8], manifest: &Manifest) -> io::Resu
     parent.remove(name)?;
     let mark = parent.create(name, 0o600)?;
     mark.write_all_at(mark_of(manifest), 0)?;
-    // A power cut must not leave the folder without its mark.
+    // A power failure must not leave the folder without its mark.
     mark.sync_all()?;
     parent.sync()
 }
 
-/// The folder that holds `place` and its name there, if an unfinished copy of the same folder has
-/// named it.
+/// Returns the folder that holds `place` and its name in it, if an unfinished copy of the same
+/// folder has created it.
 fn own_top(place: &Place, manifest: &Manifest) -> Option<(SharedFolder, Vec<u8>)> {
     let name = place.name()?;
     let parent = place.parent().folder().ok()?;

@@ -1,12 +1,12 @@
-//! Names at the destination that the source lacks: a plan counts or lists them, a copy that asks
-//! for it removes them at its end.
+//! Names at the destination that the source lacks. A plan counts or lists them; a copy with
+//! deletion removes them at its end.
 //!
-//! The walk goes through the destination and the manifest side by side; both are in the order of a
-//! walk, so no table of names is needed. It opens each folder by its parent's handle and looks at
-//! links without following them, and it enters no other file system.
+//! The walk goes through the destination and the manifest in parallel, both in the order of a walk,
+//! so it needs no table of names. It opens each folder by its parent's handle, does not follow
+//! links, and does not enter other file systems.
 //!
-//! Other copies may work in the same folders. What has come or changed since this copy began is
-//! theirs, and stays: the change time shows it, which a copy cannot set.
+//! Other copies may work in the same folders. Entries that appeared or changed since this copy
+//! began may belong to them, and stay. The change time shows that, because a copy cannot set it.
 
 use std::cmp::Ordering;
 use std::io;
@@ -21,67 +21,66 @@ use crate::place::{file_error, show};
 use crate::store::FileKind;
 use crate::{Failure, Kind, Manifest, Place, Shape, Watch, names};
 
-/// Bytes of names that are listed at most; further ones are only counted.
+/// Most bytes of listed names; further ones are only counted.
 const MOST_LISTED: usize = 16 << 20;
 
-/// How names are removed that the source lacks.
+/// The removal of names that the source lacks.
 #[derive(Clone, Debug, Default)]
 pub struct Delete {
-    /// The filters of the copy: what they leave out stays.
+    /// The filters of the copy: excluded names stay.
     pub filters: Vec<Filter>,
-    /// The most names to remove. Where there are more, none is removed.
+    /// The most names to remove. If there are more, none is removed.
     pub most: Option<u64>,
 }
 
-/// What was removed, or would be.
+/// The names that were removed, or would be.
 #[derive(Debug, Default)]
 pub struct Deleted {
-    /// How many files, links and folders.
+    /// The number of files, links and folders.
     pub count: u64,
-    /// Their paths, folders with a slash at the end, in the order of removal; without an end that
-    /// does not fit 16 MiB.
+    /// Their paths, folders with a trailing slash, in the order of removal; the list ends at 16
+    /// MiB.
     pub names: Vec<Vec<u8>>,
     pub(super) failures: Vec<Failure>,
     listed: usize,
-    /// A path of the source that the destination finds and does not list: it stores names in
-    /// another form, so a name that looks extra may be the copied one.
+    /// A path of the source that exists at the destination but is not listed. The file system
+    /// stores names in another form, so a name that looks extra may be the copied one.
     stored_otherwise: Option<Vec<u8>>,
 }
 
-/// The names that this copy is to remove.
+/// The names that this copy has to remove.
 #[derive(Debug)]
 pub(super) struct Extra {
     filters: CompiledFilters,
     most: Option<u64>,
-    /// The source could not read all of its folders, so its list lacks names that it has.
+    /// The source could not read all of its folders, so its list lacks existing names.
     pub(super) is_incomplete: bool,
-    /// When this copy began, by the clock of the destination's file system; nothing before it
-    /// writes anything.
+    /// When this copy began, by the clock of the destination's file system, before the first write.
     begun: Option<FileTime>,
 }
 
 impl Extra {
-    /// Checks what is asked for, before the destination is opened.
+    /// Checks the request before the destination is opened.
     ///
     /// # Errors
-    /// The copy is not of what one folder holds, a filter leaves files out for another reason than
+    /// The copy is not of one folder's content, a filter excludes files by something else than
     /// their names, or the destination is a link (`Request`, `File`).
     pub(super) fn new(place: &Place, shape: Shape, delete: &Delete) -> Result<Extra, Error> {
         let refuse = |what: &str| Err(Error::new(FileErrorKind::Request, what));
         if shape != Shape::Contents {
-            return refuse("names are deleted only where the contents of one folder are copied");
+            return refuse("names are deleted only if the contents of one folder are copied");
         }
         let is_glob = |filter: &Filter| matches!(filter, Filter::Include(_) | Filter::Exclude(_));
         if !delete.filters.iter().all(is_glob) {
             // A file that is too large at the source would be removed here.
-            return refuse("deleting does not go with limits of size and lists of files");
+            return refuse("deletion does not work with size limits and lists of files");
         }
         if !place.says_folder()
             && let Some(name) = place.name()
             && let Ok(found) = place.parent().folder().and_then(|parent| parent.look(&name))
             && found.kind == FileKind::Link
         {
-            let what = format!("{} is a link, and nothing is deleted behind it", place.shown());
+            let what = format!("{} is a link, so nothing is deleted there", place.shown());
             let error = Error::new(FileErrorKind::File, what).at(place.named());
             return Err(error.advise("name the folder that it leads to"));
         }
@@ -89,7 +88,7 @@ impl Extra {
         Ok(Extra { filters, most: delete.most, is_incomplete: false, begun: None })
     }
 
-    /// Whether the planned names may be removed.
+    /// Checks that the planned names may be removed.
     fn check(&self, manifest: &Manifest, planned: &Deleted, place: &Place) -> Result<(), Error> {
         let count = planned.count;
         let refuse = |what: String| Err(Error::new(FileErrorKind::File, what).at(place.named()));
@@ -119,23 +118,22 @@ impl Extra {
 }
 
 impl Sink {
-    /// Tells that the source's list lacks names that the source has: nothing is removed.
+    /// Records that the source's list lacks existing names, so that nothing is removed.
     pub fn source_is_incomplete(&mut self) {
         if let Some(extra) = &mut self.extra {
             extra.is_incomplete = true;
         }
     }
 
-    /// Whether names that the source lacks are to be removed, and may not be, since not all of the
-    /// copy is there.
+    /// Returns whether a requested removal is not allowed because the copy is incomplete.
     pub fn keeps_extra(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.is_incomplete || !self.failures.is_empty())
     }
 
-    /// Notes when this copy begins, by a file that it makes for a moment.
+    /// Records when this copy begins, from a temporary file.
     ///
     /// # Errors
-    /// The file cannot be made (`File`).
+    /// The file cannot be created (`File`).
     pub(super) fn date_extra(&mut self) -> Result<(), Error> {
         let Some(extra) = &mut self.extra else { return Ok(()) };
         if self.options.dry_run || self.ground.is_missing {
@@ -155,7 +153,7 @@ impl Sink {
     /// Lists the names that would be removed.
     ///
     /// # Errors
-    /// More than may be removed, or all of them (`File`).
+    /// There are more than the limit, or everything would be removed (`File`).
     pub fn would_delete(&mut self) -> Result<Deleted, Error> {
         if self.keeps_extra() {
             return Ok(Deleted::default());
@@ -165,8 +163,7 @@ impl Sink {
         Ok(planned)
     }
 
-    /// Looks at the beginning whether the copy may remove what it is to remove: an error then has
-    /// changed nothing yet.
+    /// Checks at the start whether the copy may remove the names, before it has changed anything.
     pub(super) fn check_extra(&mut self) -> Result<(), Error> {
         let manifest = self.ground.manifest.clone();
         let has_files = manifest.entries().iter().any(|entry| entry.kind != Kind::Folder);
@@ -176,10 +173,10 @@ impl Sink {
         }
     }
 
-    /// Removes the names that the source lacks, once all else is on the disk.
+    /// Removes the names that the source lacks, after everything else is on disk.
     ///
     /// # Errors
-    /// As [`Sink::would_delete`], and for a sync that fails.
+    /// As [`Sink::would_delete`], and for a failed sync.
     pub(super) fn delete_extra(&mut self) -> Result<Deleted, Error> {
         if self.extra.is_none() || self.keeps_extra() {
             return Ok(Deleted::default());
@@ -187,7 +184,7 @@ impl Sink {
         self.sync_names()?;
         let planned = self.walk_extra(false, u64::MAX)?;
         if let Err(refused) = self.allows(&planned) {
-            // The copy itself is complete, and is finished.
+            // The copy itself is complete.
             let (path, reason) = (b".".to_vec(), refused.what);
             self.failures.push(Failure { path, reason, ..Failure::default() });
             return Ok(Deleted::default());
@@ -213,13 +210,13 @@ impl Sink {
     }
 }
 
-/// A folder of the destination that is being looked through.
+/// A folder of the destination in the walk.
 struct Level {
     path: Vec<u8>,
-    /// Its entry in the manifest; nothing for the top, and for a folder that the source lacks.
+    /// Its entry in the manifest; `None` for the top, and for a folder that the source lacks.
     entry: Option<u32>,
     is_extra: bool,
-    /// The names in it that are left, sorted.
+    /// The remaining names in it, sorted.
     names: std::vec::IntoIter<Vec<u8>>,
     /// Something in it stays.
     keeps: bool,
@@ -231,9 +228,9 @@ struct Walk<'a> {
     watch: &'a Watch,
     folders: Folders,
     removes: bool,
-    /// Names that may be removed: those that came after the plan stay.
+    /// Most names to remove: those that appeared after the plan stay.
     most: u64,
-    /// The file system of the destination; nothing until the walk is in it.
+    /// The file system of the destination; `None` until the walk has entered it.
     device: Option<u64>,
     /// The first entry of the manifest that the walk has not passed.
     next: u32,
@@ -275,7 +272,7 @@ impl<'a> Walk<'a> {
         Ok(self.deleted)
     }
 
-    /// Goes into a folder of the destination.
+    /// Enters a folder of the destination.
     fn enter(&mut self, path: Vec<u8>, entry: Option<u32>, is_extra: bool) {
         let device = &mut self.device;
         let names = self.folders.at(&path).and_then(|folder| {
@@ -297,7 +294,7 @@ impl<'a> Walk<'a> {
         self.stack.push(level);
     }
 
-    /// Leaves the innermost folder; one that the source lacks goes if nothing in it stays.
+    /// Leaves the innermost folder, and removes it if the source lacks it and nothing in it stays.
     fn leave(&mut self) {
         let unfinished = self.stack.last().filter(|level| !level.is_extra);
         if let Some(entry) = unfinished.map(|level| level.entry) {
@@ -315,14 +312,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Something stays in the innermost folder.
+    /// Records that something stays in the innermost folder.
     fn keep(&mut self) {
         if let Some(level) = self.stack.last_mut() {
             level.keeps = true;
         }
     }
 
-    /// Looks at a name of the innermost folder.
+    /// Examines a name of the innermost folder.
     fn name(&mut self, name: &[u8]) {
         let Some(level) = self.stack.last() else { return };
         let (is_extra, entry) = (level.is_extra, level.entry);
@@ -367,8 +364,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The entry `name` in the folder `folder`, which the walk is in. Passes the entries before it,
-    /// or all entries of the folder without a name.
+    /// Finds the entry `name` in the folder `folder`, which the walk is in. Passes the entries
+    /// before it, or all entries of the folder without a name.
     fn find(&mut self, folder: Option<u32>, name: Option<&[u8]>) -> Option<u32> {
         loop {
             let entry = self.manifest.entries().get(self.next as usize)?;
@@ -387,8 +384,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The innermost folder does not list `entry`. If a look by name finds it all the same, the
-    /// file system stores it under another name.
+    /// The innermost folder does not list `entry`. If it is found by name nevertheless, the file
+    /// system stores it under another name.
     fn note_unlisted(&mut self, entry: u32) {
         let Some(level) = self.stack.last() else { return };
         let name = self.manifest.name(entry);
@@ -398,7 +395,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Passes an entry with all that is in it.
+    /// Passes an entry with its content.
     fn pass(&mut self, entry: u32) {
         let is_inside = |number: u32| {
             let next = self.manifest.entries().get(number as usize);

@@ -1,5 +1,5 @@
 //! The end of a copy: files without content, links, permissions and times of folders, and the
-//! account of what was done.
+//! outcome.
 
 use std::io;
 
@@ -10,45 +10,45 @@ use crate::error::Error;
 use crate::store::FileKind;
 use crate::{Failure, Kind, names};
 
-/// What a copy has done.
+/// The outcome of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SinkOutcome {
     /// Regular files that got their final names in this run.
     pub files: u64,
-    /// Files that were there and equal.
+    /// Files that existed and were equal.
     pub skipped: u64,
-    /// Files that are not whole yet; the same copy run again goes on with them.
+    /// Incomplete files; the same copy resumes them.
     pub unfinished: u64,
     /// Bytes of content that this run has written.
     pub bytes: u64,
     /// Bytes of the files that failed.
     pub failed_bytes: u64,
-    /// Symbolic links that this run made.
+    /// Symbolic links that this run created.
     pub links: u64,
-    /// Folders that this run made.
+    /// Folders that this run created.
     pub folders: u64,
     /// Names that the source lacks and that this run removed.
     pub deleted: u64,
-    /// Paths of these, where names are kept account of; folders end with a slash.
+    /// Their paths, if names are recorded; folders end with a slash.
     pub deleted_names: Vec<Vec<u8>>,
-    /// Nothing was removed, though that was asked for: not all of the copy is there.
+    /// Nothing was removed, although requested, because the copy is incomplete.
     pub kept_extra: bool,
-    /// What did not make it, at the source or here.
+    /// The failures at the source and here.
     pub failures: Vec<Failure>,
-    /// Entries that got their names and were not taken by [`Sink::take_named`].
+    /// Named entries that were not taken by [`Sink::take_named`].
     pub named: Vec<u32>,
-    /// One file: its BLAKE3 hash, as `b3sum` prints it. A tree: BLAKE3 of three hashes one after
-    /// the other: of the encoded manifest without version stamps, of the roots of its large files
-    /// in the manifest's order, and of the values of its packed chunks in their order. Nothing
-    /// where not all of it was hashed, since some of it was there already, or failed.
+    /// For one file: its BLAKE3 hash, as `b3sum` prints it. For a tree: BLAKE3 of three
+    /// concatenated hashes: of the encoded manifest without version stamps, of the roots of its
+    /// large files in the manifest's order, and of the values of its packed chunks in their order.
+    /// `None` if not everything was hashed, because some of it existed already or failed.
     pub digest: Option<Digest>,
 }
 
 impl Sink {
-    /// Ends the copy: whatever waits goes onto the disk; once no chunk is missing, links are made
-    /// and folders get their permissions and times.
+    /// Ends the copy: syncs everything; if no chunk is missing, creates links and gives folders
+    /// their permissions and times.
     ///
-    /// Called earlier it leaves what is there for a later run, and says how much is unfinished.
+    /// Called earlier, it leaves the data for a later run, and reports how much is unfinished.
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).
@@ -58,8 +58,8 @@ impl Sink {
         Ok(outcome)
     }
 
-    /// The same for a copy that somebody elsewhere asked for. What comes with the outcome is to be
-    /// removed when that one has heard it: who has not may ask again, and means the same place.
+    /// Ends a copy for a remote client. The returned mark has to be removed when the client has
+    /// received the outcome; otherwise the client may ask again, and means the same place.
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).
@@ -75,14 +75,14 @@ impl Sink {
             }
             self.sync()?;
             if complete {
-                // Nobody sends empty files: those whose sync failed are made again here.
+                // Empty files are never sent, so recreate those whose sync failed.
                 self.each(Kind::is_empty_file, Sink::make_empty)?;
                 self.sync()?;
             }
             if complete && self.is_complete() {
                 self.each(|kind| matches!(kind, Kind::Link { .. }), Sink::make_link)?;
                 kept_extra = self.keeps_extra();
-                // Before the folders get their times, which this changes.
+                // Before the folders get their times, which a removal changes.
                 deleted = self.delete_extra()?;
                 self.finish_folders();
                 mark = self.end_on_disk()?;
@@ -96,7 +96,7 @@ impl Sink {
         Ok((outcome, mark))
     }
 
-    /// Does something for each entry of a kind that is still due.
+    /// Does something for each unfinished entry of a kind.
     fn each(
         &mut self,
         wanted: impl Fn(&Kind) -> bool,
@@ -116,7 +116,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Large files that are one hole: no chunk of them ever comes.
+    /// Large files that are one hole, for which no chunk arrives.
     fn create_whole_holes(&mut self) -> Result<(), Error> {
         self.each(
             |kind| matches!(kind, Kind::File { size: 1.., .. }),
@@ -157,7 +157,7 @@ impl Sink {
         Ok(())
     }
 
-    /// From the inmost folder on: what is done within one would change its time.
+    /// From the innermost folder on, because changes within a folder change its time.
     fn finish_folders(&mut self) {
         let manifest = self.ground.manifest.clone();
         for (number, entry) in manifest.entries().iter().enumerate().rev() {
@@ -185,7 +185,7 @@ impl Sink {
         self.keep.apply_to_folder(self.ground.folder(number)?, entry)
     }
 
-    /// New names are on the disk before the copy says that it is done.
+    /// Syncs new names before the copy reports success.
     fn end_on_disk(&mut self) -> Result<Option<Mark>, Error> {
         self.sync_names()?;
         if !self.failures.is_empty() {
@@ -194,19 +194,19 @@ impl Sink {
         Ok(self.ground.take_mark())
     }
 
-    /// Brings names onto the disk that may not be there. All content was synced before.
+    /// Syncs names that may not be on disk. All content was synced before.
     pub(super) fn sync_names(&self) -> Result<(), Error> {
         if !self.has_unsynced_names() {
             return Ok(());
         }
-        // Names that a failed sync has not brought onto the disk wait there for the next one.
+        // The folder keeps names from a failed sync for the next one.
         let base = self.ground.base();
         let synced = base.sync_file_system().or_else(|_| base.sync_file_system());
         synced.map_err(|error| self.sync_error(&self.ground.place, &error))
     }
 
-    /// Whether anything has a name that may not be on the disk: a large file syncs its folder, and
-    /// what was there already may have got its name from a run that was killed before its sync.
+    /// Returns whether any name may not be on disk. A large file syncs its folder itself, but an
+    /// existing name may come from a run that was killed before its sync.
     fn has_unsynced_names(&self) -> bool {
         let entries = self.ground.manifest.entries().iter().zip(&self.states).enumerate();
         let mut named = entries.filter(|(_, (_, state))| **state == State::Done);

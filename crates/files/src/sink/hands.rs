@@ -1,5 +1,5 @@
-//! Many small things done to files at once, by several threads: what each takes is system calls,
-//! and mostly not the disk's time.
+//! A worker pool for many small operations on files, which consist of system calls and rarely wait
+//! for the disk.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -8,18 +8,19 @@ use std::thread::{self, Builder, ScopedJoinHandle};
 
 use super::destination::Ground;
 
-/// More threads than this stand in each other's way: a folder takes one new name at a time.
+/// More threads would block each other: a folder takes one new name at a time.
 const MOST: usize = 4;
-/// Less than this for each is done sooner than a thread starts.
+/// Fewer operations per thread are done sooner than a thread starts.
 const LEAST: usize = 64;
 
-/// How many threads this host has use for.
+/// Returns the number of useful threads on this host.
 fn hands() -> usize {
     static HANDS: OnceLock<usize> = OnceLock::new();
     *HANDS.get_or_init(|| thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST)))
 }
 
-/// Does something with each of `items`, in any order; tells what became of each, in theirs.
+/// Applies a function to each of `items`, in any order; returns the results in the order of the
+/// items.
 pub(super) fn each<T: Sync, R: Send>(
     ground: &mut Ground,
     items: &[T],
@@ -33,7 +34,7 @@ pub(super) fn each<T: Sync, R: Send>(
     let Some(own) = shares.next() else { return Vec::new() };
     let work = &work;
     thread::scope(|scope| {
-        // Handles of its own: each keeps those of the folder that it was in last.
+        // Separate handles: each keeps those of its last folder.
         let start = |share| -> io::Result<ScopedJoinHandle<'_, Vec<R>>> {
             let mut ground = ground.another();
             Builder::new()
@@ -43,7 +44,7 @@ pub(super) fn each<T: Sync, R: Send>(
         let started: Vec<_> = shares.map(|share| (share, start(share))).collect();
         let mut done = work(ground, own);
         for (share, started) in started {
-            // A host that has no thread left does it in turn.
+            // Without a new thread, this thread does the work.
             done.extend(match started {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
                 Err(_) => work(ground, share),

@@ -1,4 +1,4 @@
-//! A large file on its way: its partial file, its journal, its root.
+//! A large file in progress: its partial file, its journal, its root.
 
 mod restart;
 
@@ -16,17 +16,17 @@ use crate::manifest::FileTime;
 use crate::store::{self, Access, File, Folder, OpenFile};
 use crate::{CHUNK, Entry, Watch, names};
 
-/// Bytes of holes that a copy hashes in any case. BLAKE3 hashes the position of every KiB along
-/// with its content, so no two subtrees of zeros have the same value, and each takes CPU time.
+/// Bytes of holes that a copy always hashes. BLAKE3 hashes the position of every KiB along with its
+/// content, so each subtree of zeros has a different value and costs CPU time.
 const HASHED_HOLES: u64 = 4 << 30;
 
-/// Bytes of holes that a copy has hashed. Without a limit, a few bytes on the wire would keep a
-/// core busy for hours.
+/// The budget for hashing holes. Without a limit, a few bytes on the wire would keep a core busy
+/// for hours.
 #[derive(Debug, Default)]
 pub(super) struct HoleBudget(u64);
 
 impl HoleBudget {
-    /// Takes `bytes` if they are within the limit, which grows with the content that has `come`.
+    /// Takes `bytes` if they are within the limit, which grows with the received content, `come`.
     fn take(&mut self, bytes: u64, come: u64) -> bool {
         let is_within = self.0.saturating_add(bytes) <= HASHED_HOLES.saturating_add(come);
         if is_within {
@@ -45,45 +45,45 @@ pub(super) struct Large {
     writing: Writing,
     file: Option<OpenFile>,
     identity: (u64, u64),
-    /// When the partial file had been modified last as it was closed.
+    /// The modification time of the partial file when it was closed.
     closed: Option<FileTime>,
     root: RootBuilder,
-    /// The chunks that were verified.
+    /// The verified chunks.
     have: Bits,
-    /// How many more chunks are to come.
+    /// The number of missing chunks.
     missing: u64,
-    /// Verified since the journal was written last.
+    /// Chunks verified since the last write to the journal.
     pending: Vec<(u64, Digest)>,
-    /// Chunks of the partial file that a journal says are on the disk, and that are as it says.
+    /// Chunks of the partial file that are in the journal and match it.
     stored: Bits,
-    /// Chunks of the partial file that the source has as well, and that no journal vouches for.
+    /// Chunks of the partial file that the source has as well, without a journal record.
     found: Vec<(u64, Digest)>,
-    /// Where the next record of the journal belongs; zero before it has a header.
+    /// The offset of the journal's next record; zero before it has a header.
     journal_end: u64,
-    /// The folder's entry for the partial file is on the disk.
+    /// The folder's entry for the partial file is on disk.
     is_named: bool,
     /// A sync of the partial file failed: nothing of it may be journalled or synced any more.
     has_lost: bool,
-    /// When it was used last, for closing the one that was not for longest.
+    /// When it was last used, to find the file to close.
     pub(super) used: u64,
 }
 
-/// A large file under its final name, its content on the disk.
+/// A large file under its final name, with its content on disk.
 #[derive(Debug)]
 pub(super) struct Named {
     /// The root, if its holes were hashed.
     pub(super) root: Option<Digest>,
-    /// The name is on the disk as well.
+    /// The name is on disk as well.
     pub(super) is_name_synced: bool,
 }
 
-/// What an earlier run left of a file.
+/// The data that an earlier run left.
 #[derive(Debug)]
 pub(super) struct Remains {
     pub(super) large: Large,
-    /// Values of chunks that may be right, to be compared by the sender.
+    /// Values of chunks for the sender to compare.
     pub(super) compare: Vec<(u64, Digest)>,
-    /// Bytes that the partial file already takes on the disk.
+    /// Bytes that the partial file takes on disk.
     pub(super) allocated: u64,
 }
 
@@ -115,7 +115,7 @@ impl Large {
         }
     }
 
-    /// Begins a file: makes its partial file and reserves its room.
+    /// Creates the partial file and reserves its space.
     pub(super) fn create(number: u32, ground: &mut Ground) -> io::Result<Large> {
         let manifest = ground.manifest.clone();
         let entry = &manifest.entries()[number as usize];
@@ -129,7 +129,7 @@ impl Large {
         Ok(large)
     }
 
-    /// Takes an empty file as the partial file and reserves its room.
+    /// Takes an empty file as the partial file and reserves its space.
     fn begin(&mut self, file: OpenFile) -> io::Result<()> {
         self.identity = file.attributes()?.identity;
         file.set_len(self.header.size)?;
@@ -140,9 +140,9 @@ impl Large {
         Ok(())
     }
 
-    /// Takes up what an earlier run left, if it left something: chunks that the journal vouches
-    /// for count once they were read and are what it says. With `distrust` nothing of it counts
-    /// before it is compared. `watch` is told of each chunk that is read, and may end it.
+    /// Resumes the data of an earlier run, if any: chunks in the journal count after they were read
+    /// and match it. With `distrust` nothing counts before it is compared. `watch` counts each
+    /// chunk read, and may end the work.
     pub(super) fn resume(
         number: u32,
         ground: &mut Ground,
@@ -158,8 +158,8 @@ impl Large {
         };
         let found = file.attributes()?;
         let untouched = left.take(&found);
-        // What a killed run left in the cache should not wait for this run's first sync. This
-        // proves nothing: what no journal vouches for is written again all the same.
+        // Starts to write a killed run's cached data, so that this run's first sync need not wait
+        // for them. It proves nothing: data without a journal record are written again anyway.
         let _ = file.sync_data();
         (large.identity, large.writing.fresh) = (found.identity, false);
         let size = large.header.size;
@@ -183,7 +183,8 @@ impl Large {
             watch.go_on()?;
             if large.is_hole(*chunk) {
             } else if valid {
-                // Disk or another program may have changed it since; what differs comes again.
+                // The disk or another program may have changed it since; different chunks are sent
+                // again.
                 let is_there = || read_value(&*file, size, *chunk).is_ok_and(|v| v == *value);
                 if (untouched || is_there()) && large.have.insert(*chunk) {
                     large.missing -= 1;
@@ -192,7 +193,7 @@ impl Large {
             } else if same_place(journal.as_ref().map_or(0, |j| j.header.size), size, *chunk)
                 && known.insert(*chunk)
             {
-                // Asked of the source is what is there, not what was.
+                // Ask the source about the current content, not about the journal's record.
                 let there = if untouched { Ok(*value) } else { read_value(&*file, size, *chunk) };
                 if there.as_ref().is_ok_and(|there| there == value) {
                     large.stored.insert(*chunk);
@@ -241,22 +242,22 @@ impl Large {
         Ok(())
     }
 
-    /// The chunks that are there and verified.
+    /// Returns the verified chunks.
     pub(super) fn verified(&self) -> Vec<Range<u64>> {
         self.have.runs(true)
     }
 
-    /// Whether chunk `chunk` is there and verified.
+    /// Returns whether chunk `chunk` is verified.
     pub(super) fn has(&self, chunk: u64) -> bool {
         self.have.has(chunk)
     }
 
-    /// Whether nothing is missing any more.
+    /// Returns whether no chunk is missing.
     pub(super) fn is_whole(&self) -> bool {
         self.missing == 0
     }
 
-    /// Bytes that are there and verified, holes not counted.
+    /// Returns the verified bytes, without holes.
     pub(super) fn bytes(&self) -> u64 {
         let last = self.chunks().saturating_sub(1);
         let runs = self.have.runs(true).into_iter();
@@ -265,7 +266,7 @@ impl Large {
         if self.have.has(last) { bytes - short } else { bytes }
     }
 
-    /// Writes a chunk whose value was verified.
+    /// Writes a verified chunk.
     pub(super) fn write(
         &mut self,
         ground: &mut Ground,
@@ -282,18 +283,19 @@ impl Large {
         Ok(())
     }
 
-    /// Remembers which chunks of the partial file the source has as well, before
-    /// [`Large::take_found`] takes them one by one: a failed sync in between does not cost those
-    /// that are still to be taken.
+    /// Records which chunks of the partial file the source has as well, before
+    /// [`Large::take_found`] takes them one by one. So a failed sync in between does not lose the
+    /// others.
     pub(super) fn expect_found(&mut self, found: &[(u64, Digest)]) {
         self.found = found.to_vec();
     }
 
-    /// Takes a chunk that the partial file has from an earlier run and that the source has as well;
-    /// false if it has changed since it was compared.
+    /// Takes a chunk of an earlier run that the source has as well; returns false if it has changed
+    /// since it was compared.
     ///
-    /// What no journal vouches for may be in the page cache only, and clean: a sync of the earlier
-    /// run may have failed. Written again it is dirty, so the next sync is about it.
+    /// Without a journal record the chunk may be in the page cache only, and marked clean, because
+    /// a sync of the earlier run may have failed. Writing it again makes it dirty, so that the next
+    /// sync covers it.
     pub(super) fn take_found(
         &mut self,
         ground: &mut Ground,
@@ -315,7 +317,7 @@ impl Large {
         Ok(true)
     }
 
-    /// Takes a chunk as verified whose content is in the partial file.
+    /// Records a chunk of the partial file as verified.
     fn take(&mut self, chunk: u64, value: Digest) {
         if self.have.insert(chunk) {
             self.missing = self.missing.saturating_sub(1);
@@ -324,14 +326,14 @@ impl Large {
         }
     }
 
-    /// The partial file, opened and locked again if it was closed meanwhile.
+    /// Returns the partial file; opens and locks it again if it was closed.
     fn file(&mut self, ground: &mut Ground) -> io::Result<&dyn File> {
         if self.file.is_none() {
             let (folder, name) = ground.at(self.number)?;
             let file = partial::open(folder, &names::partial(&name), false)?;
             let file = file.ok_or_else(store::not_found)?;
             let found = file.attributes()?;
-            // Without the lock another copy may have written it.
+            // It was unlocked meanwhile, so another copy may have written it.
             if found.identity != self.identity || self.closed != Some(found.modified) {
                 let what = "another copy took the partial file away";
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
@@ -345,7 +347,7 @@ impl Large {
         self.file.is_some()
     }
 
-    /// Brings what was written onto the disk, then into the journal.
+    /// Syncs the written data, then adds them to the journal.
     pub(super) fn sync(&mut self, ground: &mut Ground) -> io::Result<()> {
         if self.pending.is_empty() {
             return Ok(());
@@ -353,9 +355,9 @@ impl Large {
         let synced = self.file(ground)?.sync_data();
         self.judge_sync(synced)?;
         if !self.is_named {
-            // Without its name a power cut would cost the whole file. A folder keeps the entries
-            // that it could not sync, so the next sync tries again. Until then nothing that waits
-            // goes into the journal.
+            // Without its name a power failure would lose the whole file. A folder keeps entries
+            // whose sync failed, so the next sync tries again. Until then nothing is added to the
+            // journal.
             let (folder, _) = ground.at(self.number)?;
             if folder.sync().is_err() && folder.sync().is_err() {
                 return Ok(());
@@ -369,15 +371,15 @@ impl Large {
         for (chunk, value) in &self.pending {
             records.extend(self.header.encode_record(*chunk, value));
         }
-        // A record that was torn by an earlier error is written over.
+        // Overwrites a record that an earlier error has torn.
         open_journal(ground, self.number)?.write_all_at(&records, self.journal_end)?;
         self.journal_end += records.len() as u64;
         self.pending.clear();
         Ok(())
     }
 
-    /// After a failed sync nobody knows what is on the disk: the system marks the pages that it
-    /// could not write as clean, so a second sync would succeed and prove nothing.
+    /// After a failed sync the state of the disk is unknown: the system marks pages that it could
+    /// not write as clean, so a second sync would succeed and prove nothing.
     fn judge_sync(&mut self, synced: io::Result<()>) -> io::Result<()> {
         if synced.is_err() {
             self.lose_pending();
@@ -385,18 +387,18 @@ impl Large {
         synced
     }
 
-    /// Nothing that waits for a sync is ever journalled.
+    /// Drops the chunks that wait for a sync, so that they are never journalled.
     pub(super) fn lose_pending(&mut self) {
         self.pending.clear();
         self.has_lost = true;
     }
 
-    /// Whether a sync has failed, so that the file must [restart](Large::restart).
+    /// Returns whether a sync has failed, so that the file must [restart](Large::restart).
     pub(super) fn has_lost(&self) -> bool {
         self.has_lost
     }
 
-    /// Whether anything waits for a sync.
+    /// Returns whether any chunk waits for a sync.
     pub(super) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
@@ -410,7 +412,7 @@ impl Large {
         Ok(())
     }
 
-    /// Remembers how the partial file is left, all of it on the disk and in the journal.
+    /// Records the state of the partial file, which is completely on disk and in the journal.
     pub(super) fn leave(&self, left: &Left) {
         let open = self.file.as_ref().and_then(|file| file.attributes().ok());
         let modified = open.map(|found| found.modified).or(self.closed);
@@ -419,21 +421,21 @@ impl Large {
         }
     }
 
-    /// Forgets what the journal says: a later run shall compare what is in the partial file.
+    /// Removes the journal: a later run has to compare the partial file.
     pub(super) fn distrust(self, ground: &mut Ground) -> io::Result<()> {
         let (folder, name) = ground.at(self.number)?;
         remove_journal(folder, &name)
     }
 
-    /// Removes all that is there of it but the final file, which is as it should be.
+    /// Removes everything except the final file, which is correct.
     pub(super) fn remove(self, ground: &mut Ground) -> io::Result<()> {
         let (folder, name) = ground.at(self.number)?;
         folder.remove(&names::partial(&name))?;
         folder.remove(&names::journal(&name))
     }
 
-    /// Hashes the holes for the root of a whole file, after `come` bytes of content have come.
-    /// Without it the file has no root: where `budget` is spent, or nobody waits any more.
+    /// Hashes the holes for the root of a complete file, after `come` bytes of content have
+    /// arrived. If `budget` is used up or the copy was cancelled, the file has no root.
     pub(super) fn hash_holes(&mut self, budget: &mut HoleBudget, come: u64, watch: &Watch) {
         let chunks: u64 = self.holes.iter().map(|hole| hole.end - hole.start).sum();
         if chunks == 0 || !budget.take(chunks * CHUNK, come) {
@@ -452,7 +454,7 @@ impl Large {
         }
     }
 
-    /// Syncs the whole file and gives it its final name.
+    /// Syncs the complete file and gives it its final name.
     pub(super) fn complete(&mut self, ground: &mut Ground, keep: Keep) -> io::Result<Named> {
         if !self.is_whole() {
             return Err(io::Error::other("chunks are missing"));
@@ -474,13 +476,13 @@ impl Large {
         // A folder keeps the entries that it could not sync, unlike a file its content. So a second
         // try means something, and the sync at the end of the copy is a third one.
         let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();
-        // A journal without a partial file is removed by the next run.
+        // The next run removes a journal without a partial file.
         let _ = folder.remove(&names::journal(&name));
         self.pending.clear();
         Ok(Named { root, is_name_synced })
     }
 
-    /// Leaves of the journal what is sound, or nothing.
+    /// Truncates the journal to its valid part, or removes it.
     fn settle_journal(&mut self, ground: &mut Ground, sound: Option<&Journal>) -> io::Result<()> {
         match sound {
             Some(journal) => {
@@ -490,16 +492,16 @@ impl Large {
             None => {
                 let (folder, name) = ground.at(self.number)?;
                 folder.remove(&names::journal(&name))?;
-                // Also if it is gone: an earlier run may have failed to sync its removal, and after
-                // a power cut it would be there again.
+                // Even if it is gone: an earlier run may have failed to sync its removal, and it
+                // could reappear after a power failure.
                 folder.sync()
             }
         }
     }
 }
 
-/// Removes what an earlier run left of a file that is there and equal, unless another copy is at
-/// it.
+/// Removes the data that an earlier run left for an existing equal file, unless another copy uses
+/// them.
 pub(super) fn remove_remains(number: u32, ground: &mut Ground) -> io::Result<()> {
     let (folder, name) = ground.at(number)?;
     match partial::open(folder, &names::partial(&name), false) {
@@ -514,8 +516,8 @@ pub(super) fn remove_remains(number: u32, ground: &mut Ground) -> io::Result<()>
     }
 }
 
-/// Removes the journal of the file `name`, on the disk too: after a power cut it must not speak of
-/// another partial file.
+/// Removes the journal of the file `name`, and syncs that: after a power failure it must not
+/// describe another partial file.
 fn remove_journal(folder: &dyn Folder, name: &[u8]) -> io::Result<()> {
     let journal = names::journal(name);
     if folder.look_if_there(&journal)?.is_some() {
@@ -525,13 +527,13 @@ fn remove_journal(folder: &dyn Folder, name: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a chunk's value means the same in a file of `old` and one of `new` bytes.
+/// Returns whether a chunk's value is comparable between files of `old` and `new` bytes.
 fn same_place(old: u64, new: u64, chunk: u64) -> bool {
     let len = |size: u64| size.saturating_sub(chunk.saturating_mul(CHUNK)).min(CHUNK);
     len(old) == len(new) && len(new) > 0 && (old <= CHUNK) == (new <= CHUNK)
 }
 
-/// The value of a chunk as it is in `file`, taken as one of `size` bytes.
+/// Returns the value of a chunk of `file`, as one of `size` bytes.
 pub(super) fn read_value(file: &dyn File, size: u64, chunk: u64) -> io::Result<Digest> {
     read_chunk(file, size, chunk).map(|(_, value)| value)
 }
@@ -543,7 +545,7 @@ fn read_chunk(file: &dyn File, size: u64, chunk: u64) -> io::Result<(Vec<u8>, Di
     Ok((content, value))
 }
 
-/// The content of a chunk in `file`, taken as one of `size` bytes, if its value is `value`.
+/// Returns the content of a chunk of `file`, as one of `size` bytes, if its value is `value`.
 fn read_verified(
     file: &dyn File,
     size: u64,
@@ -566,7 +568,7 @@ fn open_journal(ground: &mut Ground, number: u32) -> io::Result<OpenFile> {
 fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Option<Journal>> {
     let (folder, name) = ground.at(number)?;
     let Ok(file) = folder.open(&names::journal(&name), Access::Read) else {
-        // Lost is harmless; whatever is in its place is removed.
+        // A missing journal is harmless; anything else in its place is removed.
         return Ok(None);
     };
     let found = file.attributes()?;

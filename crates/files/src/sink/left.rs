@@ -1,8 +1,8 @@
-//! Partial files as an earlier attempt of this process left them.
+//! The partial files that earlier attempts of this process left.
 //!
-//! A journal vouches for what was on the disk when it was written, and a later run reads and
-//! compares that. A connection that is lost for a moment is taken up by the same process, which
-//! need not read again what nobody has touched.
+//! A journal describes what was on disk when it was written, so a later run has to read and compare
+//! that. After a short loss of connection the same process resumes, and need not read files that
+//! nobody has changed.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,16 +10,16 @@ use std::sync::{Mutex, PoisonError};
 use crate::manifest::FileTime;
 use crate::store::Attributes;
 
-/// Files that are remembered at most; those beyond them are read.
+/// Most files to remember; others are read again.
 const MOST: usize = 4096;
 
-/// The partial files that the attempts of one client or server left on the disk and in their
-/// journals: device, inode and modification time.
+/// The partial files that the attempts of one client or server left on disk and in their journals:
+/// device, inode and modification time.
 #[derive(Debug, Default)]
 pub struct Left(Mutex<BTreeMap<(u64, u64), FileTime>>);
 
 impl Left {
-    /// The file `identity` is left as it is, modified at `modified`.
+    /// Records that the file `identity` was left, modified at `modified`.
     pub(super) fn leave(&self, identity: (u64, u64), modified: FileTime) {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if left.len() < MOST || left.contains_key(&identity) {
@@ -27,7 +27,7 @@ impl Left {
         }
     }
 
-    /// Whether `found` is as it was left; it does not count as left any more.
+    /// Returns whether `found` is as it was left, and removes the record.
     pub(super) fn take(&self, found: &Attributes) -> bool {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         left.remove(&found.identity) == Some(found.modified)

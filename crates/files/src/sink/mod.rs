@@ -1,17 +1,16 @@
 //! The receiving end: verified chunks become files under their final names.
 //!
-//! In reading order: `destination` (where a copy goes), `plan` (what is there already), [`Sink`]
-//! (a chunk's way), `large` and `partial` (files with a journal), `small` (files that share a
-//! sync) and `hands` (many at once), `resync` (what a failed sync costs), `compare` (what the
-//! sender says of what is there), `settle` (how an entry ends), `finish` (links, folders, the
-//! account), `extra` (names that the source lacks),
-//! `pipe` (a file of unknown length), `alone` (one copy at a time), `attributes`,
-//! `order`, `space`, `bits`.
+//! In reading order: `destination` (where a copy goes), `plan` (what exists already), [`Sink`]
+//! (writes chunks), `large` and `partial` (files with a journal), `small` (files that share a sync)
+//! and `hands` (a worker pool), `resync` (recovery from a failed sync), `compare` (the sender's
+//! answers about existing data), `settle` (the end of an entry), `finish` (links, folders, the
+//! outcome), `extra` (names that the source lacks), `pipe` (a file of unknown length), `alone`
+//! (locks on folders), `attributes`, `order`, `space`, `bits`.
 //!
-//! Order of things, so that a kill at any moment costs little and nothing wrong ever has a final
-//! name: a chunk is verified, written to the partial file, brought onto the disk, journalled; a
-//! file that is whole gets permissions and time, is brought onto the disk, renamed; then its
-//! folder is, then the journal goes.
+//! The order of writes makes a kill at any moment safe: no file with wrong content gets a final
+//! name, and little work is lost. A chunk is verified, written to the partial file, synced, and
+//! journalled. A complete file gets its permissions and time, is synced and renamed; then its
+//! folder is synced, and the journal removed.
 
 mod alone;
 mod attributes;
@@ -60,41 +59,40 @@ pub use self::finish::SinkOutcome;
 pub use self::left::Left;
 pub use self::pipe::PipeFile;
 
-/// How a destination is written.
+/// Options of a destination.
 #[derive(Clone, Debug, Default)]
 pub struct SinkOptions {
     /// Keep permissions, and times of folders and links. Without it, new files and folders get the
-    /// source's mode less the umask. Times of files are always kept.
+    /// source's mode minus the umask. Times of files are always kept.
     pub preserve: bool,
     /// With `preserve`, keep set-uid, set-gid and sticky bits as well.
     pub set_id: bool,
-    /// Compare files that are there already by content, not by size and time.
+    /// Compare existing files by content instead of size and time.
     pub checksum: bool,
-    /// Compare what an earlier run left with the source also where its journal is sound and speaks
-    /// of a source of this size and time.
+    /// Compare the data of an earlier run with the source, even if their journal is valid and
+    /// matches the source's size and time.
     pub distrust: bool,
-    /// Ask the sender about no chunk of a partial file: the question would have its digest. The
-    /// chunks are sent again. Not to be had together with `checksum`.
+    /// Do not ask the sender about chunks of a partial file, because the question would contain
+    /// their digests. The chunks are sent again. Cannot be combined with `checksum`.
     pub conceal: bool,
-    /// Look only: nothing is made, written or removed.
+    /// Dry run: create, write and remove nothing.
     pub dry_run: bool,
-    /// Make the folders that lead to the destination where they are missing.
+    /// Create missing parent folders of the destination.
     pub make_path: bool,
-    /// Remove names that the source lacks, once all of the copy is there.
+    /// Remove names that the source lacks, after the copy is complete.
     pub delete: Option<Delete>,
-    /// Keep account of which entries have got their names, for [`Sink::take_named`].
+    /// Record which entries have their final names, for [`Sink::take_named`].
     pub names: bool,
-    /// How long the end of another copy is waited for that has one of the files, or the folder;
-    /// zero: not at all.
+    /// How long to wait for another copy that has locked one of the files or the folder; zero: not
+    /// at all.
     pub patience: Duration,
-    /// What this copy has together with other sources of the same command, which bring what is
-    /// theirs into the same folders.
+    /// The state shared with other sources of the same command, which write into the same folders.
     pub together: Option<Arc<Together>>,
-    /// What earlier attempts of the same client or server left, and this one leaves.
+    /// The files that attempts of the same client or server left.
     pub left: Arc<Left>,
 }
 
-/// Values of what is there, for the sender to compare with its own.
+/// Values of existing chunks, for the sender to compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compare {
     /// The manifest's entry.
@@ -103,31 +101,31 @@ pub struct Compare {
     pub values: Arc<[(u64, Digest)]>,
 }
 
-/// What is there already.
+/// The data that exist already.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Chunks of the virtual object that need not be sent; holes are not among them.
+    /// Chunks of the virtual object that need not be sent, without holes.
     pub have: Vec<Range<u64>>,
-    /// What the sender is to compare; the answers go to [`Sink::compare_result`].
+    /// Comparisons for the sender; the answers go to [`Sink::compare_result`].
     pub compare: Vec<Compare>,
-    /// Files and links that are there and equal, and folders that are there.
+    /// Existing equal files and links, and existing folders.
     pub skipped: Vec<u32>,
     /// Bytes of files that need not be sent.
     pub resumed_bytes: u64,
-    /// Bytes of content in all chunks that are still to come, before anything is compared.
+    /// Bytes of content in all missing chunks, before any comparison.
     pub bytes_due: u64,
 }
 
-/// What became of a chunk.
+/// The result for a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is what was sent, and it is written (or was not needed).
+    /// The chunk is correct, and written if it was needed.
     Written,
-    /// It is not what was sent; nothing was written.
+    /// The chunk is wrong; nothing was written.
     Mismatch,
 }
 
-/// How an entry stands.
+/// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Due,
@@ -136,55 +134,55 @@ enum State {
     Failed,
 }
 
-/// What the sender has been asked of a file.
+/// A question to the sender about a file.
 #[derive(Debug)]
 struct Comparing {
     values: Arc<[(u64, Digest)]>,
-    /// The values are those of the file under the final name, which was this one; nothing if they
-    /// are those of the partial file.
+    /// The attributes of the file under the final name, if the values belong to it; `None` if they
+    /// belong to the partial file.
     under_final_name: Option<Attributes>,
 }
 
-/// The most bytes that wait for a sync: a power cut costs no more than these, and what has not
-/// come as whole chunks.
+/// Most bytes that may wait for a sync: a power failure loses no more than these and the incomplete
+/// chunks.
 const MOST_UNSYNCED: u64 = 48 << 20;
 
-/// The longest that what was verified waits for the disk and its journal.
+/// Longest time that verified data may wait for the sync and the journal.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
-/// How many large files that have begun are kept open.
+/// Most large files that are open at the same time.
 const KEPT: usize = 64;
 
 /// The files of an object at the receiving end.
 ///
-/// Dropped at any moment it leaves what it has got for a later run.
+/// Dropped at any moment, it leaves its data for a later run.
 #[derive(Debug)]
 pub struct Sink {
     object: VirtualObject,
     options: SinkOptions,
     watch: Watch,
-    /// When it was first waited for another copy to let go of a file.
+    /// When this copy began to wait for another copy to unlock a file.
     held_since: Option<Instant>,
     keep: Keep,
     ground: Ground,
-    /// Folders that this copy has for itself.
+    /// Folders that this copy has locked.
     alone: Vec<Alone>,
     states: Vec<State>,
     larges: BTreeMap<u32, Large>,
     small: Small,
     comparing: BTreeMap<u32, Comparing>,
-    /// The chunks that are still to come.
+    /// The missing chunks.
     needed: Bits,
-    /// Chunks that have become needless and were not told yet.
+    /// Chunks that are no longer needed, and were not reported yet.
     needless: Vec<Range<u64>>,
-    /// Chunks that the sender takes for settled, and that must come again.
+    /// Chunks that the sender treats as settled, but that must be sent again.
     changed: Vec<u64>,
-    /// Entries that were written again since their sync failed: a second time ends them.
+    /// Entries that were written again after a failed sync: a second failure ends them.
     restarted: BTreeSet<u32>,
-    /// Bytes written since the last sync, and the most that there may be.
+    /// Bytes written since the last sync, and their limit.
     unsynced: u64,
     most_unsynced: u64,
-    /// The folders that this copy or an interrupted one has made are on the disk.
+    /// The folders that this copy or an interrupted one has created are synced.
     has_synced_folders: bool,
     failures: Vec<Failure>,
     /// Roots of large files, in the manifest's order, and values of packed chunks, in order.
@@ -195,16 +193,16 @@ pub struct Sink {
     extra: Option<Extra>,
     holes: HoleBudget,
     files_done: u64,
-    /// Entries that got their names in this run and were not told yet.
+    /// Entries that got their names in this run, and were not reported yet.
     named: Vec<u32>,
     written: u64,
-    /// A folder was made.
+    /// Number of created folders.
     made_folders: u64,
-    /// A large file has its final name, and the folder's sync failed.
+    /// A large file has its final name, but the folder's sync failed.
     has_unsynced_name: bool,
-    /// Folders that this copy or an interrupted one has made, and that lack their final mode.
+    /// Folders that this copy or an interrupted one has created, without their final mode.
     unfinished: Bits,
-    /// How often large files were used.
+    /// Counter of uses of large files.
     uses: u64,
     synced: Instant,
     #[cfg(test)]
@@ -212,17 +210,16 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Prepares a destination for `manifest`: makes folders, takes up what an earlier run left,
-    /// sees that there is room.
+    /// Prepares a destination for `manifest`: creates folders, resumes the data of an earlier run,
+    /// and checks the free space.
     ///
-    /// `manifest_prefix_len` is the length of the encoded manifest if that is the first part of
-    /// the virtual object, else zero. Values to compare are found by reading and hashing what is
-    /// there, which takes as long as reading it does: `watch` is told how far that is, and may end
-    /// it.
+    /// `manifest_prefix_len` is the length of the encoded manifest if it is the first part of the
+    /// virtual object, else zero. Values to compare require reading and hashing the existing data.
+    /// `watch` counts the progress, and may end the work.
     ///
     /// # Errors
     /// A destination that is missing, of the wrong kind, not writable, in use by another copy or
-    /// without enough room (`File`); a reserved name (`Request`); `watch` has ended it
+    /// without enough space (`File`); a reserved name (`Request`); `watch` has ended it
     /// (`Unfinished`).
     pub fn open(
         place: &Place,
@@ -280,76 +277,76 @@ impl Sink {
         Ok((sink, plan))
     }
 
-    /// How the files lie in what is sent.
+    /// Returns the layout of the files in the virtual object.
     pub fn object(&self) -> &VirtualObject {
         &self.object
     }
 
-    /// Entries that will not make it, and why; grows at the end.
+    /// Returns the failed entries, with reasons; new ones are added at the end.
     pub fn failures(&self) -> &[Failure] {
         &self.failures
     }
 
-    /// How many regular files are there under their final names, skipped ones included.
+    /// Returns the number of regular files with final names, including skipped ones.
     pub fn files_done(&self) -> u64 {
         self.files_done
     }
 
-    /// The chunks of the virtual object that are still to come.
+    /// Returns the missing chunks of the virtual object.
     pub fn missing(&self) -> Vec<Range<u64>> {
         self.needed.runs(true)
     }
 
-    /// Whether chunk `chunk` is still to come.
+    /// Returns whether chunk `chunk` is missing.
     pub fn needs(&self, chunk: u64) -> bool {
         self.needed.has(chunk)
     }
 
-    /// Whether an entry was there and equal.
+    /// Returns whether an entry was skipped because an equal one exists.
     pub fn is_skipped(&self, entry: u32) -> bool {
         self.states.get(entry as usize) == Some(&State::Skipped)
     }
 
-    /// How many chunks are still to come.
+    /// Returns the number of missing chunks.
     pub fn missing_chunks(&self) -> u64 {
         self.needed.count()
     }
 
-    /// Bytes of content that this run has written.
+    /// Returns the bytes of content that this run has written.
     pub fn bytes_written(&self) -> u64 {
         self.written
     }
 
-    /// Whether no chunk is to come any more.
+    /// Returns whether no chunk is missing.
     pub fn is_complete(&self) -> bool {
         self.needed.is_empty()
     }
 
-    /// Entries that have got their names since the last call, folders made among them, if that is
-    /// kept account of.
+    /// Returns entries that have got their names since the last call, including created folders, if
+    /// names are recorded.
     pub fn take_named(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.named)
     }
 
-    /// Chunks that nobody needs any more since their files failed; each is told once.
+    /// Returns the chunks that became unnecessary because their files failed; each once.
     pub fn take_needless(&mut self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.needless)
     }
 
-    /// Chunks that the sender takes for settled, and that must be asked for again: they were here
-    /// when it was asked, or were written, and a sync failed. Each is told once.
+    /// Returns the chunks that the sender treats as settled but must send again: they existed or
+    /// were written, and then a sync failed. Returns each once.
     pub fn take_changed(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.changed)
     }
 
-    /// Verifies chunk `chunk` of the virtual object against the value that the sender announced,
-    /// writes it, and gives files that are whole by it their names.
+    /// Verifies chunk `chunk` of the virtual object against the value from the sender, writes it,
+    /// and names the files that it completes.
     ///
-    /// What an entry's file cannot take is its failure; others go on.
+    /// An error of one file is a failure of its entry; others continue.
     ///
     /// # Errors
-    /// A chunk outside the object (`Request`); a disk that is full, and for a copy of one file
-    /// anything that its file cannot take (`File`). What was written stays for a later run.
+    /// A chunk outside of the object (`Request`); a full disk; and for a copy of one file any error
+    /// of that file (`File`). Written data stay for a later run.
     pub fn write_chunk(
         &mut self,
         chunk: u64,
@@ -377,7 +374,7 @@ impl Sink {
         if !self.needed.has(chunk) || self.options.dry_run {
             return Ok(Verdict::Written);
         }
-        // A failed sync may want it again at once.
+        // A failed sync may need it again immediately.
         self.needed.remove(chunk);
         self.written += content.len() as u64;
         self.unsynced += content.len() as u64;
@@ -390,8 +387,8 @@ impl Sink {
         Ok(Verdict::Written)
     }
 
-    /// Brings what waits onto the disk if it has waited long enough; to be called a few times a
-    /// second while no chunks come.
+    /// Syncs data that have waited long enough; to be called a few times a second while no chunks
+    /// arrive.
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).
@@ -449,7 +446,7 @@ impl Sink {
         self.larges.insert(entry, large);
     }
 
-    /// Closes the large file that was not used for longest, if too many are open.
+    /// Closes the least recently used large file, if too many are open.
     fn close_the_oldest(&mut self) -> Result<(), Error> {
         let open = self.larges.values().filter(|large| large.is_open());
         if open.count() <= super::store::kept(KEPT) {
@@ -489,7 +486,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Gives names to files of which an earlier run had everything, or that are holes alone.
+    /// Names files that an earlier run had completed, or that consist of holes.
     fn complete_resumed(&mut self) -> Result<(), Error> {
         let whole: Vec<u32> =
             self.larges.iter().filter(|(_, l)| l.is_whole()).map(|(n, _)| *n).collect();
@@ -536,12 +533,12 @@ impl Sink {
 
 #[cfg(test)]
 impl Sink {
-    /// Syncs after so many bytes.
+    /// Sets the number of bytes between syncs.
     pub(crate) fn sync_every(&mut self, bytes: u64) {
         self.most_unsynced = bytes;
     }
 
-    /// Ends as a kill does: what waits for the disk or the journal is forgotten.
+    /// Ends like a kill: drops everything that waits for a sync or the journal.
     pub(crate) fn kill(mut self) {
         self.is_killed = true;
     }

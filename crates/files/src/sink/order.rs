@@ -1,8 +1,8 @@
-//! Which large file and which packed chunk comes how-manieth, for the digest of a tree.
+//! The positions of large files and packed chunks in the digest order of a tree.
 
 use crate::{Manifest, VirtualObject};
 
-/// The large files of a manifest, and how many chunks they have up to each.
+/// The large files of a manifest, and the number of chunks up to each.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     larges: Vec<(u32, u64)>,
@@ -21,23 +21,24 @@ impl Order {
         Order { larges: larges.collect(), manifest_chunks: object.manifest_chunks() }
     }
 
-    /// How many large files there are.
+    /// Returns the number of large files.
     pub(super) fn larges(&self) -> u64 {
         self.larges.len() as u64
     }
 
-    /// How many packed chunks there are.
+    /// Returns the number of packed chunks.
     pub(super) fn packed(&self, object: &VirtualObject) -> u64 {
         let large = self.larges.last().map_or(0, |(_, chunks)| *chunks);
         object.chunks() - object.manifest_chunks() - large
     }
 
-    /// How many large files come before entry `entry`.
+    /// Returns the number of large files before entry `entry`.
     pub(super) fn of_large(&self, entry: u32) -> u64 {
         self.larges.partition_point(|(number, _)| *number < entry) as u64
     }
 
-    /// How many packed chunks come before the packed chunk `chunk`, whose first file is `first`.
+    /// Returns the number of packed chunks before the packed chunk `chunk`, whose first file is
+    /// `first`.
     pub(super) fn of_packed(&self, chunk: u64, first: u32) -> u64 {
         let before = self.larges.partition_point(|(number, _)| *number < first);
         chunk - self.manifest_chunks - before.checked_sub(1).map_or(0, |last| self.larges[last].1)
@@ -59,7 +60,7 @@ mod tests {
             let modified = FileTime::default();
             Listed { path: name.as_bytes().into(), kind, mode: 0o600, modified }
         };
-        // Two large files, and four small ones of half a chunk before, between and behind them.
+        // Two large files, and four small ones of half a chunk before, between and after them.
         let half = CHUNK / 2 + 1;
         let listed = vec![
             file("a", half),
@@ -77,7 +78,7 @@ mod tests {
         let before: Vec<u64> = numbers.map(|number| order.of_large(number)).collect();
         assert_eq!(before, [0, 0, 1, 1, 1, 2]);
         assert_eq!(order.packed(&object), object.chunks() - 2 * (LARGE / CHUNK + 1));
-        // Every packed chunk has a number of its own, from zero on, without a gap.
+        // The packed chunks are numbered from zero without a gap.
         let mut places = Vec::new();
         for chunk in 0..object.chunks() {
             let Some(first) = object.extents(chunk).next().map(|extent| extent.entry) else {

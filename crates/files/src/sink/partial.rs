@@ -12,7 +12,7 @@ use super::attributes::{PARTIAL_FILE, unless_refused};
 use crate::store::{self, Access, Attributes, File, FileKind, Folder, OpenFile};
 use crate::{CHUNK, names};
 
-/// How often a partial file that changes under our hands is tried again.
+/// How often to retry if a partial file changes during the operation.
 const TRIES: usize = 10;
 
 /// Opens the partial file `name` and locks it. Only its owner may read it, whatever an interrupted
@@ -20,7 +20,7 @@ const TRIES: usize = 10;
 /// no locks, `create` always makes a new one.
 ///
 /// # Errors
-/// `ResourceBusy` if another copy has it; else what the system says.
+/// `ResourceBusy` if another copy has it; else the system's error.
 pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result<Option<OpenFile>> {
     for _ in 0..TRIES {
         let mut is_new = false;
@@ -42,8 +42,8 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
                 continue;
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                // A run was interrupted after the file had got its final mode. Where even reading
-                // is denied, the copy of this file restarts.
+                // A run was interrupted after the file had got its final mode. If even reading is
+                // denied, the copy of this file restarts.
                 match folder.open(name, Access::Read) {
                     Ok(file) => (file, false),
                     Err(_) => {
@@ -77,12 +77,12 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
     Err(store::busy())
 }
 
-/// Removes the partial file `name`, or only one of this `identity`. A copy that names or removes a
-/// partial file locks it first, so none gives its final name to a file that has just replaced its
-/// own.
+/// Removes the partial file `name`, or only one with this `identity`. A copy locks a partial file
+/// before it renames or removes it, so none gives its final name to a file that has just replaced
+/// its own.
 ///
 /// # Errors
-/// `ResourceBusy` if another copy is about to name or remove it; else what the system says.
+/// `ResourceBusy` if another copy is about to rename or remove it; else the system's error.
 pub(super) fn remove_free(
     folder: &dyn Folder,
     name: &[u8],
@@ -92,7 +92,7 @@ pub(super) fn remove_free(
     if identity.is_some_and(|identity| identity != named.identity) {
         return Ok(());
     }
-    // One that cannot be opened cannot be locked by the other copy either: see `rename`.
+    // If it cannot be opened, the other copy cannot lock it either: see `rename`.
     let file = if is_own(&named) { folder.open(name, Access::Read).ok() } else { None };
     if let Some(file) = &file {
         file.lock()?;
@@ -109,7 +109,7 @@ pub(super) fn remove_free(
 /// that could open the partial file cannot remove it while `file` has it locked.
 ///
 /// # Errors
-/// `ResourceBusy` if another copy took it away; else what the system says.
+/// `ResourceBusy` if another copy has removed it; else the system's error.
 pub(super) fn rename(
     folder: &dyn Folder,
     partial: &[u8],
@@ -126,7 +126,7 @@ pub(super) fn rename(
     if is_locked && is_closed_to_others(&folder.attributes()?) {
         return folder.rename(partial, name);
     }
-    // Another copy may replace it at any moment. So it first gets a name that only this one knows.
+    // Another copy may replace it at any moment, so it first gets a unique name.
     let own = names::unique(name);
     folder.rename(partial, &own)?;
     let renamed = check(&own).and_then(|()| folder.rename(&own, name));
@@ -148,12 +148,12 @@ pub(super) fn is_lockable(mode: u32) -> bool {
     mode & 0o400 != 0
 }
 
-/// Whether it was not planted by somebody else, perhaps as a second name of another file.
+/// Returns whether nobody else has planted it, for example as a second name of another file.
 fn is_own(found: &Attributes) -> bool {
     found.kind == FileKind::File && found.links <= 1 && found.is_own()
 }
 
-/// Whether another copy has it.
+/// Returns whether another copy has it.
 pub(super) fn is_busy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ResourceBusy
 }
@@ -161,12 +161,12 @@ pub(super) fn is_busy(error: &io::Error) -> bool {
 const PAGE: usize = 4096;
 static ZEROS: [u8; PAGE] = [0; PAGE];
 
-/// How content is put into a file.
+/// How to write content to a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writing {
     /// Zero pages need not be written.
     pub(super) sparse: bool,
-    /// Nothing was there before: what is not written reads as zeros.
+    /// The file is new: unwritten parts read as zeros.
     pub(super) fresh: bool,
 }
 
@@ -190,7 +190,7 @@ pub(super) fn write(file: &dyn File, how: Writing, offset: u64, content: &[u8]) 
     Ok(())
 }
 
-/// Makes a range read as zeros, as a hole where the file system has holes.
+/// Makes a range read as zeros, as a hole if the file system supports holes.
 pub(super) fn clear(file: &dyn File, range: Range<u64>) -> io::Result<()> {
     if file.punch(range.clone()).is_ok() {
         return Ok(());
@@ -201,7 +201,7 @@ pub(super) fn clear(file: &dyn File, range: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// The chunks of a file of `size` bytes in which anything was written.
+/// Returns the chunks of a file of `size` bytes in which anything was written.
 pub(super) fn chunks_with_content(file: &dyn File, size: u64) -> Vec<Range<u64>> {
     let mut out: Vec<Range<u64>> = Vec::new();
     let mut at = 0;
@@ -209,7 +209,7 @@ pub(super) fn chunks_with_content(file: &dyn File, size: u64) -> Vec<Range<u64>>
         let start = match file.next_data(at) {
             Ok(Some(start)) if start < size => start,
             Ok(_) => break,
-            // It cannot tell holes: anything may be content.
+            // The file system does not report holes: any chunk may have content.
             Err(_) => at,
         };
         let end = file.next_hole(start).unwrap_or(size).min(size);

@@ -1,7 +1,7 @@
-//! A file whose length is known at its end: chunks come by parts, the last word has the length and
-//! the digest of the whole, and only then it gets its name.
+//! A file of unknown length. Its chunks arrive in parts, the final message has the length and the
+//! digest of the whole, and only then it gets its name.
 //!
-//! It cannot be resumed, so it has no journal, and its partial file goes with it.
+//! It cannot be resumed. So it has no journal, and its partial file is removed with it.
 
 use std::io;
 use std::sync::Arc;
@@ -17,34 +17,34 @@ use crate::place::{Place, file_error};
 use crate::store::{self, FileKind, OpenFile};
 use crate::{CHUNK, Kind, Listed, Manifest, Shape, names};
 
-/// Chunks that may come before one that is missing: the parts that are on their way at a time.
+/// Most chunks after a missing one: those of the parts in flight.
 const AHEAD: u64 = 16 << 10;
 
-/// A file that grows under a name of ours.
+/// A growing file under a temporary name.
 #[derive(Debug)]
 pub struct PipeFile {
     ground: Ground,
     file: OpenFile,
     root: StreamRoot,
-    /// Where the content ends that has come.
+    /// The end of the received content.
     end: u64,
-    /// The first chunk that is shorter than others: only the last may be.
+    /// The first chunk that is shorter than others: only the last one may be.
     short: Option<u64>,
     unsynced: u64,
-    /// A write or sync failed: nothing of the file may get its name.
+    /// A write or sync failed, so the file must not get its name.
     has_failed: bool,
     is_named: bool,
 }
 
 impl PipeFile {
-    /// Begins a file that is to stand at `place`, where a file may stand already.
+    /// Creates a file for `place`, where another file may exist.
     ///
     /// # Errors
-    /// `place` is a folder or names none, another copy writes there, or the system says no.
+    /// `place` is a folder or has no file name, another copy writes there, or the system refuses.
     pub fn create(place: &Place) -> Result<PipeFile, Error> {
         let shown = place.shown();
         if place.says_folder() || place.is_folder()? {
-            let what = format!("{shown} is a folder, and a pipe has no name to go there by");
+            let what = format!("{shown} is a folder, and a pipe has no file name");
             return Err(Error::new(FileErrorKind::Request, what).advise("name a file in it"));
         }
         let mut ground = Ground::open(place, &manifest(place)?, false)?;
@@ -76,16 +76,16 @@ impl PipeFile {
         })
     }
 
-    /// Writes chunk `chunk`, counted from the start of the pipe: `content` is all of it. One that
-    /// was written before stays as it is, since its digest counts.
+    /// Writes chunk `chunk`, counted from the start of the pipe: `content` is all of it. A repeated
+    /// chunk is ignored, because the digest of the first one counts.
     ///
     /// # Errors
-    /// The chunk is too far ahead of what has come, or the system says no; then the file never
-    /// gets its name.
+    /// The chunk is too far ahead of the received content, or the system refuses; then the file
+    /// never gets its name.
     pub fn write(&mut self, chunk: u64, content: &[u8]) -> Result<(), Error> {
         let is_ahead = chunk.saturating_sub(self.root.chunks()) >= AHEAD;
         if is_ahead || content.is_empty() || content.len() as u64 > CHUNK {
-            let what = "a part of the pipe does not follow what has come";
+            let what = "a part of the pipe does not follow the earlier parts";
             return Err(Error::new(FileErrorKind::Request, what));
         }
         if self.root.has(chunk) {
@@ -119,8 +119,8 @@ impl PipeFile {
     /// Gives the file its name, if it has `total` bytes and this digest; else returns `false`.
     ///
     /// # Errors
-    /// The system says no. Then what stood under the name before stands there, unless only the
-    /// folder could not be synced.
+    /// The system refuses. An existing file is unchanged then, unless only the folder could not be
+    /// synced.
     pub fn finish(&mut self, total: u64, digest: &Digest) -> Result<bool, Error> {
         let chunks = self.root.chunks();
         let is_even = self.short.is_none_or(|short| short + 1 == chunks);
@@ -149,7 +149,7 @@ impl PipeFile {
         let locked = partial::is_lockable(mode).then_some(&*self.file);
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
         self.is_named = true;
-        // A folder keeps the entries that it could not sync, so a second try means something.
+        // A folder keeps entries whose sync failed, so a second try is useful.
         folder.sync().or_else(|_| folder.sync())
     }
 }
@@ -159,13 +159,13 @@ impl Drop for PipeFile {
         if !self.is_named
             && let Ok((folder, name)) = self.ground.at(0)
         {
-            // What is left is written over by the next copy into this place.
+            // The next copy into this place overwrites a file that cannot be removed.
             let _ = folder.remove(&names::partial(&name));
         }
     }
 }
 
-/// One file of the mode that new files have.
+/// Returns a manifest of one file with the default mode.
 fn manifest(place: &Place) -> Result<Arc<Manifest>, Error> {
     let unnamed = || {
         let what = format!("{} names no file", place.shown());

@@ -1,4 +1,5 @@
-//! Before the first chunk: what is there and equal, what an earlier run left, what must be made.
+//! The plan before the first chunk: which entries are equal, what an earlier run left, what must be
+//! created.
 
 use std::io;
 use std::ops::Range;
@@ -18,15 +19,16 @@ use crate::store::{Access, Attributes, File, FileKind, OpenFile};
 use crate::watch::Held;
 use crate::{CHUNK, Entry, Kind, Watch, names};
 
-/// How often it is looked whether another copy has let go of a file: a lock tells nobody.
+/// Interval at which to check whether another copy has unlocked a file, because a lock gives no
+/// notification.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Where in the tree the walk over the entries is.
+/// The position of the walk in the tree.
 #[derive(Debug, Default)]
 struct Walk {
-    /// The outermost folder that is new: nothing can be in it.
+    /// The outermost new folder, which must be empty.
     new: Option<u32>,
-    /// The outermost folder that failed, with all that is in it.
+    /// The outermost failed folder, whose content fails with it.
     lost: Option<u32>,
     need: Need,
     resumed: u64,
@@ -34,7 +36,7 @@ struct Walk {
     compare: Vec<Compare>,
 }
 
-/// The file that is there under the final name and may hold some of the new one's content.
+/// The existing file under the final name, which may have some of the new content.
 #[derive(Debug)]
 pub(super) struct Basis {
     file: OpenFile,
@@ -49,15 +51,15 @@ impl Basis {
         Ok(Basis { file, attributes })
     }
 
-    /// Whether this is the file that `earlier` describes, unchanged since. Nothing but a change
-    /// through a memory map leaves all of these alone.
+    /// Returns whether this is the file that `earlier` describes, unchanged since. Only a change
+    /// through a memory map keeps all of these attributes.
     pub(super) fn is_still(&self, earlier: &Attributes) -> io::Result<bool> {
         let now = self.file.attributes()?;
         let all = |of: &Attributes| (of.identity, of.size, of.modified, of.changed);
         Ok(all(&now) == all(earlier))
     }
 
-    /// Whether the file has not changed since it was opened.
+    /// Returns whether the file has not changed since it was opened.
     pub(super) fn is_unchanged(&self) -> io::Result<bool> {
         self.is_still(&self.attributes)
     }
@@ -66,7 +68,7 @@ impl Basis {
         self.attributes.size == size
     }
 
-    /// The values of those chunks of a file of `size` bytes that are all there.
+    /// Returns the values of the complete chunks, for a file of `size` bytes.
     fn values(&self, size: u64, watch: &Watch) -> io::Result<Vec<(u64, Digest)>> {
         let there = |chunk: &u64| ((chunk + 1) * CHUNK).min(size) <= self.attributes.size;
         let value = |chunk| {
@@ -85,23 +87,24 @@ impl Basis {
     }
 }
 
-/// Whether a file is what the source's is, as far as size and time can tell.
+/// Returns whether a file equals the source's, judged by size and time.
 fn is_equal(found: &Attributes, entry: &Entry) -> bool {
-    // Some file systems keep whole seconds only.
+    // Some file systems store whole seconds only.
     let same_time = |there: FileTime, source: FileTime| {
         there.seconds == source.seconds && (there.nanos == source.nanos || there.nanos == 0)
     };
     entry.size() == Some(found.size) && same_time(found.modified, entry.modified)
 }
 
-/// Whether an entry is below `folder`, which no entry between the two has left: what is in a folder
-/// follows it at once, and what follows that is in an earlier folder.
+/// Returns whether an entry is below `folder`, given that no entry in between was outside of it: a
+/// folder's content follows it directly, and later entries belong to an earlier folder.
 fn is_below(entry: &Entry, folder: Option<u32>) -> bool {
     folder.is_some_and(|folder| entry.parent().is_some_and(|parent| parent >= folder))
 }
 
 impl Sink {
-    /// Looks at every entry's place; makes folders and takes up partial files unless it is dry.
+    /// Examines the place of every entry; creates folders and resumes partial files unless it is a
+    /// dry run.
     pub(super) fn plan(&mut self) -> Result<Plan, Error> {
         let manifest = self.ground.manifest.clone();
         let mut walk = Walk::default();
@@ -152,8 +155,8 @@ impl Sink {
         })
     }
 
-    /// Of a dry run: that what is due could be made in the folder that is to hold it. What is new
-    /// in a new folder could, and what is to be compared may turn out to be equal.
+    /// For a dry run: checks that the entry could be created in its folder. That is true in a new
+    /// folder, and not needed for an entry that may turn out to be equal.
     fn see_whether_it_may(&mut self, number: u32, is_new: bool, walk: &Walk) -> io::Result<()> {
         let is_settled =
             self.states[number as usize] != State::Due || walk.skipped.last() == Some(&number);
@@ -164,7 +167,7 @@ impl Sink {
         self.see_whether_its_folder_may(number)
     }
 
-    /// That an entry could be made in the folder that is to hold it.
+    /// Checks that an entry could be created in its folder.
     pub(super) fn see_whether_its_folder_may(&mut self, number: u32) -> io::Result<()> {
         let (folder, _) = self.ground.at(number)?;
         folder.may_write()
@@ -187,7 +190,7 @@ impl Sink {
             Some(found) => {
                 let what = match found.kind {
                     FileKind::Link => "a link is in its place and is not followed",
-                    _ => "something that is no folder is in its place",
+                    _ => "something that is not a folder is in its place",
                 };
                 return Err(io::Error::new(io::ErrorKind::NotADirectory, what));
             }
@@ -283,8 +286,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Removes what a killed copy left of a file that was large and is small now, or was small and
-    /// is large. `has_large`: there is a partial file of a large one.
+    /// Removes what a killed copy left of a file that changed from large to small or the reverse.
+    /// `has_large`: there is a partial file of a large one.
     fn remove_other_remains(&mut self, number: u32, has_large: bool) -> io::Result<()> {
         if self.object.is_large(number) {
             let (folder, name) = self.ground.at(number)?;
@@ -296,7 +299,7 @@ impl Sink {
         if has_large { large::remove_remains(number, &mut self.ground) } else { Ok(()) }
     }
 
-    /// Begins the one file of a copy at once, so that a second copy learns of the first.
+    /// Creates the partial file of a single-file copy now, so that a second copy detects the first.
     fn begin_single(&mut self) -> Result<(), Error> {
         let is_due = self.states.first() == Some(&State::Due) && self.object.is_large(0);
         if !self.ground.manifest.is_single() || !is_due || self.larges.contains_key(&0) {
@@ -328,8 +331,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Does `work` on the partial file of an entry, or on a folder, again and again while another
-    /// copy has it: that one's client may be gone, and its end near.
+    /// Retries `work` on an entry's partial file or folder while another copy has locked it: the
+    /// other client may be gone, and its copy about to end.
     pub(super) fn once_free<T>(
         &mut self,
         number: u32,
@@ -345,7 +348,7 @@ impl Sink {
         }
     }
 
-    /// Whether there is patience left for what another copy has; of the first it is told.
+    /// Returns whether to continue waiting for another copy; reports the first entry.
     fn may_wait(&mut self, number: u32) -> bool {
         let patience = self.options.patience;
         if patience.is_zero() || self.watch.is_over() {
@@ -364,7 +367,8 @@ impl Sink {
         since.elapsed() < patience
     }
 
-    /// The path of an entry for errors: of a single file the destination, else relative to it.
+    /// Returns the path of an entry for errors: for a single file the destination, else relative to
+    /// it.
     pub(super) fn place_of(&self, number: u32) -> PathBuf {
         let manifest = &self.ground.manifest;
         match manifest.is_single() {
@@ -373,7 +377,7 @@ impl Sink {
         }
     }
 
-    /// Has the sender compare a file that is there under its final name.
+    /// Lets the sender compare an existing file under its final name.
     fn plan_compare(
         &mut self,
         number: u32,
@@ -393,14 +397,14 @@ impl Sink {
         if values.is_empty() {
             return Ok(());
         }
-        // One that changes while it is read is another file than the one that was hashed.
+        // A file that changes while it is read differs from the hashed one.
         if basis.is_unchanged()? {
             self.await_compare(number, values, Some(basis.attributes), walk);
         }
         Ok(())
     }
 
-    /// An empty file is equal to another, without asking anybody.
+    /// Two empty files are equal, without a comparison.
     fn keep_empty(&mut self, number: u32, walk: &mut Walk) -> io::Result<()> {
         if !self.options.dry_run {
             let basis = Basis::open(&mut self.ground, number)?;
@@ -424,7 +428,7 @@ impl Sink {
         walk.compare.push(Compare { entry, values });
     }
 
-    /// Gives a file that is there and equal the permissions that it should have.
+    /// Gives an existing equal file its permissions.
     fn repair_mode(&mut self, number: u32, entry: &Entry, found: &Attributes) -> io::Result<()> {
         match self.keep.mode(entry) {
             Some(mode) if mode != found.mode && !self.options.dry_run => {
@@ -441,7 +445,7 @@ impl Sink {
         walk.resumed += self.ground.manifest.entries()[number as usize].size().unwrap_or(0);
     }
 
-    /// The chunks that must come.
+    /// Returns the missing chunks.
     fn find_needed(&self) -> super::Bits {
         let mut needed = super::Bits::new(self.object.chunks());
         for (number, state) in self.states.iter().enumerate() {
@@ -463,13 +467,13 @@ impl Sink {
         due.map(|chunk| self.object.chunk_content(chunk) as u64).sum()
     }
 
-    /// The chunks that need not be sent though they are no holes.
+    /// Returns the chunks that need not be sent, except holes.
     fn have(&self) -> Vec<Range<u64>> {
         let mut holes = self.object.hole_chunks().peekable();
         let mut have = Vec::new();
         for run in self.needed.runs(false) {
             let mut start = run.start;
-            // No hole is needed, so each of them lies within one run.
+            // No hole is needed, so each hole lies within one run.
             while let Some(hole) = holes.next_if(|hole| hole.start < run.end) {
                 have.push(start..hole.start);
                 start = hole.end;

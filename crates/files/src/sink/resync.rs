@@ -1,10 +1,10 @@
-//! Syncs, and what follows when one fails.
+//! Syncs, and recovery from a failed one.
 //!
-//! After a failed sync Linux marks the pages that it could not write as clean: a second sync
-//! succeeds although the data are not on the disk, and reads show them until the cache drops them.
-//! So a failed sync ends all trust in what was written since the last one. A large file goes on in
-//! a new partial file ([`Large::restart`]), small files are made anew, and the chunks that are not
-//! known to be on the disk must be sent again. A second failure ends the file.
+//! After a failed sync Linux marks the pages that it could not write as clean. A second sync then
+//! succeeds although the data are not on disk, and reads return the data until the cache drops
+//! them. So after a failed sync nothing written since the last one is trusted. A large file
+//! continues in a new partial file ([`Large::restart`]), small files are written again, and the
+//! sender repeats the chunks that may not be on disk. A second failure ends the file.
 
 use std::io;
 use std::path::Path;
@@ -17,8 +17,8 @@ use crate::error::{Error, FileErrorKind};
 use longhaul_text::reason;
 
 impl Sink {
-    /// Brings everything that waits onto the disk; small files get their names. Afterwards
-    /// [`Sink::take_changed`] has the chunks that must come again since their sync failed.
+    /// Syncs all waiting data; small files get their names. Afterwards [`Sink::take_changed`]
+    /// returns the chunks that must be sent again because their sync failed.
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).
@@ -55,7 +55,7 @@ impl Sink {
         failed.into_iter().try_for_each(|(entry, error)| self.large_failure(entry, &error))
     }
 
-    /// The sync of the whole file system failed: nothing written since the last one counts.
+    /// Handles a failed sync of the whole file system: nothing written since the last one counts.
     fn lose_all(&mut self, error: &io::Error) -> Result<(), Error> {
         for entry in self.small.on_their_way() {
             self.rewrite_small(entry, error)?;
@@ -68,7 +68,7 @@ impl Sink {
         lost.into_iter().try_for_each(|entry| self.large_failure(entry, error))
     }
 
-    /// Wants a small file again whose sync failed.
+    /// Requests a small file again after its sync failed.
     fn rewrite_small(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
         self.small.forget(&mut self.ground, entry);
         if !self.restarted.insert(entry) {
@@ -79,7 +79,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Deals with an error of a large file. After a failed sync it goes on in a new partial file,
+    /// Handles an error of a large file. After a failed sync it continues in a new partial file,
     /// once.
     pub(super) fn large_failure(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
         if !self.larges.get(&entry).is_some_and(Large::has_lost) {
@@ -103,7 +103,7 @@ impl Sink {
         }
     }
 
-    /// Notes chunks that were written and must come again.
+    /// Records written chunks that must be sent again.
     fn want_again(&mut self, chunks: Vec<u64>) {
         for chunk in chunks {
             if self.needed.insert(chunk) {
@@ -130,9 +130,9 @@ impl Sink {
         Error::new(FileErrorKind::File, what).at(path).advise(ADVICE)
     }
 
-    /// Leaves everything for a later run, as far as it is on the disk.
+    /// Syncs what it can for a later run.
     pub(super) fn leave(&mut self) {
-        // Nobody can be told of a failure here; what is not journalled is found by hashing.
+        // A failure cannot be reported here; a later run hashes what is not journalled.
         let synced = self.small.wants_one_sync().then(|| self.ground.base().sync_file_system());
         if !matches!(synced, Some(Err(_))) {
             self.small.settle(&mut self.ground, synced.is_some());

@@ -1,4 +1,4 @@
-//! How an entry ends (done, skipped or failed), and which chunks nobody needs after that.
+//! The end of an entry (done, skipped or failed), and the chunks that become unnecessary.
 
 use std::io;
 use std::ops::Range;
@@ -8,23 +8,23 @@ use crate::error::Error;
 use crate::place::{as_path, file_error};
 use crate::{Extent, Failure, Kind};
 
-/// How many failures have their whole path, which may take 4 KiB; the others have their name.
+/// Failures that store their whole path, which may take 4 KiB; further ones store the name only.
 const WHOLE_PATHS: usize = 4096;
 
 impl Sink {
     /// Marks an entry as failed at the source: it never gets its final name. Returns the chunks
-    /// that nobody needs any more.
+    /// that are no longer needed.
     ///
-    /// To be called before the first chunk whose value was computed after the failure is written.
+    /// Call it before writing the first chunk whose value was computed after the failure.
     pub fn fail_entry(&mut self, entry: u32, reason: &str) -> Vec<Range<u64>> {
         let is_due = self.states.get(entry as usize) == Some(&State::Due);
         if is_due {
-            // Zeros may stand in for its content: what is journalled of it is not to be trusted.
+            // Zeros may have replaced its content, so its journal cannot be trusted.
             if let Some(large) = self.larges.remove(&entry)
                 && let Err(error) = large.distrust(&mut self.ground)
             {
                 let why = longhaul_text::reason(&error);
-                self.give_up(entry, format!("{reason}; and its journal is stuck: {why}"));
+                self.give_up(entry, format!("{reason}; and its journal cannot be removed: {why}"));
             } else {
                 self.give_up(entry, reason.to_owned());
             }
@@ -32,20 +32,20 @@ impl Sink {
         self.take_needless()
     }
 
-    /// Notes that an entry is there under its final name.
+    /// Records the final state of an entry.
     pub(super) fn settle(&mut self, entry: u32, state: State) {
         self.states[entry as usize] = state;
         let it = &self.ground.manifest.entries()[entry as usize];
         if it.size().is_some() {
             self.files_done += 1;
         }
-        // A folder had its name when it was made.
+        // A folder got its name when it was created.
         if self.options.names && state == State::Done && it.kind != Kind::Folder {
             self.named.push(entry);
         }
     }
 
-    /// An entry's own trouble ends the entry; what troubles all of the copy ends the copy.
+    /// Handles an error: one that concerns the entry ends the entry, others end the copy.
     pub(super) fn local_failure(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
         let manifest = self.ground.manifest.clone();
         let it = &manifest.entries()[entry as usize];
@@ -60,13 +60,13 @@ impl Sink {
         Ok(())
     }
 
-    /// Marks an entry as failed and finds the chunks that only it needed.
+    /// Marks an entry as failed, and finds the chunks that only it needed.
     pub(super) fn give_up(&mut self, entry: u32, reason: String) {
         self.states[entry as usize] = State::Failed;
         self.comparing.remove(&entry);
         self.small.forget(&mut self.ground, entry);
         let manifest = &self.ground.manifest;
-        // A list of failures must not take more memory than the list of files that it is about.
+        // The list of failures must not take more memory than the list of files.
         let path = match self.failures.len() < WHOLE_PATHS {
             true => manifest.path(entry),
             false => manifest.name(entry).to_vec(),
@@ -75,7 +75,7 @@ impl Sink {
         self.settle_chunks(entry);
     }
 
-    /// Notes the chunks that need not come since `entry` is settled.
+    /// Records the chunks that became unnecessary because `entry` is settled.
     pub(super) fn settle_chunks(&mut self, entry: u32) {
         for chunk in self.object.chunks_of(entry) {
             let is_due = |extent: Extent| self.states[extent.entry as usize] == State::Due;
@@ -85,7 +85,7 @@ impl Sink {
         }
     }
 
-    /// Notes that a chunk of the object need not come, if it was to come.
+    /// Records that a chunk of the object need not arrive, if it was missing.
     pub(super) fn set_needless(&mut self, chunk: u64) {
         if self.needed.remove(chunk) {
             match self.needless.last_mut() {

@@ -1,5 +1,5 @@
-//! Small files on their way: each in a partial file of its own, many of them brought onto the
-//! disk by one sync, then renamed.
+//! Small files in progress: each has its own partial file, many are synced by one call, then
+//! renamed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,42 +12,42 @@ use crate::manifest::FileTime;
 use crate::store::{self, Access, Attributes, File, OpenFile};
 use crate::{Entry, Extent, names};
 
-/// Up to this many files are synced one by one: that spares others' writes on the same disk.
+/// Up to this many files are synced one by one, which spares other programs' writes on the same
+/// disk.
 const ONE_BY_ONE: usize = 8;
 
-/// How many files that lie in several chunks are kept open.
+/// Most open files that span several chunks.
 const KEPT: usize = 32;
 
-/// Files that wait longer than a sync takes are synced early beyond this count.
+/// Number of waiting files at which to sync early.
 const MOST_QUEUED: usize = 100_000;
 
-/// A file that lies in several chunks and has not got all of them.
+/// An incomplete file that spans several chunks.
 #[derive(Debug)]
 struct Begun {
     missing: u64,
-    /// The time that it got when it was closed between two pieces.
+    /// The modification time set when it was closed between two pieces.
     closed: Option<i64>,
-    /// Where in the file the pieces begin that it has.
+    /// Offsets of the pieces received so far.
     pieces: Vec<u64>,
     identity: (u64, u64),
     file: Option<OpenFile>,
-    /// The mode that it gets at the end.
+    /// Its final mode.
     mode: u32,
 }
 
-/// A file that is whole and waits for the disk.
+/// A complete file that waits for the sync.
 #[derive(Debug)]
 struct Whole {
     entry: u32,
     stamp: Stamp,
-    /// Kept only where files are synced one by one: the file may be read-only by now, and many
-    /// descriptors would exhaust the limit of the process.
+    /// Kept open only if files are synced one by one: the file may be read-only by now, and many
+    /// descriptors would exhaust the process's limit.
     file: Option<OpenFile>,
 }
 
-/// What a partial file is recognised by. The system gives the inode of a file that another copy has
-/// removed to the next one, so the inode alone proves nothing. A file that is not whole has another
-/// time than the source's.
+/// Identifies a partial file. The system reuses the inode of a file that another copy has removed,
+/// so the inode alone proves nothing. An incomplete file has a different time than the source's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     identity: (u64, u64),
@@ -61,22 +61,22 @@ impl Stamp {
     }
 }
 
-/// All small files of a tree that are on their way.
+/// All small files of a tree that are in progress.
 #[derive(Debug, Default)]
 pub(super) struct Small {
     begun: BTreeMap<u32, Begun>,
     queue: Vec<Whole>,
-    /// Entries in folders that this copy has made: nothing is there under their names.
+    /// Entries in folders that this copy has created, so that their names are free.
     new: Bits,
 }
 
-/// A file all of whose content is at hand.
+/// A file whose content is completely available.
 pub(super) struct Complete<'a> {
     pub(super) entry: u32,
     pub(super) content: &'a [u8],
 }
 
-/// What became of a file that waited for the disk.
+/// The result for a file that waited for the sync.
 pub(super) enum Settled {
     /// It has its final name.
     Named,
@@ -87,18 +87,18 @@ pub(super) enum Settled {
 }
 
 impl Small {
-    /// None of a manifest's entries, of which there are so many.
+    /// Returns an empty state for a manifest with this many entries.
     pub(super) fn new(entries: usize) -> Small {
         Small { new: Bits::new(entries as u64), ..Small::default() }
     }
 
-    /// Nothing is there under the name of an entry.
+    /// Records that an entry's name is free.
     pub(super) fn set_new(&mut self, entry: u32) {
         self.new.insert(entry.into());
     }
 
-    /// Makes files of all of their content, several at once, and queues them; tells which went
-    /// wrong. None of them may have been begun.
+    /// Writes complete files, several in parallel, and queues them; returns the failures. None of
+    /// them may have been begun.
     pub(super) fn write_complete(
         &mut self,
         ground: &mut Ground,
@@ -127,7 +127,7 @@ impl Small {
         failed
     }
 
-    /// Writes a piece of a file; queues the file if that was the last.
+    /// Writes a piece of a file; queues the file if that was the last one.
     pub(super) fn write(
         &mut self,
         ground: &mut Ground,
@@ -150,7 +150,7 @@ impl Small {
                 reopen(ground, extent.entry, Access::Write, is_it)?
             }
         };
-        // A chunk comes again for the sake of another file in it.
+        // A chunk is repeated if another file in it needs it.
         if !begun.pieces.contains(&extent.file_offset) {
             begun.put(&*file, entry, extent.file_offset, content)?;
         }
@@ -168,7 +168,7 @@ impl Small {
         Ok(())
     }
 
-    /// Makes a file without content and queues it.
+    /// Creates an empty file and queues it.
     pub(super) fn write_empty(
         &mut self,
         ground: &mut Ground,
@@ -184,7 +184,8 @@ impl Small {
         Ok(())
     }
 
-    /// Queues a whole file. A sync of `file` says nothing if it was closed between two writes.
+    /// Queues a complete file. If it was closed between two writes, a sync of `file` proves
+    /// nothing.
     fn enqueue(&mut self, entry: u32, file: OpenFile, may_sync: bool) -> io::Result<()> {
         let stamp = Stamp::of(&file.attributes()?);
         let keep = may_sync && self.queue.len() < ONE_BY_ONE;
@@ -192,19 +193,19 @@ impl Small {
         Ok(())
     }
 
-    /// Whether so many wait that they should not wait longer.
+    /// Returns whether too many files wait.
     pub(super) fn is_full(&self) -> bool {
         self.queue.len() >= MOST_QUEUED
     }
 
-    /// Whether one sync of the file system is cheaper than one for each, or the only one that tells
-    /// the truth: a descriptor that was opened after an error may not report it.
+    /// Returns whether to sync the file system instead of each file: because it is cheaper, or
+    /// because a descriptor opened after an error may not report the error.
     pub(super) fn wants_one_sync(&self) -> bool {
         self.queue.len() > ONE_BY_ONE || self.queue.iter().any(|whole| whole.file.is_none())
     }
 
-    /// Gives what waits its names, after a sync of each unless the file system was synced
-    /// (`synced`) since they were written; tells what became of each.
+    /// Renames the waiting files, after a sync of each unless the file system was synced (`synced`)
+    /// after their writes; returns the results.
     pub(super) fn settle(&mut self, ground: &mut Ground, synced: bool) -> Vec<(u32, Settled)> {
         let queue = std::mem::take(&mut self.queue);
         if queue.is_empty() {
@@ -225,25 +226,25 @@ impl Small {
         })
     }
 
-    /// All files on their way, of which the file system's failed sync says nothing any more.
+    /// Returns all files in progress; a failed sync of the file system makes their state unknown.
     pub(super) fn on_their_way(&self) -> Vec<u32> {
         let queued = self.queue.iter().map(|whole| whole.entry);
         queued.chain(self.begun.keys().copied()).collect()
     }
 
-    /// Removes what is there of a file that is not to be.
+    /// Removes the partial file of an entry that will not be written.
     pub(super) fn forget(&mut self, ground: &mut Ground, number: u32) {
         let begun = self.begun.remove(&number).map(|begun| begun.identity);
         let queued = self.queue.iter().position(|whole| whole.entry == number);
         let queued = queued.map(|at| self.queue.swap_remove(at).stamp.identity);
         let Some(identity) = begun.or(queued) else { return };
-        // What cannot be removed is written over by the next run.
+        // The next run overwrites a file that cannot be removed.
         if let Ok((folder, name)) = ground.at(number) {
             let _ = partial::remove_free(folder, &names::small(&name), Some(identity));
         }
     }
 
-    /// Removes what is there of all files that are not whole: nothing of them can be kept.
+    /// Removes all incomplete files: they cannot be resumed.
     pub(super) fn forget_begun(&mut self, ground: &mut Ground) {
         while let Some((number, _)) = self.begun.first_key_value() {
             let number = *number;
@@ -253,7 +254,7 @@ impl Small {
 }
 
 impl Begun {
-    /// Puts a piece of the content in.
+    /// Writes a piece of the content.
     fn put(&mut self, file: &dyn File, entry: &Entry, at: u64, content: &[u8]) -> io::Result<()> {
         let size = entry.size().unwrap_or(0);
         let sparse = matches!(entry.kind, crate::Kind::File { sparse: true, .. });
@@ -268,8 +269,8 @@ impl Begun {
     }
 }
 
-/// Makes a partial file anew. One that is there loses its name: a killed copy has left it, or the
-/// other copy that writes it fails. Under the names of entries in `new` there is nothing.
+/// Creates a partial file. An existing one is removed: a killed copy has left it, or another copy
+/// that writes it fails. The names of entries in `new` are free.
 fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result<Begun> {
     let manifest = ground.manifest.clone();
     let entry = &manifest.entries()[number as usize];
@@ -319,15 +320,15 @@ fn name(ground: &mut Ground, whole: &Whole) -> io::Result<()> {
     partial::rename(folder, &partial, &name, file.map(|file| &**file), is_it)
 }
 
-/// Gives a file that is closed between two pieces a random time, by which it is recognised.
+/// Gives a file that is closed between two pieces a random time, which identifies it.
 fn mark(file: &dyn File) -> io::Result<i64> {
     let seconds = i64::from(names::random() as u32);
-    // A file system that refuses times keeps that of the last piece.
+    // A file system that refuses to set times keeps the time of the last write.
     let _ = file.set_modified(FileTime { seconds, nanos: 0 });
     Ok(file.attributes()?.modified.seconds)
 }
 
-/// Brings a file onto the disk that may be read-only by now, or even unreadable.
+/// Syncs a file that may be read-only or even unreadable by now.
 fn sync_one(ground: &mut Ground, whole: &Whole) -> io::Result<()> {
     if let Some(file) = &whole.file {
         return file.sync_all();

@@ -1,4 +1,4 @@
-//! Room on the disk: enough of it before the start, and a clear word when it runs out.
+//! Free space on the disk: checked before the start, and reported when it runs out.
 
 use std::io;
 use std::path::Path;
@@ -8,12 +8,12 @@ use longhaul_proto::units::Bytes;
 use crate::error::{Error, FileErrorKind};
 use crate::store::Folder;
 
-/// Whether an error means that there is no room left.
+/// Returns whether an error means that the disk is full.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// The end of a copy whose disk ran full while `path` of `size` bytes was written.
+/// Returns the error of a copy whose disk ran full while it wrote `path` of `size` bytes.
 pub(super) fn full(path: &Path, size: u64, error: &io::Error) -> Error {
     let why = longhaul_text::reason(error);
     let what = format!("cannot write {} ({}): {why}", path.display(), Bytes::new(size));
@@ -22,21 +22,21 @@ pub(super) fn full(path: &Path, size: u64, error: &io::Error) -> Error {
         .advise("make room and run the same command again: it goes on where it stopped")
 }
 
-/// What is to be written.
+/// The space needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Need {
     pub(super) bytes: u64,
     pub(super) files: u64,
 }
 
-/// Sees that the file system of `folder`, which is at `path`, has room for `need`.
+/// Checks that the file system of `folder`, at `path`, has space for `need`.
 pub(super) fn check(folder: &dyn Folder, path: &Path, need: Need) -> Result<(), Error> {
-    // A file system that cannot tell, or tells nothing, is left to fail when it is full.
+    // A file system that does not report its free space fails when it is full.
     let Some(room) = folder.room() else {
         return Ok(());
     };
     let free = room.free;
-    // Every file ends in a block of its own.
+    // Add half a block per file, because the last block is partly empty.
     let bytes = need.bytes.saturating_add(need.files.saturating_mul(room.block / 2));
     if bytes > free {
         let missing = bytes - free;

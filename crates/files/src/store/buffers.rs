@@ -1,5 +1,5 @@
-//! A folder in memory, without folders or links in it: where a program keeps what it sends or
-//! receives without a disk. Its content ends with its last handle.
+//! A folder in memory, without subfolders or links, for programs that send or receive without a
+//! disk. Its content is freed with its last handle.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,18 +15,19 @@ use rustix::io::Errno;
 use super::{Access, Attributes, File, FileKind, Folder, OpenFile, Room, SharedFolder, not_found};
 use crate::manifest::FileTime;
 
-/// The device number in identities: no disk has it.
+/// The device number in identities, which no disk has.
 const DEVICE: u64 = u64::MAX;
-/// What a journal may need, beside the content: 64 bytes for each chunk of 1 MiB, and its head.
+/// Space for a journal in addition to the content: 64 bytes for each chunk of 1 MiB, and its
+/// header.
 const JOURNAL: u64 = 64 << 10;
 
-/// A folder of files in memory, of a limited size. Clones are the same folder.
+/// A folder of files in memory, of limited size. Clones refer to the same folder.
 #[derive(Clone, Debug)]
 pub struct MemoryFolder(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Bytes that a file may have.
+    /// Maximum bytes of a file.
     limit: u64,
     files: Mutex<BTreeMap<Vec<u8>, Arc<Content>>>,
     next: AtomicU64,
@@ -47,19 +48,19 @@ struct Body {
 }
 
 impl MemoryFolder {
-    /// An empty folder, each file of which may have `limit` bytes.
+    /// Returns an empty folder whose files may have up to `limit` bytes each.
     pub fn new(limit: u64) -> MemoryFolder {
         let (files, next) = (Mutex::default(), AtomicU64::new(1));
         MemoryFolder(Arc::new(Shared { limit, files, next }))
     }
 
-    /// Puts a file there, of whatever size.
+    /// Adds a file of any size.
     pub fn put(&self, name: &OsStr, bytes: Vec<u8>) {
         let content = self.content(bytes, 0o600);
         self.files().insert(name.as_bytes().to_vec(), content);
     }
 
-    /// Takes a file out.
+    /// Removes and returns a file.
     pub fn take(&self, name: &OsStr) -> Option<Vec<u8>> {
         let content = self.files().remove(name.as_bytes())?;
         Some(std::mem::take(&mut content.body().bytes))
@@ -71,7 +72,7 @@ impl MemoryFolder {
         Arc::new(Content { number, body: Mutex::new(Body { bytes, mode, modified, changed }) })
     }
 
-    /// A poisoned lock means that a thread died between two steps of which each is whole.
+    /// A poisoned lock means that a thread panicked between two complete steps.
     fn files(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Arc<Content>>> {
         self.0.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,7 +168,7 @@ impl Folder for MemoryFolder {
         Err(Errno::NOTDIR.into())
     }
 
-    /// Nobody else has this folder.
+    /// No other process uses this folder.
     fn lock(&self) -> io::Result<SharedFolder> {
         Ok(Arc::new(self.clone()))
     }
@@ -246,7 +247,7 @@ struct Handle {
 }
 
 impl Handle {
-    /// Sees that a file may have `len` bytes, and that this process has the memory.
+    /// Checks that a file may have `len` bytes, and reserves the memory.
     fn make_room(&self, body: &mut Body, len: u64) -> io::Result<()> {
         if len > self.limit.max(JOURNAL) {
             return Err(no_room());

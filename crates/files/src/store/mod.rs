@@ -31,7 +31,7 @@ pub(crate) type SharedFolder = Arc<dyn Folder>;
 /// An open file.
 pub(crate) type OpenFile = Box<dyn File>;
 
-/// What a name stands for.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     File,
@@ -48,19 +48,19 @@ pub(crate) struct Attributes {
     /// The 12 permission bits.
     pub(crate) mode: u32,
     pub(crate) modified: FileTime,
-    /// When content or attributes changed last. No call sets this time.
+    /// The change time of content or attributes. No call sets this time.
     pub(crate) changed: FileTime,
     /// Device and inode: two handles with the same identity are one file.
     pub(crate) identity: (u64, u64),
     pub(crate) links: u64,
     pub(crate) owner: u32,
-    /// Bytes that the file occupies on the disk.
+    /// Bytes that the file occupies on disk.
     pub(crate) allocated: u64,
 }
 
 impl Attributes {
-    /// A stamp of the file's version: half of it from the change time, half from device and inode.
-    /// The stamp of a rewritten or replaced file differs, whatever its modification time.
+    /// Returns a stamp of the file's version, half from the change time, half from device and
+    /// inode. The stamp of a rewritten or replaced file differs, whatever its modification time.
     pub(crate) fn version(&self) -> u64 {
         let FileTime { seconds, nanos } = self.changed;
         let changed = half(seconds as u64, u64::from(nanos));
@@ -68,14 +68,14 @@ impl Attributes {
         u64::from(changed) << 32 | u64::from(half(device, inode))
     }
 
-    /// Whether this process's user owns it.
+    /// Returns whether this process's user owns it.
     pub(crate) fn is_own(&self) -> bool {
         self.owner == real::user()
     }
 }
 
-/// Whether two stamps have the same change time. Device and inode may differ for a file that was
-/// opened again: some file systems number files anew.
+/// Returns whether two stamps have the same change time. Device and inode may differ for a file
+/// that was opened again: some file systems renumber files.
 pub(crate) fn is_same_change(a: u64, b: u64) -> bool {
     a >> 32 == b >> 32
 }
@@ -88,7 +88,7 @@ fn half(a: u64, b: u64) -> u32 {
     u32::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
-/// What a file is opened for.
+/// The access mode of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
@@ -102,7 +102,7 @@ pub(crate) struct Room {
     pub(crate) free: u64,
     /// Bytes of a block: the last block of each file is half empty on average.
     pub(crate) block: u64,
-    /// Free inodes; nothing where the file system has no limit.
+    /// Free inodes; `None` if the file system has no limit.
     pub(crate) free_files: Option<u64>,
 }
 
@@ -111,10 +111,10 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// The folder's own attributes.
     fn attributes(&self) -> io::Result<Attributes>;
 
-    /// The attributes of `name`; a link is not followed.
+    /// Returns the attributes of `name`; does not follow a link.
     fn look(&self, name: &[u8]) -> io::Result<Attributes>;
 
-    /// All names, without `.` and `..`.
+    /// Returns all names, without `.` and `..`.
     fn names(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
         self.each_name(&mut |name| {
@@ -124,7 +124,7 @@ pub(crate) trait Folder: Debug + Send + Sync {
         Ok(names)
     }
 
-    /// Calls `tell` with each name in it, until that returns `false`. Keeps no list of them.
+    /// Calls `tell` with each name, until it returns `false`. Stores no list.
     fn each_name(&self, tell: &mut dyn FnMut(Vec<u8>) -> bool) -> io::Result<()>;
 
     /// Opens the file `name`. Fails on a link, and does not wait for the other end of a pipe.
@@ -136,7 +136,7 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Opens the folder `name`; fails on a link.
     fn open_folder(&self, name: &[u8]) -> io::Result<SharedFolder>;
 
-    /// Opens this folder again and locks that handle without waiting: the lock ends with it.
+    /// Opens this folder again and locks that handle without waiting: the lock is released with it.
     ///
     /// # Errors
     /// `ResourceBusy` if another copy holds the lock.
@@ -151,10 +151,10 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// The target of the link `name`.
     fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>>;
 
-    /// Renames `from` to `to` within this folder, replacing what `to` was.
+    /// Renames `from` to `to` within this folder, replacing an existing `to`.
     fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()>;
 
-    /// Removes the file or link `name`; succeeds if there is none.
+    /// Removes the file or link `name`; succeeds if it does not exist.
     fn remove(&self, name: &[u8]) -> io::Result<()>;
 
     /// Removes the empty folder `name`; fails on a link.
@@ -169,31 +169,31 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Sets the modification time of the link `name`, not of its target.
     fn set_link_modified(&self, name: &[u8], modified: FileTime) -> io::Result<()>;
 
-    /// The permission bits that new entries of this folder lack: by its default access control list
-    /// if it has one, else by the umask.
+    /// Returns the permission bits that new entries of this folder lack: because of its default
+    /// access control list if it has one, else because of the umask.
     fn withheld(&self) -> u32 {
         real::umask()
     }
 
-    /// Whether this process may create and rename entries here.
+    /// Checks that this process may create and rename entries here.
     fn may_write(&self) -> io::Result<()>;
 
-    /// Whether this process may read the file `name`.
+    /// Checks that this process may read the file `name`.
     fn may_read(&self, name: &[u8]) -> io::Result<()>;
 
-    /// Free space; nothing where the file system does not tell.
+    /// Returns the free space; `None` if the file system does not report it.
     fn room(&self) -> Option<Room>;
 
-    /// The device that holds this folder, for people.
+    /// Returns the device that holds this folder, as text.
     fn device(&self) -> String;
 
-    /// Brings this folder's entries onto the disk; succeeds where folders cannot be synced.
+    /// Syncs this folder's entries; succeeds if the file system cannot sync folders.
     fn sync(&self) -> io::Result<()>;
 
-    /// Brings everything written to this folder's file system onto the disk.
+    /// Syncs this folder's file system.
     fn sync_file_system(&self) -> io::Result<()>;
 
-    /// The attributes of `name`, or nothing if there is no such entry.
+    /// Returns the attributes of `name`; `None` if there is no such entry.
     fn look_if_there(&self, name: &[u8]) -> io::Result<Option<Attributes>> {
         match self.look(name) {
             Ok(found) => Ok(Some(found)),
@@ -214,7 +214,7 @@ pub(crate) trait File: Debug + Send + Sync {
     /// Writes up to `content.len()` bytes at `at`.
     fn write_at(&self, content: &[u8], at: u64) -> io::Result<usize>;
 
-    /// Cuts the file or extends it with zeros.
+    /// Truncates the file or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Sets the permission bits.
@@ -230,28 +230,28 @@ pub(crate) trait File: Debug + Send + Sync {
     /// `ResourceBusy` if another handle holds the lock.
     fn lock(&self) -> io::Result<bool>;
 
-    /// Reserves disk blocks for the first `size` bytes where the file system can.
+    /// Reserves disk blocks for the first `size` bytes, if the file system can.
     ///
     /// # Errors
-    /// No room, or a file that would be too large.
+    /// The disk is full, or the file would be too large.
     fn reserve(&self, size: u64) -> io::Result<()>;
 
     /// Turns a range into a hole.
     fn punch(&self, range: Range<u64>) -> io::Result<()>;
 
-    /// Where the next data at or after `at` begin; nothing if only holes follow.
+    /// Returns the start of the next data at or after `at`; `None` if only holes follow.
     fn next_data(&self, at: u64) -> io::Result<Option<u64>>;
 
-    /// Where the next hole at or after `at` begins; the end of the file counts as one.
+    /// Returns the start of the next hole at or after `at`; the end of the file counts as one.
     fn next_hole(&self, at: u64) -> io::Result<u64>;
 
     /// Advises the system that the file will be read from its start to its end.
     fn read_ahead(&self);
 
-    /// Brings the content onto the disk.
+    /// Syncs the content.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Brings content and attributes onto the disk.
+    /// Syncs content and attributes.
     fn sync_all(&self) -> io::Result<()>;
 
     /// Fills `buf` from the bytes at `at`.
@@ -289,7 +289,7 @@ pub(crate) trait File: Debug + Send + Sync {
         Ok(())
     }
 
-    /// The bytes from the start of the file, at most `most`.
+    /// Returns the bytes from the start of the file, at most `most`.
     fn read_start(&self, most: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut piece = vec![0; 1 << 16];
@@ -306,22 +306,22 @@ pub(crate) trait File: Debug + Send + Sync {
     }
 }
 
-/// The error of a file or folder that another copy holds.
+/// Returns the error for a file or folder that another copy has locked.
 pub(crate) fn busy() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, "another copy is writing it at this moment")
 }
 
-/// The system's error for a missing name.
+/// Returns the system's error for a missing name.
 pub(crate) fn not_found() -> io::Error {
     Errno::NOENT.into()
 }
 
-/// The system's error for something that is no folder.
+/// Returns the system's error for something that is not a folder.
 pub(crate) fn not_a_folder() -> io::Error {
     Errno::NOTDIR.into()
 }
 
-/// Whether a file could not be opened because its name is a symbolic link.
+/// Returns whether a file could not be opened because its name is a symbolic link.
 pub(crate) fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
@@ -335,7 +335,7 @@ mod tests {
     use super::buffers::MemoryFolder;
     use super::*;
 
-    /// A file of which each call does at most three bytes, and every second one is interrupted.
+    /// A file that does at most three bytes per call, and interrupts every second call.
     #[derive(Debug)]
     struct Halting(OpenFile, Mutex<RefCell<u32>>);
 
@@ -447,7 +447,7 @@ mod tests {
         let stamps = [one.version(), later.version(), moved.version()];
         assert!(stamps[0] != stamps[1] && stamps[0] != stamps[2] && stamps[1] != stamps[2]);
         assert!(is_same_change(stamps[0], stamps[2]) && !is_same_change(stamps[0], stamps[1]));
-        // Both halves are there.
+        // Both halves are set.
         assert_eq!(stamps[0] as u32, stamps[1] as u32);
         assert_ne!(stamps[0] >> 32, stamps[1] >> 32);
     }

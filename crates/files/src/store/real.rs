@@ -1,4 +1,4 @@
-//! The file system of this host, by handles.
+//! The file system of this host, accessed by handles.
 
 use std::fs;
 use std::io;
@@ -18,40 +18,41 @@ use super::scarce::{Handle, patiently};
 use super::{Access, Attributes, File, FileKind, Folder, OpenFile, Room, SharedFolder, busy};
 use crate::manifest::FileTime;
 
-/// The magic number of tmpfs, where reserving room means touching all of its memory at once.
+/// The magic number of tmpfs, which allocates all reserved memory immediately.
 const TMPFS: i64 = 0x0102_1994;
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 
-/// The user of this process.
+/// Returns the user of this process.
 pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The permission bits that this process withholds from new files, read once: nothing in this
-/// process changes them.
+/// Returns the permission bits that this process withholds from new files. They are read once,
+/// because nothing in this process changes them.
 pub(crate) fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
     *UMASK.get_or_init(|| told_umask().unwrap_or_else(asked_umask))
 }
 
-/// The umask as Linux tells it. `umask(2)` would change it for a moment, for all threads.
+/// Returns the umask as Linux reports it. `umask(2)` would change it for a moment, for all threads.
 fn told_umask() -> Option<u32> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
     u32::from_str_radix(mask.trim(), 8).ok()
 }
 
-/// The same elsewhere. A file that another thread makes meanwhile can only become more private.
+/// Returns the umask on other systems. A file that another thread creates meanwhile can only become
+/// more private.
 fn asked_umask() -> u32 {
     let umask = rustix::process::umask(Mode::from_bits_truncate(0o077));
     rustix::process::umask(umask);
     umask.bits() as u32
 }
 
-/// The permission bits that the default access control list of a folder grants to new entries
-/// (acl(5)), as Linux stores it: a version, then tag, permissions and id of each entry, all of them
-/// in little-endian order.
+/// Returns the permission bits that the default access control list of a folder grants to new
+/// entries (acl(5)). Linux stores it as a version, then tag, permissions and id of each entry, in
+/// little-endian order.
 fn granted_by_default(folder: impl AsFd) -> Option<u32> {
     const USER_OBJ: u16 = 1;
     const GROUP_OBJ: u16 = 4;
@@ -73,12 +74,12 @@ struct RealFolder(Handle<OwnedFd>);
 #[derive(Debug)]
 struct RealFile(Handle<fs::File>);
 
-/// Opens a folder by its path, links followed.
+/// Opens a folder by its path, following links.
 pub(crate) fn open_path(path: &Path) -> io::Result<SharedFolder> {
     Ok(folder(patiently(|| rustix::fs::open(path, FOLDER, Mode::empty()))?))
 }
 
-/// Opens a folder again that a handle stands for; the handle may be good for paths alone.
+/// Opens the folder of a handle again; the handle may be usable for paths only.
 pub(crate) fn open_again(handle: impl AsFd) -> io::Result<SharedFolder> {
     Ok(folder(patiently(|| rustix::fs::openat(&handle, ".", FOLDER, Mode::empty()))?))
 }
@@ -122,18 +123,18 @@ fn lock(handle: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// The node of a block device.
+/// Returns the node of a block device.
 fn device_node(major: u32, minor: u32) -> Option<String> {
     let told = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).ok()?;
     told.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(|name| format!("/dev/{name}"))
 }
 
-/// What is mounted under a device number that has no node of its own, as with btrfs and NFS.
+/// Returns what is mounted under a device number that has no node, as with btrfs and NFS.
 fn mounted(major: u32, minor: u32) -> Option<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let number = format!("{major}:{minor}");
     let mut lines = mounts.lines().filter(|line| line.split(' ').nth(2) == Some(&number));
-    // Behind the dash: the file system's type and its source.
+    // After the dash: the file system's type and its source.
     let (_, behind) = lines.next()?.split_once(" - ")?;
     behind.split(' ').nth(1).map(str::to_owned)
 }
@@ -244,7 +245,7 @@ impl Folder for RealFolder {
         let stat = rustix::fs::fstatvfs(&self.0).ok()?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
         Some(Room {
-            // A file system that reports no blocks at all does not tell.
+            // A file system that reports no blocks at all has unknown space.
             free: if stat.f_blocks > 0 { free } else { u64::MAX },
             block: stat.f_frsize,
             free_files: (stat.f_files > 0).then_some(stat.f_favail),
@@ -261,7 +262,7 @@ impl Folder for RealFolder {
 
     fn sync(&self) -> io::Result<()> {
         match rustix::fs::fsync(&self.0) {
-            // Some file systems cannot sync a folder; there is no other way to do it.
+            // Some file systems cannot sync a folder, and there is no alternative.
             Ok(()) | Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -338,7 +339,7 @@ impl File for RealFile {
     }
 
     fn read_ahead(&self) {
-        // Advice only: without it the file is read as well.
+        // Only advice: reading works without it.
         let _ = rustix::fs::fadvise(&self.0, 0, None, Advice::Sequential);
     }
 

@@ -1,8 +1,8 @@
-//! Opening files where this process, or the host, has no file descriptor left.
+//! Opens files when this process, or the host, has no file descriptor left.
 //!
-//! Such an open fails only if no descriptor comes back in time: a file that this process closes
-//! wakes it, and it looks again now and then, because sockets and other processes free descriptors
-//! as well. The limit is one of the whole process, and so is what waits for it.
+//! Such an open fails only if no descriptor becomes free in time. A file that this process closes
+//! wakes it. It also retries at intervals, because sockets and other processes free descriptors as
+//! well. The limit applies to the whole process, and so does the queue of waiting opens.
 
 use std::io;
 use std::ops::Deref;
@@ -14,17 +14,18 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// How long an open waits before the file fails: shorter than a stall.
+/// Timeout of an open: shorter than a stall.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often it looks for descriptors that come back without a word.
+/// Interval of retries for descriptors that are freed without a notification.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A transfer keeps several kinds of files and folders open: each may have this part of the limit.
+/// A transfer keeps several kinds of files and folders open: each kind may use this fraction of the
+/// limit.
 const PARTS: usize = 16;
 
 static RETURNED: Desk = Desk::new();
 
-/// Where opens wait for descriptors.
+/// The queue of opens that wait for descriptors.
 struct Desk {
     waiting: AtomicUsize,
     lock: Mutex<()>,
@@ -36,8 +37,8 @@ pub(super) fn patiently<T>(open: impl FnMut() -> Result<T, Errno>) -> io::Result
     Ok(RETURNED.wait(PATIENCE, LOOK, open)?)
 }
 
-/// How many files may stay open that are not needed at the moment, where `most` would be best: a
-/// small part of what this process may open, and next to none while an open waits.
+/// Returns how many currently unneeded files may stay open, given that `most` would be best: a
+/// small part of this process's limit, and almost none while an open waits.
 pub(crate) fn kept(most: usize) -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     if RETURNED.waiting.load(Ordering::SeqCst) > 0 {
@@ -50,7 +51,7 @@ pub(crate) fn kept(most: usize) -> usize {
     most.min(limit / PARTS).max(1)
 }
 
-/// A file or folder whose closing wakes an open that waits.
+/// A file or folder whose close wakes a waiting open.
 #[derive(Debug)]
 pub(super) struct Handle<T>(Option<T>);
 
@@ -104,7 +105,7 @@ impl Desk {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = loop {
-            // Under the lock: a descriptor that comes back after this rings.
+            // Open under the lock, so that a descriptor freed afterwards wakes this one.
             let opened = open();
             let left = until.saturating_duration_since(Instant::now());
             let goes_on = matches!(&opened, Err(error) if is_want(*error)) && !left.is_zero();
@@ -147,7 +148,7 @@ mod tests {
                     if is_free.load(Ordering::SeqCst) { Ok(7) } else { Err(Errno::MFILE) }
                 })
             });
-            // The second attempt is made under the lock: from then on it waits for the bell.
+            // The second attempt is under the lock: after it the thread waits for the wake-up.
             (0..2).for_each(|_| has_tried.recv().expect("it tries"));
             is_free.store(true, Ordering::SeqCst);
             desk.ring();

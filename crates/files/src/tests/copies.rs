@@ -170,7 +170,7 @@ fn checksum_sends_only_the_chunks_that_differ() {
     write(ends.from.join("small"), &content(3 * CHUNK, 2));
     write(ends.from.join("same"), b"same");
     copy(&[&slash(&ends.from)], &ends.to);
-    // Same size, same time, other content: only a comparison of content can tell.
+    // Same size and time, but different content: only a comparison of content can tell.
     big[3 * CHUNK as usize] ^= 1;
     write(ends.to.join("big"), &big);
     write(ends.to.join("small"), &content(3 * CHUNK, 3));
@@ -254,7 +254,7 @@ fn sparse_files_stay_sparse() {
     assert_eq!(tree(&ends.from), tree(&ends.to));
     let blocks = std::fs::metadata(ends.to.join("sparse")).unwrap().blocks();
     assert!(blocks * 512 < CHUNK, "{blocks} blocks");
-    // One file alone, whose digest includes its holes.
+    // One separate file, whose digest includes its holes.
     let outcome = super::copy(&[&from], &ends.to.join("alone"));
     let expected = blake3::hash(&std::fs::read(&from).unwrap());
     assert_eq!(outcome.digest, Some(*expected.as_bytes()));
@@ -290,8 +290,8 @@ fn the_digest_of_a_file_with_holes_is_what_b3sum_prints_at_odd_sizes() {
     }
 }
 
-/// Copies a sparse file with one chunk of content, and calls `before_last` before that is written;
-/// what came of it, and how many steps the destination took after.
+/// Copies a sparse file with one chunk of content, and calls `before_last` before that is written.
+/// Returns the outcome, and the number of steps that the destination took afterwards.
 fn copy_sparse(chunks: u64, before_last: impl Fn(&Watch)) -> (SinkOutcome, u64) {
     let ends = ends();
     let from = ends.from.join("file");
@@ -399,7 +399,7 @@ fn links_named_as_sources_are_followed_without_recursion_and_kept_with_it() {
     let followed = Source::open(&[ambient(&link)], &SourceOptions::default()).unwrap();
     assert_eq!(followed.manifest().shape(), Shape::File);
     assert_eq!(followed.manifest().entries()[0].size(), Some(1));
-    // The copy has the name that the user wrote, and the link's content.
+    // The copy has the user's name and the link's content.
     let copied = ends.from.join("copied");
     std::fs::create_dir(&copied).unwrap();
     Copy::open(followed, &ambient(&copied), &SinkOptions::default()).unwrap().run().unwrap();
@@ -417,7 +417,7 @@ fn a_new_folder_for_contents_has_the_mode_of_the_source_less_the_umask() {
     assert_eq!(source(&[&ends.from]).manifest().folder_mode(), None);
     let made = copy(&[&slash(&ends.from)], &ends.to.join("new"));
     assert_eq!((made.files, made.folders, made.bytes), (1, 2, 1));
-    // Its owner may always write, and no umask takes that away.
+    // Its owner may always write, whatever the umask is.
     assert_eq!(mode(&ends.to.join("new")) & 0o705, 0o700);
 }
 

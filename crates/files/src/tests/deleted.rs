@@ -11,7 +11,7 @@ fn deleting(filters: &[&str], most: Option<u64>) -> SinkOptions {
     SinkOptions { delete: Some(Delete { filters, most }), names: true, ..Default::default() }
 }
 
-/// Copies what is in `from` with filters of its own, and deletes.
+/// Copies the content of `from` with filters, and deletes.
 fn mirror(ends: &Ends, filters: &[&str], options: &SinkOptions) -> Result<SinkOutcome, Error> {
     let filters = filters.iter().map(|glob| Filter::Exclude((*glob).to_owned())).collect();
     let options_of_source = SourceOptions { recursive: true, filters, ..Default::default() };
@@ -41,7 +41,7 @@ fn what_only_the_destination_has_goes_and_nothing_behind_a_link() {
     assert!(outside.join("precious").exists());
     assert_eq!(outcome.deleted, 12, "{:?}", outcome.deleted_names);
     assert!(outcome.deleted_names.contains(&b"d/deep/".to_vec()));
-    // Again there is nothing to do.
+    // The second time there is nothing to do.
     assert_eq!(mirror(&ends, &[], &deleting(&[], None)).unwrap().deleted, 0);
 }
 
@@ -86,11 +86,11 @@ fn a_copy_that_is_not_whole_deletes_nothing() {
     copy.sink.fail_entry(1, "it cannot be read");
     let outcome = copy.run().unwrap();
     assert!(outcome.kept_extra && outcome.deleted == 0);
-    // The list of the source lacks what is in a folder that it could not read.
+    // The source's list lacks the content of a folder that it could not read.
     let mut copy = open().unwrap();
     copy.sink.source_is_incomplete();
     assert!(copy.run().unwrap().kept_extra);
-    // A copy that is left off.
+    // An interrupted copy.
     drop(open().unwrap());
     assert!(ends.to.join("x").exists());
     assert_eq!(open().unwrap().run().unwrap().deleted, 1);
@@ -106,8 +106,8 @@ fn what_another_copy_finishes_while_this_one_works_stays() {
     let open =
         || Copy::open(source(&[&slash(&ends.from)]), &ambient(&ends.to), &deleting(&[], None));
     let copy = open().unwrap();
-    // As another copy ends: a file under another name, then a rename. The clock of the file system
-    // may stand still for some milliseconds.
+    // Like the end of another copy: a file under another name, then a rename. The clock of the file
+    // system may not advance for some milliseconds.
     let changed = |path: &Path| {
         let meta = std::fs::metadata(path).unwrap();
         std::os::unix::fs::MetadataExt::ctime_nsec(&meta)
@@ -125,11 +125,11 @@ fn what_another_copy_finishes_while_this_one_works_stays() {
         std::fs::rename(&other, ends.to.join(path)).unwrap();
     }
     let outcome = copy.run().unwrap();
-    // A folder that another copy works in stays with all that it has.
+    // A folder that another copy uses stays with its content.
     let left = ["a", "fresh", "fresh/new", "new", "replaced", "shared", "shared/new", "shared/old"];
     assert_eq!(names_of(&ends.to), left, "{:?}", outcome.deleted_names);
     assert_eq!(outcome.deleted, 3);
-    // The next one finds them finished.
+    // The next copy finds them finished.
     std::fs::remove_file(&clock).unwrap();
     open().unwrap().run().unwrap();
     assert_eq!(names_of(&ends.to), ["a"]);
@@ -151,7 +151,7 @@ fn nothing_is_deleted_where_the_disk_stores_names_in_another_form() {
     };
     run(false);
     std::fs::rename(ends.from.join("ReadMe"), ends.from.join("readme")).unwrap();
-    // The disk finds README by either name, and lists the first one alone.
+    // The disk finds README by either name, and lists only the first one.
     let outcome = run(true);
     assert_eq!(outcome.deleted, 0);
     let [failure] = &outcome.failures[..] else { panic!("{:?}", outcome.failures) };

@@ -1,4 +1,4 @@
-//! Manifests, places and destinations that mean harm.
+//! Hostile manifests, places and destinations.
 
 use std::os::unix::fs::symlink;
 
@@ -78,7 +78,7 @@ fn sizes_counts_and_holes_that_cannot_be_are_refused() {
     refused(Shape::File, vec![folder(b"a")]);
     refused(Shape::Named, vec![folder(b"a"), folder(b"b")]);
     refused(Shape::Named, vec![]);
-    // A head that promises ten million entries, and nothing behind it.
+    // A head that announces ten million entries, without any.
     assert!(Manifest::decode(&[6, 8, 3, 16, 0x80, 0xad, 0xe2, 0x04]).is_err());
     assert!(Manifest::decode(&[7, 8, 3, 16, 0xff, 0xff, 0xff, 0x7f, 0]).is_err());
 }
@@ -96,7 +96,7 @@ fn a_million_entries_can_be_read() {
     assert_eq!(Manifest::decode(&encoded).unwrap(), manifest);
 }
 
-/// Memory for a list that grants so many bytes.
+/// Memory for a list, with a limit.
 #[derive(Debug)]
 struct Limit(u64);
 
@@ -138,14 +138,14 @@ fn what_a_list_takes_in_memory_is_at_most_what_was_measured() {
     ];
     let encoded = Manifest::new(Shape::Contents, entries).unwrap().encode();
     let measured = Manifest::measure(&encoded).unwrap().bytes();
-    // Its own, the holes, the target, the names.
+    // The entries, the holes, the target, the names.
     let bytes = 4 * size_of::<Entry>() as u64 + 16_000 + 4000 + 4;
     assert!((bytes..bytes + 200).contains(&measured), "{measured} for {bytes}");
 }
 
 #[test]
 fn more_holes_than_a_file_may_have_are_refused_before_they_are_read() {
-    // Its holes are numbers of one byte each, which take eight once they are read.
+    // Its holes are numbers of one byte each, which take eight when decoded.
     let holes = vec![1u8; 3 << 20];
     let mut entry = vec![18, 1, b'a', 50];
     prost::encode_length_delimiter(holes.len(), &mut entry).unwrap();
@@ -232,7 +232,7 @@ proptest! {
         }
         let listed = paths[1..].iter().map(|path| folder(path)).collect();
         let expected = Manifest::new(Shape::Contents, listed).unwrap();
-        // Siblings in another order than that of their names; folders before what is in them.
+        // Siblings in a different order than their names; folders before their content.
         let mut found: Vec<(usize, u64, &Vec<u8>)> = paths[1..]
             .iter()
             .zip(1..)

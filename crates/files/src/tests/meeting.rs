@@ -1,4 +1,4 @@
-//! Copies that bring one name into one folder at the same time.
+//! Copies that write one name in one folder at the same time.
 
 use super::*;
 use crate::digest::StreamRoot;
@@ -7,7 +7,7 @@ use crate::store::memory::Disk;
 
 const SMALL: u64 = 3 * CHUNK;
 
-/// A tree of one file of `size` bytes, named `x`, and its copy into `to`.
+/// Starts the copy of a tree with one file of `size` bytes, named `x`, into `to`.
 fn tree_of(ends: &Ends, folder: &str, size: u64, seed: u64) -> Copy {
     let from = ends.from.join(folder);
     write(from.join("x"), &content(size, seed));
@@ -80,8 +80,8 @@ fn of_two_small_files_of_one_name_one_arrives_whole_and_the_other_copy_fails() {
     assert!(there(&ends) == content(SMALL, 2));
 }
 
-/// A copy of several small files into one folder has closed its partial files, and a file with the
-/// number and the length of one of them takes its place, as another copy makes it.
+/// A copy of several small files into one folder has closed its partial files. A file with the
+/// inode number and the length of one of them replaces it, as another copy could do.
 #[test]
 fn a_partial_file_of_the_same_inode_with_another_time_gets_no_name() {
     const FILES: u64 = 20;

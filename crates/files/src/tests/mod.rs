@@ -1,4 +1,4 @@
-//! Copies from a source to a sink within the process, compared by an independent look at both.
+//! Copies from a source to a sink within the process, checked by reading both folders.
 #![expect(clippy::single_range_in_vec_init, reason = "lists of one range are what is meant")]
 
 mod copies;
@@ -22,14 +22,14 @@ use std::sync::Arc;
 use super::*;
 use crate::error::Error;
 
-/// Each end may live on a thread of its own.
+/// Each end may run on its own thread.
 const _: fn() = || {
     fn moves<T: Send>() {}
     moves::<Source>();
     moves::<Sink>();
 };
 
-/// What a name stands for, with all that a copy keeps.
+/// An entry with everything that a copy keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Thing {
     File { content: blake3::Hash, modified: (i64, i64), executable: bool },
@@ -37,7 +37,7 @@ enum Thing {
     Link(PathBuf),
 }
 
-/// All that is below a folder, without our own names.
+/// Returns everything below a folder, without longhaul's own names.
 fn tree(root: &Path) -> BTreeMap<PathBuf, Thing> {
     let mut out = BTreeMap::new();
     let mut left = vec![root.to_owned()];
@@ -63,7 +63,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Thing> {
     out
 }
 
-/// Our own names below a folder: what a finished copy must not leave.
+/// Returns longhaul's own names below a folder, which a finished copy must not leave.
 fn remains(root: &Path) -> Vec<PathBuf> {
     let ours = |path: &PathBuf| names::is_reserved(path.file_name().unwrap().as_bytes());
     tree(root).into_keys().filter(ours).collect()
@@ -83,7 +83,7 @@ fn write(path: impl AsRef<Path>, content: &[u8]) {
     let path = path.as_ref();
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
-    // Apart from "now", so that a time that was not kept shows.
+    // Not close to "now", so that a lost time is visible.
     let then = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
     std::fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
 }
@@ -109,7 +109,7 @@ struct Ends {
 }
 
 fn ends() -> Ends {
-    // In memory where that can be had: what is tested is the order of things, not the disk.
+    // In memory if possible: the tests are about the order of operations, not about the disk.
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     std::fs::create_dir(&from).unwrap();
@@ -117,12 +117,12 @@ fn ends() -> Ends {
     Ends { _folder: folder, from, to }
 }
 
-/// A copy that can be stopped and looked at.
+/// A copy that can be stopped and inspected.
 struct Copy {
     source: Source,
     sink: Sink,
     plan: Plan,
-    /// Bytes of content that went across.
+    /// Bytes of content that were sent.
     sent: u64,
 }
 
@@ -142,7 +142,7 @@ impl Copy {
         }
     }
 
-    /// Moves chunk `chunk` across as a driver does: failures first.
+    /// Moves chunk `chunk` as a driver does: failures first.
     fn step(&mut self, chunk: u64) -> Result<(), Error> {
         let mut buf = vec![0xEE; CHUNK as usize];
         let known = self.source.failures().len();
@@ -178,7 +178,7 @@ fn copy(paths: &[&Path], to: &Path) -> SinkOutcome {
     copy_with(paths, to, &SinkOptions::default()).unwrap()
 }
 
-/// A path with a slash at its end.
+/// Returns a path with a trailing slash.
 fn slash(path: &Path) -> PathBuf {
     path.join("")
 }

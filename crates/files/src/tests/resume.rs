@@ -1,10 +1,10 @@
-//! Copies that are cut off at any moment and run again.
+//! Copies that are interrupted at any moment and run again.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// As a kill: nothing is brought onto the disk or journalled any more, locks are gone.
+/// Like a kill: no more syncs or journal writes, and locks are released.
 fn kill(copy: Copy) {
     copy.sink.kill();
 }
@@ -61,7 +61,7 @@ proptest! {
     }
 }
 
-/// A large file of which the first half was sent, journalled or not, then killed.
+/// Sends the first half of a large file, with or without a journal, then kills the copy.
 fn half(ends: &Ends, journalled: bool) -> PathBuf {
     let from = ends.from.join("file");
     write(&from, &content(LARGE * 2, 1));
@@ -119,7 +119,7 @@ fn a_lost_torn_or_damaged_journal_is_rebuilt_from_what_is_there() {
         assert!(!copy.plan.compare.is_empty(), "case {number}");
         copy.compare();
         assert_eq!(copy.missing(), (8..16).collect::<Vec<_>>(), "case {number}");
-        // The journal is sound again: another kill costs nothing more.
+        // The journal is valid again: another kill loses nothing more.
         copy.step(8).unwrap();
         copy.sink.tick(std::time::Instant::now() + Duration::from_secs(2)).unwrap();
         kill(copy);
@@ -172,7 +172,7 @@ fn of_a_source_that_changed_in_between_only_what_changed_is_sent() {
             let mut copy = open(&ends, &from);
             assert!(copy.plan.have.is_empty(), "{name}");
             copy.compare();
-            // What was shrunk within a chunk can be told from the partial file alone.
+            // A shrink within a chunk is visible in the partial file only.
             let missing = copy.missing();
             assert!(missing.iter().all(|chunk| expected.contains(chunk)), "{name}: {missing:?}");
             let outcome = copy.run().unwrap();
@@ -197,7 +197,7 @@ fn a_kill_before_the_comparison_never_lets_an_old_journal_speak_of_new_content()
     let mut copy = open(&ends, &from);
     copy.step(0).unwrap();
     kill(copy);
-    // The source as it was at first, time and all.
+    // The source as it was at first, including its time.
     write(&from, &content(LARGE * 2, 1));
     let mut copy = open(&ends, &from);
     copy.compare();
@@ -219,7 +219,7 @@ fn a_folder_that_the_copy_named_is_found_again() {
     start().run().unwrap();
     assert_eq!(tree(&ends.from.join("x")), tree(&to));
     assert!(remains(&ends.to).is_empty());
-    // Finished: the same again goes into it, as with cp.
+    // Finished: the same copy now goes into it, as with cp.
     start().run().unwrap();
     assert!(to.join("x/big").exists());
 }
@@ -277,7 +277,7 @@ fn a_finished_copy_that_nobody_heard_of_goes_into_the_same_place_again() {
     assert!(!new.join("x").exists());
     heard.unwrap().remove().unwrap();
     assert!(remains(&ends.to).is_empty());
-    // From now on it is a folder that is there.
+    // From now on it counts as an existing folder.
     let (_, mark) = finish(again());
     assert!(mark.is_none() && new.join("x/y").exists());
 }
@@ -305,7 +305,7 @@ fn a_chunk_that_rotted_comes_again_though_the_journal_vouches_for_it() {
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 1], at).unwrap();
-    // A disk that forgets a bit tells no time.
+    // A disk that flips a bit does not change the time.
     file.set_modified(then).unwrap();
     let mut copy = open(&ends, &from);
     copy.compare();
@@ -328,7 +328,7 @@ fn what_this_process_left_and_nobody_touched_is_taken_up() {
     copy.run().unwrap();
 }
 
-/// Takes the file up again with `options`; what is missing once all is compared.
+/// Resumes the file with `options`; returns the missing chunks after the comparison.
 fn missing_with(ends: &Ends, from: &Path, options: &SinkOptions) -> Vec<u64> {
     let mut copy = Copy::open(source(&[from]), &ambient(&ends.to), options).unwrap();
     copy.compare();

@@ -21,10 +21,10 @@ const UNSYNCED: u64 = 2 * CHUNK;
 /// The most chunks of a file in these runs: [`LARGE`] and less than one chunk.
 const MOST_CHUNKS: u64 = LARGE.div_ceil(CHUNK) + 1;
 
-/// Attempts with faults; those after them have none, so that each run ends.
+/// Attempts with faults; later ones have none, so that each run ends.
 const FAULTY: u64 = 12;
 
-/// A run that fails prints what it was.
+/// A run; on failure it prints its parameters.
 #[derive(Debug)]
 struct Run {
     rng: Rng,
@@ -33,12 +33,12 @@ struct Run {
     files: BTreeMap<Vec<u8>, Vec<u8>>,
     is_single: bool,
     left: Arc<sink::Left>,
-    /// Chunks that were written, and that have not been wanted again since.
+    /// Chunks that were written and not requested again since.
     written: BTreeSet<u64>,
     attempts: u64,
-    /// Chunks that came again for more than what waited for a sync.
+    /// Chunks that were repeated in addition to those that waited for a sync.
     excess: u64,
-    /// Says what happens.
+    /// Prints the events.
     is_told: bool,
 }
 
@@ -62,7 +62,7 @@ impl Run {
         let is_single = rng.below(10) < 7;
         let mut sizes = Vec::new();
         if is_single {
-            // Often no whole number of chunks.
+            // Often not a whole number of chunks.
             let short = if rng.coin() { rng.below(CHUNK) } else { 0 };
             sizes.push((1 + rng.below(6)) * CHUNK + short);
         } else {
@@ -80,7 +80,7 @@ impl Run {
         let mut files = BTreeMap::new();
         for (number, size) in sizes.into_iter().enumerate() {
             let mut content = vec![0; size as usize];
-            // One number for each page is enough to tell pages apart.
+            // One number per page is enough to distinguish pages.
             for page in content.chunks_mut(4096) {
                 page.fill(rng.next() as u8 | 1);
                 let mark = rng.next().to_le_bytes();
@@ -106,7 +106,7 @@ impl Run {
         }
     }
 
-    /// Copies until all is there; says how many attempts that took.
+    /// Copies until everything is complete; returns the number of attempts.
     fn finish(mut self) -> u64 {
         loop {
             self.attempts += 1;
@@ -208,7 +208,7 @@ impl Run {
             if self.to.is_killed() {
                 break;
             }
-            // What comes for a file that has failed is not written.
+            // Chunks of a failed file are not written.
             let has_failed = |entry| sink.failures().iter().any(|f| f.entry == Some(entry));
             if !matches!(sink.object().chunk_kind(chunk),
                 Some(ChunkKind::Large { entry, .. }) if has_failed(entry))
@@ -218,7 +218,7 @@ impl Run {
             if self.rng.below(6) == 0 || sink.is_complete() {
                 sink.sync()?;
             }
-            // A sync that failed may cost what waited for it.
+            // A failed sync may lose the data that waited for it.
             if !sink.take_changed().is_empty() {
                 self.count_again(&sink, false);
             }
@@ -226,7 +226,7 @@ impl Run {
         sink.finish()
     }
 
-    /// Counts what was written and must come again.
+    /// Counts written chunks that must be sent again.
     fn count_again(&mut self, sink: &Sink, is_resume: bool) {
         let again: Vec<u64> = self.written.iter().copied().filter(|c| sink.needs(*c)).collect();
         for chunk in &again {
@@ -236,10 +236,11 @@ impl Run {
             matches!(sink.object().chunk_kind(**chunk), Some(ChunkKind::Large { .. }))
         };
         let again = again.iter().filter(is_large).count() as u64;
-        // What waited for a sync, and the chunk at which the attempt ended. Beyond that a write to
-        // the device that failed, perhaps found out much later, costs the chunks that waited then;
-        // so does a folder whose sync failed, if a power cut comes before the next one. A journal
-        // that lost a page vouches for nothing: all chunks of its file come again.
+        // Allowed are the data that waited for a sync, and the chunk at which the attempt ended. In
+        // addition, a failed write to the device, which may be detected much later, loses the
+        // chunks that waited then. So does a folder whose sync failed, if a power failure comes
+        // before the next sync. A journal that lost a page proves nothing: all chunks of its file
+        // are sent again.
         let waited = UNSYNCED / CHUNK + 1;
         let (faults, (lost, lost_journals)) = self.to.struck();
         let most = (lost + u64::from(faults.folder_sync)) * waited + lost_journals * MOST_CHUNKS;
@@ -265,8 +266,8 @@ impl Run {
         }
     }
 
-    /// A journal that is there by name vouches for what is on the device; its own content may be
-    /// that of the cache or of the device.
+    /// Checks that an existing journal describes content that is on the device. The journal's own
+    /// content is read from the cache or from the device.
     fn check_journal(&self, tree: &Tree, path: &[u8], of_device: bool) {
         let (folder, name) = manifest::split(path);
         let beside = |ours: Vec<u8>| match folder {
@@ -295,7 +296,7 @@ fn show(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// How many runs, and from which seed on.
+/// Returns a number from the environment: of runs, or the first seed.
 fn told(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |told| told.parse().expect(name))
 }
@@ -329,7 +330,7 @@ fn copies_survive_faults_kills_and_power_cuts() {
     eprintln!("{runs} copies from seed {first} on, {attempts} attempts");
 }
 
-/// Writes the chunks that `sink` misses and that `wanted` selects.
+/// Writes the chunks that `sink` lacks and that `wanted` selects.
 fn bring(sink: &mut Sink, source: &mut Source, wanted: impl Fn(&ChunkKind) -> bool) {
     let mut buf = vec![0; CHUNK as usize];
     for chunk in sink.missing().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! What a source and a sink tell of their entries, and what of it is on the disk.
+//! The reports of a source and a sink about their entries, and whether they match the disk.
 
 use super::*;
 use crate::store::buffers::Store;

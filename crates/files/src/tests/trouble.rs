@@ -1,4 +1,4 @@
-//! Sources and destinations that change, fail or fill up under way.
+//! Sources and destinations that change, fail or fill up during a copy.
 
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
@@ -31,8 +31,8 @@ fn a_source_that_vanishes_shrinks_grows_or_changes_never_gets_its_final_name() {
         let mut copy =
             Copy::open(source(&[&slash(&ends.from)]), &ambient(&ends.to), &SinkOptions::default())
                 .unwrap();
-        // The handle that is open by now must not hide it, but for a file that is gone by name
-        // only, whose content is still the right one.
+        // The handle that is open by now must not hide the change. The exception is an unlinked
+        // file, whose content is still correct.
         let missing = copy.missing();
         if !matches!(reason, "No such file" | "symbolic link") {
             copy.step(missing[0]).unwrap();
@@ -48,7 +48,7 @@ fn a_source_that_vanishes_shrinks_grows_or_changes_never_gets_its_final_name() {
         assert!(outcome.failures[0].reason.contains(reason), "{:?}", outcome.failures);
         assert_eq!((outcome.files, outcome.unfinished), (2, 0));
         assert!(!ends.to.join("b").exists() && ends.to.join("c").exists());
-        // What stood in for its content is never believed: the next run sends the right one.
+        // The zeros in place of its content are never trusted: the next run sends the real content.
         if from.exists() && !from.is_symlink() {
             super::copy(&[&slash(&ends.from)], &ends.to);
             assert_eq!(tree(&ends.from), tree(&ends.to), "{reason}");
@@ -216,7 +216,7 @@ fn a_file_that_another_copy_has_is_waited_for_as_long_as_that_may_take() {
     let first = open(Duration::ZERO).unwrap();
     let error = open(Duration::from_millis(120)).map(|_| ()).unwrap_err();
     assert!(error.what.contains("another copy is writing it"), "{error}");
-    // Who waits is told of it, by the path that was asked for.
+    // The wait is reported with the requested path.
     let (watch, source) = (Watch::default(), source(&[&from]));
     let patience = Duration::from_millis(20);
     let options = SinkOptions { patience, ..SinkOptions::default() };
@@ -240,7 +240,7 @@ fn who_watches_learns_of_each_step_and_may_end_what_nobody_waits_for() {
     write(&from, &content(LARGE, 1));
     let source = source(&[&from]);
     let (manifest, to) = (source.manifest().clone(), ambient(&ends.to));
-    // What an earlier run left, without a journal: each chunk of it is read.
+    // The data of an earlier run, without a journal: each chunk is read.
     write(ends.to.join(".file.lh-part"), &content(LARGE, 1));
     let watch = Watch::default();
     let open = || Sink::open(&to, &manifest, 0, &SinkOptions::default(), &watch);
@@ -260,7 +260,7 @@ fn the_second_of_two_trees_into_one_folder_is_refused_and_sources_of_one_command
         let options = SinkOptions { together: together.cloned(), ..SinkOptions::default() };
         Copy::open(source(&[from]), &ambient(to), &options)
     };
-    // By its own name, and by a new one.
+    // By its existing name, and by a new one.
     let new = ends.to.join("new");
     for (from, to) in [(&tree_of, &ends.to), (&tree_of, &new)] {
         let (one, other) = (Arc::default(), Arc::default());
@@ -273,17 +273,17 @@ fn the_second_of_two_trees_into_one_folder_is_refused_and_sources_of_one_command
         first.run().unwrap();
         let sources = [open(from, to, Some(&one)).unwrap(), open(from, to, Some(&one)).unwrap()];
         [None, Some(&other)].into_iter().for_each(refused);
-        // A further source of the command may begin when the others have ended.
+        // Another source of the command may start after the others have ended.
         drop(sources);
         refused(Some(&other));
         drop(one);
         drop(open(from, to, Some(&other)).unwrap());
     }
-    // Right into a folder several may bring what is theirs.
+    // Several copies may write directly into one folder.
     let (_first, second) =
         (open(&contents, &ends.to, None).unwrap(), open(&contents, &ends.to, None));
     assert!(second.is_ok());
-    // Beside each other nobody is in the way.
+    // Copies into different folders do not conflict.
     let other = ends.from.join("other");
     write(other.join("file"), b"f");
     let (_tree, _other) =
@@ -336,7 +336,7 @@ fn more_large_files_than_are_kept_open_can_be_on_their_way_at_once() {
     assert_eq!(tree(&ends.from), tree(&ends.to));
 }
 
-/// Puts another file of the same size and time in the place of `path`.
+/// Replaces `path` by another file of the same size and time.
 fn swap(path: &Path) {
     let meta = std::fs::metadata(path).unwrap();
     let other = path.with_extension("other");
@@ -380,7 +380,7 @@ fn a_file_that_took_the_place_of_a_closed_partial_file_is_not_written_and_gets_n
     let mut copy = Copy::open(from, &ambient(&ends.to), &SinkOptions::default()).unwrap();
     let (first, last): (Vec<u64>, Vec<u64>) = copy.missing().iter().partition(|c| *c % 8 == 0);
     first.into_iter().for_each(|chunk| copy.step(chunk).unwrap());
-    // More files have begun than are kept open: the first one is closed by now.
+    // More files have begun than are kept open, so the first one is closed by now.
     let partial = ends.to.join(".00.lh-part");
     swap(&partial);
     last.into_iter().for_each(|chunk| copy.step(chunk).unwrap());
@@ -421,7 +421,7 @@ fn what_this_user_may_not_read_or_write_is_named_and_the_rest_goes_on() {
     assert!(single.unwrap_err().what.contains("Permission denied"));
 }
 
-/// A small file system of its own, where this user may mount one.
+/// A separate small file system, if this user may mount one.
 struct Tiny(tempfile::TempDir);
 
 impl Tiny {

@@ -1,4 +1,4 @@
-//! The far side of a copy over ssh: started by ssh, for one client, and gone when ssh is.
+//! The remote side of a copy over ssh: started by ssh, for one client, and ends with ssh.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use crate::{Error, Kind};
 use crate::{RttWatch, Session, Settings, tls};
 use longhaul_text::CallOption;
 
-/// How long the client may take to say who it is.
+/// How long the client may take to send its id.
 const INTRODUCTION: Duration = Duration::from_secs(30);
 
-/// Ways for one client to come in.
+/// The ways in which one client can connect.
 pub struct SshSide {
-    /// Direct sessions of the client arrive here, and of nobody else.
+    /// Accepts direct sessions of this client only.
     pub listener: Listener,
     client: PeerId,
     tls: Arc<rustls::ServerConfig>,
     settings: Settings,
-    /// ssh's channel, until it carries a session itself.
+    /// ssh's channel, until it carries a session.
     channel: Option<BufReader<Stdio>>,
     lines: Lines,
 }
 
-/// A UDP socket on all addresses of this host, on a port of `ports` or any.
+/// Opens a UDP socket on all addresses of this host, on a port of `ports` or any.
 ///
 /// # Errors
 /// No port of the range is free.
@@ -41,8 +41,8 @@ pub fn bind_udp(ports: Option<(u16, u16)>) -> Result<UdpSocket, Error> {
 }
 
 /// Introduces this process, started by ssh, to the client: takes over standard input and output,
-/// opens a control port of `ports` or any, and says where it and `data_port` can be reached.
-/// Needs a running tokio runtime.
+/// opens a control port of `ports` or any, and sends its address and that of `data_port`. Needs a
+/// running tokio runtime.
 ///
 /// # Errors
 /// It was not started by ssh, no port is free, or the client does not introduce itself.
@@ -58,7 +58,7 @@ pub async fn accept_over_ssh(
     })?;
     let (udp, tcp) = in_range(ports, bind_both)?;
     let listener = Listener::from_sockets(udp, tcp, identity, settings)?;
-    // A client may arrive before its word through ssh does: then it waits for that.
+    // A client may connect before its id arrives through ssh; then it has to wait.
     listener.hold(true);
     let offer = ContactOffer {
         id: identity.id(),
@@ -95,8 +95,8 @@ pub async fn accept_over_ssh(
 }
 
 impl SshSide {
-    /// The next session of the client that started this process; nothing once ssh is gone, which
-    /// is the end. May be cancelled while no session is on its way through ssh itself.
+    /// Returns the next session of the client that started this process; `None` once ssh has ended.
+    /// Cancel-safe except while a session starts through ssh itself.
     ///
     /// # Errors
     /// The session through ssh itself failed.
@@ -134,7 +134,7 @@ impl SshSide {
 }
 
 impl Under {
-    /// Of a stream through ssh nothing is known.
+    /// Nothing is known of a stream through ssh.
     pub(super) fn ssh() -> Under {
         Under {
             remote: SocketAddr::from(([0, 0, 0, 0], 0)),
@@ -146,16 +146,16 @@ impl Under {
     }
 }
 
-/// The address of this host that the client's ssh has reached, as sshd tells.
+/// Returns the address of this host that the client's ssh has reached, according to sshd.
 fn contacted() -> Option<IpAddr> {
     let connection = std::env::var("SSH_CONNECTION").ok()?;
-    // A zone of this host is none of the client's.
+    // A zone of this host is meaningless at the client.
     let address = connection.split(' ').nth(2)?.split('%').next()?;
     let address: IpAddr = address.parse().ok()?;
     Some(address.to_canonical())
 }
 
-/// The first port of a range that `open` can open, on all addresses.
+/// Opens the first possible port of a range, on all addresses.
 fn in_range<T>(
     ports: Option<(u16, u16)>,
     open: impl Fn(SocketAddr) -> std::io::Result<T>,

@@ -1,5 +1,5 @@
-//! What the two ends say to each other through ssh before there is a session: lines of text that
-//! begin with a mark, so that banners and greetings of login shells do no harm.
+//! The messages through ssh before there is a session: lines of text with a mark, so that banners
+//! and login greetings are harmless.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,13 +8,13 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 use crate::id::PeerId;
 
-/// Begins each line of ours.
+/// The start of each longhaul line.
 const MARK: &str = "longhaul-ssh/1 ";
 
-/// The longest line of ours.
+/// The longest longhaul line.
 const LONGEST_LINE: usize = 4096;
 
-/// Bytes that are not ours before we give up.
+/// Most other bytes before the client gives up.
 const MOST_NOISE: usize = 64 << 10;
 
 /// Bytes of noise kept for an error message.
@@ -23,7 +23,7 @@ const SHOWN_NOISE: usize = 300;
 /// Addresses that an offer may name.
 const MOST_ADDRESSES: usize = 16;
 
-/// What the far side says first: who it is and where it can be reached.
+/// The first message of the remote side: its id and its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContactOffer {
     pub(super) id: PeerId,
@@ -46,7 +46,7 @@ impl ContactOffer {
         )
     }
 
-    /// Reads an offer; words that this release does not know are skipped.
+    /// Parses an offer; skips words that this release does not know.
     pub(super) fn parse(line: &str) -> Option<ContactOffer> {
         let words = line.strip_prefix("offer ")?;
         let (mut id, mut port, mut data_port, mut addresses) = (None, None, None, Vec::new());
@@ -66,10 +66,10 @@ impl ContactOffer {
     }
 }
 
-/// What the client says.
+/// A message of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// Its id: the only one to let in.
+    /// Its id: the only one to admit.
     Client(PeerId),
     /// From the next byte on this channel carries TLS.
     Switch,
@@ -91,7 +91,7 @@ impl Word {
     }
 }
 
-/// Finds our lines among others. What it reads beyond a line stays in the reader.
+/// Finds longhaul lines among others. Bytes read after a line stay in the reader.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     line: Vec<u8>,
@@ -100,8 +100,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// The next line of ours, without its mark; nothing at the end of the input or after too much
-    /// that is not ours. May be cancelled without losing anything.
+    /// Returns the next longhaul line, without its mark; `None` at the end of the input or after
+    /// too many other bytes. Cancel-safe.
     pub(super) async fn next(
         &mut self,
         reader: &mut (impl AsyncBufRead + Unpin),
@@ -131,7 +131,7 @@ impl Lines {
         }
     }
 
-    /// The end of what was not ours, printable.
+    /// Returns the end of the other bytes, printable.
     pub(super) fn noise(&self) -> String {
         let text = String::from_utf8_lossy(&self.noise);
         let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
@@ -146,7 +146,7 @@ impl Lines {
     }
 }
 
-/// The text behind the mark. A prompt without an end of line may stand before it.
+/// Returns the text after the mark. A prompt without an end of line may precede the mark.
 fn ours(line: &[u8]) -> Option<String> {
     let mark = MARK.as_bytes();
     let at = line.windows(mark.len()).position(|window| window == mark)?;

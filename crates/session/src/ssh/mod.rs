@@ -1,8 +1,8 @@
-//! Sessions that begin with the user's own ssh: it starts `longhaul` on the far side and carries
-//! ids and addresses; where nothing else passes it carries the session too.
+//! Sessions that start with the user's own ssh: it starts `longhaul` on the remote side and carries
+//! ids and addresses; if nothing else passes, it carries the session too.
 //!
-//! Lines of text introduce the two ends; then the client comes directly, over QUIC or
-//! TCP, to the id that ssh vouched for. Only when no direct way opens the channel itself is
+//! Lines of text introduce the two ends. Then the client connects directly, over QUIC or TCP, to
+//! the id that came through ssh. Only if no direct connection succeeds is the channel itself
 //! switched to TLS.
 
 mod far;
@@ -30,36 +30,36 @@ use super::{Session, Settings};
 use crate::{Error, Kind};
 use longhaul_text::{CallOption, quoted};
 
-/// How long the direct ways may take before ssh's channel is used.
+/// How long direct connections may take before ssh's channel is used.
 const DIRECT: Duration = Duration::from_secs(3);
 
-/// How long looking up where the destination is may take beside the rest.
+/// Timeout for the parallel look-up of the destination's address.
 const LOOK_UP: Duration = Duration::from_secs(3);
 
 /// How long an ssh that has closed its output may take to end.
 const LAST_BREATH: Duration = Duration::from_secs(2);
 
-/// How to reach the far side.
+/// How to reach the remote side.
 #[derive(Clone, Debug)]
 pub struct SshTarget<'a> {
     /// The ssh command, as words.
     pub command: &'a [String],
-    /// `host` or `user@host`, as ssh takes it.
+    /// `host` or `user@host`, as for ssh.
     pub destination: &'a str,
-    /// `longhaul` on the far side; `~/` at its beginning is the home folder there.
+    /// Path of `longhaul` on the remote side; a leading `~/` is the home folder there.
     pub remote_path: &'a str,
-    /// Ports that the far side may open.
+    /// Ports that the remote side may open.
     pub ports: Option<(u16, u16)>,
-    /// Further words of the remote command, behind `serve --ssh`.
+    /// More words of the remote command, after `serve --ssh`.
     pub arguments: &'a [String],
 }
 
-/// Starts the far side through ssh and opens a session to it. As soon as the far side has said
-/// where it is, `offered` is told where its data port most likely can be reached.
+/// Starts the remote side through ssh and opens a session to it. As soon as the remote side has
+/// sent its addresses, `offered` gets the most likely address of its data port.
 ///
 /// # Errors
-/// [`Kind::Unreachable`]: ssh fails (it has said why on standard error), or there is no
-/// `longhaul` on the far side.
+/// [`Kind::Unreachable`]: ssh fails (it has printed why on standard error), or there is no
+/// `longhaul` on the remote side.
 pub async fn connect_ssh(
     target: &SshTarget<'_>,
     identity: &Identity,
@@ -100,8 +100,8 @@ pub async fn connect_ssh(
     Ok(session)
 }
 
-/// Where the far side is tried: at the addresses of its name, and of these first where it says that
-/// ssh has come in. Whatever else it names may be somebody else's, who must not hear from us.
+/// Returns the addresses to try: those of the host name, and among them first the one that ssh has
+/// reached. Other addresses in the offer may belong to somebody else, who must not hear from us.
 fn candidates(offer: &ContactOffer, host: &[SocketAddr]) -> Vec<SocketAddr> {
     let named = |address: &SocketAddr| {
         let ip = address.ip().to_canonical();
@@ -117,7 +117,7 @@ fn spawn(target: &SshTarget<'_>) -> Result<tokio::process::Child, Error> {
         return Err(usage("the ssh command is empty".to_owned()));
     };
     if target.destination.is_empty() || target.destination.starts_with('-') {
-        // ssh would take it for an option.
+        // ssh would parse it as an option.
         return Err(usage(format!("`{}` is no host name", target.destination)));
     }
     Command::new(program)
@@ -134,7 +134,7 @@ fn spawn(target: &SshTarget<'_>) -> Result<tokio::process::Child, Error> {
         })
 }
 
-/// What the shell on the far side is given.
+/// Returns the command for the remote shell.
 fn remote_command(target: &SshTarget<'_>) -> String {
     let mut command = match target.remote_path.strip_prefix("~/") {
         Some(below_home) => format!("~/{}", quoted(below_home)),
@@ -151,7 +151,7 @@ fn remote_command(target: &SshTarget<'_>) -> String {
     command
 }
 
-/// Where the destination is, as far as this host can tell: after the aliases of ssh's own config.
+/// Returns the destination's addresses as far as this host knows, with the aliases of ssh's config.
 async fn look_up(target: &SshTarget<'_>) -> Vec<SocketAddr> {
     let found = async {
         let host = configured_host(target).await.unwrap_or_else(|| {
@@ -166,7 +166,7 @@ async fn look_up(target: &SshTarget<'_>) -> Vec<SocketAddr> {
     timeout(LOOK_UP, found).await.ok().flatten().unwrap_or_default()
 }
 
-/// What `ssh -G` says the host name is; asked of OpenSSH only.
+/// Returns the host name according to `ssh -G`; used with OpenSSH only.
 async fn configured_host(target: &SshTarget<'_>) -> Option<String> {
     let (program, words) = target.command.split_first()?;
     if std::path::Path::new(program).file_name()? != "ssh" {
@@ -191,11 +191,11 @@ async fn tell(stdin: &mut ChildStdin, word: Word) -> Result<(), Error> {
         stdin.flush().await
     };
     told.await.map_err(|error: std::io::Error| {
-        Error::new(Kind::Unreachable, format!("ssh ended before the session stood: {error}"))
+        Error::new(Kind::Unreachable, format!("ssh ended before the session was open: {error}"))
     })
 }
 
-/// The session through ssh's channel.
+/// Opens the session through ssh's channel.
 async fn through(
     mut stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
@@ -233,7 +233,7 @@ fn what_to_open(target: &SshTarget<'_>, offer: &ContactOffer, lost: Lost) -> Str
     format!("let {range} in at {} ({tried})", target.destination)
 }
 
-/// Why the far side never introduced itself.
+/// Returns why the remote side never introduced itself.
 async fn no_offer(target: &SshTarget<'_>, mut ssh: tokio::process::Child, lines: &Lines) -> Error {
     let status = timeout(LAST_BREATH, ssh.wait()).await;
     let status: Option<ExitStatus> = status.ok().and_then(Result::ok);

@@ -1,6 +1,6 @@
 //! This process's standard input and output as one byte stream.
 //!
-//! tokio's own standard input reads on a thread that nothing can stop, so a far side whose copy
+//! tokio's own standard input reads on a thread that cannot be stopped, so a remote side whose copy
 //! is over could not end before ssh does. Here the descriptors themselves are polled.
 
 use std::fs::File;
@@ -18,16 +18,16 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 #[derive(Debug)]
 pub(super) struct Stdio {
     input: AsyncFd<OwnedFd>,
-    /// Gone once this direction has ended.
+    /// `None` once this direction has ended.
     output: Option<AsyncFd<OwnedFd>>,
 }
 
 impl Stdio {
-    /// Takes both over: whatever else prints from now on goes nowhere, where it would break the
+    /// Takes both over. Any other output from now on is discarded, because it would break the
     /// stream.
     ///
     /// # Errors
-    /// They are files, not the pipes or sockets that ssh gives.
+    /// They are files, not the pipes or sockets that ssh provides.
     pub(super) fn take() -> io::Result<Stdio> {
         let input = polled(std::io::stdin().as_fd().try_clone_to_owned()?, Interest::READABLE)?;
         let output = polled(std::io::stdout().as_fd().try_clone_to_owned()?, Interest::WRITABLE)?;

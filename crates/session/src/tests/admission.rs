@@ -1,4 +1,4 @@
-//! Clients without rights, and clients that ask for nothing.
+//! Clients without rights, and clients that make no request.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn listener(server: &Identity, client: &Client, settings: &Settings) -> Listener
     listener
 }
 
-/// What a client without rights hears that says `said`.
+/// Returns the error for a client without rights that sends `said`.
 async fn refused(server: &Identity, to: SocketAddr, carriers: Carriers, said: &[u8]) -> Error {
     let session = Client::pinned(carriers, server).connect(to).await.expect("it listens");
     let (mut writer, mut reader) = session.split();
@@ -28,7 +28,7 @@ fn a_client_without_rights_is_told_so_whatever_it_says() {
         let client = Client::pinned(Carriers::Both, &server);
         let mut listener = listener(&server, &client, &settings(Carriers::Both));
         let to = listener.local_addr();
-        // Nothing but a hello, a message, one that is too long, one that never ends.
+        // Only a hello, a message, one that is too long, one that never ends.
         for said in [&[][..], &[0, 0, 0, 1, 8], &[0x7f; 4], &[0, 0, 1, 0, 8]] {
             for carriers in [Carriers::Quic, Carriers::Tcp] {
                 let error = refused(&server, to, carriers, said).await;
@@ -59,7 +59,7 @@ fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_one_among_the
             listener.accept().await;
         }
         assert_eq!((listener.dropped().unauthorised, listener.dropped().barred), (30, 0));
-        // Charges fade meanwhile, so it may take some more than twenty.
+        // Charges fade meanwhile, so it may take more than twenty.
         let mut strangers = 0;
         while listener.dropped().barred == 0 {
             let stranger = Client::pinned(Carriers::Tcp, &server);
@@ -71,7 +71,7 @@ fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_one_among_the
             assert!(strangers < 200, "nobody has to pause");
         }
         assert!(strangers > 20, "{strangers}");
-        // The last stranger may have taken this second's handshake: the client tries again.
+        // The last refused client may have taken this second's handshake: the client tries again.
         let mut session = client.connect(to).await.expect("its network begins one a second");
         session.write(&3u32).await.expect("open");
         assert_eq!(listener.accept().await.peer, client.identity.id());
@@ -96,7 +96,7 @@ fn a_session_without_a_request_gives_up_its_place_to_a_newcomer() {
             for _ in 0..=PLACES {
                 let session = client.connect(listener.local_addr()).await.expect("it listens");
                 let (mut writer, reader) = session.split();
-                // The hello alone.
+                // Only the hello.
                 writer.write_raw(&[]).await;
                 near.push((writer, reader));
                 far.push(listener.accept().await);

@@ -1,4 +1,4 @@
-//! Both carriers give the same things.
+//! All carriers provide the same.
 
 use std::time::Instant;
 
@@ -55,7 +55,7 @@ fn a_connection_that_took_a_second_to_be_made_has_the_round_trip_of_its_path() {
             let under = stream::Under { remote, local_ip: None, carrier: "tls", rtt, tcp: None };
             (stream::server(stream, under, &config, &settings).await, waited)
         };
-        // The first of the two is begun first.
+        // The first of the two starts first.
         let (near, (far, waited)) = tokio::join!(near, far);
         assert!(waited >= Duration::from_millis(900), "{waited:?}");
         let rtt = near.expect("a session").rtt.expect("it is measured");
@@ -313,7 +313,7 @@ fn a_server_started_anew_ends_the_sessions_of_the_old_one_at_once() {
                     let mut listener = listener.expect("sockets that work");
                     let mut session = listener.accept().await;
                     let _: Option<u32> = session.read().await.expect("open");
-                    // What is forgotten says no goodbye, as after kill -9.
+                    // A forgotten session sends no goodbye, as after kill -9.
                     std::mem::forget((listener, session));
                 });
             }
@@ -357,7 +357,7 @@ fn what_was_written_before_leaving_arrives_though_this_side_stops_at_once() {
             let mut listener = listen(LOOPBACKS[0], &server);
             let (to, client) = (listener.local_addr(), Client::pinned(carriers, &server));
             let stopped = std::thread::spawn(move || {
-                // Its tasks, which would send what waits, end with the closure.
+                // Its tasks, which would send waiting data, end with the closure.
                 run(async {
                     let mut near = client.connect(to).await.expect("a server that listens");
                     near.write(&1u32).await.expect("an open session");

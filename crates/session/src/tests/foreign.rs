@@ -1,4 +1,4 @@
-//! What is no session of ours is dropped, counted, and keeps nobody out.
+//! Connections of other programs are dropped, counted, and keep nobody out.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -41,7 +41,7 @@ fn bytes_of_other_programs_on_the_tcp_port_are_dropped_and_counted() {
             let mut stream = TcpStream::connect(listener.local_addr()).await.expect("it listens");
             stream.write_all(bytes).await.expect("open");
             stream.shutdown().await.expect("open");
-            // It is closed from there, perhaps after an alert.
+            // The server closes it, perhaps after an alert.
             let _ = stream.read_to_end(&mut Vec::new()).await;
             until(|| listener.dropped().foreign == at as u64 + 1).await;
         }
@@ -56,7 +56,7 @@ fn tls_clients_of_another_kind_are_dropped() {
         let mut listener = listen(LOOPBACKS[0], &server);
         let me = Identity::ephemeral();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        // One that knows certificates only, one of another protocol, one that names none.
+        // One that supports certificates only, one of another protocol, one that names none.
         let web = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .expect("it has suites of TLS 1.3")
@@ -94,7 +94,7 @@ fn silent_and_stalling_connections_keep_nobody_out_and_are_dropped_in_the_end() 
             let to = listener.local_addr();
             let mut stream = TcpStream::connect(to).await.expect("it listens");
             if number % 2 == 1 {
-                // The beginning of a greeting that never goes on.
+                // The start of a greeting that never continues.
                 stream.write_all(&[0x16, 3, 1, 2, 0, 1, 0]).await.expect("open");
             }
             silent.push(stream);

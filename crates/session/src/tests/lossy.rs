@@ -18,7 +18,7 @@ struct Path {
     state: u64,
     /// While set, nothing passes.
     dead: Arc<AtomicBool>,
-    /// How many packets were on their way to the server as each of them came.
+    /// How many packets were in flight to the server when each of them arrived.
     flying: Arc<Mutex<Vec<usize>>>,
 }
 
@@ -75,7 +75,7 @@ impl Path {
     }
 }
 
-/// A server behind `path` that answers each message with itself, and a client's session to it.
+/// A server behind `path` that echoes each message, and a client's session to it.
 async fn echo(path: Path) -> Session {
     let server = Identity::ephemeral();
     let mut listener = listen(LOOPBACKS[0], &server);
@@ -124,8 +124,8 @@ fn at_12_percent_loss_each_session_stands_and_few_answers_take_much_longer_than_
     });
 }
 
-/// A controller that takes loss for congestion keeps two or three packets on their way at such a
-/// loss (CUBIC: RFC 9438, section 5).
+/// A controller that takes loss for congestion keeps two or three packets in flight at such a loss
+/// (CUBIC: RFC 9438, section 5).
 #[test]
 fn at_12_percent_loss_much_that_is_told_keeps_the_path_full() {
     run(async {
@@ -137,7 +137,7 @@ fn at_12_percent_loss_much_that_is_told_keeps_the_path_full() {
         session.write(&much).await.expect("open");
         assert_eq!(session.read().await, Ok(Some(much)));
         let mut flying: Vec<usize> = flying.lock().expect("no holder panics").clone();
-        // Of 400 kB the last third, long after the first losses; the echo's acks are none of it.
+        // Of 400 kB the last third, long after the first losses; the echo's acks are not included.
         let told = 400_000 / 1400;
         assert!(flying.len() > told, "{} packets", flying.len());
         let mut late = flying.drain(told / 2..told).collect::<Vec<_>>();
@@ -147,8 +147,8 @@ fn at_12_percent_loss_much_that_is_told_keeps_the_path_full() {
     });
 }
 
-/// A floor of 64 KiB in flight would be all there is, if nothing told the path's loss from its
-/// end: a list of files of a million entries would take hundreds of round trips.
+/// With only a floor of 64 KiB in flight, a list of a million files would take hundreds of round
+/// trips. So the window must tell the path's loss from its capacity.
 #[test]
 fn what_is_long_fills_a_long_path_as_far_as_the_other_end_expects_it() {
     const PACKET: usize = 1_200;
@@ -187,8 +187,8 @@ fn what_is_long_fills_a_long_path_as_far_as_the_other_end_expects_it() {
     for one_in in [0, 100] {
         let little = most_flying(false, one_in);
         assert!(little < 400_000, "{little} bytes where nothing long is expected");
-        // A machine that stalls all the time looks like a queue, and a window that stays small on
-        // such a path is right: one undisturbed try shows that it would have grown.
+        // A machine that stalls all the time looks like a queue, and then a small window is right.
+        // One undisturbed try shows that it would have grown.
         let grew = (0..6).any(|_| most_flying(true, one_in) > 500_000);
         assert!(grew, "half a megabyte was never on its way, at one lost in {one_in}");
     }
@@ -203,7 +203,7 @@ fn a_session_goes_on_soon_after_the_network_was_gone() {
         answered(&mut session).await;
         dead.store(true, Ordering::Relaxed);
         session.write(&"into nothing".to_owned()).await.expect("open");
-        // Longer than a few doublings of the time-out.
+        // Longer than a few doublings of the timeout.
         sleep(Duration::from_secs(3)).await;
         dead.store(false, Ordering::Relaxed);
         let begun = Instant::now();

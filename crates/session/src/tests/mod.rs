@@ -18,7 +18,7 @@ use super::trust::Trust;
 use super::*;
 use crate::Kind;
 
-/// Generous: machines under load are slow.
+/// Timeout; long because machines under load are slow.
 const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) const LOOPBACKS: [IpAddr; 2] =
@@ -58,7 +58,7 @@ impl User {
     }
 }
 
-/// A client with a config folder of its own.
+/// A client with its own config folder.
 struct Client {
     identity: Identity,
     trust: Trust,

@@ -9,11 +9,11 @@ use tokio::net::unix::pipe;
 use super::*;
 use crate::ssh::{SshTarget, accept_over_ssh, bind_udp, connect_ssh};
 
-/// Set in the processes that the tests start as the far side; its value says how that behaves.
+/// Set in the processes that the tests start as the remote side; its value selects the behaviour.
 const FAR_SIDE: &str = "LONGHAUL_TEST_FAR_SIDE";
 
-/// Not a test of its own: what the scripts below run as `longhaul serve --ssh`. The lines that the
-/// test harness prints before are a banner like any other.
+/// Not a test itself: the scripts below run it as `longhaul serve --ssh`. The output of the test
+/// harness before it counts as a banner.
 #[test]
 fn far_side_of_a_copy_over_ssh() {
     if let Ok(ports) = std::env::var(FAR_SIDE) {
@@ -37,7 +37,7 @@ async fn far_side(ports: &str) {
         }
         let _ = session.close(None).await;
     }
-    // Seen by the test: the far side ends of itself.
+    // Shows the test that the remote side ends by itself.
     if let Ok(path) = std::env::var("LONGHAUL_TEST_ENDED") {
         let _ = std::fs::write(path, "ended");
     }
@@ -45,7 +45,7 @@ async fn far_side(ports: &str) {
 
 struct Host {
     _folder: TempDir,
-    /// Where a far side says that it has ended.
+    /// Where a remote side reports that it has ended.
     ended: pipe::Receiver,
     ssh: Vec<String>,
     remote_path: PathBuf,
@@ -57,13 +57,13 @@ fn script(path: &Path, text: &str) {
 }
 
 impl Host {
-    /// A host whose sshd says that `reached` is its address, and whose `longhaul` begins with
+    /// Returns a host whose sshd reports `reached` as its address, and whose `longhaul` starts with
     /// `before`.
     fn new(reached: Option<IpAddr>, before: &str) -> Host {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let fifo = folder.path().join("ended");
         mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).expect("the folder is ours");
-        // Open for writing too: a far side that ends is no end of the pipe.
+        // Open for writing too, so that the end of a remote side does not end the pipe.
         let ended = pipe::OpenOptions::new().read_write(true).open_receiver(&fifo);
         let ended = ended.expect("it was just made");
         let ssh = folder.path().join("fake-ssh");
@@ -110,7 +110,7 @@ impl Host {
         connect_ssh(&target, &Identity::ephemeral(), &settings(Carriers::Both), |_| {}).await
     }
 
-    /// Waits until the far side has ended by itself.
+    /// Waits until the remote side has ended by itself.
     async fn ended(&self) {
         loop {
             self.ended.readable().await.expect("the pipe is open");
@@ -132,7 +132,7 @@ async fn echoes(session: &mut Session) {
 #[test]
 fn an_address_that_only_the_far_side_names_is_not_contacted() {
     run(async {
-        // It is there and would answer; but it is not what the name leads to.
+        // It exists and would answer, but it is not an address of the name.
         let host = Host::new(Some(LOOPBACKS[0]), "");
         let session = host.connect_to("somebody@host.invalid", None).await.expect("a far side");
         assert_eq!(session.carrier, "ssh");

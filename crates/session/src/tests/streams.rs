@@ -6,7 +6,7 @@ use super::*;
 
 const EACH: [Carriers; 2] = [Carriers::Quic, Carriers::Tcp];
 
-/// A server, the client's first session with it, and the server's end of that.
+/// Returns a server, the client's first session with it, and the server's end of that session.
 async fn open(carriers: Carriers) -> (Listener, Session, Session) {
     let server = Identity::ephemeral();
     let mut listener = listen(LOOPBACKS[0], &server);
@@ -70,7 +70,7 @@ fn a_stream_that_nobody_reads_holds_up_no_other() {
                     assert!(sent < 100, "what is not read is bounded");
                 }
             };
-            // Both ways: the client does not read `near`, and the server not `unread`.
+            // Both directions: the client does not read `near`, and the server not `unread`.
             full(&mut far).await;
             let mut unread = connection.open("", 0).await.unwrap();
             unread.write(&1u32).await.unwrap();
@@ -126,7 +126,7 @@ fn streams_beyond_the_limit_are_refused_and_end_no_other_that_obeys() {
         }
         let most = streams.len() + 1;
         assert!((mux::STREAMS..=mux::STREAMS * 9 / 8).contains(&most), "{most}");
-        // Those that end leave their places.
+        // Streams that end free their places.
         for (stream, theirs) in streams.drain(..3) {
             let closing = tokio::spawn(theirs.close(None));
             stream.close(None).await.unwrap();
@@ -194,7 +194,7 @@ fn a_closed_connection_ends_over_there_though_this_side_stops_at_once() {
         let (to, mut client) = (listener.local_addr(), Client::pinned(Carriers::Quic, &server));
         client.settings.streams = true;
         let stopped = std::thread::spawn(move || {
-            // Its tasks, which would send what waits, end with the closure.
+            // Its tasks, which would send waiting data, end with the closure.
             run(async {
                 let mut near = client.connect(to).await.expect("a server that listens");
                 near.write(&1u32).await.expect("an open session");
@@ -208,7 +208,7 @@ fn a_closed_connection_ends_over_there_though_this_side_stops_at_once() {
         assert_eq!(far.read::<u32>().await, Ok(Some(1)));
         let theirs = far.connection().expect("the client asked for it");
         drop(far);
-        // A side that says nothing is given up after a longer time.
+        // A silent side is given up only after a longer time.
         timeout(Duration::from_secs(5), theirs.ended()).await.expect("its last word came");
         stopped.join().expect("no panic");
     });

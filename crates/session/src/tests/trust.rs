@@ -1,4 +1,4 @@
-//! Who is trusted, and what happens to others.
+//! Which servers are trusted, and what happens to others.
 
 use super::*;
 use crate::known::{KnownServers, server_name};

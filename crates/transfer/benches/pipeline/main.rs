@@ -1,18 +1,18 @@
-//! What the machine can do without a protocol: the bare pipeline, and a blaster beside it.
+//! The machine's speed without a protocol: the bare pipeline, and a blaster for comparison.
 //!
 //! Sending: pread → hash → seal → one segmented send. Receiving: joined receive → open into a chunk
-//! buffer → hash → pwrite. No resends, no control channel: a lost datagram is a chunk that never
-//! becomes whole. `blaster` leaves out everything but the datagrams.
+//! buffer → hash → pwrite. There are no resends and no control channel: a lost datagram leaves its
+//! chunk incomplete. `blaster` only sends and receives datagrams.
 //!
 //! ```text
 //! pipeline run [to=ADDR] [netns=SENDER,RECEIVER] [dir=DIR] [size=MIB] [datagram=BYTES]
 //! ```
 //!
-//! runs every variant between two processes, each pinned to a core of its own, and prints for each
-//! the highest paced rate with less than 0.1 % of loss. `pipeline flood` tells what a datagram of
-//! a stranger costs the receiver. The receiver touches and frees as much
-//! memory as the file takes just before each run: pages that the host has taken back cost ten times
-//! as much, and the benchmark would measure the host.
+//! runs every variant between two processes, each pinned to its own core, and prints for each the
+//! highest paced rate with less than 0.1 % of loss. `pipeline flood` measures the receiver's cost
+//! of a stranger's datagram. Just before each run the receiver touches and frees as much memory as
+//! the file takes: pages that the host has reclaimed cost ten times as much, and would dominate the
+//! measurement.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 use std::collections::HashMap;
@@ -50,12 +50,12 @@ const CHUNK: u64 = 1 << 20;
 /// How long a receiver waits for more.
 const IDLE: Span = Span::from_millis(300);
 
-/// What both ends do to each byte.
+/// The work of both ends on each byte.
 #[derive(Clone, Copy, PartialEq)]
 struct Variant {
     name: &'static str,
     suite: Suite,
-    /// Only datagrams: nothing read, opened or kept.
+    /// Only datagrams: nothing is read, opened or kept.
     blast: bool,
     hash: bool,
     write: bool,
@@ -148,7 +148,7 @@ fn keys(variant: Variant) -> FlowKeys {
 fn pin(core: usize) {
     let mut cores = CpuSet::new();
     cores.set(core);
-    // Where there is only one core, both share it.
+    // On a single core both share it.
     let _ = sched_setaffinity(None, &cores);
 }
 
@@ -213,7 +213,7 @@ struct Pacer {
     sent: Bytes,
     spun: Span,
     lost: u64,
-    /// Nobody writes here: a wait that only time ends.
+    /// A channel without messages: a wait that only the timeout ends.
     silence: (Sender<()>, std::sync::mpsc::Receiver<()>),
 }
 
@@ -223,7 +223,7 @@ impl Pacer {
         Pacer { socket, path, rate, start, sent, spun, lost: 0, silence: channel() }
     }
 
-    /// Sends one train again and again, until `count` datagrams have left.
+    /// Sends one train repeatedly, until `count` datagrams have been sent.
     fn blast(
         &mut self,
         count: u64,
@@ -281,7 +281,7 @@ fn receive(arguments: &Arguments) -> Result<()> {
     touch(arguments.number("size", 1024)? * 5 / 4 + 64);
     let port = Port::bind(arguments.text("listen", "127.0.0.1:0").parse()?)?;
     let pool = ChunkPool::new(Bytes::new(CHUNK), Bytes::mebi(64));
-    // The pipeline's own pages are not what is measured.
+    // Exclude the pipeline's own pages from the measurement.
     let warm: Vec<_> =
         (0..8).filter_map(|_| pool.take()).map(|mut buffer| buffer.fill(1)).collect();
     drop(warm);
@@ -333,7 +333,7 @@ struct Sink {
 }
 
 impl Sink {
-    /// Hashes and writes what has become whole.
+    /// Hashes and writes complete chunks.
     fn store(&mut self) {
         while let Some(whole) = self.placer.assembly().pop_whole() {
             if self.variant.hash {
@@ -367,8 +367,8 @@ impl FlowSink for Sink {
         } else {
             self.arrivals.clear();
             for datagram in datagrams {
-                // After a long stretch in which nothing came the first number is taken for a wild
-                // one: a datagram that is lost.
+                // After a long silence the first packet number looks like a wild one, so that
+                // datagram is lost.
                 let Ok(placed) = self.placer.place(now, &datagram) else { continue };
                 let number = datagram.header.number;
                 self.arrivals.extend(placed.map(|block| Arrival { number, block, at: now }));
@@ -407,7 +407,7 @@ impl FlowSink for Sink {
     fn on_port_closed(&mut self, _: &str) {}
 }
 
-/// A stranger's single datagrams at 50,000 a second, at a port that has a flow of its own.
+/// Sends single datagrams of a stranger at 50,000 a second to a port that has a flow.
 fn flood() -> Result<()> {
     const COUNT: u64 = 100_000;
     let port = Port::bind("127.0.0.1:0".parse()?)?;

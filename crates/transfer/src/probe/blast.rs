@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind};
 
-/// What is to be sent.
+/// The datagrams to send.
 pub(super) struct Blast {
     pub(super) socket: Arc<Socket>,
     pub(super) path: Path,
@@ -27,22 +27,22 @@ pub(super) struct Blast {
     pub(super) span: Span,
 }
 
-/// What was sent.
+/// The result of sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Blasted {
     pub(super) sent: u64,
-    /// The first link does not take datagrams of this size.
+    /// The first link does not carry datagrams of this size.
     pub(super) too_large: bool,
 }
 
-/// A running thread; dropped, it ends.
+/// A running thread; it ends when this is dropped.
 pub(super) struct Blasting {
     _stop: Sender<()>,
     done: oneshot::Receiver<Blasted>,
 }
 
 impl Blasting {
-    /// What was sent, when all is.
+    /// Waits until all datagrams are sent.
     pub(super) async fn ended(self) -> Result<Blasted, Error> {
         let lost = |_| Error::new(ErrorKind::Unfinished, "the sending thread ended early");
         self.done.await.map_err(lost)
@@ -55,7 +55,7 @@ impl Blast {
         let (stop, stopped) = channel();
         let (ended, done) = oneshot::channel();
         let work = move || {
-            // Nobody waits any more where the probe was given up.
+            // Nobody waits if the probe was cancelled.
             let _ = ended.send(self.run(&stopped));
         };
         std::thread::Builder::new().name("probe".into()).spawn(work).map_err(|error| {
@@ -93,7 +93,7 @@ impl Blast {
             }
             pacer.spend(now, Bytes::new(batch.bytes() as u64));
             match batch.send(&self.socket, self.path) {
-                // What the kernel refuses is lost, as what the path loses.
+                // Datagrams that the kernel refuses count as lost on the path.
                 Ok(_) => blasted.sent += due,
                 Err(SendError::TooLarge) => return Blasted { too_large: true, ..blasted },
                 Err(SendError::Broken(_)) => return blasted,

@@ -142,7 +142,7 @@ mod tests {
         let error = wanted(came(20_000, 0, 180_000), other).unwrap_err();
         assert!(error.kind == ErrorKind::Verification && error.what.contains("180000 blocks that"));
         let error = wanted(came(20_000, 180_000, 0), frugal).unwrap_err();
-        assert!(error.what.contains("180000 that had come, beside 20000"), "{error}");
+        assert!(error.what.contains("180000 duplicates, against 20000"), "{error}");
         assert!(wanted(came(20_000, 180_000, 0), other).is_ok());
     }
 

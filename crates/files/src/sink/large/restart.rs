@@ -10,14 +10,13 @@ use crate::sink::partial;
 use crate::{CHUNK, Watch, names};
 
 impl Large {
-    /// Goes on in a new partial file after a failed sync; returns it with the chunks that must be
-    /// sent again.
+    /// Continues in a new partial file after a failed sync. Returns the chunks that must be sent
+    /// again.
     ///
-    /// The new file gets the chunks that the journal has, and those of an earlier run that the
-    /// source has as well and that did not wait for the failed sync. Each is read, compared with
-    /// its value and written anew. So wherever it was read from, the sync of the new file is about
-    /// it. The old file keeps its name and its journal until that sync
-    /// has succeeded; a kill before it costs nothing.
+    /// The new file gets the chunks in the journal, and those of an earlier run that the source has
+    /// as well and that did not wait for the failed sync. Each is read, verified and written again,
+    /// so the sync of the new file covers it. The old file keeps its name and its journal until
+    /// that sync has succeeded; a kill before that loses nothing.
     pub(in crate::sink) fn restart(
         mut self,
         ground: &mut Ground,
@@ -56,7 +55,7 @@ impl Large {
             }
             to.sync_data()?;
             let (folder, name) = ground.at(self.number)?;
-            // The old journal must not speak of the new file, after a power cut neither.
+            // The old journal must not describe the new file, not even after a power failure.
             remove_journal(folder, &name)?;
             folder.rename(&restarted, &old)?;
             copied.into_iter().for_each(|(chunk, value)| new.take(chunk, value));
@@ -67,7 +66,7 @@ impl Large {
         Ok((new, lost))
     }
 
-    /// Whether the journal was not written since the partial file was made or taken up.
+    /// Returns whether the journal was not written since the partial file was created or resumed.
     fn is_fresh(&self) -> bool {
         self.journal_end == 0
     }

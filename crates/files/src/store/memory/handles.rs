@@ -37,7 +37,7 @@ impl Handle {
         act(&mut state)
     }
 
-    /// The same for a call that changes what the handle stands for.
+    /// The same for a call that changes the file.
     fn change<T>(&self, act: impl FnOnce(&mut Inode) -> T) -> io::Result<T> {
         self.with(|state| {
             if state.strike(|faults| &mut faults.access) {
@@ -121,7 +121,7 @@ impl Folder for Handle {
             match handle.lock(state) {
                 Ok(_) => Ok(Arc::new(handle) as _),
                 Err(error) => {
-                    // Its end takes the lock of the disk, which is held here.
+                    // Its drop takes the lock of the disk, which is held here.
                     state.close(handle.number, handle.id);
                     std::mem::forget(handle);
                     Err(error)

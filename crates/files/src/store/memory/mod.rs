@@ -1,11 +1,11 @@
-//! A disk in memory, for tests: what is written waits in a page cache until a sync, and seeded
-//! faults, kills and power cuts strike in between.
+//! A disk in memory, for tests: written data wait in a page cache until a sync, and seeded faults,
+//! kills and power failures happen in between.
 //!
 //! The model is at least as hostile as Linux. A failed sync marks the pages that it could not write
-//! as clean: later syncs succeed, reads show the new content until the cache drops it, and the
+//! as clean: later syncs succeed, reads return the new content until the cache drops it, and the
 //! device never gets it. Entries of a folder are volatile until that folder, or the file system, is
-//! synced; an entry whose sync failed stays volatile, as a journalling file system keeps it. A
-//! rename is atomic. After a power cut any subset of the volatile pages and entries may be there.
+//! synced; an entry whose sync failed stays volatile, as in a journalling file system. A rename is
+//! atomic. After a power failure any subset of the volatile pages and entries may exist.
 
 mod handles;
 
@@ -24,7 +24,7 @@ const ROOT: u64 = 1;
 /// The disk's number in identities.
 const DEVICE: u64 = 7;
 
-/// A small generator of numbers that depend on its seed alone (splitmix64).
+/// A small pseudorandom generator (splitmix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
@@ -55,18 +55,18 @@ impl Rng {
     }
 }
 
-/// How often each fault strikes, of 10,000 calls; also how often each has struck.
+/// The rate of each fault, per 10,000 calls; also the number of faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Faults {
     /// Reads and writes that fail.
     pub(crate) access: u32,
     /// Reads and writes that stop early.
     pub(crate) short: u32,
-    /// Writes and new files that find no room.
+    /// Writes and new files that fail because the disk is full.
     pub(crate) room: u32,
     /// Syncs of a file, of a folder, or of the file system that fail.
     pub(crate) sync: u32,
-    /// Syncs of a folder that fail, besides.
+    /// Syncs of a folder that fail, in addition.
     pub(crate) folder_sync: u32,
     /// Renames that fail.
     pub(crate) rename: u32,
@@ -79,11 +79,11 @@ pub(crate) struct Faults {
 /// One page of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Page {
-    /// No hole, as the cache has it and as the device has it.
+    /// Whether the page is not a hole, in the cache and on the device.
     cached: bool,
     stored: bool,
     dirty: bool,
-    /// Clean, but the device has not what the cache has.
+    /// Clean, but the device does not have the cache's content.
     lost: bool,
 }
 
@@ -113,7 +113,7 @@ struct Inode {
     unreported: bool,
     links: u64,
     handles: u64,
-    /// Of a folder: its entries in the cache and on the device.
+    /// For a folder: its entries in the cache and on the device.
     entries: BTreeMap<Vec<u8>, u64>,
     stored_entries: BTreeMap<Vec<u8>, u64>,
 }
@@ -129,7 +129,7 @@ struct Change {
 struct State {
     inodes: BTreeMap<u64, Inode>,
     next: u64,
-    /// Names are found whatever their case, and keep the form in which they were made.
+    /// Names are case-insensitive, and keep the form in which they were created.
     folds: bool,
     clock: i64,
     changes: Vec<Change>,
@@ -147,11 +147,11 @@ struct State {
     lost: (u64, u64),
 }
 
-/// A disk. Clones are the same.
+/// A disk. Clones refer to the same disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk(Arc<Mutex<State>>);
 
-/// A tree by paths, as the cache or the device has it.
+/// A tree by paths, in the state of the cache or of the device.
 pub(crate) type Tree = BTreeMap<Vec<u8>, u64>;
 
 fn eio() -> io::Error {
@@ -186,7 +186,7 @@ impl Inode {
         }
     }
 
-    /// Makes a range read as zeros; what of it is on the device is dirty.
+    /// Makes a range read as zeros, and marks its pages on the device as dirty.
     fn blank(&mut self, range: Range<usize>) {
         let end = range.end.min(self.cache.len());
         if range.start < end {
@@ -213,7 +213,7 @@ impl Inode {
         }
     }
 
-    /// Brings page `number` onto the device.
+    /// Writes page `number` to the device.
     fn store(&mut self, number: usize) {
         let (start, end) = (number * PAGE, ((number + 1) * PAGE).min(self.cache.len()));
         if self.device.len() < self.cache.len() {
@@ -252,7 +252,7 @@ impl Inode {
         }
     }
 
-    /// What the device has, as long as the device says that the file is.
+    /// Returns the device's content, with the length that the device has for the file.
     fn stored_content(&self) -> Vec<u8> {
         let mut content = self.device.clone();
         content.resize(self.stored.len as usize, 0);
@@ -261,7 +261,7 @@ impl Inode {
 }
 
 impl State {
-    /// Begins a call: faults of the whole process come first.
+    /// Starts a call, with faults of the whole process first.
     fn call(&mut self) -> io::Result<()> {
         match &mut self.calls_left {
             Some(0) => return Err(eio()),
@@ -274,7 +274,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a fault strikes, which `kind` selects.
+    /// Returns whether a fault of the given `kind` happens.
     fn strike(&mut self, kind: impl Fn(&mut Faults) -> &mut u32) -> bool {
         let strikes = self.rng.chance(*kind(&mut self.faults));
         *kind(&mut self.struck) += u32::from(strikes);
@@ -290,7 +290,7 @@ impl State {
         self.inodes.get_mut(&number).ok_or_else(|| Errno::STALE.into())
     }
 
-    /// The name under which the disk has `name`, or would make it.
+    /// Returns the name under which the disk stores `name`, or would create it.
     fn stored_name(&mut self, folder: u64, name: &[u8]) -> io::Result<Vec<u8>> {
         let folds = self.folds;
         let mut there = self.inode(folder)?.entries.keys();
@@ -450,7 +450,7 @@ impl State {
         let Some(inode) = self.inodes.get_mut(&number) else { return };
         inode.handles -= 1;
         let is_clean = inode.pages.iter().all(|page| !page.dirty);
-        // Memory runs short: the system forgets the file, its pages and the error.
+        // Under memory pressure the system forgets the file, its pages and the error.
         if inode.handles == 0 && is_clean && forgets && matches!(inode.body, Body::File) {
             inode.evict();
             inode.unreported = false;
@@ -502,15 +502,15 @@ impl Disk {
         self.state().faults = faults;
     }
 
-    /// How often each fault has struck, and how often dirty pages may have been lost: of files that
-    /// have more than a page, and of shorter ones, such as journals.
+    /// Returns the number of faults of each kind, and how often dirty pages may have been lost: of
+    /// files with more than a page, and of shorter ones, such as journals.
     pub(crate) fn struck(&self) -> (Faults, (u64, u64)) {
         let state = self.state();
         (state.struck, state.lost)
     }
 
-    /// Kills the process that uses the disk after `calls` more calls: every later one fails and
-    /// changes nothing, until [`Disk::restart`].
+    /// Kills the process that uses the disk after `calls` more calls: later calls fail and change
+    /// nothing, until [`Disk::restart`].
     pub(crate) fn kill_after(&self, calls: u64) {
         self.state().calls_left = Some(calls);
     }
@@ -519,14 +519,14 @@ impl Disk {
         self.state().calls_left == Some(0)
     }
 
-    /// Another process begins; the cache stays.
+    /// Starts another process; the cache remains.
     pub(crate) fn restart(&self) {
         let mut state = self.state();
         state.calls_left = None;
         state.locks.clear();
     }
 
-    /// Everything volatile is gone but for a random subset; another process begins.
+    /// Drops all volatile data except a random subset, and starts another process.
     pub(crate) fn power_cut(&self) {
         self.restart();
         let state = &mut *self.state();
@@ -542,7 +542,7 @@ impl Disk {
         state.inodes.retain(|number, _| reachable.contains(number));
     }
 
-    /// Every path, as the device has it (`stored`) or as the cache has it.
+    /// Returns every path, in the state of the device (`stored`) or of the cache.
     pub(crate) fn tree(&self, stored: bool) -> Tree {
         self.state().tree(stored)
     }
@@ -592,7 +592,7 @@ impl State {
             for (name, number) in entries {
                 let path =
                     if path.is_empty() { name.clone() } else { [&path, &b"/"[..], name].concat() };
-                // A folder that the device has not got yet is not reachable there.
+                // A folder that is not on the device yet is not reachable there.
                 if let Some(inode) = self.inodes.get(number) {
                     if matches!(inode.body, Body::Folder) {
                         left.push((path.clone(), *number));

@@ -252,6 +252,6 @@ fn a_sender_at_ten_times_the_rate_that_it_is_asked_for_is_left_out_by_name() {
     // A replica that remains alone sends most of the object.
     for (replicas, most) in [(false, OF_ITS_OWN), (true, LEN * 2 / 3)] {
         let fast = |name: &str| (name == FAST.name).then_some(&*FAST);
-        copy_beside(fast, replicas, "faster than this host asks", most);
+        copy_beside(fast, replicas, "faster than this host requests", most);
     }
 }
