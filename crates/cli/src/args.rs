@@ -11,7 +11,7 @@ use longhaul::{Location, ServerPin};
 use crate::emulate;
 use crate::{
     cat, compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, ls,
-    man, model, path, probe, reproduce, serve, share, show_config, sim, stream, sync,
+    man, model, path, probe, reproduce, serve, share, show_config, sim, stream, sync, top,
 };
 
 /// Fast, verified, resumable copies over long or lossy networks
@@ -36,6 +36,7 @@ enum SubcommandArgs {
     Sync(Box<sync::SyncArgs>),
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),
+    Top(top::TopArgs),
     Serve(serve::ServeArgs),
     Share(share::ShareArgs),
     Stream(stream::StreamArgs),
@@ -95,6 +96,7 @@ pub(crate) fn run() -> u8 {
         SubcommandArgs::Sync(args) => sync::run(&args, ran, &settings),
         SubcommandArgs::Ls(args) => ls::run(&args, &settings),
         SubcommandArgs::Cat(args) => cat::run(&args, &settings),
+        SubcommandArgs::Top(args) => top::run(&args, &settings),
         SubcommandArgs::Serve(args) => serve::run(&args),
         SubcommandArgs::Share(args) => share::run(&args, &settings),
         SubcommandArgs::Stream(args) => stream::run(&args, &settings),

@@ -15,7 +15,12 @@ pub(crate) fn is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Columns of the terminal on stderr, if known.
+/// Whether stdout is a terminal.
+pub(crate) fn is_terminal_out() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// How many columns the terminal on stderr has; nothing where there is none, or it does not say.
 pub(crate) fn columns() -> Option<u16> {
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
     Some(size.ws_col).filter(|columns| *columns > 0)

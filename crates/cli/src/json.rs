@@ -10,8 +10,10 @@ use std::path::Path;
 
 use longhaul::accounting::ReceiveCapacity;
 use longhaul::{
-    Event, Location, Moved, Progress, Segments, ServedClient, ServerEvent, SourceRow, Summary,
+    Event, Location, Moved, Progress, Segments, ServedClient, ServerEvent, ServerStatus,
+    ServerTotals, SourceRow, StreamStatus, Summary, TransferStatus,
 };
+use longhaul_gateway::Told;
 use longhaul_proto::units::Rate;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -293,6 +295,103 @@ pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
     };
     value["time"] = json!(utc::now());
     Some(line(&value))
+}
+
+/// Which server it is that tells of itself.
+pub(crate) struct ServedAt {
+    pub(crate) root: String,
+    pub(crate) address: String,
+    pub(crate) id: String,
+}
+
+/// What a server is doing.
+pub(crate) fn server_status(status: &ServerStatus, at: Option<&ServedAt>) -> String {
+    let transfer = |told: &TransferStatus| {
+        json!({
+            "number": told.number,
+            "address": told.address,
+            "peer": told.id,
+            "name": told.name,
+            "wish": told.wish,
+            "receives": told.receives,
+            "seconds": told.age.as_secs_f64(),
+            "bytes": told.bytes,
+            "resumed_bytes": told.resumed_bytes,
+            "total_bytes": told.total_bytes,
+            "files": told.files,
+            "total_files": told.total_files,
+            "rate_now_bps": told.rate_now.as_bps(),
+            "sending_bps": told.sending_rate.as_bps(),
+            "rtt_seconds": told.rtt.as_secs_f64(),
+            "queue_seconds": told.queue.as_secs_f64(),
+            "streams": told.streams,
+            "sent": told.sent,
+            "retransmitted": told.retransmitted,
+            "received": told.received,
+            "path_lost": told.path_lost,
+            "socket_lost": told.socket_lost,
+            "memory_lost": told.memory_lost,
+            "bound_by": told.bound_by.name(),
+        })
+    };
+    let stream = |told: &StreamStatus| {
+        json!({
+            "stream": told.name,
+            "sender": told.sender,
+            "receivers": told.receivers,
+            "frames": told.frames,
+            "datagrams": told.datagrams,
+        })
+    };
+    let mut value = json!({
+        "event": "status",
+        "transfers": status.transfers.iter().map(transfer).collect::<Vec<_>>(),
+        "streams": status.streams.iter().map(stream).collect::<Vec<_>>(),
+        "shared_tree": status.shared_tree.map(|tree| {
+            json!({"keys": tree.keys, "changes": tree.changes, "watches": tree.watches})
+        }),
+        "totals": server_totals(&status.totals),
+    });
+    if let Some(ServedAt { root, address, id }) = at {
+        value["root"] = json!(root);
+        value["address"] = json!(address);
+        value["id"] = json!(id);
+        value["version"] = json!(env!("CARGO_PKG_VERSION"));
+    }
+    line(&value)
+}
+
+fn server_totals(all: &ServerTotals) -> Value {
+    json!({
+        "done": all.done,
+        "partial": all.partial,
+        "failed": all.failed,
+        "refused_clients": all.refused_clients,
+        "received_bytes": all.received_bytes,
+        "sent_bytes": all.sent_bytes,
+        "received_files": all.received_files,
+        "sent_files": all.sent_files,
+        "sent": all.sent,
+        "retransmitted": all.retransmitted,
+        "received": all.received,
+        "path_lost": all.path_lost,
+        "socket_lost": all.socket_lost,
+        "memory_lost": all.memory_lost,
+    })
+}
+
+/// A request of HTTP has changed the folder.
+pub(crate) fn http_written(told: &Told) -> String {
+    line(&json!({
+        "event": "http-write",
+        "time": utc::now(),
+        "address": told.address.to_string(),
+        "name": told.name,
+        "method": told.method,
+        "path": told.path,
+        "bytes": told.bytes,
+        "http_status": told.status,
+    }))
 }
 
 fn line(value: &impl Serialize) -> String {

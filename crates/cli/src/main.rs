@@ -48,6 +48,7 @@ mod sim;
 mod stream;
 mod sync;
 mod table;
+mod top;
 mod trust;
 mod utc;
 mod words;

@@ -2,6 +2,8 @@
 
 mod http;
 mod log;
+mod metrics;
+mod ui;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::{Allow, CancelHandle, Identity, Server, SshServer, access_list, blocking, listen};
-use longhaul_gateway::Gateway;
+use longhaul_gateway::{Gateway, Page};
 use longhaul_proto::units::Bytes;
 use serde::Serialize;
 
@@ -18,6 +20,7 @@ use crate::quantity::{parse_bytes, parse_ports};
 use crate::{config, console, descriptors, exit, json, notify, plain, signals};
 use http::HttpArgs;
 use log::Log;
+use ui::UiArgs;
 
 /// Serve a folder to the ids that are allowed
 ///
@@ -70,7 +73,9 @@ pub(crate) struct ServeArgs {
     share: Option<PathBuf>,
     #[command(flatten)]
     http: HttpArgs,
-    /// Write events as JSON to stdout, one object a line; the first is the server's address
+    #[command(flatten)]
+    ui: UiArgs,
+    /// Print what happens as JSON on stdout, one object a line; the first is the server's address
     #[arg(long)]
     json: bool,
     /// Do not log clients, transfers and refusals to stderr
@@ -150,6 +155,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     };
     let mut server = blocking::wait(builder.start())?;
     let gateway = Arc::new(args.http.start(root, args.read_only, &log)?);
+    let page = args.ui.start(root, &server)?;
     let (reloading, ending) = (server.control(), server.control());
     let (allow, file) = (args.allow.clone(), args.allow_file.clone());
     let (reopened, http, served) = (log.clone(), args.http.clone(), gateway.clone());
@@ -185,7 +191,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
         ending.shutdown(Duration::ZERO);
     };
     signals::direct_server(held, reload, shut_down).map_err(unwatched)?;
-    announce(root, &server, (*gateway).as_ref(), args.json);
+    announce(root, &server, (*gateway).as_ref(), page.as_ref(), args.json);
     notify::tell(notify::READY);
     let mut events = server.events();
     while let Some(event) = blocking::wait(events.next()) {
@@ -258,9 +264,19 @@ struct Line<'a> {
     /// The address of HTTP, if enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     http: Option<String>,
+    /// The address of the page, with its token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ui: Option<String>,
 }
 
-fn announce(root: &Path, server: &Server, gateway: Option<&Gateway>, json: bool) {
+fn announce(
+    root: &Path,
+    server: &Server,
+    gateway: Option<&Gateway>,
+    page: Option<&Page>,
+    json: bool,
+) {
+    let ui = page.map(Page::url);
     let (address, data_port, id) = (server.address(), server.data_port(), server.id());
     let http = gateway.map(Gateway::url);
     if !json {
@@ -271,6 +287,9 @@ fn announce(root: &Path, server: &Server, gateway: Option<&Gateway>, json: bool)
         if let Some(http) = http {
             console::out(format_args!("longhaul serving {root} on {http}"));
         }
+        if let Some(ui) = ui {
+            console::out(format_args!("longhaul showing this server on {ui}"));
+        }
         return;
     }
     let line = Line {
@@ -280,6 +299,7 @@ fn announce(root: &Path, server: &Server, gateway: Option<&Gateway>, json: bool)
         data_port,
         id,
         http,
+        ui,
     };
     console::out(serde_json::to_string(&line).expect("strings and numbers are JSON"));
 }

@@ -3,18 +3,18 @@
 use crate::experiment::Experiment;
 use crate::{auto, fobs, grid, gtp, many, ornl, quanta, remembered, sabul, sidebyside};
 
-/// A paper, and the experiments that follow it.
+/// A paper, and its experiments.
 #[derive(Clone, Debug)]
 pub(crate) struct Paper {
     /// The index's heading.
     pub(crate) heading: &'static str,
-    /// What the paper is, in a sentence or two.
+    /// A description of the paper, in a sentence or two.
     pub(crate) about: &'static str,
     /// The experiments, in the paper's order.
     pub(crate) experiments: Vec<&'static Experiment>,
 }
 
-/// The five papers, and what none of them has.
+/// The five papers, and the experiments that are in none of them.
 pub(crate) fn papers() -> Vec<Paper> {
     let paper = |heading, about, experiments: &[&'static Experiment]| Paper {
         heading,

@@ -1,4 +1,4 @@
-//! An experiment: the cases to run, and the tables and figures that they give.
+//! An experiment: its cases, and its tables and figures.
 
 use longhaul_proto::time::Span;
 use longhaul_testbed::scenario::Scenario;
@@ -8,43 +8,42 @@ use crate::plot::Plot;
 use crate::scenarios::Variant;
 use crate::table::Table;
 
-/// A table or figure of a paper, made again.
+/// A reproduced table or figure of a paper.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// What `reproduce` calls it; its page is `results/ID.md`.
+    /// Its name for `reproduce`; its page is `results/ID.md`.
     pub id: &'static str,
-    /// What it shows, in a line.
+    /// What it shows, in one line.
     pub title: &'static str,
     /// The paper and the place in it.
     pub source: &'static str,
-    /// What is run: path, hosts, settings, and what stands in for what the paper had.
+    /// The set-up: path, hosts, settings, and substitutes for the paper's equipment.
     pub setup: &'static str,
     /// The cases.
     pub cases: fn() -> Vec<Case>,
-    /// The tables that the outcomes give. Which rows there are must not depend on the outcomes:
-    /// what was not run is a row without our value.
+    /// Builds the tables from the outcomes. The set of rows must not depend on the outcomes: a case
+    /// that was not run has a row without our value.
     pub tables: fn(&Outcomes) -> Vec<Table>,
-    /// The figures of rates over time: drawn of what was simulated, and once more of what was
-    /// emulated.
+    /// Figures of rates over time: drawn from the simulation, and again from the emulation.
     pub courses: fn(&Outcomes) -> Vec<Figure>,
-    /// The other figures; the tables have the emulated values.
+    /// Other figures, from the outcomes and the tables (which contain the emulated values).
     pub figures: fn(&Outcomes, &[Table]) -> Vec<Figure>,
-    /// What differs from the paper, and why.
+    /// Differences from the paper, with their causes.
     pub differs: &'static str,
-    /// What we learn.
+    /// The lessons.
     pub learned: &'static str,
     /// When it is run.
     pub set: Set,
 }
 
-/// When an experiment is run, by what all its simulations together take.
+/// When an experiment is run, depending on the total time of its simulations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
-    /// In every build: it takes less than some seconds in a debug build.
+    /// In every build: takes at most some seconds in a debug build.
     Quick,
-    /// Wherever all are run: it takes less than some seconds in a release build.
+    /// In full runs: takes at most some seconds in a release build.
     Full,
-    /// Only where it is named.
+    /// Only if requested by name.
     Named,
 }
 
@@ -53,50 +52,50 @@ pub enum Set {
 pub struct Case {
     /// Its name within the experiment.
     pub name: String,
-    /// Where the scenario comes from.
+    /// The scenario file and its changes.
     pub variant: Variant,
-    /// What is run.
+    /// The scenario.
     pub scenario: Scenario,
-    /// Where it can be run.
+    /// How it can be run.
     pub ways: Ways,
 }
 
-/// Where a case can be run.
+/// How a case can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
-    /// By simulation only, and why.
+    /// By simulation only, with the reason.
     Simulated(&'static str),
     /// Also by emulation with real sockets.
     Both,
-    /// By emulation only, and why.
+    /// By emulation only, with the reason.
     Emulated(&'static str),
 }
 
-/// A case that takes longer in virtual time is not run in real time.
+/// The limit for emulation: longer cases (in virtual time) are not run in real time.
 pub const LONGEST: Span = Span::from_secs(360);
 
 /// A figure of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What is added to the experiment's id to name its file; empty for the only one.
+    /// The suffix to the experiment's id in the file name; empty for the only figure.
     pub name: &'static str,
     /// What is drawn.
     pub plot: Plot,
 }
 
 impl Experiment {
-    /// Without figures.
+    /// No figures.
     pub(crate) const NO_FIGURES: fn(&Outcomes, &[Table]) -> Vec<Figure> = |_, _| Vec::new();
 
-    /// Without rates over time.
+    /// No rates over time.
     pub(crate) const NO_COURSES: fn(&Outcomes) -> Vec<Figure> = |_| Vec::new();
 
-    /// The name of its page in the folder of results.
+    /// The file name of its page in the results folder.
     pub fn file(&self) -> String {
         format!("{}.md", self.id)
     }
 
-    /// The scenarios that its cases are rows of, each once, in their order.
+    /// The scenario files of its cases, each once, in order.
     pub fn files(&self) -> Vec<&'static str> {
         let mut files = Vec::new();
         for case in (self.cases)() {
@@ -109,15 +108,15 @@ impl Experiment {
 }
 
 impl Case {
-    /// A case that is only simulated, and why: a sentence without its end.
+    /// A case that is only simulated, with the reason: a sentence without its full stop.
     ///
     /// # Panics
-    /// If its file cannot give it: a test builds every case of every experiment.
+    /// If the scenario cannot be built: a test builds every case of every experiment.
     pub fn simulated(name: impl Into<String>, variant: Variant, why: &'static str) -> Case {
         Case::of(name.into(), variant, Ways::Simulated(why))
     }
 
-    /// A case that can be run both ways.
+    /// A case that can be simulated and emulated.
     ///
     /// # Panics
     /// As [`Case::simulated`].
@@ -125,7 +124,7 @@ impl Case {
         Case::of(name.into(), variant, Ways::Both)
     }
 
-    /// A case that is only emulated, and why: a sentence without its end.
+    /// A case that is only emulated, with the reason: a sentence without its full stop.
     ///
     /// # Panics
     /// As [`Case::simulated`].

@@ -1,4 +1,4 @@
-//! FOBS: object-based transfer. The sentences quoted are the paper's.
+//! FOBS: object-based transfer. Quoted sentences are from the paper.
 
 use longhaul_proto::units::Rate;
 
@@ -26,10 +26,10 @@ macro_rules! of_paper {
 
 /// "the 100 Mb/Sec interface card was the limiting factor".
 const CARD: Rate = Rate::from_mbps(100);
-/// "on the order of 26 milliseconds … a short haul network", "of 65 milliseconds … long haul": the
-/// delay one way.
+/// One-way delays: "on the order of 26 milliseconds … a short haul network", "of 65 milliseconds …
+/// long haul".
 const PATHS: [(&str, &str); 2] = [("short haul", "13ms"), ("long haul", "32.5ms")];
-/// What surrounds a datagram's payload on the wire: 28 bytes of IP and UDP, 38 of Ethernet.
+/// Overhead of a datagram on the wire: 28 bytes of IP and UDP, 38 of Ethernet.
 const AROUND: u32 = 66;
 
 /// The UDP payload that a card of `rate` sends in blocks of `block`.
@@ -43,20 +43,20 @@ fn share(outcomes: &Outcomes, case: &str, rate: Rate) -> Option<f64> {
     outcomes.first(case, |flow| flow.goodput() * 1e8 / rate.as_bps() as f64)
 }
 
-/// Packets received before an acknowledgement goes back.
+/// Packets received per acknowledgement.
 const FREQUENCIES: [u32; 10] = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
 
-/// What an acknowledgement cost the paper's receiver is not known. It has a byte, or a bit, for
-/// each of 39,063 packets (section 3), so that making and sending it is of this order.
+/// The cost of an acknowledgement at the paper's receiver is unknown. It has a byte, or a bit, for
+/// each of 39,063 packets (section 3), so making and sending it is of this order.
 const REPORT_COST: &str = "1ms";
-/// What Windows 2000 lets wait for a program that asks for nothing.
+/// The default receive buffer of Windows 2000.
 const SMALL_BUFFER: u32 = 8_192;
 
-/// What a table of Figures 1 and 2 is of.
+/// The condition of a table of Figures 1 and 2.
 struct Condition {
     name: String,
     delay: &'static str,
-    /// What the line loses, in per mille: what the paper's lost is not known, so once nothing.
+    /// Loss on the line in per mille: the paper's is unknown, so one condition has none.
     loss: u64,
     /// Whether an acknowledgement costs the receiving program time.
     costly: bool,
@@ -102,8 +102,9 @@ fn frequency_cases() -> Vec<Case> {
     cases
 }
 
-/// "We therefore used this number in all subsequent experimentation": two packets a batch. Ours
-/// sends as many as the last acknowledgement brought. Names, delays and losses.
+/// "We therefore used this number in all subsequent experimentation": two packets a batch.
+/// longhaul's batch is the number of packets that the last acknowledgement covered. Names, delays
+/// and losses.
 const BATCHES: [(&str, &str, f64); 4] = [
     ("short haul, two packets a batch", PATHS[0].1, 0.0),
     ("long haul, two packets a batch", PATHS[1].1, 0.0),
@@ -121,12 +122,12 @@ fn batch_cases() -> impl Iterator<Item = Case> {
     })
 }
 
-/// Why what a host's program decides is not emulated.
+/// Why cases that depend on a host's program are not emulated.
 const SLOW_RECEIVER: &str = "what an acknowledgement costs the receiving program decides it, and \
                              over real sockets a program costs what it costs on the machine that \
                              it runs on";
 
-/// A row for each frequency on each path, and one for the best of them beside what is published.
+/// A row for each frequency on each path, and one for the best of them with the published value.
 fn frequency_tables(
     quantity: Quantity,
     published: f64,
@@ -135,7 +136,7 @@ fn frequency_tables(
 ) -> Vec<Table> {
     let table = |Condition { name, loss, .. }: &Condition| {
         let cases = FREQUENCIES.map(|frequency| frequency_case(name, frequency));
-        // Of fewer than all of them none is the best.
+        // With missing values the best is unknown.
         let values: Option<Vec<f64>> = cases.iter().map(|case| of(case)).collect();
         let best = values.and_then(|values| values.into_iter().reduce(best));
         let mut rows: Vec<Row> =
@@ -273,8 +274,8 @@ pub(crate) static FIG2: Experiment = Experiment {
 /// Why the smallest packets are not emulated.
 const TOO_SMALL: &str = "a real copy's datagrams have 512 bytes at the least";
 
-/// Figure 3: Gigabit cards, "an OC-12 (622 Mb/Sec) data link", "peaked out at approximately 52%
-/// … (40 MB/Sec)".
+/// Figure 3: Gigabit cards, "an OC-12 (622 Mb/Sec) data link", "peaked out at approximately 52% …
+/// (40 MB/Sec)".
 const OC12: Rate = Rate::from_mbps(622);
 const BLOCKS: [u32; 6] = [128, 256, 512, 768, 1_024, 1_440];
 
@@ -340,7 +341,7 @@ pub(crate) static FIG3: Experiment = Experiment {
 
 /// A window without the Large Window extensions.
 const SMALL: u32 = 65_535;
-/// Path, windows, whether the paper gives a share.
+/// Path, whether windows are large, the published share.
 const TABLE1_ROWS: [(usize, bool, Published); 3] = [
     (0, true, Published::About(90.0)),
     (1, true, Published::About(50.0)),
@@ -395,7 +396,7 @@ pub(crate) static TABLE1: Experiment = Experiment {
     set: Set::Quick,
 };
 
-/// PSockets' connections that were tried.
+/// Numbers of PSockets' connections.
 const STREAMS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const OPTIMUM: Quantity = Quantity { name: "connections", unit: Unit::Count };
 
@@ -426,7 +427,7 @@ pub(crate) static TABLE2: Experiment = Experiment {
     },
     tables: |outcomes| {
         let of = |case: &str| share(outcomes, case, CARD);
-        // Of fewer than all of them none is the best.
+        // With missing values the best is unknown.
         let tried: Option<Vec<(u32, f64)>> =
             STREAMS.iter().map(|n| Some((*n, of(&streams_case(*n))?))).collect();
         let best =

@@ -11,16 +11,16 @@ use crate::quantity::GOODPUT;
 use crate::scenarios::{Variant, vary};
 use crate::table::{Row, Table, emulated_value};
 
-/// The experiments of our own.
+/// The experiments in this file.
 pub(crate) const ALL: [&Experiment; 1] = [&GRID];
 
-/// A protocol: its name, its flow in the scenario, and the paths that it meets.
+/// A protocol: its name, its flow in the scenario, and its paths.
 struct Contender {
     name: &'static str,
     flow: &'static str,
     /// In milliseconds.
     rtts: &'static [u64],
-    /// In 1 of 100,000.
+    /// In units of 1/100,000.
     losses: &'static [u64],
 }
 
@@ -28,8 +28,8 @@ const fn at_100_ms(name: &'static str, flow: &'static str, losses: &'static [u64
     Contender { name, flow, rtts: &[100], losses }
 }
 
-/// All paths for RBUDP; the long ones, without loss and with 1 %, for the others. SABUL takes all
-/// loss for congestion, and at 0.1 % it would need minutes.
+/// RBUDP runs on all paths; the others on the long ones, without loss and with 1 %. SABUL treats
+/// all loss as congestion, and would need minutes at 0.1 %.
 const CONTENDERS: [Contender; 7] = [
     Contender { rtts: &[10, 100], ..at_100_ms("RBUDP", "rbudp", &[0, 100, 1_000, 5_000]) },
     at_100_ms("FOBS, greedy", "fobs", &[0, 1_000]),
@@ -45,7 +45,8 @@ const LINKS: [(&str, Rate, Bytes); 2] = [
     ("100 Mbit/s", Rate::from_mbps(100), Bytes::new(40_000_000)),
     ("1 Gbit/s", Rate::from_mbps(1_000), Bytes::new(1_000_000_000)),
 ];
-/// Of what the link carries, what is sent: room for control and for the emulator's clock.
+/// The sending rate as a share of the link's capacity: leaves room for control messages and for the
+/// emulator's clock.
 const SHARE: f64 = 0.95;
 
 fn case_name(contender: &Contender, link: &str, rtt: u64, loss: u64) -> String {
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
     use crate::{results, table};
 
-    /// What a simulated value may be off real sockets, in per cent.
+    /// The allowed difference between simulated and emulated values, in per cent.
     const MOST_OFF: f64 = 3.0;
 
     #[test]
@@ -189,7 +190,7 @@ mod tests {
         for row in rows {
             let (case, off) = (row.get("case"), row.get("from simulated").trim_end_matches(" %"));
             if off.is_empty() && !case.starts_with("RBUDP") {
-                continue; // The page says that it was not measured.
+                continue; // Marked as not measured on the page.
             }
             let close = off.parse::<f64>().is_ok_and(|off| off.abs() <= MOST_OFF);
             assert!(close, "{case}: {off} %");

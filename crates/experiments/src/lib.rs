@@ -1,23 +1,24 @@
-//! The papers' tables and figures, made again: what was published beside what our code does.
+//! Reproductions of the papers' tables and figures: published values next to longhaul's.
 //!
 //! An experiment is a list of scenarios and a function from their outcomes to rows. The scenarios
-//! run in virtual time (the same numbers on every machine) and, where it makes sense, over the
-//! emulator with the real binary. Nothing is tuned to match: what differs is said on the page.
+//! run in virtual time (the same numbers on every machine) and, where possible, over the emulator
+//! with the real binary. No input is tuned to match; the pages state the differences.
 //!
 //! In reading order:
-//! - [`experiment`]: what an experiment is. [`outcome`]: what running a case gives.
-//! - [`quantity`], [`table`], [`page`]: rows, and the page that they are written on and read from.
+//! - [`experiment`]: the definition of an experiment. [`outcome`]: the result of a case.
+//! - [`quantity`], [`table`], [`page`]: rows, and the page on which they are written and from which
+//!   they are read back.
 //! - [`plot`][]: figures.
-//! - [`scenarios`]: the files of `scenarios/`, and how a row varies its file. [`paths`]: rates as
-//!   papers give them.
-//! - [`catalogue`]: all experiments; then a file a paper: [`quanta`], [`fobs`], [`ornl`],
+//! - [`scenarios`]: the files of `scenarios/`, and their variations by row. [`paths`]: conversion
+//!   of the papers' rates.
+//! - [`catalogue`]: all experiments; then one file per paper: [`quanta`], [`fobs`], [`ornl`],
 //!   [`sabul`], [`gtp`]; [`sidebyside`]: all protocols on one path; [`many`]: to many receivers;
 //!   [`grid`]: simulator against emulator; [`remembered`]: a path that an earlier copy used.
-//! - [`simulate`]: cases run in virtual time.
-//! - `emulate`: cases run over the emulator, with the real binary (Linux only).
+//! - [`simulate`]: runs cases in virtual time.
+//! - `emulate`: runs cases over the emulator, with the real binary (Linux only).
 //! - [`results`]: the folder with the committed pages.
 
-// The page names private modules, too: it is for readers of the source.
+// The page also links to private modules: it is for readers of the source.
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod auto;

@@ -1,4 +1,4 @@
-//! One sender and many receivers, each of which wants the whole object.
+//! One sender and many receivers, each of which needs the whole object.
 
 use longhaul_proto::units::Rate;
 
@@ -14,21 +14,21 @@ use crate::table::{Row, Table};
 pub(crate) const ALL: [&Experiment; 1] = [&MANY];
 
 const LINK: Rate = Rate::from_mbps(1_000);
-/// What those that take a rate send together, in bits a second of UDP payload: 98 % of what the
-/// link carries of it.
+/// The total rate of the protocols that take one, in bits a second of UDP payload: 98 % of the
+/// link's capacity.
 const TOLD: u64 = 938_000_000;
 const MEGABYTES: u64 = 100;
 const RECEIVERS: [usize; 3] = [1, 4, 16];
-/// The flow that is told the whole link, however many there are, and how many there are then: of
-/// one it is its share, and sixteen show nothing that four do not.
+/// The flow that is configured with the whole link's rate, and its number of receivers: with one
+/// receiver that is its share, and sixteen show nothing new.
 const BLIND: &str = "blind";
 const BLIND_TO: usize = 4;
-/// The flow whose receivers ask for what their own links take.
+/// The flow whose receivers request the rate of their own links.
 const ASKED: &str = "gtp";
-/// Why what overruns the shared link is not emulated.
+/// Why cases that overload the shared link are not emulated.
 const OVERRUN: &str = "what is sent is several times what the link carries, more than one machine \
                        emulates";
-/// Name, flow in the scenario, whether it is told its share of the link.
+/// Name, flow in the scenario, whether it is configured with its share of the link.
 const CONTENDERS: [(&str, &str, bool); 9] = [
     ("RBUDP, told its share", "rbudp", true),
     ("FOBS, told its share", "fobs", true),
@@ -52,7 +52,7 @@ fn case_name(contender: &str, receivers: usize) -> String {
     format!("{contender}, to {receivers}")
 }
 
-/// How long the link is busy with the object, in full packets, once for each receiver.
+/// The minimum time: one transmission per receiver in full packets over the link.
 fn least(receivers: usize) -> f64 {
     let object = f64::from(BLOCK) / f64::from(BLOCK + OVERHEAD);
     let bits = (receivers as u64 * MEGABYTES * 8_000_000) as f64;
@@ -63,12 +63,12 @@ fn first(outcome: &CaseOutcome) -> f64 {
     outcome.flows.iter().map(|flow| flow.elapsed.as_secs_f64()).fold(f64::INFINITY, f64::min)
 }
 
-/// How even their goodputs are, each from start to end.
+/// The fairness index of the receivers' goodputs, each from start to end.
 fn evenness(outcome: &CaseOutcome) -> f64 {
     fairness(&outcome.flows.iter().map(CaseFlow::goodput).collect::<Vec<_>>())
 }
 
-/// What all flows sent beyond the object, in per cent of it.
+/// The data that all flows sent beyond the object, in per cent of the object.
 fn waste(outcome: &CaseOutcome) -> f64 {
     let mean: f64 = outcome.flows.iter().map(CaseFlow::waste).sum();
     mean / outcome.flows.len() as f64

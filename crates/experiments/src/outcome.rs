@@ -1,68 +1,68 @@
-//! What running a case gives, in virtual or in real time alike.
+//! The result of a case, in virtual or in real time.
 
 use std::collections::BTreeMap;
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 
-/// What all flows of a case came to, in the scenario's order.
+/// The results of all flows of a case, in the scenario's order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CaseOutcome {
     /// The flows.
     pub flows: Vec<CaseFlow>,
 }
 
-/// What a flow came to.
+/// The result of a flow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CaseFlow {
     /// Its name in the scenario.
     pub name: String,
-    /// Bytes of object that were delivered.
+    /// Delivered bytes of the object.
     pub bytes: Bytes,
     /// When it started.
     pub started: Time,
-    /// From its start until all was delivered, or the run ended.
+    /// From its start until everything was delivered, or the run ended.
     pub elapsed: Span,
-    /// Whether it delivered all that it was to.
+    /// Whether everything was delivered.
     pub finished: bool,
     /// Data datagrams (of TCP: segments) sent.
     pub sent: Count,
-    /// Those that were sent again.
+    /// Of these, repeats.
     pub retransmitted: Count,
-    /// Losses as reported, the same one perhaps several times.
+    /// Losses as reported; one loss may count several times.
     pub reported_lost: Count,
     /// Datagrams that reached the receiving program.
     pub received: Count,
-    /// Those whose block was there already.
+    /// Of these, blocks that were there already.
     pub duplicates: Count,
     /// Datagrams lost on the way: on a line, in a queue, in the receiver's socket.
     pub lost: Count,
     /// Blocks in the object.
     pub blocks: Count,
-    /// Rounds over the segment that needed most.
+    /// Rounds of the segment that needed most.
     pub rounds: Count,
-    /// What happened in each interval of the time series.
+    /// Samples, one for each interval of the time series.
     pub series: Vec<Sample>,
 }
 
-/// A number of datagrams or rounds; nothing where nobody counted, as duplicates of a copy that was
-/// cut off.
+/// A number of datagrams or rounds; unknown if it was not counted, such as the duplicates of a copy
+/// that was cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count(pub Option<u64>);
 
 impl Count {
-    /// So many.
+    /// A known number.
     pub fn of(number: u64) -> Count {
         Count(Some(number))
     }
 
-    /// The number; none (NaN) where nobody counted.
+    /// The number; NaN if unknown.
     pub fn number(self) -> f64 {
         self.0.map_or(f64::NAN, |number| number as f64)
     }
 }
 
-/// A point of a flow's time series: what happened in the interval that ends at `at`.
+/// A sample of a flow's time series, for the interval that ends at `at`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Seconds since the scenario's start.
@@ -82,18 +82,18 @@ impl CaseFlow {
         if seconds > 0.0 { self.bytes.bits() / seconds / 1e6 } else { 0.0 }
     }
 
-    /// What was sent beyond the object's blocks, in per cent of them.
+    /// Data sent beyond the object's blocks, in per cent of the object.
     pub fn waste(&self) -> f64 {
         percent((self.sent.number() - self.blocks.number()).max(0.0), self.blocks.number())
     }
 
-    /// What was lost on the way, in per cent of what was sent.
+    /// Data lost on the way, in per cent of the data sent.
     pub fn loss(&self) -> f64 {
         percent(self.lost.number(), self.sent.number())
     }
 
-    /// Mean goodput between two times of the time series, in seconds and Mbit/s; none (NaN) without
-    /// a time series.
+    /// Mean goodput between two times of the time series, in seconds and Mbit/s; NaN without a time
+    /// series.
     pub(crate) fn goodput_between(&self, from: f64, to: f64) -> f64 {
         if self.series.is_empty() {
             return f64::NAN;
@@ -105,7 +105,7 @@ impl CaseFlow {
 }
 
 impl CaseOutcome {
-    /// The first flow: of a case with one, that one.
+    /// The first flow.
     pub fn first(&self) -> &CaseFlow {
         self.flows.first().expect("a case has a flow")
     }
@@ -115,13 +115,13 @@ impl CaseOutcome {
         self.flows.iter().find(|flow| flow.name == name)
     }
 
-    /// From the start of all to the end of the last flow.
+    /// From the first start to the end of the last flow.
     pub fn span(&self) -> Span {
         let ends = self.flows.iter().map(|flow| flow.started.since(Time::ZERO) + flow.elapsed);
         ends.max().unwrap_or(Span::ZERO)
     }
 
-    /// Goodput of each flow while all of them ran, in Mbit/s, by the time series: from the last
+    /// Goodput of each flow while all of them ran, in Mbit/s, from the time series: from the last
     /// start to the first end.
     pub(crate) fn sustained(&self) -> Vec<f64> {
         let start = |flow: &CaseFlow| flow.started.since(Time::ZERO).as_secs_f64();
@@ -131,12 +131,12 @@ impl CaseOutcome {
         self.flows.iter().map(|flow| flow.goodput_between(from, to)).collect()
     }
 
-    /// Goodput of all flows together while all of them ran, in Mbit/s.
+    /// Total goodput while all flows ran, in Mbit/s.
     pub fn aggregate(&self) -> f64 {
         self.sustained().iter().sum()
     }
 
-    /// What all flows lost on the way, in per cent of what they sent.
+    /// Data lost on the way by all flows, in per cent of the data sent.
     pub fn loss(&self) -> f64 {
         let sum = |of: fn(&CaseFlow) -> Count| -> f64 {
             self.flows.iter().map(|flow| of(flow).number()).sum()
@@ -145,7 +145,7 @@ impl CaseOutcome {
     }
 }
 
-/// Jain's fairness index, (Σx)² / (n·Σx²): 1 where all are equal, 1/n where one has all.
+/// Jain's fairness index, (Σx)² / (n·Σx²): 1 if all are equal, 1/n if one has everything.
 pub fn fairness(rates: &[f64]) -> f64 {
     let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
     if squares > 0.0 { sum * sum / (rates.len() as f64 * squares) } else { 1.0 }
@@ -155,7 +155,7 @@ fn percent(part: f64, whole: f64) -> f64 {
     if whole == 0.0 { 0.0 } else { part * 100.0 / whole }
 }
 
-/// The outcomes of an experiment's cases, by the cases' names.
+/// The outcomes of an experiment's cases, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcomes(BTreeMap<String, CaseOutcome>);
 
@@ -170,7 +170,7 @@ impl Outcomes {
         self.0.get(name)
     }
 
-    /// A number of the case `name`; nothing where what it is made from was not counted.
+    /// A number of the case `name`; `None` if an input of it was not counted.
     pub fn of(&self, name: &str, number: impl Fn(&CaseOutcome) -> f64) -> Option<f64> {
         self.case(name).map(number).filter(|number| number.is_finite())
     }
@@ -180,7 +180,7 @@ impl Outcomes {
         self.of(name, |outcome| number(outcome.first()))
     }
 
-    /// All but the case `name`.
+    /// All cases except `name`.
     pub fn without(&self, name: &str) -> Outcomes {
         let others = self.0.iter().filter(|(case, _)| *case != name);
         Outcomes(others.map(|(case, outcome)| (case.clone(), outcome.clone())).collect())

@@ -1,8 +1,8 @@
 //! An experiment's page: Markdown with its tables, and its figures.
 //!
-//! What was emulated is kept from the committed page, each value with the run that it is of, and
-//! so is why a run gave none. `absence`: what the page says of cases without an emulated value.
-//! `prose`: the numbers below the tables.
+//! The committed page keeps emulated values, each with its run, and the reasons of failed runs.
+//! `absence`: text about cases without an emulated value. `prose`: numbers in the text below the
+//! tables.
 
 mod absence;
 mod prose;
@@ -18,34 +18,34 @@ use crate::table::{self, Key, Row, Said, Table};
 use absence::Tried;
 use prose::ProseError;
 
-/// The lines that say where emulated values come from begin so.
+/// The beginning of the lines that describe the runs of emulated values.
 const EMULATED: &str = "Emulated values";
-/// What stands between the experiment's id, or a figure's name, and `.svg` where the figure shows
-/// what was emulated.
+/// The infix of a figure's file name if the figure shows emulated values.
 const REAL: &str = "emulated";
 
-/// A page, made from outcomes.
+/// A page, built from outcomes.
 #[derive(Clone, Debug)]
 pub struct Page {
     experiment: &'static Experiment,
     tables: Vec<Table>,
-    /// Date, machine and commit of the runs that emulated values are of; the first is number 1.
+    /// Date, machine and commit of the runs with emulated values; the first is number 1.
     runs: Vec<String>,
-    /// The cases that were tried in vain.
+    /// Cases whose emulation failed.
     tried: Tried,
-    /// Emulated courses: drawn by this run, or the names and titles of those that are committed.
+    /// Emulated rates over time: drawn by this run, or the names and titles of the committed
+    /// figures.
     courses: Vec<Figure>,
     committed_courses: Vec<(String, String)>,
-    /// What cases took in virtual time.
+    /// The cases' virtual durations.
     simulated: Outcomes,
 }
 
-/// A page that cannot be made.
+/// Why a page cannot be built.
 #[derive(Debug)]
 pub enum PageError {
-    /// A figure of it cannot be drawn.
+    /// A figure cannot be drawn.
     Plot(PlotError),
-    /// A number of its prose is in no table of it.
+    /// A number in its prose is in none of its tables.
     Prose(ProseError),
 }
 
@@ -72,17 +72,17 @@ impl From<ProseError> for PageError {
     }
 }
 
-/// A file of the folder of results.
+/// A file of the results folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// Its content.
     pub text: String,
 }
 
 impl Page {
-    /// The page that these simulations give. Emulated values stay as the committed page has them.
+    /// Builds the page from simulations. Emulated values are kept from the committed page.
     pub fn new(
         experiment: &'static Experiment,
         simulated: &Outcomes,
@@ -109,8 +109,8 @@ impl Page {
         page
     }
 
-    /// Puts these emulated values in place of older ones, and says of each case in `failed` why it
-    /// has none; what was not run stays.
+    /// Replaces older emulated values by these, and records the reason for each case in `failed`;
+    /// cases that were not run keep their values.
     pub fn emulated(
         &mut self,
         outcomes: &Outcomes,
@@ -140,7 +140,7 @@ impl Page {
         self.courses = drawn.into_iter().filter_map(real_course).collect();
     }
 
-    /// Runs of which no value is left are not told of.
+    /// Removes runs of which no value is left.
     fn forget_runs(&mut self) {
         let mut places = vec![None; self.runs.len()];
         let mut kept = Vec::new();
@@ -167,11 +167,11 @@ impl Page {
         self.tables.iter().flat_map(|table| &table.rows)
     }
 
-    /// The page and its figures as files of the folder of results. A figure of what was emulated
-    /// is among them only where this run has drawn it.
+    /// The page and its figures as files of the results folder. An emulated figure is included only
+    /// if this run has drawn it.
     ///
     /// # Errors
-    /// [`PageError`] where a figure cannot be drawn, or the prose names a row that is not there.
+    /// [`PageError`] if a figure cannot be drawn, or the prose names a missing row.
     pub fn files(&self, simulated: &Outcomes) -> Result<Vec<File>, PageError> {
         let mut figures = (self.experiment.courses)(simulated);
         figures.extend((self.experiment.figures)(simulated, &self.tables));
@@ -229,7 +229,7 @@ fn figure_file(experiment: &Experiment, name: &str, real: bool) -> String {
     format!("{}.svg", parts.join("-"))
 }
 
-/// A course as it is drawn of what was emulated; nothing where that has no points.
+/// The emulated version of a figure of rates; `None` if it has no points.
 fn real_course(mut figure: Figure) -> Option<Figure> {
     figure.plot.title += ", over real sockets";
     for series in &mut figure.plot.series {
@@ -239,7 +239,7 @@ fn real_course(mut figure: Figure) -> Option<Figure> {
     figure.plot.series.iter().any(|series| !series.points.is_empty()).then_some(figure)
 }
 
-/// The emulated courses that a page shows: their files and titles.
+/// The emulated figures on a page: their files and titles.
 fn courses(experiment: &Experiment, page: &str) -> Vec<(String, String)> {
     let end = format!("-{REAL}.svg)");
     let shown = page.lines().filter_map(|line| {
@@ -250,7 +250,7 @@ fn courses(experiment: &Experiment, page: &str) -> Vec<(String, String)> {
     shown.collect()
 }
 
-/// The runs that a page's emulated values are of.
+/// The runs of a page's emulated values.
 fn runs(page: &str) -> Vec<String> {
     let told = page.lines().filter_map(|line| {
         let rest = line.strip_prefix(EMULATED)?;
@@ -263,8 +263,8 @@ fn runs(page: &str) -> Vec<String> {
     told.collect()
 }
 
-/// The paragraph that says which scenarios the cases are, and what changes from row to row; nothing
-/// for no case.
+/// The paragraph with the cases' scenarios and the keys that change from row to row; empty without
+/// cases.
 fn scenarios(cases: &[Case]) -> String {
     let (mut files, mut keys) = (Vec::new(), Vec::new());
     for Variant { file, settings, .. } in cases.iter().map(|case| &case.variant) {
@@ -292,8 +292,8 @@ fn scenarios(cases: &[Case]) -> String {
     text + "\n\n"
 }
 
-/// How a page's simulated rows differ from a committed page's, a line each; other differences
-/// (words, a row that is gone) too.
+/// The differences between a page's simulated rows and a committed page's, one line each, including
+/// changed words and missing rows.
 pub fn differences(made: &str, committed: &str) -> Vec<String> {
     let (ours, theirs) = (table::read(made), table::read(committed));
     let name = |(case, what): &Key| format!("{case}, {what}");
@@ -404,7 +404,7 @@ mod tests {
         let mut page = Page::new(&EXAMPLE, &simulated, Some(&committed));
         assert_eq!(text(&page, &simulated), committed);
         assert_eq!(page.rows().map(|row| row.run).collect::<Vec<_>>(), [Some(1), Some(2)]);
-        // Nothing is left of Monday.
+        // No value of Monday's run is left.
         page.emulated(&outcomes(&[("one", 92)]), &[], "Tuesday.".into());
         let committed = text(&page, &simulated);
         assert!(committed.contains("Emulated values: Tuesday."), "{committed}");

@@ -1,23 +1,22 @@
-//! Rates as the papers give them, and as flows are told them.
+//! Converts between the papers' rates and the rates of flows.
 
 use longhaul_proto::units::Rate;
 
-/// Bytes of a datagram that are not its block: header and tag.
+/// Bytes of a datagram besides its block: header and tag.
 pub(crate) const OVERHEAD: u32 = 32;
-/// Bytes of object in a datagram that fills a packet of 1500: less 28 of IP and UDP, and
-/// [`OVERHEAD`].
+/// Bytes of object in a datagram that fills a 1500-byte packet: without 28 of IP and UDP, and
+/// without [`OVERHEAD`].
 pub(crate) const BLOCK: u32 = 1_440;
 /// Wire bytes of a full packet: 1500 and Ethernet's 38.
 const FRAME: f64 = 1_538.0;
 
-/// Of a link's rate, what is left for UDP payload in full packets: the most that `rate` may ask
-/// for.
+/// A link's capacity for UDP payload in full packets: the highest useful `rate`.
 pub(crate) fn payload_ceiling(link: Rate) -> Rate {
     link.scale(f64::from(BLOCK + OVERHEAD) / FRAME)
 }
 
-/// The rate of UDP payload that sends `rate` bits of object a second: the papers give theirs
-/// without our header and tag.
+/// The rate of UDP payload that sends `rate` bits of object a second: the papers' rates exclude our
+/// header and tag.
 pub(crate) fn with_overhead(rate: Rate) -> Rate {
     rate.scale(f64::from(BLOCK + OVERHEAD) / f64::from(BLOCK))
 }

@@ -1,7 +1,7 @@
 //! Plots as values, drawn as SVG: the same bytes for the same numbers on every machine.
 //!
-//! What was published, what a model predicts and what we measured differ in line and marker, not
-//! in colour alone. The ground is white whatever the page around it is.
+//! Published, modelled and measured values differ in line and marker, not only in colour. The
+//! background is always white.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const WIDTH: u32 = 860;
 const HEIGHT: u32 = 440;
-/// The column to the right that says what the lines are.
+/// The width of the legend on the right.
 const LEGEND: u32 = 230;
 const LEGEND_LINE: i32 = 20;
-/// Below this, a value on a linear axis is as good as zero.
+/// Values on a linear axis below this are treated as zero.
 const LEAST: f64 = 1e-9;
-/// Characters of a legend's line; a longer label goes on in the next.
+/// Characters per line of the legend; longer labels are folded.
 const LEGEND_COLUMNS: usize = 30;
 const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(40, 40, 40);
@@ -36,7 +36,7 @@ const COLOURS: [RGBColor; 7] = [
 /// A figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
-    /// What is shown, in a line.
+    /// The title, in one line.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -51,43 +51,43 @@ pub struct Plot {
 pub struct Axis {
     /// What it measures, with the unit.
     pub label: String,
-    /// How it is divided.
+    /// Its scale.
     pub scale: Scale,
 }
 
-/// How an axis is divided.
+/// The scale of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
-    /// Evenly, from zero (or the smallest value, if that is below).
+    /// Linear, from zero (or from the smallest value, if that is negative).
     Linear,
-    /// By powers of ten; values of zero and below are left out.
+    /// Logarithmic; values of zero and below are omitted.
     Log,
-    /// By name: the value 0 is the first, 1 the second. For the horizontal axis of bars, and for
-    /// both axes of a map, whose series are classes of values.
+    /// By name: the value 0 is the first name, 1 the second. For the horizontal axis of bars, and
+    /// for both axes of a map, whose series are classes of values.
     Names(Vec<String>),
 }
 
 /// A line of a plot, or its bars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What it is.
+    /// Its label in the legend.
     pub label: String,
-    /// Where its values come from: that decides how it looks.
+    /// The source of its values, which determines its style.
     pub origin: Origin,
-    /// The points, in the order in which they are joined.
+    /// The points, in the order in which they are connected.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Where values come from.
+/// The source of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A paper: hollow markers, joined by dashes.
+    /// A paper: hollow markers, dashed lines.
     Published,
-    /// An equation: dashes without markers.
+    /// An equation: dashed lines without markers.
     Model,
-    /// Our simulation: a full line with full markers (without, where there are many points).
+    /// Our simulation: a solid line with filled markers (without markers if there are many points).
     Simulated,
-    /// Our emulation with real sockets: crosses (a line, where there are many points).
+    /// Our emulation with real sockets: crosses (a line if there are many points).
     Emulated,
 }
 
@@ -110,12 +110,12 @@ impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for PlotE
 }
 
 impl Axis {
-    /// An axis from zero.
+    /// A linear axis from zero.
     pub fn linear(label: &str) -> Axis {
         Axis { label: label.into(), scale: Scale::Linear }
     }
 
-    /// An axis by powers of ten.
+    /// A logarithmic axis.
     pub fn log(label: &str) -> Axis {
         Axis { label: label.into(), scale: Scale::Log }
     }
@@ -126,7 +126,7 @@ impl Axis {
         Axis { label: label.into(), scale: Scale::Names(names) }
     }
 
-    /// From where to where it goes so that it shows `values`.
+    /// The axis range that shows `values`.
     fn range(&self, values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
         if let Scale::Names(names) = &self.scale {
             return -0.5..names.len() as f64 - 0.5;
@@ -141,7 +141,7 @@ impl Axis {
         }
         match log {
             true => low / 1.2..high * 1.2,
-            // Ticks that are next to nothing apart have no end.
+            // A range of almost zero would give endless ticks.
             false if high.max(-low) < LEAST => 0.0..1.0,
             false => low.min(0.0)..high + (high - low.min(0.0)) * 0.06,
         }
@@ -154,7 +154,7 @@ impl Axis {
             return if named { names.get(near as usize).cloned() } else { None }
                 .unwrap_or_default();
         }
-        // Between 500 and 1000 there is no room for more.
+        // Between 500 and 1000 there is no room for more labels.
         let leading = value / libm::pow(10.0, libm::log10(value).floor());
         if self.scale == Scale::Log && ![1, 2, 5].contains(&(leading.round() as u32)) {
             return String::new();
@@ -174,7 +174,7 @@ impl Axis {
 }
 
 impl Series {
-    /// A series from its points.
+    /// Creates a series from its points.
     pub fn new(
         label: impl Into<String>,
         origin: Origin,
@@ -188,7 +188,7 @@ impl Plot {
     /// The plot as an SVG document.
     ///
     /// # Errors
-    /// [`PlotError`] where an axis cannot be divided.
+    /// [`PlotError`] if an axis cannot be divided.
     pub fn svg(&self) -> Result<String, PlotError> {
         let mut svg = String::new();
         {
@@ -280,7 +280,7 @@ impl Plot {
         Ok(())
     }
 
-    /// A bar from zero up to `y`, or, where both axes are of names, the tile of a map.
+    /// A bar from zero up to `y`, or a tile of a map if both axes have names.
     fn corners(&self, (x, y): (f64, f64), left: f64, width: f64) -> [(f64, f64); 2] {
         match self.y.scale {
             Scale::Names(_) => [(x - 0.48, y - 0.46), (x + 0.48, y + 0.46)],
@@ -288,7 +288,7 @@ impl Plot {
         }
     }
 
-    /// Where in its group a series' bar begins, and how wide it is.
+    /// The offset and width of a series' bar within its group.
     fn bar(&self, index: usize) -> (f64, f64) {
         let width = 0.8 / self.series.len() as f64;
         (-0.4 + width * index as f64, width)
@@ -347,14 +347,14 @@ impl Plot {
 type Backend<'a> = SVGBackend<'a>;
 type Area<'a, 'b> = DrawingArea<Backend<'b>, Shift>;
 
-/// How a series is drawn.
+/// The style of a series.
 #[derive(Clone, Copy)]
 struct Look {
     colour: RGBColor,
     mark: Mark,
     line: bool,
     dashed: bool,
-    /// How much of its colour a bar is filled with.
+    /// The opacity of a bar's fill.
     ground: f64,
 }
 
@@ -389,7 +389,7 @@ impl Look {
     }
 }
 
-/// A label in lines that fit the legend.
+/// Splits a label into lines that fit the legend.
 fn folded(label: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in label.split(' ') {

@@ -1,4 +1,4 @@
-//! Quanta: RBUDP between Chicago and Amsterdam. The sentences quoted are the paper's.
+//! Quanta: RBUDP between Chicago and Amsterdam. Quoted sentences are from the paper.
 
 use longhaul_proto::model::{Rbudp, Stream, best};
 use longhaul_proto::time::Span;
@@ -20,17 +20,17 @@ const RTT: Span = Span::from_millis(100);
 /// Figures 5 and 6: "Payload is 450MB."
 const PAYLOAD: Bytes = Bytes::new(450_000_000);
 
-/// Bits a second of UDP payload that are `mbps` of object.
+/// Bits a second of UDP payload for `mbps` of object.
 fn payload_rate(mbps: f64) -> u64 {
     with_overhead(Rate::from_bps_f64(mbps * 1e6)).as_bps()
 }
 
-/// How the receiving program takes datagrams.
+/// How the receiving program processes datagrams.
 struct Receiver {
     name: &'static str,
     /// Its name as a receive strategy.
     strategy: &'static str,
-    /// Mbit/s of object that it takes at most.
+    /// Its limit in Mbit/s of object.
     takes: f64,
 }
 
@@ -41,8 +41,8 @@ const APP_PERF: f64 = 643.0;
 /// Section 4.2: "This optimization can improve the throughput by 10% when the receiving host is
 /// slower than the network."
 const SCATTER_GAIN: f64 = 10.0;
-/// "Fake" RBUDP never moves the data, as iperf; with scatter/gather they are moved once, as by
-/// app_perf; without, once more.
+/// "Fake" RBUDP never moves the data, like iperf; with scatter/gather the data are moved once, like
+/// in app_perf; without it, twice.
 const FIG5_RECEIVERS: [Receiver; 3] = [
     Receiver { name: "fake RBUDP", strategy: "fake", takes: IPERF },
     Receiver { name: SCATTER, strategy: "scatter", takes: APP_PERF },
@@ -51,7 +51,7 @@ const FIG5_RECEIVERS: [Receiver; 3] = [
 const SCATTER: &str = "RBUDP, scatter/gather";
 const NAIVE: &str = "RBUDP, naive";
 const FIG5_RATES: [u32; 11] = [100, 200, 300, 400, 500, 550, 600, 640, 700, 800, 878];
-/// At these the host is slower than what is asked of it.
+/// Rates at which the host is slower than the sender.
 const FIG5_OVERRUNS: [u32; 4] = [640, 700, 800, 878];
 const GAIN: Quantity = Quantity { name: "gain by scatter/gather", unit: Unit::Share };
 fn case_name(what: &str, rate: u32) -> String {
@@ -113,7 +113,7 @@ pub(crate) static FIG5: Experiment = Experiment {
                 // performance of app_perf".
                 let told = *rate == 878 && receiver.name != NAIVE;
                 let published = told.then_some(Published::About(receiver.takes));
-                // What the program takes is that published value.
+                // The program's limit is that published value.
                 blast_rows(outcomes, &case, PAYLOAD, f64::from(*rate), published)
             });
             let Receiver { name, takes, .. } = receiver;

@@ -1,4 +1,4 @@
-//! What a row measures: its name, its unit, how it is written and compared.
+//! A row's quantity: its name, its unit, its formatting and comparison.
 
 /// A measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,20 +9,20 @@ pub struct Quantity {
     pub unit: Unit,
 }
 
-/// A unit; it decides how many digits are written and what a difference is.
+/// A unit; determines the number of digits and the kind of difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Mbit/s, differing by per cent of the published value.
+    /// Mbit/s; differences in per cent of the published value.
     Rate,
-    /// Per cent, differing by points.
+    /// Per cent; differences in points.
     Share,
-    /// A number of things, differing by a number of things.
+    /// A count; differences as counts.
     Count,
-    /// Seconds, differing by per cent.
+    /// Seconds; differences in per cent.
     Seconds,
-    /// Megabytes, differing by per cent.
+    /// Megabytes; differences in per cent.
     Size,
-    /// A number without a unit, such as Jain's index, differing by itself.
+    /// A number without a unit, such as Jain's index; differences as plain numbers.
     Index,
 }
 
@@ -42,7 +42,7 @@ pub(crate) const SHARE: Quantity = quantity("share of the capacity", Unit::Share
 pub(crate) const WASTE: Quantity = quantity("waste", Unit::Share);
 /// Datagrams that were sent and did not reach the receiving program, as a share of those sent.
 pub(crate) const LOSS: Quantity = quantity("loss", Unit::Share);
-/// Losses as reported, the same one perhaps several times: the ORNL study's column.
+/// Losses as reported, in which one loss may count several times: the ORNL study's column.
 pub(crate) const LOST: Quantity = quantity("lost, as reported", Unit::Count);
 /// Blocks sent again.
 pub(crate) const RETRANSMITTED: Quantity = quantity("retransmitted", Unit::Count);
@@ -58,7 +58,7 @@ pub(crate) const ROUNDS: Quantity = quantity("rounds", Unit::Count);
 pub(crate) const FAIRNESS: Quantity = quantity("fairness index", Unit::Index);
 
 impl Quantity {
-    /// How a table names it.
+    /// Its column heading.
     pub fn heading(&self) -> String {
         match self.unit.symbol() {
             "" => self.name.to_owned(),
@@ -68,7 +68,7 @@ impl Quantity {
 }
 
 impl Unit {
-    /// The unit's symbol; nothing for plain numbers.
+    /// The unit's symbol; empty for plain numbers.
     pub fn symbol(self) -> &'static str {
         match self {
             Unit::Rate => "Mbit/s",
@@ -79,11 +79,11 @@ impl Unit {
         }
     }
 
-    /// A value as a table writes it, without the unit.
+    /// Formats a value for a table, without the unit.
     pub fn write(self, value: f64) -> String {
         let digits = match self {
             Unit::Count => 0,
-            // Of what is written: 99.996 is 100.0.
+            // Decides by the rounded value: 99.996 is written 100.0.
             Unit::Rate if (value.abs() * 100.0).round() >= 10_000.0 => 1,
             Unit::Rate | Unit::Share | Unit::Size => 2,
             Unit::Seconds | Unit::Index => 3,
@@ -92,7 +92,7 @@ impl Unit {
         if is_nothing(&text) { text.replace('-', "") } else { text }
     }
 
-    /// How far `value` is from `reference`, with a sign.
+    /// The signed difference of `value` from `reference`.
     pub fn difference(self, value: f64, reference: f64) -> String {
         let text = match self {
             Unit::Share => format!("{:+.2} points", value - reference),
@@ -108,7 +108,7 @@ impl Unit {
     }
 }
 
-/// Whether a number says zero: then it needs no sign.
+/// Whether a formatted number is zero, which needs no sign.
 fn is_nothing(number: &str) -> bool {
     number.trim_start_matches(['-', '+', '0', '.']).is_empty()
 }

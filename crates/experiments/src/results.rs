@@ -13,17 +13,17 @@ const INDEX: &str = "README.md";
 const BEGIN: &str = "<!-- The lines below are made by `longhaul reproduce`. -->";
 const END: &str = "<!-- The lines above are made by `longhaul reproduce`. -->";
 
-/// The folder of results of the repository that `from` lies in: the first `results` upwards that
-/// stands beside an `ARCHITECTURE.md`.
+/// The results folder of the repository that contains `from`: the nearest `results` upwards that is
+/// next to an `ARCHITECTURE.md`.
 pub fn find(from: &Path) -> Option<PathBuf> {
     let upwards = from.ancestors().find(|folder| folder.join("ARCHITECTURE.md").is_file());
     upwards.map(|folder| folder.join("results")).filter(|results| results.is_dir())
 }
 
-/// A file of the folder; nothing if it is not there.
+/// Reads a file of the folder; `None` if it does not exist.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// If it cannot be read.
 pub fn read(folder: &Path, name: &str) -> io::Result<Option<String>> {
     match fs::read_to_string(folder.join(name)) {
         Ok(text) => Ok(Some(text)),
@@ -32,10 +32,11 @@ pub fn read(folder: &Path, name: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// Writes files that differ from those that are there; how many did. Makes the folder, if need be.
+/// Writes the files that differ from the existing ones; returns their number. Creates the folder if
+/// needed.
 ///
 /// # Errors
-/// Where one cannot be read or written.
+/// If a file cannot be read or written.
 pub fn write(folder: &Path, files: &[File]) -> io::Result<usize> {
     fs::create_dir_all(folder)?;
     let mut changed = 0;
@@ -48,7 +49,7 @@ pub fn write(folder: &Path, files: &[File]) -> io::Result<usize> {
     Ok(changed)
 }
 
-/// The folder's index with a line for each experiment; nothing if `page` has no place for them.
+/// The folder's index with a line for each experiment; `None` if `page` has no place for them.
 pub fn index(page: &str, experiments: &[&Experiment]) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -72,17 +73,16 @@ pub fn index(page: &str, experiments: &[&Experiment]) -> Option<String> {
 /// An experiment's row: its page, its place in the paper, its title.
 fn row(Experiment { id, title, source, .. }: &Experiment) -> String {
     let place = source.rsplit_once("), ").map_or("", |(_, place)| place);
-    // What the page says about the place is not for the index.
+    // The index omits the page's remarks on the place.
     let place = place.split([':', ';']).next().unwrap_or_default();
     let place = place.split(", which").next().unwrap_or_default();
     format!("| [{id}]({id}.md) | {place} | {title} |\n")
 }
 
-/// Brings the index up to date: a line for each experiment that has a page there. Makes it, if need
-/// be.
+/// Updates the index: a line for each experiment with a page. Creates it if needed.
 ///
 /// # Errors
-/// Where it cannot be read or written, or has no place for the experiments.
+/// If it cannot be read or written, or has no place for the experiments.
 pub fn write_index(folder: &Path, experiments: &[&Experiment]) -> io::Result<usize> {
     let new = || format!("# Results\n\n{BEGIN}\n{END}\n");
     let page = read(folder, INDEX)?.unwrap_or_else(new);
@@ -150,7 +150,7 @@ mod tests {
         assert!(text.contains(&row(all[1])) && !text.contains(&row(all[0])), "{text}");
         assert!(!text.contains("### GTP"), "{text}");
         assert_eq!(write_index(&results, &all).unwrap(), 0);
-        // Somebody's own page is left alone.
+        // Other pages are not changed.
         fs::write(results.join(INDEX), "mine").unwrap();
         assert!(write_index(&results, &all).is_err());
     }

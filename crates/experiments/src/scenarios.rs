@@ -1,7 +1,7 @@
-//! What each table and figure runs: the files of `scenarios/`, and how a row varies its file.
+//! The scenarios of all tables and figures: the files of `scenarios/`, and their variations by row.
 //!
-//! The files are the only place where paths, hosts and flows of an experiment stand, so that
-//! `longhaul sim` and `longhaul emulate` run what the pages show. They are part of the binary.
+//! Paths, hosts and flows of an experiment are defined only in these files, so `longhaul sim` and
+//! `longhaul emulate` run what the pages show. They are part of the binary.
 
 use std::fmt::Display;
 
@@ -14,7 +14,7 @@ macro_rules! files {
     };
 }
 
-/// Every file that an experiment runs: its name without `.toml`, its text.
+/// Every scenario file of an experiment: its name without `.toml`, its text.
 const FILES: &[(&str, &str)] = files!(
     "auto-grid"
     "compare-1g" "compare-1g-bbr"
@@ -32,19 +32,19 @@ const FILES: &[(&str, &str)] = files!(
     "sim-vs-emulator"
 );
 
-/// A file of `scenarios/`, with what a row of a page says beside it.
+/// A file of `scenarios/`, with the changes of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// The file's name without `.toml`.
     pub file: &'static str,
-    /// Keys of the file and what stands there instead: what `longhaul sim --sweep` would be given.
+    /// Changed keys of the file and their values, as for `longhaul sim --sweep`.
     pub settings: Vec<(String, String)>,
-    /// The names of the flows that run; all of them if none is named. An entry of the file that
-    /// stands for several flows is named by its own name.
+    /// The names of the flows to run; empty for all. An entry of the file that defines several
+    /// flows is selected by the entry's name.
     pub only: Vec<String>,
 }
 
-/// The file called `file` as it is.
+/// The unchanged file called `file`.
 pub(crate) fn vary(file: &'static str) -> Variant {
     Variant { file, settings: Vec::new(), only: Vec::new() }
 }
@@ -61,26 +61,25 @@ fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Variant {
-    /// The same with `value` at `key`.
+    /// Sets `key` to `value`.
     pub fn set(mut self, key: &str, value: impl Display) -> Variant {
         self.settings.push((key.to_owned(), value.to_string()));
         self
     }
 
-    /// The same with these flows alone. The first of them to start does so at once.
+    /// Runs only these flows. The first of them starts immediately.
     pub fn only(self, flows: &[&str]) -> Variant {
         Variant { only: flows.iter().map(|&flow| flow.to_owned()).collect(), ..self }
     }
 
-    /// What is run.
+    /// Builds the scenario.
     ///
     /// # Errors
-    /// A file that is not there or wrong, a setting that has no place in it, a flow that it does
-    /// not have.
+    /// A missing or invalid file, a setting without a place in it, or a missing flow.
     pub fn scenario(&self) -> Result<Scenario, FileError> {
         let wrong = |what: String| FileError { line: None, what, advice: None };
         let text =
-            text(self.file).ok_or_else(|| wrong(format!("there is no scenario {}", self.file)))?;
+            text(self.file).ok_or_else(|| wrong(format!("no scenario is named {}", self.file)))?;
         let reading = Reading { settings: &self.settings, ..Reading::PLAIN };
         let mut scenario = Scenario::parse(self.file, text, &reading)?;
         if self.only.is_empty() {
@@ -99,7 +98,7 @@ impl Variant {
     }
 }
 
-/// Whether `flow` is the one called `name`, or one of several that the entry `name` stands for.
+/// Whether `flow` is called `name`, or belongs to the entry `name`.
 fn is_of(flow: &Flow, name: &str) -> bool {
     let rest = flow.name.strip_prefix(name);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))

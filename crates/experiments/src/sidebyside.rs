@@ -1,4 +1,4 @@
-//! All protocols side by side on one long fat path, beside TCP.
+//! All protocols on one long fat path, compared with TCP.
 
 use longhaul_proto::units::Rate;
 
@@ -14,7 +14,7 @@ use crate::table::{Aim, Row, Table};
 pub(crate) const ALL: [&Experiment; 1] = [&COMPARE];
 
 const LINK: Rate = Rate::from_mbps(1_000);
-/// Seconds there and back.
+/// The round-trip time in seconds.
 const RTT: f64 = 0.1;
 /// Name, and flow in the scenario.
 const CONTENDERS: [(&str, &str); 12] = [
@@ -55,17 +55,17 @@ fn conditions() -> impl Iterator<Item = (u64, u64)> {
     SIZES.into_iter().flat_map(|size| LOSSES.map(|loss| (size, loss)))
 }
 
-/// The UDP payload that full packets get through the link, in Mbit/s.
+/// The link's capacity for UDP payload in full packets, in Mbit/s.
 fn capacity() -> f64 {
     payload_ceiling(LINK).as_bps() as f64 / 1e6
 }
 
-/// The share of what the link leaves, and the waste, that we aim at with large objects.
+/// The goals for large objects: the share of the available capacity, and the waste.
 fn aims(flow: &str, megabytes: u64, loss: u64) -> (Option<Aim>, Option<Aim>) {
     let share = loss as f64 / 1e3;
-    // What must be sent again.
+    // Data that must be sent again.
     let repaired = 100.0 * share / (1.0 - share);
-    // What a sender that never stops sends while the last report is on its way.
+    // Data that a sender without pauses sends while the last report is in flight.
     let round = 100.0 * capacity() * RTT / (megabytes as f64 * 8.0);
     match flow {
         _ if megabytes < 3_000 => (None, None),
@@ -76,7 +76,7 @@ fn aims(flow: &str, megabytes: u64, loss: u64) -> (Option<Aim>, Option<Aim>) {
     }
 }
 
-/// The goodput of a case as a share of C·(1 − L), in per cent.
+/// A case's goodput as a share of C·(1 − L), in per cent.
 fn share(outcomes: &Outcomes, case: &str, loss: u64) -> Option<f64> {
     let possible = capacity() * (1.0 - loss as f64 / 1e3);
     outcomes.first(case, |flow| 100.0 * flow.goodput() / possible)

@@ -1,4 +1,4 @@
-//! Cases run in virtual time, on all cores; the numbers do not depend on how many there are.
+//! Runs cases in virtual time, on all cores; the number of cores does not change the results.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -15,9 +15,9 @@ use crate::outcome::{CaseFlow, CaseOutcome, Count, Outcomes, Sample};
 /// A case whose simulation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulateError {
-    /// The case.
+    /// The case's name.
     pub case: String,
-    /// Why.
+    /// The reason.
     pub error: SimError,
 }
 
@@ -29,10 +29,10 @@ impl fmt::Display for SimulateError {
 
 impl std::error::Error for SimulateError {}
 
-/// Runs all `cases` that can be.
+/// Runs all `cases` that can be simulated.
 ///
 /// # Errors
-/// The first of the cases whose scenario no simulation takes, or that broke a promise.
+/// The first case that cannot be simulated or that broke an invariant.
 pub fn run(cases: &[Case]) -> Result<Outcomes, SimulateError> {
     let cases: Vec<&Case> = cases.iter().filter(|case| case.is_simulated()).collect();
     let next = AtomicUsize::new(0);
@@ -64,24 +64,24 @@ pub fn run(cases: &[Case]) -> Result<Outcomes, SimulateError> {
     Ok(outcomes)
 }
 
-/// Runs one scenario.
+/// Simulates one scenario.
 ///
 /// # Errors
-/// [`SimError`] where it cannot be simulated, or broke a promise.
+/// [`SimError`] if it cannot be simulated, or broke an invariant.
 pub fn one(scenario: &Scenario) -> Result<CaseOutcome, SimError> {
     let outcome = sim::run(scenario)?;
     let flows = outcome.flows.iter().map(|flow| of_flow(flow, outcome.ended));
     Ok(CaseOutcome { flows: flows.collect() })
 }
 
-/// A transfer ends when its sender knows that all has arrived: that is what the papers' tools
-/// time, and what RBUDP's equation 2 counts.
+/// A transfer ends when its sender knows that everything has arrived: the papers' tools measure
+/// that time, and RBUDP's equation 2 counts it.
 fn of_flow(flow: &sim::FlowOutcome, ended: Time) -> CaseFlow {
     let accounts = &flow.accounts;
-    // What goes to a disk is there later than the sender knows that it has arrived.
+    // Data for a disk may be written after the sender knows of their arrival.
     let end = flow.known.max(flow.finished).unwrap_or(ended);
     let lost = accounts.dropped + accounts.socket_lost;
-    // Nobody reports the losses of plain UDP; iperf's receiver counts what did not come.
+    // Plain UDP has no loss reports; iperf's receiver counts missing datagrams.
     let reported_lost = if flow.carrier == "udp" { lost } else { accounts.reported_lost };
     CaseFlow {
         name: flow.name.clone(),
@@ -101,7 +101,7 @@ fn of_flow(flow: &sim::FlowOutcome, ended: Time) -> CaseFlow {
     }
 }
 
-/// What happened between the points.
+/// The samples between consecutive points.
 fn series(flow: &sim::FlowOutcome) -> Vec<Sample> {
     let mut before = sim::Point { at: flow.started, ..sim::Point::default() };
     let mut samples = Vec::new();
@@ -136,7 +136,7 @@ mod tests {
             let Traffic::Protocol(transfer) = &mut case.scenario.flows[0].traffic else {
                 panic!("the frames are a copy");
             };
-            // No file could say so.
+            // A scenario file could not contain this.
             transfer.protocol = protocol.into();
             case
         };

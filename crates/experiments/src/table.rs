@@ -1,4 +1,5 @@
-//! Rows with published value, model, simulated, emulated; as Markdown, and read back from it.
+//! Tables with published, modelled, simulated and emulated values; written as Markdown and read
+//! back.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +8,15 @@ use crate::quantity::Quantity;
 /// A table of an experiment's page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// What it shows; the heading above it.
+    /// The heading above it.
     pub title: String,
-    /// Its rows; no two of a page have the same case and quantity.
+    /// Its rows; case and quantity are unique on a page.
     pub rows: Vec<Row>,
 }
 
 impl Table {
-    /// The same table, where an input of the rows that `which` selects was derived from their
-    /// published values.
+    /// Marks the rows that `which` selects as fitted: an input was derived from their published
+    /// values.
     pub(crate) fn fitted(mut self, which: impl Fn(&Row) -> bool) -> Table {
         let rows = self.rows.iter_mut().filter(|row| row.published.is_some() && which(row));
         rows.for_each(|row| row.fitted = true);
@@ -30,19 +31,20 @@ pub struct Row {
     pub case: String,
     /// What is measured.
     pub quantity: Quantity,
-    /// What the paper says, if it says anything.
+    /// The paper's value, if it gives one.
     pub published: Option<Published>,
-    /// An input of the run was derived from the published value, so agreement shows nothing.
+    /// Whether an input of the run was derived from the published value, so that agreement proves
+    /// nothing.
     pub fitted: bool,
-    /// What an equation of the paper predicts for just this case.
+    /// An equation's prediction for this case.
     pub model: Option<f64>,
-    /// What we aim at.
+    /// The goal.
     pub aim: Option<Aim>,
-    /// What we measured by simulation; nothing where the case cannot be simulated.
+    /// Our simulated value; `None` if the case cannot be simulated.
     pub simulated: Option<f64>,
-    /// What we measured with real sockets, if we did.
+    /// Our value over real sockets, if measured.
     pub emulated: Option<f64>,
-    /// The number of the run that measured it, the first being 1.
+    /// The number of its run, from 1.
     pub run: Option<usize>,
 }
 
@@ -52,12 +54,12 @@ pub(crate) fn emulated_value(tables: &[Table], case: &str, quantity: Quantity) -
     rows.find(|row| row.case == case && row.quantity == quantity)?.emulated
 }
 
-/// A published value, as exact as the paper gives it.
+/// A published value, with the paper's precision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Published {
     /// A number.
     Exact(f64),
-    /// A number that the text calls about so, or that stands for "almost" or "the same as".
+    /// An approximate number, or one that represents "almost" or "the same as".
     About(f64),
     /// From, to.
     Between(f64, f64),
@@ -67,7 +69,7 @@ pub enum Published {
 
 impl Published {
     fn write(self, quantity: Quantity) -> String {
-        // The paper's own digits, not ours.
+        // With the paper's own digits.
         let plain = |value: f64| {
             let text = quantity.unit.write(value);
             match text.contains('.') {
@@ -95,7 +97,7 @@ impl Published {
     }
 }
 
-/// A bound that our value is to keep.
+/// A goal for our value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Aim {
     /// This or more.
@@ -112,7 +114,7 @@ impl Aim {
         }
     }
 
-    /// Whether `value` keeps it.
+    /// Whether `value` meets it.
     pub(crate) fn is_met(self, value: f64) -> bool {
         match self {
             Aim::AtLeast(bound) => value >= bound,
@@ -121,11 +123,11 @@ impl Aim {
     }
 }
 
-/// By which a row is found: its case and its quantity's heading.
+/// A row's identity: its case and its quantity's heading.
 pub(crate) type Key = (String, String);
 
 impl Row {
-    /// A row of which the paper says nothing.
+    /// A row without a published value.
     pub fn new(case: impl Into<String>, quantity: Quantity, ours: Option<f64>) -> Row {
         Row {
             case: case.into(),
@@ -140,45 +142,45 @@ impl Row {
         }
     }
 
-    /// The same row with a published number.
+    /// Adds a published number.
     pub fn published(self, value: f64) -> Row {
         Row { published: Some(Published::Exact(value)), ..self }
     }
 
-    /// The same row with what the paper says.
+    /// Adds a published value.
     pub fn says(self, published: Published) -> Row {
         Row { published: Some(published), ..self }
     }
 
-    /// The same row, with an input that was derived from its published value.
+    /// Marks the row as fitted.
     pub(crate) fn fitted(self) -> Row {
         Row { fitted: true, ..self }
     }
 
-    /// The same row with what an equation predicts.
+    /// Adds an equation's prediction.
     pub fn model(self, value: f64) -> Row {
         Row { model: Some(value), ..self }
     }
 
-    /// The same row with what we aim at.
+    /// Adds a goal.
     pub fn aim(self, aim: Aim) -> Row {
         Row { aim: Some(aim), ..self }
     }
 
-    /// Whether the simulated value keeps the aim, and the emulated one, of those that there are.
+    /// Whether the simulated and the emulated values meet the goal, for those present.
     fn met(&self) -> String {
         let Some(aim) = self.aim else { return String::new() };
         let say = |value: Option<f64>, of: &str| {
             let word = if aim.is_met(value?) { "met" } else { "missed" };
             Some(format!("{word}{of}"))
         };
-        // Of the digits that stand there, so that a page read back says the same.
+        // From the rounded value, so that a page read back gives the same result.
         let emulated = self.emulated.map(|value| rounded(self.quantity.unit, value));
         let all = [say(self.simulated, ""), say(emulated, ", emulated")];
         all.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
-    /// By what it is found.
+    /// Its identity.
     pub fn key(&self) -> Key {
         (self.case.clone(), self.quantity.heading())
     }
@@ -205,7 +207,7 @@ impl Row {
             },
             Column::Emulated => write(self.emulated),
             Column::FromSimulated => match (self.emulated, self.simulated) {
-                // Of the digits that stand there, so that a page read back gives the same.
+                // From the rounded values, so that a page read back gives the same result.
                 (Some(real), Some(ours)) => unit.difference(rounded(unit, real), ours),
                 _ => String::new(),
             },
@@ -266,13 +268,13 @@ impl Column {
 }
 
 impl Table {
-    /// A table of these rows.
+    /// Creates a table from rows.
     pub fn new(title: impl Into<String>, rows: Vec<Row>) -> Table {
         Table { title: title.into(), rows }
     }
 
-    /// The table as Markdown. Columns in which nothing stands are left out, but never `simulated`;
-    /// which run an emulated value is of is said where there are `several`.
+    /// The table as Markdown. Empty columns are omitted, except `simulated`; the column of runs
+    /// appears if there are `several`.
     pub(crate) fn markdown(&self, several: bool) -> String {
         let filled = |column: &Column| match column {
             Column::Case | Column::What | Column::Simulated => true,
@@ -297,22 +299,22 @@ fn line(cells: impl Iterator<Item = String>) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// What a page says of a row.
+/// A row's values on a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
-    /// In the column of simulated values.
+    /// The simulated value.
     pub simulated: String,
-    /// In the column of emulated values.
+    /// The emulated value.
     pub emulated: String,
-    /// In the column of their runs.
+    /// The emulated value's run.
     pub run: String,
 }
 
-/// A row of a page: its cells, each with the heading of its column.
+/// A row of a page: its cells, each with its column's heading.
 pub(crate) struct Cells(Vec<(String, String)>);
 
 impl Cells {
-    /// The cell below a heading; nothing where there is none.
+    /// The cell in the column `heading`; empty if missing.
     pub(crate) fn get(&self, heading: &str) -> &str {
         self.0.iter().find(|(name, _)| name == heading).map_or("", |(_, cell)| cell)
     }
@@ -338,7 +340,7 @@ pub(crate) fn cells(page: &str) -> Vec<Cells> {
     rows
 }
 
-/// What a page says of each row of its tables.
+/// The values of each row of a page's tables.
 pub(crate) fn read(page: &str) -> BTreeMap<Key, Said> {
     let said = |row: Cells| {
         let cell = |column: Column| row.get(column.heading()).to_owned();

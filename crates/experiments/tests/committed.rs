@@ -1,4 +1,5 @@
-//! The committed pages are what the code makes: the quick experiments, run again, bit for bit.
+//! The committed pages equal the code's output: runs the quick experiments again and compares bit
+//! for bit.
 
 use std::path::Path;
 

@@ -79,6 +79,11 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// The bytes that it takes in memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        (size_of::<Failure>() + self.path.len() + self.reason.len()) as u64
+    }
+
     /// The path for people: bytes that are no UTF-8 are replaced.
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(&self.path).into_owned()

@@ -78,8 +78,10 @@ pub struct Source {
     failures: Vec<Failure>,
     warnings: Vec<String>,
     watch: Watch,
-    /// Held as long as the manifest.
-    _memory: Box<dyn ListMemory>,
+    /// Held as long as the manifest, for as many bytes.
+    memory: (Box<dyn ListMemory>, u64),
+    /// There was no memory for another failure.
+    refused: Option<Error>,
 }
 
 impl Source {
@@ -137,6 +139,7 @@ impl Source {
             let what = format!("cannot read {}: {reason}", places[0].shown());
             return Err(Error::new(FileErrorKind::File, what).at(places[0].named()));
         }
+        let bytes = walk.bytes();
         let (manifest, numbers) = walk.listing.into_manifest(shape).map_err(|error| {
             match error.reason == TWICE && origins.len() > 1 {
                 true => two_have(&error.entry.unwrap_or_default()),
@@ -162,7 +165,8 @@ impl Source {
             failures: walk.failures,
             warnings: walk.warnings,
             watch: walk.watch,
-            _memory: walk.memory,
+            memory: (walk.memory, bytes),
+            refused: None,
         })
     }
 
@@ -207,7 +211,9 @@ impl Source {
     /// chunk that is read again may have another value than before.
     ///
     /// # Errors
-    /// A chunk outside the object, or a buffer that is too short (`Request`).
+    /// A chunk outside the object, or a buffer that is too short (`Request`); as
+    /// [`ListMemory::hold`], where so many files have failed that there is no memory for their
+    /// names.
     pub fn read_chunk(&mut self, chunk: u64, buf: &mut [u8]) -> Result<ChunkRead, Error> {
         let kind = self.object.chunk_kind(chunk);
         let len = self.object.chunk_content(chunk);
@@ -225,6 +231,7 @@ impl Source {
                 self.read_piece(extent.entry, extent.file_offset, piece);
             }
         }
+        self.refused.clone().map_or(Ok(()), Err)?;
         let value = match kind {
             ChunkKind::Large { entry, chunk } => {
                 digest::file_value(self.size(entry), chunk, content)
@@ -264,7 +271,7 @@ impl Source {
                 self.read_piece(extent.entry, at, &mut buf[from - start..to - start]);
             }
         }
-        Ok(())
+        self.refused.clone().map_or(Ok(()), Err)
     }
 
     /// Which of a file's chunks have the values that the other end found in what it has.
@@ -309,7 +316,14 @@ impl Source {
         self.open.retain(|(number, _)| *number != entry);
         self.failed.insert(entry);
         let path = self.manifest.path(entry);
-        self.failures.push(Failure { entry: Some(entry), path, reason, changed });
+        let failure = Failure { entry: Some(entry), path, reason, changed };
+        let (memory, bytes) = &mut self.memory;
+        *bytes += failure.bytes();
+        match memory.hold(*bytes) {
+            Ok(()) => self.failures.push(failure),
+            // The next read says so, before anything of this file is sent.
+            Err(error) => self.refused = Some(error),
+        }
     }
 
     /// Reads, then compares the file with the manifest. The system updates the change time before a

@@ -27,6 +27,8 @@ pub(crate) struct Walk {
     pub(crate) failures: Vec<Failure>,
     /// What was left out and why.
     pub(crate) warnings: Vec<String>,
+    /// Bytes that `failures` and `warnings` take.
+    said: u64,
     /// Is told of each name.
     pub(crate) watch: Watch,
     /// What the entries are charged to.
@@ -59,6 +61,7 @@ impl Walk {
             merged: several.then(HashMap::new),
             failures: Vec::new(),
             warnings: Vec::new(),
+            said: 0,
             watch,
             memory,
         }
@@ -140,6 +143,7 @@ impl Walk {
                 Ok(found) => found,
                 Err(error) => {
                     self.fail(&path, reason(&error));
+                    self.bound()?;
                     continue;
                 }
             };
@@ -172,6 +176,7 @@ impl Walk {
             let (folder, name) = manifest::split(inner);
             if let Err(error) = folders.at(folder).and_then(|folder| folder.look(name)) {
                 self.fail(path, reason(&error));
+                self.bound()?;
             }
         }
         Ok(())
@@ -191,7 +196,12 @@ impl Walk {
                 Error::new(FileErrorKind::Request, what).advise("copy its folders one by one")
             );
         }
-        self.memory.hold(self.listing.bytes())
+        self.memory.hold(self.bytes())
+    }
+
+    /// Bytes that everything found so far takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.listing.bytes() + self.said
     }
 
     /// Takes what was found in the folder `parent`; returns the number of a folder, to be looked
@@ -205,7 +215,7 @@ impl Walk {
         let Spot { path, .. } = spot;
         let name = spot.name();
         if names::is_reserved(name) {
-            self.warnings.push(format!("{}: left by an unfinished copy, not taken", show(path)));
+            self.warn(format!("{}: left by an unfinished copy, not taken", show(path)));
             return None;
         }
         let attributes = match parent.look(name) {
@@ -232,14 +242,21 @@ impl Walk {
             FileKind::Link => self.link(spot, parent, &attributes),
             FileKind::Folder => return Some(self.folder(spot, &attributes)),
             FileKind::Other => {
-                self.warnings.push(format!("{}: a device, socket or pipe, not taken", show(path)))
+                self.warn(format!("{}: a device, socket or pipe, not taken", show(path)));
             }
         }
         None
     }
 
     fn fail(&mut self, path: &[u8], reason: String) {
-        self.failures.push(Failure { path: path.to_vec(), reason, ..Failure::default() });
+        let failure = Failure { path: path.to_vec(), reason, ..Failure::default() };
+        self.said += failure.bytes();
+        self.failures.push(failure);
+    }
+
+    fn warn(&mut self, warning: String) {
+        self.said += (size_of::<String>() + warning.len()) as u64;
+        self.warnings.push(warning);
     }
 }
 

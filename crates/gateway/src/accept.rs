@@ -8,10 +8,13 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -26,9 +29,8 @@ use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::answer::answer;
 use crate::error::Error;
-use crate::shared::Shared;
+use crate::reply::Reply;
 use crate::tokens::read_private;
 
 /// Limits of concurrent connections: in all, and from one remote address.
@@ -98,11 +100,21 @@ impl Drop for Place {
     }
 }
 
-/// Serves connections until `stopped`.
+/// What answers requests.
+pub(crate) trait Answers: Send + Sync + 'static {
+    /// Answers a request from `address`.
+    fn answer(
+        self: Arc<Self>,
+        address: SocketAddr,
+        request: Request<Incoming>,
+    ) -> Pin<Box<dyn Future<Output = Reply>>>;
+}
+
+/// Answers all connections until `stopped`.
 pub(crate) fn run(
     listener: std::net::TcpListener,
     acceptor: Option<TlsAcceptor>,
-    shared: Arc<Shared>,
+    answers: Arc<dyn Answers>,
     stopped: oneshot::Receiver<()>,
 ) {
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
@@ -117,9 +129,9 @@ pub(crate) fn run(
             };
             // Over the limit: the connection is closed.
             let Some(place) = places.take(address.ip().to_canonical()) else { continue };
-            let (shared, acceptor) = (shared.clone(), acceptor.clone());
+            let (answers, acceptor) = (answers.clone(), acceptor.clone());
             tokio::task::spawn_local(async move {
-                connection(stream, address, acceptor, shared).await;
+                connection(stream, address, acceptor, answers).await;
                 drop(place);
             });
         }
@@ -138,15 +150,15 @@ async fn connection(
     stream: TcpStream,
     address: SocketAddr,
     acceptor: Option<TlsAcceptor>,
-    shared: Arc<Shared>,
+    answers: Arc<dyn Answers>,
 ) {
     // Sends small replies immediately; if this fails, they are only later.
     let _ = stream.set_nodelay(true);
     match acceptor {
-        None => requests(stream, address, shared).await,
+        None => requests(stream, address, answers).await,
         Some(acceptor) => {
             if let Ok(Ok(stream)) = timeout(HEAD, acceptor.accept(stream)).await {
-                requests(stream, address, shared).await;
+                requests(stream, address, answers).await;
             }
         }
     }
@@ -155,11 +167,11 @@ async fn connection(
 async fn requests(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     address: SocketAddr,
-    shared: Arc<Shared>,
+    answers: Arc<dyn Answers>,
 ) {
     let service = service_fn(move |request| {
-        let shared = shared.clone();
-        async move { Ok::<_, Infallible>(answer(shared, address, request).await) }
+        let answers = answers.clone();
+        async move { Ok::<_, Infallible>(answers.answer(address, request).await) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD);

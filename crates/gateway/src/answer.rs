@@ -1,6 +1,7 @@
 //! Handles one request: authentication, rights, and the handler of its method.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
@@ -10,29 +11,43 @@ use longhaul_files::edit::look;
 use longhaul_files::list::NameKind;
 use longhaul_files::{Place, Root};
 
+use crate::accept::Answers;
 use crate::condition;
 use crate::reply::{self, Reply};
-use crate::shared::{Refused, Shared};
+use crate::shared::{Shared, Told};
 use crate::tokens::Right;
 use crate::url::{self, UrlPath};
 use crate::{change, folder, get};
 
 const METHODS: &str = "OPTIONS, GET, HEAD, PROPFIND, PUT, MKCOL, DELETE, MOVE";
 
+impl Answers for Shared {
+    fn answer(
+        self: Arc<Self>,
+        address: std::net::SocketAddr,
+        request: Request<Incoming>,
+    ) -> Pin<Box<dyn Future<Output = Reply>>> {
+        Box::pin(answer(self, address, request))
+    }
+}
+
 /// Answers a request from `address`.
-pub(crate) async fn answer(
+async fn answer(
     shared: Arc<Shared>,
     address: std::net::SocketAddr,
     request: Request<Incoming>,
 ) -> Reply {
     let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+    let length = condition::text(request.headers(), header::CONTENT_LENGTH);
+    let bytes = length.and_then(|length| length.parse().ok());
     let (reply, name) = match right(&shared, request.headers()) {
         Ok(right) => (respond(&shared, &right, request).await, right.name),
         Err(reply) => (reply, None),
     };
     let status = reply.status();
-    if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-        shared.tell(Refused { address, name, method, path, status: status.as_u16() });
+    let told = Told { address, name, method, path, bytes, status: status.as_u16() };
+    if told.is_refused() || told.is_write() {
+        shared.tell(told);
     }
     let nosniff = HeaderName::from_static("x-content-type-options");
     reply::with(reply, nosniff, "nosniff")

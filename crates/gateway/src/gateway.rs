@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::accept;
 use crate::error::Error;
-use crate::shared::{Refused, Shared};
+use crate::shared::{Shared, Told};
 use crate::tokens::Token;
 
 /// Settings of a gateway.
@@ -49,15 +49,15 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway on its own thread. The gateway calls `tell` on that thread for each refused
-    /// request.
+    /// Starts a gateway on a thread of its own. `tell` hears of requests that lack a right and of
+    /// those that changed the folder; it is called from that thread.
     ///
     /// # Errors
     /// Usage: no client would have a right, or the address needs TLS. Otherwise: the address, the
     /// root, or a file of TLS cannot be used.
     pub fn start(
         settings: Settings,
-        tell: impl Fn(Refused) + Send + Sync + 'static,
+        tell: impl Fn(Told) + Send + Sync + 'static,
     ) -> Result<Gateway, Error> {
         let Settings { listen, root, tokens, public, read_only, tls } = settings;
         if tokens.is_empty() && !public {

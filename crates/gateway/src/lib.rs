@@ -6,6 +6,8 @@
 //! Below them `url` (paths), `range` (the header), `condition` (ETags and dates), `body` and
 //! `reply` (replies).
 //!
+//! [`Page`] is a server of its own: what the served host is doing, for browsers and monitors.
+//!
 //! A path of a request becomes a path below the root of its token, and all access goes through
 //! [`longhaul_files::Place`], as for `lh://`: no name and no link leads out.
 
@@ -20,6 +22,7 @@ mod error;
 mod folder;
 mod gateway;
 mod get;
+mod page;
 mod range;
 mod reply;
 mod shared;
@@ -28,5 +31,6 @@ mod url;
 
 pub use error::Error;
 pub use gateway::{Gateway, Settings};
-pub use shared::Refused;
+pub use page::{Page, PageSettings, Watched, Watching};
+pub use shared::Told;
 pub use tokens::{Token, load as load_tokens, parse as parse_tokens};

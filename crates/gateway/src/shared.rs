@@ -20,10 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TOLD: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A refused request.
+/// A request that was refused for want of a right, or that changed the folder.
 #[derive(Clone, Debug)]
-pub struct Refused {
-    /// The client's address.
+pub struct Told {
+    /// From where.
     pub address: SocketAddr,
     /// The user, from the comment after the token.
     pub name: Option<String>,
@@ -31,11 +31,26 @@ pub struct Refused {
     pub method: String,
     /// Its path, still encoded.
     pub path: String,
-    /// 401 or 403.
+    /// The length that it gave of its content.
+    pub bytes: Option<u64>,
+    /// The status of the reply.
     pub status: u16,
 }
 
-/// State that all requests share.
+impl Told {
+    /// Whether the client lacked a right.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.status, 401 | 403)
+    }
+
+    /// Whether the request has changed the folder.
+    pub fn is_write(&self) -> bool {
+        let changes = ["PUT", "MKCOL", "DELETE", "MOVE"].contains(&self.method.as_str());
+        changes && (200..300).contains(&self.status)
+    }
+}
+
+/// What all requests share.
 pub(crate) struct Shared {
     root: Root,
     tokens: RwLock<Tokens>,
@@ -43,12 +58,12 @@ pub(crate) struct Shared {
     read_only: bool,
     disk: Arc<Semaphore>,
     listings: Arc<Semaphore>,
-    told: Mutex<Told>,
-    tell: Box<dyn Fn(Refused) + Send + Sync>,
+    refusals: Mutex<Refusals>,
+    tell: Box<dyn Fn(Told) + Send + Sync>,
 }
 
-/// Number of logged refusals, and the start of the minute.
-struct Told {
+/// How many refusals were told since when.
+struct Refusals {
     since: Instant,
     count: u32,
 }
@@ -59,7 +74,7 @@ impl Shared {
         root: Root,
         tokens: Vec<Token>,
         (public, read_only): (bool, bool),
-        tell: impl Fn(Refused) + Send + Sync + 'static,
+        tell: impl Fn(Told) + Send + Sync + 'static,
     ) -> Shared {
         Shared {
             root,
@@ -68,7 +83,7 @@ impl Shared {
             read_only,
             disk: Arc::new(Semaphore::new(AT_DISK)),
             listings: Arc::new(Semaphore::new(LISTINGS)),
-            told: Mutex::new(Told { since: Instant::now(), count: 0 }),
+            refusals: Mutex::new(Refusals { since: Instant::now(), count: 0 }),
             tell: Box::new(tell),
         }
     }
@@ -95,17 +110,22 @@ impl Shared {
         right.write && !self.read_only
     }
 
-    /// Reports a refusal, unless there were too many in this minute.
-    pub(crate) fn tell(&self, refused: Refused) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.since.elapsed() > MINUTE {
-            *told = Told { since: Instant::now(), count: 0 };
+    /// Tells of a change, and of a refusal unless there were many of late.
+    pub(crate) fn tell(&self, told: Told) {
+        if told.is_refused() && !self.refuses_few() {
+            return;
         }
-        told.count += 1;
-        if told.count <= TOLD {
-            drop(told);
-            (self.tell)(refused);
+        (self.tell)(told);
+    }
+
+    /// Counts a refusal; whether few were told of late.
+    fn refuses_few(&self) -> bool {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.since.elapsed() > MINUTE {
+            *refusals = Refusals { since: Instant::now(), count: 0 };
         }
+        refusals.count += 1;
+        refusals.count <= TOLD
     }
 
     pub(crate) async fn seat_for_listing(&self) -> Option<OwnedSemaphorePermit> {

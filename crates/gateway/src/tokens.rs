@@ -31,7 +31,7 @@ pub(crate) struct Right {
     pub(crate) name: Option<String>,
 }
 
-fn hash(token: &str) -> [u8; 32] {
+pub(crate) fn hash(token: &str) -> [u8; 32] {
     *blake3::hash(token.as_bytes()).as_bytes()
 }
 

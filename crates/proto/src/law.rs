@@ -1,9 +1,9 @@
-//! The rate control laws of protocols that have none of their own, and what they find out.
+//! Rate control laws for protocols without their own, and their findings about the path.
 
 use crate::time::Span;
 use crate::units::Rate;
 
-/// A rate control law; the evaluation page compares them.
+/// A rate control law; the evaluation page compares the laws.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Law {
     /// [`crate::rate::train::Trains`].
@@ -14,7 +14,7 @@ pub enum Law {
 }
 
 impl Law {
-    /// The law for a copy that is to share paths, if it is to.
+    /// The law for a copy: the one that shares paths if `share` is set.
     pub fn of(share: Option<Weight>) -> Law {
         if share.is_some() { Law::Shadow } else { Law::Trains }
     }
@@ -23,26 +23,26 @@ impl Law {
     pub const ALL: [(&'static str, Law); 2] = [("trains", Law::Trains), ("shadow", Law::Shadow)];
 }
 
-/// What a law has found out about its path so far.
+/// A law's findings about its path so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The rate that was found for the path; zero until one was.
+    /// The rate found for the path; zero before the first result.
     pub rate: Rate,
-    /// From the first datagram to the first such rate.
+    /// Time from the first datagram to the first result.
     pub after: Span,
     /// The loss ratio of the path itself, in millionths.
     pub loss_ppm: u32,
-    /// How long other traffic was believed to be on the path; nothing from a law that does not look
-    /// for it.
+    /// How long the law believed that other traffic was on the path; `None` from a law that does
+    /// not look for it.
     pub shared: Option<Span>,
 }
 
-/// The part of a shared path that a copy takes beside other traffic, in flows of TCP's CUBIC.
+/// The part of a shared path that a copy takes, counted in flows of TCP's CUBIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight(u32);
 
 impl Weight {
-    /// Hardly anything: a scavenger, which gives way to all others.
+    /// Almost nothing: a scavenger, which gives way to all other traffic.
     pub const LOW: Weight = Weight(0);
     /// The part of one flow.
     pub const EQUAL: Weight = Weight(1);
@@ -54,12 +54,12 @@ impl Weight {
         if flows <= Weight::MOST { Some(Weight(flows)) } else { None }
     }
 
-    /// As many flows, 0 for [`Weight::LOW`].
+    /// The number of flows, 0 for [`Weight::LOW`].
     pub const fn flows(self) -> u32 {
         self.0
     }
 
-    /// Shadow windows; one for the least weight too.
+    /// The number of shadow windows; at least one.
     pub(crate) fn windows(self) -> u32 {
         self.0.max(1)
     }

@@ -26,7 +26,7 @@ pub struct Extent {
     pub len: u32,
 }
 
-/// Why sizes form no layout.
+/// Why sizes do not form a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// Block size zero, or larger than a chunk.
@@ -58,7 +58,7 @@ impl Layout {
     /// A `segment` of zero means the whole object (rounded up to whole chunks).
     ///
     /// # Errors
-    /// [`LayoutError`] says which of the sizes does not fit the others.
+    /// [`LayoutError`] names the size that does not fit the others.
     pub fn new(
         object: Bytes,
         segment: Bytes,
@@ -93,10 +93,10 @@ impl Layout {
         })
     }
 
-    /// The object in one segment and one chunk, as the papers' experiments had it.
+    /// An object in one segment and one chunk, as in the papers' experiments.
     ///
     /// # Errors
-    /// [`LayoutError`] where the block size does not fit, or there are too many blocks.
+    /// [`LayoutError`] if the block size does not fit, or there are too many blocks.
     pub fn whole(object: Bytes, block: u32) -> Result<Layout, LayoutError> {
         let chunk = Bytes::new(object.get().max(u64::from(block)));
         Layout::new(object, Bytes::ZERO, chunk, block)
@@ -146,7 +146,7 @@ impl Layout {
         full as u32 * self.blocks_per_chunk + tail.div_ceil(u64::from(self.block)) as u32
     }
 
-    /// How many blocks the object has.
+    /// Number of blocks of the object.
     pub fn blocks(&self) -> u64 {
         match self.segments {
             0 => 0,
@@ -154,7 +154,7 @@ impl Layout {
         }
     }
 
-    /// The block's number counted through the whole object: what a header carries.
+    /// The block's number in the whole object, as in the header.
     pub fn number(&self, block: Block) -> u64 {
         u64::from(block.segment) * u64::from(self.blocks_per_segment) + u64::from(block.index)
     }
@@ -167,13 +167,13 @@ impl Layout {
         (index < self.blocks_in(segment)).then_some(Block { segment, index })
     }
 
-    /// The chunk that holds `block`.
+    /// The chunk that contains `block`.
     pub fn chunk_of(&self, block: Block) -> u64 {
         u64::from(block.segment) * (self.segment / self.chunk)
             + u64::from(block.index / self.blocks_per_chunk)
     }
 
-    /// The first block of `chunk` and how many blocks it has; none beyond the object.
+    /// The first block of `chunk` and the number of its blocks; no blocks beyond the object.
     pub fn blocks_of_chunk(&self, chunk: u64) -> (Block, u32) {
         let per_segment = self.segment / self.chunk;
         let segment = u32::try_from(chunk / per_segment).unwrap_or(u32::MAX);
@@ -182,7 +182,7 @@ impl Layout {
         (Block { segment, index }, left.min(self.blocks_per_chunk))
     }
 
-    /// Where `block` lies in the object. The block must be one of the layout's.
+    /// The position of `block` in the object. The block must belong to the layout.
     pub fn extent(&self, block: Block) -> Extent {
         let chunk = u64::from(block.index / self.blocks_per_chunk);
         let within = u64::from(block.index % self.blocks_per_chunk) * u64::from(self.block);

@@ -5,14 +5,14 @@
 //! simulator, the emulator and production.
 //!
 //! In reading order:
-//! - [`time`], [`units`]: points in time, spans, bytes, rates, loss ratios. [`quantity`]: how
-//!   people write them.
+//! - [`time`], [`units`]: points in time, spans, bytes, rates, loss ratios. [`quantity`]: their
+//!   text form.
 //! - [`layout`]: how an object is divided into segments, chunks and blocks.
 //! - [`endpoint`]: the traits that every protocol implements. [`accounting`]: counters of both
 //!   ends. [`wire`]: header and control messages.
 //! - [`tally`], [`ranges`]: which blocks have arrived, which are skipped.
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: pacing, measurements and rate control.
-//!   [`remembered`]: what an earlier flow found out about the path.
+//!   [`remembered`]: an earlier flow's findings about the path.
 //! - [`ends`]: code shared by the two ends of every protocol.
 //! - [`registry`], [`settings`], [`kind`]: the list of protocols, their settings and the units of
 //!   these; then a folder for each protocol: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`],

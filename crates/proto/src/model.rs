@@ -20,10 +20,10 @@
 use crate::time::Span;
 use crate::units::{Bytes, LossRatio, Rate};
 
-/// A delay bound that no sending rate can keep: it must exceed the round-trip time.
+/// The delay is too short for any sending rate: it must exceed the round-trip time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayTooShort {
-    /// The delay that was asked for.
+    /// The requested delay.
     pub delay: Span,
     /// The round-trip time that it must exceed.
     pub rtt: Span,
@@ -38,7 +38,7 @@ impl core::fmt::Display for DelayTooShort {
 
 impl core::error::Error for DelayTooShort {}
 
-/// Equation 1: what is achieved when `payload` takes `total`.
+/// Equation 1: the achieved rate when `payload` takes `total`.
 ///
 /// B_achievable = S_total / T_total
 pub fn achievable(payload: Bytes, total: Span) -> Rate {
@@ -62,14 +62,14 @@ pub fn best_with_ack(payload: Bytes, rate: Rate, prop: Span, ack: Span) -> Rate 
     payload / (payload / rate + prop * 2 + ack)
 }
 
-/// Equation 4: the same where the acknowledgement takes no time.
+/// Equation 4: equation 3 with an acknowledgement that takes no time.
 ///
 /// B_best = S_total / (S_total/B_send + RTT)
 pub fn best(payload: Bytes, rate: Rate, rtt: Span) -> Rate {
     payload / (payload / rate + rtt)
 }
 
-/// Equation 5: the share of the sending rate that is achieved at best, from 0 to 1.
+/// Equation 5: the best share of the sending rate that can be achieved, from 0 to 1.
 ///
 /// B_best/B_send = 1 / (1 + RTT·B_send/S_total)
 pub fn efficiency(payload: Bytes, rate: Rate, rtt: Span) -> f64 {
@@ -79,17 +79,17 @@ pub fn efficiency(payload: Bytes, rate: Rate, rtt: Span) -> f64 {
     1.0 / (1.0 + rtt.as_secs_f64() * rate.as_bps() as f64 / payload.bits())
 }
 
-/// Equation 5 turned round: the payload from which on `share` (from 0 to below 1) of the sending
-/// rate is achieved.
+/// Equation 5 solved for the payload: the smallest payload that achieves `share` (from 0 to below
+/// 1) of the sending rate.
 pub(crate) fn payload_for(share: f64, rate: Rate, rtt: Span) -> Bytes {
     let bits = rtt.as_secs_f64() * rate.as_bps() as f64 * share / (1.0 - share);
     Bytes::new(libm::ceil(bits / 8.0 - 1e-6) as u64)
 }
 
-/// Equation 6: how many rounds of repair until less than one packet is left, where each loses the
-/// same share. A mean, not a bound: the chance that k rounds are not enough is up to P·Lᵏ.
+/// Equation 6: the number of repair rounds until less than one packet is left, if each round loses
+/// the same share. A mean, not a bound: the probability that k rounds are not enough is up to P·Lᵏ.
 ///
-/// N_resend = ⌈ln(S_total/S_packet) / ln(1/L)⌉; none without loss, no number at a loss of 1.
+/// N_resend = ⌈ln(S_total/S_packet) / ln(1/L)⌉; zero without loss, `None` at a loss of 1.
 pub fn resends(payload: Bytes, packet: u32, loss: LossRatio) -> Option<u32> {
     let packets = payload.get() as f64 / f64::from(packet.max(1));
     if loss == LossRatio::NONE || packets <= 1.0 {
@@ -98,12 +98,12 @@ pub fn resends(payload: Bytes, packet: u32, loss: LossRatio) -> Option<u32> {
     if loss.get() >= 1.0 {
         return None;
     }
-    // A quotient that is whole but for rounding is that whole number.
+    // A quotient that differs from a whole number only by rounding is that number.
     let rounds = libm::log(packets) / libm::log(1.0 / loss.get());
     Some(libm::ceil(rounds - 1e-9) as u32)
 }
 
-/// Equation 7: what `resends` rounds of repair send.
+/// Equation 7: the data sent in `resends` rounds of repair.
 ///
 /// Σ S_total·Lⁱ = S_total·L·(1 − Lᴺ)/(1 − L)
 pub fn resent(payload: Bytes, loss: LossRatio, resends: u32) -> Bytes {
@@ -115,7 +115,7 @@ pub fn resent(payload: Bytes, loss: LossRatio, resends: u32) -> Bytes {
     Bytes::new(libm::round(payload.get() as f64 * share) as u64)
 }
 
-/// Equation 8: a payload of the stream.
+/// Equation 8: the size of one payload of the stream.
 ///
 /// S_total = S_obj · N_obj
 pub(crate) fn stream_payload(object: Bytes, objects: f64) -> Bytes {
@@ -129,7 +129,7 @@ pub(crate) fn stream_objects(per_second: f64, delay: Span) -> f64 {
     per_second * delay.as_secs_f64()
 }
 
-/// Equation 10: the rate of the objects themselves.
+/// Equation 10: the data rate of the objects.
 ///
 /// B_best = B_obj · S_obj
 pub(crate) fn stream_rate(object: Bytes, per_second: f64) -> Rate {
@@ -141,7 +141,7 @@ pub(crate) fn stream_rate(object: Bytes, per_second: f64) -> Rate {
 /// B_send = B_obj·S_obj / (1 − RTT/D)
 ///
 /// # Errors
-/// [`DelayTooShort`] if `delay` is not longer than `rtt`: then no rate is enough.
+/// [`DelayTooShort`] if `delay` is not longer than `rtt`: no rate is high enough then.
 pub(crate) fn stream_send_rate(
     object: Bytes,
     per_second: f64,
@@ -174,7 +174,7 @@ pub struct Rbudp {
     pub packets: u64,
     /// T_send,0: the first round alone.
     pub first_round: Span,
-    /// N_resend, equation 6; `u32::MAX` where nothing arrives.
+    /// N_resend, equation 6; `u32::MAX` if nothing arrives.
     pub resends: u32,
     /// The sum of equation 7.
     pub resent: Bytes,
@@ -190,12 +190,12 @@ pub struct Rbudp {
     pub efficiency: f64,
     /// The payload that achieves 90 % of the rate without loss.
     pub payload_for_90: Bytes,
-    /// What is sent beyond the payload, as a share of it.
+    /// Data sent beyond the payload, as a share of it.
     pub waste: f64,
 }
 
 impl Rbudp {
-    /// Works the equations out for `payload` bytes in packets that carry `packet` bytes each.
+    /// Evaluates the equations for `payload` bytes in packets that carry `packet` bytes each.
     pub fn new(
         payload: Bytes,
         rate: Rate,
@@ -207,7 +207,7 @@ impl Rbudp {
         let resends = resends(payload, packet, loss);
         let resent = resent(payload, loss, resends.unwrap_or(0));
         let rounds = u64::from(resends.unwrap_or(0)) + 1;
-        // Equation 2: the sum of the rounds' sizes is all that counts.
+        // Equation 2 depends only on the sum of the rounds' sizes.
         let total = match resends {
             Some(_) => payload / rate + resent / rate + (rtt + ack) * rounds,
             None => Span::MAX,
@@ -241,7 +241,7 @@ pub struct Stream {
     pub object: Bytes,
     /// B_obj, objects a second.
     pub per_second: f64,
-    /// D, the extra delay that is tolerated.
+    /// D, the tolerated extra delay.
     pub delay: Span,
     /// The round-trip time.
     pub rtt: Span,
@@ -256,7 +256,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Works the equations out.
+    /// Evaluates the equations.
     ///
     /// # Errors
     /// [`DelayTooShort`] if `delay` is not longer than `rtt`.
@@ -348,11 +348,11 @@ mod tests {
         let model = Rbudp::new(size, Rate::from_mbps(1), RTT, Span::ZERO, loss(1.0), 1000);
         assert_eq!((model.achievable, model.total), (Rate::ZERO, Span::MAX));
         assert_eq!(resends(size, 1000, loss(1.0)), None);
-        // A single packet is no more than one that is left.
+        // A single packet is already the one that may be left.
         assert_eq!(resends(Bytes::new(1000), 1000, loss(1.0)), Some(0));
         // Exactly three rounds of a tenth leave exactly one packet of a thousand.
         assert_eq!(resends(size, 1000, loss(0.1)), Some(3));
-        // So do three of a fifth, of 125; the quotient of the logarithms is a little more than 3.
+        // So do three rounds of a fifth, of 125; the quotient of the logarithms is slightly above 3.
         assert_eq!(resends(Bytes::new(125_000), 1000, loss(0.2)), Some(3));
     }
 

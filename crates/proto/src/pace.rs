@@ -160,8 +160,8 @@ impl Pacer {
         }
     }
 
-    /// Says that there was nothing to send: unused time gives no credit, and the next send starts
-    /// with half a burst.
+    /// Records that there was nothing to send: unused time gives no credit, and the next send
+    /// starts with half a burst.
     pub fn idle(&mut self, now: Time) {
         let half = self.cost(self.burst - self.half());
         self.long = self.long.max(picos(now) + half);
@@ -339,7 +339,7 @@ mod tests {
             let (mut sent, mut most) = (0, 0);
             for wake in 0..1_000 {
                 let now = Time::ZERO + Span::from_millis(wake);
-                // As long as it lasts: a driver polls again.
+                // All of it in one instant: a driver polls again.
                 let mut at_once = 0;
                 while let count @ 1.. = pacer.allowance(now) {
                     pacer.spend(now, Bytes::new(count * DATAGRAM.get()));

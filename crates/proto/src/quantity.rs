@@ -1,4 +1,4 @@
-//! Quantities as people write them: `950M`, `12MB/s`, `512Mi`, `100ms`, `0.1%`.
+//! Text form of quantities: `950M`, `12MB/s`, `512Mi`, `100ms`, `0.1%`.
 //!
 //! Rates are decimal bits a second unless written `B/s`; sizes are bytes. k, M, G and T are powers
 //! of 1000; Ki, Mi, Gi and Ti are powers of 1024. Arithmetic is exact, not floating-point.

@@ -82,7 +82,7 @@ impl RangeSet {
         range.is_empty() || self.run_at(range.start).is_some_and(|run| run.end >= range.end)
     }
 
-    /// The run that holds `number`.
+    /// The run that contains `number`.
     pub fn run_at(&self, number: u64) -> Option<Range<u64>> {
         let (&start, &end) = self.runs.range(..=number).next_back()?;
         (number < end).then_some(start..end)

@@ -22,14 +22,14 @@ pub fn all() -> &'static [Row] {
     ROWS
 }
 
-/// The protocol that `--protocol` calls `name`.
+/// The protocol called `name`, as in `--protocol`.
 pub fn find(name: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.name == name)
 }
 
 /// The protocol for many senders into one receiver.
 pub fn of_many() -> &'static Row {
-    ROWS.iter().find(|row| row.many).expect("a test sees that there is one")
+    ROWS.iter().find(|row| row.many).expect("a test checks that there is one")
 }
 
 #[cfg(test)]

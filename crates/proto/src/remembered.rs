@@ -1,9 +1,9 @@
-//! What is known of a path before a flow begins.
+//! Knowledge about a path from earlier flows.
 
 use crate::time::Span;
 use crate::units::Rate;
 
-/// What a path was like when a flow used it before.
+/// A path's properties when an earlier flow used it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remembered {
     /// The rate that the path carried, in bits a second of UDP payload.
@@ -13,9 +13,9 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// Whether a path with this round-trip time can be the remembered one: between half of the
-    /// remembered time and ten times of it (RFC 9959, section 3.2). Times below 2 ms count as 2 ms,
-    /// because the hosts make most of them.
+    /// Whether a path with this round-trip time can be the remembered one: between half and ten
+    /// times the remembered time (RFC 9959, section 3.2). Times below 2 ms count as 2 ms, because
+    /// they are mostly delays in the hosts.
     pub fn fits(&self, rtt: Span) -> bool {
         let least = Span::from_millis(2);
         let (was, is) = (self.rtt.max(least), rtt.max(least));

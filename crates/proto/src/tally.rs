@@ -1,13 +1,13 @@
-//! Which blocks have arrived: a bit for each, marked in constant time, read a word at a time.
+//! Records which blocks have arrived: one bit each, marked in constant time, read a word at a time.
 //!
-//! A billion blocks take 125 MB; of so large an object only incomplete segments have a tally. A set
-//! bit never clears.
+//! A billion blocks take 125 MB; for such a large object only incomplete segments have a tally. A
+//! set bit is never cleared.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Which of a number of blocks have arrived.
+/// The arrived blocks of a number of blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
     /// Bit `i % 64` of word `i / 64` is block `i`.
@@ -79,7 +79,7 @@ impl Tally {
         Missing { tally: self, at: range.start, end: range.end.min(self.blocks) }
     }
 
-    /// The first block from `from` on, and before `end`, whose bit is `marked`; else `end`.
+    /// The first block in `from..end` whose bit equals `marked`; `end` if there is none.
     fn find(&self, from: u32, end: u32, marked: bool) -> u32 {
         for (index, mask) in words(from..end) {
             let word = if marked { self.words[index] } else { !self.words[index] };

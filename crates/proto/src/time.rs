@@ -37,7 +37,7 @@ impl Time {
 }
 
 impl Span {
-    /// No time at all.
+    /// The empty span.
     pub const ZERO: Span = Span(0);
     /// The longest span.
     pub const MAX: Span = Span(u64::MAX);

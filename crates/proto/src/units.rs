@@ -22,9 +22,9 @@ pub struct Rate(u64);
 pub struct LossRatio(f64);
 
 impl Bytes {
-    /// Nothing.
+    /// No bytes.
     pub const ZERO: Bytes = Bytes(0);
-    /// More than any object has.
+    /// More than any object's size.
     pub const MAX: Bytes = Bytes(u64::MAX);
 
     /// `count` bytes.
@@ -54,7 +54,7 @@ impl Bytes {
 }
 
 impl Rate {
-    /// No data at all.
+    /// No data.
     pub const ZERO: Rate = Rate(0);
 
     /// `bits` a second.
@@ -82,14 +82,14 @@ impl Rate {
         Rate::from_bps_f64(self.0 as f64 * factor)
     }
 
-    /// Bytes that this rate moves in `span`.
+    /// The bytes that this rate transfers in `span`.
     pub const fn over(self, span: Span) -> Bytes {
         let bits = scaled(self.0, span.as_nanos(), 1_000_000_000);
         Bytes((bits / 8) as u64)
     }
 }
 
-/// `a` · `b` / `c`, rounded down; `c` is not zero. Nearly all products fit into 64 bits, where the
+/// `a` · `b` / `c`, rounded down; `c` is not zero. Nearly all products fit 64 bits, where the
 /// division is several times as fast.
 const fn scaled(a: u64, b: u64, c: u64) -> u128 {
     match a.checked_mul(b) {
@@ -152,7 +152,7 @@ impl Sum for Bytes {
 
 impl Div<Rate> for Bytes {
     type Output = Span;
-    /// The time for this many bytes at `rate`; endless at rate zero.
+    /// The time for this many bytes at `rate`; infinite at rate zero.
     fn div(self, rate: Rate) -> Span {
         if rate.0 == 0 {
             return Span::MAX;
@@ -164,7 +164,7 @@ impl Div<Rate> for Bytes {
 
 impl Div<Span> for Bytes {
     type Output = Rate;
-    /// The rate that moves this many bytes in `span`; zero for an empty span.
+    /// The rate that transfers this many bytes in `span`; zero for an empty span.
     fn div(self, span: Span) -> Rate {
         if span == Span::ZERO {
             return Rate::ZERO;

@@ -33,7 +33,7 @@ pub struct Allow {
 pub const FILES: &str = "files";
 
 /// The other words that a list may have.
-const OTHERS: [&str; 2] = ["share", "stream"];
+const OTHERS: [&str; 3] = ["share", "stream", "status"];
 
 impl Allow {
     /// Whether it gives a right to the service that `word` names.
@@ -55,8 +55,8 @@ impl Allow {
 /// allowed. A folder whose name looks like a mode is written behind one, as in `ID:rw:ro`.
 ///
 /// In the long form each service has its word, once: `files=MODE[:FOLDER]`, `share=MODE[:FOLDER]`,
-/// `stream=MODE[:FOLDER]`. What is not named is not allowed. A folder with a comma needs the short
-/// form.
+/// `stream=MODE[:FOLDER]`, `status=ro`. What is not named is not allowed. A folder with a comma
+/// needs the short form.
 ///
 /// # Errors
 /// The id is none (a typing error), a mode or a word is unknown, or the subfolder is not below the
@@ -118,6 +118,8 @@ fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
                 (allow.read, allow.write) = (mode != "wo", mode != "ro");
                 allow.subfolder = folder;
             }
+            "status" if value.eq_ignore_ascii_case("ro") => {}
+            "status" => return Err(format!("`status={value}` is no right; write status=ro")),
             word if OTHERS.contains(&word) => drop(mode_and_folder(value)?),
             unknown => {
                 let known = OTHERS.join(", ");

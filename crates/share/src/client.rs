@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longhaul_proto::share::{Answer, Edits, Entry, Key, Lie, News, Prefix, Replica, Wish};
+use longhaul_proto::share::{Answer, Edits, Entry, Key, Lie, Prefix, Replica, Wish};
 use longhaul_session::retry::{again, silence};
 use longhaul_session::{Connection, Error, FrameWriter, Kind, Session};
 use tokio::sync::{mpsc, oneshot};
@@ -14,10 +14,11 @@ use crate::messages::{
     Answer as Reply, Ask, Asked, Begin, Get, SERVICE, Tell, Told, VERSION, Watch,
 };
 use crate::server::CALLS;
+use crate::unread::{Held, Limit, Unread};
 
 /// Limit of watches of a connection, which has one more stream for calls.
 const WATCHES: usize = 15;
-/// Limit of a snapshot in bytes of keys and values: that of a server's tree.
+/// Bytes of memory that a snapshot may take: what a server's tree may take.
 const MOST: usize = 1 << 30;
 
 /// A request of the program.
@@ -29,8 +30,8 @@ pub enum Order {
     Edit(Wish, oneshot::Sender<Result<Answer, Error>>),
     /// Reports when this client loses its presence at the key, and the key's value then.
     Lost(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
-    /// Sends all values below a prefix and their changes, until the receiver is dropped.
-    Watch(Prefix, mpsc::Sender<Result<News, Error>>),
+    /// All that a prefix has, and its changes, until the receiver is dropped.
+    Watch(Prefix, mpsc::Sender<Result<Unread, Error>>),
 }
 
 /// A connection with its first, unused stream.
@@ -78,7 +79,10 @@ struct Watching {
     prefix: Prefix,
     replica: Replica,
     run: u64,
-    tell: mpsc::Sender<Result<News, Error>>,
+    tell: mpsc::Sender<Result<Unread, Error>>,
+    limit: Limit,
+    /// For the snapshot that is not complete.
+    held: Held,
 }
 
 type Waiting<T> = oneshot::Sender<Result<T, Error>>;
@@ -100,6 +104,8 @@ struct Client {
     /// Subscribers to the loss of a presence.
     losses: BTreeMap<Key, Vec<Waiting<Option<Entry>>>>,
     watches: Vec<Watching>,
+    /// How much all watches may bring that the program has not taken.
+    unread: Limit,
     closed: bool,
 }
 
@@ -248,7 +254,8 @@ impl Client {
             }
             Some(Order::Watch(prefix, tell)) => {
                 let replica = Replica::new(prefix.clone(), MOST);
-                let watching = Watching { prefix, replica, run: 0, tell };
+                let (limit, held) = (self.unread.clone(), self.unread.hold());
+                let watching = Watching { prefix, replica, run: 0, tell, limit, held };
                 if watches < WATCHES {
                     return Some(watching);
                 }
@@ -372,11 +379,13 @@ async fn bring(connection: Connection, watching: &mut Watching) -> Result<(), Er
     let mut session = connection.open(SERVICE, VERSION).await?;
     drop(connection);
     watching.replica.reconnected(false);
+    watching.held.set(0)?;
     let (revision, run) = match watching.replica.revision() {
         Some(revision) => (revision, watching.run),
         None => (0, 0),
     };
-    let watch = Watch { prefix: watching.prefix.as_str().to_owned(), revision, run };
+    let prefix = watching.prefix.as_str().to_owned();
+    let watch = Watch { prefix, revision, run, anew: true };
     session.write(&Ask { asked: Some(Asked::Watch(watch)) }).await?;
     loop {
         let ended = || Error::new(Kind::Lost, "the server ended the watch");
@@ -387,8 +396,11 @@ async fn bring(connection: Connection, watching: &mut Watching) -> Result<(), Er
             watching.replica.reconnected(true);
             watching.run = part.run;
         }
-        if let Some(news) = watching.replica.take(convert::piece(part)?).map_err(lie)? {
-            // The receiver was dropped, so `watch` ends.
+        let news = watching.replica.take(convert::piece(part)?).map_err(lie)?;
+        watching.held.set(watching.replica.bytes())?;
+        if let Some(news) = news {
+            let news = watching.limit.unread(news)?;
+            // Nobody listens: `watch` ends.
             let _ = watching.tell.send(Ok(news)).await;
         }
     }

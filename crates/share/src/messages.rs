@@ -79,6 +79,10 @@ pub struct Watch {
     /// The run of the server that `revision` is of; 0 for a client that has nothing.
     #[prost(uint64, tag = "3")]
     pub run: u64,
+    /// A snapshot may begin anew before it is complete. Without it the server ends the watch where
+    /// a snapshot has fallen behind.
+    #[prost(bool, tag = "4")]
+    pub anew: bool,
 }
 
 /// Reads a key.
@@ -202,7 +206,7 @@ pub struct Part {
     /// These are entries of a snapshot, not changes.
     #[prost(bool, tag = "3")]
     pub is_snapshot: bool,
-    /// A snapshot begins: it replaces all that came before.
+    /// A snapshot begins: it replaces all that came before, a snapshot that is not complete too.
     #[prost(bool, tag = "4")]
     pub is_first: bool,
     /// The snapshot is complete.

@@ -6,14 +6,17 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use longhaul_proto::share::{By, Call, Key, Limits, Refusal, Right, WRITERS, Watcher, Writer};
+use longhaul_proto::share::{
+    By, Call, Key, Limits, Piece, Refusal, Right, WRITERS, Watcher, Writer,
+};
 use longhaul_session::{Error, FrameReader, FrameWriter, Kind, Session};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::convert;
 use crate::messages::{Answer, Ask, Asked, Begin, Begun, Get, Hold, Put, Tell, Told, Watch};
-use crate::store::{Command, Failed, Made, Store};
+use crate::turns::Turns;
+use crate::store::{Command, Failed, Made, Size, Store};
 
 /// Limit of unanswered calls of one stream.
 pub(crate) const CALLS: usize = 64;
@@ -27,6 +30,7 @@ pub struct Shared {
     /// Identifies this run of the server.
     run: u64,
     streams: Cell<u64>,
+    turns: Turns,
 }
 
 /// The writer of a stream. Its presence ends with the stream.
@@ -61,7 +65,13 @@ impl Shared {
         let store = Store::open(path, Limits::default())?;
         // 0 means a client without any state.
         let run = u64::from_ne_bytes(run).max(1);
-        Ok(Rc::new(Shared { store, run, streams: Cell::new(0) }))
+        Ok(Rc::new(Shared { store, run, streams: Cell::new(0), turns: Turns::default() }))
+    }
+
+    /// How large the tree is now; nothing once it has ended.
+    pub fn size(&self) -> impl Future<Output = Option<Size>> + use<> {
+        let size = self.store.ask(Command::Count);
+        async { size.await.ok() }
     }
 
     /// Answers a stream to its end, and says goodbye; `first` is its first message. Ends with the
@@ -107,9 +117,16 @@ impl Shared {
         }
         let mut watcher = Watcher::new(prefix, (watch.run == self.run).then_some(watch.revision));
         let brings = async {
+            let mut is_within = false;
             loop {
                 let piece;
                 (watcher, piece) = self.store.ask(|tell| Command::Next(watcher, tell)).await?;
+                if let Piece::Snapshot { is_first, is_last, .. } = piece {
+                    if is_first && is_within && !watch.anew {
+                        return Err(Error::new(Kind::Lost, "the watch has fallen behind"));
+                    }
+                    is_within = !is_last;
+                }
                 tell(writer, Told::Part(convert::part(self.run, piece))).await?;
             }
         };
@@ -135,14 +152,17 @@ impl Shared {
         let (by, is_last) = (Cell::new(None), Cell::new(false));
         let writing = Writing { store: &self.store, client, stream, by, is_last };
         let anew = self.store.anew();
-        let (queue, mut answers) = mpsc::channel::<Answering>(CALLS);
+        let turns = self.turns.of(client);
+        let (queue, mut answers) = mpsc::channel(CALLS);
         let takes = async move |writing: &Writing<'_>| {
             let mut asked = Some(first);
             while let Some(ask) = asked {
                 if let Some(asked) = ask.asked {
+                    let turn = turns.clone().acquire_owned().await;
+                    let turn = turn.expect("nobody closes it");
                     let answering = self.begin(asked, writing, right)?;
-                    // It fails only if the answers failed.
-                    let _ = queue.send(answering).await;
+                    // It fails only where the answers have failed.
+                    let _ = queue.send((answering, turn)).await;
                 }
                 asked = reader.read::<Ask>().await?;
             }
@@ -157,7 +177,7 @@ impl Shared {
             })
         };
         let answers = async {
-            while let Some(answering) = answers.recv().await {
+            while let Some((answering, _turn)) = answers.recv().await {
                 tell(writer, answering.await?).await?;
             }
             Ok::<_, Error>(())

@@ -40,6 +40,18 @@ type Reply<T> = oneshot::Sender<Result<T, Failed>>;
 /// The revision of the tree, and the key's value.
 type Read = (u64, Option<Entry>);
 
+/// How large a tree is, and how many watch it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Size {
+    /// Keys that have a value.
+    pub keys: u64,
+    /// Changes so far, those of earlier runs included.
+    pub changes: u64,
+    /// Watches that have heard of all changes.
+    pub watches: u64,
+}
+
 pub(crate) enum Command {
     /// A stream of a writer starts: whether it is the first one, and the last edit that the writer
     /// knows.
@@ -50,7 +62,9 @@ pub(crate) enum Command {
     Read(Key, Reply<Read>),
     /// Requests the next piece for a watcher.
     Next(Watcher, oneshot::Sender<(Watcher, Piece)>),
-    /// A stream ended, and its presence with it; whether its writer will come back.
+    /// How large the tree is now.
+    Count(oneshot::Sender<Size>),
+    /// A stream has ended, and its presence with it; whether its writer comes back.
     Ended(By, bool),
 }
 
@@ -174,7 +188,8 @@ impl Keeper {
                 }
                 Command::Read(_, tell) => drop(tell.send(Err(closed()))),
                 Command::Next(watcher, tell) => self.waiting.push((watcher, tell)),
-                // The reloaded tree has no streams.
+                Command::Count(tell) => drop(tell.send(self.size())),
+                // The tree that is read anew has no streams.
                 Command::Ended(..) => {}
             }
         }
@@ -234,8 +249,15 @@ impl Keeper {
             }
             Command::Ended(by, is_last) => taken.changes.extend(self.calls.ended(by, is_last)),
             Command::Read(key, tell) => taken.reads.push((key, tell)),
+            Command::Count(tell) => drop(tell.send(self.size())),
             Command::Next(watcher, tell) => self.waiting.push((watcher, tell)),
         }
+    }
+
+    fn size(&self) -> Size {
+        let tree = self.calls.tree();
+        let watches = self.waiting.iter().filter(|(_, tell)| !tell.is_closed()).count();
+        Size { keys: tree.len() as u64, changes: tree.revision(), watches: watches as u64 }
     }
 
     fn tell_watchers(&mut self) {

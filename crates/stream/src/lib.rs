@@ -28,3 +28,4 @@ pub mod server;
 pub mod terms;
 
 pub use link::Link;
+pub use rooms::Listed;

@@ -79,6 +79,22 @@ impl Member {
     }
 }
 
+/// A stream as it stands at a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Who sends it, if anybody does.
+    pub sender: Option<PeerId>,
+    /// How many receive it, or wait for it.
+    pub receivers: u64,
+    /// Frames of its sender so far.
+    pub frames: u64,
+    /// Datagrams that came from its sender.
+    pub datagrams: u64,
+}
+
 struct Room {
     live: Option<(u64, Live)>,
     members: BTreeMap<u64, Member>,
@@ -243,6 +259,22 @@ impl Rooms {
                 ..state
             },
         }
+    }
+
+    /// All streams that somebody sends or receives, in the order of their names.
+    pub(crate) fn list(&self) -> Vec<Listed> {
+        let rooms = self.rooms.borrow();
+        let listed = rooms.iter().map(|(name, room)| {
+            let live = room.live.as_ref().map(|(_, live)| live);
+            Listed {
+                name: name.as_str().to_owned(),
+                sender: live.map(|live| live.peer),
+                receivers: room.members.len() as u64,
+                frames: live.map_or(0, |live| live.came.next().into()),
+                datagrams: live.map_or(0, |live| live.came.datagrams()),
+            }
+        });
+        listed.collect()
     }
 
     /// The way to all receivers, for the sender.

@@ -18,7 +18,7 @@ use crate::link::LeastRtt;
 use crate::messages::{Ask, Asked, Receive, Send, Tell, Told};
 use crate::place::{Listener, Place};
 use crate::relay;
-use crate::rooms::{Live, Member, Rooms};
+use crate::rooms::{Listed, Live, Member, Rooms};
 use crate::terms::{self, keys};
 
 /// How long a client may leave a message unread.
@@ -61,6 +61,11 @@ impl Streams {
     /// Streams whose data come and go by `port`.
     pub fn new(port: PortHandle) -> Rc<Streams> {
         Rc::new(Streams { rooms: Rooms::default(), port })
+    }
+
+    /// The streams that somebody sends or receives now, in the order of their names.
+    pub fn list(&self) -> Vec<Listed> {
+        self.rooms.list()
     }
 
     /// Answers a client to its end, and says goodbye; `first` is its first message. Ends with the

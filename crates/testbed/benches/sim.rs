@@ -1,7 +1,8 @@
-//! How fast the simulator is on this machine: a page of Markdown, a row a run, on one core.
+//! Measures the simulator's speed on this machine, on one core; prints a Markdown page with one row
+//! per run.
 //!
-//! `cargo bench -p longhaul-testbed --bench sim > results/simulator.md` makes the whole page;
-//! `… --bench sim -- 0.1` with a tenth of the bytes, for a look.
+//! `cargo bench -p longhaul-testbed --bench sim > results/simulator.md` writes the whole page; `…
+//! --bench sim -- 0.1` is a short run with a tenth of the bytes.
 
 use std::error::Error;
 use std::fs;
@@ -14,20 +15,20 @@ use longhaul_testbed::scenario::{Reading, Scenario};
 use longhaul_testbed::sim;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Packet events a second that are aimed at, and seconds for 10 GB at 1 Gbit/s.
+/// The goals: packet events a second, and seconds for 10 GB at 1 Gbit/s.
 const AIM_EVENTS: f64 = 2e6;
 const AIM_SECONDS: f64 = 15.0;
 
-/// A run, and what is aimed at.
+/// A run and its goal.
 struct Case {
     what: String,
     text: String,
-    /// CPU seconds that it is to stay below.
+    /// The limit in CPU seconds.
     below: Option<f64>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // `cargo bench` adds this word; whoever only tests that it runs does not.
+    // `cargo bench` adds this word; `cargo test` does not, and runs a small share.
     let whole = if std::env::args().any(|word| word == "--bench") { 1.0 } else { 0.001 };
     let share = std::env::args().find_map(|word| word.parse::<f64>().ok()).unwrap_or(whole);
     let mut out = io::stdout();
@@ -107,13 +108,13 @@ fn cases(share: f64) -> Vec<Case> {
     cases
 }
 
-/// CPU seconds of this program.
+/// This program's CPU seconds.
 fn cpu() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// The most memory that was in use so far, in MB.
+/// Peak memory of this process in MB.
 fn peak() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -121,7 +122,7 @@ fn peak() -> f64 {
     number.unwrap_or(0.0) / 1e3
 }
 
-/// A row, and what was aimed at and missed.
+/// A table row, and the missed goal if there is one.
 fn run(case: &Case) -> Result<(String, Option<String>), Box<dyn Error>> {
     let scenario = Scenario::parse("speed", &case.text, &Reading::PLAIN)?;
     let started = Instant::now();

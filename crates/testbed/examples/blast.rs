@@ -1,15 +1,17 @@
-//! How much the emulator carries on this machine: a UDP blaster across it, one Markdown row a run.
+//! Measures the emulator's capacity on this machine: a UDP sender across it, one Markdown row per
+//! run.
 //!
-//! `cargo run --release -p longhaul-testbed --example blast` makes the whole table;
-//! `… --example blast -- LINK_MBPS RTT_MS LOSS SEND_MBPS single|gso SECONDS [pair|dumbbell|star
-//! [SEED]]` one row. A link rate of 0 is none. Rate, delay and loss are those of a dumbbell's
-//! shared link, the second of three on the way, and of the sender's link of a star, one of two.
-//! Every row of the table has a seed of its own.
+//! `cargo run --release -p longhaul-testbed --example blast` writes the whole table; `… --example
+//! blast -- LINK_MBPS RTT_MS LOSS SEND_MBPS single|gso SECONDS [pair|dumbbell|star [SEED]]` one
+//! row. A link rate of 0 means unlimited. Rate, delay and loss apply to a dumbbell's shared link
+//! (the second of three on the path), or to the sender's link of a star (the first of two). Each
+//! row of the table has its own seed.
 //!
-//! Each packet carries its number and the time at which it was handed to the kernel; the receiver
-//! notes the time at which it got it, by the same clock. "Measured beyond the path" is how much
-//! later that was than [`Link`] says for a packet sent at that time, so it holds all that is not
-//! the path: both sockets, the wait for the emulator, its lateness, the wake of the receiver.
+//! Each packet carries its number and the time at which the sender passed it to the kernel; the
+//! receiver records the arrival by the same clock. "Measured beyond the path" is the difference
+//! between that and the arrival that [`Link`] computes for the sending time. It contains everything
+//! except the path: both sockets, the wait for the emulator, its lateness, and the wake-up of the
+//! receiver.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -27,11 +29,11 @@ use longhaul_testbed::scenario::{Duplex, Topology};
 
 /// UDP payload of a full packet at MTU 1500.
 const PAYLOAD: usize = 1_472;
-/// Such a packet.
+/// The IP packet with this payload.
 const PACKET: u32 = 1_500;
-/// Bytes of it on the wire.
+/// Its bytes on the wire.
 const WIRE: f64 = 1_538.0;
-/// Segments of a super-packet.
+/// Segments per super-packet.
 const SEGMENTS: usize = 44;
 
 /// The network between the two hosts.
@@ -43,8 +45,7 @@ enum Shape {
 }
 
 impl Shape {
-    /// Its name, and the nodes from the sender to the receiver; the link that is not free of loss
-    /// is the one at the place behind.
+    /// Its name, the nodes from the sender to the receiver, and the index of the lossy link.
     fn way(self) -> (&'static str, &'static [&'static str], usize) {
         match self {
             Shape::Pair => ("", &["a", "b"], 0),
@@ -85,7 +86,7 @@ struct BlastOutcome {
     sent: u64,
     received: u64,
     seconds: f64,
-    /// Sorted: how much later than the path's own time each packet was received.
+    /// Each packet's arrival later than the path alone explains, sorted.
     beyond: Vec<Span>,
     statistics: Statistics,
 }
@@ -189,7 +190,7 @@ fn blast(run: &Run) -> Result<BlastOutcome, Box<dyn Error>> {
     let (sent, got) = thread::scope(|scope| {
         let receiver = scope.spawn(|| receive(&b, clock, &done));
         let sent = send(&a, clock, run);
-        // What is in the queue and on the line arrives within twice the RTT.
+        // Packets in the queue and on the line arrive within twice the RTT.
         thread::sleep(Duration::from_nanos((run.rtt * 2).as_nanos()) + Duration::from_millis(200));
         done.store(true, Ordering::Relaxed);
         (sent, receiver.join().expect("the receiver does not panic"))
@@ -208,7 +209,7 @@ fn blast(run: &Run) -> Result<BlastOutcome, Box<dyn Error>> {
     })
 }
 
-/// How much later than over `link` alone, which here loses nothing on the line, each packet came.
+/// The lateness of each packet relative to `link` alone, which loses nothing on the line here.
 fn beyond(link: LinkSpec, sent: &[Time], got: &[(u64, Time)]) -> Vec<Span> {
     let mut link = Link::new(link, 1);
     let due: Vec<Option<Time>> = sent
@@ -228,7 +229,7 @@ fn now(clock: Instant) -> Time {
     Time::from_nanos(u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The largest receive buffer that this user may have.
+/// Sets the largest receive buffer that this user may have.
 fn enlarge(socket: &UdpSocket) -> io::Result<()> {
     const BYTES: i32 = 32 << 20;
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BYTES)
@@ -244,8 +245,7 @@ fn set_option(socket: &UdpSocket, level: i32, name: i32, value: i32) -> io::Resu
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
-
-/// Sends at the run's rate, wire bytes counted; gives when each packet was handed over.
+/// Sends at the run's rate in wire bytes; returns the sending time of each packet.
 fn send(socket: &UdpSocket, clock: Instant, run: &Run) -> io::Result<Vec<Time>> {
     let packets = if run.gso { SEGMENTS } else { 1 };
     if run.gso {
@@ -263,7 +263,7 @@ fn send(socket: &UdpSocket, clock: Instant, run: &Run) -> io::Result<Vec<Time>> 
         }
         let due = (elapsed * per_second) as u64;
         if due <= sent {
-            // As a paced sender does: sleep what is long enough to sleep.
+            // Like a paced sender: sleeps only if the wait is long enough.
             let wait = (sent + 1 - due) as f64 / per_second;
             if wait > 50e-6 {
                 thread::sleep(Duration::from_secs_f64(wait));
@@ -279,7 +279,7 @@ fn send(socket: &UdpSocket, clock: Instant, run: &Run) -> io::Result<Vec<Time>> 
     }
 }
 
-/// The number and the time of each packet that came.
+/// The number and arrival time of each packet.
 fn receive(socket: &UdpSocket, clock: Instant, done: &AtomicBool) -> Vec<(u64, Time)> {
     let mut room = vec![0; 65_536];
     let mut got = Vec::with_capacity(1 << 21);
@@ -294,7 +294,7 @@ fn receive(socket: &UdpSocket, clock: Instant, done: &AtomicBool) -> Vec<(u64, T
     got
 }
 
-/// Where a share of `of` trials lies that came out as `hits` (Wilson 1927), in percent.
+/// The 95 % interval for a share, given `hits` of `of` trials (Wilson 1927), in per cent.
 fn interval(hits: u64, of: u64) -> (f64, f64) {
     const DEVIATIONS: f64 = 1.96;
     let n = of.max(1) as f64;

@@ -1,13 +1,13 @@
-//! Paths to try a protocol on: links as values, and an emulator of a wide-area path.
+//! Simulated and emulated network paths for testing protocols.
 //!
-//! - [`link`]: what a path does to packets (rate, queue, delay, jitter, loss, …) as plain values,
-//!   time and size in, arrival or drop out; no clock, no socket, one seed.
-//! - [`emu`]: hosts in network namespaces with the same link code between them in real time, so
-//!   that any program that speaks IP runs across the path unchanged (Linux only).
-//! - [`scenario`]: hosts, network and flows as one value, which all of them run.
-//! - [`sim`]: a scenario in virtual time. [`tcp`]: the TCP in it, as a model.
-//! - [`skip`]: how a test ends on a host that cannot run it.
-//! - [`random`]: the small seeded generator under all.
+//! - [`link`]: models of what a path does to packets (rate, queue, delay, jitter, loss, …) as plain
+//!   values: time and size in, arrival or drop out; no clock, no socket, one seed.
+//! - [`emu`]: hosts in network namespaces, connected in real time by the same link code, so that
+//!   any IP program runs across the path unchanged (Linux only).
+//! - [`scenario`]: hosts, network and flows as one value; the simulator and the emulator run it.
+//! - [`sim`]: runs a scenario in virtual time. [`tcp`]: the simulator's TCP model.
+//! - [`skip`]: skips a test on a host that cannot run it.
+//! - [`random`]: the small seeded generator that all of them use.
 
 // The page names private modules, too: it is for readers of the source.
 #![allow(rustdoc::private_intra_doc_links)]

@@ -1,4 +1,4 @@
-//! The emulator on this machine: what goes through is what the specification says.
+//! The emulator on this machine delivers what the specification says.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -19,7 +19,7 @@ use longhaul_testbed::skip::{self, Skipped};
 
 const PORT: u16 = 7_000;
 
-/// Starts an emulation of two hosts; skips the test where this host forbids it.
+/// Starts an emulation of two hosts; skips the test if this machine forbids it.
 fn start(forward: LinkSpec, back: LinkSpec) -> Result<Emulation, Skipped> {
     available().map_err(skip::forbidden)?;
     Ok(Emulation::start(EmulationSpec::pair(forward, back)).expect("available"))
@@ -30,7 +30,7 @@ fn socket(emulation: &Emulation, host: &str, v6: bool, port: u16) -> UdpSocket {
     let ip = if v6 { IpAddr::V6(addresses.v6) } else { IpAddr::V4(addresses.v4) };
     let bound = emulation.enter_host(host, || UdpSocket::bind(SocketAddr::new(ip, port)));
     let socket = bound.unwrap().unwrap();
-    // Only real root may have more than the machine's limit.
+    // Only real root may exceed the machine's limit.
     for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
         let _ = try_option(&socket, libc::SOL_SOCKET, option, 8 << 20);
     }
@@ -54,7 +54,7 @@ fn sockets(emulation: &Emulation, v6: bool) -> (UdpSocket, UdpSocket) {
     (a, b)
 }
 
-/// Sends `super_packets` of `segments` segments of `bytes` bytes; each begins with its number, and
+/// Sends `super_packets` of `segments` segments of `bytes` bytes; each starts with its number, and
 /// the rest repeats the number's lowest byte.
 fn send_numbered(socket: &UdpSocket, super_packets: u32, segments: u32, bytes: usize) {
     try_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes as i32).unwrap();
@@ -109,7 +109,7 @@ fn a_round_trip_is_never_shorter_than_the_rtt_and_hardly_longer() {
         let trips: Vec<Duration> = (0..30).map(ping).collect();
         let least = trips.iter().min().unwrap();
         assert!(*least >= Duration::from_millis(20), "{least:?}");
-        // The best of many: other work on the machine delays some.
+        // The best of many: other load on the machine delays some.
         assert!(*least < Duration::from_millis(23), "{trips:?}");
         a.send(b".").unwrap();
         echo.join().unwrap();
@@ -120,7 +120,7 @@ fn a_round_trip_is_never_shorter_than_the_rtt_and_hardly_longer() {
 fn a_full_link_carries_its_rate() {
     for (mbps, super_packets) in [(100_u64, 400_u32), (1_000, 3_000)] {
         let rate = Rate::from_mbps(mbps);
-        // All waits in the queue, so that the link is never idle.
+        // All packets wait in the queue, so the link is never idle.
         let path = LinkSpec::path(rate, Span::from_millis(10));
         let link = LinkSpec { queue: Bytes::new(1 << 30), ..path };
         let emulation = need!(start(link.clone(), link));
@@ -131,7 +131,7 @@ fn a_full_link_carries_its_rate() {
             a.send(&payload).unwrap();
         }
         b.recv(&mut [0; 2_048]).unwrap();
-        // By the forwarder's own account and clock: this thread may be late to look.
+        // By the forwarder's own account and clock: this thread may look late.
         let first = emulation.statistics().unwrap();
         let mut last = first.clone();
         loop {
@@ -150,7 +150,7 @@ fn a_full_link_carries_its_rate() {
     }
 }
 
-/// Looks again and again until `is`; far beyond any time that it takes, the test fails.
+/// Polls until `is` holds; fails the test far beyond any expected time.
 #[track_caller]
 fn until(what: &str, mut is: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
@@ -171,7 +171,7 @@ fn what_a_full_socket_loses_is_told_of_its_host() {
     for v6 in [false, true] {
         let before = drops("b");
         let (a, b) = sockets(&emulation, v6);
-        // As little as there is; nobody reads it.
+        // The smallest buffer; nothing reads from it.
         try_option(&b, libc::SOL_SOCKET, libc::SO_RCVBUF, 1).unwrap();
         for _ in 0..200 {
             a.send(&[7; 1_000]).unwrap();
@@ -210,7 +210,7 @@ fn independent_loss_stays_independent_within_super_packets() {
     let pair = need!(start(lossy.clone(), link.clone()));
     check_independence(&pair, ("a", "b"), LOSS);
     drop(pair);
-    // The second link of a way gets super-packets as the first one left them.
+    // The second link of a route gets super-packets as the first one left them.
     let between = |from, to, link: &LinkSpec| LinkBetween { from, to, link: link.clone() };
     let network = Network {
         routers: vec!["r".into()],
@@ -226,7 +226,7 @@ fn independent_loss_stays_independent_within_super_packets() {
     check_independence(&Emulation::start(spec).unwrap(), ("r", "b"), LOSS);
 }
 
-/// Sends super-packets from a to b, and looks at which segments the lossy link took.
+/// Sends super-packets from a to b, and checks which segments the lossy link dropped.
 fn check_independence(emulation: &Emulation, lossy: (&str, &str), loss: f64) {
     for v6 in [false, true] {
         let before = emulation.statistics().unwrap();
@@ -326,7 +326,7 @@ fn packets_pass_only_between_hosts_with_a_link() {
     let (len, from) = far.recv_from(&mut [0; 8]).unwrap();
     assert_eq!((len, from), (1, hub.local_addr().unwrap()));
     assert_eq!(emulation.statistics().unwrap().unrouted, before + 1);
-    assert!(emulation.statistics().unwrap().to_string().contains("had no way"));
+    assert!(emulation.statistics().unwrap().to_string().contains("had no route"));
     assert_eq!(emulation.statistics().unwrap().offered, 1);
     let error = emulation.update_link("near", "far", LinkSpec::default()).unwrap_err();
     assert!(error.to_string().contains("no link from near to far"), "{error}");
@@ -348,13 +348,13 @@ fn super_packets_leave_a_host_whole() {
         let after = emulation.statistics().unwrap();
         let packets = after.offered + after.own_drops - before.offered - before.own_drops;
         assert!(packets >= u64::from(20 * EACH), "{packets}");
-        // Hosts also speak of their own, a packet a frame.
+        // Hosts also send their own packets, one per frame.
         let frames = after.frames - before.frames;
         assert!(frames * 10 < packets, "{packets} packets in {frames} frames");
     }
 }
 
-/// One connection of the kernel's from a to b, as the system has it.
+/// One kernel TCP connection from a to b with the system's defaults.
 fn tcp(port: u16, amount: Amount) -> KernelTcp {
     let [from, to] = ["a", "b"].map(str::to_owned);
     KernelTcp { from, to, port, streams: 1, amount, window: None, congestion: None }
@@ -362,7 +362,7 @@ fn tcp(port: u16, amount: Amount) -> KernelTcp {
 
 #[test]
 fn tcp_leaves_a_host_in_super_packets_too() {
-    // The kernel puts a millisecond together where it paces, 64 kB at most: half of one here.
+    // The kernel sends a millisecond of paced data at once, 64 kB at most: here half of that.
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
     let emulation = need!(start(link.clone(), link));
     let tcp = tcp(PORT, Amount::Size(Bytes::new(20_000_000)));
@@ -370,7 +370,7 @@ fn tcp_leaves_a_host_in_super_packets_too() {
     let statistics = emulation.statistics().unwrap();
     let sent = statistics.link("a", "b").unwrap().offered;
     assert!(sent > 20_000_000 / 1_460, "{sent}");
-    // Acknowledgements come a packet a frame, for two segments or more each.
+    // Acknowledgements use one frame per packet, for two segments or more each.
     let acknowledged = statistics.link("b", "a").unwrap().offered;
     let frames = statistics.frames - acknowledged.min(statistics.frames);
     assert!(frames * 4 < sent, "{sent} packets in {frames} frames");
@@ -399,14 +399,14 @@ fn every_packet_is_accounted_for() {
     assert_eq!(statistics.in_flight, 0);
     assert_eq!(got.len() as u64, statistics.delivered);
     assert!(t.lost > 0 && t.queue_full > 0 && t.duplicates > 0, "{t:?}");
-    // One bit is wrong in each corrupted message, and in its copy: in the number, which then
-    // does not fit the rest, or in the rest.
+    // Each corrupted message, and its copy, has one wrong bit: in the number, which then does not
+    // match the rest, or in the rest.
     let wrong = got.iter().filter(|message| {
         let number = u32::from_be_bytes(message[..4].try_into().unwrap());
         **message != numbered(number, 1_000)
     });
     let wrong = wrong.count() as u64;
-    // A bit turned above the number's lowest byte stays unseen: 24 of 8000.
+    // A flipped bit above the number's lowest byte is not detected: 24 of 8000.
     assert!(wrong >= t.corrupted * 9 / 10 && wrong <= t.corrupted + t.duplicates, "{wrong} {t:?}");
 }
 
@@ -421,7 +421,7 @@ fn programs_find_each_other_by_name_and_end_with_the_emulation() {
     let status = emulation.command("b", "sh").unwrap().args(["-c", "exit 9"]).status().unwrap();
     assert_eq!(status.code(), Some(9));
 
-    // A program with a child of its own that no signal but the last ends.
+    // A program with a child, both of which only SIGKILL ends.
     let script = "trap '' TERM INT HUP; echo started; sleep 86321 & sleep 86321; wait";
     let command = emulation.command("b", "sh").unwrap().args(["-c", script]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -430,7 +430,7 @@ fn programs_find_each_other_by_name_and_end_with_the_emulation() {
     let start = Instant::now();
     drop(emulation);
     assert!(start.elapsed() < Duration::from_secs(5));
-    // The pipe ends when the last process that holds it has.
+    // The pipe closes when the last process that holds it has ended.
     out.read_to_end(&mut Vec::new()).unwrap();
 }
 
@@ -445,7 +445,7 @@ fn the_kernels_tcp_carries_every_byte_and_can_be_stopped() {
         thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(running.received(), bytes);
-    // No faster than the link: 1 MB at 50 Mbit/s.
+    // Not faster than the link: 1 MB at 50 Mbit/s.
     assert!(running.wait().unwrap() > Span::from_millis(150));
     let (window, amount) = (Some(Bytes::new(64_000)), Amount::Lasts(Span::from_millis(100)));
     let timed = KernelTcp { amount, window, port: PORT + 3, ..tcp.clone() };
@@ -499,12 +499,12 @@ fn every_hosts_tcp_may_fill_a_long_path_or_a_notice_says_why_not() {
     assert_eq!(emulation.statistics().unwrap().notices, emulation.notices());
 }
 
-/// A way of so many links that no core moves super-packets over it as fast as they can be sent.
+/// A path with too many links for any core to move super-packets over it as fast as they are sent.
 fn overloaded() -> Result<Emulation, Skipped> {
     const ROUTERS: usize = 1_000;
     start(LinkSpec::default(), LinkSpec::default())?;
     let between = |from, to| LinkBetween { from, to, link: LinkSpec::default() };
-    // Hosts are nodes 0 and 1, routers follow.
+    // Nodes 0 and 1 are the hosts, then the routers.
     let nodes: Vec<usize> = [0].into_iter().chain(2..2 + ROUTERS).chain([1]).collect();
     let links = nodes.windows(2).map(|pair| between(pair[0], pair[1]));
     let network = Network {
@@ -520,7 +520,7 @@ fn overloaded() -> Result<Emulation, Skipped> {
 fn an_emulation_that_cannot_keep_up_says_that_it_is_invalid_and_why() {
     let emulation = need!(overloaded());
     let (a, _b) = sockets(&emulation, false);
-    // 8800 packets over 1000 links, in as long as it takes to hand them to the kernel.
+    // 8800 packets over 1000 links, sent as fast as the kernel takes them.
     send_numbered(&a, 200, 44, 1_000);
     let deadline = Instant::now() + Duration::from_secs(60);
     let statistics = loop {
@@ -560,7 +560,7 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
     right1.recv(&mut [0; 8]).unwrap();
     assert!(began.elapsed() >= Duration::from_millis(14), "{:?}", began.elapsed());
 
-    // 400 packets of 1500 bytes from each at once: 0.49 s of the bottleneck for all.
+    // 400 packets of 1500 bytes from each at the same time: 0.49 s of the bottleneck in total.
     let receivers = [right1, right2]
         .map(|socket| thread::spawn(move || receive_all(&socket, Duration::from_secs(2)).len()));
     send_numbered(&left1, 20, 20, 1_472);
@@ -576,8 +576,8 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
     assert_eq!((statistics.in_flight, statistics.own_drops), (0, 0));
 }
 
-/// What a host's card does to its own programs: it makes them wait. 4 MB at once are three times
-/// what may wait on a path before the card's rate, where the rest would be dropped.
+/// A host's card makes its own programs wait. 4 MB at once are three times the queue of a path
+/// before the card's rate, where the rest would be dropped.
 #[test]
 fn a_card_holds_its_own_programs_back() {
     need!(available().map_err(skip::forbidden));
@@ -594,7 +594,7 @@ fn a_card_holds_its_own_programs_back() {
     let receiver = thread::spawn(move || receive_all(&b, Duration::from_secs(2)).len());
     let began = Instant::now();
     send_numbered(&a, 100, 30, 1_400);
-    // All but what the socket holds has left: 42 kB of 4.2 MB take 3.4 ms each.
+    // Everything but the socket's content has left: 42 kB of 4.2 MB take 3.4 ms each.
     assert!(began.elapsed() >= Duration::from_millis(250), "{:?}", began.elapsed());
     let got = receiver.join().unwrap() as u64;
     let statistics = emulation.statistics().unwrap();

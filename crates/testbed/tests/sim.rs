@@ -1,4 +1,4 @@
-//! The simulator through its public face.
+//! The simulator through its public interface.
 
 use longhaul_proto::registry::all;
 use longhaul_proto::time::{Span, Time};
@@ -14,7 +14,7 @@ fn run(text: &str) -> SimOutcome {
     sim::run(&scenario(text)).expect("a run that keeps its promises")
 }
 
-/// Two hosts, `link` between them (keys of a link), and flows.
+/// Two hosts, `link` between them (a link's keys), and flows.
 fn pair(link: &str, flows: &[&str]) -> String {
     let flows = flows.iter().map(|flow| format!("\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n{flow}\n"));
     format!("[topology]\nkind = \"pair\"\nlink = {{ {link} }}\n{}", flows.collect::<String>())
@@ -44,7 +44,7 @@ fn a_copy_that_lasts_has_an_object_for_the_fastest_that_its_path_becomes() {
     let link = r#"rate = "10M", delay = "5ms", changes = [{ at = "1s", rate = "40M" }]"#;
     let outcome = run(&pair(link, &["protocol = \"rbudp\"\nlasts = \"3s\""]));
     let delivered = outcome.flows[0].delivered;
-    // An object for 10 Mbit/s would be 3 s and 1 MiB: 4.8 MB.
+    // An object sized for 10 Mbit/s would be 3 s and 1 MiB: 4.8 MB.
     assert!(delivered > Bytes::new(5_000_000), "{delivered}");
 }
 
@@ -55,10 +55,10 @@ fn every_protocol_moves_an_object_over_a_clean_path() {
         let outcome = run(&pair(r#"rate = "100M", delay = "20ms""#, &[&flow]));
         let flow = &outcome.flows[0];
         assert_eq!((flow.delivered, flow.object), (Bytes::new(20_000_000), flow.object));
-        // RBUDP keeps the rate that it is told; others find theirs below it.
+        // RBUDP keeps its configured rate; the others find a rate below it.
         let least = if row.name == "rbudp" { 84 } else { 20 };
         assert!(flow.goodput > Rate::from_mbps(least), "{}: {}", row.name, flow.goodput);
-        // Half a round trip more until the sender knows.
+        // The sender knows half a round trip later.
         let (finished, known) = (flow.finished.unwrap(), flow.known.unwrap());
         assert!(known > finished && known.since(finished) < Span::from_millis(30));
         assert_eq!(flow.accounts.dropped, 0);
@@ -68,13 +68,13 @@ fn every_protocol_moves_an_object_over_a_clean_path() {
 #[test]
 fn what_cannot_be_simulated_is_refused_with_the_reason() {
     let of = |flow: &str| scenario(&pair("delay = \"5ms\"", &[flow]));
-    // A file that says so would not be read.
+    // The parser would refuse such a file, so the value is changed after parsing.
     let mut unknown = of("protocol = \"rbudp\"\nsize = \"1MB\"");
     if let Traffic::Protocol(copy) = &mut unknown.flows[0].traffic {
         copy.protocol = "no".into();
     }
     let cases = [
-        (unknown, "no protocol 'no'; there are: rbudp"),
+        (unknown, "no protocol 'no'; choose one of rbudp"),
         (of("command = \"true\""), "only the emulator"),
         (of("protocol = \"rbudp\"\nlasts = \"1s\""), "needs a rate"),
     ];
@@ -100,7 +100,7 @@ fn a_run_without_end_ends_at_the_time_limit() {
     assert!(flow.goodput > Rate::from_bps(9_000_000) && flow.goodput < Rate::from_bps(9_415_000));
 }
 
-/// The first flow of a copy of 3 MB at 80 Mbit/s over 100 Mbit/s, between hosts with these keys.
+/// The first flow of a 3 MB copy at 80 Mbit/s over 100 Mbit/s, between hosts with these keys.
 fn between(a: &str, b: &str, more: &str) -> FlowOutcome {
     let hosts = format!("[[host]]\nname = \"a\"\n{a}\n[[host]]\nname = \"b\"\n{b}\n");
     let flow = format!("protocol = \"rbudp\"\nsize = \"3MB\"\nrate = \"80M\"\n{more}");
@@ -112,7 +112,7 @@ fn between(a: &str, b: &str, more: &str) -> FlowOutcome {
 fn a_slow_receiving_program_loses_in_its_socket_and_nowhere_else() {
     let flow = between("", "receives-rate = \"40M\"\nsocket-buffer = \"100KB\"", "");
     let accounts = flow.accounts;
-    // Half of what comes is too much, again in each round.
+    // Half of the arrivals exceed the program's rate, again in each round.
     assert!(accounts.socket_lost > 500 && accounts.dropped == 0, "{accounts:?}");
     assert_eq!(accounts.path_lost, accounts.socket_lost);
     assert!(flow.goodput < Rate::from_mbps(40) && flow.goodput > Rate::from_mbps(25));
@@ -138,7 +138,7 @@ fn a_card_with_a_queue_drops_what_its_programs_send_too_fast() {
 
 #[test]
 fn a_larger_send_buffer_puts_more_time_between_a_decision_and_the_wire() {
-    // SABUL of the study has no window, so it fills what is before the card.
+    // The study's SABUL has no window, so it fills the buffer before the card.
     let finished = |buffer: &str| {
         let keys = format!("nic = \"20M\"\nsend-buffer = \"{buffer}\"");
         let hosts = format!("[[host]]\nname = \"a\"\n{keys}\n");
@@ -169,7 +169,7 @@ fn a_program_that_reads_in_order_gets_nothing_past_a_hole_and_drops_what_its_buf
         let flow = format!(
             "protocol = \"rbudp\"\nlasts = \"500ms\"\nrate = \"80M\"\nsegment = \"64MB\"\n{more}"
         );
-        // The fifth datagram is lost, and no other.
+        // Only the fifth datagram is lost.
         let zeros = "0".repeat(5_000);
         let link =
             format!("rate = \"100M\", delay = \"5ms\", loss = {{ pattern = \"00001{zeros}\" }}");
@@ -182,7 +182,7 @@ fn a_program_that_reads_in_order_gets_nothing_past_a_hole_and_drops_what_its_buf
     let small = at("reorder-buffer = \"100KB\"");
     let kept = small.accounts.received;
     assert!(small.accounts.socket_lost > 2_500 && kept < 80, "{:?}", small.accounts);
-    // All of it comes in the end.
+    // The whole object arrives in the end.
     let whole = between("", "", "reorder-buffer = \"100KB\"");
     assert_eq!(Some(whole.delivered), whole.object);
 }
@@ -197,8 +197,8 @@ fn a_slow_card_takes_what_its_port_has_room_for_and_drops_the_rest() {
         outcome.flows[0].accounts;
     assert_eq!((sent, received + dropped, socket_lost), (SENT, SENT, 0));
     assert_eq!(dropped, queue_full);
-    // 200 Mbit/s of datagrams come, 1066 bytes each of frame, and 100 Mbit/s of frames go, for as
-    // long as all 20 MB come; then the 512 kB of the port go as well.
+    // Datagrams arrive at 200 Mbit/s, 1066 bytes of frame each; frames leave at 100 Mbit/s while
+    // the 20 MB arrive; then the 512 kB in the port's buffer leave as well.
     let coming = 20e6 * 8.0 / 200e6;
     let kept = (coming * 100e6 / 8.0 + 512_000.0) / 1_066.0;
     assert!((received as f64 - kept).abs() < 0.01 * kept, "{received}, not {kept}");
@@ -208,7 +208,7 @@ fn a_slow_card_takes_what_its_port_has_room_for_and_drops_the_rest() {
 fn a_copy_to_a_slow_disk_ends_when_the_disk_does() {
     let disk = "disk-rate = \"16M\"\ndisk-stall = \"100ms\"\ndisk-stall-every = \"500ms\"";
     let flow = between("", disk, "writes-disk = true");
-    // 3 MB at 16 Mbit/s are 1.5 s; it stalls at 0.5, 1.0 and 1.5 s.
+    // 3 MB at 16 Mbit/s take 1.5 s; the disk stalls at 0.5, 1.0 and 1.5 s.
     let took = flow.finished.expect("it ends").since(Time::ZERO);
     assert!(took > Span::from_millis(1_800) && took < Span::from_millis(1_830), "{took}");
     let read = between(disk, "", "reads-disk = true").finished.expect("it ends");
@@ -222,7 +222,7 @@ fn copies_that_read_one_disk_are_served_in_turn() {
     let flow = "protocol = \"rbudp\"\nsize = \"3MB\"\nrate = \"80M\"\nreads-disk = true";
     let hosts = format!("[[host]]\nname = \"a\"\n{disk}\n");
     let text = format!("{}{hosts}", pair(r#"rate = "200M", delay = "5ms""#, &[flow, flow]));
-    // 3 MB at 24 Mbit/s are a second.
+    // 3 MB at 24 Mbit/s take one second.
     let second = |time: Time| time.since(Time::ZERO).as_secs_f64();
     assert!(second(alone) > 1.0 && second(alone) < 1.1, "{alone:?}");
     for flow in run(&text).flows {
@@ -240,11 +240,12 @@ fn copies_into_one_host_share_its_memory_in_equal_parts() {
     let outcome = run(&format!("record-every = \"1s\"\n{path}{host}"));
     for flow in &outcome.flows {
         assert_eq!(Some(flow.delivered), flow.object);
-        // After three seconds the memory is full: each has half of it, and what the disk wrote.
+        // After three seconds the memory is full: each copy has half of it, plus what the disk
+        // wrote.
         let there = flow.series[2].delivered.get();
         assert!(there > MEMORY / 2 && there < MEMORY / 2 + 3 * 5_000_000 + (2 << 20), "{there}");
     }
-    // 160 MB at 10 MB/s: the disk is never idle for want of data.
+    // 160 MB at 10 MB/s: the disk is never idle for lack of data.
     let ended = outcome.ended.since(Time::ZERO).as_secs_f64();
     assert!(ended > 16.0 && ended < 16.3, "{ended}");
 }
@@ -260,7 +261,7 @@ fn a_flow_elsewhere_changes_nothing() {
     let other = flow(3, 4, "mice = 9\narrivals = \"poisson\"\nevery = \"50ms\"");
     let alone = run(&format!("{star}{one}"));
     let beside = run(&format!("{star}{one}{other}"));
-    // Pulses go on for as long as the run does.
+    // Pulses continue for the whole run.
     let counts = |outcome: &SimOutcome| Accounts { controls: 0, ..outcome.flows[0].accounts };
     assert_eq!(counts(&alone), counts(&beside));
     assert_eq!(alone.flows[0].finished, beside.flows[0].finished);
@@ -274,7 +275,7 @@ fn an_untuned_window_bounds_tcp_and_streams_share_the_object() {
         let outcome = run(&pair(wan, &[&format!("tcp = \"newreno\"\nsize = \"20MB\"\n{more}")]));
         outcome.flows[0].goodput.as_bps() as f64 / 1e6
     };
-    // 44 segments of 1448 bytes a round trip of 100 ms.
+    // 44 segments of 1448 bytes per round trip of 100 ms.
     let untuned = flow("window = \"64000B\"");
     assert!((untuned / 5.1 - 1.0).abs() < 0.02, "{untuned}");
     let four = flow("window = \"64000B\"\nstreams = 4");
@@ -284,26 +285,26 @@ fn an_untuned_window_bounds_tcp_and_streams_share_the_object() {
 
 #[test]
 fn udp_that_comes_and_goes_has_its_rate_for_its_share_of_the_time() {
-    // 250 datagrams in a phase of mean length: what the last one of each is cut off by is little.
+    // 250 datagrams in a phase of mean length, so cutting the last one of each phase changes little.
     let flow = "udp = \"10M\"\ndatagram = 500\non = \"100ms\"\noff = \"50ms\"\nlasts = \"150s\"";
     for (random, tolerance) in [("false", 0.005), ("true", 0.05)] {
         let flow = format!("{flow}\nrandom = {random}");
         let outcome = run(&pair(r#"rate = "1G", delay = "1ms""#, &[&flow]));
         let mean = outcome.flows[0].delivered.get() as f64 * 8.0 / 150.0;
-        // Some 1,000 phases: their share of the time scatters by 1.5 %.
+        // About 1,000 phases: their share of the time varies by 1.5 %.
         let expected = 10e6 * 100.0 / (100.0 + 50.0);
         assert!((mean / expected - 1.0).abs() < tolerance, "random {random}: {mean}");
     }
 }
 
-/// How many mice set out in each turn of 50 ms, of 4,000 that come every 10 ms.
+/// The number of mice that start in each 50 ms, of 4,000 that start every 10 ms.
 fn mice_by_turn(arrivals: &str) -> Vec<f64> {
     const SIZE: u64 = 1_000;
     let flow =
         format!("mice = 4000\nsize = \"{SIZE}B\"\narrivals = \"{arrivals}\"\nevery = \"10ms\"");
     let path = pair(r#"rate = "1G", delay = "1ms""#, &[&flow]);
     let outcome = run(&format!("record-every = \"50ms\"\n{path}"));
-    // Each is one segment, and comes the same time after it has set out.
+    // Each is one segment, and arrives a constant time after its start.
     let mut so_far: Vec<u64> =
         outcome.flows[0].series.iter().map(|point| point.delivered.get() / SIZE).collect();
     so_far.retain(|mice| *mice < 4_000);
@@ -317,14 +318,14 @@ fn mice_that_come_at_random_are_as_many_on_average_and_scatter_as_poisson_says()
         let count = turns.len() as f64;
         let mean = turns.iter().sum::<f64>() / count;
         assert!((mean / 5.0 - 1.0).abs() < 0.06, "{arrivals}: {mean} in a turn");
-        // Of Poisson's counts the variance is the mean; over 800 turns within 5 %.
+        // The variance of Poisson counts is the mean; over 800 intervals within 5 %.
         let variance = turns.iter().map(|n| (n - mean) * (n - mean)).sum::<f64>() / count;
         assert!((variance / mean - scatter).abs() < 0.2, "{arrivals}: {variance} over {mean}");
     }
 }
 
-/// Three senders of GTP with these settings, and one TCP flow beside them, into a host of 100
-/// Mbit/s: what TCP and the others got between 6 and 20 s, in Mbit/s of payload.
+/// Three GTP senders with these settings, and one TCP flow, into a host of 100 Mbit/s: the payload
+/// of TCP and of the others between 6 and 20 s, in Mbit/s.
 fn beside_tcp(settings: &str, host: &str, tcp: &str) -> (f64, f64) {
     let link = |host: &str, delay: &str| {
         format!(
@@ -369,7 +370,7 @@ fn one_tcp_flow_beside_gtp_at_85_percent_has_four_fifths_of_the_rest() {
         ("receive-share = '85%'", "cubic"),
     ] {
         let (tcp, gtp) = beside_tcp(settings, "", tcp);
-        // 15 % of what the link carries of TCP's payload: 94.1 Mbit/s.
+        // 15 % of the link's TCP payload capacity: 94.1 Mbit/s.
         let rest = 0.15 * 94.1;
         assert!(tcp > 0.8 * rest, "{settings}: TCP has {tcp} of {rest}, GTP {gtp}");
     }

@@ -39,20 +39,20 @@ fn griz(loss: f64, frames: u32) -> StreamRun {
     }
 }
 
-/// Every frame is whole and in order, or reported as missed.
+/// Checks that every frame is complete and in order, or reported as missed.
 fn is_accounted_for(stream: &StreamRun, outcome: &StreamOutcome) {
     assert_eq!(outcome.broken, 0, "{stream:?}");
     assert_eq!(outcome.delivered + outcome.missed, stream.frames, "{stream:?}");
     assert!(outcome.memory <= stream.memory, "{}", outcome.memory);
 }
 
-/// In time as well, where datagrams take as long as the receiver was told.
+/// Also checks deadlines, for a path whose delay is the configured one.
 fn keeps_its_promises(stream: &StreamRun, outcome: &StreamOutcome) {
     is_accounted_for(stream, outcome);
     assert_eq!(outcome.late, 0, "{stream:?}");
 }
 
-/// How many frames the paper's stream has here: more of them take longer
+/// The number of frames of the paper's stream; set `LONGHAUL_STREAM_FRAMES` for a longer run
 /// (`LONGHAUL_STREAM_FRAMES=20000 cargo test --release -p longhaul-testbed --test stream paper`).
 fn frames() -> u32 {
     let told = std::env::var("LONGHAUL_STREAM_FRAMES").ok();
@@ -97,7 +97,7 @@ fn after_a_cut_the_newest_frames_come_in_time_and_no_old_one() {
     stream.link.schedule = vec![step(5, false), step(25, true)];
     let outcome = run(&stream);
     keeps_its_promises(&stream, &outcome);
-    // 20 s are 400 frames; the two at the edges may be cut in half.
+    // 20 s are 400 frames; the two at the edges may be partial.
     assert!((400..=402).contains(&outcome.missed), "{}", outcome.missed);
 }
 
@@ -125,7 +125,7 @@ fn a_source_that_is_too_fast_loses_frames_and_no_deadline() {
     assert!(outcome.delivered > 150, "{}", outcome.delivered);
 }
 
-/// A link that does anything that a link can do.
+/// A link with any combination of faults.
 fn hostile(random: &mut Random) -> LinkSpec {
     let mut share = |most: f64| random.unit() * most;
     let loss = GilbertElliott::bursts(ratio(share(0.2)), 1.3 + share(20.0)).expect("a chain");

@@ -10,25 +10,25 @@ use crate::progress::{Cancel, Observer};
 use crate::reach::{self, Look};
 use crate::session::{Connection, Session, Settings};
 
-/// What the thread of a connection works with.
+/// The inputs of a connection's thread.
 pub(crate) struct Calls<R, O> {
     pub(crate) options: HostOptions,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) cancel: Cancel,
-    /// Gets one message: what the host is, or why it was not reached.
+    /// Gets one message: the description of the host, or why it was not reached.
     pub(crate) ready: oneshot::Sender<Result<R, Error>>,
-    /// The calls, until nobody can make any.
+    /// The calls; closes when nobody can make any more.
     pub(crate) orders: mpsc::Receiver<O>,
 }
 
-/// What the other side of a connection is.
+/// The other side of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) id: String,
     pub(crate) carrier: &'static str,
 }
 
-/// A connection, and its first stream, on which nothing was said yet.
+/// Connects; returns the connection and its first stream, which is unused so far.
 pub(crate) async fn connected(
     options: &HostOptions,
     observer: &dyn Observer,
@@ -42,7 +42,7 @@ pub(crate) async fn connected(
     Ok((connection, session, peer))
 }
 
-/// Does `work` until `cancel` is wished.
+/// Does `work` until `cancel` is set.
 pub(crate) async fn or_cancelled<T>(
     work: impl Future<Output = Result<T, Error>>,
     cancel: &Cancel,

@@ -1,4 +1,4 @@
-//! Why a copy or a server ended, and what to do about it. [`public`] is the same for programs that
+//! The reason why a copy or a server ended, with advice. [`public`] is its form for programs that
 //! embed the library.
 
 mod kind;
@@ -13,42 +13,42 @@ use longhaul_text::CallOption;
 
 pub use kind::ErrorKind;
 
-/// An end that is no success: who, what, how much, and what to do.
+/// The reason of a failure, with advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What kind of end.
+    /// The kind of failure.
     pub kind: ErrorKind,
-    /// Who and what and how much, in one sentence without a full stop.
+    /// What failed, on which object, and why: one sentence without a full stop.
     pub what: String,
-    /// What to do about it, if there is something.
+    /// The suggested action, if there is one.
     pub advice: Option<String>,
-    /// Nobody answered: it may be otherwise in a moment.
+    /// Nobody answered; a retry may succeed.
     pub is_silence: bool,
-    /// The file or folder concerned, where it is one.
+    /// The file or folder concerned, if any.
     pub path: Option<Box<Path>>,
 }
 
 impl Error {
-    /// An error without advice.
+    /// Returns an error without advice.
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
         Error { kind, what: what.into(), advice: None, is_silence: false, path: None }
     }
 
-    /// The same error with advice.
+    /// Adds advice.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Error {
         self.advice = Some(advice.into());
         self
     }
 
-    /// The same error, which says that nobody answered.
+    /// Marks that nobody answered.
     #[must_use]
     pub fn silence(mut self) -> Error {
         self.is_silence = true;
         self
     }
 
-    /// The same error, which concerns the file or folder `path`.
+    /// Sets the file or folder concerned.
     #[must_use]
     pub fn at(self, path: impl Into<PathBuf>) -> Error {
         Error { path: Some(path.into().into_boxed_path()), ..self }

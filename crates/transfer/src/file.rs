@@ -1,7 +1,7 @@
-//! A client's side of a remote file: ranges are asked for ahead of the bytes that come.
+//! A client's side of a remote file: ranges are requested ahead of the bytes that arrive.
 //!
-//! The bytes that were asked for and that nobody has taken yet are bounded ([`WINDOW`]), so the
-//! stream is always read, and a slow reader holds up its own file and no other.
+//! The bytes that were requested and not yet taken are bounded ([`WINDOW`]). So the stream is
+//! always read, and a slow reader blocks only its own file.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,12 +18,12 @@ use crate::error::{Error, ErrorKind};
 use crate::session::{Connection, FrameReader, FrameWriter, Session};
 use longhaul_files::digest::{Digest, file_value};
 
-/// Bytes of a file that were asked for and not taken yet, at most: what a path of 1 Gbit/s holds in
+/// Maximum bytes of a file that were requested and not yet taken: what a path of 1 Gbit/s holds in
 /// 250 ms.
 pub(crate) const WINDOW: usize = 32 << 20;
-/// Reads of one file that wait for their turn.
+/// Reads of one file that may wait.
 const WAITING: usize = 64;
-/// A server that reads gives a sign of life every 5 s.
+/// Timeout for a server, which gives a sign of life every 5 s while it reads.
 const SILENT: Duration = Duration::from_secs(30);
 
 /// A file that is open at the server.
@@ -32,7 +32,7 @@ pub(crate) struct Opened {
     pub(crate) reads: mpsc::Sender<Read>,
 }
 
-/// Ranges to be read, in order.
+/// Ranges to read, in order.
 pub(crate) struct Read {
     pub(crate) ranges: VecDeque<Range<u64>>,
     pub(crate) tell: mpsc::UnboundedSender<Result<Bytes, Error>>,
@@ -44,8 +44,8 @@ pub(crate) struct Bytes {
     pub(crate) _credit: OwnedSemaphorePermit,
 }
 
-/// Opens the file at `path` by the `first` stream of the connection or a new one, tells that by
-/// `tell`, and answers its reads until nobody can ask for more.
+/// Opens the file at `path` on the `first` stream of the connection or a new one, sends the result
+/// to `tell`, and serves reads until all handles are dropped.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,
@@ -56,7 +56,7 @@ pub(crate) async fn serve(
     let (about, session) = match open(connection, first, path).await {
         Ok(opened) => opened,
         Err(error) => {
-            // Who asked may have gone.
+            // The caller may have dropped its future.
             let _ = tell.send(Err(error));
             return;
         }
@@ -106,15 +106,15 @@ async fn open(
 }
 
 fn early() -> Error {
-    Error::new(ErrorKind::Unfinished, "the server ended the reading early")
+    Error::new(ErrorKind::Unfinished, "the server ended the read early")
 }
 
 fn silent<E>(_: E) -> Error {
-    let what = format!("the server says nothing for {} s", SILENT.as_secs());
+    let what = format!("the server was silent for {} s", SILENT.as_secs());
     Error::new(ErrorKind::Unfinished, what)
 }
 
-/// A portion that was asked for.
+/// A requested portion.
 struct Asked {
     portion: Portion,
     credit: OwnedSemaphorePermit,
@@ -127,11 +127,11 @@ struct Reading {
     writer: FrameWriter,
     reader: FrameReader,
     credit: Arc<Semaphore>,
-    /// Reads whose ranges were not asked for yet, or not all.
+    /// Reads whose ranges were not all requested yet.
     jobs: VecDeque<Read>,
-    /// What is to come, in order.
+    /// Requested portions, in order.
     asked: VecDeque<Asked>,
-    /// What has come of the first of them, where that is a whole chunk.
+    /// The bytes so far of the first of them, if it is a whole chunk.
     part: Vec<u8>,
 }
 
@@ -143,7 +143,7 @@ impl Reading {
             if !is_wanted && next.is_none() && self.asked.is_empty() {
                 return Ok(());
             }
-            // Few enough that both ends may write before they read.
+            // The limit lets both ends write before they read.
             let may_ask = next.is_some() && self.asked.len() < MOST_RANGES;
             let least = next.map_or(0, |portion| portion.len as u32);
             let credit = self.credit.clone();
@@ -163,7 +163,7 @@ impl Reading {
         }
     }
 
-    /// The portion that is to be asked for next. Reads that nobody waits for are given up.
+    /// Returns the next portion to request. Reads without a caller are dropped.
     fn next_portion(&mut self) -> Option<Portion> {
         loop {
             let job = self.jobs.front_mut()?;
@@ -179,7 +179,7 @@ impl Reading {
         }
     }
 
-    /// Asks for the next portion, for which there is `credit`, and for what else has some.
+    /// Requests the next portion, which has `credit`, and further ones as far as credit lasts.
     async fn ask(&mut self, credit: OwnedSemaphorePermit) -> Result<(), Error> {
         let (mut ranges, mut credit) = (Vec::<FileRange>::new(), Some(credit));
         while self.asked.len() < MOST_RANGES
@@ -200,8 +200,8 @@ impl Reading {
         Ok(self.writer.write(&FileAsk { path: Vec::new(), ranges }).await?)
     }
 
-    /// Takes the next bytes. Those of a whole chunk are handed out once all of it is there and has
-    /// the value that the server names.
+    /// Takes the next bytes. Bytes of a whole chunk are passed on when it is complete and has the
+    /// value that the server sent.
     fn take(&mut self, data: FileData) -> Result<(), Error> {
         let FileData { bytes, value, .. } = data;
         if bytes.is_empty() && value.is_empty() {
@@ -236,7 +236,7 @@ impl Reading {
             }
         };
         let _credit = asked.credit.split(len).ok_or_else(wrong)?;
-        // Whoever asked may have gone.
+        // The caller may have dropped its future.
         let _ = asked.tell.send(Ok(Bytes { bytes, _credit }));
         if is_last {
             self.asked.pop_front();
@@ -246,7 +246,7 @@ impl Reading {
 }
 
 fn wrong() -> Error {
-    Error::new(ErrorKind::Unfinished, "the server sends what was not asked for")
+    Error::new(ErrorKind::Unfinished, "the server sent unrequested data")
         .advise("use the same release of longhaul on both sides")
 }
 

@@ -3,14 +3,14 @@
 //! [`api`] is what other programs embed, and all that these pages show; the other modules are
 //! public for the crate `longhaul`, for tests and for fuzzers. Below `api`, in reading order:
 //! [`location`] (what a copy names), [`path_memory`] (what earlier copies found), [`options`],
-//! [`progress`], [`summary`], [`error`]; then [`copy`]
-//! and [`serve`] (the two sides of a request), `list` (listings), `file` (remote files), `share`
-//! (the shared tree), `stream` (streams), [`probe`]
+//! [`progress`], [`summary`], [`error`]; then [`copy`] and [`serve`] (the two sides of a request),
+//! `list` (listings), `watching` (what a server is doing), `file` (remote files), `share` (the
+//! shared tree), `stream` (streams), `server_status` (what a server tells of itself), [`probe`]
 //! (measurements), `many` (several sources of one copy), `reach` (the way to another host), `roles`
 //! (the two roles of a transfer) over [`control`] (what they say), `flow` (the threads that carry
 //! chunks), `write` (the thread that writes them), `counters` (what the threads count). Files are
-//! the crate `longhaul_files`,
-//! sessions the crate `longhaul_session`, sockets and sealing the crate `longhaul_net`.
+//! the crate `longhaul_files`, sessions the crate `longhaul_session`, sockets and sealing the crate
+//! `longhaul_net`.
 
 pub mod api;
 mod calls;
@@ -44,10 +44,12 @@ mod reactor;
 mod roles;
 #[doc(hidden)]
 pub mod serve;
+mod server_status;
 mod share;
 mod stream;
 #[doc(hidden)]
 pub mod summary;
+mod watching;
 mod write;
 
 #[doc(hidden)]

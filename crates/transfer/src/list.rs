@@ -1,4 +1,4 @@
-//! A client's side of listings.
+//! The client's side of listings.
 
 use std::time::Duration;
 
@@ -11,36 +11,38 @@ use crate::control::list::{self, List, Listed, ListedName};
 use crate::error::{Error, ErrorKind};
 use crate::file::{self, Opened};
 use crate::reactor;
+use crate::server_status::ServerStatus;
 use crate::session::{Connection, Session};
+use crate::watching;
 
 pub use longhaul_files::list::{NameKind, Named};
 pub use longhaul_files::manifest::FileTime;
 
-/// A server that reads a folder gives a sign of life twice a second.
+/// Timeout for a server, which gives a sign of life twice a second while it reads a folder.
 const SILENT: Duration = Duration::from_secs(30);
-/// How long the first stream of a connection waits for a first call; a server gives it 15 s.
+/// How long the first stream of a connection waits for a call; the server's timeout is 15 s.
 const UNUSED: Duration = Duration::from_secs(5);
 
-/// A listing under way.
+/// A running listing.
 struct Listing {
     session: Session,
     done: bool,
 }
 
 impl Listing {
-    /// Asks for the names at `path` by a stream on which nothing was said yet.
+    /// Requests the names at `path` on an unused stream.
     async fn ask(mut session: Session, path: &[u8]) -> Result<Listing, Error> {
         session.ask_for(list::SERVICE, list::VERSION);
         session.write(&List { path: path.to_vec() }).await?;
         Ok(Listing { session, done: false })
     }
 
-    /// The next names; nothing at the end.
+    /// Returns the next names; `None` at the end.
     async fn next(&mut self) -> Result<Option<Vec<Named>>, Error> {
         let early = || Error::new(ErrorKind::Unfinished, "the server ended the listing early");
         while !self.done {
             let silent = |_| {
-                let what = format!("the server says nothing for {} s", SILENT.as_secs());
+                let what = format!("the server was silent for {} s", SILENT.as_secs());
                 Error::new(ErrorKind::Unfinished, what)
             };
             let piece = timeout(SILENT, self.session.read::<Listed>()).await.map_err(silent)??;
@@ -59,20 +61,22 @@ impl Listing {
 
     async fn end(self) {
         let (writer, reader) = self.session.split();
-        // All that was wanted has come.
+        // The listing is complete, so a failed goodbye does not matter.
         let _ = writer.leave(reader).await;
     }
 }
 
-/// What a connection is asked.
+/// A call on a connection.
 pub(crate) enum Order {
-    /// The names at a path; the last answer has none.
+    /// List the names at a path; the last answer is empty.
     List(Vec<u8>, mpsc::Sender<Result<Vec<Named>, Error>>),
+    /// What the server is doing, again and again.
+    Status(Duration, mpsc::Sender<Result<Vec<ServerStatus>, Error>>),
     /// The file at a path, to be read by ranges.
     OpenFile(Vec<u8>, oneshot::Sender<Result<Opened, Error>>),
 }
 
-/// Opens a connection, tells that by `ready`, and answers `orders` until nobody can give more.
+/// Opens a connection, reports that on `ready`, and answers `orders` until all senders are dropped.
 pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
     let Calls { options, observer, cancel, ready, mut orders } = calls;
     let work = async {
@@ -80,7 +84,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
         let (connection, mut first, peer) = match opened {
             Ok((connection, first, peer)) => (connection, Some(first), peer),
             Err(error) => {
-                // Whoever waited for it may be gone.
+                // The caller may have dropped its future.
                 let _ = ready.send(Err(error));
                 return Ok(());
             }
@@ -94,7 +98,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
                 () = cancel.wished() => return Ok(()),
                 order = orders.recv() => order,
                 () = &mut unused, if first.is_some() => {
-                    // It ends without a request, before the server gives it up as one that is lost.
+                    // Close the unused stream before the server treats it as lost.
                     let ended = first.take().map(Session::knock);
                     calls.spawn_local(async move {
                         if let Some(ended) = ended {
@@ -113,23 +117,26 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
             while calls.join_next().await.is_some() {}
             Ok(())
         };
-        // Cancelled, the calls end with their tasks.
+        // After a cancellation the calls end with their tasks.
         let _ = or_cancelled(last, &cancel).await;
         connection.close().await;
         Ok(())
     };
-    // It cannot fail but for want of a runtime, and then nobody was told that it is ready.
+    // It fails only without a runtime; then `ready` was dropped, too.
     let _ = reactor::block_on("the connection", work);
 }
 
-/// Answers one order to its end.
+/// Answers one order completely.
 async fn answer(connection: &Connection, first: Option<Session>, order: Order) {
     let (path, tell) = match order {
         Order::List(path, tell) => (path, tell),
+        Order::Status(every, tell) => {
+            return watching::serve(connection, first, every, tell).await;
+        }
         Order::OpenFile(path, tell) => return file::serve(connection, first, path, tell).await,
     };
     let listed = listed(connection, first, &path, &tell);
-    // Who asked may have gone: then nothing more is read.
+    // Stop reading when the caller has dropped its end.
     let ended = tokio::select! {
         ended = listed => ended,
         () = tell.closed() => Ok(()),
@@ -139,7 +146,7 @@ async fn answer(connection: &Connection, first: Option<Session>, order: Order) {
     }
 }
 
-/// Lists by the `first` stream of the connection, or else by a new one.
+/// Lists on the `first` stream of the connection, or on a new one.
 async fn listed(
     connection: &Connection,
     first: Option<Session>,
@@ -156,7 +163,7 @@ async fn listed(
             return Ok(());
         }
     }
-    // No names: that was all. A listing without this word was cut off.
+    // An empty batch marks the end; without it the listing was cut off.
     let _ = tell.send(Ok(Vec::new())).await;
     listing.end().await;
     Ok(())

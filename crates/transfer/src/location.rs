@@ -1,4 +1,4 @@
-//! What a copy names: a local path, `[user@]host:path` over ssh, or `lh://host[:port]/path`.
+//! The ends of a copy: a local path, `[user@]host:path` over ssh, or `lh://host[:port]/path`.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -12,8 +12,8 @@ use crate::error::public;
 use crate::error::{Error, ErrorKind};
 use crate::session::known::server_name;
 
-/// The port of a server that names none: UDP for control and TCP as the way out; the next one is
-/// UDP for the data.
+/// Default port of a server: UDP for control, and TCP if UDP does not pass. The next port is UDP
+/// for the data.
 pub const DEFAULT_PORT: u16 = 7717;
 
 const SCHEME: &[u8] = b"lh://";
@@ -26,14 +26,14 @@ pub enum Location {
     Local(PathBuf),
     /// A path on a host that ssh reaches; relative paths start in the home folder.
     Ssh {
-        /// What ssh is given: `host` or `user@host`, aliases of the user's ssh config included.
+        /// The argument for ssh: `host` or `user@host`, including aliases of the user's ssh config.
         destination: String,
-        /// The path over there.
+        /// The path on that host.
         path: PathBuf,
     },
     /// A path below the root of a running `longhaul serve`.
     Daemon {
-        /// A name or an address; IPv6 without its brackets, but with its zone.
+        /// A name or an address; IPv6 without brackets, but with its zone.
         host: String,
         /// The control port.
         port: u16,
@@ -43,13 +43,13 @@ pub enum Location {
 }
 
 impl Location {
-    /// Reads a location as a command line has it; paths need not be UTF-8.
+    /// Parses a location as a command line has it; paths need not be UTF-8.
     ///
-    /// As with scp, a colon makes it remote unless a `/` comes before it; `./a:b` is local.
+    /// As with scp, a colon makes it remote unless a `/` precedes it; `./a:b` is local.
     ///
     /// # Errors
-    /// [`Usage`](ErrorKind::Usage): an address that makes no sense, or a scheme that
-    /// longhaul does not speak.
+    /// [`Usage`](ErrorKind::Usage): the address is invalid, or longhaul does not support the
+    /// scheme.
     pub fn parse(text: &OsStr) -> Result<Location, public::Error> {
         Ok(Location::read(text)?)
     }
@@ -63,7 +63,7 @@ impl Location {
             return daemon(text, rest);
         }
         if let Some(scheme) = scheme(bytes) {
-            let what = format!("longhaul does not speak {scheme}://");
+            let what = format!("longhaul does not support {scheme}://");
             return Err(usage(what, "write lh://host[:port]/path, host:path or a local path"));
         }
         match remote_split(bytes) {
@@ -72,7 +72,7 @@ impl Location {
         }
     }
 
-    /// Its path, on whichever host.
+    /// Returns its path, on either host.
     pub fn path(&self) -> &Path {
         let (Location::Local(path) | Location::Ssh { path, .. } | Location::Daemon { path, .. }) =
             self;
@@ -93,7 +93,7 @@ impl Location {
         other
     }
 
-    /// Returns the location of what is in this folder: its path ends with a slash.
+    /// Returns the location of this folder's content: its path ends with a slash.
     #[must_use]
     pub fn contents(mut self) -> Location {
         let path = self.path_mut();
@@ -112,7 +112,7 @@ impl Location {
         }
     }
 
-    /// Whether it lies on this host.
+    /// Returns whether it is on this host.
     pub fn is_local(&self) -> bool {
         matches!(self, Location::Local(_))
     }
@@ -149,7 +149,7 @@ fn usage(what: impl Into<String>, advice: &str) -> Error {
     Error::new(ErrorKind::Usage, what).advise(advice)
 }
 
-/// The scheme of `scheme://…`, if it is one.
+/// Returns the scheme of `scheme://…`.
 fn scheme(bytes: &[u8]) -> Option<&str> {
     let colon = bytes.iter().position(|b| *b == b':')?;
     let name = &bytes[..colon];
@@ -157,7 +157,7 @@ fn scheme(bytes: &[u8]) -> Option<&str> {
     (plain && bytes[colon..].starts_with(b"://")).then(|| str::from_utf8(name).ok())?
 }
 
-/// Where the colon between host and path is, if the text names a remote path.
+/// Returns the position of the colon between host and path, if the text names a remote path.
 fn remote_split(bytes: &[u8]) -> Option<usize> {
     let mut in_brackets = false;
     for (at, byte) in bytes.iter().enumerate() {
@@ -185,7 +185,7 @@ fn ssh(text: &OsStr, destination: &[u8], path: &[u8]) -> Result<Location, Error>
     if host.is_empty() || user == Some("") {
         return Err(usage(format!("no host in '{}'", text.display()), "write [user@]host:path"));
     }
-    // Ssh would take such a name for an option.
+    // Ssh would parse such a name as an option.
     if dash(host) || dash(destination) {
         let what = format!("the host in '{}' starts with '-'", text.display());
         return Err(usage(what, "write ./ before the path if it is a local one"));
@@ -228,7 +228,7 @@ fn daemon(text: &OsStr, rest: &[u8]) -> Result<Location, Error> {
     if host.contains('@') {
         return Err(wrong("a user"));
     }
-    // The path is relative to the root, so that `lh://host//x` reaches nothing else.
+    // The path is relative to the root, so `lh://host//x` cannot leave the root.
     let path = rest[slash..].iter().position(|b| *b != b'/').map(|at| &rest[slash + at..]);
     Ok(Location::Daemon { host, port, path: path_of(path.unwrap_or_default()) })
 }
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(parse("lh://[::1]/x"), daemon("::1", 7717, "x"));
         assert_eq!(parse("lh://[::1]:9/x"), daemon("::1", 9, "x"));
         assert_eq!(parse("a[1].txt"), local("a[1].txt"));
-        // Ssh knows zones by itself.
+        // Ssh parses zones itself.
         assert_eq!(parse("me@[fe80::1%eth0]:x"), ssh("me@fe80::1%eth0", "x"));
         assert_eq!(parse("lh://[fe80::1%eth0]:9/x"), daemon("fe80::1%eth0", 9, "x"));
         assert_eq!(parse("lh://[fe80::1%25eth0]/x"), daemon("fe80::1%eth0", 7717, "x"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::session::trust::{Trust, ask_nobody};
 use crate::session::{Carriers, Identity, Listener, Session, Settings, connect};
 
-/// Generous: machines under load are slow.
+/// Timeout; long because machines under load are slow.
 const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) const LOOPBACKS: [IpAddr; 2] =
@@ -22,7 +22,7 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     });
 }
 
-/// A client's and a server's end of one session.
+/// Returns the client's and the server's end of one session.
 pub(crate) async fn pair(carriers: Carriers, ip: IpAddr) -> (Session, Session) {
     let settings = |carriers| Settings { carriers, handshake: LONG, ..Settings::default() };
     let server = Identity::ephemeral();

@@ -1,4 +1,4 @@
-//! What an observer is told of entries, and the errors of a copy that is ended from outside.
+//! The notices about entries, and the errors of a copy that ends early.
 
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -10,30 +10,30 @@ use crate::error::{Error, ErrorKind};
 use crate::progress::Notice;
 use longhaul_files::{Entry, Kind, Manifest};
 
-/// The error of a copy that its user ended.
+/// Returns the error of a cancelled copy.
 pub(crate) fn interrupted() -> Error {
     Error::new(ErrorKind::Cancelled, "interrupted")
-        .advise("the same command goes on where this one stopped")
+        .advise("the same command resumes where this one stopped")
 }
 
-/// The warning of a copy that was to remove names and has removed none.
+/// Returns the warning of a copy that should have removed names but did not.
 pub(crate) fn kept_extra() -> Notice {
     Notice::Warning("nothing was deleted, since not all of the source was copied".to_owned())
 }
 
-/// The error of a copy in which nothing moves any more.
+/// Returns the error of a stalled copy.
 pub(crate) fn stalled(stall: Duration, planned: bool) -> Error {
     let seconds = stall.as_secs();
     let what = match planned {
-        true => format!("nothing has come across for {seconds} s"),
+        true => format!("no data arrived for {seconds} s"),
         false => {
-            format!("nothing has come across for {seconds} s, nor been looked at on the disks")
+            format!("no data arrived for {seconds} s, and neither disk made progress")
         }
     };
-    Error::new(ErrorKind::Stalled, what).advise("the same command goes on where this one stopped")
+    Error::new(ErrorKind::Stalled, what).advise("the same command resumes where this one stopped")
 }
 
-/// Entries of a manifest; numbers beyond it name nothing.
+/// Returns the entries of a manifest; indexes beyond it are ignored.
 pub(crate) fn entries_of<'a>(
     manifest: &'a Manifest,
     entries: &'a [Range<u64>],
@@ -43,7 +43,7 @@ pub(crate) fn entries_of<'a>(
     numbers.filter_map(|number| Some((number as u32, all.get(number as usize)?)))
 }
 
-/// What is to be told of entries that were made, or would be.
+/// Returns the notices for created entries.
 pub(crate) fn made<'a>(
     manifest: &'a Manifest,
     entries: &'a [Range<u64>],
@@ -51,8 +51,8 @@ pub(crate) fn made<'a>(
     entries_of(manifest, entries).map(|(made, _)| told(manifest, made, &manifest.path(made)))
 }
 
-/// What is to be told of entries that were there and equal. That a folder is there says nothing of
-/// what is in it.
+/// Returns the notices for skipped entries. Folders are left out, because their existence says
+/// nothing about their content.
 pub(crate) fn skipped(
     manifest: &Manifest,
     entries: impl Iterator<Item = u32>,
@@ -61,7 +61,7 @@ pub(crate) fn skipped(
     told.map(|number| Notice::Skipped { path: shown(&manifest.path(number)) })
 }
 
-/// What is to be told of an entry that was made, or would be.
+/// Returns the notice for a created entry.
 pub(crate) fn told(manifest: &Manifest, number: u32, path: &[u8]) -> Notice {
     let path = shown(path);
     match &manifest.entries()[number as usize].kind {
@@ -71,7 +71,7 @@ pub(crate) fn told(manifest: &Manifest, number: u32, path: &[u8]) -> Notice {
     }
 }
 
-/// A path as notices have it.
+/// Returns a path in the form of notices.
 pub(crate) fn shown(path: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(path))
 }

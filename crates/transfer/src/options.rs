@@ -1,4 +1,4 @@
-//! What a copy and a server are told; `ends` are those of a copy that are no files.
+//! The options of a copy and of a server; `ends` are ends of a copy that are not files.
 
 mod ends;
 
@@ -29,33 +29,33 @@ pub use longhaul_net::sealing::keys::Cipher;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Receive {
-    /// Look at each header, then move the payload.
+    /// Read each header, then move the payload.
     #[default]
     Naive,
     /// Let the kernel scatter payloads to their predicted places; move only what was mispredicted.
     Scatter,
-    /// Account for each datagram, never move a payload, write nothing: a measurement.
+    /// Account for each datagram, move no payload and write nothing: a measurement.
     Fake,
 }
 
-/// Which files, folders and links are named as they are done.
+/// Which files, folders and links are reported by name when they are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Names {
     /// None.
     #[default]
     None,
-    /// Those that got their names.
+    /// Those that were created.
     Done,
-    /// Those, and those that were left out because they are there and equal.
+    /// Those, and skipped ones.
     All,
 }
 
-/// How a copy removes names at the destination that the source lacks.
+/// The removal of names at the destination that the source lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delete {
-    /// The most names to remove. Where there are more, none is removed and the copy is refused.
+    /// The most names to remove. If there are more, none is removed and the copy is refused.
     pub most: Option<u64>,
 }
 
@@ -65,24 +65,24 @@ impl Delete {
         Delete { most: None }
     }
 
-    /// Removes `most` names or, where there are more, none.
+    /// Removes `most` names or, if there are more, none.
     pub fn at_most(most: u64) -> Delete {
         Delete { most: Some(most) }
     }
 
-    /// For the destination, where `filters` protect names.
+    /// Returns the form for the destination, where `filters` protect names.
     pub(crate) fn with(self, filters: Vec<Filter>) -> longhaul_files::Delete {
         longhaul_files::Delete { filters, most: self.most }
     }
 }
 
-/// How many connections carry the data by TCP where nobody said how many.
+/// Default number of TCP connections.
 pub const TCP_STREAMS: u16 = 8;
 
-/// How many connections are open while the best number of them is found out.
+/// Most TCP connections during the search for the best number.
 pub const MOST_TRIED: u16 = 16;
 
-/// What carries the data.
+/// The protocol that carries the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -93,21 +93,21 @@ pub enum Protocol {
         /// How many connections.
         streams: u16,
     },
-    /// Parallel TCP over as many connections as are found to be best, up to [`MOST_TRIED`].
+    /// Parallel TCP; the best number of connections is found by trying, up to [`MOST_TRIED`].
     TcpTried,
 }
 
-/// By what another host is reached, beside its name.
+/// How another host is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReachOptions {
     /// The ssh command, as words (`-e`).
     pub ssh_command: Vec<String>,
-    /// `longhaul` on the far side (`--remote-path`).
+    /// Path of `longhaul` on the remote side (`--remote-path`).
     pub remote_path: String,
-    /// UDP port of the server's data; nothing for the one after its control port.
+    /// UDP port of the server's data; `None` for the port after its control port.
     pub data_port: Option<u16>,
-    /// UDP ports that the far side of ssh may open.
+    /// UDP ports that the remote side of ssh may open.
     pub ports: Option<(u16, u16)>,
 }
 
@@ -122,12 +122,12 @@ impl Default for ReachOptions {
     }
 }
 
-/// The key of this end: at hand, or in a folder.
+/// The key of this end: given, or in a folder.
 #[derive(Clone, Debug)]
 pub enum OwnKey {
     /// The key itself.
     Given(Identity),
-    /// The folder that keeps it; the first call that needs the key makes it there.
+    /// The folder of the key; the first call that needs the key creates it.
     In(PathBuf),
 }
 
@@ -149,26 +149,26 @@ impl OwnKey {
 pub struct HostOptions {
     /// The server, or the host of ssh; the path is ignored.
     pub location: Location,
-    /// Whom to trust there.
+    /// The servers to trust.
     pub trust: Trust,
-    /// Who we are.
+    /// The key of this end.
     pub key: OwnKey,
     /// How the host is reached.
     pub reach: ReachOptions,
 }
 
-/// A limit on incomplete data in memory that several copies share. Clones are the same limit. The
-/// limit itself belongs to the module that counts, above this one.
+/// A limit on incomplete data in memory that several copies share. Clones refer to the same limit.
+/// The counter's type belongs to a higher module.
 #[derive(Clone)]
 pub struct SharedMemory(Arc<dyn Any + Send + Sync>);
 
 impl SharedMemory {
-    /// A limit that `counter` counts.
+    /// Returns a limit that `counter` enforces.
     pub(crate) fn new(counter: impl Any + Send + Sync) -> SharedMemory {
         SharedMemory(Arc::new(counter))
     }
 
-    /// Returns what counts.
+    /// Returns the counter.
     pub(crate) fn counter<T: Any>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }
@@ -180,85 +180,84 @@ impl fmt::Debug for SharedMemory {
     }
 }
 
-/// The place of a part in a pipe that the other host has begun.
+/// The place of a part in a pipe that the other host has opened.
 #[derive(Clone, Copy, Debug)]
 pub struct PartOfPipe {
-    /// The number of the pipe.
+    /// The id of the pipe.
     pub pipe: u64,
-    /// Where the part begins, in bytes.
+    /// Offset of the part in bytes.
     pub offset: u64,
 }
 
-/// A copy.
+/// The options of a copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// What to copy; several only into one folder. All local, or all remote, and then on one host
-    /// or many.
+    /// The sources; several only into one folder. All local, or all remote, on one host or many.
     pub sources: Vec<Location>,
-    /// Where to.
+    /// The destination.
     pub destination: Location,
-    /// The sources all hold the same object, which is taken from all of them together.
+    /// The sources all hold the same object; each part may come from any of them.
     pub replicas: bool,
-    /// Whom we trust.
+    /// The servers to trust.
     pub trust: Trust,
-    /// Who we are.
+    /// The key of this end.
     pub key: OwnKey,
-    /// Take folders with all that is in them.
+    /// Copy folders with their content.
     pub recursive: bool,
     /// Keep permissions and times.
     pub preserve: bool,
-    /// Compare files that are there already, and what an earlier run left of them, by content and
-    /// not by size and time.
+    /// Compare existing files, and what an earlier run left of them, by content instead of size and
+    /// time.
     pub checksum: bool,
-    /// Say what would be copied, copy nothing.
+    /// Report what would be copied; copy nothing.
     pub dry_run: bool,
-    /// Make the folders that lead to the destination where they are missing.
+    /// Create missing parent folders of the destination.
     pub make_path: bool,
     /// Remove names at the destination that the source lacks.
     pub delete: Option<Delete>,
-    /// Which files of a tree.
+    /// Selects files of a tree.
     pub filters: Vec<Filter>,
-    /// Which files the observer is told of by name.
+    /// Which files are reported by name.
     pub names: Names,
-    /// What carries the data.
+    /// The protocol that carries the data.
     pub protocol: Protocol,
     /// The protocol's own settings.
     pub settings: Settings,
-    /// The same for each of the sources, where they differ; else empty.
+    /// The settings for each source, if they differ; otherwise empty.
     pub source_settings: Vec<Settings>,
-    /// A fixed rate in bits a second of UDP payload, which each of several sources has.
+    /// A fixed rate in bits a second of UDP payload, applied to each of several sources.
     pub rate: Option<Rate>,
-    /// An upper limit for the rate that is found (`--bwlimit`), for all sources together.
+    /// An upper limit for the rate search (`--bwlimit`), for all sources together.
     pub rate_limit: Option<Rate>,
-    /// The part of a shared path that a found rate takes; nothing where it need not share.
+    /// The weight on a shared path; `None` if the copy need not share.
     pub weight: Option<Weight>,
-    /// Where the rates of paths are kept from copy to copy; nothing to begin each as on a new path.
+    /// Where the rates of paths are stored between copies; `None` starts each as on a new path.
     pub path_memory: Option<PathMemory>,
-    /// How data is sealed.
+    /// How data are sealed.
     pub cipher: Cipher,
-    /// How payloads are moved at the receiving end.
+    /// How the receiving end moves payloads.
     pub receive: Receive,
-    /// The size of a segment; zero for the whole object, nothing for the default.
+    /// The size of a segment; zero for the whole object, `None` for the default.
     pub segment: Option<Bytes>,
-    /// How much incomplete data may wait in memory.
+    /// Limit on incomplete data in memory.
     pub memory: Bytes,
-    /// The memory that several copies share, instead.
+    /// A limit that several copies share, instead of `memory`.
     pub shared_memory: Option<SharedMemory>,
-    /// Where local paths are, if not in the file system of this host.
+    /// Where local paths are, if not in this host's file system.
     pub local: Option<MemoryFolder>,
-    /// What is sent in place of the one source, which then only has a name.
+    /// The reader that replaces the one source, which then only supplies a name.
     pub input: Option<Input>,
-    /// What the one source is written to, in place of the destination.
+    /// The writer that replaces the destination.
     pub output: Option<Output>,
     /// The copy is a part of a pipe.
     pub part: Option<PartOfPipe>,
-    /// The UDP payload of a data datagram; nothing to probe the path for it.
+    /// The UDP payload of a data datagram; `None` to search the path for it.
     pub datagram: Option<u16>,
-    /// How long a lost connection is taken up again.
+    /// How long to keep retrying a lost connection.
     pub retry_for: Duration,
-    /// How long without progress before the copy is given up.
+    /// How long the copy may make no progress.
     pub stall: Duration,
-    /// The way to the other hosts.
+    /// How the other hosts are reached.
     pub reach: ReachOptions,
 }
 
@@ -271,9 +270,8 @@ impl CopyOptions {
         }
     }
 
-    /// A copy of `sources` to `destination` as RBUDP does it where the user says nothing more: at
-    /// the rate that is found, sealed, within 512 MiB, patient for minutes; with the key in the
-    /// folder of `trust`.
+    /// Returns a copy of `sources` to `destination` with the defaults: RBUDP, a search for the
+    /// rate, sealed data, 512 MiB, retries for minutes, and the key in the folder of `trust`.
     pub fn new(sources: Vec<Location>, destination: Location, trust: Trust) -> CopyOptions {
         CopyOptions {
             sources,
@@ -313,33 +311,33 @@ impl CopyOptions {
     }
 }
 
-/// A server.
+/// The options of a server.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// The control port (UDP and TCP).
     pub listen: SocketAddr,
-    /// The UDP port of all data; nothing for the one after the control port.
+    /// The UDP port of all data; `None` for the port after the control port.
     pub data_port: Option<u16>,
-    /// All that is served lies below it.
+    /// The served folder; nothing outside of it can be reached.
     pub root: PathBuf,
-    /// Nobody may write.
+    /// Refuse all writes.
     pub read_only: bool,
-    /// Who may do what.
+    /// The rights of clients.
     pub allow: Vec<Allow>,
-    /// Who the server is.
+    /// The server's key.
     pub key: OwnKey,
     /// End after one transfer.
     pub once: bool,
-    /// Allow data in the clear where the client asks for it.
+    /// Allow unsealed data for clients that ask for it.
     pub allow_plain: bool,
-    /// How much incomplete data of all transfers may wait in memory.
+    /// Limit on the incomplete data of all transfers in memory.
     pub memory: Bytes,
-    /// The file of the tree that clients share; nothing for a server without one.
+    /// The file of the tree that clients share; `None` for a server without one.
     pub share: Option<PathBuf>,
 }
 
 impl Default for ServeOptions {
-    /// A server of nothing to nobody on the default port.
+    /// Returns a server without a root and without clients, on the default port.
     fn default() -> ServeOptions {
         ServeOptions {
             listen: SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT),

@@ -21,11 +21,11 @@ use longhaul_text::reason;
 use crate::error::{Error, ErrorKind, public};
 use crate::session::Rewriting;
 
-/// Entries that the file keeps; the oldest go first.
+/// Most entries in the file; the oldest are removed first.
 const MAX_ENTRIES: usize = 1000;
-/// Bytes of the file that are read. A line has at most about 140.
+/// Most bytes read from the file. A line has at most about 140.
 const MAX_BYTES: u64 = 1 << 18;
-/// An entry that is older says nothing of the path.
+/// Maximum age of an entry.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 const HEAD: &str = "# What longhaul found on paths: network, own address, bit/s, round trip in ns, \
                     loss, Unix time.\n";
@@ -48,14 +48,15 @@ pub struct KnownPath {
     pub rate: Rate,
     /// The round-trip time before the copy sent its data.
     pub rtt: Span,
-    /// The share of datagrams that never came, from 0 to 1.
+    /// The fraction of datagrams that were lost, from 0 to 1.
     pub loss: f64,
     /// When the copy ended, to the second.
     pub date: SystemTime,
 }
 
 impl PathMemory {
-    /// The memory in `file`. The first copy that finds a rate makes the file and its folder.
+    /// Returns the memory in `file`. The first copy that finds a rate creates the file and its
+    /// folder.
     pub fn in_file(file: impl Into<PathBuf>) -> PathMemory {
         PathMemory { file: file.into() }
     }
@@ -65,16 +66,16 @@ impl PathMemory {
         &self.file
     }
 
-    /// Returns the remembered paths that are not too old, the newest first. A missing file has
-    /// none.
+    /// Returns the remembered paths that are not too old, newest first; none if the file is
+    /// missing.
     ///
     /// # Errors
-    /// [`ErrorKind::LocalFile`]: the file cannot be read, or one of its lines makes no sense.
+    /// [`ErrorKind::LocalFile`]: the file cannot be read, or has an invalid line.
     pub fn list(&self) -> Result<Vec<KnownPath>, public::Error> {
         Ok(self.entries()?)
     }
 
-    /// Forgets the paths to the network of `host`, or all of them; returns how many.
+    /// Removes the paths to the network of `host`, or all paths; returns their number.
     ///
     /// # Errors
     /// As [`PathMemory::list`], or the file cannot be written.
@@ -85,7 +86,7 @@ impl PathMemory {
         };
         let mut entries = match host {
             Some(_) => self.entries()?,
-            // A file that makes no sense can be forgotten as a whole.
+            // An invalid file can be removed as a whole.
             None => self.entries().unwrap_or_default(),
         };
         let (network, before) = (host.map(network_of), entries.len());
@@ -94,15 +95,16 @@ impl PathMemory {
         Ok(before - entries.len())
     }
 
-    /// What is remembered of the path to `peer`.
+    /// Returns the entry for the path to `peer`.
     pub(crate) fn find(&self, peer: IpAddr) -> Option<Remembered> {
         let own = own_address(peer)?;
         let entry = self.entries().ok()?.into_iter().find(|entry| entry.is_of(peer, own))?;
         Some(Remembered { rate: entry.rate, rtt: entry.rtt })
     }
 
-    /// Remembers what a copy found. One that the path did not bound may only raise the rate. The
-    /// copy is done and must not wait: while another process has the file, nothing is remembered.
+    /// Stores what a copy found. If the path did not limit the copy, the new rate counts only if it
+    /// is higher. The copy is done and must not wait: if another process has locked the file,
+    /// nothing is stored.
     ///
     /// # Errors
     /// As [`PathMemory::forget`].
@@ -129,7 +131,7 @@ impl PathMemory {
             date: SystemTime::now(),
         };
         entries.push(match before {
-            // With its date: a rate that no copy confirms grows old.
+            // It keeps its date: a rate that no copy confirms becomes old.
             Some(before) if !is_bound_by_path && before.rate > found.rate => before,
             _ => found,
         });
@@ -153,12 +155,12 @@ impl PathMemory {
         let parsed = lines.map(|(at, line)| {
             line.parse::<KnownPath>().map_err(|()| {
                 let what = format!("{} line {}: not a path", self.file.display(), at + 1);
-                let advice = "remove the line, or the file: a copy makes it anew";
+                let advice = "remove the line, or the file: the next copy creates it again";
                 Error::new(ErrorKind::LocalFile, what).at(&self.file).advise(advice)
             })
         });
         let mut entries: Vec<KnownPath> = parsed.collect::<Result<_, _>>()?;
-        // A date in the future is a clock that was wrong: its age counts as none.
+        // An entry dated in the future comes from a wrong clock; its age counts as zero.
         entries.retain(|entry| now.duration_since(entry.date).unwrap_or_default() <= LIFETIME);
         entries.sort_by_key(|entry| Reverse(entry.date));
         entries.truncate(MAX_ENTRIES);
@@ -184,7 +186,7 @@ impl PathMemory {
     }
 }
 
-/// What a copy found out about its path.
+/// What a copy has measured on its path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) peer: IpAddr,
@@ -192,7 +194,7 @@ pub(crate) struct Found {
     pub(crate) rtt: Span,
     /// From 0 to 1.
     pub(crate) loss: f64,
-    /// Nothing but the path held the copy back.
+    /// Only the path limited the copy.
     pub(crate) is_bound_by_path: bool,
 }
 
@@ -233,7 +235,7 @@ impl FromStr for KnownPath {
     }
 }
 
-/// The network of an address: hosts of one /24, or /48, share the long part of a path.
+/// Returns the network of an address: hosts of one /24 or /48 share most of a path.
 fn network_of(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => {
@@ -250,8 +252,8 @@ fn network_of(address: IpAddr) -> String {
     }
 }
 
-/// The address that this host uses towards `peer`; nothing for this host itself, or without a
-/// route. No packet is sent.
+/// Returns the address that this host uses towards `peer`; `None` for this host itself, or without
+/// a route. Sends no packet.
 fn own_address(peer: IpAddr) -> Option<IpAddr> {
     if peer.is_loopback() || peer.is_unspecified() {
         return None;

@@ -1,4 +1,4 @@
-//! What a running copy tells its user, and asks.
+//! Events of a running copy for its user, and the questions to the user.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,25 +9,26 @@ use longhaul_proto::units::{LossRatio, Rate};
 
 use crate::error::Error;
 
-/// How far a copy is; told about ten times a second.
+/// The progress of a copy, reported about ten times a second.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes of the object that are there, resumed ones included.
+    /// Bytes of the object at the destination, including resumed ones.
     pub bytes: u64,
-    /// Bytes of the object in all.
+    /// Bytes of the whole object.
     pub total_bytes: u64,
-    /// Files that are there under their names.
+    /// Files with their final name.
     pub files: u64,
-    /// Files in all.
+    /// Files of the whole object.
     pub total_files: u64,
     /// Goodput over the last second.
     pub rate_now: Rate,
     /// Goodput since the start.
     pub rate_average: Rate,
-    /// From the call to the first data datagram, once it has gone; of several sources the first.
+    /// Time from the call to the first data datagram, once it was sent; with several sources the
+    /// shortest.
     pub setup: Option<Span>,
-    /// Time left at the present rate, if it can be told.
+    /// Time left at the current rate, if known.
     pub left: Option<Span>,
     /// Data datagrams sent so far.
     pub sent: u64,
@@ -35,18 +36,18 @@ pub struct Progress {
     pub retransmitted: u64,
     /// Blocks found missing so far, once each.
     pub blocks_lost: u64,
-    /// Blocks that came and that nobody had asked for.
+    /// Blocks received that were not requested.
     pub refused: u64,
-    /// Smoothed round-trip time; of several sources the longest.
+    /// Smoothed round-trip time; with several sources the longest.
     pub rtt: Span,
-    /// Of [`bytes`](Progress::bytes), those that were there before.
+    /// Of [`bytes`](Progress::bytes), those that existed before.
     pub resumed_bytes: u64,
-    /// Where the copy has several sources, each of them.
+    /// The sources, if the copy has several.
     pub sources: Vec<SourceRow>,
 }
 
 impl Progress {
-    /// Adds the counts of a part that runs beside others; those of other ends may be of any size.
+    /// Adds the counts of a parallel part; counts from other ends may have any value.
     pub(crate) fn add(&mut self, part: &Progress) {
         for (sum, more) in [
             (&mut self.bytes, part.bytes),
@@ -69,51 +70,51 @@ impl Progress {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SourceRow {
-    /// As it was named.
+    /// The source as the caller named it.
     pub source: String,
-    /// What it does.
+    /// Its state.
     pub state: SourceState,
-    /// Bytes of the object that this run has got from it.
+    /// Bytes of the object received from it in this run.
     pub received_bytes: u64,
-    /// The same over the last second.
+    /// The rate of these bytes over the last second.
     pub rate: Rate,
-    /// Its part of all sources' rate, from 0 to 1.
+    /// Its fraction of all sources' rate, from 0 to 1.
     pub share: f64,
-    /// Blocks found missing, of those that it sent for the first time.
+    /// The fraction of its first sends that was found missing.
     pub loss: LossRatio,
     /// Blocks that it sent again.
     pub resent: u64,
-    /// Blocks that it sent and that nobody had asked for.
+    /// Blocks that it sent without a request.
     pub refused: u64,
     /// Smoothed round-trip time.
     pub rtt: Span,
 }
 
-/// What one of several sources does.
+/// The state of one of several sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceState {
-    /// It is being reached.
+    /// The copy is connecting to it.
     #[default]
     Connecting,
-    /// It reads what it has, to be compared with the others.
+    /// It reads its object, for the comparison with the other sources.
     Surveying,
     /// It sends.
     Receiving,
-    /// It has brought what it was asked for, and waits in case that another one fails.
+    /// It has sent its chunks, and waits in case another source fails.
     Waiting,
-    /// It gives no sign of life; others bring what it was to bring.
+    /// It is silent; its chunks were reassigned to the other sources.
     Silent,
-    /// It was lost, and is being reached again.
+    /// Its connection was lost, and is being retried.
     Retrying,
-    /// It has brought what it had to.
+    /// It has sent all of its chunks.
     Done,
-    /// It takes no more part.
+    /// It no longer takes part.
     Failed,
 }
 
 impl SourceState {
-    /// The name in `--json`.
+    /// Returns the name in `--json`.
     pub fn name(self) -> &'static str {
         match self {
             SourceState::Connecting => "connecting",
@@ -128,49 +129,50 @@ impl SourceState {
     }
 }
 
-/// Something to tell once, as it happens.
+/// An event that is reported once.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
-    /// A session stands: with whom, how (`quic`, `tls`, `ssh`), and the cipher of the data.
+    /// A session is open.
     Connected {
         /// The other side's id.
         peer: String,
         /// The other side's address.
         address: String,
-        /// What carries the session.
+        /// What carries the session (`quic`, `tls`, `ssh`).
         carrier: &'static str,
     },
-    /// Part of the object was there from an earlier run.
+    /// A part of the object exists from an earlier run.
     Resumed {
         /// Bytes that need not be sent.
         bytes: u64,
     },
-    /// Nothing comes from the other side any more; the network may be out.
+    /// The other side is silent; the network may be down.
     Silent {
-        /// For how long already.
+        /// The length of the silence so far.
         since: Span,
-        /// This side sends, and has stopped until it hears something (RFC 8085, section 3.1.10).
+        /// This side sends, and pauses until it hears from the other side (RFC 8085, section
+        /// 3.1.10).
         sends: bool,
     },
-    /// Something came again, and the copy goes on.
+    /// The other side was heard again, and the copy continues.
     HeardAgain,
-    /// The connection was lost and is being taken up again.
+    /// The connection was lost and is being retried.
     Reconnecting {
-        /// Why it was lost.
+        /// The reason of the loss.
         reason: String,
     },
-    /// UDP does not pass, or no longer; the data go another way now.
+    /// UDP does not pass, or no longer; the data use another carrier now.
     Fallback {
         /// What carries the data now.
         carrier: String,
         /// What to open so that UDP passes.
         advice: String,
     },
-    /// Numbers of connections were tried.
+    /// The transfer tried several numbers of connections.
     Streams {
-        /// How many carry the data, or carried it when the copy was over.
+        /// The number of connections that carry the data, or carried it at the end.
         count: u32,
-        /// That is the best of those tried; else the copy was over before it was found.
+        /// That number is the best of those tried; otherwise the copy ended during the search.
         found: bool,
     },
     /// A file was copied, or would be (dry run).
@@ -178,47 +180,47 @@ pub enum Notice {
         /// Its path within the copy.
         path: PathBuf,
     },
-    /// A folder was made, or would be (dry run).
+    /// A folder was created, or would be (dry run).
     Folder {
         /// Its path within the copy.
         path: PathBuf,
     },
-    /// A symbolic link was made, or would be (dry run).
+    /// A symbolic link was created, or would be (dry run).
     Link {
         /// Its path within the copy.
         path: PathBuf,
-        /// What it leads to.
+        /// The link's target.
         target: PathBuf,
     },
-    /// A file or link was left out because it is there and equal.
+    /// A file or link was skipped because an equal one exists.
     Skipped {
         /// Its path within the copy.
         path: PathBuf,
     },
     /// A name that the source lacks was removed, or would be (dry run).
     Deleted {
-        /// Its path within the copy; that of a folder ends with a slash.
+        /// Its path within the copy; the path of a folder ends with a slash.
         path: PathBuf,
     },
-    /// A file of a tree failed; the others go on.
+    /// A file of a tree failed; the copy continues.
     FileFailed {
         /// Its path within the copy.
         path: PathBuf,
-        /// What went wrong, and on which side.
+        /// The reason, and the side on which it failed.
         reason: String,
     },
-    /// One of several sources takes no more part; the others go on.
+    /// One of several sources no longer takes part; the copy continues with the others.
     SourceFailed {
-        /// As it was named.
+        /// The source as the caller named it.
         source: String,
-        /// Why.
+        /// The reason.
         error: Error,
     },
-    /// What one of several sources has to tell.
+    /// An event of one of several sources.
     OfSource {
-        /// As it was named.
+        /// The source as the caller named it.
         source: String,
-        /// What it is.
+        /// The event.
         notice: Box<Notice>,
     },
     /// Anything else that the user should read.
@@ -227,32 +229,32 @@ pub enum Notice {
 
 /// The user's side of a running copy. Called from the copy's own threads.
 pub trait Observer: Send + Sync {
-    /// How far the copy is.
+    /// Reports the progress.
     fn progress(&self, progress: &Progress);
 
-    /// Something happened.
+    /// Reports an event.
     fn notice(&self, notice: Notice);
 
-    /// A server that has never been seen presents `id`: is it the right one? Blocks until answered.
+    /// Asks whether to trust a new server that presents `id`. Blocks until answered.
     fn trust_new_server(&self, server: &str, id: &str) -> bool;
 }
 
-/// Ends a copy from outside. Clones share the wish.
+/// Cancels a copy from outside. Clones cancel the same copy.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     wish: Arc<AtomicBool>,
-    /// Whose wish counts here, too.
+    /// A handle that cancels this one, too.
     parent: Option<Arc<Cancel>>,
 }
 
 impl Cancel {
-    /// Wishes the end; the copy stops within a tenth of a second, resumable.
+    /// Cancels the copy, which stops within a tenth of a second and can be resumed.
     pub fn cancel(&self) {
         self.wish.store(true, Ordering::Relaxed);
     }
 
-    /// Resolves once the end is wished. The wish comes from a signal, which may do no more than
-    /// set a flag; so this looks twenty times a second.
+    /// Completes after a cancellation. It polls a flag twenty times a second, because a signal
+    /// handler can do no more than set a flag.
     pub(crate) async fn wished(&self) {
         let mut tick = tokio::time::interval(std::time::Duration::from_millis(50));
         while !self.is_cancelled() {
@@ -260,7 +262,7 @@ impl Cancel {
         }
     }
 
-    /// Whether the end is wished.
+    /// Returns whether the copy is cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.wish.load(Ordering::Relaxed)
             || self.parent.as_ref().is_some_and(|parent| parent.is_cancelled())
@@ -273,7 +275,7 @@ impl Cancel {
     }
 }
 
-/// Somebody who trusts everybody and wants to know nothing.
+/// An observer that trusts every server and ignores all reports.
 #[cfg(test)]
 pub(crate) struct Nobody;
 

@@ -1,4 +1,4 @@
-//! Where the control plane runs: one tokio runtime on the calling thread.
+//! The runtime of the control plane: tokio on the calling thread.
 
 use std::future::Future;
 
@@ -7,7 +7,7 @@ use tokio::task::LocalSet;
 
 use crate::error::{Error, ErrorKind};
 
-/// Runs `work` to its end; `what` names it where that cannot begin.
+/// Runs `work` to its end; `what` names it in the error if the runtime cannot start.
 pub(crate) fn block_on<T>(
     what: &str,
     work: impl Future<Output = Result<T, Error>>,
@@ -16,7 +16,7 @@ pub(crate) fn block_on<T>(
         Error::new(ErrorKind::Unfinished, format!("cannot start {what}: {error}"))
     })?;
     let done = LocalSet::new().block_on(&runtime, work);
-    // A thread that waits for a disk which does not answer must not keep the process.
+    // A thread that waits for a hanging disk must not keep the process alive.
     runtime.shutdown_background();
     done
 }

@@ -1,4 +1,4 @@
-//! A client's side of the shared tree: the connections on which `longhaul_share` works.
+//! The client's side of the shared tree: the connections for `longhaul_share`.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::reactor;
 use crate::session;
 
-/// Opens a connection, tells that by `ready`, and answers `orders` over it and over those after it,
-/// until nobody can order. A lost connection is tried again for `retry_for`.
+/// Opens a connection, reports it on `ready`, and answers `orders` over it and its successors,
+/// until all senders of orders are dropped. Retries a lost connection for `retry_for`.
 pub(crate) fn serve_share(calls: Calls<(), Order>, retry_for: Duration) {
     let Calls { options, observer, cancel, ready, orders } = calls;
     let connect = async || {
@@ -21,7 +21,7 @@ pub(crate) fn serve_share(calls: Calls<(), Order>, retry_for: Duration) {
         let first = match or_cancelled(connect(), &cancel).await {
             Ok(first) => first,
             Err(error) => {
-                // Whoever waited for it may be gone.
+                // The receiver may be gone.
                 let _ = ready.send(Err(error));
                 return Ok(());
             }
@@ -36,6 +36,6 @@ pub(crate) fn serve_share(calls: Calls<(), Order>, retry_for: Duration) {
         client::run(first, again, retry_for, orders, cancel.wished()).await;
         Ok(())
     };
-    // It ends early where it was cancelled, or for want of a runtime: then its callers are told.
+    // If it ends early, by cancellation or without a runtime, its callers get an error.
     let _ = reactor::block_on("the shared tree", work);
 }

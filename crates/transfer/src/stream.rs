@@ -1,4 +1,4 @@
-//! A client's side of streams: the connections over which `longhaul_stream` works.
+//! The client's side of streams: the connections for `longhaul_stream`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::reach::{self, Look, Reached};
 use crate::reactor;
 use crate::session::{self, Settings};
 
-/// How a server is reached, again and again.
+/// How to reach a server repeatedly.
 pub(crate) struct Ways {
     pub(crate) options: HostOptions,
     pub(crate) observer: Arc<dyn Observer>,
@@ -31,7 +31,7 @@ impl Ways {
         let reached = reach::open(&self.options, &*self.observer, &settings, Look::Beside).await?;
         let Reached { session, data: port, contact, datagram } = reached;
         if session.carrier == "ssh" {
-            let what = "a stream needs a server that listens: ssh reaches none";
+            let what = "a stream needs a server that listens; it cannot go over ssh";
             let error = Error::new(ErrorKind::Unreachable, what);
             return Err(error.advise("start `longhaul serve` there and write lh://host/name"));
         }
@@ -46,10 +46,10 @@ impl Ways {
     }
 }
 
-/// A stream that is being sent: where frames go, and how it goes.
+/// A stream that is being sent: its input, and its status.
 pub(crate) type Sending = (Source, watch::Receiver<Status>);
 
-/// Sends a stream until `finished`; tells by `ready` when it can take frames, or why it cannot.
+/// Sends a stream until `finished`. Reports on `ready` when it can take frames, or why it cannot.
 pub(crate) fn send_stream(
     ways: &Ways,
     wish: Wish,
@@ -64,7 +64,7 @@ pub(crate) fn send_stream(
         let (first, sending, control) = match begun {
             Ok(begun) => begun,
             Err(error) => {
-                // Whoever waited for it may be gone.
+                // The receiver may be gone.
                 let _ = ready.send(Err(error.clone()));
                 return Err(error);
             }
@@ -77,10 +77,10 @@ pub(crate) fn send_stream(
     reactor::block_on("the stream", work)
 }
 
-/// A stream that is being received: what comes, and how it goes.
+/// A stream that is being received: its items, and its status.
 pub(crate) type Receiving = (mpsc::Receiver<receive::Item>, receive::Board);
 
-/// Receives the stream `name` until it has ended; tells by `ready` when it is asked for.
+/// Receives the stream `name` until it ends. Reports on `ready` when it has requested the stream.
 pub(crate) fn receive_stream(
     ways: &Ways,
     name: Key,

@@ -30,7 +30,7 @@ pub(super) fn all() -> Vec<Vec<u8>> {
     let begin = Begin { instance: 4, first: true, seen: Some(0) };
     let hold = Hold { id: 2, key: "a".to_owned(), value: b"v".to_vec(), version: 4, strict: true };
     let get = Get { id: 2, key: "a".to_owned() };
-    let watch = Watch { prefix: "a".to_owned(), revision: 3, run: 9 };
+    let watch = Watch { prefix: "a".to_owned(), revision: 3, run: 9, anew: false };
     vec![
         [
             ask(Asked::Begin(begin)),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longhaul_gateway::{Gateway, Refused, Settings, load_tokens};
+use longhaul_gateway::{Gateway, Settings, Told, load_tokens};
 
 use super::log::Log;
 use crate::error::{Error, ErrorKind};
@@ -31,7 +31,8 @@ pub(super) struct HttpArgs {
     http_key: Option<PathBuf>,
 }
 
-fn in_flags(error: longhaul_gateway::Error) -> Error {
+/// An error of the gateway as the command line has it.
+pub(super) fn in_flags(error: longhaul_gateway::Error) -> Error {
     let kind = if error.is_usage { ErrorKind::Usage } else { ErrorKind::LocalFile };
     Error::new(kind, error.what).advise(error.advice)
 }
@@ -55,7 +56,7 @@ impl HttpArgs {
             tls: self.http_cert.clone().zip(self.http_key.clone()),
         };
         let log = log.clone();
-        let tell = move |refused: Refused| log.write_refused(&refused);
+        let tell = move |told: Told| log.write_http(&told);
         Gateway::start(settings, tell).map(Some).map_err(in_flags)
     }
 

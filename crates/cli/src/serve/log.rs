@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use longhaul::{ServedClient, ServerEvent};
-use longhaul_gateway::Refused;
+use longhaul_gateway::Told;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
 
@@ -57,9 +57,20 @@ impl Log {
         self.line(|| json::server_event(event), || said(event));
     }
 
-    /// Logs a refused HTTP request.
-    pub(super) fn write_refused(&self, refused: &Refused) {
-        let Refused { address, name, method, path, status, .. } = refused;
+    /// Writes that a request of HTTP was refused, or has changed the folder.
+    pub(super) fn write_http(&self, told: &Told) {
+        if told.is_refused() {
+            return self.write_refused(told);
+        }
+        let Told { address, name, method, path, bytes, .. } = told;
+        let size = bytes.map(|bytes| format!(", {}", Bytes::new(bytes))).unwrap_or_default();
+        let by = name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+        let line = format!("{} {address}{by} HTTP {method} {path}: done{size}", utc::now());
+        self.line(|| Some(json::http_written(told)), || Some(plain::text(&line)));
+    }
+
+    fn write_refused(&self, refused: &Told) {
+        let Told { address, name, method, path, status, .. } = refused;
         let name = name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
         let what = format!("HTTP status {status} for {method} {path}{name}");
         let said = || Some(plain::text(&format!("{} {address} was refused: {what}", utc::now())));

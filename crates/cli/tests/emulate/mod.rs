@@ -157,7 +157,7 @@ fn a_host_that_no_link_leads_to_is_refused_with_its_line() {
         [[link]]\nbetween = [\"a\", \"b\"]\n";
     let (_folder, file) = scenario(text);
     let ended = Child::spawn(&mut command(&[&file, "--", "true"])).end();
-    ended.is(2, &[&file, "line 5", "host c: no link leads from it to another host"]);
+    ended.is(2, &[&file, "line 5", "host c: no link connects it to another host"]);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn a_scenario_has_its_hosts_and_its_commands_run_at_their_time() {
     ));
     let ended = need!(emulate(&[&file]));
     // The last of the file ends all, whenever it was started.
-    ended.is(9, &["flow bulk: a real copy has an end", "left > right: ", "right1 > right: "]);
+    ended.is(9, &["flow bulk: a real copy must end", "left > right: ", "right1 > right: "]);
     assert_eq!(ended.stdout[..2], ["first", "left2"], "{ended}");
     assert!(ended.stdout.contains(&"10.77.0.3 right1".to_owned()), "{ended}");
 

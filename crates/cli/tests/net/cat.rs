@@ -364,9 +364,9 @@ fn a_client_takes_no_byte_that_is_not_what_the_server_vouches_for() {
         vec![data(b"", &value)],
         vec![data(head, b""), data(head, &value)],
     ] {
-        refused(&lied(size, &lies), 1, "sends what was not asked for");
+        refused(&lied(size, &lies), 1, "sent unrequested data");
     }
-    refused(&lied(size, &[data(head, b"")]), 1, "ended the reading early");
+    refused(&lied(size, &[data(head, b"")]), 1, "ended the read early");
     refused(&lied(1 << 63, &[]), 1, "opened what is no file");
 }
 

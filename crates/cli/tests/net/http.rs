@@ -391,6 +391,22 @@ fn rclone_copies_both_ways_by_webdav_and_reads_by_http() {
     assert_eq!(part.trim(), "9");
 }
 
+#[test]
+fn each_change_of_the_folder_is_in_the_log_and_no_reading_is() {
+    let mut http = Http::new(&[]);
+    is(&http.put(WRITER, "/new", b"12345"), 201);
+    is(&http.ask(WRITER, "GET", "/new", ""), 200);
+    is(&http.ask(WRITER, "DELETE", "/none", ""), 404);
+    is(&http.ask(WRITER, "MOVE", "/new", "Destination: /moved\n"), 201);
+    let mut next = || http.server.child().event(|event| event["event"] != "ready");
+    let put = next();
+    assert_eq!((&put["event"], &put["method"]), (&"http-write".into(), &"PUT".into()), "{put}");
+    assert_eq!((&put["path"], &put["bytes"]), (&"/new".into(), &5.into()), "{put}");
+    assert_eq!(put["http_status"], 201);
+    let moved = next();
+    assert_eq!((&moved["method"], &moved["path"]), (&"MOVE".into(), &"/new".into()), "{moved}");
+}
+
 /// The commands of docs/http.md, in order: a line each that begins with `$ `.
 fn commands() -> Vec<String> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/http.md");

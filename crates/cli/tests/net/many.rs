@@ -225,7 +225,7 @@ fn a_frozen_replica_loses_its_part_and_takes_part_again_when_it_is_back() {
         let text = event["text"].as_str().unwrap_or_default();
         text.contains(what) && text.contains(&star.servers[0].address)
     };
-    copy.event(|event| warned(event, "no sign of life", &star));
+    copy.event(|event| warned(event, "is silent; its chunks", &star));
     star.signal(0, Signal::CONT);
     copy.event(|event| warned(event, "is back", &star));
     let ended = copy.end();
@@ -285,8 +285,8 @@ fn a_path_that_is_cut_is_passed_by_the_others() {
     };
     cut(true);
     let told = |event: &Value, what| event["text"].as_str().is_some_and(|t| t.contains(what));
-    // If the session uses TCP, which the relay does not cut, the data use it too.
-    copy.event(|event| told(event, "no sign of life") || event["event"] == "fallback");
+    // Where the session goes over TCP, which the relay does not cut, the data follow it.
+    copy.event(|event| told(event, "is silent; its chunks") || event["event"] == "fallback");
     cut(false);
     let ended = copy.end();
     assert_eq!(ended.summary()["verified"], true, "{ended}");
@@ -327,7 +327,7 @@ fn a_source_whose_bytes_come_wrong_is_named_and_the_others_come_whole() {
     let wrong = format!("lh://{}/b", relay.address());
     let at = vec![star.servers[0].at("a"), wrong.into(), star.servers[2].at("c")];
     let ended = star.start_at(&["--cipher=none", "--rate=100M"], at, ".").end();
-    ended.is(8, &["came wrong 4 times", "1 of 3 sources"]);
+    ended.is(8, &["failed verification 4 times", "1 of 3 sources"]);
     let failed = texts(&ended, "source-failed", "source");
     let address = relay.address().to_string();
     assert!(failed.len() == 1 && failed[0].contains(&address), "{ended}");

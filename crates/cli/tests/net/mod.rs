@@ -30,6 +30,7 @@ mod protocol_faults;
 mod protocols;
 mod relay;
 mod replicas;
+mod seeing;
 mod share;
 mod silent;
 mod ssh;

@@ -217,8 +217,8 @@ fn lied(lies: Vec<Piped>) -> Ended {
 
 #[test]
 fn a_client_believes_no_server_that_ends_a_pipe_before_its_time() {
-    lied(vec![Piped { done: true }]).is(1, &["answers what was not asked"]);
+    lied(vec![Piped { done: true }]).is(1, &["sent an unexpected answer"]);
     lied(vec![]).is(1, &["the server ended the pipe"]);
     lied(vec![Piped { done: false }]).is(1, &["the server ended the pipe"]);
-    lied(vec![Piped { done: false }, Piped { done: true }]).is(1, &["ends the pipe too early"]);
+    lied(vec![Piped { done: false }, Piped { done: true }]).is(1, &["ended the pipe too early"]);
 }

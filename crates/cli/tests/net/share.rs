@@ -458,7 +458,10 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
         let [Tell { told: Some(Told::Answer(answer)) }] = &heard[..] else { panic!("{heard:?}") };
         assert_eq!((answer.id, answer.result), (u64::MAX, 2), "{key}");
     }
-    let watch = |prefix: &str| Watch { prefix: prefix.to_owned(), revision: u64::MAX, run: 1 };
+    let watch = |prefix: &str| {
+        let prefix = prefix.to_owned();
+        Watch { prefix, revision: u64::MAX, run: 1, anew: true }
+    };
     for (prefix, why) in [("w/..", "no key"), ("", "may not watch"), ("ww", "may not watch")] {
         let (_, last) = told(&pair, vec![ask(Asked::Watch(watch(prefix)))]);
         assert!(last.as_deref().is_some_and(|last| last.contains(why)), "{prefix}: {last:?}");

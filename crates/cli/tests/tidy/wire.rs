@@ -11,8 +11,8 @@ const MARK: &str = "<!-- From here on made from the source: a test compares. -->
 /// Set, it has the test write the page.
 const WRITE: &str = "LONGHAUL_WRITE_WIRE";
 
-/// The sources of wire messages, in the order of the page, and their context.
-const SOURCES: [(&str, &str); 15] = [
+/// The sources whose messages go across, in the order of the page, and what they are there.
+const SOURCES: [(&str, &str); 16] = [
     ("crates/session/src/hello.rs", "The first message each way of a stream"),
     ("crates/session/src/frame.rs", "The last message"),
     ("crates/transfer/src/control/mod.rs", "Frames of the control stream"),
@@ -24,6 +24,7 @@ const SOURCES: [(&str, &str); 15] = [
     ("crates/transfer/src/control/probe.rs", "A probe"),
     ("crates/transfer/src/control/list.rs", "A listing"),
     ("crates/transfer/src/control/file.rs", "Ranges of a remote file"),
+    ("crates/transfer/src/control/server_status.rs", "What a server is doing"),
     ("crates/transfer/src/control/pipe.rs", "A pipe"),
     ("crates/share/src/messages.rs", "The shared tree"),
     ("crates/stream/src/messages.rs", "A stream"),

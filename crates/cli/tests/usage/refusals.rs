@@ -53,7 +53,7 @@ fn impossible_copies_are_refused_with_the_reason() {
         (&["lh://h/a", "lh://g/b"], "both on other hosts"),
         (&["h:a", "b", "."], "on this host"),
         (&["a"], "without a destination"),
-        (&["http://h/a", "."], "does not speak http://"),
+        (&["http://h/a", "."], "does not support http://"),
         (&["--memory=31Mi", "h:a", "b"], "at least 32Mi"),
         (&["--segment=1000", "a", "h:b"], "multiple of 1Mi"),
         (&["--streams=4", "a", "h:b"], "--protocol tcp"),
@@ -96,8 +96,8 @@ fn a_setting_that_the_protocol_does_not_have_or_that_is_out_of_range_is_refused(
 fn an_invalid_host_of_probe_or_doctor_is_refused() {
     let many = format!("--rate={}", ["1M"; 31].join(","));
     let cases: [(&[&str], &str); 10] = [
-        (&["probe", "./folder"], "is not a host"),
-        (&["probe", "http://h"], "does not speak http://"),
+        (&["probe", "./folder"], "is no host"),
+        (&["probe", "http://h"], "does not support http://"),
         (&["probe", "lh://h", "--rate=10M,fast"], "950M"),
         (&["probe", "lh://h", "--rate=0"], "100 Gbit/s"),
         (&["probe", "lh://h", "--time=1m"], "10ms to 10s"),
@@ -311,7 +311,7 @@ fn with_json_a_refusal_is_an_event_too() {
         (&["--json", "--bogus", "a", "h:b"], "--bogus"),
         (&["--json"], "<LOCATION>"),
         (&["--json", "--stall=60", "a", "h:b"], "60s"),
-        (&["http://h/a", "b", "--json"], "does not speak"),
+        (&["http://h/a", "b", "--json"], "does not support"),
     ];
     for (words, said) in cases {
         let run = longhaul(&[&["cp"], words].concat());

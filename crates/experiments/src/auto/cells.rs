@@ -1,4 +1,4 @@
-//! The cells of the grid: families of paths and of what else goes over them.
+//! The cells of the grid: families of paths and of other traffic on them.
 
 use longhaul_proto::law::Law;
 use longhaul_proto::time::{Span, Time};
@@ -27,25 +27,25 @@ pub(super) const SHARED: [(u64, u64); 6] =
     [(10, 40), (50, 20), (50, 200), (100, 10), (100, 100), (200, 40)];
 pub(super) const SHARED_QUEUES: [Queue; 4] =
     [Queue::Products(0.25), Queue::Products(1.0), Queue::Products(4.0), Queue::CoDel];
-/// Mbit/s and ms of the paths with a trouble of their own.
+/// Mbit/s and ms of the paths with a disturbance.
 const TROUBLED: [(u64, u64); 6] =
     [(10, 30), (10, 100), (100, 30), (100, 100), (500, 30), (500, 100)];
 
-/// How long flows share a path, and how long a path with a trouble is watched.
+/// How long flows share a path, and how long a disturbed path is observed.
 const SHARES: Span = Span::from_secs(30);
 const WATCHED: Span = Span::from_secs(10);
 const CHANGES: Span = Span::from_secs(4);
 const HOLE: Span = Span::from_secs(2);
-/// What plain UDP and mice take of a path.
+/// The part of a path that plain UDP and mice use.
 const OTHERS: f64 = 0.3;
 const MOUSE: Bytes = Bytes::new(100_000);
 
 /// A queue before the path's rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Queue {
-    /// Bandwidth-delay products, drop-tail.
+    /// In bandwidth-delay products, drop-tail.
     Products(f64),
-    /// Four of them, under CoDel.
+    /// Four bandwidth-delay products, under CoDel.
     CoDel,
 }
 
@@ -58,12 +58,12 @@ impl Queue {
     }
 }
 
-/// What a family of cells tests.
+/// The condition that a family of cells tests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Family {
     Alone,
     Beside(Congestion, u32),
-    /// Another copy that starts so many seconds later.
+    /// Another copy that starts this many seconds later.
     Itself(u64),
     Udp,
     Mice,
@@ -71,7 +71,7 @@ pub(super) enum Family {
     WiFi,
     Policer,
     Shallow,
-    /// The rate becomes this many times as much.
+    /// The rate changes by this factor.
     Change(f64),
     Hole,
     ReportsLost,
@@ -122,7 +122,7 @@ impl Family {
         }
     }
 
-    /// Whether flows share the path for long.
+    /// Whether flows share the path for a long time.
     pub(super) fn is_shared(self) -> bool {
         matches!(self, Family::Beside(..) | Family::Itself(_))
     }
@@ -149,7 +149,7 @@ impl Family {
     }
 }
 
-/// A path, and what goes over it beside the copy.
+/// A path, and the other traffic on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cell {
     pub(super) family: Family,
@@ -160,7 +160,7 @@ pub(super) struct Cell {
     pub(super) queue: Queue,
 }
 
-/// Every cell of the families.
+/// All cells of all families.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells: Vec<Cell> = FAMILIES.into_iter().flat_map(Family::cells).collect();
     cells.extend(Family::SlowReverse.cells());
@@ -177,24 +177,25 @@ impl Cell {
         format!("{}: {}, loss {loss} %, {}", family.name(), self.path(), queue.name())
     }
 
-    /// Laws are tuned on one half of the cells and judged by the other: FNV-1a of the name.
+    /// Laws are tuned on one half of the cells and judged by the other; FNV-1a of the name selects
+    /// the half.
     pub(super) fn is_tuned(&self) -> bool {
         hash(&self.name()) >> 32 & 1 == 0
     }
 
-    /// Bits of object a second that the path carries.
+    /// The path's capacity in bits of object a second.
     pub(super) fn object_rate(&self) -> f64 {
         let share = f64::from(BLOCK) / f64::from(BLOCK + OVERHEAD);
         let carried = payload_ceiling(Rate::from_mbps(self.mbps)).scale(share).as_bps() as f64;
         carried * (1.0 - self.loss / 100.0)
     }
 
-    /// The object of a copy alone: as much as takes 2 s or twelve round trips.
+    /// The object's size for a copy alone: 2 s or twelve round trips, whichever is longer.
     fn object(&self) -> f64 {
         (12.0 * self.rtt as f64 / 1e3).max(2.0) * self.object_rate() / 8.0
     }
 
-    /// Bits of object that the path could bring to the copy while it was watched.
+    /// Bits of object that the path could deliver to the copy in the observed time.
     pub(super) fn available(&self) -> f64 {
         let (rate, all) = (self.object_rate(), WATCHED.as_secs_f64());
         match self.family {
@@ -210,8 +211,8 @@ impl Cell {
         }
     }
 
-    /// The copy by `law`, with chance from `seed`, which also moves round trip and queue by up to
-    /// 2 %: two runs without loss would else be one.
+    /// The copy with `law`. `seed` selects the random numbers and also changes round trip and queue
+    /// by up to 2 %: otherwise two runs without loss would be identical.
     pub(super) fn scenario(&self, base: &Scenario, law: Law, seed: u64) -> Scenario {
         let mut scenario = self.network(base, seed);
         let lasts = if self.family.is_shared() { SHARES } else { WATCHED };
@@ -235,7 +236,7 @@ impl Cell {
         scenario
     }
 
-    /// What TCP does without us: `count` connections on this path.
+    /// TCP without our copy: `count` connections on this path.
     pub(super) fn without_us(
         &self,
         base: &Scenario,
@@ -273,7 +274,8 @@ impl Cell {
             Queue::CoDel => (4.0, QueueControl::CoDel(CoDel::default())),
         };
         let bdp = rate.over(delay * 2).get() as f64;
-        // A port that holds less than ten packets, or than a host sends at once, is broken.
+        // A queue with less than ten packets, or less than a host's burst, would make the path
+        // unusable.
         let at_once = rate.over(Span::from_millis(1)).min(Bytes::new(65_536)).get();
         let queue = Bytes::new((bdp * times * part()) as u64).max(Bytes::new(at_once.max(15_380)));
         let loss = Loss::independent(LossRatio::new(self.loss / 100.0).unwrap_or_default());
@@ -334,8 +336,8 @@ fn streams(base: &Scenario, tcp: Congestion, count: u32) -> Vec<Flow> {
     (1..=count).map(|n| Flow { name: format!("{}-{n}", tcp.name()), ..one.clone() }).collect()
 }
 
-/// All packets are held for 10 ms on average, ten times a second, both at random: what comes
-/// during a pause arrives at its end.
+/// Pauses as on Wi-Fi: ten times a second, all packets are held for 10 ms on average, both at
+/// random; packets that arrive during a pause leave at its end.
 fn pauses(chance: &mut Random, delay: Span) -> Vec<Step> {
     let (mut at, mut steps) = (Time::ZERO, Vec::new());
     while at < Time::ZERO + WATCHED {
@@ -347,7 +349,7 @@ fn pauses(chance: &mut Random, delay: Span) -> Vec<Step> {
     steps
 }
 
-/// Every packet waits for the end of its 100 ms.
+/// Every packet waits for the end of its 100 ms interval.
 fn bunches(delay: Span) -> Vec<Step> {
     let (mut steps, length) = (Vec::new(), Span::from_millis(100));
     for n in 1..WATCHED.as_nanos() / length.as_nanos() {
@@ -361,7 +363,6 @@ fn hold(steps: &mut Vec<Step>, at: Time, length: Span, delay: Span) {
     steps.push(Step { at, change: Change::DelayRamp { to: delay, over: length } });
 }
 
-/// FNV-1a.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,5 +1,5 @@
-//! The automatic mode judged: every law by which a copy finds its rate, on every kind of path,
-//! alone and beside others.
+//! Evaluation of the automatic mode: every rate law, on every kind of path, alone and with other
+//! traffic.
 
 mod cells;
 mod page;

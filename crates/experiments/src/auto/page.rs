@@ -1,4 +1,4 @@
-//! The page: one number a family and law, the worst cell, and a picture a competitor.
+//! The page: one number per family and law, the worst cell, and a figure per competitor.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::quantity::{Quantity, Unit};
 use crate::scenarios::vary;
 use crate::table::{Aim, Row, Table};
 
-/// Seeds that no law was tuned on: the earlier ones were looked at meanwhile.
+/// Fresh seeds: earlier ones were used while the laws were tuned.
 const FIRST_SEED: u64 = 41;
 const SEEDS: u64 = 20;
-/// What CI runs: few seeds of some cells.
+/// The short form for CI: few seeds of some cells.
 const SHORT_SEEDS: u64 = 1;
 const SHORT_SHARE: usize = 12;
 
@@ -26,7 +26,7 @@ const JAIN: Quantity = Quantity { name: "Jain's index, of 100", unit: Unit::Shar
 const HARM: Quantity = Quantity { name: "harm beside us / beside its own kind", unit: Unit::Index };
 const WORST: Quantity = Quantity { name: "worst cell", unit: Unit::Share };
 const LOSING: Quantity = Quantity { name: "cells 2 points below trains", unit: Unit::Count };
-/// Harm that TCP does itself counts as this much at least: next to nothing is no measure.
+/// Lower limit for the harm that TCP does itself: a ratio to almost zero would mean nothing.
 const LEAST_HARM: f64 = 0.05;
 
 fn quantity(family: Family) -> Quantity {
@@ -53,7 +53,7 @@ fn of_seeds(seeds: u64) -> std::ops::Range<u64> {
     FIRST_SEED..FIRST_SEED + seeds
 }
 
-/// The cells of a form of the page.
+/// The cells of one form of the page.
 fn chosen(seeds: u64) -> Vec<Cell> {
     let all = cells();
     if seeds == SEEDS { all } else { all.into_iter().step_by(SHORT_SHARE).collect() }
@@ -84,7 +84,7 @@ fn cases(seeds: u64) -> Vec<Case> {
     cases.into_values().collect()
 }
 
-/// A cell's number in one run, in per cent.
+/// A cell's score in one run, in per cent.
 fn score(cell: &Cell, outcome: &CaseOutcome) -> f64 {
     let copy = outcome.first();
     match cell.family {
@@ -99,7 +99,8 @@ fn score(cell: &Cell, outcome: &CaseOutcome) -> f64 {
     }
 }
 
-/// What a connection of TCP loses beside us, over what it loses beside one more of its kind.
+/// A TCP connection's loss of goodput because of our copy, divided by its loss because of one more
+/// connection of its kind.
 fn harm(outcomes: &Outcomes, law: &str, cell: &Cell, seed: u64) -> Option<f64> {
     let Family::Beside(tcp, count) = cell.family else { return None };
     let mean = |name: &str| {
@@ -114,7 +115,7 @@ fn harm(outcomes: &Outcomes, law: &str, cell: &Cell, seed: u64) -> Option<f64> {
     Some((1.0 - ours / alone).max(0.0) / (1.0 - kind / alone).max(LEAST_HARM))
 }
 
-/// The worst decile of `values`: the largest where `high` is bad.
+/// The worst decile of `values`: the largest values if `high` is bad.
 fn decile(mut values: Vec<f64>, high: bool) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     if high {
@@ -123,7 +124,7 @@ fn decile(mut values: Vec<f64>, high: bool) -> Option<f64> {
     values.get(values.len() / 10).copied()
 }
 
-/// What one form of the page has measured.
+/// The measurements of one form of the page.
 struct Judge<'o> {
     outcomes: &'o Outcomes,
     cells: Vec<Cell>,
@@ -131,7 +132,7 @@ struct Judge<'o> {
 }
 
 impl Judge<'_> {
-    /// A cell's number by a law, by the worst decile of its seeds.
+    /// A law's score in a cell: the worst decile over the seeds.
     fn cell(&self, law: &str, cell: &Cell) -> Option<f64> {
         let values = of_seeds(self.seeds)
             .filter_map(|seed| self.outcomes.of(&case_name(law, cell, seed), |o| score(cell, o)));
@@ -205,7 +206,7 @@ impl Judge<'_> {
         ]
     }
 
-    /// A map of the cells beside one competitor: paths to the right, queues and laws upwards.
+    /// A map of the cells for one competitor: paths to the right, queues and laws upwards.
     fn map(&self, name: &'static str, family: Family) -> Figure {
         const STEPS: [(&str, f64); 7] = [
             ("below 30", 30.0),
@@ -309,7 +310,7 @@ const DIFFERS: &str = "There is none. The simulator's hosts take no time, so cel
                        Gbit/s show less than real hosts do. BBR is version 1, without its \
                        detection of policers.";
 
-/// What CI runs of it.
+/// The short form for CI.
 pub(super) static SHORT: Experiment = Experiment {
     id: "auto-grid-short",
     title: "The automatic mode, the short form: every twelfth cell, one seed",
@@ -364,11 +365,12 @@ mod tests {
         let shares = ["low", "equal", "4"].map(|share| beside_cubic(share, queue));
         let [(low, _), (equal, _), (four, _)] = shares;
         assert!(low < equal && equal < four, "{shares:?}");
-        // Of 50 Mbit/s at most 47 are CUBIC's data.
+        // CUBIC gets at most 47 of the 50 Mbit/s as data.
         assert!(shares[0].1 > 43.0, "{shares:?}");
     }
 
-    /// The tiny form: a cell in which trains have half of a fair share, and the shadow window all.
+    /// The smallest form: a cell in which trains get half of a fair share, and the shadow window a
+    /// full one.
     #[test]
     fn beside_cubic_the_shadow_window_keeps_a_fair_share() {
         let all = cells();

@@ -1,8 +1,7 @@
-//! A flow's course: what it told now and then as a rate over time, at the times at which a
-//! simulation has its points.
+//! A flow's rate over time, from its progress reports, at the sampling times of the simulation.
 //!
-//! A copy tells about once a second, at no round time. Between two tellings it is taken to have
-//! gone on evenly, so that a mean over a phase takes of each telling what lies within the phase.
+//! A copy reports about once a second, at irregular times. Its rate is taken as constant between
+//! two reports, so a mean over a phase uses of each report the part within the phase.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -10,11 +9,11 @@ use longhaul_testbed::emu::flows::FlowEnd;
 
 use crate::outcome::Sample;
 
-/// The flow's rate at each multiple of `apart` since the scenario's start, up to the last telling.
+/// The flow's rate at each multiple of `apart` since the scenario's start, up to the last report.
 pub(super) fn of(end: &FlowEnd, apart: Span) -> Vec<Sample> {
     let start = end.started.since(Time::ZERO);
     let mut told = vec![(Span::ZERO, Bytes::ZERO)];
-    // The simulation has no session to set up: what comes after it is earlier by that.
+    // The simulation has no session setup, so all times are shifted by it.
     let since_setup = end.series.iter().map(|(at, bytes)| (at.saturating_sub(end.setup), *bytes));
     let last = (end.took.saturating_sub(end.setup), end.delivered);
     for (at, bytes) in since_setup.chain([last]) {
@@ -39,7 +38,7 @@ pub(super) fn of(end: &FlowEnd, apart: Span) -> Vec<Sample> {
     }
 }
 
-/// Bits delivered `at` after the start, between the tellings around it.
+/// Bits delivered `at` after the start, interpolated between reports.
 fn bits_at(told: &[(Span, Bytes)], at: Span) -> f64 {
     let after = told.partition_point(|(then, _)| *then < at);
     let Some(&(next, has)) = told.get(after) else {
@@ -77,7 +76,7 @@ mod tests {
         let course = of(&end, Span::from_secs(1));
         let at: Vec<f64> = course.iter().map(|sample| sample.at).collect();
         assert_eq!(at, [2.0, 3.0]);
-        // Of the first second 0.7 of 1 MB; then the rest of it and 0.7 of 2 MB.
+        // 0.7 of the first second's 1 MB; then the rest of it and 0.7 of 2 MB.
         let near = |got: f64, expected: f64| assert!((got - expected).abs() < 1e-9, "{got}");
         near(course[0].goodput, 5.6);
         near(course[1].goodput, 13.6);

@@ -1,9 +1,9 @@
-//! Cases run in real time: the emulator's path, the real binary's `serve` and `cp`, and the
-//! kernel's TCP, as [`longhaul_testbed::emu::flows`] has them.
+//! Runs cases in real time: the emulator's path, the real binary's `serve` and `cp`, and the
+//! kernel's TCP, through [`longhaul_testbed::emu::flows`].
 //!
-//! Files are made in memory where the machine has a folder there, so that no disk is in the way.
-//! An emulation that was itself the bottleneck is an error, not a value; what would take minutes
-//! is left out.
+//! Files are in memory if the machine has an in-memory folder, so that no disk limits the rate. If
+//! the emulator itself was the bottleneck, the case is an error, not a value; cases that would take
+//! minutes are skipped.
 //!
 //! `course`: rates over time.
 
@@ -23,17 +23,17 @@ use longhaul_testbed::scenario::Scenario;
 use crate::experiment::{Case, LONGEST};
 use crate::outcome::{CaseFlow, CaseOutcome, Count, Outcomes};
 
-/// A machine that was busy for a moment may do better at once.
+/// A second attempt helps if the machine was busy for a moment.
 const ATTEMPTS: u32 = 2;
-/// How far apart the points of a course are, where the scenario says nothing.
+/// The sampling interval of rates, if the scenario sets none.
 const POINTS_APART: Span = Span::from_millis(100);
-/// What a case takes beside its flows: hosts, servers, objects, the end of all of them.
+/// A case's overhead besides its flows: starting and stopping hosts, servers, objects.
 const AROUND: Span = Span::from_secs(3);
-/// A case is given up after this many times what it took in virtual time, and [`PATIENCE`].
+/// A case is given up after this factor of its virtual duration plus [`PATIENCE`].
 const SLOWER: u64 = 3;
 const PATIENCE: Span = Span::from_secs(60);
 
-/// Why a case could not be emulated, or gave nothing that can be believed.
+/// Why a case was not emulated, or gave no valid result.
 #[derive(Debug)]
 pub struct EmulateError {
     what: String,
@@ -53,8 +53,8 @@ impl EmulateError {
         EmulateError::new(format!("{doing}: {error}"))
     }
 
-    /// Whether the case was run, so that this says something of the case on this machine; not
-    /// where it would take too long or this machine cannot emulate at all.
+    /// Whether the case was run, so that the error describes the case on this machine; false if it
+    /// would take too long or this machine cannot emulate.
     pub fn was_tried(&self) -> bool {
         self.tried
     }
@@ -80,20 +80,20 @@ impl From<EmulationError> for EmulateError {
 /// Runs cases over the emulator.
 #[derive(Debug)]
 pub struct Emulator {
-    /// The binary whose `serve` and `cp` are run.
+    /// The binary that provides `serve` and `cp`.
     binary: PathBuf,
-    /// What was run: pages that show the same cases share their outcomes.
+    /// Earlier results: pages with the same cases share them.
     done: Vec<(Scenario, CaseOutcome)>,
 }
 
 impl Emulator {
-    /// One that runs the `serve` and the `cp` of `binary`.
+    /// An emulator that uses the `serve` and the `cp` of `binary`.
     pub fn new(binary: PathBuf) -> Emulator {
         Emulator { binary, done: Vec::new() }
     }
 
-    /// How many of `cases` are emulated, and what that takes at least, by what they took in
-    /// virtual time.
+    /// The number of `cases` that will be emulated, and the minimum total time, from the virtual
+    /// durations.
     pub fn expected(&self, cases: &[Case], simulated: &Outcomes) -> (usize, Span) {
         let run = cases.iter().filter(|case| case.is_emulated());
         let fresh = run.filter(|case| self.earlier(&case.scenario).is_none());
@@ -107,9 +107,9 @@ impl Emulator {
         spans.fold((0, Span::ZERO), |(count, sum), span| (count + 1, sum + span))
     }
 
-    /// Runs those of `cases` that can be emulated, one after the other, and tells each that is
-    /// done and each that failed to `told`; the failed ones have no outcome. What they came to in
-    /// virtual time says how long to wait for them, and which would take too long.
+    /// Runs the cases that can be emulated, one after the other, and reports each success and
+    /// failure to `told`; failed cases have no outcome. The virtual durations determine the time
+    /// limits, and which cases would take too long.
     pub fn run(
         &mut self,
         cases: &[Case],
@@ -138,7 +138,7 @@ impl Emulator {
         self.done.iter().find(|(done, _)| done == scenario).map(|(_, outcome)| outcome)
     }
 
-    /// Runs a scenario that should take `span`, more than once if need be.
+    /// Runs a scenario that should take `span`, with another attempt if needed.
     fn patiently(&mut self, scenario: &Scenario, span: Span) -> Result<CaseOutcome, EmulateError> {
         let limit = span * SLOWER + PATIENCE;
         let mut outcome = self.case(scenario, limit);
@@ -153,11 +153,11 @@ impl Emulator {
         outcome
     }
 
-    /// Runs one scenario, for `limit` at most.
+    /// Runs one scenario, for at most `limit`.
     ///
     /// # Errors
-    /// [`EmulateError`] where this machine cannot emulate, a program failed, the limit came, or
-    /// the emulator was in the way.
+    /// [`EmulateError`] if this machine cannot emulate, a program failed, the limit was reached, or
+    /// the emulator was the bottleneck.
     pub fn case(&self, scenario: &Scenario, limit: Span) -> Result<CaseOutcome, EmulateError> {
         let emulation = Emulation::start(EmulationSpec::of(scenario))?;
         let stop = Stop::default();
@@ -186,15 +186,15 @@ impl Emulator {
     }
 }
 
-/// What a flow came to, with points of its course `apart`. The time of a copy begins with its first
-/// datagram: the simulation has no session to set up.
+/// A flow's result, with samples of its rate every `apart`. A copy's time starts with its first
+/// datagram, because the simulation has no session setup.
 fn outcome(end: FlowEnd, apart: Span) -> Result<CaseFlow, EmulateError> {
     let name = &end.name;
     if let Some(why) = &end.error {
         return Err(EmulateError::new(format!("flow {name} failed: {why}")));
     }
     if !end.finished {
-        return Err(EmulateError::new(format!("flow {name} did not come to its end")));
+        return Err(EmulateError::new(format!("flow {name} did not finish")));
     }
     let series = course::of(&end, apart);
     let counts = end.counts;

@@ -1,5 +1,5 @@
-//! Figures 7 to 12: rates over time as flows join, meet TCP, and share one receiver. Each figure of
-//! GTP is made by our rules and by the paper's.
+//! Figures 7 to 12: rates over time as flows join, compete with TCP, and share one receiver. Each
+//! of GTP's figures is reproduced with our rules and with the paper's.
 
 use longhaul_proto::units::Rate;
 
@@ -10,7 +10,7 @@ use crate::quantity::{AGGREGATE, FAIRNESS, GOODPUT, LOSS, Quantity, Unit};
 use crate::scenarios::{Variant, vary};
 use crate::table::{Published, Row, Table};
 
-/// What joined last has found its share after this many seconds.
+/// Seconds until a flow that joined has its share.
 const SETTLES: f64 = 1.0;
 
 /// The flows' names, by their numbers.
@@ -24,7 +24,7 @@ fn means(outcome: &CaseOutcome, count: usize, from: f64, to: f64) -> Vec<f64> {
     flows.map(|flow| flow.goodput_between(from, to)).collect()
 }
 
-/// A row for each flow's mean goodput in a phase, one for their sum, one for their fairness.
+/// A row for each flow's mean goodput in a phase, one for the sum, one for the fairness index.
 fn phase_rows(
     outcomes: &Outcomes,
     case: &str,
@@ -45,7 +45,7 @@ fn phase_rows(
     rows
 }
 
-/// A case's flows over time.
+/// Rates of a case's flows over time.
 fn curves(outcomes: &Outcomes, case: &str, title: &str, name: &'static str) -> Figure {
     let flows = outcomes.case(case).map(|outcome| &*outcome.flows).unwrap_or_default();
     let series = flows.iter().enumerate().map(|(number, flow)| {
@@ -60,17 +60,17 @@ fn curves(outcomes: &Outcomes, case: &str, title: &str, name: &'static str) -> F
 const GTP: &str = "GTP";
 const TCP: &str = "TCP";
 
-/// Headings of the two tables of a page.
+/// Headings of a page's two tables.
 const OURS: &str = "GTP by our rules";
 const PAPERS: &str = "GTP by the paper's rules";
-/// What is added to the name of a case by the paper's rules.
+/// The suffix of a case's name under the paper's rules.
 const PAPER: &str = "by the paper's rules";
 
 fn by_paper(case: &str) -> String {
     format!("{case}, {PAPER}")
 }
 
-/// The `flows` of `variant` by the paper's rules.
+/// `variant` with its `flows` under the paper's rules.
 fn paper(variant: Variant, flows: &[&str]) -> Variant {
     let set = |variant: Variant, flow: &&str| {
         variant.set(&format!("flow.{flow}.settings.gtp-variant"), "paper")
@@ -78,7 +78,7 @@ fn paper(variant: Variant, flows: &[&str]) -> Variant {
     flows.iter().fold(variant, set)
 }
 
-/// Each of `cases` by our rules, then all of them by the paper's.
+/// Each of `cases` under our rules, then all of them under the paper's.
 fn both_rules(cases: impl Iterator<Item = (String, Variant)> + Clone, flows: &[&str]) -> Vec<Case> {
     let papers = cases.clone().map(|(name, variant)| (by_paper(&name), paper(variant, flows)));
     cases.chain(papers).map(|(name, variant)| Case::both(name, variant)).collect()
@@ -159,8 +159,8 @@ pub(super) static FIG8: Experiment = Experiment {
 /// Figure 9: the text says 200 Mbit/s, the caption 300.
 const CAPS: [u64; 2] = [200, 300];
 
-/// Why what a slow program does is not emulated: `--bwlimit`, which would stand for it, is reported
-/// to the receiver as a card is.
+/// Why a slow program's case is not emulated: the flag `--bwlimit`, which would replace the slow
+/// program, is reported to the receiver like a card's rate.
 const SLOW_PROGRAM: &str = "a real copy reports its limit to the receiver when it joins";
 
 fn capped_case(cap: u64) -> String {
@@ -184,13 +184,13 @@ pub(super) static FIG9: Experiment = Experiment {
             reports nothing, as in the paper (\"slow disk I/O\"): the receiver has to find it. \
             Means from 4 to 8 s.",
     cases: || {
-        // What a card puts out where programs get `cap` of UDP payload out of it.
+        // The card's rate that gives programs `cap` of UDP payload.
         let card = |cap: u64| Rate::from_mbps(cap).scale(1_538.0 / 1_472.0).as_bps();
         let capped = |cap| vary("gtp-fig9").set("host.s2.nic", card(cap));
         let mut cases =
             both_rules(CAPS.into_iter().map(|cap| (capped_case(cap), capped(cap))), &["*"]);
         for cap in CAPS {
-            // A card of 1 Gbit/s, behind a program that is slower.
+            // A card of 1 Gbit/s, and a slower program.
             let slow = vary("gtp-fig9").set("host.s2.nic", Rate::from_mbps(1_000).as_bps());
             let slow = slow.set("host.s2.sends-rate", Rate::from_mbps(cap).as_bps());
             let (name, theirs) = (unreported_case(cap), paper(slow.clone(), &["*"]));
@@ -262,9 +262,9 @@ pub(super) static FIG9: Experiment = Experiment {
 
 /// Figure 10: GTP's capacity, as a share of the access link.
 const CAPACITIES: [(&str, u32); 2] = [("all of the link", 100), ("85 % of the link", 85)];
-/// The first of them, where GTP's sender is as late as a busy host's.
+/// The first of them, with GTP's packets as late as from a busy host.
 const LATE: &str = "all of the link, GTP's packets up to 2 ms late";
-/// Why it is not emulated.
+/// Why that case is not emulated.
 const LATE_BY_ITSELF: &str = "over real sockets packets are late by themselves";
 const TCP_FLOWS: usize = 3;
 const TCP_SHARE: Quantity = Quantity { name: "three TCP flows together", unit: Unit::Rate };

@@ -1,4 +1,4 @@
-//! GTP: group transport into one receiver. The sentences quoted are the paper's.
+//! GTP: group transport into one receiver. Quoted sentences are from the paper.
 //!
 //! `slow_start`: Figure 1. `tables`: Tables 2 to 5. `dynamics`: Figures 7 to 12, rates over time.
 //! `neighbours`: other traffic, and control by delay. `scale`: a thousand senders.
@@ -29,5 +29,5 @@ pub(crate) const ALL: [&Experiment; 14] = [
     &scale::SCALE,
 ];
 
-/// A window that nobody tuned: the most without window scaling.
+/// An untuned window: the maximum without window scaling.
 const UNTUNED: u32 = 65_535;

@@ -1,4 +1,4 @@
-//! Two abilities that the paper only plans: room for other traffic (3.6), and a controller that
+//! Two features that the paper only plans: room for other traffic (3.6), and a controller that
 //! reacts to delay (4.1).
 
 use crate::experiment::{Case, Experiment, Set};
@@ -8,13 +8,13 @@ use crate::scenarios::vary;
 use crate::table::{Row, Table};
 
 const SENDERS: usize = 3;
-/// From when on both kinds of traffic have settled, and the end.
+/// The time after which both kinds of traffic have settled, and the end.
 const SETTLED: (f64, f64) = (5.0, 20.0);
 const GTP_SHARE: Quantity = Quantity { name: "three GTP flows together", unit: Unit::Rate };
 const TCP_GOODPUT: Quantity = Quantity { name: "the TCP flow", unit: Unit::Rate };
 /// `receive-share` in per cent.
 const SHARES: [u32; 2] = [100, 85];
-/// Value of `others`, and what the page calls it.
+/// Values of `others`, and their names on the page.
 const RULES: [(&str, &str); 2] = [("fair", "others fair"), ("ignored", "others ignored")];
 
 fn beside_case(share: u32, rule: &str) -> String {
@@ -79,12 +79,12 @@ pub(super) static BESIDE: Experiment = Experiment {
     set: Set::Full,
 };
 
-/// What the queue before the receiver holds.
+/// The size of the queue before the receiver.
 const QUEUES: [(&str, &str); 3] = [("512KB", "512 kB"), ("6MB", "6 MB"), ("25MB", "25 MB")];
-/// Value of `delay-control`, and what the page calls it.
+/// Values of `delay-control`, and their names on the page.
 const SWITCH: [(&str, &str); 2] = [("off", "loss alone"), ("on", "delay-control")];
 const GTP_GOODPUT: Quantity = Quantity { name: "GTP", unit: Unit::Rate };
-/// It shows how long the round trip is.
+/// A measure of the round-trip time.
 const ROUND_TRIP: Quantity = Quantity { name: "TCP with a window of 64 KiB", ..GOODPUT };
 
 fn delay_case(queue: &str, rule: &str) -> String {
@@ -96,7 +96,7 @@ fn delay_cases()
     QUEUES.into_iter().flat_map(|queue| SWITCH.map(|rule| (queue, rule)))
 }
 
-/// Control by delay.
+/// The page about control by delay.
 pub(super) static DELAY_CONTROL: Experiment = Experiment {
     id: "gtp-delay-control",
     title: "One GTP flow that is asked for more than the link carries: control by loss and by \

@@ -1,4 +1,4 @@
-//! Many senders: what one receiver's scheduler makes of ten, a hundred, a thousand of them.
+//! Many senders: one receiver's scheduler with ten, a hundred, a thousand of them.
 
 use longhaul_proto::gtp::{Demand, shares};
 use longhaul_proto::units::Rate;
@@ -13,12 +13,12 @@ use crate::table::{Row, Table};
 const SENDERS: [usize; 4] = [1, 10, 100, 1_000];
 /// The receiver's link in Gbit/s.
 const LINKS: [u64; 3] = [1, 10, 100];
-/// In which all but the late one run, and have settled.
+/// The interval in which all flows but the late one run and have settled.
 const BEFORE: (f64, f64) = (2.0, 3.0);
-/// When the late one starts, when all end.
+/// When the late flow starts, and when all end.
 const JOIN: f64 = 3.0;
 const END: f64 = 5.0;
-/// How near to an equal share is called fair.
+/// The tolerance for an equal share.
 const NEAR: f64 = 0.1;
 
 /// Why it is not emulated.
@@ -36,21 +36,21 @@ fn all() -> impl Iterator<Item = (usize, u64)> {
     LINKS.into_iter().flat_map(|link| SENDERS.map(|senders| (senders, link)))
 }
 
-/// What all deliver at most: their own links, or the receiver's.
+/// The most that all flows can deliver: limited by their own links, or by the receiver's.
 fn ceiling(senders: usize, gigabits: u64) -> f64 {
     let link = (senders as u64).min(gigabits) * 1_000;
     let object = f64::from(BLOCK) / f64::from(BLOCK + OVERHEAD);
     payload_ceiling(Rate::from_mbps(link)).scale(object).as_bps() as f64 / 1e6
 }
 
-/// Goodputs of all but the late one before it joins.
+/// Goodputs of all flows but the late one before it joins.
 fn before(outcome: &CaseOutcome) -> Vec<f64> {
     let (_, others) = outcome.flows.split_last().expect("the late one is always there");
     others.iter().map(|flow| flow.goodput_between(BEFORE.0, BEFORE.1)).collect()
 }
 
-/// From when on, after the join, the late one's rate stays near the others' mean; nothing if it
-/// does not get there.
+/// The time from the join until the late flow's rate stays near the others' mean; `None` if it
+/// never does.
 fn joined(outcome: &CaseOutcome) -> Option<f64> {
     let (late, others) = outcome.flows.split_last()?;
     let mean = |at: f64| {
@@ -66,7 +66,7 @@ fn joined(outcome: &CaseOutcome) -> Option<f64> {
     points().any(|sample| sample.at > from).then_some(from - JOIN)
 }
 
-/// Looks at flows that the scheduler takes to share among `senders`, half of which have less than
+/// The scheduler's look-ups of flows for one decision among `senders`, half of which have less than
 /// an equal share.
 fn looks(senders: usize) -> f64 {
     let estimate = |n: usize| ((n * 7_919) % senders + 1) as f64;

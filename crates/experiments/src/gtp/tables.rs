@@ -7,15 +7,16 @@ use crate::quantity::{AGGREGATE, FAIRNESS, GOODPUT, LOSS, TIME};
 use crate::scenarios::vary;
 use crate::table::{Published, Row, Table};
 
-/// Name on the page, and of the flows in the scenario. "We assume each flow has no knowledge about
-/// others, and starts with the rate of full bandwidth" (footnote 2): RBUDP is told the link's rate.
+/// Name on the page, and name of the flows in the scenario. "We assume each flow has no knowledge
+/// about others, and starts with the rate of full bandwidth" (footnote 2): RBUDP is configured with
+/// the link's rate.
 const TCP: (&str, &str) = ("TCP", "tcp");
 const RBUDP: (&str, &str) = ("RBUDP", "rbudp");
 const SABUL: (&str, &str) = ("SABUL", "sabul");
 const GTP: (&str, &str) = ("GTP", "gtp");
 const ALL: [(&str, &str); 4] = [TCP, RBUDP, SABUL, GTP];
 
-/// GTP with `gtp-variant = paper`: the paper's patience, next to no floor, nothing sent early.
+/// GTP with `gtp-variant = paper`: the paper's timeouts, almost no minimum rate, nothing sent early.
 const GTP_PAPER: &str = "GTP by the paper's rules";
 
 /// Each contender alone on the path of `file`, then GTP by the paper's rules.
@@ -251,11 +252,11 @@ fn clumped(contender: &str) -> String {
     format!("{contender}, clumps")
 }
 
-/// Why what would send faster than the paper's hosts could is not emulated.
+/// Why cases that would exceed the rate of the paper's hosts are not emulated.
 const SLOW_SENDERS: &str = "the sending hosts' limit of 614 Mbit/s decides it, and over real \
                             sockets a program has the limits of the machine that it runs on";
 
-/// Goodput and loss of each flow, and the aggregate, of the contender's case that is so `named`.
+/// Goodput and loss of each flow, and the aggregate, of the contender's case with this name.
 fn pair_rows(outcomes: &Outcomes, published: &Pair, named: fn(&str) -> String) -> Vec<Row> {
     let (contender, flows, aggregate) = published;
     let case = named(contender);
@@ -306,7 +307,7 @@ pub(super) static TABLE5: Experiment = Experiment {
         clean.rows.extend(pair_rows(outcomes, &(GTP_PAPER, flows, aggregate), str::to_owned));
         vec![
             clean,
-            // The senders' limit is taken from RBUDP's first flow, the router's loss from GTP.
+            // The senders' limit is derived from RBUDP's first flow, the router's loss from GTP.
             table("A router that loses in clumps, and slow senders", clumped).fitted(|row| {
                 row.case == "RBUDP, clumps, 25 ms"
                     || row.case.starts_with("GTP") && row.quantity == LOSS

@@ -47,19 +47,19 @@ const CONTENDERS: [Contender; 6] = [
     ),
 ];
 
-/// Runs with a setting of the study's, beside those with ours: contender, what it is called, key,
-/// value. "The desired sending rate started out at 86 Mbs" (FOBS), "the rate was set to 80 Mbs"
-/// (Tsunami), both of object; 100 full frames are what Linux 2.4 let wait before a card.
+/// Runs with one of the study's settings: contender, case name, key, value. "The desired sending
+/// rate started out at 86 Mbs" (FOBS), "the rate was set to 80 Mbs" (Tsunami), both of object; 100
+/// full frames is Linux 2.4's queue before a card.
 const AS_STUDIED: [(&str, &str, &str, &str); 3] = [
     ("FOBS", "FOBS at 86 Mbit/s", "flow.fobs.rate", "87911111"),
     ("SABUL", "SABUL, a card that drops", "host.a.nic-queue", "151800"),
     ("Tsunami", "Tsunami at 80 Mbit/s", "flow.tsunami.rate", "81777778"),
 ];
 
-/// Send buffers of a real copy, simulated: it asks the kernel for 4 MiB. The kernel makes that 8,
-/// and counts its own overhead for each packet in them.
+/// Simulated send buffers for a real copy, which asks the kernel for 4 MiB. The kernel doubles
+/// that, and counts its overhead for each packet in it.
 const SEND_BUFFERS: [&str; 2] = ["4MiB", "8MiB"];
-/// Why they are not emulated.
+/// Why these cases are not emulated.
 const SEND_BUFFER_IS_THERE: &str = "over real sockets each copy has its send buffer";
 
 /// SABUL with loss, behind a send buffer.
@@ -257,7 +257,7 @@ const FILE_CONTENDERS: [FileContender; 3] = [
         repeats: (18.7, 84.1),
     },
 ];
-/// How many runs there are of each, by as many seeds.
+/// The number of runs of each contender, each with its own seed.
 const REPEATS: u64 = 4;
 /// Why only the first of them is emulated.
 const REPEATED: &str = "a seed does not decide what happens over real sockets, so the first run \
@@ -304,7 +304,7 @@ pub(super) static FILE: Experiment = Experiment {
             let runs = (0..REPEATS).filter_map(|run| {
                 outcomes.first(&repeat_name(contender.name, run), CaseFlow::goodput)
             });
-            // Fewer than all of them have no slowest one.
+            // With missing runs the slowest is unknown.
             let runs: Vec<f64> = runs.collect();
             let runs = if runs.len() as u64 == REPEATS { runs } else { Vec::new() };
             let (low, high) = contender.repeats;

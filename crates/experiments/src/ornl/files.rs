@@ -13,7 +13,7 @@ use crate::table::Row;
 
 const DAYS: [&str; 2] = ["best case", "worst case"];
 
-/// What the study's table has of these runs: rate, lost, packets received, duplicates.
+/// The study's columns for these runs: rate, lost, packets received, duplicates.
 const fn received([rate, lost, received, duplicates]: [f64; 4]) -> Columns {
     Columns {
         rate: Some(rate),
@@ -37,7 +37,7 @@ const fn all([rate, lost, retransmitted, sent, received, duplicates]: [f64; 6]) 
     }
 }
 
-/// Where the study has the rate only.
+/// For runs with only a published rate.
 const fn rate(rate: f64) -> Columns {
     Columns {
         rate: Some(rate),
@@ -76,11 +76,11 @@ const FROM_LBL: [Contender; 4] = [
     Contender { name: "GridFTP", flow: "gridftp", published: [rate(33.79), rate(13.12)] },
 ];
 
-/// Why what a slow disk decides is not emulated.
+/// Why cases that depend on a slow disk are not emulated.
 const SLOW_DISK: &str = "the receiving disk decides it, and files over real sockets lie in memory";
 
-/// What a day on the way from Berkeley sets: the disk's rate, the sender's, the loss, the rate of
-/// those that are told one.
+/// The settings of a day on the path from Berkeley: the disk's rate, the sender's, the loss, and
+/// the configured rate.
 const LBL_DAYS: [(&str, &str, f64, u64); 2] =
     [("55.2M", "489M", 73.0 / 137_742.0, 370), ("32.3M", "420M", 4_415.0 / 142_157.0, 335)];
 
@@ -106,7 +106,7 @@ fn from_lbl() -> Vec<Case> {
     })
 }
 
-/// What each flow of a day did over time.
+/// Rates of a day's flows over time.
 fn over_time(outcomes: &Outcomes, contenders: &[Contender], day: &str) -> Vec<Figure> {
     let figure = |name, title: &str, label: &str, of: fn(&Sample) -> f64| {
         let series = contenders.iter().filter_map(|contender| {
@@ -143,7 +143,7 @@ pub(super) static LBL: Experiment = Experiment {
             the bad one.",
     cases: from_lbl,
     tables: |outcomes| {
-        // The disk's rate is taken from FOBS.
+        // The disk's rate is derived from FOBS.
         let tables = tables(&FROM_LBL, DAYS, outcomes).into_iter();
         let is_input = |row: &Row| row.case.starts_with("FOBS") && row.quantity == GOODPUT;
         tables.map(|table| table.fitted(is_input)).collect()
@@ -224,7 +224,7 @@ pub(super) static CERN: Experiment = Experiment {
         runs(&TO_CERN, DAYS, file, |_, name, variant| Case::simulated(name, variant, SLOW_DISK))
     },
     tables: |outcomes| {
-        // The disk's rate is taken from the fastest run, the path's loss from SABUL's.
+        // The disk's rate is derived from the fastest run, the path's loss from SABUL's.
         let tables = tables(&TO_CERN, DAYS, outcomes).into_iter();
         let is_input = |row: &Row| {
             row.case.ends_with(DAYS[0]) && row.quantity == GOODPUT

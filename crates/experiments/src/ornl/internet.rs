@@ -9,11 +9,11 @@ use crate::quantity::{GOODPUT, LOST};
 use crate::scenarios::vary;
 use crate::table::Row;
 
-/// A day's path: what iperf's UDP got out, and the share of RBUDP's packets that it lost.
+/// A day's path: the rate of iperf's UDP, and the loss of RBUDP's packets.
 struct Day {
     capacity: Rate,
     loss: (u64, u64),
-    /// RBUDP's sending rate: what its published time leaves after its rounds.
+    /// RBUDP's sending rate, derived from its published time without its rounds.
     rate: Rate,
 }
 
@@ -101,7 +101,7 @@ pub(super) static INTERNET: Experiment = Experiment {
         runs(&CONTENDERS, NAMES, vary, |_, name, variant| Case::both(name, variant))
     },
     tables: |outcomes| {
-        // RBUDP's rate and the path's loss are taken from RBUDP's row, the host's from UDP's.
+        // RBUDP's rate and the path's loss are derived from RBUDP's row, the host's rate from UDP's.
         let tables = tables(&CONTENDERS, NAMES, outcomes);
         let is_input = |row: &Row| match row.case.split(',').next() {
             Some("RBUDP") => row.quantity == GOODPUT || row.quantity == LOST,

@@ -1,8 +1,8 @@
-//! The ORNL study: FOBS, RBUDP, SABUL, Tsunami, TCP and UDP side by side. The sentences quoted are
-//! the study's.
+//! The ORNL study: FOBS, RBUDP, SABUL, Tsunami, TCP and UDP compared. Quoted sentences are from the
+//! study.
 //!
 //! `emulated`: the NISTNET runs of its section 4.3. `internet`: its section 4.1. `files`: its
-//! section 4.2. `reordering`: what its section 6 asks for.
+//! section 4.2. `reordering`: the question of its section 6.
 
 mod emulated;
 mod files;
@@ -25,8 +25,8 @@ pub(crate) const ALL: [&Experiment; 6] = [
     &reordering::REORDERING,
 ];
 
-/// The study's columns of one run: the rate in Mbit/s, then counts of datagrams; what it does not
-/// give is missing.
+/// The study's columns for one run: the rate in Mbit/s, then counts of datagrams; `None` for a
+/// missing value.
 #[derive(Clone, Copy, Debug, Default)]
 struct Columns {
     rate: Option<f64>,
@@ -50,13 +50,13 @@ const fn columns(values: [f64; 5]) -> Columns {
     }
 }
 
-/// What moved the data under two conditions: without and with loss, on a good day and on a bad one.
+/// A program under two conditions: without and with loss, or on a good day and a bad one.
 struct Contender {
     /// Its name on the page.
     name: &'static str,
     /// Its flow in the scenario.
     flow: &'static str,
-    /// What the study measured under each condition.
+    /// The study's values under each condition.
     published: [Columns; 2],
 }
 
@@ -73,7 +73,7 @@ fn case_name(contender: &str, condition: &str) -> String {
     format!("{contender}, {condition}")
 }
 
-/// Each contender alone under each condition, which says what it changes for it.
+/// Each contender alone under each condition, which may change its settings.
 fn runs(
     contenders: &[Contender],
     conditions: [&str; 2],
@@ -90,7 +90,7 @@ fn runs(
     cases
 }
 
-/// A table for each condition, in it the rows of each contender.
+/// A table for each condition, with rows for each contender.
 fn tables(contenders: &[Contender], conditions: [&str; 2], outcomes: &Outcomes) -> Vec<Table> {
     let table = |(index, condition): (usize, &str)| {
         let rows = contenders.iter().flat_map(|contender| {
@@ -102,7 +102,7 @@ fn tables(contenders: &[Contender], conditions: [&str; 2], outcomes: &Outcomes) 
     conditions.into_iter().enumerate().map(table).collect()
 }
 
-/// A quantity, the study's value and ours.
+/// A quantity, the study's value and a function for ours.
 type Column = (Quantity, Option<f64>, fn(&CaseFlow) -> f64);
 
 /// The rows of a run, in the study's order.

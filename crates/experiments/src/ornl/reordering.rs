@@ -22,7 +22,7 @@ const SHARES: [f64; 4] = [0.0, 0.1, 1.0, 5.0];
 /// Why most degrees are not emulated.
 const SWEPT: &str = "none and one degree over real sockets say whether the others would be the \
                      same";
-/// For how long, in ms.
+/// How long they are held back, in ms.
 const BY: [f64; 3] = [0.1, 1.0, 5.0];
 
 fn case_name(contender: &str, share: f64, by: f64) -> String {
@@ -59,7 +59,7 @@ pub(super) static REORDERING: Experiment = Experiment {
         let runs = CONTENDERS.iter().flat_map(|c| degrees().map(move |degree| (c, degree)));
         runs.map(|((name, flow), (share, by))| {
             let (case, variant) = (case_name(name, share, by), variant(flow, share, by));
-            // One degree over real sockets says whether the rest would be the same.
+            // One degree over real sockets shows whether the rest would be the same.
             match share == 0.0 || (share, by) == (1.0, 1.0) {
                 true => Case::both(case, variant),
                 false => Case::simulated(case, variant, SWEPT),

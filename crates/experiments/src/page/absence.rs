@@ -1,5 +1,5 @@
-//! What a page says of the cases that have no emulated value: why they cannot have one, or what
-//! came of it when they were tried.
+//! Text about cases without an emulated value: why they cannot have one, or why the emulation
+//! failed.
 
 use std::collections::BTreeSet;
 
@@ -8,26 +8,26 @@ use crate::experiment::{Case, LONGEST, Ways};
 use crate::outcome::{CaseOutcome, Outcomes};
 use crate::table::{Key, Row};
 
-/// The lines that say of which cases a run gave no value begin so.
+/// The beginning of the lines about failed cases.
 const TRIED: &str = "Tried in vain: ";
-/// So many cases are named one by one.
+/// The most cases to list by name.
 const NAMED: usize = 4;
-/// Why what takes too long is not emulated.
+/// Why long cases are not emulated.
 const TOO_LONG: &str = "it takes as long as in virtual time, and what takes over six minutes there \
                         is not run in real time";
 
-/// The cases that were tried in vain, and what came of it, with the run that tried.
+/// The cases whose emulation failed, with the reason and the run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tried(Vec<(String, String)>);
 
 impl Tried {
-    /// Those that a page tells of.
+    /// Reads the failed cases from a page.
     pub(super) fn read(page: &str) -> Tried {
         let told = page.lines().filter_map(|line| line.strip_prefix(TRIED)?.split_once(": "));
         Tried(told.map(|(case, why)| (case.to_owned(), why.to_owned())).collect())
     }
 
-    /// A run gave outcomes of some cases, and of others none, for these reasons.
+    /// Records a run: cases with outcomes, and the reasons of failed cases.
     pub(super) fn note(
         &mut self,
         outcomes: &Outcomes,
@@ -45,7 +45,7 @@ impl Tried {
     }
 }
 
-/// The paragraphs of a page that say why emulated values are missing.
+/// A page's paragraphs about missing emulated values.
 pub(super) fn text(page: &Page, cases: &[Case]) -> String {
     let mut text = String::new();
     for (why, names) in grouped(cases.iter().filter_map(|case| reason(page, case))) {
@@ -59,7 +59,7 @@ pub(super) fn text(page: &Page, cases: &[Case]) -> String {
         text += &format!("Not simulated: {}; {why}.\n\n", which(&names, cases));
     }
     let can = |case: &Case| case.is_emulated() && too_long(page, case).is_none();
-    // An earlier value stands where a later try gave none.
+    // An earlier value is kept if a later attempt failed.
     let tried = page.tried.0.iter().filter(|(name, _)| !has_value(page, cases, name));
     let tried: Vec<String> = tried.map(|(case, why)| format!("{TRIED}{case}: {why}\n\n")).collect();
     let in_vain = |case: &Case| page.tried.0.iter().any(|(name, _)| *name == case.name);
@@ -75,7 +75,7 @@ pub(super) fn text(page: &Page, cases: &[Case]) -> String {
     text + &tried.concat()
 }
 
-/// Why a case is not emulated, and its name; nothing where it can be.
+/// Why a case is not emulated, and its name; `None` if it can be.
 fn reason(page: &Page, case: &Case) -> Option<(&'static str, String)> {
     match (case.ways, too_long(page, case)) {
         (Ways::Simulated(why), _) => Some((why, case.name.clone())),
@@ -84,7 +84,7 @@ fn reason(page: &Page, case: &Case) -> Option<(&'static str, String)> {
     }
 }
 
-/// Each reason with the names of its cases.
+/// Groups case names by reason.
 fn grouped(each: impl Iterator<Item = (&'static str, String)>) -> Vec<(&'static str, Vec<String>)> {
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
     for (why, name) in each {
@@ -96,7 +96,7 @@ fn grouped(each: impl Iterator<Item = (&'static str, String)>) -> Vec<(&'static 
     reasons
 }
 
-/// The names of some of a page's cases, or, of many, how many there are.
+/// The names of some of a page's cases, or the number of many.
 fn which(names: &[String], cases: &[Case]) -> String {
     match names {
         all if all.len() == cases.len() => "all cases of this page".to_owned(),
@@ -106,13 +106,13 @@ fn which(names: &[String], cases: &[Case]) -> String {
     }
 }
 
-/// What a case takes that takes too long, in seconds.
+/// The virtual duration in seconds of a case that takes too long.
 fn too_long(page: &Page, case: &Case) -> Option<f64> {
     let span = page.simulated.case(&case.name).map(CaseOutcome::span)?;
     (span > LONGEST).then(|| span.as_secs_f64())
 }
 
-/// The case that a row is called after: the one with the longest name that the row's begins with.
+/// The case of a row: the one with the longest name that is a prefix of the row's.
 fn named_after<'c>(row: &str, cases: &'c [Case]) -> Option<&'c str> {
     let fits = |case: &&str| {
         let rest = row.strip_prefix(case);
@@ -121,8 +121,8 @@ fn named_after<'c>(row: &str, cases: &'c [Case]) -> Option<&'c str> {
     cases.iter().map(|case| &*case.name).filter(fits).max_by_key(|name| name.len())
 }
 
-/// Whether a row of a case has an emulated value. A row may be called otherwise than its case: its
-/// simulated value is gone where the case's outcome is.
+/// Whether a row of a case has an emulated value. A row's name may differ from its case's: the row
+/// is found by removing the case's outcome and looking for a missing simulated value.
 fn has_value(page: &Page, cases: &[Case], case: &str) -> bool {
     let named_so = |row: &str| named_after(row, cases) == Some(case);
     let others = (page.experiment.tables)(&page.simulated.without(case));
@@ -282,7 +282,7 @@ mod tests {
         assert!(page_text(&page).contains(line) && !page_text(&page).contains("to be had"));
         page.emulated(&outcomes(&[("short", 7)]), &[], "Tuesday.".into());
         assert!(!page_text(&page).contains("in vain"));
-        // What is there stays where a later try fails.
+        // A value is kept if a later attempt fails.
         page.emulated(&Outcomes::default(), &failed, "Wednesday.".into());
         assert!(!page_text(&page).contains("in vain"));
     }

@@ -1,17 +1,17 @@
 //! Numbers in the prose of a page, taken from the tables above it.
 //!
-//! A placeholder `{CASE | QUANTITY | COLUMN | DECIMALS}` stands for a cell. All but the case may be
-//! left out: the quantity is then the case's first, the column `simulated`, and the number has no
-//! decimals. `*` stands for any text in a case. A placeholder with cells in square brackets is
+//! A placeholder `{CASE | QUANTITY | COLUMN | DECIMALS}` is replaced by a cell's number. All parts
+//! but the case are optional; the defaults are the case's first quantity, the column `simulated`,
+//! and no decimals. `*` matches any text in a case. A placeholder with cells in square brackets is
 //! arithmetic: `{100 * (1 - [SABUL] / [GTP]) | 1}`, `{most [FOBS, * | waste]}`, `{least [*]}`;
-//! `off` is the cells' greatest distance from zero. Where nobody has measured the value, outside of
-//! the repository for example, a dash stands in its place.
+//! `off` is the largest absolute value. A dash replaces a value that was not measured, for example
+//! outside of the repository.
 
 use std::fmt;
 
 use crate::table::{self, Cells};
 
-/// A placeholder that its page cannot fill.
+/// A placeholder that the page cannot fill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProseError {
     placeholder: String,
@@ -26,14 +26,14 @@ impl fmt::Display for ProseError {
 
 impl std::error::Error for ProseError {}
 
-/// The headings of the columns that a placeholder may name.
+/// The column headings that a placeholder may name.
 const COLUMNS: [&str; 6] =
     ["published", "model", "simulated", "difference", "emulated", "from simulated"];
 
-/// Stands for a value that nobody has measured.
+/// Replaces a value that was not measured.
 const UNKNOWN: &str = "—";
 
-/// `text` with its placeholders filled from the tables of `page`.
+/// Fills the placeholders of `text` from the tables of `page`.
 ///
 /// # Errors
 /// [`ProseError`] for a placeholder that names no row, or several where one is needed.
@@ -74,7 +74,7 @@ fn number(placeholder: &str, rows: &[Cells]) -> Result<String, String> {
     }
 }
 
-/// A number with commas between thousands, and without a sign if it rounds to zero. A half is
+/// Formats a number with commas between thousands, without a sign if it rounds to zero. Halves are
 /// rounded up, as a reader of the table would.
 fn write(value: f64, decimals: usize) -> String {
     let scale = (0..decimals).fold(1.0, |scale, _| scale * 10.0);
@@ -98,7 +98,7 @@ fn only(values: &[f64]) -> Result<f64, String> {
     }
 }
 
-/// The numbers in the cells that `CASE | QUANTITY | COLUMN` names; an empty cell is not a number.
+/// The numbers in the cells of `CASE | QUANTITY | COLUMN`; empty cells are skipped.
 fn cells(name: &str, rows: &[Cells]) -> Result<Vec<f64>, String> {
     let mut parts = name.split('|').map(str::trim);
     let case = parts.next().unwrap_or_default();
@@ -129,14 +129,14 @@ fn cells(name: &str, rows: &[Cells]) -> Result<Vec<f64>, String> {
     if found.is_empty() { Err(format!("'{name}' names no row")) } else { Ok(found) }
 }
 
-/// Whether a case is named by `pattern`, in which `*` stands for any text.
+/// Whether `pattern` matches a case; `*` matches any text.
 fn matches(pattern: &str, case: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == case };
     let Some(case) = case.strip_prefix(start) else { return false };
     case.char_indices().map(|(at, _)| at).chain([case.len()]).any(|at| matches(rest, &case[at..]))
 }
 
-/// What is left to read of some arithmetic.
+/// The unread rest of a formula.
 struct Formula<'t> {
     rest: &'t str,
     rows: &'t [Cells],
@@ -191,7 +191,7 @@ impl Formula<'_> {
         let end = self.rest.find(|c: char| !c.is_ascii_digit() && c != '.');
         let (number, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         self.rest = rest.trim_start();
-        number.parse().map_err(|_| format!("'{number}{rest}' is no number"))
+        number.parse().map_err(|_| format!("'{number}{rest}' is not a number"))
     }
 
     fn cells(&mut self) -> Result<Vec<f64>, String> {
@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    /// The quick experiments are run again elsewhere; this holds the prose of all to their tables.
+    /// Another test runs the quick experiments again; this one checks the prose of all pages.
     #[test]
     fn the_prose_of_every_committed_page_says_what_its_tables_have() {
         let folder =

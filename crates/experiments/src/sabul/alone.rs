@@ -1,4 +1,4 @@
-//! Figure 2, Figure 5 and Table 1: SABUL alone on a path, and as the paper builds its ends.
+//! Figure 2, Figure 5 and Table 1: SABUL alone on a path, and with the paper's receiver.
 
 use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::CaseFlow;
@@ -10,8 +10,8 @@ use crate::table::{Row, Table};
 const CAPACITIES: [u64; 3] = [10, 100, 1_000];
 const RTTS: [u64; 3] = [1, 10, 100];
 
-/// "Queue size max(BDP, 10 packets)": ten of 1500 bytes are more than `capacity` (Mbit/s) carries
-/// in `rtt` (ms) where the product is below 15 kB.
+/// "Queue size max(BDP, 10 packets)": ten packets of 1500 bytes exceed the product of `capacity`
+/// (Mbit/s) and `rtt` (ms) if that is below 15 kB.
 pub(super) fn queue(capacity: u64, rtt: u64) -> &'static str {
     if capacity * rtt * 125 < 15_000 { "10 packets" } else { "1bdp" }
 }
@@ -87,7 +87,7 @@ pub(super) static FIG2: Experiment = Experiment {
 /// Section 5: "Each route had a 1 Gbps link capacity with 110ms RTT"; Table 1.
 const ROUTES: [(&str, f64); 3] =
     [("first route", 902.8), ("second route", 902.9), ("third route", 907.1)];
-/// The flow has climbed to what it holds.
+/// The interval in which the flow has reached its rate.
 const SETTLED: (f64, f64) = (10.0, 20.0);
 
 /// Figure 5 and Table 1.
@@ -141,7 +141,7 @@ pub(super) static FIG5: Experiment = Experiment {
     set: Set::Full,
 };
 
-/// A way to build the ends: its name, and what it sets.
+/// A way to build the ends: its name, and its settings.
 type Ends = (&'static str, fn(Variant) -> Variant);
 /// "The receiver has its own protocol buffer to temporally store the received data before it is
 /// copied into an application buffer"; "control information is sent … using TCP" (3.2). The paper
@@ -158,7 +158,7 @@ const ENDS: [Ends; 6] = [
     }),
 ];
 const PLACED: &str = "as longhaul builds it";
-/// In 1 of 100,000, in both directions.
+/// In units of 1/100,000, in both directions.
 const ENDS_LOSSES: [u64; 3] = [0, 1, 10];
 /// Why it is not emulated.
 const NOT_BUILT: &str = "a real copy puts each datagram in its place as it comes, and sends \

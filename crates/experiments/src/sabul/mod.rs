@@ -1,8 +1,8 @@
-//! SABUL: rate control for long fat networks. The sentences quoted are the paper's.
+//! SABUL: rate control for long fat networks. Quoted sentences are from the paper.
 //!
-//! `tcp`: the introduction's TCP. `alone`: how much of a path SABUL uses by itself (Figures 2 and
-//! 5, Table 1). `shared`: with others of its kind and with TCP (Figures 3, 4, 6, 7). `disks`:
-//! between disks (Table 2).
+//! `tcp`: the introduction's TCP. `alone`: SABUL alone on a path (Figures 2 and 5, Table 1).
+//! `shared`: with other SABUL flows and with TCP (Figures 3, 4, 6, 7). `disks`: between disks
+//! (Table 2).
 
 mod alone;
 mod disks;

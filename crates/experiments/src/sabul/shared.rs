@@ -1,4 +1,4 @@
-//! Figures 3, 4, 6 and 7: SABUL beside others of its kind, and beside TCP.
+//! Figures 3, 4, 6 and 7: SABUL with other SABUL flows, and with TCP.
 
 use super::alone::queue;
 use crate::experiment::{Case, Experiment, Figure, Set};
@@ -13,7 +13,7 @@ const THREE: [&str; 3] = ["10 ms, from 100", "50 ms, from 300", "100 ms, from 50
 const CONVERGE: &str = "three flows";
 const SETTLED: (f64, f64) = (40.0, 60.0);
 
-/// How far the rate that differs most from an equal share is from it, in per cent.
+/// The largest deviation of a rate from an equal share, in per cent.
 const FURTHEST: Quantity = Quantity { name: "furthest from an equal share", unit: Unit::Share };
 
 fn furthest(rates: &[f64]) -> f64 {
@@ -21,7 +21,7 @@ fn furthest(rates: &[f64]) -> f64 {
     rates.iter().map(|rate| 100.0 * (rate / equal - 1.0).abs()).fold(0.0, f64::max)
 }
 
-/// Each flow's goodput over time, under these names.
+/// Each flow's goodput over time, with these labels.
 fn over_time<const N: usize>(title: &str, flows: &[CaseFlow], names: [&str; N]) -> Figure {
     let series = flows.iter().zip(names).map(|(flow, name)| {
         let points = flow.series.iter().map(|sample| (sample.at, sample.goodput));
@@ -87,7 +87,7 @@ fn grid_case(capacity: u64, rtt: u64) -> String {
     format!("{capacity} Mbit/s, {rtt} ms")
 }
 
-/// TCP's part of what both delivered, in per cent.
+/// TCP's share of the total delivered data, in per cent.
 fn tcp_share(outcome: &CaseOutcome) -> f64 {
     let of = |name| outcome.flow(name).map_or(0.0, CaseFlow::goodput);
     100.0 * of(TCP) / (of(TCP) + of(SABUL)).max(f64::MIN_POSITIVE)

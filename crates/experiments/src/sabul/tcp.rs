@@ -1,4 +1,4 @@
-//! The introduction's TCP, alone and beside a local flow, and that of Table 3.
+//! The introduction's TCP, alone and with a local flow, and that of Table 3.
 
 use crate::experiment::{Case, Experiment, Set};
 use crate::outcome::CaseFlow;
@@ -6,7 +6,7 @@ use crate::quantity::GOODPUT;
 use crate::scenarios::vary;
 use crate::table::{Row, Table};
 
-/// The loss at which the square-root law gives 30 Mbit/s to segments of 1460 bytes on 110 ms:
+/// The loss at which the square-root law gives 30 Mbit/s to segments of 1460 bytes over 110 ms:
 /// (1.22 · 1460 · 8 / (0.110 · 30·10⁶))².
 const TUNED_LOSS: f64 = 1.9e-5;
 

@@ -122,7 +122,9 @@ impl Ground {
         let cannot = |verb| move |error| file_error(verb, place.named(), &error);
         match manifest.shape() {
             Shape::Several => {
-                return refuse(format!("{shown} is no folder, and several sources go into one"));
+                return refuse(format!(
+                    "{shown} is not a folder, but several sources need one as destination"
+                ));
             }
             Shape::File if place.says_folder() => {
                 return refuse(format!("the folder {shown} is missing"));

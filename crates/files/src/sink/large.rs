@@ -166,6 +166,11 @@ impl Large {
         let journal = read_journal(ground, number, size)?;
         let is_its = |journal: &Journal| journal.header == large.header;
         let valid = !distrust && journal.as_ref().is_some_and(is_its);
+        let is_locked = file.lock()?;
+        if !is_locked && !valid {
+            // Another copy may be writing to it, of another version even. A new file is made.
+            return Ok(None);
+        }
         // Before the file is touched: an old journal must never speak of new content.
         large.settle_journal(ground, journal.as_ref().filter(|_| valid))?;
         let (folder, name) = ground.at(number)?;
@@ -203,6 +208,11 @@ impl Large {
         }
         compare.sort_unstable_by_key(|(chunk, _)| *chunk);
         large.file = Some(file);
+        if !is_locked {
+            // Another copy may go on writing to it.
+            let (large, _) = large.restart(ground, watch)?;
+            return Ok(Some(Remains { large, compare: Vec::new(), allocated: found.allocated }));
+        }
         Ok(Some(Remains { large, compare, allocated: found.allocated }))
     }
 
@@ -459,8 +469,8 @@ impl Large {
         let identity = self.identity;
         let (folder, name) = ground.at(self.number)?;
         let is_it = |found: &store::Attributes| found.identity == identity;
-        let lockable = partial::is_lockable(mode);
-        partial::rename(folder, &names::partial(&name), &name, lockable, is_it)?;
+        let locked = self.file.as_deref().filter(|_| partial::is_lockable(mode));
+        partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
         // A folder keeps the entries that it could not sync, unlike a file its content. So a second
         // try means something, and the sync at the end of the copy is a third one.
         let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();

@@ -1,4 +1,9 @@
 //! The file that a copy writes until it is whole: ours alone, locked, never through a link.
+//!
+//! Where the file system has no locks, a copy writes to no file that it has not made itself: what
+//! it takes up it copies into a new file (`large`). Before a file gets its final name it is looked
+//! at under a name that no other copy knows, wherever another copy could have replaced it: without
+//! a lock, and in a folder that other users may change.
 
 use std::io;
 use std::ops::Range;
@@ -11,18 +16,23 @@ use crate::{CHUNK, names};
 const TRIES: usize = 10;
 
 /// Opens the partial file `name` and locks it. Only its owner may read it, whatever an interrupted
-/// run has left. Where it is missing, `create` makes it; else nothing is returned.
+/// run has left. Where it is missing, `create` makes it; else nothing is returned. Where there are
+/// no locks, `create` always makes a new one.
 ///
 /// # Errors
 /// `ResourceBusy` if another copy has it; else what the system says.
 pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result<Option<OpenFile>> {
     for _ in 0..TRIES {
+        let mut is_new = false;
         let (file, may_write) = match folder.open(name, Access::ReadWrite) {
             Ok(file) => (file, true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => match create {
                 false => return Ok(None),
                 true => match folder.create(name, PARTIAL_FILE) {
-                    Ok(file) => (file, true),
+                    Ok(file) => {
+                        is_new = true;
+                        (file, true)
+                    }
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                     Err(error) => return Err(error),
                 },
@@ -45,13 +55,14 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
             Err(error) => return Err(error),
         };
         let found = file.attributes()?;
-        if !is_own(&found) {
+        // Of another user's file too: that one's copy may be alive.
+        let is_locked = file.lock()?;
+        if !is_own(&found) || (create && !is_locked && !is_new) {
             if found.links > 0 {
                 folder.remove(name)?;
             }
             continue;
         }
-        file.lock()?;
         // It may have got its final name between the two calls.
         let named = folder.look_if_there(name)?;
         if named.is_some_and(|named| named.identity == found.identity) {
@@ -94,8 +105,8 @@ pub(super) fn remove_free(
     folder.remove(name)
 }
 
-/// Gives the partial file `partial` its final name, if it is the file that `is_it` knows. With
-/// `is_locked` the caller holds a lock that keeps other copies from removing it.
+/// Gives the partial file `partial` its final name, if it is the file that `is_it` knows. A copy
+/// that could open the partial file cannot remove it while `file` has it locked.
 ///
 /// # Errors
 /// `ResourceBusy` if another copy took it away; else what the system says.
@@ -103,7 +114,7 @@ pub(super) fn rename(
     folder: &dyn Folder,
     partial: &[u8],
     name: &[u8],
-    is_locked: bool,
+    file: Option<&dyn File>,
     is_it: impl Fn(&Attributes) -> bool,
 ) -> io::Result<()> {
     let check = |at: &[u8]| match folder.look_if_there(at)? {
@@ -111,7 +122,8 @@ pub(super) fn rename(
         _ => Err(store::busy()),
     };
     check(partial)?;
-    if is_locked {
+    let is_locked = file.map_or(Ok(false), |file| file.lock())?;
+    if is_locked && is_closed_to_others(&folder.attributes()?) {
         return folder.rename(partial, name);
     }
     // Another copy may replace it at any moment. So it first gets a name that only this one knows.
@@ -122,6 +134,13 @@ pub(super) fn rename(
         let _ = folder.rename(&own, partial);
     }
     renamed
+}
+
+/// Whether no other user can remove or rename files of this process's user in `folder`. Other
+/// users cannot open a partial file, so they do not see its lock.
+fn is_closed_to_others(folder: &Attributes) -> bool {
+    (folder.is_own() || folder.owner == 0)
+        && (folder.mode & 0o022 == 0 || folder.mode & 0o1000 != 0)
 }
 
 /// Whether its owner may read a file of this mode, and so lock it.
@@ -209,6 +228,46 @@ pub(super) fn chunks_with_content(file: &dyn File, size: u64) -> Vec<Range<u64>>
 mod tests {
     use super::*;
     use crate::Place;
+
+    #[test]
+    fn a_folder_that_other_users_may_change_is_not_closed_to_them() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
+        let with = |mode, owner| Attributes { mode, owner, ..folder.attributes().unwrap() };
+        let own = folder.attributes().unwrap().owner;
+        for (mode, is_closed) in
+            [(0o755, true), (0o1777, true), (0o777, false), (0o775, false), (0o757, false)]
+        {
+            assert_eq!(is_closed_to_others(&with(mode, own)), is_closed, "{mode:o}");
+            assert_eq!(is_closed_to_others(&with(mode, 0)), is_closed, "{mode:o}");
+            assert!(!is_closed_to_others(&with(mode, own + 1)), "its owner may change it");
+        }
+    }
+
+    #[test]
+    fn a_partial_file_that_was_replaced_gets_no_name_without_a_lock_and_stays_where_it_is() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
+        let file = folder.create(b".x.lh-part", 0o600).unwrap();
+        let identity = file.attributes().unwrap().identity;
+        let looks = std::cell::Cell::new(0);
+        // At the first look it is the file. Then another user puts its own there.
+        let is_it = |found: &Attributes| {
+            looks.set(looks.get() + 1);
+            let is_it = found.identity == identity;
+            if looks.get() == 1 {
+                folder.remove(b".x.lh-part").unwrap();
+                folder.create(b".x.lh-part", 0o600).unwrap().write_all_at(b"theirs", 0).unwrap();
+            }
+            is_it
+        };
+        std::fs::set_permissions(base.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+            .unwrap();
+        let named = rename(&*folder, b".x.lh-part", b"x", Some(&*file), is_it);
+        assert!(is_busy(&named.unwrap_err()));
+        assert!(!base.path().join("x").exists());
+        assert_eq!(std::fs::read(base.path().join(".x.lh-part")).unwrap(), b"theirs");
+    }
 
     #[test]
     fn content_on_several_pages_of_a_chunk_is_one_run_of_chunks() {

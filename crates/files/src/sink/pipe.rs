@@ -146,8 +146,8 @@ impl PipeFile {
         self.file.sync_all()?;
         let identity = self.file.attributes()?.identity;
         let is_it = |found: &store::Attributes| found.identity == identity;
-        let lockable = partial::is_lockable(mode);
-        partial::rename(folder, &names::partial(&name), &name, lockable, is_it)?;
+        let locked = partial::is_lockable(mode).then_some(&*self.file);
+        partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
         self.is_named = true;
         // A folder keeps the entries that it could not sync, so a second try means something.
         folder.sync().or_else(|_| folder.sync())

@@ -310,15 +310,13 @@ fn reopen(
 fn name(ground: &mut Ground, whole: &Whole) -> io::Result<()> {
     let (folder, name) = ground.at(whole.entry)?;
     let partial = names::small(&name);
-    // No copy removes a partial file that another one has locked.
     let opened = match whole.file {
         Some(_) => None,
         None => folder.open(&partial, Access::Read).ok(),
     };
     let file = whole.file.as_ref().or(opened.as_ref());
-    file.map_or(Ok(()), |file| file.lock())?;
     let is_it = |found: &Attributes| Stamp::of(found) == whole.stamp;
-    partial::rename(folder, &partial, &name, file.is_some(), is_it)
+    partial::rename(folder, &partial, &name, file.map(|file| &**file), is_it)
 }
 
 /// Gives a file that is closed between two pieces a random time, by which it is recognised.

@@ -308,8 +308,8 @@ impl File for Handle {
         Ok(())
     }
 
-    fn lock(&self) -> io::Result<()> {
-        Ok(())
+    fn lock(&self) -> io::Result<bool> {
+        Ok(true)
     }
 
     fn reserve(&self, size: u64) -> io::Result<()> {

@@ -223,11 +223,12 @@ pub(crate) trait File: Debug + Send + Sync {
     /// Sets the modification time.
     fn set_modified(&self, modified: FileTime) -> io::Result<()>;
 
-    /// Locks the file for this handle without waiting; succeeds where there are no locks.
+    /// Locks the file for this handle without waiting. Returns false where there are no locks, as
+    /// on some network file systems.
     ///
     /// # Errors
     /// `ResourceBusy` if another handle holds the lock.
-    fn lock(&self) -> io::Result<()>;
+    fn lock(&self) -> io::Result<bool>;
 
     /// Reserves disk blocks for the first `size` bytes where the file system can.
     ///
@@ -374,7 +375,7 @@ mod tests {
             self.0.set_modified(modified)
         }
 
-        fn lock(&self) -> io::Result<()> {
+        fn lock(&self) -> io::Result<bool> {
             self.0.lock()
         }
 

@@ -114,12 +114,11 @@ fn times(modified: FileTime) -> Timestamps {
     Timestamps { last_access, last_modification }
 }
 
-/// Locks without waiting.
-fn lock(handle: impl AsFd) -> io::Result<()> {
+/// Locks without waiting. Returns false where there are no locks: the copy is worth more.
+fn lock(handle: impl AsFd) -> io::Result<bool> {
     match rustix::fs::flock(handle, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(busy()),
-        // Some network file systems have no locks; the copy is worth more.
-        _ => Ok(()),
+        locked => Ok(locked.is_ok()),
     }
 }
 
@@ -305,7 +304,7 @@ impl File for RealFile {
         Ok(rustix::fs::futimens(&self.0, &times(modified))?)
     }
 
-    fn lock(&self) -> io::Result<()> {
+    fn lock(&self) -> io::Result<bool> {
         lock(&self.0)
     }
 

@@ -4,6 +4,7 @@ use std::os::unix::fs::symlink;
 
 use proptest::prelude::*;
 
+use super::filter::Filter;
 use super::manifest::FileTime;
 use super::*;
 
@@ -169,6 +170,45 @@ fn a_walk_that_finds_more_than_there_is_memory_for_ends() {
     assert!(open(50 * 400).is_ok());
     let error = open(20 * 100).unwrap_err();
     assert!(error.what.contains("too many"), "{error}");
+}
+
+#[test]
+fn names_of_files_that_cannot_be_read_are_charged_to_the_memory_too() {
+    let ends = ends();
+    write(ends.from.join("there"), b"x");
+    let only = |number: u64| Filter::Only(format!("{number:0200}").into_bytes());
+    let filters = (0..50).map(only).collect();
+    let options = SourceOptions { recursive: true, filters, ..Default::default() };
+    let open = |bytes| {
+        Source::open_within(&[ambient(slash(&ends.from))], &options, Box::new(Limit(bytes)))
+    };
+    assert_eq!(open(50 * 400).unwrap().failures().len(), 50);
+    let error = open(50 * 200).unwrap_err();
+    assert!(error.what.contains("too many"), "{error}");
+}
+
+#[test]
+fn names_of_files_that_fail_while_they_are_read_are_charged_to_the_memory_too() {
+    let ends = ends();
+    let path = |number: u64| ends.from.join(format!("{number:0200}"));
+    let read = |bytes| {
+        (0..50).for_each(|number| write(path(number), b"x"));
+        let options = SourceOptions { recursive: true, ..Default::default() };
+        let memory = Box::new(Limit(bytes));
+        let mut source =
+            Source::open_within(&[ambient(slash(&ends.from))], &options, memory).unwrap();
+        (0..50).for_each(|number| std::fs::remove_file(path(number)).unwrap());
+        let mut buf = vec![0; CHUNK as usize];
+        let read = source.read_chunk(0, &mut buf).map(|_| ());
+        let within = source.read_within(0, 0, &mut buf);
+        assert_eq!(read.is_ok(), within.is_ok(), "a refusal stays one");
+        (read, source.failures().len())
+    };
+    let (whole, failures) = read(1 << 20);
+    assert_eq!((whole.map_err(|error| error.what), failures), (Ok(()), 50));
+    let (refused, failures) = read(50 * 700);
+    assert!(refused.unwrap_err().what.contains("too many"));
+    assert!((1..50).contains(&failures), "{failures}");
 }
 
 proptest! {

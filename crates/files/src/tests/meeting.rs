@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::digest::StreamRoot;
+use crate::store::buffers::Store;
+use crate::store::memory::Disk;
 
 const SMALL: u64 = 3 * CHUNK;
 
@@ -95,6 +97,68 @@ fn a_partial_file_of_the_same_inode_with_another_time_gets_no_name() {
     assert_eq!((outcome.failures.len() as u64, outcome.files), (1, FILES - 1));
     assert!(outcome.failures[0].reason.contains("another copy"), "{outcome:?}");
     assert!(!ends.to.join("00").exists());
+}
+
+/// A disk without locks, and the place of the file `copy` on it.
+fn without_locks() -> (Disk, Place) {
+    let disk = Disk::new(1);
+    disk.lose_locks();
+    let to = Place::Stored { root: Store(disk.root()), path: "copy".into() };
+    (disk, to)
+}
+
+/// Copies of one file of `size` bytes with each of the `seeds`, to one place.
+fn large_of(ends: &Ends, to: &Place, size: u64, seed: u64) -> Copy {
+    let from = ends.from.join(format!("{seed}"));
+    if !from.exists() {
+        write(&from, &content(size, seed));
+    }
+    Copy::open(source(&[&from]), to, &SinkOptions::default()).unwrap()
+}
+
+#[test]
+fn two_large_files_of_one_name_never_mix_where_there_are_no_locks() {
+    // The second one begins at the first sight, or when the first has a journal.
+    for (synced, sizes) in [(false, [LARGE; 2]), (true, [LARGE; 2]), (true, [LARGE, LARGE + CHUNK])]
+    {
+        let ends = ends();
+        let (disk, to) = without_locks();
+        let mut one = large_of(&ends, &to, sizes[0], 1);
+        let chunks = one.missing();
+        chunks[..4].iter().for_each(|chunk| one.step(*chunk).unwrap());
+        if synced {
+            one.sink.sync().unwrap();
+        }
+        let mut other = large_of(&ends, &to, sizes[1], 2);
+        let all = other.missing();
+        let (last, most) = all.split_last().unwrap();
+        most.iter().for_each(|chunk| other.step(*chunk).unwrap());
+        // It writes into its own file still, and cannot name it.
+        let ended = chunks[4..].iter().try_for_each(|chunk| one.step(*chunk));
+        assert!(ended.is_err() || !one.sink.finish().unwrap().failures.is_empty());
+        other.step(*last).unwrap();
+        assert_eq!(other.sink.finish().unwrap().files, 1);
+        let tree = disk.tree(false);
+        assert!(disk.cached(tree[&b"copy"[..]]) == content(sizes[1], 2), "synced: {synced}");
+    }
+}
+
+#[test]
+fn two_copies_of_one_source_go_on_apart_where_there_are_no_locks() {
+    let ends = ends();
+    let (disk, to) = without_locks();
+    let mut one = large_of(&ends, &to, LARGE, 1);
+    (0..4).for_each(|chunk| one.step(chunk).unwrap());
+    one.sink.sync().unwrap();
+    let mut other = large_of(&ends, &to, LARGE, 1);
+    assert_eq!(other.missing(), [4, 5, 6, 7], "what has a journal need not come again");
+    let tree = disk.tree(false);
+    let named = tree[&b".copy.lh-part"[..]];
+    one.step(4).unwrap();
+    assert_eq!(disk.cached(named)[4 * CHUNK as usize], 0, "the file is the other copy's");
+    (4..8).for_each(|chunk| other.step(chunk).unwrap());
+    assert_eq!(other.sink.finish().unwrap().files, 1);
+    assert!(disk.cached(disk.tree(false)[&b"copy"[..]]) == content(LARGE, 1));
 }
 
 #[test]

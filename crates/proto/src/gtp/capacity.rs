@@ -14,6 +14,11 @@
 //! may come from hosts that pause and catch up; it counts when it repeats. A confirmed ceiling
 //! holds longer.
 //!
+//! One path shows the slower of itself and the receiver's link. When flows arrive over several paths,
+//! nothing that a single path showed limits C_r: it rises in doubling steps up to the sum of the
+//! trains, or to a ceiling that all flows show. Most likely the fastest train showed the receiver's
+//! link, so near that rate the steps are small and each is observed for another interval.
+//!
 //! The receiver's own loss is that of the median flow, weighted by rate, and its queue is one that
 //! all flows have: an overrun link delays and drops all flows alike, a bad path only one.
 
@@ -22,6 +27,24 @@ use core::cmp::Ordering;
 use super::options::Rules;
 use super::tuning::Tuning;
 use crate::time::Span;
+
+/// The first trains of the flows that are active now.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Trains {
+    pub(super) paths: usize,
+    /// Sum of their rates, and the highest, in bits a second.
+    pub(super) sum: f64,
+    pub(super) fastest: f64,
+}
+
+impl Trains {
+    /// Adds a train of this rate.
+    pub(super) fn add(&mut self, rate: f64) {
+        self.paths += 1;
+        self.sum += rate;
+        self.fastest = self.fastest.max(rate);
+    }
+}
 
 /// The result of all flows together in an interval, in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -34,6 +57,7 @@ pub(super) struct Whole {
     pub(super) unmeasured: f64,
     /// Geometric mean of the shortest and the longest queue of the flows' paths, in seconds.
     pub(super) queue: f64,
+    pub(super) trains: Trains,
 }
 
 impl Whole {
@@ -74,6 +98,10 @@ pub(super) struct Capacity {
     /// Rate of the fastest first train, until it is doubted; and whether it is a ceiling.
     shown: f64,
     exact: bool,
+    /// C_r rests on what one path showed; and the trains up to whose sum it may rise quickly, because
+    /// several paths have not shown a ceiling yet.
+    alone: bool,
+    several: Option<Trains>,
     /// C_r when it began to rise, and its last relative step.
     base: f64,
     step: f64,
@@ -100,6 +128,8 @@ impl Capacity {
             found: 0.0,
             shown: f64::INFINITY,
             exact: false,
+            alone: true,
+            several: None,
             base: 0.0,
             step: 0.0,
             waits: false,
@@ -162,6 +192,7 @@ impl Capacity {
             (self.found, self.shown, self.exact) = (sure, rate, self.is_exact(steps));
             (self.base, self.step, self.belief) = (sure, 0.0, 0);
             self.queue = f64::INFINITY;
+            (self.alone, self.several) = (true, None);
         }
         self.searching &= !news;
         news
@@ -172,8 +203,20 @@ impl Capacity {
         u64::from(steps) >= self.tuning.train_steps
     }
 
+    /// Drops what a single path showed, once flows arrive over several.
+    fn compare_paths(&mut self, trains: Trains) {
+        if trains.paths < 2 {
+            (self.alone, self.several) = (true, None);
+        } else if self.alone && trains.sum * self.tuning.train > self.found {
+            (self.alone, self.several) = (false, Some(trains));
+            (self.ceiling, self.belief) = (0.0, 0);
+            (self.base, self.step, self.queue) = (self.found, 0.0, f64::INFINITY);
+        }
+    }
+
     /// A control interval has ended.
     pub(super) fn on_interval(&mut self, rules: &Rules, whole: &Whole) {
+        self.compare_paths(whole.trains);
         let loss = rules.excess(whole.loss);
         let most = if self.belief == 0 { self.tuning.first_loss } else { rules.loss_threshold };
         let (current, asked) = (whole.current + whole.unmeasured, self.found * self.share);
@@ -212,18 +255,25 @@ impl Capacity {
             self.found *= self.tuning.search;
         } else if self.share == 1.0 {
             // Requests never exceed the share, so nothing shows the link's limit.
-            let Tuning { train, below_ceiling, step_growth, .. } = self.tuning;
-            let is_far = self.shown.is_finite() && self.found < self.shown * train;
-            let grown = if is_far { step_growth * self.step } else { 0.0 };
-            self.step = grown.max(rules.increase);
-            let wanted = self.found * (1.0 + self.step);
-            self.waits = self.ceiling > 0.0 && !is_far && !self.waits;
+            let Tuning { train, below_ceiling, step_growth, past, .. } = self.tuning;
+            let goal = self.several.map_or(self.shown, |trains| trains.sum) * train;
+            let is_far = goal.is_finite() && self.found < goal;
+            // Most likely the fastest train shows the link that all paths share.
+            let shared = self.several.map_or(0.0, |trains| trains.fastest);
+            let is_near = is_far && self.found >= shared * train && self.found < shared * past;
+            let is_known = self.ceiling > 0.0 && !is_far;
+            let is_late = is_near && self.found >= shared * below_ceiling;
+            self.waits = (is_known || is_late) && !self.waits;
             if self.waits {
                 return;
             }
+            let grown = if is_far && !is_near { step_growth * self.step } else { 0.0 };
+            self.step = grown.max(rules.increase);
+            let wanted = self.found * (1.0 + self.step);
+            let goal = if self.found < shared * train { goal.min(shared * train) } else { goal };
             if is_far {
-                self.found = wanted.min(self.shown * train);
-            } else if self.exact && wanted >= self.shown * below_ceiling {
+                self.found = wanted.min(goal);
+            } else if self.exact && self.several.is_none() && wanted >= self.shown * below_ceiling {
                 self.believe(self.found.max(self.shown * below_ceiling));
             } else {
                 self.found = wanted;
@@ -240,7 +290,7 @@ impl Capacity {
         (self.ceiling, self.belief) = (rate, self.lasts);
         (self.found, self.base) = (rate, rate);
         // From now on the train does not count.
-        (self.shown, self.exact) = (f64::INFINITY, false);
+        (self.shown, self.exact, self.several) = (f64::INFINITY, false, None);
         (self.step, self.waits, self.searching) = (0.0, false, false);
     }
 }
@@ -326,6 +376,59 @@ mod tests {
         assert_eq!(believed(2), [8, 16, 32, 32, 8]);
         assert_eq!(believed(3), [8, 24, 32, 32, 8]);
         assert_eq!(believed(1), [8; 5]);
+    }
+
+    /// All of C_r is used and arrives over three paths, whose trains showed 250, 250 and `third`
+    /// Mbit/s, with this queue on all paths in milliseconds.
+    fn over_paths(capacity: &mut Capacity, third: f64, queue: f64) -> f64 {
+        let total = capacity.rate(0.0);
+        let mut trains = Trains::default();
+        [250e6, 250e6, third * 1e6].into_iter().for_each(|rate| trains.add(rate));
+        let queue = queue / 1e3;
+        capacity.on_interval(
+            &rules(),
+            &Whole { total, current: total, queue, trains, ..Whole::default() },
+        );
+        capacity.rate(0.0) / 1e6
+    }
+
+    #[test]
+    fn c_r_rises_to_the_sum_of_several_paths() {
+        let mut capacity = Capacity::new();
+        capacity.set_rules(&rules());
+        assert!(capacity.on_train(250e6, 31));
+        // Up to just below the fastest train as with one path; then each step is observed for an
+        // interval, until C_r has passed that train by 6 %; then the steps double.
+        let rates: std::vec::Vec<f64> =
+            (0..19).map(|_| over_paths(&mut capacity, 250.0, 0.0)).collect();
+        let expected = [
+            229.5, 234.1, 238.8, 243.5, 248.4, 248.4, 253.4, 253.4, 258.5, 258.5, 263.6, 263.6,
+            268.9, 279.7, 302.0, 350.4, 462.5, 675.0, 688.5,
+        ];
+        assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");
+    }
+
+    #[test]
+    fn a_queue_on_all_of_several_paths_is_a_ceiling() {
+        let mut capacity = Capacity::new();
+        capacity.set_rules(&rules());
+        capacity.on_train(250e6, 31);
+        let rates: std::vec::Vec<f64> =
+            [0.0, 0.0, 0.0, 4.0, 0.0].map(|queue| over_paths(&mut capacity, 250.0, queue)).into();
+        // Three steps back, and no further back than where it began.
+        let expected = [229.5, 234.1, 238.8, 225.0, 225.0];
+        assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");
+        assert_eq!((capacity.belief, capacity.several), (7, None));
+        // The ceiling is that of all paths: the same paths start no second search.
+        for _ in 0..8 {
+            over_paths(&mut capacity, 250.0, 0.0);
+        }
+        assert_eq!((capacity.several, capacity.alone), (None, false));
+        // When all but one path are gone and others come, the search begins again.
+        wait(&mut capacity, 0.0);
+        assert!(capacity.alone);
+        over_paths(&mut capacity, 300.0, 0.0);
+        assert_eq!(capacity.several.unwrap(), Trains { paths: 3, sum: 800e6, fastest: 300e6 });
     }
 
     /// All of C_r is used and arrives, with this queue on all paths, in milliseconds.

@@ -10,7 +10,7 @@
 
 use alloc::vec::Vec;
 
-use super::capacity::{Capacity, Whole};
+use super::capacity::{Capacity, Trains, Whole};
 use super::fair_share::OtherTraffic;
 use super::tuning::Tuning;
 use crate::endpoint::{Origin, Others, ReceiveCapacity};
@@ -96,7 +96,12 @@ impl Link {
         // the loss does not count.
         let is_full = others.seen() > 0.0 && came >= found * capacity.tuning().link_full;
         let (total, current) = (whole.total + theirs, whole.current + theirs);
-        Whole { total, current, loss: if is_full { 0.0 } else { whole.loss }, ..whole }
+        let loss = if is_full { 0.0 } else { whole.loss };
+        // While other traffic may fill the link, loss shows no ceiling, so nothing would end a quick
+        // search.
+        let is_small = others.seen() < found * capacity.tuning().others_small;
+        let trains = if is_small { whole.trains } else { Trains::default() };
+        Whole { total, current, loss, trains, ..whole }
     }
 
     /// Least weight of one of our flows, per unit of weight, as part of an even share among other
@@ -288,6 +293,15 @@ mod tests {
         let whole = Whole { current: 300e6, loss: 0.4, ..whole };
         let judged = link.whole(&capacity, whole);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 800e6, 0.4));
+        // Little other traffic does not end the search over several paths.
+        let mut trains = Trains::default();
+        [1e9, 1e9].into_iter().for_each(|rate| trains.add(rate));
+        let whole = Whole { trains, ..whole };
+        assert_eq!(link.whole(&capacity, whole).trains, Trains::default());
+        let mut little = found(1e9);
+        assert_eq!(with_others(&mut little, 49).whole(&little, whole).trains, trains);
+        assert_eq!(with_others(&mut little, 51).whole(&little, whole).trains, Trains::default());
+        let whole = Whole { trains: Trains::default(), ..whole };
         // If our share leaves them half anyway, the loss is judged as it is.
         capacity.set_rules(&Rules { receive_share: 0.5, ..rules() });
         assert_eq!(link.whole(&capacity, whole), whole);

@@ -106,6 +106,9 @@ tuning! {
     search: f64 = 2.0;
     /// Growth of the receive rate's step while a train has shown far more, as a factor.
     step_growth: f64 = 2.0;
+    /// Receive rate, as a share of the fastest train's, from which on the receiver's link did not limit
+    /// that train.
+    past: f64 = 1.06;
     /// Intervals for which a ceiling of the receive rate holds the first time.
     belief: u64 = 8;
     /// Most intervals for which a confirmed ceiling holds.
@@ -165,6 +168,8 @@ tuning! {
     others_unused: f64 = 0.5;
     /// Other traffic that uses less than this share of its part counts as gone.
     others_gone: f64 = 0.1;
+    /// Other traffic below this share of the link cannot hide that the link is full.
+    others_small: f64 = 0.05;
     /// Factor on the part of other traffic that wants more: its part doubles in about three looks.
     others_more: f64 = 1.25;
     /// Factor on the part of other traffic that wants less.

@@ -1,4 +1,4 @@
-//! The tree and its writers: each edit is made at most once, and its outcome is remembered.
+//! The tree and its writers: makes each edit at most once, and remembers its outcome.
 
 use alloc::vec::Vec;
 
@@ -9,27 +9,27 @@ use super::writers::{Crowd, Known, Rows, Writer, Writers};
 /// A stream of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct By {
-    /// Who writes.
+    /// The writer.
     pub writer: Writer,
-    /// The number of the stream, from 1; no two streams of a server have the same.
+    /// The stream's number, from 1, unique within a server.
     pub stream: u64,
 }
 
-/// An edit as it comes by a stream.
+/// An edit that arrived on a stream.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The stream.
     pub by: By,
-    /// The number of the edit.
+    /// The edit's number.
     pub number: u64,
-    /// It was sent before, over a stream that was lost.
+    /// Whether it was sent before, on a stream that was lost.
     pub again: bool,
     /// The edit; its owner is set here.
     pub edit: Edit,
 }
 
-/// What a call came to: the version of its key (0 where there was nothing to delete), and the
-/// change, if there was one.
+/// The outcome of a call: the version of its key (0 if a missing key was deleted), and the change,
+/// if any.
 pub type Made = Result<(u64, Option<Change>), Refusal>;
 
 /// The tree and its writers.
@@ -40,7 +40,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// A tree and its writers, as the disk has them.
+    /// A tree and its writers, as read from the disk.
     pub fn new(tree: Tree, writers: Writers) -> Calls {
         Calls { tree, writers }
     }
@@ -50,18 +50,18 @@ impl Calls {
         &self.tree
     }
 
-    /// Begins a stream, as [`Writers::begin`].
+    /// Begins a stream; see [`Writers::begin`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`Writers::begin`].
     pub fn begin(&mut self, by: By, is_first: bool, seen: Option<u64>) -> Result<u64, Crowd> {
         self.writers.begin(by.writer, by.stream, is_first, seen)
     }
 
-    /// Makes an edit, unless it has been made.
+    /// Makes an edit, unless it was made before.
     ///
     /// # Errors
-    /// It was not made by this call.
+    /// This call did not make the edit.
     pub fn edit(&mut self, call: Call, is_presence: bool) -> Made {
         let Call { by: By { writer, stream }, number, again, mut edit } = call;
         match self.writers.known(writer, stream, number, again) {
@@ -76,7 +76,7 @@ impl Calls {
             && (entry.owner.is_some_and(|had| Some(had) == owner)
                 || self.writers.wrote(writer, entry.version))
         {
-            // Nobody else has changed it.
+            // The writer itself made the last change, so the condition holds.
             edit.condition = Condition::Always;
         }
         edit.owner = owner.filter(|_| is_presence && edit.value.is_some());
@@ -87,11 +87,11 @@ impl Calls {
         Ok((version, change))
     }
 
-    /// Takes up a presence of the writer's stream before: it is still there, or has vanished and
-    /// comes anew.
+    /// Resumes a presence of the writer's earlier stream: it still exists, or is created again if
+    /// it has vanished.
     ///
     /// # Errors
-    /// Somebody else has taken the key, or a strict presence has vanished.
+    /// Another writer has taken the key, or a strict presence has vanished.
     pub fn hold(&mut self, by: By, hold: Hold) -> Made {
         let owner = self.writers.owner(by.writer, by.stream).ok_or(Refusal::Replaced)?;
         let had = self.tree.entry(hold.key.as_str());
@@ -110,23 +110,23 @@ impl Calls {
         Ok((change.as_ref().map_or(0, |change| change.version), change))
     }
 
-    /// A stream has ended, as [`Writers::ended`]: its presence vanishes.
+    /// Ends a stream, as [`Writers::ended`]; its presence vanishes.
     pub fn ended(&mut self, by: By, is_last: bool) -> Vec<Change> {
         let owner = self.writers.ended(by.writer, by.stream, is_last);
         owner.map(|owner| self.tree.vanish(owner)).unwrap_or_default()
     }
 
-    /// Whether outcomes must be stored before they are told.
+    /// Whether outcomes must be stored before they are sent.
     pub fn must_store(&self) -> bool {
         self.writers.must_store()
     }
 
-    /// What the disk is to store of the writers.
+    /// The writers' data for the disk to store.
     pub fn take_rows(&mut self) -> Rows {
         self.writers.take_rows()
     }
 
-    /// The outcome of an edit, as far as it is known.
+    /// The outcome of an edit, if known.
     pub fn known(&self, writer: Writer, number: u64) -> Option<u64> {
         self.writers.outcome(writer, number)
     }

@@ -1,11 +1,10 @@
-//! The client's edits that are not acknowledged yet, and its presence, over any number of
-//! connections.
+//! A client's unacknowledged edits, and its presence, across any number of connections.
 //!
-//! An edit whose answer was lost with a connection goes again under the same number: a server that
-//! has made it says so and does nothing (`super::writers`). An edit that the server never got goes
-//! under a condition: nobody else has changed its key since the edit was made. A presence is asked
-//! for again over each new connection; a presence that somebody else has taken is lost, and said to
-//! be lost.
+//! If an answer was lost with a connection, the client sends the edit again under the same number:
+//! a server that has made it returns the outcome and does nothing else (`super::writers`). An edit
+//! that never reached the server is made only if no other writer has changed its key since. The
+//! client asks for its presence again on each new connection, and reports a presence as lost if
+//! another client has taken it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -15,64 +14,65 @@ use super::replica::Lie;
 use super::tree::{Condition, Entry};
 use super::writers::WINDOW;
 
-/// An edit as its program made it.
+/// An edit as the program requested it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
     /// The key.
     pub key: Key,
-    /// The new value; nothing deletes the key.
+    /// The new value; `None` deletes the key.
     pub value: Option<Arc<[u8]>>,
-    /// Make it only if the key has this version; 0: if it is not there.
+    /// Make the edit only if the key has this version (0: if the key does not exist).
     pub version: Option<u64>,
-    /// The value is to vanish with the client.
+    /// Whether the value vanishes with the client.
     pub presence: bool,
 }
 
-/// What an edit came to, at the server.
+/// The server's answer to an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It was made; the key has this version, and 0 where there was nothing to delete.
+    /// Made; the key has this version (0 if a missing key was deleted).
     Made(u64),
-    /// The condition did not hold; with what the key has.
+    /// The condition did not hold; contains the key's current entry.
     Conflict(Option<Entry>),
     /// The server refused it.
     Refused,
-    /// The answer of an earlier connection was lost, and the server has forgotten the outcome.
+    /// The answer on an earlier connection was lost, and the server has forgotten the outcome.
     Unknown,
 }
 
 /// An edit to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Its number: each edit of a client has the next one.
+    /// Its number; a client numbers its edits consecutively.
     pub number: u64,
     /// The edit.
     pub wish: Wish,
-    /// When the server is to make it.
+    /// The condition for making it.
     pub condition: Condition,
-    /// It has been sent before, over a connection that was lost.
+    /// Whether it was sent before, on a connection that was lost.
     pub again: bool,
 }
 
-/// A presence to be asked for again.
+/// A presence to ask for again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// The key.
     pub key: Key,
     /// The value.
     pub value: Arc<[u8]>,
-    /// The version that the presence had.
+    /// The presence's version.
     pub version: u64,
-    /// The presence was put under a condition: where it has vanished it is lost.
+    /// The presence was put under a condition: if it has vanished, it is lost.
     pub is_strict: bool,
 }
 
 #[derive(Debug)]
 struct Waiting {
     wish: Wish,
-    /// What the client had heard of the server when the edit was made.
+    /// The server's revision known to the client when the edit was made.
     heard: u64,
-    /// It has waited for a connection: it must not overwrite what it has not heard of.
+    /// The edit waited for a connection, so it must not overwrite changes that the client did not
+    /// know.
     is_late: bool,
     sent: bool,
     again: bool,
@@ -85,13 +85,13 @@ struct Held {
     is_strict: bool,
 }
 
-/// The edits, and the presence that they have made.
+/// The pending edits, and the presence that earlier edits created.
 #[derive(Debug, Default)]
 pub struct Edits {
     next: u64,
     waiting: BTreeMap<u64, Waiting>,
     held: BTreeMap<Key, Held>,
-    /// Keys of presence that is to be asked for again.
+    /// Keys of presence to ask for again.
     loose: BTreeSet<Key>,
     /// Keys of presence that was asked for again.
     asked: BTreeSet<Key>,
@@ -100,7 +100,7 @@ pub struct Edits {
 }
 
 impl Edits {
-    /// Takes an edit; returns its number.
+    /// Adds an edit; returns its number.
     pub fn add(&mut self, wish: Wish) -> u64 {
         self.next += 1;
         let (heard, is_late) = (self.heard, !self.connected);
@@ -109,7 +109,7 @@ impl Edits {
         self.next
     }
 
-    /// Edits that are not acknowledged, and presence that is not held for sure.
+    /// The number of unacknowledged edits plus the presence in doubt.
     pub fn len(&self) -> usize {
         self.waiting.len() + self.loose.len() + self.asked.len()
     }
@@ -119,7 +119,7 @@ impl Edits {
         self.len() == 0
     }
 
-    /// Whether an edit was sent whose answer was lost.
+    /// Whether the answer to a sent edit was lost.
     pub fn is_in_doubt(&self) -> bool {
         self.waiting.values().any(|waiting| waiting.again)
     }
@@ -129,17 +129,17 @@ impl Edits {
         self.held.contains_key(key)
     }
 
-    /// The server was heard to have this revision.
+    /// Records a revision that the server reported.
     pub fn heard(&mut self, revision: u64) {
         self.heard = self.heard.max(revision);
     }
 
-    /// A connection stands.
+    /// A connection is open.
     pub fn connected(&mut self) {
         self.connected = true;
     }
 
-    /// The connection is lost: what was sent over it goes again, and all presence is in doubt.
+    /// The connection was lost: its unanswered edits are sent again, and all presence is in doubt.
     pub fn lost(&mut self) {
         self.connected = false;
         for waiting in self.waiting.values_mut() {
@@ -151,8 +151,8 @@ impl Edits {
         self.loose = self.held.keys().cloned().collect();
     }
 
-    /// The next edit to send, in the order in which they were made. The server remembers the
-    /// outcomes of [`WINDOW`] edits, so no more are on their way.
+    /// The next edit to send, in the order of creation. The server remembers the outcomes of
+    /// [`WINDOW`] edits, so no more than that are in flight.
     pub fn poll(&mut self) -> Option<Sent> {
         let oldest = *self.waiting.first_key_value()?.0;
         let next = self.waiting.iter_mut().find(|(_, waiting)| !waiting.sent);
@@ -170,8 +170,7 @@ impl Edits {
         Some(Sent { number, wish, condition, again: waiting.again })
     }
 
-    /// The next presence to ask for again: once no edit of its key waits, since that edit may
-    /// replace it.
+    /// The next presence to ask for again. Waits for pending edits of its key, which may replace it.
     pub fn poll_hold(&mut self) -> Option<Hold> {
         let is_free = |key: &&Key| self.waiting.values().all(|other| other.wish.key != **key);
         let key = self.loose.iter().find(is_free).filter(|_| self.connected)?.clone();
@@ -182,28 +181,28 @@ impl Edits {
         Some(Hold { key, value, version, is_strict })
     }
 
-    /// The key of the edit `number`, if that waits.
+    /// The key of edit `number`, if it is pending.
     pub fn key(&self, number: u64) -> Option<&Key> {
         self.waiting.get(&number).map(|waiting| &waiting.wish.key)
     }
 
-    /// Takes the answer to the edit `number`.
+    /// Processes the answer to edit `number`.
     ///
     /// # Errors
     /// No such edit waits for an answer.
     pub fn answered(&mut self, number: u64, answer: &Answer) -> Result<(), Lie> {
         if !self.waiting.get(&number).is_some_and(|waiting| waiting.sent) {
-            return Err(Lie("an answer is to no call"));
+            return Err(Lie("an answer belongs to no call"));
         }
         let Some(Waiting { wish, .. }) = self.waiting.remove(&number) else {
-            return Err(Lie("an answer is to no call"));
+            return Err(Lie("an answer belongs to no call"));
         };
         let Answer::Made(version) = *answer else { return Ok(()) };
         self.heard(version);
         for other in self.waiting.values_mut().filter(|other| other.wish.key == wish.key) {
             other.heard = other.heard.max(version);
         }
-        // It replaces a presence that the key had.
+        // The edit replaces a presence at the key.
         self.loose.remove(&wish.key);
         self.asked.remove(&wish.key);
         self.held.remove(&wish.key);
@@ -214,9 +213,9 @@ impl Edits {
         Ok(())
     }
 
-    /// Takes the answer to a [`Hold`] of `key`. Returns whether that presence is lost.
+    /// Processes the answer to a [`Hold`] of `key`. Returns whether the presence is lost.
     pub fn hold_answered(&mut self, key: &Key, answer: &Answer) -> bool {
-        // An edit of the same key may have replaced it meanwhile.
+        // An edit of the same key may have replaced the presence meanwhile.
         if !self.asked.remove(key) {
             return false;
         }

@@ -11,11 +11,11 @@ pub const MAX_KEY: usize = 512;
 
 /// A valid key. Cloning is cheap.
 ///
-/// Keys of zenoh have the same form, so a bridge needs no translation.
+/// Zenoh keys have the same form, so a bridge needs no translation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(Arc<str>);
 
-/// Why a text is no key.
+/// Why a text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
     /// It has no word, or an empty one: `//`, or `/` at an end.
@@ -58,7 +58,7 @@ impl Key {
     /// Checks `text`.
     ///
     /// # Errors
-    /// It is no key.
+    /// If it is not a key.
     pub fn new(text: &str) -> Result<Key, KeyError> {
         check(text).map(|()| Key(text.into()))
     }
@@ -98,7 +98,7 @@ impl Prefix {
     /// Checks `text`; an empty text is the whole tree.
     ///
     /// # Errors
-    /// It is no key.
+    /// If it is not a key.
     pub fn new(text: &str) -> Result<Prefix, KeyError> {
         match text {
             "" => Ok(Prefix::ALL),
@@ -111,8 +111,8 @@ impl Prefix {
         self.0.as_ref().map_or("", Key::as_str)
     }
 
-    /// Returns whether `key` is the prefix or lies below it. `world` contains `world` and
-    /// `world/a`, not `worlds`.
+    /// Returns whether `key` is the prefix or is below it. `world` contains `world` and `world/a`,
+    /// but not `worlds`.
     pub fn contains(&self, key: &str) -> bool {
         let prefix = self.as_str();
         prefix.is_empty()

@@ -1,25 +1,25 @@
-//! The client's side of a watch. It believes nothing that the server says before it is checked.
+//! The client's side of a watch. It checks everything that the server sends.
 
 use alloc::vec::Vec;
 
 use super::key::{Key, Prefix};
-use super::tree::{Change, Entry};
+use super::tree::{Change, Entry, OVERHEAD};
 use super::watcher::Piece;
 
-/// What a watch brings.
+/// The output of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// All entries, in the order of keys: first, and where changes were missed.
+    /// All entries, in key order: at the start, and after missed changes.
     Snapshot(Vec<(Key, Entry)>),
-    /// Changes since, oldest first.
+    /// Later changes, oldest first.
     Changes(Vec<Change>),
 }
 
-/// What is wrong with a piece.
+/// An invalid piece; the text says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lie(pub &'static str);
 
-/// How far a watch is.
+/// The state of a watch.
 #[derive(Debug)]
 pub struct Replica {
     prefix: Prefix,
@@ -29,31 +29,54 @@ pub struct Replica {
     most: usize,
 }
 
+impl News {
+    /// Bytes of memory that they take, about.
+    pub fn bytes(&self) -> usize {
+        let size = |key: &Key, value: Option<&[u8]>| {
+            OVERHEAD + key.as_str().len() + value.map_or(0, <[u8]>::len)
+        };
+        match self {
+            News::Snapshot(entries) => {
+                entries.iter().map(|(key, entry)| size(key, Some(&entry.value))).sum()
+            }
+            News::Changes(changes) => {
+                changes.iter().map(|change| size(&change.key, change.value.as_deref())).sum()
+            }
+        }
+    }
+}
+
 impl Replica {
-    /// A watch of `prefix` that has nothing. A snapshot of more than `most` bytes of keys and
-    /// values is refused.
+    /// A watch of `prefix` that has nothing. A snapshot that takes more than `most` bytes of
+    /// memory, about, is refused.
     pub fn new(prefix: Prefix, most: usize) -> Replica {
         Replica { prefix, revision: None, snapshot: None, bytes: 0, most }
     }
 
-    /// The revision up to which the watch has everything.
+    /// The revision up to which the watch is complete.
     pub fn revision(&self) -> Option<u64> {
         self.revision
+    }
+
+    /// Bytes of memory that the incomplete snapshot takes, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// A new connection: a snapshot that was not complete begins anew. With `is_other` it leads to
     /// another run of the server, of which the watch has nothing.
     pub fn reconnected(&mut self, is_other: bool) {
         self.snapshot = None;
+        self.bytes = 0;
         if is_other {
             self.revision = None;
         }
     }
 
-    /// Takes the next piece.
+    /// Processes the next piece.
     ///
     /// # Errors
-    /// No honest server sends it; the watch is as before.
+    /// The piece is invalid, so the server is broken or dishonest; the watch is unchanged.
     pub fn take(&mut self, piece: Piece) -> Result<Option<News>, Lie> {
         match piece {
             Piece::Snapshot { revision, is_first, is_last, entries } => {
@@ -70,19 +93,21 @@ impl Replica {
         is_last: bool,
         entries: Vec<(Key, Entry)>,
     ) -> Result<Option<News>, Lie> {
-        if is_first == self.snapshot.is_some() {
-            return Err(Lie("a snapshot begins within another one, or has no beginning"));
+        let begun = self.snapshot.as_ref().map(|(begun, _)| *begun);
+        if !is_first && begun.is_none() {
+            return Err(Lie("a snapshot has no beginning"));
         }
         if self.revision.is_some_and(|had| revision < had) {
             return Err(Lie("a snapshot is older than what came before"));
         }
-        if self.snapshot.as_ref().is_some_and(|(begun, _)| *begun != revision) {
-            return Err(Lie("a snapshot changes its revision"));
+        if begun.is_some_and(|begun| (begun < revision) != is_first) {
+            return Err(Lie("a snapshot changes its revision, or begins again with the same one"));
         }
         if entries.is_empty() && !is_last {
             return Err(Lie("a part of a snapshot is empty"));
         }
-        let had = self.snapshot.as_ref().map_or(&[][..], |(_, had)| had);
+        let had = self.snapshot.as_ref().filter(|_| !is_first);
+        let had = had.map_or(&[][..], |(_, had)| had);
         let mut last = had.last().map(|(key, _)| key);
         let mut bytes = if is_first { 0 } else { self.bytes };
         for (key, entry) in &entries {
@@ -90,13 +115,16 @@ impl Replica {
                 return Err(Lie("the keys of a snapshot are out of order"));
             }
             if !self.prefix.contains(key.as_str()) || entry.version > revision {
-                return Err(Lie("a snapshot has an entry that cannot be in it"));
+                return Err(Lie("a snapshot has an entry outside of its prefix or revision"));
             }
-            bytes += key.as_str().len() + entry.value.len();
+            bytes += OVERHEAD + key.as_str().len() + entry.value.len();
             last = Some(key);
         }
         if bytes > self.most {
             return Err(Lie("a snapshot is larger than this client takes"));
+        }
+        if is_first {
+            self.snapshot = None;
         }
         self.bytes = bytes;
         let (_, whole) = self.snapshot.get_or_insert((revision, Vec::new()));
@@ -105,6 +133,7 @@ impl Replica {
             return Ok(None);
         }
         self.revision = Some(revision);
+        self.bytes = 0;
         Ok(self.snapshot.take().map(|(_, entries)| News::Snapshot(entries)))
     }
 
@@ -117,7 +146,7 @@ impl Replica {
                 return Err(Lie("changes are out of order"));
             }
             if !self.prefix.contains(change.key.as_str()) {
-                return Err(Lie("a change is of a key that is not watched"));
+                return Err(Lie("a change is for a key that is not watched"));
             }
             last = change.version;
         }

@@ -1,21 +1,20 @@
-//! What a client may do below a prefix of names, as the list of clients has it: `ro:/world`.
+//! A client's permissions below a prefix of names, as in the list of clients: `ro:/world`.
 
 use super::Prefix;
 
-/// A right.
+/// A permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
     /// May read and watch, or receive.
     pub read: bool,
     /// May put and delete, or send.
     pub write: bool,
-    /// Only this name and those below it.
+    /// Applies to this name and the names below it.
     pub prefix: Prefix,
 }
 
 impl Right {
-    /// Reads `MODE[:/PREFIX]`, where MODE is `ro`, `wo` or `rw`. Nothing where it gives no right
-    /// that makes sense.
+    /// Parses `MODE[:/PREFIX]`, where MODE is `ro`, `wo` or `rw`. `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Right> {
         let (mode, prefix) = text.split_once(':').unwrap_or((text, ""));
         let prefix = prefix.strip_prefix('/').unwrap_or(prefix);

@@ -111,7 +111,7 @@ fn presence_vanishes_with_its_client_and_never_touches_the_disk() {
     assert_eq!(tree.len(), 2);
 }
 
-/// A watcher that reads now and then from a tree that remembers little.
+/// A step of a watcher that reads occasionally from a tree with a short memory.
 #[derive(Debug, Clone)]
 enum Step {
     Edit(u8, Option<u8>, Option<u8>),
@@ -130,23 +130,23 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-type View = BTreeMap<Key, Vec<u8>>;
+type View = BTreeMap<Key, alloc::sync::Arc<[u8]>>;
 
 fn view(tree: &Tree, prefix: &Prefix) -> View {
-    tree.range(prefix).map(|(key, entry)| (key.clone(), entry.value.to_vec())).collect()
+    tree.range(prefix).map(|(key, entry)| (key.clone(), entry.value.clone())).collect()
 }
 
-/// Takes one piece into what a program sees; the revision that it is then at.
+/// Applies one piece to the program's view; returns the view's revision.
 fn take(watcher: &mut Watcher, tree: &Tree, replica: &mut Replica, seen: &mut View) -> bool {
     let Some(piece) = watcher.next(tree) else { return false };
     match replica.take(piece).expect("the server is honest") {
         Some(News::Snapshot(entries)) => {
-            *seen = entries.into_iter().map(|(key, entry)| (key, entry.value.to_vec())).collect();
+            *seen = entries.into_iter().map(|(key, entry)| (key, entry.value)).collect();
         }
         Some(News::Changes(changes)) => {
             for change in changes {
                 match change.value {
-                    Some(value) => drop(seen.insert(change.key, value.to_vec())),
+                    Some(value) => drop(seen.insert(change.key, value)),
                     None => drop(seen.remove(&change.key)),
                 }
             }
@@ -156,11 +156,82 @@ fn take(watcher: &mut Watcher, tree: &Tree, replica: &mut Replica, seen: &mut Vi
     true
 }
 
+/// Edits a key of each of two pieces.
+fn edit_both(tree: &mut Tree, value: &[u8]) {
+    for name in ["w/a", "w/z"] {
+        tree.apply(put(name, value)).unwrap();
+    }
+}
+
+fn watched(recent: usize) -> (Tree, Watcher, Replica) {
+    let mut tree = Tree::new(Limits { recent, ..Limits::default() }, 0, []);
+    for name in ["w/a", "w/b", "w/c", "w/z"] {
+        tree.apply(put(name, &[0; 60 << 10])).unwrap();
+    }
+    let prefix = Prefix::new("w").unwrap();
+    (tree, Watcher::new(prefix.clone(), None), Replica::new(prefix, 1 << 20))
+}
+
+#[test]
+fn a_slow_watcher_keeps_no_old_values_and_gets_the_snapshot_as_it_was() {
+    let (mut tree, mut watcher, mut replica) = watched(1 << 20);
+    let first = watcher.next(&tree).unwrap();
+    assert!(replica.take(first).unwrap().is_none());
+    let old = tree.entry("w/z").unwrap().value.clone();
+    edit_both(&mut tree, b"new");
+    tree.apply(put("w/y", b"new")).unwrap();
+    tree.apply(Edit { value: None, ..put("w/c", b"") }).unwrap();
+    // The change that put it, the one that replaced it, and this test.
+    assert_eq!(alloc::sync::Arc::strong_count(&old), 3);
+    let Some(News::Snapshot(entries)) = replica.take(watcher.next(&tree).unwrap()).unwrap() else {
+        panic!("the snapshot is complete");
+    };
+    let names: Vec<_> = entries.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(names, ["w/a", "w/b", "w/c", "w/z"]);
+    assert!(entries.iter().all(|(_, entry)| entry.value.len() == 60 << 10));
+    let Some(News::Changes(changes)) = replica.take(watcher.next(&tree).unwrap()).unwrap() else {
+        panic!("the changes follow");
+    };
+    assert_eq!(changes.len(), 4);
+    assert_eq!(replica.bytes(), 0);
+}
+
+#[test]
+fn a_watcher_whose_snapshot_falls_behind_gets_a_fresh_one() {
+    let (mut tree, mut watcher, mut replica) = watched(1000);
+    assert!(replica.take(watcher.next(&tree).unwrap()).unwrap().is_none());
+    let old = tree.entry("w/z").unwrap().value.clone();
+    edit_both(&mut tree, &[1; 60 << 10]);
+    assert_eq!(alloc::sync::Arc::strong_count(&old), 1, "nobody holds the old value");
+    let begun = watcher.next(&tree).unwrap();
+    assert!(matches!(begun, Piece::Snapshot { is_first: true, revision: 6, .. }));
+    // The same beginning again is no honest server's.
+    assert!(replica.take(begun.clone()).unwrap().is_none());
+    assert!(replica.take(begun).is_err());
+    let Some(News::Snapshot(entries)) = replica.take(watcher.next(&tree).unwrap()).unwrap() else {
+        panic!("the snapshot is complete");
+    };
+    assert_eq!(entries.iter().map(|(_, entry)| entry.value[0]).collect::<Vec<_>>(), [1, 0, 0, 1]);
+}
+
+#[test]
+fn a_snapshot_of_many_tiny_entries_is_refused_by_the_memory_that_they_take() {
+    let entries = (0..100).map(|n| {
+        let entry = Entry { value: [].as_slice().into(), version: 1, owner: None };
+        (key(&format!("{n:03}")), entry)
+    });
+    let piece =
+        Piece::Snapshot { revision: 1, is_first: true, is_last: true, entries: entries.collect() };
+    assert!(Replica::new(Prefix::ALL, 9_000).take(piece.clone()).is_err());
+    let news = Replica::new(Prefix::ALL, 10_000).take(piece).unwrap().unwrap();
+    assert_eq!(news.bytes(), 100 * 99);
+}
+
 proptest! {
     #[test]
     fn a_watcher_sees_states_that_were_in_order_and_at_last_the_present_one(
         steps in prop::collection::vec(step(), 1..200),
-        recent in 0..2000_usize,
+        recent in prop_oneof![0..2000_usize, 0..1_000_000_usize],
         whole: bool,
     ) {
         let mut tree = Tree::new(Limits { recent, ..Limits::default() }, 0, []);
@@ -173,7 +244,9 @@ proptest! {
             match step {
                 Step::Edit(name, value, owner) => {
                     let name = format!("w/{}{}", name % 2, ["", "/a", "/b"][usize::from(name / 4)]);
-                    let value = value.map(|value| [value; 40].as_slice().into());
+                    // Of the long ones a piece has two or three.
+                    let len = |value| if value % 2 == 0 { 40 } else { 50 << 10 };
+                    let value = value.map(|value| vec![value; len(value)].into());
                     let owner = owner.map(u64::from);
                     let _ = tree.apply(Edit { value, owner, ..put(&name, b"") });
                     history.insert(tree.revision(), view(&tree, &prefix));
@@ -185,7 +258,7 @@ proptest! {
                 Step::Read => {
                     take(&mut watcher, &tree, &mut replica, &mut seen);
                     if let Some(revision) = replica.revision() {
-                        // Revisions between have the same keys of other prefixes, or vanished
+                        // Revisions in between have the same keys in other prefixes, or vanished
                         // together.
                         let then = history.range(revision..).next().expect("it was").1;
                         let before = history.range(..=revision).next_back().expect("it was").1;
@@ -208,7 +281,7 @@ proptest! {
             (any::<bool>(), 0..5_u64, any::<(bool, bool)>(),
              prop::collection::vec((0..4_u8, 0..6_u64), 0..3)), 0..20),
     ) {
-        let mut replica = Replica::new(Prefix::new("a").unwrap(), 100);
+        let mut replica = Replica::new(Prefix::new("a").unwrap(), 400);
         let mut last = None;
         for (is_snapshot, revision, (is_first, is_last), items) in pieces {
             let named = |name: u8| key(["a", "a/b", "a/c", "z"][usize::from(name)]);

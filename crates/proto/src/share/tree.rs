@@ -1,8 +1,10 @@
-//! The tree at the server: what each key has, and the changes of late.
+//! The server's tree: the entry of each key, and the recent changes.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::iter;
+use core::ops::Bound;
 
 use super::key::{Key, Prefix};
 
@@ -10,58 +12,58 @@ use super::key::{Key, Prefix};
 pub const MAX_VALUE: usize = 64 << 10;
 
 /// Bytes of memory that an entry takes beside key and value, about.
-const OVERHEAD: usize = 96;
+pub(super) const OVERHEAD: usize = 96;
 
-/// How much a tree holds.
+/// The limits of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Keys.
     pub keys: usize,
-    /// Bytes of memory that all entries take, about.
+    /// Approximate memory of all entries in bytes.
     pub bytes: usize,
-    /// Bytes of memory that the recent changes take, about. A watcher that is further behind gets
-    /// a snapshot.
+    /// Bytes of memory that the recent changes take, and the values that they replaced, about. A
+    /// watcher that is further behind gets a snapshot from the beginning.
     pub recent: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { keys: 1_000_000, bytes: 1 << 30, recent: 8 << 20 }
+        Limits { keys: 1_000_000, bytes: 1 << 30, recent: 32 << 20 }
     }
 }
 
-/// What a key has.
+/// The entry of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The value.
     pub value: Arc<[u8]>,
-    /// The revision of the tree that the last change of this key made.
+    /// The revision of the tree created by the last change of this key.
     pub version: u64,
-    /// The client whose presence this is: the value vanishes with it.
+    /// The client whose presence this is; the value vanishes with the client.
     pub owner: Option<u64>,
 }
 
-/// When an edit is to be made.
+/// The condition for making an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Always: the last writer wins.
+    /// None: the last writer wins.
     Always,
-    /// The key has this version; 0: the key is not there.
+    /// The key has this version (0: the key does not exist).
     Version(u64),
-    /// The key is not there, or its version is at most this revision.
+    /// The key does not exist, or its version is at most this revision.
     NotSince(u64),
 }
 
-/// A change that a client asks for.
+/// A requested change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
     /// The key.
     pub key: Key,
-    /// The new value, at most [`MAX_VALUE`] bytes; nothing deletes the key.
+    /// The new value, at most [`MAX_VALUE`] bytes; `None` deletes the key.
     pub value: Option<Arc<[u8]>>,
-    /// When to make it.
+    /// The condition for making it.
     pub condition: Condition,
-    /// The client with which the value is to vanish.
+    /// The client whose end removes the value.
     pub owner: Option<u64>,
 }
 
@@ -70,41 +72,40 @@ pub struct Edit {
 pub struct Change {
     /// The key.
     pub key: Key,
-    /// The new value; nothing where the key was deleted.
+    /// The new value; `None` if the key was deleted.
     pub value: Option<Arc<[u8]>>,
-    /// The revision of the tree that the change made.
+    /// The revision of the tree that the change created.
     pub version: u64,
-    /// What the change means for the disk.
+    /// The change's effect on the disk.
     pub disk: Disk,
 }
 
-/// What a change means for the disk: presence is never on it.
+/// A change's effect on the disk; presence is never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disk {
     /// Nothing.
     Untouched,
-    /// The value is to be stored.
+    /// The value must be stored.
     Store,
-    /// The stored value is to be removed.
+    /// The stored value must be removed.
     Remove,
 }
 
 /// Why an edit was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The condition does not hold; with what the key has.
+    /// The condition does not hold; contains the key's current entry.
     Conflict(Option<Entry>),
-    /// The tree has as many keys, or as many bytes, as it may have.
+    /// The tree has reached its limit of keys or bytes.
     Full,
     /// The value is longer than [`MAX_VALUE`].
     Long,
     /// The edit was sent before, and its outcome is forgotten: it may have been made.
     Unknown,
-    /// Another stream of the same writer has taken the place of the edit's own.
+    /// Another stream of the same writer has replaced the edit's stream.
     Replaced,
 }
 
-/// The tree.
 #[derive(Debug)]
 pub struct Tree {
     entries: BTreeMap<Key, Entry>,
@@ -113,12 +114,19 @@ pub struct Tree {
     revision: u64,
     bytes: usize,
     recent: VecDeque<Change>,
+    /// What a key had before a recent change, by the key and the version of the change.
+    before: BTreeMap<(Key, u64), Option<Entry>>,
     recent_bytes: usize,
     limits: Limits,
 }
 
 fn size(key: &Key, value: Option<&[u8]>) -> usize {
     OVERHEAD + key.as_str().len() + value.map_or(0, <[u8]>::len)
+}
+
+/// Bytes of memory that a recent change takes, with what it replaced.
+fn recent_size(change: &Change, was: Option<&Entry>) -> usize {
+    size(&change.key, change.value.as_deref()) + OVERHEAD + was.map_or(0, |was| was.value.len())
 }
 
 impl Tree {
@@ -130,37 +138,37 @@ impl Tree {
     ) -> Tree {
         let entries: BTreeMap<Key, Entry> = entries.into_iter().collect();
         let bytes = entries.iter().map(|(key, entry)| size(key, Some(&entry.value))).sum();
-        let (owned, recent, recent_bytes) = (BTreeMap::new(), VecDeque::new(), 0);
-        Tree { entries, owned, revision, bytes, recent, recent_bytes, limits }
+        let (owned, recent, before) = (BTreeMap::new(), VecDeque::new(), BTreeMap::new());
+        Tree { entries, owned, revision, bytes, recent, before, recent_bytes: 0, limits }
     }
 
-    /// The number of changes so far, those of earlier trees included.
+    /// The number of changes so far, including those of earlier trees.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are no keys.
+    /// Whether the tree is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What `key` has.
+    /// The entry of `key`.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries.get(key)
     }
 
-    /// The entries of `prefix` in the order of their keys.
+    /// The entries below `prefix` in key order.
     pub fn range(&self, prefix: &Prefix) -> impl Iterator<Item = (&Key, &Entry)> {
         let own = prefix.own().and_then(|key| self.entries.get_key_value(key));
         own.into_iter().chain(self.entries.range(prefix.below()))
     }
 
-    /// Makes an edit; returns nothing where a key that is to be deleted is not there.
+    /// Makes an edit; returns `None` if a missing key was to be deleted.
     ///
     /// # Errors
     /// The edit was not made.
@@ -205,36 +213,83 @@ impl Tree {
                 self.owned.remove(&had);
             }
         }
-        match &value {
+        let was = match &value {
             Some(value) => {
                 if let Some(owner) = owner {
                     self.owned.entry(owner).or_default().insert(key.clone());
                 }
                 let entry = Entry { value: value.clone(), version, owner };
-                self.entries.insert(key.clone(), entry);
+                self.entries.insert(key.clone(), entry)
             }
-            None => drop(self.entries.remove(&key)),
-        }
+            None => self.entries.remove(&key),
+        };
         let change = Change { key, value, version, disk };
-        self.remember(change.clone());
+        self.remember(change.clone(), was);
         Ok(Some(change))
     }
 
-    /// Deletes the presence of a client that has gone.
+    /// Deletes the presence of a client that has left.
     pub fn vanish(&mut self, owner: u64) -> Vec<Change> {
         let keys = self.owned.remove(&owner).unwrap_or_default();
         let edit = |key| Edit { key, value: None, condition: Condition::Always, owner: None };
         keys.into_iter().filter_map(|key| self.apply(edit(key)).ok().flatten()).collect()
     }
 
-    fn remember(&mut self, change: Change) {
-        self.recent_bytes += size(&change.key, change.value.as_deref());
+    fn remember(&mut self, change: Change, was: Option<Entry>) {
+        self.recent_bytes += recent_size(&change, was.as_ref());
+        self.before.insert((change.key.clone(), change.version), was);
         self.recent.push_back(change);
         while self.recent_bytes > self.limits.recent
             && let Some(oldest) = self.recent.pop_front()
         {
-            self.recent_bytes -= size(&oldest.key, oldest.value.as_deref());
+            let was = self.before.remove(&(oldest.key.clone(), oldest.version)).flatten();
+            self.recent_bytes -= recent_size(&oldest, was.as_ref());
         }
+    }
+
+    /// The entries of `prefix` behind the key `after`, in the order of their keys, as they were at
+    /// `revision`; nothing where the tree has forgotten a change since.
+    pub fn entries_at(
+        &self,
+        prefix: &Prefix,
+        after: Option<&Key>,
+        revision: u64,
+    ) -> Option<impl Iterator<Item = (&Key, &Entry)>> {
+        let _ = self.changes_after(revision)?;
+        let own = prefix.own().filter(|_| after.is_none());
+        let (mut first, last) = prefix.below();
+        if let Some(after) = after.filter(|after| prefix.own() != Some(*after)) {
+            first = Bound::Excluded(after.clone());
+        }
+        let live = own.and_then(|key| self.entries.get_key_value(key)).into_iter();
+        let mut live = live.chain(self.entries.range((first.clone(), last.clone()))).peekable();
+        let at = |bound: Bound<Key>, version| bound.map(|key| (key, version));
+        let own_before =
+            own.map(|key| self.before.range((key.clone(), 0)..=(key.clone(), u64::MAX)));
+        let before = self.before.range((at(first, u64::MAX), at(last, 0)));
+        let before = own_before.into_iter().flatten().chain(before);
+        // The oldest of the changes since is the one that replaced what was there then.
+        let mut before = before.filter(move |((_, version), _)| *version > revision).peekable();
+        Some(iter::from_fn(move || {
+            loop {
+                let changed = before.peek().map(|((key, _), _)| key);
+                let is_live = match (live.peek(), changed) {
+                    (Some((key, _)), Some(changed)) => *key < changed,
+                    (Some(_), None) => true,
+                    (None, Some(_)) => false,
+                    (None, None) => return None,
+                };
+                if is_live {
+                    return live.next();
+                }
+                let ((key, _), was) = before.next()?;
+                while before.next_if(|((other, _), _)| other == key).is_some() {}
+                live.next_if(|(other, _)| *other == key);
+                if let Some(was) = was {
+                    return Some((key, was));
+                }
+            }
+        }))
     }
 
     /// The changes after `revision`, oldest first; nothing where some of them are forgotten, or

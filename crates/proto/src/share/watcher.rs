@@ -1,21 +1,23 @@
-//! The server's side of a watch: how far a watcher is, and what it gets next.
+//! The server's side of a watch: a watcher's progress, and its next piece.
 
-use alloc::vec::{self, Vec};
+use alloc::vec::Vec;
 
 use super::key::{Key, Prefix};
 use super::tree::{Change, Entry, Tree};
 
-/// Bytes of keys and values in one piece, about; one entry may be longer.
+/// Approximate size of a piece, in bytes of keys and values; a single entry may be larger.
 pub const PIECE: usize = 128 << 10;
 
-/// Bytes that the rest of an entry takes in a message, at most.
+/// The most bytes of an entry in a message in addition to key and value.
 const OVERHEAD: usize = 32;
 
 fn size(key: &Key, value: Option<&[u8]>) -> usize {
     OVERHEAD + key.as_str().len() + value.map_or(0, <[u8]>::len)
 }
 
-/// A watcher. It reads the tree's recent changes; the tree keeps nothing for it.
+/// A watcher. It reads the tree as it was at one revision, then the recent changes; the tree keeps
+/// nothing for it. Where the tree has forgotten a change that the watcher needs, the watcher gets
+/// a snapshot from the beginning, also within another snapshot.
 #[derive(Debug)]
 pub struct Watcher {
     prefix: Prefix,
@@ -24,31 +26,31 @@ pub struct Watcher {
 
 #[derive(Debug)]
 enum State {
-    /// Has nothing.
+    /// It has no data.
     New,
-    /// Gets a snapshot of this revision; the rest of it.
-    Snapshot { revision: u64, is_first: bool, rest: vec::IntoIter<(Key, Entry)> },
+    /// Gets a snapshot of this revision, and has everything up to this key.
+    Snapshot { revision: u64, after: Option<Key> },
     /// Has everything up to this revision.
     At(u64),
 }
 
-/// What a watcher gets.
+/// A piece of a watch's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// A part of a snapshot, in the order of keys.
+    /// A part of a snapshot, in key order.
     Snapshot {
-        /// The tree's revision of the whole snapshot.
+        /// The revision of the tree in the whole snapshot.
         revision: u64,
-        /// A new snapshot begins: it replaces all that the watcher has.
+        /// Whether a new snapshot begins, which replaces the watcher's data.
         is_first: bool,
-        /// The snapshot is complete.
+        /// Whether the snapshot is complete.
         is_last: bool,
         /// The entries.
         entries: Vec<(Key, Entry)>,
     },
-    /// Changes, oldest first. None between the last revision and `through` are left out.
+    /// Changes, oldest first, complete from the last revision to `through`.
     Changes {
-        /// The watcher has everything up to this revision then.
+        /// The watcher is then complete up to this revision.
         through: u64,
         /// The changes.
         changes: Vec<Change>,
@@ -56,26 +58,29 @@ pub enum Piece {
 }
 
 impl Watcher {
-    /// A watcher of `prefix` that has everything up to the revision `has` of this tree; nothing
-    /// for one that needs a snapshot.
+    /// A watcher of `prefix` that is complete up to revision `has` of this tree; `None` if it needs
+    /// a snapshot.
     pub fn new(prefix: Prefix, has: Option<u64>) -> Watcher {
         Watcher { prefix, state: has.map_or(State::New, State::At) }
     }
 
-    /// The next piece; nothing where the watcher has everything.
+    /// The next piece; `None` if the watcher is complete.
     pub fn next(&mut self, tree: &Tree) -> Option<Piece> {
         match &mut self.state {
-            State::New => self.begin(tree),
-            State::Snapshot { .. } => Some(self.go_on()),
+            State::New => Some(self.begin(tree)),
+            State::Snapshot { revision, after } => {
+                let (revision, after) = (*revision, after.take());
+                Some(self.go_on(tree, revision, after).unwrap_or_else(|| self.begin(tree)))
+            }
             State::At(revision) => {
                 let Some(changes) = tree.changes_after(*revision) else {
-                    return self.begin(tree);
+                    return Some(self.begin(tree));
                 };
                 let (mut bytes, mut piece, mut through) = (0, Vec::new(), tree.revision());
                 for change in changes.filter(|c| self.prefix.contains(c.key.as_str())) {
                     bytes += size(&change.key, change.value.as_deref());
                     if bytes > PIECE && !piece.is_empty() {
-                        // The rest comes with the next piece.
+                        // The rest follows in the next piece.
                         through = piece.last().map_or(through, |last: &Change| last.version);
                         break;
                     }
@@ -87,30 +92,27 @@ impl Watcher {
         }
     }
 
-    fn begin(&mut self, tree: &Tree) -> Option<Piece> {
-        let entries = tree.range(&self.prefix).map(|(key, entry)| (key.clone(), entry.clone()));
-        let rest = entries.collect::<Vec<_>>().into_iter();
-        self.state = State::Snapshot { revision: tree.revision(), is_first: true, rest };
-        Some(self.go_on())
+    fn begin(&mut self, tree: &Tree) -> Piece {
+        self.go_on(tree, tree.revision(), None).expect("a tree remembers its last revision")
     }
 
-    fn go_on(&mut self) -> Piece {
-        let State::Snapshot { revision, is_first, rest } = &mut self.state else {
-            unreachable!("only a snapshot goes on")
-        };
-        let (revision, was_first) = (*revision, *is_first);
-        *is_first = false;
+    /// The next piece of the snapshot of `revision`; nothing where the tree has forgotten a change
+    /// since.
+    fn go_on(&mut self, tree: &Tree, revision: u64, after: Option<Key>) -> Option<Piece> {
+        let mut rest = tree.entries_at(&self.prefix, after.as_ref(), revision)?.peekable();
         let (mut bytes, mut entries) = (0, Vec::new());
         while bytes < PIECE
             && let Some((key, entry)) = rest.next()
         {
-            bytes += size(&key, Some(&entry.value));
-            entries.push((key, entry));
+            bytes += size(key, Some(&entry.value));
+            entries.push((key.clone(), entry.clone()));
         }
-        let is_last = rest.len() == 0;
-        if is_last {
-            self.state = State::At(revision);
-        }
-        Piece::Snapshot { revision, is_first: was_first, is_last, entries }
+        let (is_first, is_last) = (after.is_none(), rest.peek().is_none());
+        let last = || entries.last().map(|(key, _): &(Key, Entry)| key.clone());
+        self.state = match is_last {
+            true => State::At(revision),
+            false => State::Snapshot { revision, after: last() },
+        };
+        Some(Piece::Snapshot { revision, is_first, is_last, entries })
     }
 }

@@ -1,39 +1,39 @@
-//! What the server remembers of its clients' edits, so that an edit that is sent twice is made once
-//! and its client hears the true outcome.
+//! The server's memory of its clients' edits: an edit that is sent twice is made once, and the
+//! client gets the true outcome.
 //!
-//! A writer is a program of a client: the client's key, and a random number that the program draws.
-//! Its edits are numbered. Each of its streams takes the place of the one before, whose edits are
-//! refused from then on. Of the last [`WINDOW`] numbers the server remembers which were made; the
-//! disk has this too, stored together with the values.
+//! A writer is a client's program, identified by the client's key and a random number that the
+//! program chose. Its edits are numbered. Each new stream of a writer replaces the one before,
+//! whose edits are refused from then on. The server remembers which of the last [`WINDOW`] numbers
+//! were made, and stores this on the disk together with the values.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// Edits of one writer whose outcomes are remembered, and which may wait for an answer at a time.
+/// The number of a writer's edits whose outcomes are remembered; also the most edits in flight.
 pub const WINDOW: u64 = 64;
 
-/// Writers of one client that are remembered.
+/// The number of remembered writers per client.
 pub const WRITERS: usize = 256;
 
 /// A program that edits the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Writer {
-    /// The key of its client, as the session has proven it.
+    /// The client's key, proven by the session.
     pub client: [u8; 32],
-    /// The random number of this program.
+    /// The program's random number.
     pub instance: u64,
 }
 
-/// What is known of an edit before it is made.
+/// The status of an edit before it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It has been made, with this version.
+    /// Already made, with this version.
     Made(u64),
-    /// It has not been made.
+    /// Not made.
     New,
-    /// It may have been made: the outcome is forgotten.
+    /// Possibly made: the outcome is forgotten.
     Unknown,
-    /// Another stream of the writer has taken the place of the one that it came by.
+    /// Another stream of the writer has replaced the edit's stream.
     Replaced,
 }
 
@@ -46,31 +46,31 @@ struct Made {
 #[derive(Debug, Default)]
 struct Record {
     made: BTreeMap<u64, Made>,
-    /// The stream whose edits count; nothing while there is none.
+    /// The current stream; edits of other streams are refused. `None` if there is no stream.
     stream: Option<u64>,
     /// The owner of the writer's presence.
     owner: u64,
     /// Edits of earlier streams may have been made and forgotten.
     is_blind: bool,
-    /// When a stream of the writer last began or ended, by a count of such events.
+    /// When a stream of the writer last began or ended, in a count of such events.
     used: u64,
 }
 
 impl Record {
-    /// What the disk is to have.
+    /// The data for the disk.
     fn stored(&self) -> Vec<(u64, u64)> {
         let kept = self.made.iter().filter(|(_, made)| !made.is_presence);
         kept.map(|(number, made)| (*number, made.version)).collect()
     }
 }
 
-/// A writer as the disk has it, or is to have it: numbers and versions of edits that were made.
+/// A writer on the disk: the numbers and versions of edits that were made.
 pub type Row = (Writer, Vec<(u64, u64)>);
 
-/// What the disk is to store with the changes of the tree.
+/// The writers' data to store together with the tree's changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
-    /// Writers; those with nothing are to be removed.
+    /// Writers; those without edits must be removed.
     pub writers: Vec<Row>,
     /// How often outcomes of a client were forgotten.
     pub forgotten: Vec<([u8; 32], u64)>,
@@ -94,7 +94,7 @@ impl Writers {
             let made = made.into_iter();
             let made = made.map(|(number, version)| (number, Made { version, is_presence: false }));
             let made: BTreeMap<u64, Made> = made.collect();
-            // The order in which they were last heard of, as far as the disk shows it.
+            // The order in which writers were last active, as far as the disk shows it.
             let used = made.values().map(|made| made.version).max().unwrap_or(0);
             writers.uses = writers.uses.max(used);
             writers.records.insert(writer, Record { made, used, ..Record::default() });
@@ -103,12 +103,12 @@ impl Writers {
         writers
     }
 
-    /// Begins the stream `stream` of `writer`; streams are numbered, from 1. `seen` is what this
-    /// returned for the stream before, as far as the writer has heard it: how often outcomes of
-    /// this client were forgotten. `is_first`: the writer has had no stream before.
+    /// Begins the stream `stream` of `writer`; streams are numbered from 1. `seen` is this
+    /// function's result for the stream before (how often outcomes of this client were forgotten),
+    /// if the writer received it. `is_first`: the writer had no stream before.
     ///
     /// # Errors
-    /// The client has [`WRITERS`] writers with a stream.
+    /// The client already has [`WRITERS`] writers with a stream.
     pub fn begin(
         &mut self,
         writer: Writer,
@@ -121,7 +121,7 @@ impl Writers {
             self.make_room(writer.client)?;
         }
         let forgotten = self.forgotten.get(&writer.client).copied().unwrap_or(0);
-        // Who has no record either never made an edit here, or was forgotten.
+        // A writer without a record either never made an edit here, or was forgotten.
         let is_blind = !is_first && seen.map_or(forgotten > 0, |seen| seen != forgotten);
         let new = || Record { is_blind, owner: stream, ..Record::default() };
         let record = self.records.entry(writer).or_insert_with(new);
@@ -149,7 +149,7 @@ impl Writers {
         Ok(())
     }
 
-    /// What is known of the edit `number` that came by `stream`; `again`: it has been sent before.
+    /// The status of edit `number` that arrived on `stream`; `again`: it was sent before.
     pub fn known(&self, writer: Writer, stream: u64, number: u64, again: bool) -> Known {
         let current = self.records.get(&writer).filter(|record| record.stream == Some(stream));
         let Some(record) = current else { return Known::Replaced };
@@ -163,25 +163,25 @@ impl Writers {
         }
     }
 
-    /// The version that the edit `number` made, if it was made and is remembered.
+    /// The version that edit `number` created, if it was made and is remembered.
     pub fn outcome(&self, writer: Writer, number: u64) -> Option<u64> {
         let made = self.records.get(&writer)?.made.get(&number)?;
         Some(made.version)
     }
 
-    /// The owner of the presence of `writer`, if `stream` is its stream.
+    /// The owner of the presence of `writer`, if `stream` is its current stream.
     pub fn owner(&self, writer: Writer, stream: u64) -> Option<u64> {
         let current = self.records.get(&writer).filter(|record| record.stream == Some(stream));
         current.map(|record| record.owner)
     }
 
-    /// Whether an edit of `writer` made this version.
+    /// Whether an edit of `writer` created this version.
     pub fn wrote(&self, writer: Writer, version: u64) -> bool {
         let record = self.records.get(&writer);
         record.is_some_and(|record| record.made.values().any(|made| made.version == version))
     }
 
-    /// The edit `number` was made.
+    /// Records that edit `number` was made.
     pub fn made(&mut self, writer: Writer, number: u64, version: u64, is_presence: bool) {
         let Some(record) = self.records.get_mut(&writer) else { return };
         record.made.insert(number, Made { version, is_presence });
@@ -192,8 +192,8 @@ impl Writers {
         }
     }
 
-    /// A stream has ended. `is_last`: its writer has heard all answers, and never comes again.
-    /// Returns the owner whose presence vanishes.
+    /// Ends a stream. `is_last`: the writer has received all answers, and never returns. Returns
+    /// the owner whose presence vanishes.
     pub fn ended(&mut self, writer: Writer, stream: u64, is_last: bool) -> Option<u64> {
         let record = self.records.get_mut(&writer)?;
         if record.stream != Some(stream) {
@@ -203,7 +203,7 @@ impl Writers {
         record.stream = None;
         record.used = self.uses;
         let owner = record.owner;
-        // Presence that vanishes now is made anew if it is asked for again.
+        // Vanished presence is created again if it is asked for.
         record.made.retain(|_, made| !made.is_presence);
         if is_last || (record.made.is_empty() && !record.is_blind) {
             self.records.remove(&writer);
@@ -212,13 +212,13 @@ impl Writers {
         Some(owner)
     }
 
-    /// Whether an edit was made that the disk does not know of.
+    /// Whether an edit was made that is not yet on the disk.
     pub fn must_store(&self) -> bool {
         let stored = |writer| self.records.get(writer).is_some_and(|r| !r.stored().is_empty());
         self.changed.iter().any(stored)
     }
 
-    /// What the disk is to store, since this was last asked.
+    /// The data for the disk since the last call.
     pub fn take_rows(&mut self) -> Rows {
         let stored = |writer| self.records.get(&writer).map_or(Vec::new(), Record::stored);
         let changed = core::mem::take(&mut self.changed);
@@ -229,6 +229,6 @@ impl Writers {
     }
 }
 
-/// A client has too many writers at a time.
+/// A client has too many writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowd;

@@ -1,10 +1,10 @@
-//! Keeps the processors awake while packets have to be punctual.
+//! Keeps the processors awake while packets must be on time.
 //!
-//! A processor with nothing to do halts. On a virtual machine that gives it back to the host, which
-//! may take milliseconds to return it: packets that were due meanwhile are late, although no
-//! program of this machine had it. So while packets are on their way, and a little longer, a thread
-//! for each processor takes what nobody else wants. An emulation in which nothing happens leaves
-//! the processors alone.
+//! An idle processor halts. On a virtual machine, halting returns the processor to the hypervisor,
+//! which may take milliseconds to give it back: packets due in that time are late, although no
+//! program of this machine used the processor. While packets are in flight, and a little longer,
+//! one thread per processor therefore runs at the lowest priority. An idle emulation leaves the
+//! processors alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,11 +15,11 @@ use longhaul_proto::time::{Span, Time};
 use super::clock::processor_time;
 use super::sys;
 
-/// How long after the last packet the processors stay awake: longer than most programs pause, and
-/// than TCP waits before it repeats what was lost.
+/// How long the processors stay awake after the last packet: longer than most programs pause, and
+/// longer than TCP's retransmission timeout.
 const LINGER: Span = Span::from_secs(1);
 
-/// Turns of a thread before it looks at its clock: some ten microseconds.
+/// Loop iterations between looks at the clock: about ten microseconds.
 const TURNS: u32 = 1_000;
 
 /// The threads; they end when this is dropped.
@@ -28,22 +28,23 @@ pub(super) struct Awake {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What the threads and their owners say to each other.
+/// State shared by the threads and their owners.
 #[derive(Default)]
 struct Shared {
     roused: AtomicBool,
     ended: AtomicBool,
-    /// Threads that wait to be roused.
+    /// Threads that wait for a wake-up.
     resting: AtomicUsize,
-    /// Nanoseconds of processor time that all threads together took.
+    /// Processor time of all threads, in nanoseconds.
     taken: AtomicU64,
 }
 
 impl Awake {
-    /// Starts a thread for each processor that this process may use; they rest until roused.
+    /// Starts one thread for each processor that this process may use; the threads sleep until
+    /// woken.
     ///
-    /// Where a thread cannot be had, or may not be one that gives way to all others, the processors
-    /// sleep as ever, and the account of late packets tells what came of it.
+    /// If a thread cannot be started, or cannot get the lowest priority, processors halt as usual,
+    /// and the statistics of late packets show the effect.
     pub(super) fn keep() -> Awake {
         let shared = Arc::<Shared>::default();
         let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -54,13 +55,13 @@ impl Awake {
         Awake { threads: threads.collect(), shared }
     }
 
-    /// What rouses the threads.
+    /// A handle that wakes the threads.
     pub(super) fn rouser(&self) -> Rouser {
         let threads = self.threads.iter().map(|thread| thread.thread().clone());
         Rouser { shared: self.shared.clone(), threads: threads.collect(), until: None }
     }
 
-    /// Processor time that the threads took together, because nobody else wanted it.
+    /// Processor time that the threads used, which nothing else wanted.
     pub(super) fn taken(&self) -> Span {
         Span::from_nanos(self.shared.taken.load(Ordering::Relaxed))
     }
@@ -71,14 +72,14 @@ impl Drop for Awake {
         self.shared.ended.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
             thread.thread().unpark();
-            // It fails only by a panic of its own, of which it has no occasion.
+            // Joining fails only if the thread panicked, which it never should.
             let _ = thread.join();
         }
     }
 }
 
 impl Shared {
-    /// Takes the processor while it is wanted awake, until the end.
+    /// Keeps a processor busy while it must stay awake, until the end.
     fn take(&self) {
         if sys::run_last().is_err() {
             return;
@@ -99,16 +100,16 @@ impl Shared {
     }
 }
 
-/// Rouses the threads, and lets them rest.
+/// Wakes the threads, and lets them sleep.
 pub(super) struct Rouser {
     shared: Arc<Shared>,
     threads: Vec<Thread>,
-    /// Until when they stay roused; nothing while they rest.
+    /// Until when the threads stay awake; `None` while they sleep.
     until: Option<Time>,
 }
 
 impl Rouser {
-    /// Something is on its way at `now`.
+    /// A packet is in flight at `now`.
     pub(super) fn rouse(&mut self, now: Time) {
         if self.until.replace(now + LINGER).is_none() {
             self.shared.roused.store(true, Ordering::Release);
@@ -116,8 +117,8 @@ impl Rouser {
         }
     }
 
-    /// Nothing is on its way at `now`: how long to wait before this has to be said again, lest the
-    /// threads never rest; nothing once they do.
+    /// Nothing is in flight at `now`: returns how long to wait before calling this again so that
+    /// the threads can sleep; `None` once they do.
     pub(super) fn quiet(&mut self, now: Time) -> Option<Span> {
         let left = self.until?.since(now);
         if left > Span::ZERO {

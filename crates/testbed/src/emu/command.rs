@@ -10,12 +10,12 @@ use super::host::Host;
 use super::keeper::Keeper;
 use super::sys;
 
-/// A program to run on an emulated host: as [`std::process::Command`].
+/// A program to run on an emulated host, built like [`std::process::Command`].
 ///
-/// It sees the host's network only, the emulated hosts by name, the host's name as its own, and the
-/// processes of the emulation; the file system is the machine's. It is killed, with everything that
-/// it has started, when the emulation ends. Wait for a child before that: afterwards its status is
-/// lost.
+/// It sees only the host's network, the emulated hosts by name, the host's name as its hostname,
+/// and the processes of the emulation; the file system is the machine's. The end of the emulation
+/// kills it and all processes that it started. Wait for a child before that: afterwards its status
+/// is lost.
 pub struct HostCommand<'e> {
     host: &'e Host,
     keeper: &'e Keeper,
@@ -25,7 +25,7 @@ pub struct HostCommand<'e> {
 impl<'e> HostCommand<'e> {
     pub(super) fn new(host: &'e Host, keeper: &'e Keeper, program: &OsStr) -> HostCommand<'e> {
         let mut command = Command::new(program);
-        // The keeper's own working directory is where this process was when it started.
+        // The keeper's working directory is that of this process at its start.
         if let Ok(here) = std::env::current_dir() {
             command.current_dir(here);
         }
@@ -50,59 +50,59 @@ impl<'e> HostCommand<'e> {
         self
     }
 
-    /// Takes a variable out of its environment.
+    /// Removes a variable from its environment.
     pub fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
         self.command.env_remove(name);
         self
     }
 
-    /// Sets its working directory; otherwise the caller's.
+    /// Sets its working directory; the default is the caller's.
     pub fn current_dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.command.current_dir(dir);
         self
     }
 
-    /// Where its standard input comes from.
+    /// Sets its standard input.
     pub fn stdin(mut self, from: impl Into<Stdio>) -> Self {
         self.command.stdin(from);
         self
     }
 
-    /// Where its standard output goes.
+    /// Sets its standard output.
     pub fn stdout(mut self, to: impl Into<Stdio>) -> Self {
         self.command.stdout(to);
         self
     }
 
-    /// Where its standard error goes.
+    /// Sets its standard error.
     pub fn stderr(mut self, to: impl Into<Stdio>) -> Self {
         self.command.stderr(to);
         self
     }
 
-    /// Starts it; input and outputs are inherited where nothing else was said.
+    /// Starts it; streams that were not set are inherited.
     ///
     /// # Errors
-    /// Where the program cannot be started.
+    /// If the program cannot be started.
     pub fn spawn(mut self) -> io::Result<Child> {
-        // The host, and with it the descriptor, outlives the spawn, for which this waits.
+        // The host, and with it the descriptor, outlives the spawn, which this call waits for.
         let namespace = self.host.namespace.as_raw_fd();
         sys::enter_on_spawn(&mut self.command, namespace, &self.host.name);
         self.keeper.spawn(self.command)
     }
 
-    /// Runs it to its end; input and outputs are inherited where nothing else was said.
+    /// Runs it to its end; streams that were not set are inherited.
     ///
     /// # Errors
-    /// Where the program cannot be started or waited for.
+    /// If the program cannot be started or waited for.
     pub fn status(self) -> io::Result<ExitStatus> {
         self.spawn()?.wait()
     }
 
-    /// Runs it to its end and gives what it wrote; it has no input.
+    /// Runs it to its end and returns its output; its input is empty.
     ///
     /// # Errors
-    /// Where the program cannot be started or waited for.
+    /// If the program cannot be started or waited for.
     pub fn output(self) -> io::Result<Output> {
         let quiet = self.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         quiet.spawn()?.wait_with_output()

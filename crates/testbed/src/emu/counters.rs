@@ -1,5 +1,5 @@
-//! What the kernel counts in a host. A file of `/proc/net` tells of the namespace in which it was
-//! opened, whoever reads it and whenever.
+//! The kernel's counters of a host. A file of `/proc/net` always describes the namespace in which
+//! it was opened, whichever thread reads it.
 
 use std::fs::File;
 use std::io;
@@ -7,27 +7,27 @@ use std::os::unix::fs::FileExt;
 
 use super::sys;
 
-/// What a device dropped before it could be read.
+/// Counts frames that a device dropped before the forwarder read them.
 pub(super) struct DeviceDrops(Counts);
 
-/// Datagrams that were lost in the host that they had come to.
+/// Counts datagrams that were lost in the receiving host.
 pub(super) struct SocketDrops {
     v4: Counts,
-    /// Nothing on a machine without IPv6.
+    /// `None` on a machine without IPv6.
     v6: Option<Counts>,
 }
 
-/// A file of counts.
+/// An open file of counters.
 struct Counts(File);
 
 impl Counts {
-    /// That of the calling thread's network namespace.
+    /// Opens a file of the calling thread's network namespace.
     fn open(name: &str) -> io::Result<Counts> {
         Ok(Counts(File::open(format!("/proc/thread-self/net/{name}"))?))
     }
 
     fn text(&self) -> String {
-        // Each has some 3 kB.
+        // Each file has about 3 kB.
         let mut text = [0u8; 16_384];
         let len = self.0.read_at(&mut text, 0).unwrap_or(0);
         String::from_utf8_lossy(&text[..len]).into_owned()
@@ -35,31 +35,31 @@ impl Counts {
 }
 
 impl DeviceDrops {
-    /// Those in the calling thread's network namespace.
+    /// Opens the counter of the calling thread's network namespace.
     pub(super) fn open() -> io::Result<DeviceDrops> {
         Counts::open("dev").map(DeviceDrops)
     }
 
-    /// Frames so far.
+    /// Dropped frames so far.
     pub(super) fn read(&self) -> u64 {
         transmit_drops(&self.0.text()).unwrap_or(0)
     }
 }
 
 impl SocketDrops {
-    /// Those in the calling thread's network namespace.
+    /// Opens the counters of the calling thread's network namespace.
     pub(super) fn open() -> io::Result<SocketDrops> {
         Ok(SocketDrops { v4: Counts::open("snmp")?, v6: Counts::open("snmp6").ok() })
     }
 
-    /// How many so far found no room in a program's socket; those that came joined count once.
+    /// Datagrams so far that found a full socket; coalesced datagrams count once.
     pub(super) fn read(&self) -> u64 {
         let v6 = self.v6.as_ref().map_or(0, |v6| no_room_v6(&v6.text()));
         no_room_v4(&self.v4.text()) + v6
     }
 }
 
-/// The counts of datagrams without room: in the socket's buffer, in what all sockets may have.
+/// The counters of full buffers: the socket's buffer, and the memory of all sockets.
 const NO_ROOM: [&str; 2] = ["RcvbufErrors", "MemErrors"];
 
 /// The transmit drops of the TUN device in the text of `/proc/net/dev`.

@@ -1,4 +1,4 @@
-//! An emulation as a whole: hosts, the forwarder between them, the keeper of their programs.
+//! An emulation: hosts, the forwarder between them, the keeper of their programs.
 
 use std::ffi::OsStr;
 use std::time::Instant;
@@ -16,20 +16,20 @@ use super::statistics::{HostStatistics, LinkStatistics, Statistics};
 use super::ways::Ways;
 use crate::link::LinkSpec;
 
-/// Hosts on this machine with an emulated path between them, for as long as this value lives.
+/// Hosts on this machine with an emulated path between them, while this value lives.
 ///
-/// Dropping it, or the end of the process by whatever means, kills every program on the hosts and
-/// takes the hosts away.
+/// Dropping it, or the end of the process by any means, kills every program on the hosts and
+/// removes the hosts.
 pub struct Emulation {
-    // In this order: programs end first, then the path, then the hosts.
+    // Drop order: first the programs, then the path, then the hosts.
     keeper: Keeper,
     remote: Remote,
     hosts: Vec<Host>,
-    /// Until all of these are gone.
+    /// Dropped after all of these.
     awake: Awake,
     routers: Vec<String>,
     ends: Vec<(usize, usize)>,
-    /// The links that change as time goes by, as they are at the start.
+    /// The links with schedules, in their initial state.
     changing: Vec<(usize, LinkSpec)>,
     started: Instant,
     mtu: u16,
@@ -37,15 +37,15 @@ pub struct Emulation {
 }
 
 impl Emulation {
-    /// Makes the hosts and starts to forward.
+    /// Creates the hosts and starts forwarding.
     ///
-    /// Where the process may not make network namespaces, it is put into a user namespace first;
-    /// this must then happen before the process has any thread.
+    /// If the process may not create network namespaces, it is put into a user namespace first;
+    /// this must happen before the process starts any thread.
     ///
     /// # Errors
-    /// [`EmulationError::Forbidden`] where this machine or user may not do this (see
-    /// [`super::available`]); [`EmulationError::Spec`] and [`EmulationError::Link`] for what
-    /// cannot be.
+    /// [`EmulationError::Forbidden`] if this machine or user does not allow it (see
+    /// [`super::available`]); [`EmulationError::Spec`] and [`EmulationError::Link`] for an invalid
+    /// specification.
     pub fn start(spec: EmulationSpec) -> Result<Emulation, EmulationError> {
         spec.validate()?;
         let ways = Ways::of(&spec)?;
@@ -68,7 +68,7 @@ impl Emulation {
         let remote = Forwarder::start(ports, network.links, ways, spec.seed, awake.rouser())?;
         let mut notices: Vec<String> =
             hosts.iter_mut().flat_map(|host| core::mem::take(&mut host.notices)).collect();
-        // What one host is refused, all are.
+        // A notice for one host applies to all.
         notices.sort();
         notices.dedup();
         let routers = network.routers;
@@ -87,7 +87,7 @@ impl Emulation {
         })
     }
 
-    /// A program to run on the host named `host`.
+    /// Prepares a program to run on the host named `host`.
     ///
     /// # Errors
     /// [`EmulationError::NoSuchHost`].
@@ -99,11 +99,11 @@ impl Emulation {
         Ok(HostCommand::new(self.host(host)?, &self.keeper, program.as_ref()))
     }
 
-    /// Runs `work` in a thread of its own within the host named `host` and waits for its result:
-    /// sockets that it opens, and threads that it starts, belong to that host and may be kept.
+    /// Runs `work` in a new thread within the host named `host` and waits for its result: sockets
+    /// that it opens and threads that it starts belong to that host and may outlive the call.
     ///
     /// # Errors
-    /// [`EmulationError::NoSuchHost`]; where the namespace cannot be entered.
+    /// [`EmulationError::NoSuchHost`]; an error if the namespace cannot be entered.
     pub fn enter_host<T: Send>(
         &self,
         host: &str,
@@ -113,7 +113,7 @@ impl Emulation {
         host.enter(work).map_err(EmulationError::system("enter a host"))
     }
 
-    /// Where the host named `host` can be reached.
+    /// The addresses of the host named `host`.
     ///
     /// # Errors
     /// [`EmulationError::NoSuchHost`].
@@ -126,16 +126,16 @@ impl Emulation {
         self.hosts.iter().map(|host| host.name.as_str())
     }
 
-    /// What this machine's kernel or user does not let the hosts be, each a sentence for people.
+    /// Limitations of this machine's kernel or user, each a sentence for the user.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
 
-    /// Makes the link from one node to another a different one from now on; packets on their way
-    /// keep their fate. The schedule's times count from the emulation's start.
+    /// Replaces the link from one node to another; packets in flight keep their fate. The times of
+    /// the schedule count from the start of the emulation.
     ///
     /// # Errors
-    /// [`EmulationError::NoSuchHost`]; a link that there was not, or that cannot be.
+    /// [`EmulationError::NoSuchHost`]; an error if there is no such link, or the new one is invalid.
     pub fn update_link(&self, from: &str, to: &str, link: LinkSpec) -> Result<(), EmulationError> {
         link.validate(self.mtu.into()).map_err(|error| EmulationError::Link {
             from: from.into(),
@@ -149,7 +149,7 @@ impl Emulation {
         self.remote.update_link(index, link)
     }
 
-    /// Lets the times of all schedules count from now: what has changed already changes back.
+    /// Restarts the times of all schedules now: earlier changes are undone.
     ///
     /// # Errors
     /// [`EmulationError::Ended`] if the forwarder failed.
@@ -163,7 +163,7 @@ impl Emulation {
         Ok(())
     }
 
-    /// What happened so far.
+    /// The statistics so far.
     ///
     /// # Errors
     /// [`EmulationError::Ended`] if the forwarder failed.
@@ -202,7 +202,7 @@ impl Emulation {
         })
     }
 
-    /// The place of a host or a router.
+    /// The index of a host or router.
     fn node(&self, name: &str) -> Result<usize, EmulationError> {
         let names = self.hosts().chain(self.routers.iter().map(String::as_str));
         let found = names.zip(0..).find(|(node, _)| *node == name);

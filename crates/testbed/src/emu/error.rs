@@ -1,4 +1,4 @@
-//! Why an emulation could not start or a program could not run in it.
+//! Errors of the emulator.
 
 use core::fmt;
 use std::io;
@@ -8,25 +8,25 @@ use crate::link::SpecError;
 /// Why an emulation could not start, or a program could not run in it.
 #[derive(Debug)]
 pub enum EmulationError {
-    /// This machine or this user may not make namespaces or TUN devices. A test that gets this
-    /// has nothing to test: it says so and passes.
+    /// This machine or user does not allow namespaces or TUN devices. A test that gets this error
+    /// skips itself.
     Forbidden(String),
-    /// The specification cannot be.
+    /// The specification is invalid.
     Spec(String),
-    /// A link's specification cannot be.
+    /// A link's specification is invalid.
     Link {
-        /// From which host.
+        /// The sending node.
         from: String,
-        /// To which host.
+        /// The receiving node.
         to: String,
-        /// What is wrong.
+        /// The reason.
         error: SpecError,
     },
     /// No host has this name.
     NoSuchHost(String),
-    /// The system refused something else: what was tried, and its answer.
+    /// Another system error: the operation, and the reason.
     System(&'static str, io::Error),
-    /// A program that a scenario's flows need could not be made ready: which, and why.
+    /// A program of a scenario's flows could not be prepared: which one, and why.
     Program(String),
     /// The emulation has ended.
     Ended,

@@ -1,12 +1,12 @@
-//! The thread that moves packets: reads what hosts send, asks the link for each packet's fate, and
-//! when it is due offers it to the next link of its way or writes it to the host at the way's end.
+//! The forwarding thread: reads packets from hosts, asks the link for each packet's fate, and at
+//! its due time offers it to the next link of its route or writes it to the receiving host.
 //!
-//! A packet is offered to a further link at the time at which it was due there, not at the time at
-//! which this thread came to it: so lateness does not add up from link to link.
+//! A packet is offered to the next link with its due time, not with the time at which this thread
+//! handles it, so lateness does not add up from link to link.
 //!
-//! Segments of a super-packet each have their own fate. Those that arrive, follow each other and
-//! are due within 50 µs of each other go as one packet, when the last of them is due; so at
-//! 1 Gbit/s about four segments go together, and above about 10 Gbit/s super-packets go whole.
+//! Each segment of a super-packet has its own fate. Consecutive segments that arrive within 50 µs
+//! of each other are written as one packet when the last of them is due: at 1 Gbit/s about four
+//! segments, and above about 10 Gbit/s whole super-packets.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -33,24 +33,24 @@ use super::{EmulationError, sys};
 use crate::link::{LinkSpec, LinkTally};
 use crate::scenario::LinkBetween;
 
-/// While packets flow, the thread looks for work once a tick, whatever comes in between: a wake for
-/// each packet would cost more than moving it, and spinning would take a core from the hosts. The
-/// tick is the 50th part of the shortest way's delay, within these bounds.
+/// While packets flow, the thread looks for work once per tick: a wake-up for each packet would
+/// cost more than moving the packet, and busy waiting would take a core from the hosts. The tick is
+/// the 50th part of the shortest route's delay, within these limits.
 const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100);
 
-/// Packets read from a host, or written on a link, before the others have their turn.
+/// The most packets read from a host, or written on a link, before the others get their turn.
 const TURN: usize = 32;
 
-/// Memory for packets on their way: 3 GiB hold 2 s of 10 Gbit/s.
+/// Memory for packets in flight: 3 GiB hold 2 s of 10 Gbit/s.
 const MOST_MEMORY: usize = 3 << 30;
 
-/// A wish of the emulation's owner.
+/// A request from the emulation's owner.
 enum Order {
     UpdateLink(usize, Box<LinkSpec>),
     Report(Sender<Report>),
 }
 
-/// What the forwarder knows.
+/// The forwarder's state for the statistics.
 pub(super) struct Report {
     pub(super) links: Vec<LinkReport>,
     pub(super) in_flight: u64,
@@ -66,13 +66,13 @@ pub(super) struct Report {
     pub(super) elapsed: Span,
 }
 
-/// What the forwarder knows of a link.
+/// A link's state for the statistics.
 pub(super) struct LinkReport {
     pub(super) tally: LinkTally,
     pub(super) delay: Span,
 }
 
-/// The owner's end of a running forwarder; it stops when this is dropped.
+/// The owner's handle to a running forwarder, which stops when this is dropped.
 pub(super) struct Remote {
     orders: Option<Sender<Order>>,
     wake: OwnedFd,
@@ -88,7 +88,7 @@ impl Remote {
     }
 
     fn wake(&self) {
-        // It fails only if it is full, and then the forwarder wakes anyway.
+        // The write fails only if the counter is full, and then the forwarder wakes anyway.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
@@ -108,20 +108,20 @@ impl Drop for Remote {
         self.orders = None;
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // The thread fails only by a panic of its own, which it has printed.
+            // Joining fails only if the thread panicked, and the panic was printed.
             let _ = thread.join();
         }
     }
 }
 
-/// What a look for work found.
+/// The result of a look for work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Pass {
-    /// Nothing.
+    /// Found none.
     Idle,
-    /// Some, and all of it is done.
+    /// Did all of it.
     Done,
-    /// Some, and there may be more.
+    /// Did some; there may be more.
     More,
 }
 
@@ -131,7 +131,7 @@ impl Pass {
     }
 }
 
-/// What the forwarder knows of a host's port.
+/// The forwarder's state for a host's port.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     /// When it was last found empty.
@@ -143,18 +143,18 @@ struct Entry {
 pub(super) struct Forwarder {
     start: Instant,
     ports: Vec<Port>,
-    /// For each port.
+    /// By port.
     entries: Vec<Entry>,
     lanes: Vec<Lane>,
     ways: Ways,
     slab: Slab,
-    /// What is read although there is no memory for it.
+    /// A buffer for frames that are read and dropped because memory is full.
     scrap: Box<[u8]>,
     starved: Starvation,
     processors: Rouser,
     orders: Receiver<Order>,
     wake: OwnedFd,
-    /// Each device's drops before the start: not ours.
+    /// Each device's drops before the start, which do not count.
     drops_before: Vec<u64>,
     in_flight: u64,
     offered: u64,
@@ -167,7 +167,7 @@ pub(super) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Starts to forward between `ports` over `links`, with `processors` roused while it does.
+    /// Starts forwarding between `ports` over `links`; keeps `processors` awake meanwhile.
     pub(super) fn start(
         ports: Vec<Port>,
         links: Vec<LinkBetween>,
@@ -180,7 +180,7 @@ impl Forwarder {
         let ours = wake.try_clone().map_err(EmulationError::system("share an event"))?;
         let (orders, inbox) = channel();
         let lanes = (0u64..).zip(links).map(|(index, between)| {
-            // Links must not share their fates.
+            // Links need independent random streams.
             Lane::new(between, seed.wrapping_mul(0x9e37_79b9).wrapping_add(index))
         });
         let lanes: Vec<Lane> = lanes.collect();
@@ -219,7 +219,7 @@ impl Forwarder {
     }
 
     fn run(mut self) {
-        // Both only make it more punctual; where they are refused, the lateness tells.
+        // Both only improve punctuality; if they are refused, the statistics show the lateness.
         let _ = sys::run_first();
         let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1));
         self.starved = Starvation::of_this_thread();
@@ -228,14 +228,14 @@ impl Forwarder {
             let ports = (0..self.ports.len()).map(|port| self.read(port)).max();
             match lanes.max(ports).unwrap_or(Pass::Idle) {
                 Pass::Idle => self.await_event(),
-                // An interrupted sleep only means to look earlier.
+                // An interrupted sleep only means an earlier look.
                 Pass::Done => drop(rustix::thread::nanosleep(&self.tick)),
                 Pass::More => {}
             }
         }
     }
 
-    /// Fulfils the owner's wishes; false when the owner is gone.
+    /// Executes the owner's requests; returns false when the owner has dropped its handle.
     fn obey(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
@@ -277,7 +277,7 @@ impl Forwarder {
         }
     }
 
-    /// Waits until something is due or a host has sent something.
+    /// Waits until a packet is due or a host has sent something.
     fn await_event(&mut self) {
         let next = self.lanes.iter().filter_map(|l| l.due.front()).map(|r| r.at).min();
         let now = self.now();
@@ -293,9 +293,9 @@ impl Forwarder {
             self.ports.iter().map(|p| PollFd::new(&p.tun, PollFlags::IN)).collect();
         events.push(PollFd::new(&self.wake, PollFlags::IN));
         let before = self.starved.so_far();
-        // An interrupted or refused wait only means to look again.
+        // An interrupted or refused wait only means another look.
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
-        // Nothing had come before this thread was woken: since then it waited for a processor.
+        // Nothing had arrived before this thread was woken; any wait since then was for a processor.
         let starved = self.starved.so_far().saturating_sub(before);
         let woken = Time::ZERO + self.now().since(Time::ZERO).saturating_sub(starved);
         for entry in &mut self.entries {
@@ -307,7 +307,7 @@ impl Forwarder {
         }
     }
 
-    /// Reads what a host has sent.
+    /// Reads frames from a host.
     fn read(&mut self, port: usize) -> Pass {
         for n in 0..TURN {
             let looked = self.now();
@@ -325,7 +325,7 @@ impl Forwarder {
         Pass::More
     }
 
-    /// Reads a packet that there is no memory for.
+    /// Reads and drops a frame because memory is full.
     fn drop_unread(&mut self, port: usize) {
         if let Ok(len) = rustix::io::read(&self.ports[port].tun, &mut *self.scrap) {
             let shape = Shape::of(&self.scrap[..len]);
@@ -333,7 +333,7 @@ impl Forwarder {
         }
     }
 
-    /// Asks the first link of its way for the fate of each packet in a frame just read.
+    /// Asks the first link of the route for the fate of each packet in a frame just read.
     fn offer(&mut self, from: usize, slot: Slot) {
         let now = self.now();
         let frame = self.slab.frame(slot);
@@ -344,7 +344,7 @@ impl Forwarder {
         let Some(destination) = destination(frame) else { return };
         let to = self.host_at(destination);
         let Some(way) = to.and_then(|to| self.ways.between(from, to)) else {
-            // What is for everybody around (neighbour discovery) has found nobody.
+            // Multicast (neighbour discovery) has no receiver here.
             self.unrouted += u64::from(!destination.is_multicast()) * shape.segments as u64;
             return;
         };
@@ -364,7 +364,7 @@ impl Forwarder {
         self.in_flight += lane.offer(&mut self.slab, &shape, run);
     }
 
-    /// Which host has an address.
+    /// The host with an address.
     fn host_at(&self, address: IpAddr) -> Option<usize> {
         let last = match address {
             IpAddr::V4(v4) => match v4.octets() {
@@ -379,7 +379,7 @@ impl Forwarder {
         usize::from(last).checked_sub(1).filter(|host| *host < self.ports.len())
     }
 
-    /// Hands over what is due on a lane: to the next link, or to the host.
+    /// Passes due packets on: to the next link, or to the host.
     fn hand_over(&mut self, index: usize) -> Pass {
         let mut pass = Pass::Idle;
         for _ in 0..TURN {
@@ -393,7 +393,7 @@ impl Forwarder {
             self.in_flight -= packets;
             let slot = run.slot;
             if run.left > 0 {
-                // Over a link of no delay it goes on at once, not a tick later.
+                // A link without delay passes it on immediately instead of one tick later.
                 let due = self.pass_on(run, now);
                 pass = pass.max(if due { Pass::More } else { Pass::Done });
             } else {
@@ -410,7 +410,7 @@ impl Forwarder {
         Pass::More
     }
 
-    /// Offers what has come through one link to the next; true where something is due there at
+    /// Offers packets that passed one link to the next one; returns whether any is due there at
     /// `now`.
     fn pass_on(&mut self, run: Run, now: Time) -> bool {
         let Some(shape) = Shape::of(self.slab.frame(run.slot)) else { return false };
@@ -423,13 +423,13 @@ impl Forwarder {
     }
 }
 
-/// Packets in `frames` frames that a device dropped before they could be read: as many a frame as
-/// in those of this port that were read, and at least one.
+/// The estimated packets in `frames` frames that a device dropped before they were read: as many
+/// per frame as in this port's read frames, at least one.
 fn unread(frames: u64, entry: &Entry) -> u64 {
     frames * entry.segments.div_ceil(entry.frames.max(1)).max(1)
 }
 
-/// How long to sleep between looks for work.
+/// The sleep between looks for work.
 fn tick(lanes: &[Lane], ways: &Ways) -> Timespec {
     let delay = |link: &u32| lanes[*link as usize].link.spec().delay;
     let delays = ways.all().map(|links| links.iter().map(delay).fold(Span::ZERO, Add::add));
@@ -444,7 +444,7 @@ fn timespec(span: Span) -> Timespec {
     }
 }
 
-/// Writes a run to a device.
+/// Writes a run of segments to a device.
 fn write(tun: &OwnedFd, frame: &[u8], run: &Run) -> io::Result<()> {
     let shape = Shape::of(frame).ok_or(Errno::INVAL)?;
     let segments = usize::from(run.segments.start)..usize::from(run.segments.end);
@@ -465,9 +465,9 @@ fn write(tun: &OwnedFd, frame: &[u8], run: &Run) -> io::Result<()> {
     Ok(())
 }
 
-/// Turns the bit that `random` picks in a packet's payload, if it has one. The checksum is still
-/// to be done, or was: either way the error reaches the program, as one that a checksum of 16 bits
-/// misses.
+/// Flips the bit that `random` selects in a packet's payload, if it has one. The checksum was
+/// verified or will be computed later, so the error reaches the program, like an error that a
+/// 16-bit checksum misses.
 fn turn_a_bit(packet: &mut [u8], random: u32) {
     let start = payload_start(packet).min(packet.len());
     let payload = &mut packet[start..];

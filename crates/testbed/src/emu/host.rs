@@ -1,4 +1,4 @@
-//! A host: a network namespace with one network card, a TUN device.
+//! An emulated host: a network namespace with a TUN device as its network card.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -15,28 +15,28 @@ use super::spec::HostAddresses;
 use super::{EmulationError, netlink, sys};
 use crate::link::ETHERNET_FRAMING;
 
-/// Frames that a device holds until the forwarder reads them; more are dropped and counted.
+/// Frames that a device holds for the forwarder; further frames are dropped and counted.
 const DEVICE_QUEUE: u32 = 2_048;
 
-/// What TCP on the hosts may have on its way at most, each way: that of a host tuned for long fat
-/// networks. The machine's own limit, often 4 MiB to send, would be the path's otherwise.
+/// The most TCP data in flight in each direction, as on a host tuned for long fat networks. The
+/// machine's own limit, often 4 MiB for sending, would otherwise limit the path.
 const TCP_BUFFER: u64 = 64 << 20;
 
-/// What leaves a card at once: a super-packet with all of its headers.
+/// The largest burst of a card: a super-packet with all its headers.
 const CARD_BURST: u32 = 72_000;
 
-/// What waits for a card at most, in bytes: sockets are full before.
+/// The most bytes that wait for a card: sockets are full before.
 const CARD_ROOM: u32 = 512 << 20;
 
-/// A host that exists for as long as this does.
+/// A host that exists while this value lives.
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) addresses: HostAddresses,
     /// Its network namespace.
     pub(super) namespace: OwnedFd,
-    /// What programs' sockets there had no room for.
+    /// Counts datagrams that found a full socket there.
     pub(super) socket_drops: SocketDrops,
-    /// What this machine's kernel or user does not let it be; each sentence is for people.
+    /// Limitations of this machine's kernel or user; each is a sentence for the user.
     pub(super) notices: Vec<String>,
 }
 
@@ -46,8 +46,8 @@ pub(super) struct Port {
     drops: DeviceDrops,
 }
 
-/// Makes a host, its programs held back to the rate of its `card`; its namespace lives as long as
-/// the descriptors given back.
+/// Creates a host whose programs are limited to the rate of its `card`; its namespace lives while
+/// the returned descriptors are open.
 pub(super) fn make(
     name: &str,
     addresses: HostAddresses,
@@ -65,7 +65,7 @@ pub(super) fn make(
         let device = set_up.map_err(EmulationError::system("set up a host's devices"))?;
         if let Some(Err(error)) = card.map(|rate| hold_back(device, rate, mtu)) {
             notices.push(format!(
-                "this kernel holds no program back to its card's rate ({error}; it takes sch_tbf): \
+                "this kernel cannot limit programs to their card's rate ({error}; it needs sch_tbf): \
                  cards drop what is too much for them"
             ));
         }
@@ -127,12 +127,12 @@ fn open_tun() -> Result<(OwnedFd, sys::Offload), EmulationError> {
 const NO_USO: &str = "this kernel passes no UDP super-packets through a TUN device (6.2 does): UDP \
     goes packet by packet, which costs more of a core";
 
-/// A limit of TCP's buffers in the calling thread's network namespace: least, first, most.
+/// A TCP buffer limit in the calling thread's network namespace: minimum, default, maximum.
 fn tcp_buffer(name: &str) -> io::Result<String> {
     std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"))
 }
 
-/// Lets TCP in the calling thread's network namespace have [`TCP_BUFFER`] on its way.
+/// Raises the TCP buffer limits of the calling thread's network namespace to [`TCP_BUFFER`].
 fn widen_tcp() -> io::Result<()> {
     for name in ["tcp_rmem", "tcp_wmem"] {
         if let Some(wider) = widened(&tcp_buffer(name)?) {
@@ -142,7 +142,7 @@ fn widen_tcp() -> io::Result<()> {
     Ok(())
 }
 
-/// The three numbers of a limit with at least [`TCP_BUFFER`] as the last; nothing where it is.
+/// The limit with a maximum of at least [`TCP_BUFFER`]; `None` if it is already that large.
 fn widened(limit: &str) -> Option<String> {
     let mut numbers = limit.split_whitespace();
     let (least, first) = (numbers.next()?, numbers.next()?);
@@ -150,7 +150,8 @@ fn widened(limit: &str) -> Option<String> {
     (most < TCP_BUFFER).then(|| format!("{least} {first} {TCP_BUFFER}"))
 }
 
-/// Sets up the devices of the calling thread's network namespace; tells its card's number.
+/// Configures the devices of the calling thread's network namespace; returns the card's interface
+/// index.
 fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<i32> {
     let v4 = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     sys::set_mtu(v4.as_fd(), sys::DEVICE, mtu.into())?;
@@ -159,7 +160,7 @@ fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<i32> {
     sys::set_ipv4(v4.as_fd(), sys::DEVICE, addresses.v4, Ipv4Addr::new(255, 255, 255, 0))?;
     sys::set_up(v4.as_fd(), "lo")?;
     sys::set_up(v4.as_fd(), sys::DEVICE)?;
-    // Below 1280 bytes, and on machines without IPv6, a device has IPv4 only.
+    // Below 1280 bytes, and on machines without IPv6, a device has only IPv4.
     if mtu >= 1280
         && let Ok(v6) = rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None)
     {
@@ -168,18 +169,18 @@ fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<i32> {
     Ok(device)
 }
 
-/// Holds programs in the calling thread's network namespace back to the `rate` of its card. The
-/// kernel counts from the IP header on, the card also what Ethernet puts around a full packet.
+/// Limits programs in the calling thread's network namespace to the `rate` of its card. The kernel
+/// counts from the IP header on; the card's rate includes Ethernet framing.
 fn hold_back(device: i32, rate: Rate, mtu: u16) -> io::Result<()> {
     let packet = f64::from(mtu);
     let rate = rate.scale(packet / (packet + f64::from(ETHERNET_FRAMING)));
     netlink::hold_back(device, rate, CARD_BURST, CARD_ROOM)
 }
 
-/// Whether this process may emulate, without changing anything about it.
+/// Whether this process may emulate; changes nothing.
 ///
 /// # Errors
-/// The reason why not, to be printed where a test is skipped.
+/// The reason, for a skipped test to print.
 pub fn available() -> Result<(), String> {
     let tried = in_new_thread(|| {
         sys::unshare(UnshareFlags::NEWNET | UnshareFlags::NEWNS)
@@ -189,11 +190,11 @@ pub fn available() -> Result<(), String> {
     tried.map_err(|error| error.to_string())
 }
 
-/// Where the process may not make network namespaces, gives it a user namespace in which it may,
-/// as root of that namespace. The kernel allows this only before the process has threads.
+/// If the process may not create network namespaces, moves it into a user namespace in which it
+/// may, as root of that namespace. The kernel allows this only before the process starts threads.
 pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
-    // Not by trying it in a thread: the kernel may still count one that has just been joined, and
-    // then refuses the user namespace.
+    // Trying it in a thread would be wrong: the kernel may still count a thread that was just
+    // joined, and then refuses the user namespace.
     let may = rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
     if may {
@@ -210,8 +211,8 @@ pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
 }
 
 impl Host {
-    /// Runs `work` in a new thread within this host; threads it starts and sockets it opens
-    /// belong to the host.
+    /// Runs `work` in a new thread within this host; threads that it starts and sockets that it
+    /// opens belong to the host.
     pub(super) fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         in_new_thread(|| {
             let kind = Some(LinkNameSpaceType::Network);
@@ -222,7 +223,7 @@ impl Host {
 }
 
 impl Port {
-    /// Frames that the device dropped because nobody read them in time.
+    /// Frames that the device dropped because the forwarder did not read them in time.
     pub(super) fn drops(&self) -> u64 {
         self.drops.read()
     }

@@ -1,10 +1,9 @@
-//! The keeper: the thread from which programs are started, and the process that takes them all
-//! with it.
+//! The keeper: the thread that starts all programs, and the process whose end kills them.
 //!
-//! The thread has a mount namespace of its own, in which `/etc/hosts` also names the emulated
-//! hosts, and a process namespace for its children. The first process there waits on a pipe that
-//! only this process holds open: when this process ends, however it ends, so does the first
-//! process, and the kernel kills everything else in the namespace. So nothing is left behind.
+//! The thread has its own mount namespace, in which `/etc/hosts` also lists the emulated hosts, and
+//! a process namespace for its children. The first process in that namespace waits on a pipe whose
+//! other end only this process holds. When this process ends in any way, the first process ends
+//! too, and the kernel kills every other process in the namespace, so nothing is left behind.
 
 use std::fs;
 use std::io;
@@ -20,17 +19,17 @@ use rustix::thread::UnshareFlags;
 
 use super::{EmulationError, sys};
 
-/// A command to start, and where the child goes.
+/// A command to start, and the channel for the child.
 type Order = (Command, Sender<io::Result<Child>>);
 
-/// Starts programs, and ends them all when it is dropped.
+/// Starts programs, and kills them all when dropped.
 pub(super) struct Keeper {
     orders: Option<Sender<Order>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
-    /// Starts the thread; `hosts` are lines that `/etc/hosts` starts with.
+    /// Starts the thread; `hosts` are lines to put first in `/etc/hosts`.
     pub(super) fn start(hosts: String) -> Result<Keeper, EmulationError> {
         let (orders, inbox) = channel();
         let (ready, started) = channel();
@@ -64,13 +63,13 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.orders = None;
         if let Some(thread) = self.thread.take() {
-            // The thread fails only by a panic of its own, which it has printed.
+            // Joining fails only if the thread panicked, and the panic was printed.
             let _ = thread.join();
         }
     }
 }
 
-/// What the thread holds.
+/// The thread's state.
 struct Household {
     lifeline: Option<OwnedFd>,
     first: Pid,
@@ -109,8 +108,9 @@ impl Household {
 
 impl Drop for Household {
     fn drop(&mut self) {
-        // The first process reads the end of the pipe and ends; the kernel kills the others. It
-        // is gone only when every child has been waited for, be it by the child's owner.
+        // The first process sees the pipe close and ends; the kernel kills the others. The first
+        // process has really ended only when every child was waited for, possibly by the child's
+        // owner.
         self.lifeline = None;
         for child in &self.children {
             let _ = rustix::process::waitid(WaitId::PidFd(child.as_fd()), WaitIdOptions::EXITED);
@@ -119,17 +119,17 @@ impl Drop for Household {
     }
 }
 
-/// Puts `hosts` before what `/etc/hosts` says, in the calling thread's mount namespace only.
+/// Puts `hosts` before the content of `/etc/hosts`, in the calling thread's mount namespace only.
 fn name_hosts(hosts: &str) -> io::Result<()> {
     const PATH: &str = "/etc/hosts";
-    // Held by a memory file system that only this namespace sees, and for a moment only: the
-    // bound file stays when its name is gone.
+    // The file is on an in-memory file system that only this namespace sees, and only for a moment:
+    // the bound file stays when its name is removed.
     const SCRATCH: &str = "/tmp";
     const FILE: &str = "/tmp/hosts";
     let whole = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", whole)?;
     let Ok(before) = fs::read_to_string(PATH) else {
-        // A system without the file resolves names some other way; addresses still work.
+        // A system without the file resolves names differently; addresses still work.
         return Ok(());
     };
     rustix::mount::mount("tmpfs", SCRATCH, "tmpfs", MountFlags::empty(), None)?;

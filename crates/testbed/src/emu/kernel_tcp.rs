@@ -1,4 +1,4 @@
-//! The kernel's TCP between two hosts: what everything else is compared with.
+//! The kernel's TCP between two hosts: the reference for comparisons.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,40 +17,40 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use super::{Emulation, EmulationError, sys};
 use crate::scenario::Amount;
 
-/// What one call writes or reads.
+/// Bytes per read or write call.
 const PIECE: usize = 256 * 1024;
-/// How soon an order to stop is noticed.
+/// How often to check for a stop request.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Bytes of buffer for each byte of window: what Linux charges to a socket counts its bookkeeping,
-/// which is as much again for packets of 1500 bytes, and twice that for smaller ones.
+/// Bytes of buffer for each byte of window: Linux charges its bookkeeping to the socket's buffer,
+/// as many bytes again for packets of 1500 bytes, and twice that for smaller ones.
 const BUFFER_FOR_WINDOW: u64 = 4;
-/// Connections that may wait to be accepted.
+/// Connections that may wait for accept.
 const BACKLOG: i32 = 1_024;
 
-/// A bulk transfer over the kernel's TCP, memory to memory, neither sealed nor verified.
+/// A bulk transfer over the kernel's TCP, memory to memory, without encryption and verification.
 #[derive(Clone, Debug)]
 pub struct KernelTcp {
     /// The sending host.
     pub from: String,
     /// The receiving host.
     pub to: String,
-    /// The port that it listens on.
+    /// The port that the receiver listens on.
     pub port: u16,
     /// Connections that share the bytes.
     pub streams: u16,
-    /// How much in all; what is endless is stopped.
+    /// The total amount; an endless transfer is stopped.
     pub amount: Amount,
-    /// The most that each connection has on its way: the receiver offers no more, and both ends'
-    /// buffers have room for it. Nothing for what the system finds.
+    /// The most data in flight on each connection: the receiver offers no larger window, and both
+    /// ends' buffers have room for it. `None`: the kernel's choice.
     pub window: Option<Bytes>,
-    /// The kernel's name of the congestion control; nothing for the system's.
+    /// The kernel's name of the congestion control; `None`: the system's default.
     pub congestion: Option<String>,
 }
 
-/// A [`KernelTcp`] under way; it is stopped when this is dropped.
+/// A running [`KernelTcp`]; dropping it stops the transfer.
 pub struct Running {
     received: Arc<AtomicU64>,
-    /// Nanoseconds from the start to the last byte of a connection that has ended.
+    /// Nanoseconds from the start to the last byte, of connections that have ended.
     ended: Arc<AtomicU64>,
     counts: Arc<Mutex<Segments>>,
     stop: Arc<AtomicBool>,
@@ -58,10 +58,10 @@ pub struct Running {
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// What the kernel counted at the sending ends of connections that have ended.
+/// The kernel's counters at the sending ends of finished connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
-    /// Segments with data, repeats too.
+    /// Segments with data, repeats included.
     pub sent: u64,
     /// Of these, repeats.
     pub retransmitted: u64,
@@ -75,11 +75,11 @@ impl core::ops::AddAssign for Segments {
 }
 
 impl Emulation {
-    /// Starts a bulk transfer: all connections open at once. The time counts from before that.
+    /// Starts a bulk transfer and opens all connections together. Its time starts before that.
     ///
     /// # Errors
-    /// [`EmulationError::NoSuchHost`]; where nobody may listen there, or the kernel has no such
-    /// congestion control.
+    /// [`EmulationError::NoSuchHost`]; an error if listening is not possible there, or the kernel
+    /// does not have the congestion control.
     pub fn start_tcp(&self, tcp: &KernelTcp) -> Result<Running, EmulationError> {
         let failed = |error| EmulationError::System("open a TCP connection", error);
         let address = SocketAddr::new(IpAddr::V4(self.addresses(&tcp.to)?.v4), tcp.port);
@@ -110,7 +110,7 @@ impl Emulation {
                         Ok(())
                     }
                     Err(error) => {
-                        // The other end would wait for this connection.
+                        // Otherwise the other end would wait for this connection.
                         until.store(true, Ordering::Relaxed);
                         Err(error)
                     }
@@ -122,35 +122,35 @@ impl Emulation {
 }
 
 impl Running {
-    /// Bytes that have come so far.
+    /// Bytes received so far.
     pub fn received(&self) -> Bytes {
         Bytes::new(self.received.load(Ordering::Relaxed))
     }
 
-    /// How long ago it was started.
+    /// Time since the start.
     pub fn elapsed(&self) -> Span {
         Span::from_secs_f64(self.started.elapsed().as_secs_f64())
     }
 
-    /// Whether every byte has come, or nothing more will.
+    /// Whether every byte has arrived, or no more will.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// What the kernel counted, of connections that have ended.
+    /// The kernel's counters of finished connections.
     pub fn segments(&self) -> Segments {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for the end: what waits to be sent is not sent any more.
+    /// Requests the end: unsent data is discarded.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until every byte has come; gives how long that took from the start.
+    /// Waits until every byte has arrived; returns the time since the start.
     ///
     /// # Errors
-    /// A connection that broke.
+    /// A broken connection.
     pub fn wait(&mut self) -> io::Result<Span> {
         for thread in self.threads.drain(..) {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -163,7 +163,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // What a stopped connection says no longer matters.
+            // Errors of a stopped connection do not matter.
             let _ = thread.join();
         }
     }
@@ -177,7 +177,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// The end of the connection `index` of `streams`, which share `amount` from `start` on.
+    /// The end of connection `index` of `streams`, which share `amount`, starting at `start`.
     fn of(amount: Amount, start: Instant, streams: u16, index: u64) -> End {
         let streams = u64::from(streams);
         match amount {
@@ -193,7 +193,7 @@ impl End {
     }
 }
 
-/// A socket that listens at `address`, and looks up from waiting now and then.
+/// A socket that listens at `address`, with a timeout on accept.
 pub(super) fn listen(address: SocketAddr, tcp: &KernelTcp) -> io::Result<TcpListener> {
     let socket = socket(tcp)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -203,7 +203,7 @@ pub(super) fn listen(address: SocketAddr, tcp: &KernelTcp) -> io::Result<TcpList
     Ok(socket.into())
 }
 
-/// A socket that can be connected, with all that `tcp` says of it.
+/// A socket with the options of `tcp`, ready to be connected.
 pub(super) fn open(tcp: &KernelTcp) -> io::Result<OwnedFd> {
     let socket = socket(tcp)?;
     if let Some(name) = &tcp.congestion {
@@ -222,17 +222,17 @@ fn socket(tcp: &KernelTcp) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Gives a socket buffers in which `window` has room.
+/// Gives a socket buffers that hold `window`.
 fn make_room(socket: &OwnedFd, window: Bytes) -> io::Result<()> {
     let wanted = window.get().saturating_mul(BUFFER_FOR_WINDOW);
-    // Linux doubles what it is given, to count its own bookkeeping in.
+    // Linux doubles the value to allow for its bookkeeping.
     let asked = libc::c_int::try_from(wanted / 2).unwrap_or(libc::c_int::MAX);
     let buffers = [
         (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, "rmem_max"),
         (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, "wmem_max"),
     ];
     for (force, ask, limit) in buffers {
-        // Only the machine's own root goes beyond its limit.
+        // Only the machine's real root can exceed the limit.
         sys::set_option(socket.as_fd(), libc::SOL_SOCKET, force, asked)
             .or_else(|_| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, ask, asked))?;
         let granted = match ask {
@@ -253,16 +253,16 @@ fn make_room(socket: &OwnedFd, window: Bytes) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the other end have no more than `window` on its way.
+/// Limits the other end to `window` bytes in flight.
 ///
-/// It must be said again while a connection works: kernels from 6.4 on find the share of
-/// bookkeeping in a buffer anew as packets come, and with it a window of their own.
+/// Must be repeated while a connection runs: kernels from 6.4 on re-estimate the bookkeeping share
+/// of a buffer as packets arrive, and with it their own window.
 fn clamp(socket: BorrowedFd<'_>, window: Bytes) -> io::Result<()> {
     let window = libc::c_int::try_from(window.get()).unwrap_or(libc::c_int::MAX);
     sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, window)
 }
 
-/// Connects a socket; nothing if it was stopped before.
+/// Connects a socket; `None` if it was stopped first.
 pub(super) fn connect(
     socket: OwnedFd,
     address: SocketAddr,
@@ -287,7 +287,7 @@ pub(super) fn connect(
     Ok(Some(socket.into()))
 }
 
-/// The next connection; nothing if it was stopped before.
+/// Accepts the next connection; `None` if it was stopped first.
 pub(super) fn accept(
     listener: &TcpListener,
     stop: &AtomicBool,
@@ -300,7 +300,7 @@ pub(super) fn accept(
     Ok(None)
 }
 
-/// Takes what the connections of `tcp` bring; `ended` is told when one has brought all.
+/// Receives the data of all connections of `tcp`; stores the time in `ended` when one is complete.
 fn take_all(
     listener: &TcpListener,
     tcp: &KernelTcp,
@@ -323,10 +323,10 @@ fn take_all(
     })
 }
 
-/// Writes until `end`, and waits until the other end has all; gives what the kernel counted.
+/// Writes until `end`, and waits until the other end has everything; returns the kernel's counters.
 pub(super) fn give(stream: TcpStream, end: End, stop: &AtomicBool) -> io::Result<Segments> {
     match pour(&stream, end, stop) {
-        // Of two ends that were stopped, one finds the other gone.
+        // When both ends stop, one of them finds the other closed.
         Err(error) if !stop.load(Ordering::Relaxed) => return Err(error),
         _ => {}
     }
@@ -344,11 +344,11 @@ fn pour(mut stream: &TcpStream, end: End, stop: &AtomicBool) -> io::Result<()> {
         left -= patiently(stream.write(&piece[..len]))?.unwrap_or(0) as u64;
     }
     stream.shutdown(Shutdown::Write)?;
-    // The other end closes when it has taken all.
+    // The other end closes when it has read everything.
     take(stream, None, &AtomicU64::new(0), stop)
 }
 
-/// Reads until the other end has said all, and never offers it more than `window`.
+/// Reads until the other end closes, and never offers it more than `window`.
 pub(super) fn take(
     mut stream: &TcpStream,
     window: Option<Bytes>,
@@ -369,7 +369,7 @@ pub(super) fn take(
     Ok(())
 }
 
-/// A time-out is no error, only a moment to look up.
+/// Turns a timeout into `None`: a chance to check for a stop request.
 fn patiently<T>(moved: io::Result<T>) -> io::Result<Option<T>> {
     match moved {
         Ok(moved) => Ok(Some(moved)),

@@ -1,5 +1,5 @@
-//! A link of the emulator and what is on its way over it: runs of segments, in the order in which
-//! they are due.
+//! A link of the emulator and the packets in flight on it: runs of segments, in order of their due
+//! times.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,24 +11,24 @@ use super::superpacket::Shape;
 use crate::link::{Fate, Link, Passage};
 use crate::scenario::LinkBetween;
 
-/// Segments due within this of each other may be written as one packet.
+/// Segments due within this time of each other may be written as one packet.
 const CLUMP: Span = Span::from_micros(50);
 
-/// A link, and what is on its way there.
+/// A link, and the packets in flight on it.
 pub(super) struct Lane {
-    /// The node at its end; a host, where it is the last of a way.
+    /// The node at its end; a host, if the link is the last of a route.
     pub(super) to: usize,
     pub(super) link: Link,
-    /// The latest time at which a packet was offered: a link's time must not go back, and the
-    /// lanes before this one are not looked at in one order of time.
+    /// The latest time at which a packet was offered: a link's time must not go back, and the lanes
+    /// before this one are not processed in time order.
     pub(super) offered: Time,
-    /// In the order in which they are due.
+    /// In order of due times.
     pub(super) due: VecDeque<Run>,
-    /// Packets of bunched runs that the queue, or its control, dropped.
+    /// Packets of bunched runs that the queue, or its management, dropped.
     pub(super) burst_drops: u64,
 }
 
-/// Segments of one frame that are handed over together.
+/// Segments of one frame that are passed on together.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) at: Time,
@@ -36,10 +36,10 @@ pub(super) struct Run {
     pub(super) segments: Range<u16>,
     pub(super) turned_bit: Option<u32>,
     pub(super) way: u32,
-    /// How many links of the way come after this one.
+    /// The number of further links on the route.
     pub(super) left: u16,
-    /// Whether its frame may have waited for this thread for longer than a delay may be late: then
-    /// it came in a burst that the emulator made.
+    /// Whether its frame may have waited for this thread longer than the allowed lateness, so that
+    /// it arrived in a burst that the emulator caused.
     pub(super) bunched: bool,
 }
 
@@ -54,8 +54,8 @@ impl Lane {
         }
     }
 
-    /// Asks the link for the fate of each packet in `run`, which comes at its time, and gives the
-    /// number of those that are on their way now.
+    /// Asks the link for the fate of each packet in `run`, which arrives at its due time; returns
+    /// the number of packets now in flight.
     pub(super) fn offer(&mut self, slab: &mut Slab, shape: &Shape, run: Run) -> u64 {
         self.offered = run.at;
         let bunched = run.bunched;
@@ -92,7 +92,7 @@ impl Lane {
         on_their_way
     }
 
-    /// Puts a run where its time is: at the end, but for reordering.
+    /// Inserts a run by its due time: at the end, except for reordering.
     fn schedule(&mut self, slab: &mut Slab, run: Run) {
         slab.hold(run.slot);
         if self.due.back().is_none_or(|last| last.at <= run.at) {
@@ -105,14 +105,14 @@ impl Lane {
 }
 
 impl Run {
-    /// One segment of it, on its way over a link.
+    /// One of its segments, in flight on a link.
     fn only(&self, segment: u16, passage: Passage) -> Run {
         let turned_bit = self.turned_bit.or(passage.turned_bit);
         let (at, segments) = (passage.at, segment..segment + 1);
         Run { at, segments, turned_bit, ..self.clone() }
     }
 
-    /// Whether `next` can go with these segments, the first of which is due at `first`.
+    /// Whether `next` can be written with these segments, the first of which is due at `first`.
     fn takes(&self, next: &Run, first: Time) -> bool {
         self.segments.end == next.segments.start
             && next.at >= self.at

@@ -1,9 +1,9 @@
-//! An emulator of wide-area paths: hosts in network namespaces, the link code between them.
+//! An emulator of wide-area paths: hosts in network namespaces, connected by the link code.
 //!
-//! Every host is a network namespace with a TUN device through which 64 kB super-packets pass
-//! (TSO and USO), and one thread in the middle runs [`crate::link`] in real time. No root is
-//! needed where the kernel lets everybody make user namespaces and open `/dev/net/tun`; nothing
-//! is left behind, however the process ends.
+//! Every host is a network namespace with a TUN device that passes 64 kB super-packets (TSO and
+//! USO); one thread in the middle runs [`crate::link`] in real time. Root is not needed if the
+//! kernel lets every user create user namespaces and open `/dev/net/tun`. Nothing is left behind,
+//! however the process ends.
 //!
 //! ```no_run
 //! use longhaul_proto::{time::Span, units::Rate};
@@ -16,16 +16,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! How much it carries, and how punctually: `results/emulator.md`, made by the example `blast`.
+//! Capacity and punctuality: `results/emulator.md`, written by the example `blast`.
 //!
-//! While packets are on their way, and for a second after, a thread for each processor takes what
-//! nothing else wants, at the lowest priority there is: processors that halt come back late.
+//! While packets are in flight, and for a second afterwards, one thread per processor runs at the
+//! lowest priority, because halted processors wake up late.
 //!
-//! TCP on the hosts may have 64 MiB on its way each way, as on a host tuned for such paths,
-//! whatever the machine's own limits are.
+//! TCP on the hosts may have 64 MiB in flight in each direction, as on a host tuned for such paths,
+//! independent of the machine's own limits.
 //!
-//! UDP sockets on the hosts live with the machine's `net.core.rmem_max` and `wmem_max`, which a
-//! network namespace cannot raise; only real root can go beyond (`SO_RCVBUFFORCE`).
+//! UDP sockets on the hosts are subject to the machine's `net.core.rmem_max` and `wmem_max`, which
+//! a network namespace cannot raise; only real root can exceed them (`SO_RCVBUFFORCE`).
 
 mod awake;
 mod clock;

@@ -1,5 +1,5 @@
-//! What the kernel does with a device when it is asked by rtnetlink: the ioctls of the same purpose
-//! want the machine's root, not the namespace's.
+//! Configures devices by rtnetlink: the equivalent ioctls need the machine's root, not the
+//! namespace's.
 
 use std::io;
 
@@ -9,11 +9,11 @@ use rustix::net::{AddressFamily, SocketType};
 /// `struct nlmsghdr`.
 const HEADER: usize = 16;
 
-/// A request: its header, what it is about, and attributes.
+/// A request: its header, its fixed part, and attributes.
 struct Request(Vec<u8>);
 
 impl Request {
-    /// About the device of index `device`; `rest` is what the kind's fixed part has after it.
+    /// A request for the device with index `device`; `rest` follows the device in the fixed part.
     fn new(kind: u16, flags: libc::c_int, device: i32, rest: &[u8]) -> Request {
         let mut bytes = vec![0; 4];
         bytes.extend(kind.to_ne_bytes());
@@ -47,7 +47,7 @@ impl Request {
     }
 }
 
-/// An attribute: its length, its kind, its value, and what fills the last word.
+/// An attribute: length, kind, value, and padding.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(4 + value.len().next_multiple_of(4));
     bytes.extend((4 + value.len() as u16).to_ne_bytes());
@@ -59,15 +59,15 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 
 /// Sets the length of a device's transmit queue, in packets.
 pub(super) fn set_queue_length(device: i32, packets: u32) -> io::Result<()> {
-    // No flags change.
+    // Changes no flags.
     Request::new(libc::RTM_NEWLINK, 0, device, &[0; 8])
         .with(libc::IFLA_TXQLEN, &packets.to_ne_bytes())
         .ask()
 }
 
-/// Lets packets leave a device at `rate`, counted from the IP header on, no more than `burst` bytes
-/// at once. Up to `room` bytes wait; they stay their socket's until they leave, so that a program
-/// whose socket is full is held back.
+/// Limits a device to `rate`, counted from the IP header on, in bursts of at most `burst` bytes. Up
+/// to `room` bytes wait; they count against their socket until they leave, so a program with a full
+/// socket has to wait.
 ///
 /// The kernel's token bucket (`sch_tbf`, `linux/pkt_sched.h`).
 pub(super) fn hold_back(device: i32, rate: Rate, burst: u32, room: u32) -> io::Result<()> {
@@ -77,9 +77,10 @@ pub(super) fn hold_back(device: i32, rate: Rate, burst: u32, room: u32) -> io::R
     const TCA_TBF_BURST: u16 = 6;
     const TC_H_ROOT: u32 = 0xffff_ffff;
     const TC_LINKLAYER_ETHERNET: u8 = 1;
-    /// `struct tc_tbf_qopt`: two rates of 12 bytes, the room, and two that the burst replaces.
+    /// `struct tc_tbf_qopt`: two rates of 12 bytes, the room, and two fields that the burst
+    /// replaces.
     const RATE: usize = 12;
-    // Beyond 34 Gbit/s nothing is to be held back here: no emulation carries as much.
+    // No emulation carries more than 34 Gbit/s, so no limit is needed there.
     let bytes_per_second = u32::try_from(rate.as_bps() / 8).unwrap_or(u32::MAX);
     let mut options = [0; 2 * RATE + 12];
     options[1] = TC_LINKLAYER_ETHERNET;

@@ -1,13 +1,13 @@
-//! Memory for packets on their way: large chunks, each freed when the last packet in it has gone.
+//! Memory for packets in flight: large chunks, each freed when its last packet is released.
 
 use std::io;
 
-/// Room that a read may need: the largest packet and its device header.
+/// The largest read: the largest packet and its device header.
 pub(super) const LARGEST_FRAME: usize = 65_536 + 64;
 
 const CHUNK: usize = 1 << 20;
 
-/// Chunks made at the start and touched: the first packets must not wait for the kernel's pages.
+/// Chunks allocated and touched at the start, so that the first packets do not wait for page faults.
 const READY: u32 = 32;
 
 /// Packets stored end to end in chunks of 1 MiB.
@@ -25,7 +25,7 @@ struct Chunk {
     live: u32,
 }
 
-/// Where a frame is.
+/// The location of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     chunk: u32,
@@ -42,8 +42,8 @@ impl Slab {
         Slab { chunks, free: (1..ready).rev().collect(), current: 0, most_chunks }
     }
 
-    /// Stores what `read` writes into the room that it is handed, and gives the length of. Nothing
-    /// is stored before the first [`Slab::hold`]. Without room (`Ok(None)`) nothing is read.
+    /// Calls `read` with free space and returns the slot of the frame that it wrote. The frame is
+    /// kept only after the first [`Slab::hold`]. Without space, nothing is read (`Ok(None)`).
     pub(super) fn read_with(
         &mut self,
         read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
@@ -56,14 +56,14 @@ impl Slab {
         Ok(Some(Slot { chunk: self.current, start: chunk.used as u32, len: len as u32 }))
     }
 
-    /// Keeps the frame just read, once more for every call.
+    /// Keeps the frame just read, counting one reference per call.
     pub(super) fn hold(&mut self, slot: Slot) {
         let chunk = &mut self.chunks[slot.chunk as usize];
         chunk.live += 1;
         chunk.used = chunk.used.max((slot.start + slot.len) as usize);
     }
 
-    /// Gives back one hold.
+    /// Releases one reference.
     pub(super) fn release(&mut self, slot: Slot) {
         let chunk = &mut self.chunks[slot.chunk as usize];
         chunk.live -= 1;

@@ -1,4 +1,4 @@
-//! What is to be emulated: hosts and the links between them.
+//! The specification of an emulation: hosts and the links between them.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,10 +9,10 @@ use super::EmulationError;
 use crate::link::{ETHERNET_FRAMING, LinkSpec, UDP_IP};
 use crate::scenario::{Host, LinkBetween, Network, Record, Scenario};
 
-/// The most hosts: each has a last byte of an address.
+/// The most hosts: each has one value of an address's last byte.
 pub(crate) const MAX_HOSTS: usize = 200;
 
-/// Full packets that wait for a host's card: the usual length of a device's queue.
+/// Full packets that can wait for a host's card: a device queue's usual length.
 const CARD_QUEUE: u64 = 1_000;
 
 /// Hosts, and the network between them.
@@ -20,19 +20,19 @@ const CARD_QUEUE: u64 = 1_000;
 pub struct EmulationSpec {
     /// The hosts' names; programs on any host can resolve them.
     pub hosts: Vec<String>,
-    /// Routers, one-way links, given routes. Where no way leads, packets are dropped and counted.
+    /// Routers, one-way links, given routes. Packets without a route are dropped and counted.
     pub network: Network,
     /// The largest IP packet on every host's device, at least 1280 for IPv6 to work.
     pub mtu: u16,
-    /// Determines every random fate, as far as the programs' own timing does not.
+    /// The seed of every random fate, as far as the programs' own timing is not random.
     pub seed: u64,
-    /// Hosts whose programs a network card holds back, by their places, and its rate, framing
-    /// included: what waits for it fills the sockets that it came from. Where the kernel cannot,
-    /// a notice says so.
+    /// Hosts whose programs a network card limits, by index, and the card's rate, framing included:
+    /// packets that wait for the card fill their sockets. If the kernel does not support this, a
+    /// notice says so.
     pub cards: Vec<(usize, Rate)>,
 }
 
-/// Where a host can be reached.
+/// The addresses of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAddresses {
     /// Its IPv4 address, 10.77.0.N.
@@ -42,7 +42,7 @@ pub struct HostAddresses {
 }
 
 impl HostAddresses {
-    /// The addresses of the host at place `index`.
+    /// The addresses of the host with index `index`.
     pub(super) fn of(index: usize) -> HostAddresses {
         let last = u8::try_from(index + 1).expect("checked against MAX_HOSTS");
         HostAddresses {
@@ -70,12 +70,12 @@ impl EmulationSpec {
         }
     }
 
-    /// The hosts and the network of `scenario`. A host's card becomes a router of the name
-    /// `HOST-card`, and a link in each direction between it and the host, of the card's rate; the
-    /// host's programs are held back to it. What the receiving program of a host takes, out of its
-    /// socket buffer, becomes a router `HOST-program` on the last link of every way to it, so that
-    /// what the buffer has no room for is lost before the real program could count it. What
-    /// programs send and disks do has no place here: they are what they are.
+    /// The hosts and the network of `scenario`. A host's card becomes a router `HOST-card` with a
+    /// link of the card's rate in each direction between it and the host; the host's programs are
+    /// limited to that rate. The receiving program's rate and its socket buffer become a router
+    /// `HOST-program` on the last link of every route to the host, so that packets that the buffer
+    /// cannot hold are lost before the real program could count them. Sending programs and disks
+    /// are not emulated: the real ones run.
     pub fn of(scenario: &Scenario) -> EmulationSpec {
         let n = scenario.hosts.len();
         let cards: Vec<(usize, Rate)> = scenario
@@ -133,7 +133,7 @@ impl EmulationSpec {
         }
         for (nth, (place, rate)) in self.cards.iter().enumerate() {
             let what = match self.hosts.get(*place) {
-                None => format!("a card of host {place}; there are {n} hosts"),
+                None => format!("a card of host {place}, but there are {n} hosts"),
                 Some(host) if *rate == Rate::ZERO => {
                     format!("the card of {host} has a rate of zero")
                 }
@@ -159,8 +159,8 @@ impl EmulationSpec {
     }
 }
 
-/// What the receiving program of a host is to full packets: a link of the rate at which it takes
-/// them, with its socket buffer as the queue. `None` where it takes all that comes.
+/// A host's receiving program as a link for full packets: the program's rate, with its socket
+/// buffer as the queue. `None` if the program has no limit.
 fn program(host: &Host, mtu: u16) -> Option<LinkSpec> {
     let payload = Bytes::new(u64::from(mtu) - u64::from(UDP_IP));
     let frame = Bytes::new(u64::from(mtu) + u64::from(ETHERNET_FRAMING));

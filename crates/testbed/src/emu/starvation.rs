@@ -1,24 +1,24 @@
-//! How long a thread that could have run was not let run.
+//! The time that a runnable thread waited for a processor.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use longhaul_proto::time::Span;
 
-/// The kernel's count of the time that a thread waited for a processor.
+/// The kernel's counter of a thread's wait for a processor.
 #[derive(Default)]
 pub(super) struct Starvation {
-    /// The thread's `schedstat`; nothing where the kernel does not count.
+    /// The thread's `schedstat`; `None` if the kernel does not count.
     file: Option<File>,
 }
 
 impl Starvation {
-    /// That of the calling thread.
+    /// The counter of the calling thread.
     pub(super) fn of_this_thread() -> Starvation {
         Starvation { file: File::open("/proc/thread-self/schedstat").ok() }
     }
 
-    /// How long it has waited since it began; zero where nobody counts.
+    /// The wait since the thread started; zero if the kernel does not count.
     pub(super) fn so_far(&self) -> Span {
         let mut text = [0u8; 96];
         let read = |file: &File| file.read_at(&mut text, 0).ok();
@@ -27,7 +27,7 @@ impl Starvation {
     }
 }
 
-/// The second of three numbers: nanoseconds run, nanoseconds waited, turns.
+/// The second of three numbers: nanoseconds run, nanoseconds waited, time slices.
 fn waited(text: &str) -> Option<Span> {
     Some(Span::from_nanos(text.split_whitespace().nth(1)?.parse().ok()?))
 }

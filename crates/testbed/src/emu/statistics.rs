@@ -1,4 +1,4 @@
-//! What an emulation says about itself.
+//! An emulation's statistics, and the verdict on its validity.
 
 use core::fmt;
 
@@ -6,100 +6,100 @@ use longhaul_proto::time::{Span, Time};
 
 use crate::link::LinkTally;
 
-/// Lateness up to which a delay counts as kept, whatever the delay.
+/// Lateness up to this limit is always acceptable, whatever the delay.
 pub(crate) const LATE_ALLOWANCE: Span = Span::from_micros(300);
 
-/// Own drops up to this share of the offered packets do not spoil a run.
+/// The emulator's own drops up to this share of the offered packets do not invalidate a run.
 const OWN_DROP_SHARE: f64 = 1e-4;
 
-/// Drops in bursts of the emulator's own making up to this share of all that queues dropped do not
-/// spoil a run: a queue that overflows anyway does so at those times too.
+/// Drops in bursts that the emulator caused, up to this share of all queue drops, do not invalidate
+/// a run: a queue that overflows anyway also overflows at those times.
 const BURST_SHARE: f64 = 0.1;
 
-/// What an emulation did so far.
+/// An emulation's statistics so far.
 #[derive(Clone, Debug)]
 pub struct Statistics {
-    /// Each link's account.
+    /// Statistics of each link.
     pub links: Vec<LinkStatistics>,
-    /// Each host's account.
+    /// Statistics of each host.
     pub hosts: Vec<HostStatistics>,
-    /// Packets on their way now.
+    /// Packets in flight.
     pub in_flight: u64,
-    /// Packets that the hosts sent into the network: what was offered to the first link of a way.
+    /// Packets that the hosts sent: offered to the first link of a route.
     pub offered: u64,
-    /// Frames in which the hosts sent these packets: a super-packet is one.
+    /// Frames that carried these packets; a super-packet is one frame.
     pub frames: u64,
-    /// Packets handed to a host, second copies included.
+    /// Packets delivered to a host, duplicates included.
     pub delivered: u64,
-    /// Packets that the emulator itself lost: its device queue was full before it came to read,
-    /// its memory was full, or a device refused a packet. A super-packet that the device queue
-    /// had no room for counts as many as those that it had room for on average.
+    /// Packets that the emulator itself lost: its device queue was full before it read, its memory
+    /// was full, or a device refused a packet. A super-packet that did not fit the device queue
+    /// counts as the average number of packets per frame.
     pub own_drops: u64,
-    /// Packets to an address that no way leads to from where they were sent.
+    /// Packets to an address without a route from their sender.
     pub unrouted: u64,
-    /// How much later than due packets were handed over.
+    /// The lateness of delivered packets relative to their due times.
     pub late: Lateness,
-    /// How long packets may have waited at most before the emulator saw them: since it last found
-    /// nothing there. A path begins when a packet is seen.
+    /// An upper bound of the time that packets waited before the emulator read them: the time since
+    /// it last found the device empty. A path starts when a packet is read.
     pub waited: Lateness,
-    /// Packets that a queue of the path dropped, and that came in a burst after such a wait of more
-    /// than [`LATE_ALLOWANCE`]: some would have found room had they been seen in time.
+    /// Packets that a queue of the path dropped and that arrived in a burst after such a wait of
+    /// more than [`LATE_ALLOWANCE`]: some of them would have fitted if read in time.
     pub burst_drops: u64,
-    /// What this machine does not let the emulation be; each a sentence.
+    /// Limitations of this machine; each is a sentence.
     pub notices: Vec<String>,
-    /// Processor time of the thread that moves packets.
+    /// Processor time of the forwarding thread.
     pub processor: Span,
-    /// Processor time that nothing else wanted, on all processors together: taken while packets
-    /// were on their way, so that a processor that is needed next does not have to be woken first.
+    /// Otherwise idle processor time, on all processors together, used to keep processors awake
+    /// while packets were in flight.
     pub awake: Span,
     /// Time since the start.
     pub elapsed: Span,
-    /// The shortest delay of any link, for the verdict.
+    /// The shortest delay of any link, used by the verdict.
     pub shortest_delay: Span,
 }
 
-/// One link's account.
+/// The statistics of one link.
 #[derive(Clone, Debug)]
 pub struct LinkStatistics {
-    /// Name of the host where packets come from.
+    /// The sending node's name.
     pub from: String,
-    /// Name of the host where they go.
+    /// The receiving node's name.
     pub to: String,
-    /// What the link did with them.
+    /// The link's counters.
     pub tally: LinkTally,
 }
 
-/// One host's account.
+/// The statistics of one host.
 #[derive(Clone, Debug)]
 pub struct HostStatistics {
     /// Its name.
     pub host: String,
-    /// UDP datagrams that the network brought there, and that no program got: its socket was full.
-    /// Those that came joined count once.
+    /// UDP datagrams that reached the host but no program, because its socket was full. Coalesced
+    /// datagrams count once.
     pub socket_drops: u64,
 }
 
-/// Whether a run can be believed.
+/// Whether a run is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The path was as specified.
     Valid,
-    /// The emulator was in the way: how.
+    /// The emulator disturbed the path; the text says how.
     Invalid(String),
 }
 
 impl Statistics {
-    /// Whether the emulator kept up with the path that it was to be: at most 1 packet of 10,000
-    /// lost by itself; the 99th percentile of lateness, and of the wait before packets were seen,
-    /// within 0.3 ms or, where that is more, 1 % of the shortest delay; and no more than 1 packet
-    /// of 10,000 dropped by the path's queues in bursts of the emulator's own making, unless that
-    /// is less than a tenth of all that they dropped.
+    /// Whether the emulator kept up with the specified path. All of these must hold: at most 1
+    /// packet of 10,000 lost by the emulator itself; the 99th percentile of lateness, and of the
+    /// wait before packets were read, within 0.3 ms or, if that is more, 1 % of the shortest delay;
+    /// at most 1 packet of 10,000 dropped by the path's queues in bursts that the emulator caused,
+    /// unless these are less than a tenth of all queue drops.
     pub fn verdict(&self) -> Verdict {
         let allowance = LATE_ALLOWANCE.max(self.shortest_delay / 100);
         let (offered, sent) = (self.offered, self.offered + self.own_drops);
         if self.own_drops as f64 > sent as f64 * OWN_DROP_SHARE {
             return Verdict::Invalid(format!(
-                "the emulator lost {} packets of its own beside {offered} offered",
+                "the emulator lost {} packets itself, of {offered} offered",
                 self.own_drops
             ));
         }
@@ -112,7 +112,7 @@ impl Statistics {
         let waited = self.waited.percentile(0.99);
         if waited > allowance {
             return Verdict::Invalid(format!(
-                "1 % of the packets may have waited for {waited} before the emulator saw them, \
+                "1 % of the packets may have waited {waited} before the emulator read them, \
                  more than {allowance}"
             ));
         }
@@ -129,7 +129,7 @@ impl Statistics {
         Verdict::Valid
     }
 
-    /// The account of the link from one host to another.
+    /// The counters of the link from one node to another.
     pub fn link(&self, from: &str, to: &str) -> Option<&LinkTally> {
         self.links.iter().find(|l| l.from == from && l.to == to).map(|l| &l.tally)
     }
@@ -138,7 +138,7 @@ impl Statistics {
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for LinkStatistics { from, to, tally } in &self.links {
-            // Every field is named, so that a new one is printed.
+            // Destructured in full, so that a new field must be printed.
             let LinkTally {
                 offered,
                 offered_bytes,
@@ -184,7 +184,7 @@ impl fmt::Display for Statistics {
         }
         let share = self.processor.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9) * 100.0;
         if self.unrouted > 0 {
-            writeln!(f, "{} packets had no way to where they were to go", self.unrouted)?;
+            writeln!(f, "{} packets had no route to their destination", self.unrouted)?;
         }
         write!(
             f,
@@ -206,10 +206,10 @@ impl fmt::Display for Statistics {
     }
 }
 
-/// Buckets for every power of two of nanoseconds, so that a percentile is right within 1/16.
+/// Buckets per power of two of nanoseconds, for percentiles accurate to 1/16.
 const PARTS: usize = 16;
 
-/// How much later than due packets were handed over: a histogram.
+/// A histogram of the lateness of delivered packets.
 #[derive(Clone, Debug)]
 pub struct Lateness {
     buckets: Vec<u64>,
@@ -223,14 +223,14 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// Counts `packets` that were due at `due` and handed over at `now`.
+    /// Counts `packets` that were due at `due` and delivered at `now`.
     pub(super) fn count(&mut self, due: Time, now: Time, packets: u64) {
         let late = now.since(due);
         self.worst = self.worst.max(late);
         self.buckets[bucket(late.as_nanos())] += packets;
     }
 
-    /// Lateness that the share `share` of the packets did not exceed, right within 1/16.
+    /// The lateness that a share `share` of the packets did not exceed, accurate to 1/16.
     pub fn percentile(&self, share: f64) -> Span {
         let all: u64 = self.buckets.iter().sum();
         let rank = (all as f64 * share).ceil() as u64;
@@ -331,16 +331,16 @@ mod tests {
         statistics.shortest_delay = Span::ZERO;
         assert!(invalid(&statistics).contains("later"));
         statistics.own_drops = 3;
-        assert!(invalid(&statistics).contains("of its own"));
+        assert!(invalid(&statistics).contains("itself, of"));
     }
 
     #[test]
     fn own_drops_are_a_share_of_what_the_hosts_sent_however_many_links_follow() {
         let mut statistics = statistics();
-        // Ten links on the way: each is offered every packet.
+        // Ten links on the route: each is offered every packet.
         statistics.links = vec![statistics.links[0].clone(); 10];
         statistics.own_drops = 3;
-        assert!(invalid(&statistics).contains("3 packets of its own beside 20000"));
+        assert!(invalid(&statistics).contains("3 packets itself, of 20000"));
     }
 
     #[test]
@@ -350,7 +350,7 @@ mod tests {
         statistics.waited.count(Time::ZERO, Time::from_nanos(50_000), 9_950);
         assert_eq!(statistics.verdict(), Verdict::Valid, "fewer than 1 %");
         statistics.waited.count(Time::ZERO, Time::from_nanos(600_000), 100);
-        assert!(invalid(&statistics).contains("before the emulator saw them"));
+        assert!(invalid(&statistics).contains("before the emulator read them"));
     }
 
     #[test]
@@ -368,7 +368,7 @@ mod tests {
         let mut statistics = statistics();
         assert!(!statistics.to_string().contains("no way"));
         statistics.unrouted = 50;
-        assert!(statistics.to_string().contains("50 packets had no way"));
+        assert!(statistics.to_string().contains("50 packets had no route"));
     }
 
     #[test]

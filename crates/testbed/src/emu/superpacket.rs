@@ -1,19 +1,19 @@
-//! Super-packets: up to 64 kB that the kernel hands over as one, and the cutting of them.
+//! Super-packets: up to 64 kB that the kernel passes as one packet, and how to split them.
 //!
-//! Before each packet TUN puts a virtio header of 10 bytes. Where it names a segment size, the
-//! packet stands for many on the wire, each with a copy of the headers and one segment of the
-//! payload. Any run of these can be written as a smaller super-packet: lengths, the IPv4
-//! identification and checksum, TCP's sequence number and flags are as the kernel's own
-//! segmentation would make them; the transport checksum stays "still to be done", so that only its
-//! pseudo-header sum has to be made anew.
+//! TUN puts a virtio header of 10 bytes before each packet. If the header has a segment size, the
+//! packet represents many packets on the wire, each with a copy of the headers and one segment of
+//! the payload. Any run of these can be written as a smaller super-packet: lengths, the IPv4
+//! identification and checksum, TCP's sequence number and flags are the same as after the kernel's
+//! own segmentation. The transport checksum stays incomplete (to be filled in later), so only its
+//! pseudo-header sum must be recomputed.
 
 use core::ops::Range;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The virtio header before every packet.
+/// Length of the virtio header before every packet.
 pub(super) const DEVICE_HEADER: usize = 10;
 
-/// The most bytes of device, IP and transport headers of a packet that can be cut.
+/// The most bytes of device, IP and transport headers of a packet that can be split.
 pub(super) const MOST_HEADERS: usize = 256;
 
 const NEEDS_CHECKSUM: u8 = 1;
@@ -27,10 +27,10 @@ const TCP_FIN: u8 = 0x01;
 const TCP_PUSH: u8 = 0x08;
 const TCP_CWR: u8 = 0x80;
 
-/// What a frame (device header and IP packet) is made of.
+/// The structure of a frame (device header and IP packet).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Where the transport header starts within the IP packet.
+    /// Offset of the transport header within the IP packet.
     transport: usize,
     /// Bytes of IP and transport headers.
     headers: usize,
@@ -44,7 +44,7 @@ pub(super) struct Shape {
     tcp: bool,
 }
 
-/// Where a frame's IP packet goes, if it is one.
+/// A frame's destination, if it is an IP packet.
 pub(super) fn destination(frame: &[u8]) -> Option<IpAddr> {
     let packet = frame.get(DEVICE_HEADER..)?;
     match packet.first()? >> 4 {
@@ -60,8 +60,8 @@ pub(super) fn destination(frame: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Where the payload of a frame's UDP or TCP packet starts within the frame; for anything else,
-/// what follows 8 bytes behind the IP header.
+/// The offset of the payload of a UDP or TCP packet within the frame; for other packets, 8 bytes
+/// behind the IP header.
 pub(super) fn payload_start(frame: &[u8]) -> usize {
     let packet = &frame[DEVICE_HEADER.min(frame.len())..];
     let byte = |at: usize| usize::from(*packet.get(at).unwrap_or(&0));
@@ -72,7 +72,7 @@ pub(super) fn payload_start(frame: &[u8]) -> usize {
 }
 
 impl Shape {
-    /// The shape of `frame`; nothing if its headers contradict each other.
+    /// Parses a frame; `None` if its headers contradict each other.
     pub(super) fn of(frame: &[u8]) -> Option<Shape> {
         let packet = frame.get(DEVICE_HEADER..)?;
         let v6 = packet.first()? >> 4 == 6;
@@ -111,20 +111,20 @@ impl Shape {
         sound.then_some(Shape { transport, headers, payload, segment, segments, v6, tcp })
     }
 
-    /// Bytes of segment `index` as an IP packet of its own.
+    /// The size of segment `index` as a separate IP packet.
     pub(super) fn packet_bytes(&self, index: usize) -> u32 {
         let start = index * self.segment;
         (self.headers + self.segment.min(self.payload - start)) as u32
     }
 
-    /// Where the payload of the segments in `run` is within the frame.
+    /// The payload range of the segments in `run` within the frame.
     pub(super) fn payload_of(&self, run: &Range<usize>) -> Range<usize> {
         let base = DEVICE_HEADER + self.headers;
         base + run.start * self.segment..base + self.payload.min(run.end * self.segment)
     }
 
-    /// Writes the headers under which the segments in `run` go as a packet of their own to `out`,
-    /// and gives their length, device header included. `out` has [`MOST_HEADERS`] bytes.
+    /// Writes the headers of a separate packet with the segments in `run` to `out`; returns their
+    /// length, device header included. `out` has [`MOST_HEADERS`] bytes.
     pub(super) fn cut(&self, frame: &[u8], run: &Range<usize>, out: &mut [u8]) -> usize {
         let len = DEVICE_HEADER + self.headers;
         out[..len].copy_from_slice(&frame[..len]);
@@ -179,8 +179,8 @@ impl Shape {
     }
 }
 
-/// The sum over the pseudo-header, as it stands in the checksum field of a packet whose checksum
-/// is still to be done.
+/// The sum over the pseudo-header, as it is in the checksum field of a packet with an incomplete
+/// checksum.
 fn pseudo_header_sum(ip: &[u8], v6: bool, tcp: bool, transport_bytes: usize) -> u16 {
     let addresses = if v6 { &ip[8..40] } else { &ip[12..20] };
     let protocol = if tcp { 6 } else { 17 };

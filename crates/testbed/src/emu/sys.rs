@@ -1,6 +1,6 @@
 //! The system calls that need `unsafe`: ioctls on devices, namespaces, a fork.
 //!
-//! Everything unsafe in the emulator is here, each with the reason why it is sound.
+//! All unsafe code of the emulator is here, each part with the reason why it is sound.
 
 use std::ffi::CStr;
 use std::io;
@@ -18,25 +18,25 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Gives the calling thread namespaces of its own (the whole program for a user namespace, which
-/// the kernel allows only while it has one thread).
+/// Gives the calling thread new namespaces (a user namespace applies to the whole process, and the
+/// kernel allows it only while the process has one thread).
 pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     debug_assert!(!flags.contains(UnshareFlags::FILES), "descriptors stay shared");
     // SAFETY: unsharing is unsafe only for the descriptor table, which stays shared.
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(io::Error::from)
 }
 
-/// Makes `command` enter the network namespace `namespace` after the fork, and call its machine
+/// Makes `command` enter the network namespace `namespace` after the fork, and sets its hostname to
 /// `name`, as a shell's prompt shows it.
 ///
-/// `namespace` must stay open until the command was spawned.
+/// `namespace` must stay open until the command has been spawned.
 pub(super) fn enter_on_spawn(command: &mut Command, namespace: RawFd, name: &str) {
     let name = name.as_bytes().to_vec();
     let enter = move || {
         // SAFETY: setns reads no memory; between fork and exec it is allowed (a system call).
         checked(unsafe { libc::setns(namespace, libc::CLONE_NEWNET) })?;
-        // SAFETY: system calls on bytes that live as long as this closure. A name is for people:
-        // where it is refused, the program runs without.
+        // SAFETY: system calls on bytes that live as long as this closure. The hostname is only
+        // informative: if it is refused, the program runs without it.
         unsafe {
             if libc::unshare(libc::CLONE_NEWUTS) == 0 {
                 libc::sethostname(name.as_ptr().cast(), name.len());
@@ -69,7 +69,7 @@ fn interface_ioctl(
 }
 
 /// Turns an open `/dev/net/tun` into the device [`DEVICE`] of the calling thread's network
-/// namespace, with super-packets in both directions; says of what kinds.
+/// namespace, with super-packets in both directions; returns which kinds.
 pub(super) fn make_tun(tun: BorrowedFd<'_>) -> io::Result<Offload> {
     let mut request = request(DEVICE);
     let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
@@ -84,8 +84,8 @@ pub(super) fn make_tun(tun: BorrowedFd<'_>) -> io::Result<Offload> {
     })
 }
 
-/// Asks for super-packets by `set`; says whether UDP's are among them. Kernels before 6.2 know
-/// TCP's only, and refuse a question for both as a whole.
+/// Requests super-packets by `set`; returns whether UDP is included. Kernels before 6.2 support
+/// only TCP, and refuse a request for both.
 fn offload(set: impl Fn(libc::c_uint) -> io::Result<()>) -> io::Result<Offload> {
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
     match set(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6) {
@@ -97,16 +97,16 @@ fn offload(set: impl Fn(libc::c_uint) -> io::Result<()>) -> io::Result<Offload> 
     }
 }
 
-/// Of what super-packets a device is made.
+/// The kinds of super-packets of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offload {
     /// TSO and USO.
     TcpAndUdp,
-    /// TSO: the kernel cuts UDP's before the device gets them, which costs it time.
+    /// TSO only: the kernel splits UDP before the device, which costs it time.
     TcpOnly,
 }
 
-/// A device's number.
+/// A device's interface index.
 pub(super) fn index_of(socket: BorrowedFd<'_>, device: &str) -> io::Result<i32> {
     let mut request = request(device);
     interface_ioctl(socket, libc::SIOCGIFINDEX as libc::c_ulong, &mut request)?;
@@ -114,21 +114,21 @@ pub(super) fn index_of(socket: BorrowedFd<'_>, device: &str) -> io::Result<i32> 
     Ok(unsafe { request.ifr_ifru.ifru_ifindex })
 }
 
-/// Sets the largest IP packet of a device.
+/// Sets a device's MTU.
 pub(super) fn set_mtu(socket: BorrowedFd<'_>, device: &str, mtu: i32) -> io::Result<()> {
     let mut request = request(device);
     request.ifr_ifru.ifru_mtu = mtu;
     interface_ioctl(socket, libc::SIOCSIFMTU as libc::c_ulong, &mut request)
 }
 
-/// Takes a device up.
+/// Brings a device up.
 pub(super) fn set_up(socket: BorrowedFd<'_>, device: &str) -> io::Result<()> {
     let mut request = request(device);
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     interface_ioctl(socket, libc::SIOCSIFFLAGS as libc::c_ulong, &mut request)
 }
 
-/// Gives a device an IPv4 address within a network of `mask`.
+/// Gives a device an IPv4 address in a network of `mask`.
 pub(super) fn set_ipv4(
     socket: BorrowedFd<'_>,
     device: &str,
@@ -151,7 +151,7 @@ pub(super) fn set_ipv4(
     Ok(())
 }
 
-/// Gives a device an IPv6 address within a network of `prefix` bits; `socket` is an IPv6 one.
+/// Gives a device an IPv6 address in a network of `prefix` bits; `socket` is an IPv6 socket.
 pub(super) fn set_ipv6(
     socket: BorrowedFd<'_>,
     device: &str,
@@ -168,18 +168,18 @@ pub(super) fn set_ipv6(
         .map(drop)
 }
 
-/// Lets the calling thread run before ordinary ones whenever it has something to do. Needs a
-/// privilege that a user namespace does not give.
+/// Lets the calling thread preempt ordinary threads. Needs a privilege that a user namespace does
+/// not give.
 pub(super) fn run_first() -> io::Result<()> {
     schedule(libc::SCHED_RR, 1)
 }
 
-/// Lets the calling thread run only where a processor has nothing else to do (`SCHED_IDLE`).
+/// Runs the calling thread only on otherwise idle processors (`SCHED_IDLE`).
 pub(super) fn run_last() -> io::Result<()> {
     schedule(libc::SCHED_IDLE, 0)
 }
 
-/// Sets how the calling thread is scheduled, by the system call: musl's function only fails.
+/// Sets the scheduling of the calling thread by a system call: musl's function always fails.
 fn schedule(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
     // SAFETY: the kernel reads one int, valid for the call; 0 is the calling thread.
     let set = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &priority) };
@@ -201,10 +201,10 @@ pub(super) fn set_option(
     checked(result).map(drop)
 }
 
-/// How many segments with data a TCP socket has sent, and how many of them again.
+/// The number of data segments that a TCP socket has sent, and how many of them were repeats.
 pub(super) fn tcp_segments(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
-    // Where the kernel's `struct tcp_info` (include/uapi/linux/tcp.h) has the two; it only grows
-    // at its end.
+    // Offsets in the kernel's `struct tcp_info` (include/uapi/linux/tcp.h), which only grows at its
+    // end.
     const TOTAL_RETRANS: usize = 100;
     const DATA_SEGS_OUT: usize = 156;
     let mut answer = [0u8; 256];
@@ -228,9 +228,9 @@ pub(super) fn tcp_segments(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     Ok((number(DATA_SEGS_OUT), number(TOTAL_RETRANS)))
 }
 
-/// Forks the first process of the process namespace that the calling thread has made for its
-/// children: it does nothing but end when `lifeline` (a pipe's reading end) does, and with it the
-/// kernel kills everything in the namespace. Gives its process id.
+/// Forks the first process of the process namespace that the calling thread created for its
+/// children. It ends when `lifeline` (a pipe's reading end) closes, and the kernel then kills every
+/// process in the namespace. Returns its process id.
 pub(super) fn fork_first(lifeline: &OwnedFd) -> io::Result<i32> {
     let lifeline = lifeline.as_fd().as_raw_fd();
     // SAFETY: the child makes system calls only, on memory that exists before the fork, and ends
@@ -251,14 +251,14 @@ unsafe fn first_process(lifeline: RawFd) -> ! {
     const AT: &CStr = c"/proc";
     // SAFETY: plain system calls, strings are static; see `fork_first`.
     unsafe {
-        // No copy of another's pipe or device may outlive its owner here.
+        // Copies of other descriptors must not outlive their owners here.
         libc::dup2(lifeline, 0);
         // By number: musl has no function for it.
         libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
         libc::prctl(libc::PR_SET_NAME, c"emulated-init".as_ptr());
-        // Orphans are reaped by nobody else.
+        // No other process reaps orphans.
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-        // Programs look for themselves in /proc; where this is forbidden they see the old one.
+        // Programs look for themselves in /proc; if this mount is forbidden, they see the old one.
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         libc::mount(PROC.as_ptr(), AT.as_ptr(), PROC.as_ptr(), flags, core::ptr::null());
         let mut byte = 0u8;

@@ -1,19 +1,19 @@
-//! Which links a packet takes from host to host.
+//! Routes: the links that a packet takes from host to host.
 
 use super::EmulationError;
 use super::spec::EmulationSpec;
 
-/// The way from each host to each other, as places of links.
+/// The route between each pair of hosts, as link indices.
 #[derive(Debug)]
 pub(super) struct Ways {
     hosts: usize,
-    /// For each pair of hosts, the place of its way.
+    /// For each pair of hosts, the index of its route.
     pairs: Vec<Option<u32>>,
     ways: Vec<Box<[u32]>>,
 }
 
 impl Ways {
-    /// The ways through the network of `spec`.
+    /// Finds the routes through the network of `spec`.
     pub(super) fn of(spec: &EmulationSpec) -> Result<Ways, EmulationError> {
         let hosts = spec.hosts.len();
         let mut routes = spec.network.routes(hosts);
@@ -23,7 +23,7 @@ impl Ways {
             pairs.push(links.as_ref().map(|_| ways.len() as u32));
             if let Some(links) = links {
                 if links.len() > usize::from(u16::MAX) {
-                    let what = format!("a way of {} links", links.len());
+                    let what = format!("a route of {} links", links.len());
                     return Err(EmulationError::Spec(what));
                 }
                 ways.push(links.iter().map(|link| *link as u32).collect());
@@ -32,17 +32,17 @@ impl Ways {
         Ok(Ways { hosts, pairs, ways })
     }
 
-    /// The place of the way from one host to another.
+    /// The index of the route from one host to another.
     pub(super) fn between(&self, from: usize, to: usize) -> Option<u32> {
         self.pairs[from * self.hosts + to]
     }
 
-    /// The links of each way.
+    /// The links of each route.
     pub(super) fn all(&self) -> impl Iterator<Item = &[u32]> {
         self.ways.iter().map(|links| &**links)
     }
 
-    /// The links of a way, at least one.
+    /// The links of a route, at least one.
     pub(super) fn links(&self, way: u32) -> &[u32] {
         &self.ways[way as usize]
     }

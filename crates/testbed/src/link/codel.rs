@@ -1,15 +1,16 @@
-//! CoDel (RFC 8289): drops at the queue's head while packets have waited too long for too long.
+//! CoDel (RFC 8289): drops packets at the queue's head after the queueing delay was too long for an
+//! interval.
 //!
-//! The RFC decides when a packet leaves the queue. A queue of one rate serves in order, so the
-//! packet's time of leaving is known when it comes, and with it what CoDel will say: it is asked
-//! then, packet by packet in the order of the queue. Only one input is not known yet, whether
-//! what waits *behind* the leaving packet is more than one packet; what waited *before* it when
-//! it came stands for that.
+//! The RFC decides when a packet leaves the queue. A queue with one rate serves in order, so the
+//! packet's departure time is known when it arrives, and so is CoDel's decision. The link therefore
+//! decides on arrival, packet by packet in queue order. One input is still unknown then: whether
+//! more than one packet waits *behind* the leaving packet. The bytes that waited *before* the
+//! packet when it arrived are used instead.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 
-/// What CoDel is told.
+/// CoDel's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoDel {
     /// "TARGET … acceptable standing queue delay" (RFC 8289 §4.3).
@@ -25,7 +26,7 @@ impl Default for CoDel {
     }
 }
 
-/// CoDel at work on one queue: the state of RFC 8289 §5.3.
+/// CoDel's state for one queue (RFC 8289 §5.3).
 #[derive(Clone, Debug, Default)]
 pub(super) struct CoDelState {
     /// "Time when we'll declare we're above target."
@@ -34,27 +35,27 @@ pub(super) struct CoDelState {
     drop_next: Time,
     /// "Packets dropped since entering drop state."
     count: u32,
-    /// The count when drop state was entered last.
+    /// The count when drop state was last entered.
     last_count: u32,
     /// "Set to true if in drop state."
     dropping: bool,
-    /// The last drop, while the packet that leaves in its stead has not been seen.
+    /// The last drop, until the next packet completes the RFC's `dequeue`.
     just_dropped: Option<Drop>,
     /// "MAXPACKET: the largest packet seen so far."
     largest: Bytes,
 }
 
-/// A drop whose call of the RFC's `dequeue` has not come to its end.
+/// A drop whose call of the RFC's `dequeue` has not finished.
 #[derive(Clone, Copy, Debug)]
 struct Drop {
     at: Time,
-    /// Whether it is the one that drop state is entered by.
+    /// Whether this drop enters drop state.
     enters: bool,
 }
 
 impl CoDelState {
-    /// Whether the packet of `wire` bytes that came at `came`, when `ahead` waited before it, and
-    /// whose turn is at `now`, is dropped in place of being sent.
+    /// Whether a packet of `wire` bytes is dropped instead of sent. It arrived at `came`, when
+    /// `ahead` bytes waited before it, and would be sent at `now`.
     pub(super) fn drops(
         &mut self,
         codel: &CoDel,
@@ -66,7 +67,7 @@ impl CoDelState {
         self.largest = self.largest.max(wire);
         let mut dropped = self.just_dropped.take();
         if dropped.is_some_and(|drop| drop.at < now) {
-            // The queue was empty behind the drop, so `dequeue` came to its end without a packet.
+            // The queue was empty behind the drop, so `dequeue` finished without a packet.
             self.first_above = None;
             self.finish(codel, dropped.take(), false);
         }
@@ -92,7 +93,7 @@ impl CoDelState {
         false
     }
 
-    /// The rest of the RFC's `dequeue` after a drop: `late` tells of the next packet.
+    /// The rest of the RFC's `dequeue` after a drop; `late` describes the next packet.
     fn finish(&mut self, codel: &CoDel, drop: Option<Drop>, late: bool) {
         let Some(drop) = drop else { return };
         if !drop.enters {
@@ -151,7 +152,7 @@ mod tests {
         Link::new(spec, 1)
     }
 
-    /// RFC 8289 §5 line by line, over a queue with packets in it. Gives which are dropped.
+    /// RFC 8289 §5 line by line, over a queue with packets in it. Returns the dropped packets.
     struct Rfc {
         arrivals: VecDeque<(usize, Time)>,
         rate: Rate,
@@ -159,8 +160,8 @@ mod tests {
     }
 
     impl Rfc {
-        /// The packet that leaves at `now`, before which the wire was free at `free`; not one that
-        /// comes later.
+        /// The packet that leaves at `now`, when the wire was free at `free`; ignores later
+        /// arrivals.
         fn dodequeue(&mut self, now: Time, free: Time) -> Option<(usize, bool)> {
             let codel = CoDel::default();
             let next = self.arrivals.pop_front_if(|(_, came)| *came <= now);
@@ -220,7 +221,7 @@ mod tests {
         #[test]
         fn it_drops_what_the_rfcs_own_loop_drops(
             gaps in prop::collection::vec(0u64..2_000, 200..3_000),
-            // A packet takes whole nanoseconds.
+            // A rate at which a packet takes whole nanoseconds.
             mbps in prop::sample::select(vec![4u64, 5, 6, 8, 10, 12, 20, 24, 40]),
             load in 900u64..1_400,
         ) {
@@ -244,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_standing_queue_is_brought_down_and_a_short_burst_is_let_through() {
-        // 5 % more than fits, for 40 s: with drop-tail the wait would grow to 2 s.
+        // 5 % over the rate for 40 s: with drop-tail the delay would grow to 2 s.
         let mut overfull = link(10);
         let every = (Bytes::new(1_500) / Rate::from_mbps(10)) * 100 / 105;
         let mut worst_late = Span::ZERO;
@@ -261,7 +262,7 @@ mod tests {
         let share = tally.managed as f64 / tally.offered as f64;
         assert!((0.02..0.08).contains(&share), "{share}");
 
-        // 70 ms of queue at once, gone within an interval: "good queue" (RFC 8289 §3.1).
+        // A burst of 70 ms of queue, drained within an interval: "good queue" (RFC 8289 §3.1).
         let mut burst = link(10);
         assert!((0..58).all(|_| matches!(burst.offer(Time::ZERO, PACKET), Fate::Arrives(_))));
     }

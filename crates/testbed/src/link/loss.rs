@@ -1,4 +1,4 @@
-//! Loss models: which packets vanish on the line.
+//! Loss models: which packets the line loses.
 
 use std::sync::Arc;
 
@@ -10,27 +10,28 @@ use crate::random::Random;
 /// How a link loses packets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Loss {
-    /// It does not.
+    /// No loss.
     #[default]
     None,
-    /// Each packet with this probability, whatever befell the others.
+    /// Each packet with this probability, independent of the others.
     Independent(LossRatio),
     /// In bursts.
     GilbertElliott(GilbertElliott),
-    /// Each bit on the wire is wrong with this probability, and one wrong bit costs the packet: so
+    /// Each bit on the wire is wrong with this probability, and one wrong bit loses the packet, so
     /// large packets are lost more often.
     BitErrors(f64),
-    /// Packet by packet as recorded, `true` is lost; over again at the end.
+    /// A recorded pattern, packet by packet (`true`: lost), repeated at its end.
     Pattern(Arc<[bool]>),
 }
 
 /// Two states, each with its own loss; before each packet the state may change (Gilbert 1960,
-/// Elliott 1963). All four are probabilities.
+/// Elliott 1963). All four fields are probabilities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
-    /// From the good state to the bad one.
+    /// Transition from the good state to the bad one.
     pub worsens: f64,
-    /// From the bad state to the good one; its inverse is the mean length of a bad time in packets.
+    /// Transition from the bad state to the good one; the inverse is the mean length of a bad
+    /// period in packets.
     pub recovers: f64,
     /// Loss in the good state.
     pub good_loss: f64,
@@ -39,9 +40,9 @@ pub struct GilbertElliott {
 }
 
 impl GilbertElliott {
-    /// Bursts in which all is lost: `mean_burst` packets long on average, `ratio` of all packets
-    /// lost over a long time. Nothing if no such chain exists (`mean_burst` below 1 / (1 − ratio)
-    /// would have to leave the bad state before it is in it, or `ratio` is 1).
+    /// Bursts in which every packet is lost: `mean_burst` packets long on average, `ratio` of all
+    /// packets lost in the long run. `None` if no such chain exists: `ratio` is 1, or `mean_burst`
+    /// is below 1 / (1 − ratio), which would need a transition probability above 1.
     pub fn bursts(ratio: LossRatio, mean_burst: f64) -> Option<GilbertElliott> {
         let recovers = 1.0 / mean_burst;
         let worsens = recovers * ratio.get() / (1.0 - ratio.get());
@@ -54,7 +55,7 @@ impl GilbertElliott {
         })
     }
 
-    /// The share of packets lost over a long time.
+    /// The long-run share of lost packets.
     pub fn mean(&self) -> f64 {
         let turnover = self.worsens + self.recovers;
         let bad = if turnover > 0.0 { self.worsens / turnover } else { 0.0 };
@@ -90,11 +91,11 @@ impl Loss {
     }
 }
 
-/// A loss model at work: decides packet by packet.
+/// A loss model's state: decides packet by packet.
 #[derive(Clone, Debug)]
 pub(super) enum LossState {
     Never,
-    /// `left` packets pass before the next is lost: one draw a loss.
+    /// `left` packets pass before the next loss: one random draw per loss.
     Gap {
         share: f64,
         left: u64,
@@ -103,7 +104,7 @@ pub(super) enum LossState {
         chain: GilbertElliott,
         bad: bool,
     },
-    /// `left` bits pass before the next wrong one: one draw a wrong bit.
+    /// `left` bits pass before the next wrong one: one random draw per wrong bit.
     Bits {
         share: f64,
         left: u64,
@@ -150,7 +151,7 @@ impl LossState {
                     *left -= bits;
                     return false;
                 }
-                // Wrong bits are independent, so counting anew from the packet's end is exact.
+                // Wrong bits are independent, so restarting the count at the packet's end is exact.
                 *left = random.failures_before_success(*share);
                 true
             }
@@ -212,7 +213,7 @@ mod tests {
         let mean = runs.iter().sum::<usize>() as f64 / runs.len() as f64;
         let deviation = (1.0 - 1.0 / burst).sqrt() * burst / (runs.len() as f64).sqrt();
         assert!((mean - burst).abs() < 4.0 * deviation, "mean burst {mean}");
-        // A burst's length varies as much as its mean: the variance grows by about 2 × burst.
+        // A burst's length varies as much as its mean, so the variance grows by about 2 × burst.
         let margin = margin(ratio, n) * (2.0 * burst).sqrt();
         assert!((share(&fates) - ratio).abs() < margin, "{}", share(&fates));
     }
@@ -228,8 +229,8 @@ mod tests {
             let mean = (1.0 - bad) * good_loss + bad * bad_loss;
             assert!((chain.mean() - mean).abs() < 1e-12);
             let fates = fates(&Loss::GilbertElliott(chain), 1500, n);
-            // Fates k packets apart are correlated by memory^k times the states' own part of the
-            // variance: the sum over all k widens the margin of independent ones.
+            // Fates k packets apart are correlated by memory^k times the variance between the
+            // states; the sum over all k widens the margin of independent packets.
             let memory = 1.0 - worsens - recovers;
             let apart = bad_loss - good_loss;
             let states = apart * apart * bad * (1.0 - bad);
@@ -237,7 +238,7 @@ mod tests {
             let widened = (1.0 + 2.0 * share_of_states * memory / (1.0 - memory)).sqrt();
             let allowed = margin(mean, n) * widened;
             assert!((share(&fates) - mean).abs() < allowed, "{chain:?}: {}", share(&fates));
-            // Two losses one behind the other: mean² and the covariance of neighbours.
+            // Two consecutive losses: mean² plus the covariance of neighbours.
             let both = mean * mean + memory * states;
             let pairs = fates.windows(2).filter(|pair| pair[0] && pair[1]).count();
             let found = pairs as f64 / (n - 1) as f64;

@@ -1,15 +1,14 @@
-//! Links as values: what one direction of a path does to each packet.
+//! Links as values: one direction of a path, and its effect on each packet.
 //!
-//! A packet is offered to a [`Link`] with the time and its size as an IP packet; back comes its
-//! [`Fate`]. In this order: a link that is down or that the packet is too large for swallows it; a
-//! policer drops what exceeds its token bucket;
-//! the queue takes it if it has room (in bytes on the wire), and CoDel, if it is
-//! told to, drops it for having waited; the rate serialises it;
-//! loss takes it *after* that, so that a lost packet has used its share of the rate, as on a
-//! real line; delay, jitter and reordering decide when it arrives.
+//! A driver offers a packet to a [`Link`] with the time and its size as an IP packet, and gets its
+//! [`Fate`] back. The link applies in this order: an outage or a size limit swallows the packet; a
+//! policer drops what exceeds its token bucket; the queue drops it if it has no room (in bytes on
+//! the wire), and CoDel, if configured, if it waited too long; the rate serialises it; loss removes
+//! it *after* that, so that a lost packet has used its share of the rate, as on a real line; delay,
+//! jitter and reordering set its arrival time.
 //!
-//! The link has no clock and no memory of packets, only of when it is free again; so it works the
-//! same in virtual and in real time, and one seed determines every fate.
+//! The link has no clock and stores no packets, only when it is free again. It works the same in
+//! virtual and in real time, and one seed determines every fate.
 
 mod codel;
 mod loss;

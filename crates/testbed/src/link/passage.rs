@@ -1,4 +1,4 @@
-//! One direction of a path at work: each packet's fate.
+//! One direction of a path in operation: each packet's fate.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -11,7 +11,7 @@ use super::serialiser::Serialiser;
 use super::{LinkSpec, QueueControl};
 use crate::random::Random;
 
-/// What becomes of a packet.
+/// The outcome for one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It arrives.
@@ -20,19 +20,18 @@ pub enum Fate {
     Lost,
     /// The queue had no room.
     QueueFull,
-    /// CoDel dropped it: those before it had waited too long for too long.
+    /// CoDel dropped it: the queueing delay had been too long for an interval.
     Managed,
     /// The policer's bucket was empty.
     Policed,
     /// The link was down.
     Down,
-    /// It was larger than what the link lets through.
+    /// It was larger than the link's size limit.
     TooLarge,
 }
 
 impl Fate {
-    /// Whether the queue before the rate dropped the packet: for want of room, or because CoDel
-    /// told it to.
+    /// Whether the queue before the rate dropped the packet: it was full, or CoDel decided so.
     pub(crate) fn is_queue(&self) -> bool {
         match self {
             Fate::QueueFull | Fate::Managed => true,
@@ -44,30 +43,30 @@ impl Fate {
 /// How a packet arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
-    /// When.
+    /// The time of arrival.
     pub at: Time,
-    /// Whether a second copy arrives right behind it.
+    /// Whether a duplicate arrives right behind it.
     pub twice: bool,
-    /// A random number that tells which bit of it is turned, if one is.
+    /// A random number that selects the bit to flip, if one is flipped.
     pub turned_bit: Option<u32>,
 }
 
-/// What a link did with the packets offered to it.
+/// Counters of a link for the packets offered to it.
 ///
-/// `offered = arrives + dropped`; duplicates come on top.
+/// `offered = arrives + dropped`; duplicates are extra.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkTally {
     /// Packets offered.
     pub offered: u64,
     /// Bytes offered, as IP packets.
     pub offered_bytes: Bytes,
-    /// Packets that arrive, copies not counted.
+    /// Packets that arrive, without duplicates.
     pub arrives: u64,
-    /// Bytes that arrive, as IP packets, copies not counted.
+    /// Bytes that arrive, as IP packets, without duplicates.
     pub arrives_bytes: Bytes,
     /// Packets lost on the line.
     pub lost: u64,
-    /// Packets that the queue had no room for.
+    /// Packets that found the queue full.
     pub queue_full: u64,
     /// Packets that CoDel dropped.
     pub managed: u64,
@@ -77,18 +76,18 @@ pub struct LinkTally {
     pub down: u64,
     /// Packets too large for the link.
     pub too_large: u64,
-    /// Second copies that arrive.
+    /// Duplicates that arrive.
     pub duplicates: u64,
-    /// Packets that arrive with a bit turned.
+    /// Packets that arrive with a flipped bit.
     pub corrupted: u64,
     /// Packets held back so that later ones overtake.
     pub held_back: u64,
 }
 
 impl LinkTally {
-    /// Packets that do not arrive, for whatever reason.
+    /// Packets that do not arrive, for any reason.
     pub fn dropped(&self) -> u64 {
-        // Every field is named, so that a new one does not compile until it is placed here.
+        // Destructured in full, so that a new field does not compile until it is placed here.
         let LinkTally {
             offered: _,
             offered_bytes: _,
@@ -107,20 +106,20 @@ impl LinkTally {
         lost + queue_full + managed + policed + down + too_large
     }
 
-    /// Packets that the queue before the rate dropped: those whose [`Fate::is_queue`].
+    /// Packets that the queue before the rate dropped: those with [`Fate::is_queue`].
     pub(crate) fn dropped_by_queue(&self) -> u64 {
         self.queue_full + self.managed
     }
 }
 
-/// A link that packets can be offered to.
+/// A link in operation: takes packets and returns their fates.
 #[derive(Clone, Debug)]
 pub struct Link {
     spec: LinkSpec,
     schedule: Schedule,
-    /// The rate as time goes by.
+    /// The rate at the current time.
     rate: RateCourse,
-    /// The rate as the queue's packets have their turn.
+    /// The rate at the time when the queue's packets are sent.
     serves: RateCourse,
     random: Random,
     loss: LossState,
@@ -132,7 +131,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link as `spec` has it; `seed` determines every fate.
+    /// Creates a link from `spec`; `seed` determines every fate.
     pub fn new(spec: LinkSpec, seed: u64) -> Link {
         let mut random = Random::new(seed);
         let loss = LossState::new(&spec.loss, &mut random);
@@ -152,13 +151,13 @@ impl Link {
         }
     }
 
-    /// What this link is told to be now, schedule steps that have come included.
+    /// The link's current configuration, including schedule steps already applied.
     pub fn spec(&self) -> &LinkSpec {
         &self.spec
     }
 
-    /// Makes it another link from now on; packets on their way, those in the queue too, keep their
-    /// fate and their time.
+    /// Replaces the configuration from now on; packets in flight or in the queue keep their fate
+    /// and arrival time.
     pub fn update(&mut self, spec: LinkSpec) {
         self.loss = LossState::new(&spec.loss, &mut self.random);
         self.rate = RateCourse::new(spec.rate);
@@ -167,17 +166,17 @@ impl Link {
         self.schedule = Schedule::default();
     }
 
-    /// What it did so far.
+    /// The counters so far.
     pub fn tally(&self) -> &LinkTally {
         &self.tally
     }
 
-    /// What waits before the rate at `now`, in bytes on the wire.
+    /// The queue before the rate at `now`, in bytes on the wire.
     pub(crate) fn backlog(&self, now: Time) -> Bytes {
         self.serialiser.backlog(now)
     }
 
-    /// The fate of an IP packet of `packet_bytes` that comes at `now`. Times must not go back.
+    /// The fate of an IP packet of `packet_bytes` that arrives at `now`. Times must not go back.
     pub fn offer(&mut self, now: Time, packet_bytes: u32) -> Fate {
         if self.schedule.follow(&mut self.spec, now) {
             self.loss = LossState::new(&self.spec.loss, &mut self.random);
@@ -230,7 +229,8 @@ impl Link {
         Fate::Arrives(Passage { at, twice, turned_bit })
     }
 
-    /// When a packet of `wire` bytes that comes at `now` has left, or what the queue does instead.
+    /// The time when a packet of `wire` bytes that arrives at `now` has left, or its fate if the
+    /// queue drops it.
     fn queued(&mut self, now: Time, wire: Bytes) -> Result<Time, Fate> {
         let (queue, serialiser) = (self.spec.queue, &mut self.serialiser);
         let turn = serialiser.turn(now);
@@ -247,7 +247,7 @@ impl Link {
         serialiser.accept(now, wire, rate, queue).ok_or(Fate::QueueFull)
     }
 
-    /// When a packet that left the near end at `sent` arrives.
+    /// The arrival time of a packet that left the near end at `sent`.
     fn arrival(&mut self, sent: Time) -> Time {
         let mut at = sent + self.spec.delay;
         let jitter = self.spec.jitter;
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate::link::{Change, CoDel, Jitter, Loss, Policer, Reorder, Step};
 
-    /// The link's own tally after `n` packets offered at `every`, and their fates.
+    /// Offers `n` packets, one per `every`; returns the link's counters and the fates.
     fn offered(spec: LinkSpec, n: u64, every: Span, packet: u32) -> (LinkTally, Vec<Fate>) {
         let mut link = Link::new(spec, 3);
         let fates = (0..n).map(|i| link.offer(Time::ZERO + every * i, packet)).collect();
@@ -289,13 +289,13 @@ mod tests {
         fates.iter().filter_map(at).collect()
     }
 
-    /// A link of 10 Mbit/s on which every packet after the first meets this fate.
+    /// A link of 10 Mbit/s on which every packet after the first has this fate.
     fn doomed(fate: Fate) -> LinkSpec {
         let path = LinkSpec::path(Rate::from_mbps(10), Span::from_millis(1));
         match fate {
             Fate::Arrives(_) => path,
             Fate::Lost => path.with_loss(Loss::Pattern([false, true, true, true].into())),
-            // As many bytes as one packet has on the wire.
+            // The size of one packet on the wire.
             Fate::QueueFull => LinkSpec { queue: Bytes::new(1_538), ..path },
             Fate::Managed => {
                 let (target, interval) = (Span::ZERO, Span::from_nanos(1));
@@ -345,7 +345,7 @@ mod tests {
         assert!((rate.as_bps() as f64 / expected - 1.0).abs() < 1e-6, "{rate}");
         let half = tally.queue_full as f64 / tally.offered as f64;
         assert!((half - 0.5).abs() < 0.001, "{half}");
-        // The queue delays by itself at most.
+        // The queue adds at most its own delay.
         let waited = times[times.len() - 1].since(Time::ZERO + Span::from_nanos(6_152) * 99_999);
         assert!(waited <= Span::from_millis(50) + Bytes::new(10_000) / Rate::from_mbps(1_000));
     }
@@ -438,8 +438,8 @@ mod tests {
         assert_eq!(fates, expected);
     }
 
-    /// A link of 10 Mbit/s, its queue of 250 kB (200 ms) full at 100 ms, when `change` comes; from
-    /// then on a packet of 1250 bytes each `every`. Gives what arrives between two times, in bytes.
+    /// A link of 10 Mbit/s whose queue of 250 kB (200 ms) is full at 100 ms, when `change` applies;
+    /// then a packet of 1250 bytes per `every`. Returns the bytes that arrive between two times.
     fn after_a_change(
         change: Change,
         control: QueueControl,
@@ -480,7 +480,7 @@ mod tests {
         let ramp = |mbps| Change::RateRamp { to: Rate::from_mbps(mbps), over };
         // (change, every, from, until, bytes of the rate in that time)
         let cases = [
-            // Up: nothing is lost of what comes at 500 Mbit/s, behind a queue gone in 2 ms.
+            // Up: no packet of the 500 Mbit/s is lost; the queue drains in 2 ms.
             (rate(1_000), Span::from_micros(20), 102..202, 6_250_000),
             (rate(1), Span::from_millis(1), 100..1_100, 125_000),
             // Evenly from 10 to 100 Mbit/s within 200 ms: 55 on average.

@@ -1,4 +1,4 @@
-//! A policer: a token bucket that drops what exceeds it, without a queue.
+//! A policer: a token bucket that drops excess packets, without a queue.
 
 use longhaul_proto::time::Time;
 use longhaul_proto::units::{Bytes, Rate};
@@ -6,20 +6,20 @@ use longhaul_proto::units::{Bytes, Rate};
 /// A token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policer {
-    /// Bits a second on the wire that it lets through for long.
+    /// Long-term rate in bits a second on the wire.
     pub rate: Rate,
-    /// Bytes on the wire that it lets through at once after a pause.
+    /// Burst in bytes on the wire that passes after a pause.
     pub burst: Bytes,
 }
 
-/// The bucket: when it is full again.
+/// The bucket: the time when it is full again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PolicerState {
     full: Time,
 }
 
 impl PolicerState {
-    /// Whether the policer drops a packet of `wire` bytes that comes at `now`.
+    /// Whether the policer drops a packet of `wire` bytes that arrives at `now`.
     pub(super) fn drops(&mut self, policer: &Policer, now: Time, wire: Bytes) -> bool {
         let full = self.full.max(now) + wire / policer.rate;
         if full.since(now) > policer.burst / policer.rate {
@@ -47,9 +47,9 @@ mod tests {
             (0..count).filter(passes).count()
         };
         assert_eq!(passed(0, 10, 0), 5);
-        // Twice the rate: every second one.
+        // Twice the rate: every second packet.
         assert_eq!(passed(1_000, 20, 500), 10);
-        // After a pause a burst again.
+        // After a pause, a full burst again.
         assert_eq!(passed(100_000, 10, 0), 5);
     }
 }

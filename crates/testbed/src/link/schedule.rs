@@ -1,19 +1,19 @@
-//! What changes about a link as time goes by: steps, and ramps from one value to another.
+//! Scheduled changes of a link: steps, and ramps from one value to another.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Rate;
 
 use super::{Change, LinkSpec, Step};
 
-/// How far a link's schedule has come, but for its rate.
+/// Progress of a link's schedule, except its rate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schedule {
     next_step: usize,
     delay: Option<Ramp>,
 }
 
-/// How far the rate in a schedule has come: a course of its own, because the queue asks for the
-/// rate at a packet's turn, which may be long after the time at which the packet comes.
+/// Progress of the rate in a schedule. It is separate because the queue asks for the rate at a
+/// packet's departure, which may be long after its arrival.
 #[derive(Clone, Debug)]
 pub(super) struct RateCourse {
     next_step: usize,
@@ -21,7 +21,7 @@ pub(super) struct RateCourse {
     ramp: Option<Ramp>,
 }
 
-/// A value on its way, evenly in time.
+/// A value that changes linearly in time.
 #[derive(Clone, Copy, Debug)]
 struct Ramp {
     start: Time,
@@ -38,7 +38,7 @@ impl Ramp {
         }
         let part = |value: u64, share: Span| u128::from(value) * u128::from(share.as_nanos());
         let sum = part(self.from, self.over - gone) + part(self.to, gone);
-        // A mean of two numbers of 64 bits is one.
+        // A mean of two 64-bit numbers fits 64 bits.
         (sum / u128::from(self.over.as_nanos())) as u64
     }
 
@@ -48,16 +48,16 @@ impl Ramp {
 }
 
 impl RateCourse {
-    /// The course that begins with `rate`.
+    /// Starts with `rate`.
     pub(super) fn new(rate: Option<Rate>) -> RateCourse {
         RateCourse { next_step: 0, rate, ramp: None }
     }
 
-    /// The rate at `now`, by `steps`. Times must not go back.
+    /// The rate at `now`, following `steps`. Times must not go back.
     pub(super) fn at(&mut self, steps: &[Step], now: Time) -> Option<Rate> {
         while let Some(step) = steps.get(self.next_step).filter(|step| step.at <= now) {
             self.next_step += 1;
-            // A ramp that this step ends has come as far as it could by then.
+            // A ramp that this step ends keeps the value that it reached by then.
             match step.change {
                 Change::Rate(rate) => (self.rate, self.ramp) = (rate, None),
                 Change::RateRamp { to, over } => {
@@ -72,7 +72,7 @@ impl RateCourse {
         self.rate
     }
 
-    /// Puts a rate on a ramp where it is at `now`.
+    /// Advances a rate on a ramp to its value at `now`.
     fn move_on(&mut self, now: Time) {
         if let Some(ramp) = &self.ramp {
             self.rate = Some(Rate::from_bps(ramp.value(now)));
@@ -82,14 +82,13 @@ impl RateCourse {
 }
 
 impl Schedule {
-    /// Makes `spec` what it is at `now`, but for its rate; true where its loss is another than
-    /// before.
+    /// Advances `spec` to `now`, except its rate; returns true if the loss changed.
     pub(super) fn follow(&mut self, spec: &mut LinkSpec, now: Time) -> bool {
         let mut new_loss = false;
         while let Some(step) = spec.schedule.get(self.next_step).filter(|step| step.at <= now) {
             self.next_step += 1;
             let (at, change) = (step.at, step.change.clone());
-            // A ramp that this step ends has come as far as it could by then.
+            // A ramp that this step ends keeps the value that it reached by then.
             self.move_on(spec, at);
             match change {
                 Change::Rate(_) | Change::RateRamp { .. } => {}
@@ -106,7 +105,7 @@ impl Schedule {
         new_loss
     }
 
-    /// Puts what is on a ramp where it is at `now`.
+    /// Advances values on ramps to `now`.
     fn move_on(&mut self, spec: &mut LinkSpec, now: Time) {
         if let Some(ramp) = &self.delay {
             spec.delay = Span::from_nanos(ramp.value(now));
@@ -167,7 +166,7 @@ mod tests {
             (50, ramp(50)),
             (100, Change::Rate(Some(Rate::from_mbps(7)))),
         ]);
-        // Not looked at in between: the second ramp starts from 150.
+        // No query in between: the second ramp starts from 150.
         assert_eq!(spec(75).rate, Some(Rate::from_mbps(125)));
         assert_eq!(spec(160).rate, Some(Rate::from_mbps(7)));
     }

@@ -1,45 +1,45 @@
-//! A rate and the drop-tail queue before it.
+//! A rate with a drop-tail queue before it.
 
 use std::collections::VecDeque;
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
-/// Puts packets on the wire one behind the other.
+/// Sends packets one after another at the link's rate.
 ///
-/// It remembers no packets, only stretches of time in which the wire is busy at one rate: what is
-/// queued is each stretch's rate times what is left of it. So bytes stay bytes where the rate
+/// It stores no packets, only periods in which the wire is busy at one rate. The queue is the sum
+/// over the periods of rate times remaining time, so queued bytes stay constant when the rate
 /// changes while they wait.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Serialiser {
     free_at: Time,
-    /// The part of a nanosecond by which the wire is free later than `free_at`, in units of one
-    /// nanosecond / rate, so that rounding never adds up.
+    /// The fraction of a nanosecond that is added to `free_at`, in units of one nanosecond / rate,
+    /// so that rounding errors never add up.
     fraction: u64,
-    /// Without gaps, in their order; those that are over are forgotten at the next packet.
+    /// Contiguous and in order; finished periods are removed at the next packet.
     busy: VecDeque<Stretch>,
-    /// What is sent in all of them.
+    /// Bytes sent in all of them.
     bytes: Bytes,
 }
 
-/// A time in which the wire is busy at one rate.
+/// A period in which the wire is busy at one rate.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     until: Time,
-    /// Nothing where packets pass at once, at the time `until`.
+    /// `None` if packets pass without serialisation, at the time `until`.
     rate: Option<Rate>,
-    /// All that is sent in it.
+    /// Bytes sent in this period.
     bytes: Bytes,
 }
 
 impl Serialiser {
-    /// What is waiting or being sent at `now`.
+    /// Bytes waiting or being sent at `now`.
     pub(super) fn backlog(&self, now: Time) -> Bytes {
         let mut rest = self.bytes;
         for stretch in &self.busy {
             rest = rest.saturating_sub(stretch.bytes);
             if stretch.until >= now {
-                // There are no gaps, so that no stretch behind this one has begun.
+                // Periods are contiguous, so no period behind this one has begun.
                 let left = stretch.until.since(now);
                 return rest + stretch.rate.map_or(stretch.bytes, |rate| rate.over(left));
             }
@@ -47,14 +47,15 @@ impl Serialiser {
         Bytes::ZERO
     }
 
-    /// When the wire is free for a packet offered at `now`.
+    /// The time when the wire is free for a packet offered at `now`.
     pub(super) fn turn(&self, now: Time) -> Time {
         self.free_at.max(now)
     }
 
-    /// When a packet of `wire` bytes offered at `now` has left, or nothing if more than `queue`
-    /// would then be waiting. `rate` is what the wire has at the packet's [`Serialiser::turn`];
-    /// nothing where packets then pass at once. A rate of zero never finishes: nothing.
+    /// The time when a packet of `wire` bytes offered at `now` has left, or `None` if more than
+    /// `queue` bytes would then wait. `rate` is the wire's rate at the packet's
+    /// [`Serialiser::turn`]; without one, packets pass without serialisation. A rate of zero never
+    /// finishes: `None`.
     pub(super) fn accept(
         &mut self,
         now: Time,
@@ -85,11 +86,11 @@ impl Serialiser {
         Some(self.free_at)
     }
 
-    /// How long `wire` bytes take, the fraction before and behind counted.
+    /// The transmission time of `wire` bytes, with the fractions carried in and out.
     fn takes(&mut self, wire: Bytes, rate: Rate) -> Span {
         let bps = rate.as_bps();
         let work = u128::from(wire.get()) * 8_000_000_000 + u128::from(self.fraction);
-        // That of a packet fits 64 bits, and is divided several times as fast.
+        // One packet's product fits 64 bits, and a 64-bit division is several times as fast.
         if let Ok(work) = u64::try_from(work) {
             self.fraction = work % bps;
             return Span::from_nanos(work / bps);
@@ -135,7 +136,7 @@ mod tests {
             .filter(|_| wire.accept(Time::ZERO, packet, Some(GIGABIT), queue).is_some())
             .count();
         assert_eq!(took, 3);
-        // The last that was taken waited for two others: 3 × 8 µs.
+        // The last accepted packet waited for two others: 3 × 8 µs.
         assert_eq!(wire.backlog(Time::ZERO), queue);
         let later = Time::from_nanos(8_000);
         assert!(wire.accept(later, packet, Some(GIGABIT), queue).is_some());
@@ -158,7 +159,7 @@ mod tests {
             }
             let mean = waited / f64::from(n);
             let expected = service.as_secs_f64() * load / (2.0 * (1.0 - load));
-            // Waits near each other are alike: the error is far above that of independent ones.
+            // Neighbouring waits are correlated, so the error is far above that of independent ones.
             assert!((mean / expected - 1.0).abs() < 0.03, "{load}: {mean} s, not {expected} s");
         }
     }
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn what_is_queued_is_counted_in_bytes_whatever_the_rates() {
         let (mut wire, packet) = (Serialiser::default(), Bytes::new(1_000));
-        // 8 µs at 1 Gbit/s, then 80 µs at 100 Mbit/s, then one that passes at once.
+        // 8 µs at 1 Gbit/s, then 80 µs at 100 Mbit/s, then one without serialisation.
         for rate in [Some(GIGABIT), Some(Rate::from_mbps(100)), None] {
             wire.accept(Time::ZERO, packet, rate, Bytes::MAX).unwrap();
         }

@@ -1,4 +1,4 @@
-//! What a link is told to be.
+//! A link's configuration.
 
 use core::fmt;
 
@@ -17,103 +17,104 @@ pub(crate) const UDP_IP: u32 = 28;
 /// One direction of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
-    /// Bits a second on the wire, framing included; without one, packets pass at once.
+    /// Bits a second on the wire, framing included; without a rate, packets pass without
+    /// serialisation.
     pub rate: Option<Rate>,
-    /// From the wire's near end to its far end.
+    /// Propagation delay, one way.
     pub delay: Span,
-    /// What is added to the delay at random.
+    /// Random addition to the delay.
     pub jitter: Jitter,
-    /// The queue before the rate, in bytes on the wire, the packet being sent included; what finds
-    /// no room is dropped.
+    /// The queue before the rate, in bytes on the wire, including the packet being sent; packets
+    /// that do not fit are dropped.
     pub queue: Bytes,
     /// A token bucket before the queue, if there is one.
     pub policer: Option<Policer>,
-    /// What is dropped although there is room.
+    /// Active queue management: drops although there is room.
     pub control: QueueControl,
-    /// Which packets vanish after they were sent.
+    /// Which packets are lost after they were sent.
     pub loss: Loss,
     /// The share of packets that arrive twice, from 0 to 1.
     pub duplicate: f64,
     /// Packets that arrive after later ones.
     pub reorder: Reorder,
-    /// The share of packets in which one bit of the payload is turned, from 0 to 1.
+    /// The share of packets in which one bit of the payload is flipped, from 0 to 1.
     pub corrupt: f64,
     /// Bytes on the wire beyond the IP packet.
     pub framing: u32,
-    /// IP packets larger than this vanish without a word: a hole in path MTU discovery.
+    /// IP packets larger than this vanish without an ICMP error: a hole in path MTU discovery.
     pub swallow_above: Option<u32>,
-    /// Whether the link works; one that does not swallows everything.
+    /// Whether the link works; a link that is down drops everything.
     pub up: bool,
-    /// What changes later, in the order of its times.
+    /// Later changes, in the order of their times.
     pub schedule: Vec<Step>,
 }
 
-/// What a queue drops although there is room.
+/// Drops by a queue that still has room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueControl {
-    /// Nothing.
+    /// None.
     #[default]
     DropTail,
-    /// What CoDel says.
+    /// CoDel's decisions.
     CoDel(CoDel),
 }
 
-/// Delay that varies from packet to packet, evenly between nothing and `spread`.
+/// Delay that varies from packet to packet, uniformly between zero and `spread`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Jitter {
-    /// The most that is added.
+    /// The largest addition.
     pub spread: Span,
-    /// Whether a packet may overtake; otherwise it waits for the one before.
+    /// Whether a packet may overtake; otherwise it waits for the packet before it.
     pub overtakes: bool,
 }
 
 /// Packets that are held back so that later ones overtake them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reorder {
-    /// The share of packets that this befalls, from 0 to 1.
+    /// The share of packets held back, from 0 to 1.
     pub share: f64,
-    /// For how long.
+    /// The extra delay.
     pub by: Span,
 }
 
-/// A change at a time.
+/// A scheduled change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// When, on the driver's clock: a rate befalls the packets that are sent from then on, those
-    /// that wait in the queue too; all else the packets offered from then on.
+    /// The time, on the driver's clock. A rate applies to packets sent from then on, including
+    /// those already in the queue; other changes apply to packets offered from then on.
     pub at: Time,
-    /// What.
+    /// The change.
     pub change: Change,
 }
 
-/// What changes at a [`Step`].
+/// The parameter that a [`Step`] changes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// The rate from now on.
+    /// A new rate.
     Rate(Option<Rate>),
-    /// The delay from now on.
+    /// A new delay.
     Delay(Span),
-    /// The rate goes evenly to another from now on.
+    /// A linear change of the rate.
     RateRamp {
-        /// Which it has in the end.
+        /// The final rate.
         to: Rate,
-        /// How long it takes.
+        /// The duration.
         over: Span,
     },
-    /// The delay goes evenly to another from now on.
+    /// A linear change of the delay.
     DelayRamp {
-        /// Which it has in the end.
+        /// The final delay.
         to: Span,
-        /// How long it takes.
+        /// The duration.
         over: Span,
     },
-    /// The loss from now on.
+    /// A new loss model.
     Loss(Loss),
-    /// Whether the link works from now on: `false` begins an outage, `true` ends it.
+    /// Whether the link works: `false` begins an outage, `true` ends it.
     Up(bool),
 }
 
-/// What is wrong with a [`LinkSpec`].
+/// Why a [`LinkSpec`] is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError(String);
 
@@ -132,7 +133,7 @@ impl fmt::Display for SpecError {
 impl core::error::Error for SpecError {}
 
 impl Default for LinkSpec {
-    /// A wire that does nothing: no rate, no delay, no loss.
+    /// An ideal wire: no rate limit, no delay, no loss.
     fn default() -> LinkSpec {
         LinkSpec {
             rate: None,
@@ -155,13 +156,13 @@ impl Default for LinkSpec {
 
 impl LinkSpec {
     /// One direction of a path of `rate` and round-trip time `rtt`: half of `rtt` as delay, and a
-    /// queue of the rate times `rtt`, at least 100 full Ethernet frames.
+    /// queue of one bandwidth-delay product, at least 100 full Ethernet frames.
     pub fn path(rate: Rate, rtt: Span) -> LinkSpec {
         let queue = rate.over(rtt).max(Bytes::new(100 * 1_538));
         LinkSpec { rate: Some(rate), delay: rtt / 2, queue, ..LinkSpec::default() }
     }
 
-    /// The highest rate that the link has at any time; none if it ever has no limit.
+    /// The highest rate that the link ever has; `None` if it is unlimited at any time.
     pub fn fastest(&self) -> Option<Rate> {
         let later = self.schedule.iter().filter_map(|step| match step.change {
             Change::Rate(rate) => Some(rate),
@@ -176,7 +177,7 @@ impl LinkSpec {
         LinkSpec { loss, ..self }
     }
 
-    /// Whether this link can be, for IP packets of up to `mtu` bytes.
+    /// Checks the configuration for IP packets of up to `mtu` bytes.
     ///
     /// # Errors
     /// A share outside 0 to 1, a rate of zero, a queue that takes no full packet, or a schedule

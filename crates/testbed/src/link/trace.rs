@@ -1,16 +1,17 @@
-//! Losses as they were recorded: the text of a trace.
+//! Recorded losses: parses the text of a trace.
 
 use super::{Loss, SpecError};
 
-/// The most packets of a trace.
+/// The most packets in a trace.
 const MAX_PACKETS: usize = 1 << 24;
 
 impl Loss {
-    /// Losses packet by packet: a `1` for each that was lost, a `0` for each that arrived, over
-    /// again at the end. White space says nothing, nor does what follows a `#` on its line.
+    /// Parses losses packet by packet: `1` for a lost packet, `0` for one that arrived; the trace
+    /// repeats at its end. White space is ignored, and so is everything from `#` to the end of its
+    /// line.
     ///
     /// # Errors
-    /// Another letter, no packet, more than 16 million.
+    /// Another character, no packet, or more than 16 million packets.
     pub fn from_bits(text: &str) -> Result<Loss, SpecError> {
         let mut pattern = Vec::new();
         for (line, content) in lines(text) {
@@ -28,17 +29,18 @@ impl Loss {
         finished(pattern)
     }
 
-    /// Losses by the gaps between them: how many packets arrive before each that is lost, over
-    /// again at the end. White space parts them; what follows a `#` on its line says nothing.
+    /// Parses the gaps between losses: how many packets arrive before each lost one; the trace
+    /// repeats at its end. White space separates gaps; everything from `#` to the end of its line
+    /// is ignored.
     ///
     /// # Errors
-    /// What is no number, no gap, more than 16 million packets.
+    /// Not a number, no gap, or more than 16 million packets.
     pub(crate) fn from_gaps(text: &str) -> Result<Loss, SpecError> {
         let mut pattern = Vec::new();
         for (line, content) in lines(text) {
             for word in content.split_whitespace() {
                 let Ok(gap) = word.parse::<usize>() else {
-                    let what = format!("line {line}: '{word}' is no count of packets");
+                    let what = format!("line {line}: '{word}' is not a number of packets");
                     return Err(SpecError::new(what));
                 };
                 let len = pattern.len().saturating_add(gap);
@@ -51,7 +53,7 @@ impl Loss {
     }
 }
 
-/// The lines of a trace with their numbers, without comments.
+/// The trace's lines with their numbers, without comments.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let content = |line: &'_ str| line.split('#').next().map_or(0, str::len);
     (1..).zip(text.lines()).map(move |(number, line)| (number, &line[..content(line)]))
@@ -66,7 +68,7 @@ fn bounded(packets: usize) -> Result<(), SpecError> {
 
 fn finished(pattern: Vec<bool>) -> Result<Loss, SpecError> {
     if pattern.is_empty() {
-        return Err(SpecError::new("the trace has no packet".into()));
+        return Err(SpecError::new("the trace is empty; it needs at least one packet".into()));
     }
     Ok(Loss::Pattern(pattern.into()))
 }

@@ -1,4 +1,4 @@
-//! What a scenario must hold before it is run.
+//! Validation of a scenario before it is run.
 
 use core::fmt;
 use std::collections::BTreeSet;
@@ -12,25 +12,25 @@ use super::{
     Tcp, Traffic,
 };
 
-/// What is wrong with a scenario.
+/// A fault in a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// With which part of it.
+    /// The faulty part.
     pub place: Place,
-    /// What.
+    /// The fault.
     pub what: String,
 }
 
-/// A part of a scenario, by its place in the list that it is in.
+/// A part of a scenario, by its index in its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// All of it.
+    /// The whole scenario.
     Whole,
     /// The largest packet.
     Mtu,
     /// The time limit.
     TimeLimit,
-    /// What is written down.
+    /// What a run records.
     Record,
     /// A host.
     Host(usize),
@@ -58,17 +58,16 @@ fn fault<T>(place: Place, what: impl Into<String>) -> Result<T, Fault> {
     Err(Fault { place, what: what.into() })
 }
 
-/// Connections of one flow at most.
+/// The most connections of one flow.
 const MAX_CONNECTIONS: u32 = 100_000;
 
 impl Scenario {
-    /// Whether this scenario can be run.
+    /// Checks that this scenario can be run.
     ///
     /// # Errors
-    /// The first thing that is wrong: a name that is empty, odd or there twice; more than
-    /// [`MAX_NODES`], [`MAX_LINKS`] or [`MAX_FLOWS`]; a link that cannot be; a host that no link
-    /// leads to another from; a route that is none; a flow between hosts with no way there and
-    /// back; a limit of zero.
+    /// The first fault found: an empty, malformed or duplicate name; more than [`MAX_NODES`],
+    /// [`MAX_LINKS`] or [`MAX_FLOWS`]; an invalid link; a host without a link to another host; an
+    /// invalid route; a flow between hosts without a route there and back; a limit of zero.
     pub fn validate(&self) -> Result<(), Fault> {
         let (nodes, flows) = (self.nodes(), self.flows.len());
         if nodes > MAX_NODES {
@@ -132,7 +131,8 @@ impl Scenario {
         let paces = [("sends", host.sends), ("receives", host.receives)];
         for (what, pace) in paces {
             if pace.packets.is_some_and(|packets| !(packets > 0.0 && packets.is_finite())) {
-                let what = format!("{} {what} no positive number of packets a second", host.name);
+                let what =
+                    format!("{} {what} packets at a rate that is not a positive number", host.name);
                 return fault(place, what);
             }
             if pace.rate == Some(Rate::ZERO) {
@@ -188,7 +188,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Checks the links and gives the ends of each.
+    /// Checks the links and returns the ends of each.
     fn check_links(&self) -> Result<BTreeSet<(usize, usize)>, Fault> {
         let nodes = self.nodes();
         let mut seen = BTreeSet::new();
@@ -211,11 +211,11 @@ impl Scenario {
         Ok(seen)
     }
 
-    /// Whether something leads from each host to another, or to it.
+    /// Checks that each host has a link to or from another node.
     fn check_connected(&self, joined: &BTreeSet<(usize, usize)>) -> Checked {
         let hosts = self.hosts.len();
         let mut island: Vec<usize> = (0..self.nodes()).collect();
-        // The least node of the island that a node is on; the way there grows shorter each time.
+        // The smallest node of a node's island; each lookup shortens the path to it.
         let shore = |island: &mut Vec<usize>, mut node: usize| {
             while island[node] != node {
                 island[node] = island[island[node]];
@@ -233,7 +233,7 @@ impl Scenario {
         }
         for (place, host) in self.hosts.iter().enumerate() {
             if hosts > 1 && people[shore(&mut island, place)] == 1 {
-                let what = format!("host {}: no link leads from it to another host", host.name);
+                let what = format!("host {}: no link connects it to another host", host.name);
                 return fault(Place::Host(place), what);
             }
         }
@@ -248,18 +248,18 @@ impl Scenario {
     ) -> Checked {
         let hosts = self.hosts.len();
         if route.from >= hosts || route.to >= hosts {
-            return fault(place, "a route begins and ends at a host");
+            return fault(place, "a route must begin and end at a host");
         }
         let ends = format!("{} to {}", self.node_name(route.from), self.node_name(route.to));
         let mut seen = BTreeSet::from([route.from]);
         let mut at = route.from;
         for node in route.via.iter().copied().chain([route.to]) {
             if node >= self.nodes() || (node < hosts && node != route.to) {
-                return fault(place, format!("the route from {ends} leads through no router"));
+                return fault(place, format!("the route from {ends} passes no router"));
             }
             if !seen.insert(node) {
                 let again = self.node_name(node);
-                return fault(place, format!("the route from {ends} comes to {again} twice"));
+                return fault(place, format!("the route from {ends} passes {again} twice"));
             }
             if !joined.contains(&(at, node)) {
                 let (a, b) = (self.node_name(at), self.node_name(node));
@@ -277,7 +277,7 @@ impl Scenario {
         for (i, flow) in self.flows.iter().enumerate() {
             let place = Place::Flow(i);
             if flow.from >= self.hosts.len() || flow.to >= self.hosts.len() {
-                return fault(place, format!("flow {} is not between hosts", flow.name));
+                return fault(place, format!("flow {} must be between two hosts", flow.name));
             }
             if !names.insert(&flow.name) {
                 return fault(place, format!("two flows are named {}", flow.name));
@@ -290,7 +290,7 @@ impl Scenario {
             for (a, b) in [(flow.from, flow.to), (flow.to, flow.from)] {
                 if routes.between(a, b).is_none() {
                     let (a, b) = (self.node_name(a), self.node_name(b));
-                    let what = format!("flow {}: no way leads from {a} to {b}", flow.name);
+                    let what = format!("flow {}: no route leads from {a} to {b}", flow.name);
                     return fault(place, what);
                 }
             }
@@ -311,24 +311,30 @@ impl Scenario {
         match &flow.traffic {
             Traffic::Protocol(transfer) => {
                 if transfer.protocol.is_empty() {
-                    return fault(place, format!("flow {name} names no protocol"));
+                    return fault(place, format!("flow {name} has no protocol"));
                 }
                 if transfer.rate == Some(Rate::ZERO) {
                     return fault(place, format!("flow {name} has a rate of zero"));
                 }
                 if transfer.segment == Some(Bytes::ZERO) {
-                    return fault(place, format!("flow {name} has segments of no bytes"));
+                    return fault(place, format!("flow {name} has a segment size of zero"));
                 }
                 self.check_payload(place, name, transfer.block, 60)?;
                 if transfer.reads_disk && self.hosts[flow.from].disk.is_none() {
                     let from = self.node_name(flow.from);
-                    return fault(place, format!("flow {name} reads a disk that {from} has not"));
+                    return fault(
+                        place,
+                        format!("flow {name} reads from a disk, but {from} has no disk"),
+                    );
                 }
                 if transfer.writes_disk && self.hosts[flow.to].disk.is_none() {
-                    return fault(place, format!("flow {name} writes a disk that {to} has not"));
+                    return fault(
+                        place,
+                        format!("flow {name} writes to a disk, but {to} has no disk"),
+                    );
                 }
                 if transfer.settings.values().any(|value| !value.is_finite()) {
-                    return fault(place, format!("flow {name} has a setting that is no number"));
+                    return fault(place, format!("flow {name} has a setting that is not a number"));
                 }
                 Ok(())
             }
@@ -347,7 +353,10 @@ impl Scenario {
                 }
                 let at_once = [Arrivals::Poisson(Span::ZERO)];
                 if at_once.contains(&mice.arrivals) {
-                    return fault(place, format!("flow {name}: all its mice come at once"));
+                    return fault(
+                        place,
+                        format!("flow {name}: its mice would all start at the same time"),
+                    );
                 }
                 if !matches!(flow.amount, Amount::Size(_)) {
                     return fault(place, format!("flow {name}: its mice have no size"));
@@ -361,7 +370,7 @@ impl Scenario {
         }
     }
 
-    /// Whether a payload of this size, with what is before it, is no more than a packet.
+    /// Checks that a payload of this size fits a packet together with its headers.
     fn check_payload(&self, place: Place, flow: &str, bytes: Option<u32>, headers: u32) -> Checked {
         let most = u32::from(self.mtu).saturating_sub(headers);
         match bytes {
@@ -383,7 +392,7 @@ fn check_tcp(place: Place, name: &str, tcp: &Tcp) -> Checked {
         return fault(place, what);
     }
     if tcp.initial_window == 0 {
-        return fault(place, format!("flow {name} has an initial window of no segment"));
+        return fault(place, format!("flow {name} has an initial window of zero segments"));
     }
     if tcp.window.is_some_and(|window| window < Bytes::new(1_460)) {
         return fault(place, format!("flow {name} has a window smaller than a segment"));

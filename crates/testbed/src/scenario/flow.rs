@@ -1,4 +1,4 @@
-//! Who sends what to whom, and when.
+//! Flows: who sends what to whom, and when.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use longhaul_proto::law::{Law, Weight};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
-/// Something that one host sends to another.
+/// Traffic from one host to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// What it is called in results; no two flows have the same name.
+    /// Its name in results, unique in the scenario.
     pub name: String,
-    /// The place of the sending host in [`super::Scenario::hosts`]; a command runs there.
+    /// The index of the sending host in [`super::Scenario::hosts`]; a command runs there.
     pub from: usize,
-    /// The place of the receiving host; for a command, whom it speaks to.
+    /// The index of the receiving host; for a command, its peer.
     pub to: usize,
     /// When it starts.
     pub start: Time,
-    /// How much; for [`Traffic::Mice`], the size of each.
+    /// The amount; for [`Traffic::Mice`], the size of each connection.
     pub amount: Amount,
-    /// By what.
+    /// The carrier.
     pub traffic: Traffic,
 }
 
 impl Flow {
-    /// What carries it, in a word or two: a protocol's name, `tcp cubic`, `udp`, …
+    /// The carrier's name: a protocol, `tcp cubic`, `udp`, …
     pub fn carrier(&self) -> String {
         match &self.traffic {
             Traffic::Protocol(copy) => copy.protocol.clone(),
@@ -35,7 +35,7 @@ impl Flow {
         }
     }
 
-    /// What it is to deliver, of mice all together; nothing where there is no end.
+    /// The bytes to deliver, for mice all together; `None` for a flow without an end.
     pub fn object(&self) -> Option<Bytes> {
         let Amount::Size(size) = self.amount else { return None };
         match &self.traffic {
@@ -48,80 +48,80 @@ impl Flow {
 /// How much a flow sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// This many bytes of object.
+    /// This many bytes of an object.
     Size(Bytes),
-    /// As much as goes for this long.
+    /// As much as can be sent in this time.
     Lasts(Span),
-    /// As much as goes until the run ends. It does not keep a run from ending: once every flow
-    /// that can end has, so has the run.
+    /// As much as can be sent until the run ends. Such a flow does not keep a run from ending: the
+    /// run ends when every flow that can end has ended.
     Endless,
 }
 
-/// What carries a flow.
+/// The carrier of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Traffic {
     /// A protocol of the registry.
     Protocol(Transfer),
     /// TCP: the kernel's in the emulator, a model in the simulator.
     Tcp(Tcp),
-    /// UDP that nobody repairs: constant, or on and off.
+    /// UDP without retransmission: constant, or on and off.
     Udp(Udp),
-    /// Short TCP connections that come one after the other.
+    /// Short TCP connections, one after the other.
     Mice(Mice),
-    /// A shell command on the sending host (in the emulator only).
+    /// A shell command on the sending host (emulator only).
     Command(String),
 }
 
-/// A transfer by one of longhaul's protocols. Flows of one protocol to one host have one receiver
-/// there, as those of one `serve` have.
+/// A transfer by one of longhaul's protocols. Flows of one protocol to one host share one receiver
+/// there, like the copies to one `serve`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transfer {
-    /// The protocol's name in the registry. Whether there is one is asked when it runs; of a file,
-    /// when it is read.
+    /// The protocol's name in the registry. Checked when the flow runs; for a file, when the file
+    /// is read.
     pub protocol: String,
-    /// Bits of UDP payload a second, as `--rate`; without it the protocol finds its own.
+    /// UDP payload in bits a second, as `--rate`; by default the protocol finds its rate.
     pub rate: Option<Rate>,
-    /// How it finds its rate, in the simulator; the emulator runs the default.
+    /// The rate law in the simulator; the emulator uses the default.
     pub law: Law,
-    /// The part of a shared path that it takes: `--share`. The law is then the one that shares.
+    /// The part of a shared path to use, as `--share`. Selects the law that shares.
     pub share: Option<Weight>,
-    /// The rate that the path is remembered for, in the simulator; without it the path is new.
+    /// The rate that the path memory holds, in the simulator; by default the path is unknown.
     pub remembered: Option<Rate>,
-    /// Bytes of a segment; without it the protocol's default. At least the object's size: one.
+    /// Bytes of a segment; by default the protocol's. With at least the object's size: one segment.
     pub segment: Option<Bytes>,
-    /// Bytes of object in a datagram; without it what the MTU leaves room for.
+    /// Bytes of the object in a datagram; by default as many as fit the MTU.
     pub block: Option<u32>,
-    /// How the receiving program moves payloads, in the emulator: `cp --receive`.
+    /// How the receiving program stores payloads, in the emulator: `cp --receive`.
     pub receive: Option<Strategy>,
-    /// Whether control messages travel on the ordered stream alone, in the simulator, as over TCP.
+    /// Whether control messages use only the ordered stream, in the simulator, as over TCP.
     pub ordered_control: bool,
-    /// Where datagrams wait for earlier ones, in the simulator, before the program gets the bytes
-    /// in order; without it each datagram goes to its place as it comes.
+    /// The size of the buffer in which datagrams wait for earlier ones, so that the program reads
+    /// in order, in the simulator; without a buffer each datagram is stored as it arrives.
     pub reorder_buffer: Option<Bytes>,
-    /// Whether the object comes from the sending host's disk.
+    /// Whether the object is read from the sending host's disk.
     pub reads_disk: bool,
-    /// Whether the object goes to the receiving host's disk.
+    /// Whether the object is written to the receiving host's disk.
     pub writes_disk: bool,
-    /// Times that a repair block of a small last round is sent at most; without it the default.
+    /// How often a repair block of a small last round is sent at most; by default the protocol's
+    /// value.
     pub tail_copies: Option<u32>,
-    /// Settings of the protocol's own, by name, in base units: bit/s, bytes, seconds, shares
-    /// of 1.
+    /// The protocol's settings by name, in base units: bit/s, bytes, seconds, shares of 1.
     pub settings: BTreeMap<String, f64>,
 }
 
-/// How a receiving program moves payloads (Quanta, section 4.2).
+/// How a receiving program stores payloads (Quanta, section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// Into its buffer, and from there to their place.
+    /// Reads into a buffer, then copies to the final place.
     Naive,
-    /// To where they are expected.
+    /// Reads directly to the expected place.
     Scatter,
-    /// Nowhere: they are only counted.
+    /// Only counts.
     Fake,
 }
 
 impl Strategy {
-    /// Its name in a scenario, and as a flag.
+    /// Its name in scenarios and flags.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::Naive => "naive",
@@ -134,12 +134,12 @@ impl Strategy {
 /// A TCP transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tcp {
-    /// Connections that share the amount evenly and run side by side.
+    /// Parallel connections that share the amount evenly.
     pub streams: u32,
     /// How the window grows.
     pub congestion: Congestion,
-    /// The most that may be on its way, each connection (64 kB: a host that nobody tuned);
-    /// without it, the window has no limit but congestion.
+    /// The window limit of each connection (64 kB: an untuned host); by default only congestion
+    /// control limits it.
     pub window: Option<Bytes>,
     /// The first window, in segments.
     pub initial_window: u32,
@@ -158,7 +158,7 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    /// Its name in a scenario.
+    /// Its name in scenarios.
     pub fn name(self) -> &'static str {
         match self {
             Congestion::NewReno => "newreno",
@@ -168,16 +168,16 @@ impl Congestion {
     }
 }
 
-/// UDP at a given rate.
+/// UDP at a configured rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Udp {
     /// Bits of UDP payload a second, while it sends.
     pub rate: Rate,
-    /// Bytes of UDP payload in a datagram; without it what the MTU leaves room for.
+    /// UDP payload bytes in a datagram; by default as many as fit the MTU.
     pub datagram: Option<u32>,
-    /// For how long it sends, and is silent, by turns; without it, it always sends.
+    /// The lengths of the alternating sending and silent phases; by default it always sends.
     pub bursts: Option<(Span, Span)>,
-    /// Whether these are the means of exponential times rather than the times themselves.
+    /// Whether the lengths are the means of exponential distributions.
     pub random: bool,
 }
 
@@ -188,30 +188,30 @@ pub struct Mice {
     pub count: u32,
     /// When they start.
     pub arrivals: Arrivals,
-    /// What each of them is.
+    /// The TCP of each.
     pub tcp: Tcp,
 }
 
 /// When short connections start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// One each span.
+    /// One per time span.
     Regular(Span),
-    /// At random, independent of each other, this span apart on average.
+    /// Poisson: independent, with this mean interval.
     Poisson(Span),
-    /// Each when the one before has ended.
+    /// Each after the end of the one before.
     InTurn,
 }
 
-/// What a run writes down beside its totals.
+/// What a run records besides its totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// How far apart the points of the time series are; without it, there is none.
+    /// The interval of the time series; by default none is recorded.
     pub interval: Option<Span>,
 }
 
 impl Tcp {
-    /// The first window of RFC 6928.
+    /// The initial window of RFC 6928.
     pub(crate) const DEFAULT_INITIAL_WINDOW: u32 = 10;
 }
 

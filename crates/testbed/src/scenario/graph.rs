@@ -1,4 +1,4 @@
-//! Nodes, one-way links between them, and the ways through.
+//! Nodes, one-way links between them, and routes.
 
 use core::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -7,61 +7,60 @@ use longhaul_proto::time::Span;
 
 use crate::link::LinkSpec;
 
-/// Routers, links and routes. Hosts are nodes too: a node's place is that of a host, or the number
-/// of hosts and the place of a router behind it.
+/// Routers, links and routes. Hosts are nodes too: node indices count the hosts first, then the
+/// routers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
-    /// The names of the nodes that only forward.
+    /// The names of the routers.
     pub routers: Vec<String>,
     /// One-way links, no two with the same ends.
     pub links: Vec<LinkBetween>,
-    /// Ways that are given, in place of those that would be found.
+    /// Given routes, which override computed ones.
     pub routes: Vec<Route>,
 }
 
 impl Network {
-    /// Finds ways through it, where there are `hosts` hosts; one for as long as it stays as it is.
+    /// Finds routes through the network, with `hosts` hosts; valid while the network is unchanged.
     pub fn routes(&self, hosts: usize) -> Routes<'_> {
         Routes::new(self, hosts + self.routers.len())
     }
 }
 
-/// A one-way link from one node to another, by their places.
+/// A one-way link between two nodes, by their indices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkBetween {
-    /// Where packets come from.
+    /// The sending node.
     pub from: usize,
-    /// Where they go.
+    /// The receiving node.
     pub to: usize,
-    /// What happens to them.
+    /// The link's properties.
     pub link: LinkSpec,
 }
 
-/// A way that is given.
+/// A given route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The place of the host at which it begins.
+    /// The index of the first host.
     pub from: usize,
-    /// The place of the host at which it ends.
+    /// The index of the last host.
     pub to: usize,
-    /// The nodes between them, in order; for a direct link, none.
+    /// The nodes between them, in order; empty for a direct link.
     pub via: Vec<usize>,
 }
 
-/// Finds the way from host to host: the given one, or else the one of the least delay; of several,
-/// the one of the fewest links; of several, the one whose links stand first in the scenario.
+/// Finds the route between two hosts: the given one, otherwise the one with the least delay, then
+/// the fewest links, then the links that come first in the scenario.
 ///
-/// Packets are forwarded by routers only: a way never leads through a host. What was found for a
-/// destination is remembered.
+/// Only routers forward packets: no route leads through a host. Results are cached by destination.
 #[derive(Clone, Debug)]
 pub struct Routes<'n> {
     network: &'n Network,
-    /// Nodes in all; those from `first_router` on forward.
+    /// The number of nodes; those from `first_router` on forward.
     nodes: usize,
     first_router: usize,
-    /// The links that lead into each node.
+    /// The links into each node.
     into: Vec<Vec<usize>>,
-    /// For a destination, the link to take at each node.
+    /// For a destination, the next link at each node.
     trees: BTreeMap<usize, Vec<Option<usize>>>,
 }
 
@@ -75,8 +74,8 @@ impl<'n> Routes<'n> {
         Routes { network, nodes, first_router, into, trees: BTreeMap::new() }
     }
 
-    /// The links on the way from one node to another, in order; nothing where there is none. To
-    /// itself a node needs no link.
+    /// The links of the route from one node to another, in order; `None` without a route. A node's
+    /// route to itself has no links.
     pub fn between(&mut self, from: usize, to: usize) -> Option<Vec<usize>> {
         let given = self.network.routes.iter().find(|route| (route.from, route.to) == (from, to));
         if let Some(route) = given {
@@ -93,12 +92,12 @@ impl<'n> Routes<'n> {
         Some(links)
     }
 
-    /// The delay of a way, without jitter and queues.
+    /// The delay of a route, without jitter and queues.
     pub fn delay(&self, links: &[usize]) -> Span {
         links.iter().fold(Span::ZERO, |sum, link| sum + self.network.links[*link].link.delay)
     }
 
-    /// The links of a given route; nothing if two of its nodes have no link between them.
+    /// The links of a given route; `None` if two consecutive nodes have no link.
     fn along(&self, route: &Route) -> Option<Vec<usize>> {
         let mut at = route.from;
         let nodes = route.via.iter().chain([&route.to]);
@@ -111,7 +110,7 @@ impl<'n> Routes<'n> {
             .collect()
     }
 
-    /// For each node the first link of its way to `to`: Dijkstra's algorithm from the far end.
+    /// For each node the first link of its route to `to`: Dijkstra's algorithm from the far end.
     fn tree(&mut self, to: usize) -> &[Option<usize>] {
         let (network, into, nodes) = (self.network, &self.into, self.nodes);
         let first_router = self.first_router;
@@ -172,7 +171,7 @@ mod tests {
         let mut routes = Routes::new(&network, 5);
         assert_eq!(routes.between(0, 1), Some(vec![2, 3]));
         let way = routes.between(0, 2).unwrap();
-        assert_eq!(way, [6], "as long as by router 4, but one link");
+        assert_eq!(way, [6], "same delay as by router 4, but one link");
         assert_eq!(routes.delay(&way), Span::from_millis(10));
         assert_eq!(routes.between(1, 0), None);
         assert_eq!(routes.between(1, 1), Some(vec![]));
@@ -206,7 +205,7 @@ mod tests {
     }
 
     /// The least delay from each node to `to` through routers (nodes from 3 on), by Bellman and
-    /// Ford: as many rounds as there are nodes.
+    /// Ford: as many rounds as nodes.
     fn least_delays(links: &[LinkBetween], nodes: usize, to: usize) -> Vec<Span> {
         let mut least = vec![Span::MAX; nodes];
         least[to] = Span::ZERO;

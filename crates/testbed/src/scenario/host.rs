@@ -1,46 +1,47 @@
-//! What a machine can send, take and store.
+//! Hosts: limits on sending, receiving and storing.
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
 /// A machine at the edge of the network.
 ///
-/// What arrives passes, in this order: the card at [`Host::nic`]; the socket buffer, which drops
-/// what it has no room for; the receiving program, which takes datagrams out of it at
-/// [`Host::receives`]; and, for a copy that says so, the disk.
+/// Arrivals pass, in this order: the card at [`Host::nic`]; the socket buffer, which drops
+/// datagrams that do not fit; the receiving program, which reads at [`Host::receives`]; and the
+/// disk, for a copy that uses it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
     /// Its name; programs on other hosts can resolve it.
     pub name: String,
-    /// Bits a second that its card puts on the wire and takes from it, Ethernet framing included;
-    /// without one, the links alone decide.
+    /// The card's rate in both directions in bits a second, Ethernet framing included; without one,
+    /// only the links limit.
     pub nic: Option<Rate>,
-    /// What waits for its card on the way out; more is dropped there, as where a program's socket
-    /// buffer is larger than the device's queue. Without it, programs wait for the card.
+    /// The card's output queue, which drops when full, as when a program's socket buffer is larger
+    /// than the device's queue. Without it, programs wait for the card.
     pub nic_queue: Option<Bytes>,
-    /// What of each program waits for the card before the program has to wait: the send buffer of
-    /// its socket.
+    /// Each program's send buffer: the most bytes that wait for the card before the program has to
+    /// wait.
     pub send_buffer: Bytes,
-    /// What a sending program gets out at most.
+    /// The limit of a sending program.
     pub sends: Pace,
-    /// What a receiving program takes at most: "the receiving host could not keep up" of the
-    /// Quanta paper's first version, and what bends its Figure 5.
+    /// The limit of a receiving program: "the receiving host could not keep up" of the Quanta
+    /// paper's first version, and the cause of the bend in its Figure 5.
     pub receives: Pace,
-    /// How long the receiving program is held up by each datagram that it sends back: "the data
+    /// The time that the receiving program needs for each datagram that it sends back: "the data
     /// receiver must frequently stop pulling packets off of the network to create and send
-    /// acknowledgement packets" (FOBS, section 3.2). Where it is, it takes datagrams one by one.
+    /// acknowledgement packets" (FOBS, section 3.2). With this limit, it reads datagrams one by
+    /// one.
     pub report_cost: Span,
-    /// What waits for the receiving program; a datagram for which there is no room is lost.
+    /// The socket's receive buffer; a datagram that does not fit is lost.
     pub socket_buffer: Bytes,
-    /// What all copies to it may hold together that is not whole and drained, shared in equal parts
-    /// as a server shares its `--memory`; without one, each copy has 512 MiB where it writes to a
-    /// disk, and no limit where it does not.
+    /// The memory of all copies to this host for incomplete and undrained data, shared in equal
+    /// parts as a server shares its `--memory`; without one, each copy has 512 MiB if it writes to
+    /// a disk, and no limit otherwise.
     pub memory: Option<Bytes>,
-    /// Where copies to and from files end; without one, they never wait for it.
+    /// The disk of copies to and from files; without one, copies never wait for it.
     pub disk: Option<Disk>,
 }
 
-/// How fast a program does its work: each datagram costs the longer of the two times.
+/// A program's speed: each datagram costs the longer of the two times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
     /// Datagrams a second.
@@ -52,29 +53,29 @@ pub struct Pace {
 /// A disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Disk {
-    /// What it reads or writes.
+    /// The rate of reading or writing.
     pub rate: Rate,
-    /// Times in which it does nothing.
+    /// Periods without work.
     pub stalls: Option<Stalls>,
 }
 
-/// A disk that stops now and then: at `every`, 2 × `every`, …, for `length` each time.
+/// Periodic stalls of a disk: at `every`, 2 × `every`, …, for `length` each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stalls {
-    /// From the beginning of one to the beginning of the next.
+    /// From the start of one stall to the start of the next.
     pub every: Span,
-    /// How long one lasts.
+    /// The length of a stall.
     pub length: Span,
 }
 
 impl Host {
-    /// The socket buffer of a host that says nothing: what a tuned host of a long fat path has.
+    /// The default socket buffer: that of a host tuned for long fat networks.
     pub(crate) const DEFAULT_SOCKET_BUFFER: Bytes = Bytes::mebi(4);
 
-    /// The send buffer of a host that says nothing: Linux's `net.core.wmem_default`.
+    /// The default send buffer: Linux's `net.core.wmem_default`.
     pub(crate) const DEFAULT_SEND_BUFFER: Bytes = Bytes::new(212_992);
 
-    /// The least memory that copies take: what a sender may send before anything is granted.
+    /// The minimum memory for copies: the bytes that a sender may send before any grant.
     pub(crate) const LEAST_MEMORY: Bytes = Bytes::mebi(32);
 
     /// A host without limits.
@@ -95,20 +96,20 @@ impl Host {
 }
 
 impl Pace {
-    /// Whether it bounds anything.
+    /// Whether it limits anything.
     pub(crate) fn is_limited(&self) -> bool {
         self.packets.is_some() || self.rate.is_some()
     }
 
-    /// How long a datagram of `payload` takes.
+    /// The time for a datagram of `payload`.
     pub fn cost(&self, payload: Bytes) -> Span {
         let each = self.packets.map_or(Span::ZERO, |packets| Span::from_secs_f64(1.0 / packets));
         let bytes = self.rate.map_or(Span::ZERO, |rate| payload / rate);
         each.max(bytes)
     }
 
-    /// The bits of `size` a second that datagrams of `payload` keep it busy with; `None` where it
-    /// is never busy. `size` is the payload or more, such as the frame around it.
+    /// The rate in bits of `size` a second that keeps the program busy with datagrams of `payload`;
+    /// `None` if there is no limit. `size` is the payload or more, such as the surrounding frame.
     pub(crate) fn keeps_up_with(&self, payload: Bytes, size: Bytes) -> Option<Rate> {
         let cost = self.cost(payload).as_secs_f64();
         (cost > 0.0).then(|| Rate::from_bps_f64(size.get() as f64 * 8.0 / cost))
@@ -116,7 +117,7 @@ impl Pace {
 }
 
 impl Stalls {
-    /// When work that would go on at `at` since the start goes on: at once, or at the stall's end.
+    /// When work at `at` since the start can continue: immediately, or at the end of the stall.
     pub fn resume(&self, at: Span) -> Span {
         let (every, length) = (self.every.as_nanos(), self.length.as_nanos());
         let into = at.as_nanos() % every.max(1);

@@ -1,9 +1,8 @@
-//! A scenario: hosts, the network between them, and what they do with it, as one value.
+//! A scenario: hosts, the network between them, and their flows, as one value.
 //!
-//! The simulator and the emulator run the same value. In reading order: `host` (what a machine
-//! can take), `graph` (nodes, one-way links, routes), `topology` (networks of a well-known form),
-//! `flow` (who sends what to whom), `checks` (what a scenario must hold), `file` (all of it as
-//! TOML).
+//! The simulator and the emulator run the same value. In reading order: `host` (a machine's
+//! limits), `graph` (nodes, one-way links, routes), `topology` (well-known networks), `flow` (who
+//! sends what to whom), `checks` (validation), `file` (the TOML format).
 
 mod checks;
 mod file;
@@ -29,19 +28,19 @@ pub const MAX_NODES: usize = 2_000;
 pub const MAX_LINKS: usize = 20_000;
 /// The most flows of a scenario.
 pub const MAX_FLOWS: usize = 10_000;
-/// The largest IP packet where a scenario says nothing, in bytes.
+/// The default for the largest IP packet, in bytes.
 pub(crate) const DEFAULT_MTU: u16 = 1_500;
 
-/// Hosts, links, flows, and what to write down.
+/// Hosts, links, flows, and what to record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// What it is called in results.
+    /// Its name in results.
     pub name: String,
-    /// What it shows, in a sentence or two.
+    /// Its purpose, in a sentence or two.
     pub about: String,
-    /// Determines all chance.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// When a run ends that has not ended by itself.
+    /// The time at which an unfinished run is stopped.
     pub time_limit: Span,
     /// The largest IP packet that a host sends, in bytes.
     pub mtu: u16,
@@ -51,17 +50,17 @@ pub struct Scenario {
     pub network: Network,
     /// Who sends what to whom, in the order of the file.
     pub flows: Vec<Flow>,
-    /// What a run writes down beside its totals.
+    /// What a run records besides its totals.
     pub record: Record,
 }
 
 impl Scenario {
-    /// Where the host named `name` stands in [`Scenario::hosts`].
+    /// The index of the host named `name` in [`Scenario::hosts`].
     pub fn host(&self, name: &str) -> Option<usize> {
         self.hosts.iter().position(|host| host.name == name)
     }
 
-    /// The name of the node at place `node`: hosts come first, then routers.
+    /// The name of the node with index `node`: hosts first, then routers.
     ///
     /// # Panics
     /// If there is no such node.
@@ -72,12 +71,12 @@ impl Scenario {
         }
     }
 
-    /// How many nodes there are: hosts and routers.
+    /// The number of hosts and routers.
     pub fn nodes(&self) -> usize {
         self.hosts.len() + self.network.routers.len()
     }
 
-    /// Finds ways through the network; one for as long as the network stays as it is.
+    /// Finds routes through the network; valid while the network is unchanged.
     pub fn routes(&self) -> Routes<'_> {
         self.network.routes(self.hosts.len())
     }

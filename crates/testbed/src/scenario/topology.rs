@@ -1,4 +1,4 @@
-//! Networks of a well-known form, from a few numbers.
+//! Well-known network topologies, built from a few numbers.
 
 use super::{LinkBetween, Network};
 use crate::link::LinkSpec;
@@ -13,20 +13,20 @@ pub struct Duplex {
 }
 
 impl Duplex {
-    /// The same in both directions.
+    /// The same link in both directions.
     pub fn both(link: LinkSpec) -> Duplex {
         Duplex { forward: link.clone(), back: link }
     }
 }
 
-/// A well-known form of network.
+/// A well-known network topology.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Topology {
     /// Hosts `a` and `b` with one link.
     Pair(Duplex),
     /// Hosts `left1`, `left2`, … at router `left`, hosts `right1`, `right2`, … at router `right`,
-    /// and between the routers a link that all share. A host's access link leads to its router;
-    /// left hosts have the first of `access`, then right hosts, over again at the end.
+    /// and a shared link between the routers. Each host has an access link to its router; the left
+    /// hosts take the first entries of `access`, then the right hosts, starting over at the end.
     Dumbbell {
         /// Hosts on the left.
         left: usize,
@@ -37,19 +37,19 @@ pub enum Topology {
         /// From host to router.
         access: Vec<Duplex>,
     },
-    /// Hosts `h1`, `h2`, … around router `hub`, each with the next of `access`.
+    /// Hosts `h1`, `h2`, … around router `hub`, each with the next entry of `access`.
     Star {
-        /// How many hosts.
+        /// The number of hosts.
         hosts: usize,
         /// From host to hub.
         access: Vec<Duplex>,
     },
-    /// Routers `r1`, `r2`, … in a row and host `h1` at `r1`, `h2` at `r2`, …: a flow from the
-    /// first host to the last crosses every hop, beside flows that cross one.
+    /// Routers `r1`, `r2`, … in a row with host `h1` at `r1`, `h2` at `r2`, …: a flow from the
+    /// first host to the last crosses every hop, next to flows that cross one.
     ParkingLot {
-        /// Links in the row; one router more than that.
+        /// The number of links in the row; there is one router more.
         hops: usize,
-        /// From a router to the next.
+        /// From a router to the next one.
         bottleneck: Duplex,
         /// From host to router.
         access: Vec<Duplex>,
@@ -57,7 +57,7 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// How many nodes it has.
+    /// The number of nodes.
     pub fn nodes(&self) -> usize {
         match self {
             Topology::Pair(_) => 2,
@@ -67,8 +67,8 @@ impl Topology {
         }
     }
 
-    /// The names of its hosts, and its network. Without an access link given, access costs
-    /// nothing.
+    /// The host names and the network. Without access links given, access is free of delay and
+    /// limits.
     pub fn build(&self) -> (Vec<String>, Network) {
         let numbered = |prefix: &str, n: usize| -> Vec<String> {
             (1..=n).map(|i| format!("{prefix}{i}")).collect()
@@ -109,7 +109,7 @@ impl Topology {
     }
 }
 
-/// Links as they are made.
+/// Collects links.
 #[derive(Default)]
 struct Links(Vec<LinkBetween>);
 

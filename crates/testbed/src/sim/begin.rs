@@ -1,4 +1,4 @@
-//! How a run begins, and each flow: links, routes, agents.
+//! The start of a run and of each flow: links, routes, agents.
 
 use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::time::{Span, Time};
@@ -19,10 +19,10 @@ use crate::link::LinkSpec;
 use crate::random::Random;
 use crate::scenario::{Amount, Arrivals, Flow, Mice, Scenario, Tcp, Traffic, Transfer, Udp};
 
-/// What waits at most before a card takes it from the wire: a switch's buffer for one port.
+/// The most that waits before a receiving card: a switch's buffer for one port.
 const PORT_BUFFER: Bytes = Bytes::new(512_000);
 
-/// What draws from a stream of its own.
+/// What a random stream is for.
 #[derive(Clone, Copy)]
 enum Stream {
     Link = 1,
@@ -30,14 +30,14 @@ enum Stream {
     Flow = 3,
 }
 
-/// The seed of a stream: no other stream depends on whether this one is used.
+/// The seed of a stream: streams are independent of which other streams are used.
 fn stream(seed: u64, kind: Stream, index: usize) -> u64 {
     let place = ((kind as u64) << 56) ^ index as u64;
     Random::new(seed ^ Random::new(place).bits()).bits()
 }
 
 impl<'s> World<'s> {
-    /// A run of a scenario, before its first event.
+    /// Prepares a run of a scenario, before its first event.
     pub(super) fn new(scenario: &'s Scenario) -> Result<World<'s>, SimError> {
         let seed = scenario.seed;
         let mut fabric = Fabric::new(scenario.hosts.len());
@@ -86,7 +86,7 @@ impl<'s> World<'s> {
                 let links = routes.between(from, to).filter(|links| !links.is_empty());
                 links.ok_or_else(|| {
                     let (flow, from, to) = (&flow.name, name(from), name(to));
-                    SimError::Scenario(format!("flow {flow}: there is no way from {from} to {to}"))
+                    SimError::Scenario(format!("flow {flow}: no route leads from {from} to {to}"))
                 })
             };
             let (there, back) = (way(flow.from, flow.to)?, way(flow.to, flow.from)?);
@@ -116,7 +116,7 @@ impl<'s> World<'s> {
         Ok(())
     }
 
-    /// A way through the network, with the cards at its ends.
+    /// Adds a route through the network, including the cards at its ends.
     fn add_way(&mut self, from: usize, links: &[usize], to: usize) -> (u32, u32) {
         let out = self.cards[from].map(|(out, _)| out);
         let inward = self.cards[to].map(|(_, inward)| inward);
@@ -134,7 +134,7 @@ impl<'s> World<'s> {
         agent
     }
 
-    /// A flow's start.
+    /// Starts a flow.
     pub(super) fn start(&mut self, index: usize) -> Result<(), SimError> {
         let flow = &self.scenario.flows[index];
         match &flow.traffic {
@@ -144,7 +144,9 @@ impl<'s> World<'s> {
             Traffic::Mice(mice) => self.start_mice(index, mice),
             Traffic::Command(_) => {
                 let name = &flow.name;
-                let why = format!("flow {name} is a command: only the emulator runs it");
+                let why = format!(
+                    "flow {name} runs a command, which only the emulator supports; use `longhaul emulate`"
+                );
                 return Err(SimError::Scenario(why));
             }
         }
@@ -154,7 +156,7 @@ impl<'s> World<'s> {
         Ok(())
     }
 
-    /// A flow's time is over.
+    /// Ends a flow whose time is over.
     pub(super) fn stop(&mut self, index: usize) {
         if self.flows[index].ended.is_some() {
             return;
@@ -246,7 +248,7 @@ impl<'s> World<'s> {
         self.check(agent, result)
     }
 
-    /// The least of a rate and the highest that each of a flow's links ever has.
+    /// The minimum of a rate and the highest rates of a flow's links.
     fn narrowest(&self, index: usize, rate: Option<Rate>) -> Option<Rate> {
         let links = self.fabric.links_of(self.flows[index].ways.0);
         let rates =
@@ -323,7 +325,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// The next mouse of a flow sets out, and the one after it has its time.
+    /// Starts the next mouse of a flow and schedules the one after it.
     pub(super) fn set_out(&mut self, index: usize) {
         let flow = &self.scenario.flows[index];
         let Traffic::Mice(mice) = &flow.traffic else { return };
@@ -347,7 +349,7 @@ impl<'s> World<'s> {
         self.connect(index, &mice.tcp, size);
     }
 
-    /// A mouse has come home: the next may be waiting for that.
+    /// A mouse has finished; the next one may be waiting for it.
     pub(super) fn after_mouse(&mut self, index: usize) {
         if let Traffic::Mice(Mice { arrivals: Arrivals::InTurn, .. }) =
             &self.scenario.flows[index].traffic

@@ -1,27 +1,27 @@
-//! What happens when: events in the order of time, and of their making where the time is the same.
+//! The event queue: events in the order of time, then of insertion.
 //!
-//! A heap with four branches at each place: half as deep as one with two, and the four lie in
-//! two lines of the cache. An event that was taken out leaves its place, the first, to the next
-//! that is added, since nearly every event adds one: the heap is put in order once, not twice.
+//! A heap with four branches per node: half as deep as a binary one, and the four children lie in
+//! two cache lines. Popping an event leaves its place vacant for the next event that is added.
+//! Nearly every event adds one, so the heap is reordered once instead of twice.
 
 use longhaul_proto::time::Time;
 
-/// How many places follow each in the heap.
+/// Children of each node in the heap.
 const BRANCHES: usize = 4;
 
-/// The place of an event in the order of all: its time, and the number of its making. No two are
-/// the same, so the order depends on nothing else.
+/// An event's position in the order: its time and its sequence number. Positions are unique, so the
+/// order depends on nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Due {
     pub(super) at: Time,
     serial: u64,
 }
 
-/// Events that are due.
+/// The pending events.
 #[derive(Debug)]
 pub(super) struct Calendar<T> {
     heap: Vec<Entry<T>>,
-    /// What stands first has been taken out.
+    /// The first entry has been popped.
     vacant: bool,
     serial: u64,
 }
@@ -37,7 +37,7 @@ impl<T: Copy> Calendar<T> {
         Calendar { heap: Vec::new(), vacant: false, serial: 0 }
     }
 
-    /// A place in the order for something that happens at `at`.
+    /// Reserves the position of an event at `at`.
     pub(super) fn due(&mut self, at: Time) -> Due {
         self.serial += 1;
         Due { at, serial: self.serial }
@@ -49,7 +49,7 @@ impl<T: Copy> Calendar<T> {
         self.add_due(due, what);
     }
 
-    /// Adds an event whose place was taken before.
+    /// Adds an event with a reserved position.
     pub(super) fn add_due(&mut self, due: Due, what: T) {
         let entry = Entry { due, what };
         if core::mem::take(&mut self.vacant) {
@@ -60,7 +60,7 @@ impl<T: Copy> Calendar<T> {
         }
     }
 
-    /// The place of the next event.
+    /// The position of the next event.
     pub(super) fn next_due(&self) -> Option<Due> {
         match self.vacant {
             false => self.heap.first().map(|entry| entry.due),
@@ -68,7 +68,7 @@ impl<T: Copy> Calendar<T> {
         }
     }
 
-    /// Takes the next event out.
+    /// Pops the next event.
     pub(super) fn pop(&mut self) -> Option<(Due, T)> {
         if core::mem::take(&mut self.vacant)
             && let Some(last) = self.heap.pop()
@@ -81,7 +81,7 @@ impl<T: Copy> Calendar<T> {
         Some((first.due, first.what))
     }
 
-    /// The first of those that follow a place.
+    /// The first of a node's children.
     fn least_after(&self, place: usize) -> Option<(usize, Due)> {
         let from = place * BRANCHES + 1;
         let to = (from + BRANCHES).min(self.heap.len());
@@ -89,7 +89,7 @@ impl<T: Copy> Calendar<T> {
         following.map(|(entry, place)| (place, entry.due)).min_by_key(|(_, due)| *due)
     }
 
-    /// Puts an entry in, whose place would be the first, where it belongs.
+    /// Places an entry from the root downwards.
     fn sink(&mut self, entry: Entry<T>) {
         let mut place = 0;
         while let Some((next, due)) = self.least_after(place)
@@ -101,7 +101,7 @@ impl<T: Copy> Calendar<T> {
         self.heap[place] = entry;
     }
 
-    /// Moves the entry, which stands last, to where it belongs.
+    /// Moves the last entry up to its place.
     fn rise(&mut self, entry: Entry<T>) {
         let mut place = self.heap.len() - 1;
         while place > 0 {

@@ -18,13 +18,13 @@ pub(super) struct Connection {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
     mss: u32,
-    /// Bytes to send, if there is an end.
+    /// Bytes to send; `None` for an endless connection.
     size: Option<Bytes>,
-    /// When each end will be woken: the sender's, the receiver's.
+    /// The next wake-ups of the sender and of the receiver.
     wakes: [Time; 2],
     pub(super) began: Time,
     pub(super) stall: Stall,
-    /// When all had arrived, and when the sender knew.
+    /// When all bytes had arrived, and when the sender knew.
     pub(super) whole: Option<Time>,
     pub(super) known: Option<Time>,
     pub(super) corrupted: u64,
@@ -37,7 +37,7 @@ pub(super) fn mss(mtu: u16) -> u32 {
 }
 
 impl Connection {
-    /// A connection that begins at `now`, to send `size` bytes or without end.
+    /// Opens a connection at `now` that sends `size` bytes, or sends without end.
     pub(super) fn new(
         now: Time,
         tcp: &Tcp,
@@ -71,23 +71,23 @@ impl Connection {
         self.size.map_or(bytes, |size| bytes.min(size))
     }
 
-    /// Bytes that have arrived, repeats too.
+    /// Bytes that have arrived, repeats included.
     pub(super) fn received(&self) -> Bytes {
         Bytes::new(self.receiver.counts().received * u64::from(self.mss))
     }
 
-    /// The window over the round trip.
+    /// The window divided by the round-trip time.
     pub(super) fn rate(&self) -> Rate {
         let window = u64::from(self.sender.window()) * u64::from(self.mss);
         Bytes::new(window) / self.sender.rtt()
     }
 
-    /// The flow's time is over: nothing is sent any more.
+    /// Stops sending: the flow's time is over.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// A packet has come to one of its ends.
+    /// Delivers a packet to one end.
     pub(super) fn arrive(&mut self, fabric: &mut Fabric, packet: &Packet, segment: Segment) {
         let now = fabric.now;
         if packet.corrupted {
@@ -119,7 +119,7 @@ impl Connection {
         }
     }
 
-    /// A timer of one of its ends has run out.
+    /// Runs a timer of one end.
     pub(super) fn on_wake(&mut self, fabric: &mut Fabric, end: End) {
         let wake = &mut self.wakes[end as usize];
         if *wake != fabric.now {
@@ -132,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// Sends what is due.
+    /// Sends every segment that is due.
     pub(super) fn pump(&mut self, fabric: &mut Fabric) {
         if self.stopped || self.known.is_some() {
             return;
@@ -162,7 +162,7 @@ impl Connection {
     fn wake_at(&mut self, fabric: &mut Fabric, end: End, at: Option<Time>) {
         let Some(at) = at.map(|at| at.max(fabric.now)) else { return };
         let wake = &mut self.wakes[end as usize];
-        // An earlier wake-up finds that nothing is due, and asks again.
+        // An earlier wake-up finds nothing due and asks again.
         if at < *wake {
             *wake = at;
             fabric.calendar.add(at, What::Timer { agent: self.agent, end });

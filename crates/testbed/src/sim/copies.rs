@@ -1,5 +1,5 @@
-//! What comes for copies: datagrams through the host's program to the receiver's core, and what
-//! the host drains.
+//! Arrivals for copies: datagrams pass through the host's program to the receiver's core, and the
+//! host drains data.
 
 use longhaul_proto::accounting::ReceiverAccounting;
 use longhaul_proto::endpoint::{Arrival, Carrier, Event, PacketNumber, Wake};
@@ -14,11 +14,11 @@ use super::setup::MEMORY;
 use super::world::{Agent, World};
 use super::{SimError, What};
 
-/// How often what a host has drained is counted and told.
+/// The interval at which a host's drained bytes are counted and reported.
 const DRAIN_TURN: Span = Span::from_millis(5);
 
 impl CopyAgent {
-    /// A genuine datagram has come to the driver: whether it is the first of its number.
+    /// Records a genuine datagram at the driver; returns whether its number is new.
     fn accept(&mut self, now: Time, arrival: &Arrival) -> bool {
         if !self.numbers.insert(arrival.number.0) {
             self.replayed += 1;
@@ -52,7 +52,7 @@ impl CopyAgent {
 }
 
 impl World<'_> {
-    /// A datagram of a copy has come to its host.
+    /// A datagram of a copy has arrived at its host.
     pub(super) fn on_block(
         &mut self,
         packet: &Packet,
@@ -96,7 +96,7 @@ impl World<'_> {
         }
     }
 
-    /// A receiving program has done with its batch: the cores get it, run by run.
+    /// The receiving program finished its batch: passes it to the cores, run by run.
     pub(super) fn end_batch(&mut self, host: usize) -> Result<(), SimError> {
         let mut batch = core::mem::take(&mut self.batch);
         batch.clear();
@@ -121,7 +121,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The time that a receiver's core named has come.
+    /// A receiver's core is due.
     pub(super) fn wake_receiver(&mut self, index: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
         let core = &mut self.receivers[index];
@@ -131,7 +131,7 @@ impl World<'_> {
         core.wake = Time::NEVER;
         core.polls = if core.polls.0 == now { (now, core.polls.1 + 1) } else { (now, 0) };
         if core.polls.1 > MAX_POLLS {
-            let what = format!("it was polled {MAX_POLLS} times in one instant");
+            let what = format!("the core was polled {MAX_POLLS} times in one instant");
             return Err(self.broken(index, what));
         }
         if due(core.core.next_wakeup(), now) {
@@ -147,7 +147,7 @@ impl World<'_> {
         SimError::Broken { at: self.fabric.now, whose, what }
     }
 
-    /// Polls a receiver's core until nothing is left, and sees to it that it is woken again.
+    /// Polls a receiver's core until it has no more output, and schedules its next wake-up.
     pub(super) fn pump_receiver(&mut self, index: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
         let (mut turns, mut reports) = (0, 0);
@@ -158,7 +158,10 @@ impl World<'_> {
             copy.to_sender.send(&mut self.fabric, agent, super::End::Sender, &outgoing);
             turns += 1;
             if turns > MAX_POLLS {
-                return Err(self.broken(index, "it speaks without end in one instant".into()));
+                return Err(self.broken(
+                    index,
+                    "its receiver keeps sending without end in one instant".into(),
+                ));
             }
         }
         self.programs[self.receivers[index].host].report(now, reports);
@@ -173,7 +176,7 @@ impl World<'_> {
             Wake::At(at, _) => at.max(now),
             Wake::OnInput => return Ok(()),
         };
-        // A wake-up that comes too early finds that nothing is due, and asks again.
+        // An earlier wake-up finds nothing due and asks again.
         if at < core.wake {
             core.wake = at;
             self.fabric.calendar.add(at, What::Receiver(index as u32));
@@ -181,7 +184,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A receiver says that an object is whole.
+    /// A receiver reports a complete object.
     fn finish(&mut self, agent: u32) -> Result<(), SimError> {
         let Agent::Copy(copy) = &mut self.agents[agent as usize] else { return Ok(()) };
         let (come, all) = (copy.blocks.count(), copy.setup.layout.blocks());
@@ -190,14 +193,14 @@ impl World<'_> {
             copy.stored = copy.whole;
         }
         if come != all {
-            let what = format!("called whole with {come} of its {all} blocks");
+            let what = format!("reported complete with {come} of its {all} blocks");
             return self.check(agent, Err(what));
         }
         Ok(())
     }
 
-    /// A while has passed: what has been written, or was whole in a limited memory, makes room for
-    /// more.
+    /// Makes room at a host for what was written, or completed in a limited memory, since the last
+    /// turn.
     pub(super) fn drain_host(&mut self, host: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
         let mut drains = core::mem::take(&mut self.drains[host]);
@@ -222,8 +225,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A disk's work, shared evenly; what one does not need goes to those after it, and around
-    /// once more.
+    /// Shares a disk's work evenly; a copy's unused share goes to the copies after it, and then
+    /// around once more.
     fn write(&mut self, drains: &[u32], mut work: Bytes) {
         for turn in 0..2 * drains.len() {
             let place = turn % drains.len();
@@ -253,14 +256,14 @@ impl World<'_> {
             }
             _ => written.unwrap_or(Bytes::ZERO) + MEMORY,
         };
-        // As over real sockets: what a host drains is told by the grant alone.
+        // As over real sockets: only the grant reports what a host drains.
         self.receivers[receiver].core.set_grant(now, id, grant, None);
         self.pump_receiver(receiver)?;
         self.settle(agent, done);
         Ok(())
     }
 
-    /// A copy is over: its receiver forgets it.
+    /// Ends a copy: its receiver forgets it.
     pub(super) fn close(&mut self, agent: u32) {
         let Agent::Copy(copy) = &mut self.agents[agent as usize] else { return };
         let core = &mut self.receivers[copy.receiver].core;
@@ -268,7 +271,7 @@ impl World<'_> {
         core.remove_flow(copy.setup.flow);
     }
 
-    /// The receiver's columns of a copy.
+    /// The receiver's side of a copy's accounts.
     pub(super) fn receiver_accounts(&self, copy: &CopyAgent) -> ReceiverAccounting {
         let core = &self.receivers[copy.receiver].core;
         let open = || core.accounting(copy.setup.flow).copied();

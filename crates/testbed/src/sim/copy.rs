@@ -1,4 +1,4 @@
-//! The sending driver of a copy, and what is known of the copy at both ends.
+//! The sending driver of a copy, and both ends' state of the copy.
 
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::endpoint::{BoxedSender, Event, PacketNumber, Setup, Wake};
@@ -15,26 +15,26 @@ use super::packet::{Body, End, Packet, UDP_IP};
 use super::store::Bits;
 use crate::scenario::{Disk, Pace};
 
-/// The most datagrams asked for in one poll: what the kernel takes in one segmented send.
+/// The most datagrams per poll: as many as the kernel takes in one segmented send.
 const BATCH: usize = 44;
-/// A program that sends slowly asks for no more than it sends in this.
+/// A slow sending program asks only for what it can send in this time.
 const TURN: Span = Span::from_micros(250);
-/// One instant may be polled this often before a core counts as stuck.
+/// A core that is polled more often in one instant is stuck.
 pub(super) const MAX_POLLS: u32 = 10_000;
 
-/// What limits a sending program.
+/// The limits of a sending program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendingHost {
     pub(super) pace: Pace,
-    /// Where the object is read from: the host's place, and its disk.
+    /// The host's index and the disk that the object is read from.
     pub(super) disk: Option<(usize, Disk)>,
-    /// The link that is its card.
+    /// The link that models the host's card.
     pub(super) card: Option<u32>,
-    /// What waits in the card before the program has to.
+    /// The most bytes in the card before the program must wait.
     pub(super) buffer: Bytes,
 }
 
-/// The longest time in which nothing new came.
+/// The longest time without a new block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stall {
     last: Time,
@@ -46,27 +46,27 @@ impl Stall {
         Stall { last: began, longest: Span::ZERO }
     }
 
-    /// Something new has come.
+    /// A new block has arrived.
     pub(super) fn end(&mut self, now: Time) {
         self.longest = self.longest.max(now.since(self.last));
         self.last = now;
     }
 }
 
-/// A program that gets the bytes in order, out of a buffer that is bounded.
+/// A program that reads the bytes in order, from a bounded buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InOrder {
-    /// How many blocks the buffer holds.
+    /// The buffer's size in blocks.
     pub(super) room: u64,
-    /// The number of the first block that the program does not have.
+    /// The first block that the program does not have.
     pub(super) next: u64,
 }
 
-/// A copy.
+/// One copy of the run.
 pub(super) struct CopyAgent {
-    /// Its number among the agents.
+    /// Its index among the agents.
     pub(super) agent: u32,
-    /// The places of its flow, of the receiving host, and of the receiver's core.
+    /// The indices of its flow, of the receiving host, and of the receiver's core.
     pub(super) flow: usize,
     pub(super) host: usize,
     pub(super) receiver: usize,
@@ -74,37 +74,37 @@ pub(super) struct CopyAgent {
     pub(super) sender: BoxedSender,
     sending: SendingHost,
     next: u64,
-    /// Until when the sending program is busy with what it has sent.
+    /// Until when the sending program is busy with earlier datagrams.
     busy: Time,
-    /// When the last datagram that it has sent leaves the card.
+    /// When the last datagram leaves the card.
     leaves: Time,
-    /// When it will be woken.
+    /// When the sender is next woken.
     wake: Time,
     polls: (Time, u32),
     pub(super) to_receiver: Lane,
     pub(super) to_sender: Lane,
-    /// Packet numbers and blocks that have come.
+    /// Packet numbers and blocks that have arrived.
     pub(super) numbers: Bits,
     pub(super) blocks: Bits,
     pub(super) delivered: Bytes,
-    /// How many blocks may come before the first missing one is there, and that block's number;
-    /// nothing where each goes to its place as it comes.
+    /// The receiving program's in-order buffer; `None` if blocks are stored as they arrive.
     pub(super) in_order: Option<InOrder>,
     pub(super) stall: Stall,
-    /// Of these, bytes on the disk, where they go there.
+    /// Bytes on the disk, if the object goes to a disk.
     pub(super) written: Option<Bytes>,
-    /// What it holds of its host's memory, where that has a limit.
+    /// Its share of the host's memory, if that is limited.
     pub(super) holding: Option<Holding>,
     pub(super) replayed: u64,
     pub(super) corrupted: u64,
     pub(super) socket_lost: u64,
-    /// What came after the accounts were closed.
+    /// Datagrams that arrived after the accounts were closed.
     pub(super) late: u64,
-    /// When all was at the receiving host, when on its disk, and when the sender knew.
+    /// When the object was complete at the receiving host, when on its disk, and when the sender
+    /// knew.
     pub(super) whole: Option<Time>,
     pub(super) stored: Option<Time>,
     pub(super) known: Option<Time>,
-    /// The receiver's columns, once it has forgotten the flow.
+    /// The receiver's accounts, once it has forgotten the flow.
     pub(super) closed: Option<ReceiverAccounting>,
     stopped: bool,
 }
@@ -153,17 +153,17 @@ impl CopyAgent {
         }
     }
 
-    /// The flow's time is over: nothing is sent any more.
+    /// Stops sending: the flow's time is over.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// When it was all there: on the disk, where it goes there.
+    /// When the object was complete, on the disk if it goes to one.
     pub(super) fn finished(&self) -> Option<Time> {
         if self.written.is_some() { self.stored } else { self.whole }
     }
 
-    /// The event that was to wake it has come.
+    /// The sender's wake-up is due.
     pub(super) fn on_wake(
         &mut self,
         fabric: &mut Fabric,
@@ -184,7 +184,7 @@ impl CopyAgent {
         self.pump(fabric, blocks)
     }
 
-    /// Control messages have come for the sender.
+    /// Delivers control messages to the sender.
     pub(super) fn on_controls(
         &mut self,
         fabric: &mut Fabric,
@@ -197,7 +197,7 @@ impl CopyAgent {
         self.pump(fabric, blocks)
     }
 
-    /// Polls the sender until nothing is left, and sees to it that it is woken again.
+    /// Polls the sender until it has no more output, and schedules its next wake-up.
     pub(super) fn pump(
         &mut self,
         fabric: &mut Fabric,
@@ -218,7 +218,7 @@ impl CopyAgent {
         }
         let wake = self.sender.next_wakeup();
         if self.known.is_some() != self.sender.is_finished() {
-            return Err("its sender has finished and not said so, or the other way round".into());
+            return Err("its sender's state and its report of the end disagree".into());
         }
         match wake {
             Wake::OnInput => {}
@@ -236,7 +236,7 @@ impl CopyAgent {
         }
     }
 
-    /// Sends what is due; tells when the program can send again.
+    /// Sends datagrams that are due; returns when the program can send again.
     fn transmit(&mut self, fabric: &mut Fabric, blocks: &mut Vec<Block>) -> Result<Time, String> {
         let now = fabric.now;
         for turn in 0.. {
@@ -260,7 +260,7 @@ impl CopyAgent {
             for block in &*blocks {
                 let len = self.setup.layout.extent(*block).len;
                 if len == 0 {
-                    return Err(format!("{block:?} is not of the object"));
+                    return Err(format!("{block:?} is not a block of the object"));
                 }
                 bytes += u64::from(len);
                 let payload = len + self.setup.overhead.get() as u32;
@@ -275,7 +275,7 @@ impl CopyAgent {
         Ok(now)
     }
 
-    /// How many datagrams the program asks for at once.
+    /// The number of datagrams per poll.
     fn batch(&self) -> usize {
         let payload = u64::from(self.setup.layout.block_size()) + self.setup.overhead.get();
         match self.sending.pace.cost(Bytes::new(payload)).as_nanos() {
@@ -284,20 +284,20 @@ impl CopyAgent {
         }
     }
 
-    /// What waits in the card, and how fast that goes out.
+    /// The card's queue and its rate.
     fn card(&self, fabric: &Fabric) -> Option<(Bytes, Rate)> {
         let link = &fabric.wires[self.sending.card? as usize].link;
         Some((link.backlog(fabric.now), link.spec().rate?))
     }
 
-    /// When what it has in the card itself is little enough to send more. Each program of a host
-    /// waits for its own datagrams: so they take turns.
+    /// When the host's card has few enough of this program's bytes to send more. Each program waits
+    /// for its own datagrams only, so programs take turns.
     fn socket_free(&self, fabric: &Fabric) -> Time {
         let room = self.card(fabric).map_or(Span::ZERO, |(_, rate)| self.sending.buffer / rate);
         Time::ZERO + self.leaves.since(Time::ZERO).saturating_sub(room)
     }
 
-    /// When the disk has read so much, behind what it reads for others.
+    /// When the disk has read `bytes`, after its earlier reads.
     fn read(&self, fabric: &mut Fabric, bytes: Bytes) -> Time {
         let Some((host, disk)) = self.sending.disk else { return fabric.now };
         let free = fabric.now.max(fabric.reading[host]);
@@ -307,7 +307,7 @@ impl CopyAgent {
         fabric.reading[host]
     }
 
-    /// The share of the disk's work in `span` that this copy could use.
+    /// The bytes that arrived and are not written yet.
     pub(super) fn unwritten(&self) -> Bytes {
         self.written.map_or(Bytes::ZERO, |written| self.delivered - written)
     }

@@ -1,4 +1,4 @@
-//! A run's end: the accounts of all, checked against each other, and the outcome.
+//! The end of a run: consistency checks over all accounts, and the outcome.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -13,15 +13,14 @@ use super::world::{Agent, World};
 use crate::scenario::Traffic;
 
 impl World<'_> {
-    /// What the run ends with.
+    /// Builds the run's outcome.
     ///
     /// # Errors
-    /// [`SimError::Broken`] where the accounts do not balance, or a link does not give back what
-    /// it took.
+    /// [`SimError::Broken`] if the accounts do not balance, or a link lost track of a packet.
     pub(super) fn outcome(&mut self) -> Result<SimOutcome, SimError> {
         let broken = |whose, what| SimError::Broken { at: self.fabric.now, whose, what };
         if let Some(link) = self.fabric.leak() {
-            let what = "it did not give back as many packets as it took".into();
+            let what = "the link returned a different number of packets than it took".into();
             return Err(broken(self.link_name(link), what));
         }
         let mut under_way = self.fabric.under_way();
@@ -158,7 +157,7 @@ impl World<'_> {
     }
 }
 
-/// What the network did with the load of an agent.
+/// Adds the network's counters for an agent's load.
 fn add_fares(accounts: &mut Accounts, fares: &Fares, under_way: u64) {
     accounts.dropped = fares.dropped;
     accounts.queue_full = fares.queue_full;

@@ -1,4 +1,4 @@
-//! Why a scenario is not simulated, or a run is not worth anything.
+//! Errors of a simulation: an unusable scenario, or a run that broke a promise.
 
 use core::fmt;
 
@@ -7,15 +7,15 @@ use longhaul_proto::time::Time;
 /// A simulation's failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SimError {
-    /// The scenario asks for something that there is not; says what and what to do.
+    /// The scenario asks for something that does not exist; the text says what, and what to do.
     Scenario(String),
-    /// A promise was broken in the run: an error of a protocol, or of the simulator.
+    /// An invariant failed in the run: a bug in a protocol or in the simulator.
     Broken {
-        /// When in the run.
+        /// The time in the run.
         at: Time,
-        /// The flow's name, or the link's.
+        /// The name of the flow or link.
         whose: String,
-        /// What was promised, and what was found.
+        /// The invariant and the violation.
         what: String,
     },
 }

@@ -1,9 +1,9 @@
-//! The network at work: packets on links, from one end of a route to the other.
+//! The network: packets on links, from one end of a route to the other.
 //!
-//! What a link lets through comes out in the order of its arrival times almost always, so each
-//! link keeps its packets in a queue and only the first of them stands in the calendar. A packet
-//! that overtakes stands there by itself. Both are taken in one order (time, then making), so the
-//! queue is a matter of speed alone.
+//! A link almost always delivers its packets in the order in which they entered, so each link keeps
+//! its packets in a queue, and only the first of them is in the calendar. A packet that overtakes
+//! has a calendar entry itself. Both kinds share one order (time, then sequence number), so the
+//! queue affects only speed.
 
 use std::collections::VecDeque;
 
@@ -16,41 +16,41 @@ use super::packet::{Body, End, Packet};
 use super::store::Store;
 use crate::link::{Fate, Link, LinkSpec};
 
-/// A link, and what is on it.
+/// A link and the packets on it.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) link: Link,
     flying: VecDeque<(Due, Packet)>,
-    /// The most that waited before it.
+    /// The longest queue so far.
     pub(super) queue_max: Bytes,
-    /// Packets that came out of it, copies too.
+    /// Packets that left the link, duplicates included.
     pub(super) delivered: u64,
-    /// Packets on it that stand in the calendar by themselves.
+    /// Packets on it that have a calendar entry themselves.
     loose: u64,
-    /// Its first packet stands in the calendar, or its packets are being taken out.
+    /// Whether its first packet is in the calendar, or its packets are being taken out.
     active: bool,
 }
 
-/// What happened to an agent's load on the way, beside arriving.
+/// What happened to an agent's load on the way, other than arriving.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fares {
     /// Packets offered to the route's first link.
     pub(super) sent: u64,
-    /// Second copies that a link made.
+    /// Duplicates that a link made.
     pub(super) copied: u64,
-    /// Packets that a link lost, for whatever reason.
+    /// Packets that a link lost, for any reason.
     pub(super) dropped: u64,
     /// Of these, those that a queue dropped.
     pub(super) queue_full: u64,
 }
 
-/// A control message's bytes, and how many packets refer to them.
+/// A control message's bytes, with the number of packets that refer to them.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) bytes: Vec<u8>,
-    /// Its number among those of its end, by either carrier.
+    /// Its sequence number among its sender's messages, on either carrier.
     pub(super) number: u64,
-    /// Its number on the stream, if it is there.
+    /// Its sequence number on the stream, if it is sent there.
     pub(super) on_stream: u64,
     /// How often the stream has sent it.
     pub(super) tries: u32,
@@ -60,7 +60,7 @@ pub(super) struct Message {
 /// An agent's routes.
 #[derive(Clone, Copy, Debug)]
 struct Ways {
-    /// Where the links of the way to the receiver and of the way back stand in `Fabric::hops`.
+    /// Ranges in `Fabric::hops` of the links to the receiver and of the links back.
     there: (u32, u32),
     back: (u32, u32),
 }
@@ -78,7 +78,7 @@ pub(super) struct Fabric {
     pub(super) fares: Vec<Fares>,
     /// Packets offered to links.
     pub(super) offered: u64,
-    /// By host: until when its disk is busy with reading.
+    /// By host: until when its disk is busy reading.
     pub(super) reading: Vec<Time>,
 }
 
@@ -98,7 +98,7 @@ impl Fabric {
         }
     }
 
-    /// Adds a link; its number.
+    /// Adds a link; returns its index.
     pub(super) fn add_link(&mut self, spec: LinkSpec, seed: u64) -> u32 {
         self.wires.push(Wire {
             link: Link::new(spec, seed),
@@ -111,14 +111,14 @@ impl Fabric {
         (self.wires.len() - 1) as u32
     }
 
-    /// Remembers a route; its place.
+    /// Stores a route; returns its range in `hops`.
     pub(super) fn add_route(&mut self, links: &[u32]) -> (u32, u32) {
         let start = self.hops.len() as u32;
         self.hops.extend_from_slice(links);
         (start, links.len() as u32)
     }
 
-    /// Adds an agent with its ways; its number.
+    /// Adds an agent with its routes; returns its index.
     pub(super) fn add_agent(&mut self, there: (u32, u32), back: (u32, u32)) -> u32 {
         self.ways.push(Ways { there, back });
         self.fares.push(Fares::default());
@@ -133,7 +133,7 @@ impl Fabric {
         })
     }
 
-    /// How long a packet takes to an end without queues, and back.
+    /// The round-trip time of an agent's routes without queues.
     pub(super) fn round_trip(&self, agent: u32) -> Span {
         let ways = [End::Receiver, End::Sender].map(|to| self.way(agent, to));
         let links = ways.into_iter().flatten();
@@ -141,7 +141,7 @@ impl Fabric {
         links.fold(Span::ZERO, |sum, link| sum + spec(link).delay)
     }
 
-    /// Sends a packet on its way.
+    /// Sends a packet.
     pub(super) fn send(&mut self, packet: Packet) {
         if packet.is_load() {
             self.fares[packet.agent as usize].sent += 1;
@@ -202,15 +202,15 @@ impl Fabric {
             fares.queue_full += u64::from(queue_full);
         }
         match packet.body {
-            // Whoever sent it will find out after a while, by the clock.
+            // The sender detects the loss later, by a timeout.
             Body::Control { message, on_stream: true } => self.late(packet, message),
             Body::Control { message, on_stream: false } => self.release(message),
             Body::Block { .. } | Body::Tcp(_) | Body::Plain => {}
         }
     }
 
-    /// A packet of the stream is lost: it is sent again after a probe time-out (RFC 9002, section
-    /// 6.2), which doubles.
+    /// A packet of the stream was lost: it is sent again after a probe timeout (RFC 9002, section
+    /// 6.2), which doubles each time.
     pub(super) fn late(&mut self, packet: Packet, place: u32) {
         let round_trip = self.round_trip(packet.agent);
         let Some(message) = self.messages.at_mut(place) else { return };
@@ -221,7 +221,7 @@ impl Fabric {
         self.calendar.add(at, What::Again { agent, to, bytes, message: place });
     }
 
-    /// One packet less refers to a message.
+    /// Drops one reference to a message.
     pub(super) fn release(&mut self, place: u32) {
         if let Some(message) = self.messages.at_mut(place) {
             message.uses -= 1;
@@ -231,7 +231,7 @@ impl Fabric {
         }
     }
 
-    /// The first packet on a link comes out: now, if it is the next of all events.
+    /// Takes the first packet from a link, if it is the next of all events.
     pub(super) fn take_first(&mut self, index: u32) -> Option<Packet> {
         let wire = &mut self.wires[index as usize];
         let (_, packet) = wire.flying.pop_front()?;
@@ -239,7 +239,7 @@ impl Fabric {
         Some(packet)
     }
 
-    /// Nothing is on a link any more.
+    /// Marks a link as empty.
     pub(super) fn rest(&mut self, index: u32) {
         self.wires[index as usize].active = false;
     }
@@ -249,12 +249,12 @@ impl Fabric {
         &self.hops[start as usize..(start + len) as usize]
     }
 
-    /// When the next packet of a link comes out.
+    /// When the next packet leaves a link.
     pub(super) fn next_on(&self, index: u32) -> Option<Due> {
         self.wires[index as usize].flying.front().map(|(due, _)| *due)
     }
 
-    /// A packet that overtook comes out.
+    /// Takes a packet that overtook.
     pub(super) fn take_loose(&mut self, place: u32) -> Option<Packet> {
         let (index, packet) = self.loose.take(place)?;
         let wire = &mut self.wires[index as usize];
@@ -263,7 +263,8 @@ impl Fabric {
         Some(packet)
     }
 
-    /// A packet has come to the end of a link: it goes on, or is given back at its route's end.
+    /// Moves a packet from the end of a link to the next link, or returns it at the end of its
+    /// route.
     pub(super) fn forward(&mut self, packet: Packet) -> Option<Packet> {
         match self.way(packet.agent, packet.to).get(usize::from(packet.hop)) {
             Some(next) => {
@@ -275,7 +276,7 @@ impl Fabric {
         }
     }
 
-    /// The load of an agent that is on links.
+    /// The load of each agent that is still on links.
     pub(super) fn under_way(&self) -> Vec<u64> {
         let mut counts = vec![0; self.ways.len()];
         let flying = self.wires.iter().flat_map(|wire| wire.flying.iter().map(|(_, p)| p));
@@ -286,7 +287,8 @@ impl Fabric {
         counts
     }
 
-    /// Whether each link gave back what it took: tells the number of the first that did not.
+    /// Returns the index of the first link that delivered a different number of packets than it
+    /// took.
     pub(super) fn leak(&self) -> Option<usize> {
         self.wires.iter().position(|wire| {
             let tally = wire.link.tally();
@@ -299,5 +301,5 @@ impl Fabric {
 
 /// How late QUIC's peer may acknowledge (RFC 9000, section 18.2).
 const MAX_ACK_DELAY: Span = Span::from_millis(25);
-/// The stream never waits longer than this, or three round trips.
+/// Upper limit of the stream's probe timeout, unless three round trips are longer.
 const MAX_PROBE: Span = Span::from_secs(4);

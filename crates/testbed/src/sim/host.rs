@@ -1,4 +1,4 @@
-//! What a host can take: the receiving program behind its socket buffer, and the disk.
+//! A receiving host's limits: the program behind its socket buffer, and the disk.
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,12 @@ use longhaul_proto::units::Bytes;
 
 use crate::scenario::{Disk, Host, Pace};
 
-/// A program takes at most this many datagrams by one call, and no more than last this long.
+/// A program takes at most this many datagrams per call, and no more than it can process in one
+/// turn.
 const BATCH: usize = 64;
 const TURN: Span = Span::from_micros(250);
 
-/// A datagram that waits for the receiving program.
+/// A datagram in the socket buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub(super) agent: u32,
@@ -25,12 +26,12 @@ pub(super) struct Waiting {
 pub(super) struct Program {
     pace: Pace,
     report_cost: Span,
-    /// When it has done with what it sends back.
+    /// When it finishes sending its reports.
     free: Time,
     buffer: Bytes,
     waiting: VecDeque<Waiting>,
     occupied: Bytes,
-    /// What it is working on.
+    /// The datagrams that it is processing.
     pub(super) batch: Vec<Waiting>,
     busy: bool,
 }
@@ -49,17 +50,17 @@ impl Program {
         }
     }
 
-    /// Whether it takes all at once.
+    /// Whether it processes datagrams without delay.
     pub(super) fn is_instant(&self) -> bool {
         !self.pace.is_limited() && self.report_cost == Span::ZERO
     }
 
-    /// It has sent so many datagrams back.
+    /// The program has sent `count` datagrams.
     pub(super) fn report(&mut self, now: Time, count: u64) {
         self.free = self.free.max(now) + self.report_cost * count;
     }
 
-    /// A datagram has come; whether the socket buffer had room for it.
+    /// A datagram arrives; returns whether the socket buffer had room for it.
     pub(super) fn arrive(&mut self, datagram: Waiting) -> bool {
         let payload = Bytes::new(datagram.payload.into());
         if self.occupied + payload > self.buffer {
@@ -70,7 +71,8 @@ impl Program {
         true
     }
 
-    /// An idle program takes what waits, or goes on with what it sends back; how long that takes.
+    /// An idle program takes waiting datagrams, or continues sending reports; returns how long that
+    /// takes.
     pub(super) fn begin(&mut self, now: Time) -> Option<Span> {
         if self.busy || self.waiting.is_empty() {
             return None;
@@ -98,19 +100,19 @@ impl Program {
         Some(cost)
     }
 
-    /// It has done with its batch.
+    /// The program finished its batch.
     pub(super) fn end(&mut self) {
         self.batch.clear();
         self.busy = false;
     }
 
-    /// What is in its buffer and its hands.
+    /// The datagrams in its buffer and in its batch.
     pub(super) fn holds(&self) -> impl Iterator<Item = &Waiting> {
         self.waiting.iter().chain(&self.batch)
     }
 }
 
-/// How much a disk does in `span` from `from` on, stalls left out.
+/// The bytes that a disk writes in `span` after `from`, without its stalls.
 pub(super) fn disk_work(disk: &Disk, from: Time, span: Span) -> Bytes {
     let from = from.since(Time::ZERO);
     let end = from + span;

@@ -1,10 +1,10 @@
-//! Control messages from one end of a copy to the other: sealed datagrams, and an ordered stream
-//! that loses nothing.
+//! Control messages from one end of a copy to the other: sealed datagrams, and an ordered, reliable
+//! stream.
 //!
-//! As the real driver does, a message of the stream also goes ahead of it in a datagram, and the
-//! other end takes each message once. On the stream, each message is a packet: one that is lost is
-//! sent again after a time-out, and what came later waits for it. A scenario can leave the
-//! datagrams out: then control travels as over TCP.
+//! As in the real driver, each message of the stream is also sent in a datagram, which may arrive
+//! earlier; the other end takes each message once. On the stream, each message is a packet: a lost
+//! packet is sent again after a timeout, and later messages wait for it. A scenario can disable the
+//! datagrams: control then travels as over TCP.
 
 use std::collections::BTreeMap;
 
@@ -15,25 +15,25 @@ use super::fabric::{Fabric, Message};
 use super::packet::{Body, End, Packet, UDP_IP};
 use super::store::Bits;
 
-/// What QUIC, or the seal, puts around a message.
+/// Bytes that QUIC, or the seal, adds to a message.
 const AROUND: u32 = 32;
 
 /// One direction between the ends of a copy.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// Whether there is the stream alone.
+    /// Whether only the stream is used.
     ordered: bool,
-    /// Messages sent, by either carrier.
+    /// Messages sent, on either carrier.
     pub(super) sent: u64,
     on_stream: u64,
-    /// The stream's next message to hand over, and those that came before their turn.
+    /// The next message to deliver from the stream, and the messages that arrived before their turn.
     expected: u64,
     early: BTreeMap<u64, u32>,
     seen: Bits,
 }
 
 impl Lane {
-    /// A lane that has the stream alone, if it is `ordered`.
+    /// Creates a lane, which uses only the stream if `ordered`.
     pub(super) fn new(ordered: bool) -> Lane {
         Lane { ordered, ..Lane::default() }
     }
@@ -59,7 +59,7 @@ impl Lane {
         }
     }
 
-    /// A packet with a message has come: adds to `out` what is now to be handed over.
+    /// A packet with a message has arrived: adds the messages that can now be delivered to `out`.
     pub(super) fn take(
         &mut self,
         fabric: &mut Fabric,

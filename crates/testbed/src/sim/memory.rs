@@ -1,7 +1,7 @@
-//! The memory of a receiving host, divided among the copies to it as a server divides its own.
+//! A receiving host's memory, divided among its copies as a server divides its own.
 //!
-//! Each copy is granted its part; parts grow and shrink as copies come and go. What has been
-//! granted stays granted, so a copy that has more than its part keeps it until that has drained.
+//! Each copy is granted a share; shares grow and shrink as copies start and end. A grant is never
+//! withdrawn, so a copy above its share keeps its memory until its data has drained.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::scenario::Host;
 #[derive(Debug)]
 pub(super) struct Memory {
     total: Bytes,
-    /// What each copy may hold now, by its agent.
+    /// The memory granted to each copy, by agent.
     held: BTreeMap<u32, Bytes>,
 }
 
@@ -23,18 +23,18 @@ impl Memory {
         Memory { total, held: BTreeMap::new() }
     }
 
-    /// One more copy; it may hold the least that every copy may.
+    /// Adds a copy with the minimum grant.
     pub(super) fn enter(&mut self, agent: u32) {
         self.held.insert(agent, Host::LEAST_MEMORY);
     }
 
-    /// A copy is over.
+    /// Removes a copy.
     pub(super) fn leave(&mut self, agent: u32) {
         self.held.remove(&agent);
     }
 
-    /// A copy has been granted `held` more than it has drained: how much that may be now, which is
-    /// never less.
+    /// The memory that a copy may hold now, given that its grants exceed its drained bytes by
+    /// `held`; never less than `held`.
     pub(super) fn room(&mut self, agent: u32, held: Bytes) -> Bytes {
         let count = self.held.len().max(1) as u64;
         let others = self.held.iter().filter(|(other, _)| **other != agent);
@@ -46,14 +46,14 @@ impl Memory {
     }
 }
 
-/// What one copy holds.
+/// The memory that one copy holds.
 #[derive(Debug)]
 pub(super) struct Holding {
-    /// Blocks that each chunk lacks.
+    /// Missing blocks of each chunk.
     missing: Vec<u32>,
-    /// Bytes of whole chunks: they have drained, where no disk is slower.
+    /// Bytes of complete chunks; without a slower disk they have drained.
     pub(super) whole: Bytes,
-    /// What the sender has been granted since the start.
+    /// Bytes granted to the sender since the start.
     pub(super) granted: Bytes,
 }
 
@@ -64,7 +64,7 @@ impl Holding {
         Holding { missing: missing.collect(), whole, granted }
     }
 
-    /// A block has come for the first time.
+    /// Records the first arrival of a block.
     pub(super) fn take(&mut self, layout: &Layout, block: Block) {
         let chunk = layout.chunk_of(block);
         let Some(missing) = self.missing.get_mut(chunk as usize) else { return };
@@ -89,7 +89,7 @@ mod tests {
         memory.enter(1);
         assert_eq!(memory.room(1, Bytes::ZERO), MEBI(512));
         memory.enter(2);
-        // What has been granted stays granted; the other has its least meanwhile.
+        // A grant is not withdrawn; the other copy has its minimum meanwhile.
         assert_eq!((memory.room(1, MEBI(512)), memory.room(2, MEBI(32))), (MEBI(512), MEBI(32)));
         assert_eq!((memory.room(1, MEBI(300)), memory.room(2, MEBI(32))), (MEBI(300), MEBI(212)));
         memory.leave(1);

@@ -1,27 +1,29 @@
-//! The simulator: a scenario in virtual time, by the protocols' own cores and the links' own code.
+//! The simulator: runs a scenario in virtual time, with the protocols' own cores and the links' own
+//! code.
 //!
-//! [`run`] runs a [`Scenario`] and gives an [`SimOutcome`]. One seed determines all chance, each
-//! link and each flow draws from a stream of its own, ties in time go by the order of making, and
-//! floats go through `libm`: a run is the same bit for bit on every machine.
+//! [`run`] runs a [`Scenario`] and returns a [`SimOutcome`]. A run is identical bit for bit on
+//! every machine: one seed determines all randomness, each link and each flow has its own random
+//! stream, ties in time are resolved by insertion order, and floats use `libm`.
 //!
-//! What a run promises is checked while it runs and at its end; [`SimError::Broken`] says what did
-//! not hold. An object is whole, both ends' accounts agree with the network's, nothing is sent
-//! after the end, no core is polled without end, each link gives back what it takes.
+//! A run checks invariants as it goes and at its end; [`SimError::Broken`] names the one that
+//! failed. A finished object is complete, both ends' accounts agree with the network's, nothing is
+//! sent after the end, no core needs endless polling, and each link delivers as many packets as it
+//! took.
 //!
-//! What is modelled: links with all that [`crate::link`] has, along routes; hosts' cards, sending
-//! and receiving programs, socket buffers, disks; the control messages of a copy on the same links
-//! as its data, by datagram and by an ordered stream that repeats what is lost. What is not: the
-//! session's opening (a copy starts with the session there, and an estimate of its round trip that
-//! is the route's), the time that a driver without a limit takes, verification. What the receiving
-//! program and the socket buffer limit are the datagrams of copies; TCP and plain UDP pass them by.
+//! Modelled: links with all features of [`crate::link`], along routes; hosts' cards, sending and
+//! receiving programs, socket buffers, disks; the control messages of a copy on the same links as
+//! its data, by datagram and by an ordered reliable stream. Not modelled: the session's opening (a
+//! copy starts with an open session and its route's round-trip time as estimate), the processing
+//! time of a driver without a limit, and verification. The receiving program and the socket buffer
+//! limit only copies' datagrams; TCP and plain UDP bypass them.
 //!
 //! [`stream::run`] runs a coded stream of frames over one link.
 //!
-//! Files by decision: `world` (the run), `begin` (a flow's agents), `copies` (what comes for
-//! copies), `others` (what comes beside them), `ending` (accounts and outcome); below them
-//! `calendar` (what is next), `fabric` (packets on links), `host` (receiving programs and disks),
-//! `memory` (what copies hold); the agents `copy` with its `lane`s and `setup`, `connection` (TCP),
-//! `plain` (UDP).
+//! Modules: `world` (the run), `begin` (a flow's agents), `copies` (arrivals for copies), `others`
+//! (other traffic at a host), `ending` (accounts and outcome); below them `calendar` (the event
+//! queue), `fabric` (packets on links), `host` (receiving programs and disks), `memory` (the
+//! copies' memory); the agents `copy` with its `lane`s and `setup`, `connection` (TCP), `plain`
+//! (UDP).
 
 mod begin;
 mod calendar;
@@ -54,21 +56,20 @@ use crate::scenario::Scenario;
 
 /// Runs a scenario with its own seed.
 ///
-/// # Errors
-/// [`SimError::Scenario`] for what cannot be simulated, [`SimError::Broken`] for a run in which a
-/// promise was broken.
+/// [`SimError::Scenario`] for a scenario that cannot be simulated, [`SimError::Broken`] for a run
+/// in which an invariant failed.
 pub fn run(scenario: &Scenario) -> Result<SimOutcome, SimError> {
     let mut world = world::World::new(scenario)?;
     world.run()?;
     world.outcome()
 }
 
-/// What happens at a time.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// The first packet on a link comes out.
+    /// The first packet on a link arrives at the link's end.
     Wire(u32),
-    /// A packet that overtook comes out.
+    /// A packet that overtook arrives at the link's end.
     Loose(u32),
     /// A flow starts.
     Start(u32),
@@ -78,15 +79,15 @@ enum What {
     Timer { agent: u32, end: End },
     /// A receiver's core is woken.
     Receiver(u32),
-    /// A host's receiving program has done with its batch.
+    /// A host's receiving program finishes its batch.
     Program(u32),
-    /// What a host has drained is counted.
+    /// A host's drained bytes are counted.
     Drain(u32),
-    /// A receiver's core is told what else comes in.
+    /// A receiver's core learns how much other traffic arrives.
     Others(u32),
     /// A packet of a control stream is sent again.
     Again { agent: u32, to: End, bytes: u32, message: u32 },
-    /// The next mouse of a flow sets out.
+    /// The next mouse of a flow starts.
     Mouse(u32),
     /// A flow's time is over.
     Stop(u32),

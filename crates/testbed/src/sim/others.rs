@@ -1,5 +1,5 @@
-//! What else comes in on a receiving host's access link, as its card would count it, told to the
-//! cores that share that link out.
+//! Other traffic on a receiving host's access link, as its card would count it, reported to the
+//! cores that share the link among flows.
 
 use longhaul_proto::endpoint::Others;
 use longhaul_proto::time::Span;
@@ -9,11 +9,11 @@ use super::packet::{End, Packet, UDP_IP};
 use super::world::{Agent, World};
 use super::{SimError, What};
 
-/// How often it is told, as over real sockets.
+/// The interval of the reports, as over real sockets.
 const TURN: Span = Span::from_millis(100);
 
 impl World<'_> {
-    /// A packet has come to the end of its way: the card there counts it.
+    /// The card counts a packet that has reached the end of its route.
     pub(super) fn count(&mut self, packet: &Packet) {
         let flow = &self.scenario.flows[self.flow_of(packet.agent)];
         let payload = Bytes::new(packet.bytes.saturating_sub(UDP_IP).into());
@@ -28,7 +28,7 @@ impl World<'_> {
         }
     }
 
-    /// A core has a new flow: from now on it is told, if that is of use to it.
+    /// A core has a new flow: starts the reports, if the core uses them.
     pub(super) fn begin_telling(&mut self, index: usize) -> Result<(), SimError> {
         let core = &mut self.receivers[index];
         if !core.core.wants_others() || core.is_told {
@@ -38,7 +38,7 @@ impl World<'_> {
         self.tell_others(index)
     }
 
-    /// Tells a core, and will again in a while, as long as it has flows.
+    /// Reports to a core, and schedules the next report while the core has flows.
     pub(super) fn tell_others(&mut self, index: usize) -> Result<(), SimError> {
         let (now, host) = (self.fabric.now, self.receivers[index].host);
         let is_ours = |agent: &Agent| matches!(agent, Agent::Copy(c) if c.receiver == index);
@@ -60,7 +60,7 @@ impl World<'_> {
         self.pump_receiver(index)
     }
 
-    /// What a side of a host's card carries of UDP payload in full packets.
+    /// The UDP payload rate in full packets of one direction of a host's card.
     pub(super) fn card_payload(&self, side: u32) -> Option<Rate> {
         let spec = self.fabric.wires[side as usize].link.spec();
         let mtu = u32::from(self.scenario.mtu);

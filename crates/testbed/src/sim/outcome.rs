@@ -1,22 +1,22 @@
-//! What a run ends with: plain values, the same bit for bit whenever the scenario and the seed are.
+//! The outcome of a run: plain values, identical bit for bit for the same scenario and seed.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
 use crate::link::LinkTally;
 
-/// A run's end.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimOutcome {
     /// The scenario's name.
     pub scenario: String,
-    /// The seed that determined all chance.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// When the last flow that can end had ended, or the time limit came.
+    /// When the last flow that can end had ended, or the time limit was reached.
     pub ended: Time,
-    /// Whether the time limit ended it while flows that can end had not.
+    /// Whether the time limit ended the run before every flow that can end.
     pub timed_out: bool,
-    /// Events: packets that came to the end of a link, timers, host programs' turns.
+    /// Events: packets that reached the end of a link, timers, turns of host programs.
     pub events: u64,
     /// Packets offered to links.
     pub packets: u64,
@@ -26,12 +26,12 @@ pub struct SimOutcome {
     pub links: Vec<LinkOutcome>,
 }
 
-/// How a flow fared; all its connections together where it has several.
+/// The outcome of a flow, all its connections together if it has several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowOutcome {
     /// Its name.
     pub name: String,
-    /// What carried it: a protocol's name, `tcp cubic`, `tcp newreno`, `udp` or `mice`.
+    /// The protocol's name, `tcp cubic`, `tcp newreno`, `udp` or `mice`.
     pub carrier: String,
     /// The name of the sending host.
     pub from: String,
@@ -41,32 +41,31 @@ pub struct FlowOutcome {
     pub rtt: Span,
     /// When it started.
     pub started: Time,
-    /// When all of it was at the receiving host (and on its disk, where it goes there). Nothing
-    /// for a flow that has no end, or that did not come to it.
+    /// When the object was complete at the receiving host (on its disk, if it goes to one). `None`
+    /// for a flow that has no end or did not reach it.
     pub finished: Option<Time>,
     /// When the sender knew; nothing for UDP.
     pub known: Option<Time>,
-    /// The object's size; for mice, of all together; nothing where there is no end.
+    /// When the sender knew; `None` for UDP.
     pub object: Option<Bytes>,
-    /// Bytes of the object that arrived, each counted once; for UDP, all that arrived.
+    /// The object's size; for mice, of all together; `None` for a flow without an end.
     pub delivered: Bytes,
-    /// `delivered` over the time from the start to the finish, or to the flow's or run's end.
+    /// `delivered` divided by the time from the start to the finish, or to the end of the flow or
+    /// run.
     pub goodput: Rate,
     /// Both ends' accounts and the network's.
     pub accounts: Accounts,
-    /// What was sent beyond the first time of each block, as a share of those; of segments, for
-    /// TCP.
+    /// Repeated data as a share of the data sent for the first time (blocks, or segments of TCP).
     pub waste: f64,
-    /// The longest time in which nothing new arrived, from the start to the last of it; not told
-    /// for UDP.
+    /// The longest time without new data, from the start to the last new data; not measured for UDP.
     pub stall: Span,
-    /// How long each connection took, in the order of their starts; for mice only.
+    /// The duration of each connection, in the order of their starts; for mice only.
     pub lives: Vec<Span>,
     /// The state at regular times, if the scenario asks for it.
     pub series: Vec<Point>,
 }
 
-/// What both ends and the network count, in datagrams (segments of TCP).
+/// Counters of both ends and of the network, in datagrams (segments of TCP).
 ///
 /// sent = first + retransmitted; received = distinct + duplicates; sent + copied = received +
 /// replayed + corrupted + `socket_lost` + dropped + `in_flight`. Each run is checked against this.
@@ -78,19 +77,19 @@ pub struct Accounts {
     pub first: u64,
     /// Sent again.
     pub retransmitted: u64,
-    /// Taken by the receiver.
+    /// Accepted by the receiver.
     pub received: u64,
-    /// Of these, new ones.
+    /// Of these, new data.
     pub distinct: u64,
-    /// Of these, those that were there already.
+    /// Of these, repeats.
     pub duplicates: u64,
-    /// First loss: known to have been sent, and not come. Counted by the receiver.
+    /// First loss: known to have been sent, and not arrived. Counted by the receiver.
     pub path_lost: u64,
     /// Second loss: blocks found missing, once each. Counted by the receiver.
     pub blocks_lost: u64,
     /// Third loss: as reported to the sender, the same one perhaps several times.
     pub reported_lost: u64,
-    /// What links really dropped.
+    /// Packets that links really dropped.
     pub dropped: u64,
     /// Of these, those that a queue dropped: full, or managed by CoDel.
     pub queue_full: u64,
@@ -98,9 +97,9 @@ pub struct Accounts {
     pub socket_lost: u64,
     /// Second copies that links made.
     pub copied: u64,
-    /// Copies that the receiving driver threw away before the protocol saw them.
+    /// Duplicates that the receiving driver discarded before the protocol.
     pub replayed: u64,
-    /// Came with a bit turned, and were thrown away.
+    /// Arrived with a flipped bit and was discarded.
     pub corrupted: u64,
     /// On a link or in a socket buffer when the flow's accounts were closed.
     pub in_flight: u64,
@@ -112,37 +111,37 @@ pub struct Accounts {
     pub controls: u64,
 }
 
-/// A flow at a moment. All counts are since its start.
+/// A flow's state at one time. All counts are since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
-    /// The moment.
+    /// The time.
     pub at: Time,
-    /// Bytes that arrived, repeats too.
+    /// Bytes that arrived, repeats included.
     pub received: Bytes,
     /// Bytes of the object that arrived.
     pub delivered: Bytes,
     /// Losses as reported to the sender.
     pub reported_lost: u64,
-    /// Arrivals of what was there already.
+    /// Arrivals of data that was already there.
     pub duplicates: u64,
-    /// What the sender sends at: the protocol's rate; for TCP, its window over its round trip.
+    /// The sending rate: the protocol's rate; for TCP, its window divided by its round-trip time.
     pub rate: Rate,
 }
 
-/// How a link fared.
+/// The outcome of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkOutcome {
     /// `from > to` by the names of its nodes; a card is `host card out` or `host card in`.
     pub name: String,
-    /// What it did with the packets offered to it.
+    /// Its counters for the packets offered to it.
     pub tally: LinkTally,
-    /// The most that waited before it, in bytes on the wire.
+    /// The longest queue before it, in bytes on the wire.
     pub queue_max: Bytes,
 }
 
 impl FlowOutcome {
-    /// Rates of arrival between the points of the series, each at the later of its two points:
-    /// repeats included.
+    /// Rates of arrival between the points of the series, repeats included, each at the later of
+    /// its two points.
     pub fn receive_rates(&self) -> Vec<(Time, Rate)> {
         let start = Point { at: self.started, ..Point::default() };
         let points: Vec<&Point> = core::iter::once(&start).chain(&self.series).collect();
@@ -178,7 +177,7 @@ impl core::ops::AddAssign<&Accounts> for Accounts {
 }
 
 impl Accounts {
-    /// Which of the identities does not hold, if one does not.
+    /// The first identity of the accounts that does not hold, if any.
     pub(super) fn wrong(&self) -> Option<String> {
         let a = self;
         let gone = a.received + a.replayed + a.corrupted + a.socket_lost + a.dropped;

@@ -1,4 +1,4 @@
-//! What is on the links: small values, nothing of the heap.
+//! Packets on links: small values without heap memory.
 
 use longhaul_proto::endpoint::PacketNumber;
 use longhaul_proto::layout::Block;
@@ -13,14 +13,14 @@ pub(super) enum End {
     Receiver,
 }
 
-/// A packet on its way.
+/// A packet on links.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
-    /// Whose it is.
+    /// The agent that it belongs to.
     pub(super) agent: u32,
-    /// To which of the agent's ends it goes.
+    /// The agent's end that it goes to.
     pub(super) to: End,
-    /// A bit was turned on the way: whoever gets it will not take it.
+    /// Whether a bit was flipped on the way; the receiver then rejects it.
     pub(super) corrupted: bool,
     /// How many links of its route it has passed.
     pub(super) hop: u16,
@@ -34,11 +34,11 @@ pub(super) struct Packet {
 pub(super) enum Body {
     /// A block of a copy.
     Block { number: PacketNumber, block: Block },
-    /// A control message of a copy, by the place of its bytes; on the stream, or ahead of it.
+    /// A control message of a copy, by the index of its bytes; on the stream, or ahead of it.
     Control { message: u32, on_stream: bool },
     /// TCP's.
     Tcp(tcp::Segment),
-    /// UDP that nobody repairs.
+    /// UDP without retransmission.
     Plain,
 }
 
@@ -47,7 +47,7 @@ impl Packet {
         Packet { agent, to, corrupted: false, hop: 0, bytes, body }
     }
 
-    /// Whether it is one of those that the accounting speaks of.
+    /// Whether the accounts count it as load.
     pub(super) fn is_load(&self) -> bool {
         match self.body {
             Body::Block { .. } | Body::Plain => true,

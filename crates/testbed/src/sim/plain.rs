@@ -1,4 +1,4 @@
-//! UDP that nobody repairs: constant, or on and off by turns.
+//! UDP without retransmission: constant, or alternating on and off.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
@@ -18,7 +18,7 @@ pub(super) struct Plain {
     pub(super) payload: u32,
     /// Datagrams left to send, if there is an end.
     left: Option<u64>,
-    /// When it next falls silent.
+    /// When its next silent phase begins.
     silent_at: Time,
     random: Random,
     pub(super) sent: u64,
@@ -53,12 +53,12 @@ impl Plain {
         }
     }
 
-    /// The flow's time is over: nothing is sent any more.
+    /// Stops sending: the flow's time is over.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Whether all has been sent that is to be.
+    /// Whether every datagram has been sent.
     pub(super) fn is_sent(&self) -> bool {
         self.left == Some(0)
     }
@@ -68,7 +68,7 @@ impl Plain {
         self.udp.rate
     }
 
-    /// Begins: the first datagram goes now.
+    /// Sends the first datagram now.
     pub(super) fn begin(&mut self, fabric: &mut Fabric) {
         if let Some((on, _)) = self.udp.bursts {
             self.silent_at = fabric.now + self.length(on);
@@ -76,7 +76,7 @@ impl Plain {
         self.on_wake(fabric);
     }
 
-    /// The next datagram is due.
+    /// Sends the next datagram.
     pub(super) fn on_wake(&mut self, fabric: &mut Fabric) {
         if self.stopped || self.is_sent() {
             return;
@@ -95,7 +95,7 @@ impl Plain {
         fabric.calendar.add(next, What::Wake(self.agent));
     }
 
-    /// A datagram has come.
+    /// A datagram has arrived.
     pub(super) fn arrive(&mut self, now: Time, corrupted: bool) {
         if corrupted {
             self.corrupted += 1;
@@ -105,7 +105,7 @@ impl Plain {
         }
     }
 
-    /// How long a phase of this mean lasts.
+    /// The length of a phase with this mean.
     fn length(&mut self, mean: Span) -> Span {
         if self.udp.random { self.random.exponential(mean) } else { mean }
     }

@@ -1,4 +1,4 @@
-//! What a protocol is told at the start of a copy, as a real session tells it.
+//! A protocol's setup at the start of a copy, as a real session provides it.
 
 use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::layout::Layout;
@@ -15,10 +15,10 @@ use crate::scenario::Transfer;
 
 /// Header and tag of a sealed datagram.
 pub(super) const OVERHEAD: u32 = 32;
-/// A chunk, and a segment where the scenario says nothing: the real program's.
+/// The chunk size, and the default segment size: the real program's.
 const CHUNK: Bytes = Bytes::mebi(1);
 const SEGMENT: Bytes = Bytes::mebi(16);
-/// What may be sent before the receiving host grants more, if it writes: its memory.
+/// The initial grant of a receiving host that writes to a disk: its memory.
 pub(super) const MEMORY: Bytes = Bytes::mebi(512);
 
 /// The protocol that a copy names.
@@ -26,20 +26,20 @@ pub(super) fn row(copy: &Transfer) -> Result<&'static Row, SimError> {
     registry::find(&copy.protocol).ok_or_else(|| {
         let names: Vec<&str> = registry::all().iter().map(|row| row.name).collect();
         let (name, names) = (&copy.protocol, names.join(", "));
-        SimError::Scenario(format!("there is no protocol '{name}'; there are: {names}"))
+        SimError::Scenario(format!("there is no protocol '{name}'; choose one of {names}"))
     })
 }
 
-/// Whether there is such a protocol, with such settings.
+/// Checks that the protocol and its settings exist.
 ///
 /// # Errors
-/// [`SimError::Scenario`] with what there is instead.
+/// [`SimError::Scenario`] with the available choices.
 pub(crate) fn check(copy: &Transfer) -> Result<(), SimError> {
     settings(copy).map(drop)
 }
 
-/// The setup of a copy of `object` bytes over a route of `rtt`, by datagrams in packets of up to
-/// `mtu` bytes. Where the receiving host's memory is `limited`, it drains chunk by chunk.
+/// The setup of a copy of `object` bytes over a route of `rtt`, with datagrams in packets of up to
+/// `mtu` bytes. If the receiving host's memory is `limited`, it drains chunk by chunk.
 pub(super) fn setup(
     copy: &Transfer,
     flow: FlowId,
@@ -71,7 +71,7 @@ pub(super) fn setup(
     })
 }
 
-/// What the scenario sets of the protocol's own; everything else has its default.
+/// The protocol's settings that the scenario sets; all others have their defaults.
 fn settings(copy: &Transfer) -> Result<Settings, SimError> {
     let row = row(copy)?;
     let tail = copy.tail_copies.map(|count| (rbudp::TAIL_COPIES.name, f64::from(count)));
@@ -99,7 +99,7 @@ fn layout(copy: &Transfer, object: Bytes, block: u32, limited: bool) -> Result<L
     })
 }
 
-/// A size that lasts for `span` at what a route lets through, and then some.
+/// A size that lasts longer than `span` at the highest rate of a route.
 pub(super) fn more_than(span: Span, rate: Option<Rate>) -> Result<Bytes, SimError> {
     let rate = rate.ok_or_else(|| {
         let why = "a copy that lasts for a time needs a rate: its own, or a link's on its way";

@@ -1,6 +1,6 @@
-//! Places that are used again: what a packet refers to without holding it.
+//! A slab of reusable slots: packets refer to values by number.
 
-/// Values by number; a number is free again once its value was taken out.
+/// Values by number; a number becomes free when its value is taken.
 #[derive(Debug)]
 pub(super) struct Store<T> {
     places: Vec<Option<T>>,
@@ -12,7 +12,7 @@ impl<T> Store<T> {
         Store { places: Vec::new(), free: Vec::new() }
     }
 
-    /// Puts a value in; its number.
+    /// Stores a value; returns its number.
     pub(super) fn put(&mut self, value: T) -> u32 {
         if let Some(place) = self.free.pop() {
             self.places[place as usize] = Some(value);
@@ -27,20 +27,20 @@ impl<T> Store<T> {
         self.places.get_mut(place as usize)?.as_mut()
     }
 
-    /// Takes the value with this number out.
+    /// Removes and returns the value with this number.
     pub(super) fn take(&mut self, place: u32) -> Option<T> {
         let value = self.places.get_mut(place as usize)?.take()?;
         self.free.push(place);
         Some(value)
     }
 
-    /// The values that are there.
+    /// The stored values.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().flatten()
     }
 }
 
-/// A set of numbers that grow from zero.
+/// A set of numbers that grows from zero.
 #[derive(Debug, Default)]
 pub(super) struct Bits {
     words: Vec<u64>,
@@ -48,7 +48,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// Adds a number; whether it is new.
+    /// Adds a number; returns whether it is new.
     pub(super) fn insert(&mut self, number: u64) -> bool {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if word >= self.words.len() {
@@ -60,13 +60,13 @@ impl Bits {
         new
     }
 
-    /// Whether it has a number.
+    /// Whether it contains a number.
     pub(super) fn contains(&self, number: u64) -> bool {
         let word = self.words.get((number / 64) as usize);
         word.is_some_and(|word| word & (1 << (number % 64)) != 0)
     }
 
-    /// How many numbers it has.
+    /// The size of the set.
     pub(super) fn count(&self) -> u64 {
         self.count
     }

@@ -1,4 +1,4 @@
-//! A coded stream over one link in virtual time: frames at even intervals, no way back.
+//! A coded stream over one link in virtual time: frames at regular intervals, without a return path.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -9,45 +9,45 @@ use longhaul_proto::units::{Bytes, Rate};
 
 use crate::link::{Fate, Link, LinkSpec, UDP_IP};
 
-/// A stream to run.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct StreamRun {
-    /// How it is sent; its symbol, deadline and path are the receiver's as well.
+    /// The sender's settings; the receiver uses the same symbol size, deadline and path.
     pub settings: Settings,
-    /// Bytes that symbols of incomplete frames may take at the receiver.
+    /// The receiver's memory for symbols of incomplete frames, in bytes.
     pub memory: usize,
-    /// The link between them.
+    /// The link between sender and receiver.
     pub link: LinkSpec,
-    /// Bytes of a frame.
+    /// Frame size in bytes.
     pub frame: u32,
     /// From one frame to the next.
     pub interval: Span,
     /// How many frames.
     pub frames: u32,
-    /// The seed of the link's chance.
+    /// The seed of the link's randomness.
     pub seed: u64,
 }
 
-/// What came of a stream.
+/// The outcome of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamOutcome {
-    /// Frames delivered whole and in order.
+    /// Frames delivered complete and in order.
     pub delivered: u32,
     /// Frames that the receiver reported as missed.
     pub missed: u32,
-    /// Frames that were delivered after their deadline: a broken promise, unless a queue or jitter
-    /// delays every datagram.
+    /// Frames delivered after their deadline: a failure, unless a queue or jitter delays every
+    /// datagram.
     pub late: u32,
     /// Frames that were delivered with fewer symbols than originals, or out of order, or that were
-    /// neither delivered nor missed: a broken promise as well.
+    /// neither delivered nor missed: a failure as well.
     pub broken: u32,
-    /// From the sender to delivery, of each delivered frame, shortest first.
+    /// The delay of each delivered frame from sender to delivery, shortest first.
     pub delays: Vec<Span>,
     /// Datagrams sent.
     pub sent: u64,
     /// Bytes of UDP payload sent.
     pub bytes: Bytes,
-    /// Most bytes that symbols of incomplete frames could take at a time.
+    /// Peak memory of symbols of incomplete frames, in bytes.
     pub memory: usize,
     /// From the first frame to the end of the last interval.
     pub elapsed: Span,
@@ -75,7 +75,7 @@ pub fn run(stream: &StreamRun) -> StreamOutcome {
     }
     world.outcome.elapsed = stream.interval * u64::from(stream.frames);
     let told = world.outcome.delivered + world.outcome.missed;
-    // Nothing after the last datagram says that there was another frame.
+    // After the last datagram nothing shows that there was another frame.
     let silent = world.receiver.next()..stream.frames;
     world.outcome.missed += silent.len() as u32;
     world.outcome.broken += stream.frames - told - silent.len() as u32;
@@ -130,7 +130,7 @@ impl World<'_> {
     fn next(&self) -> Option<Time> {
         let arrival = self.flying.peek().map(|Reverse((at, ..))| *at);
         let wakes = [self.sender.next_wakeup(), self.receiver.next_wakeup()];
-        // A core that is woken in vain is not woken again at the same time.
+        // A core whose wake-up had no effect is not woken again at the same time.
         let after = self.now + Span::from_nanos(1);
         let wakes = wakes.into_iter().flatten().map(|at| at.max(after));
         self.frame_at().into_iter().chain(arrival).chain(wakes).min()
@@ -199,13 +199,14 @@ impl World<'_> {
         }
     }
 
-    /// The deadline, and what the receiver cannot know: how much longer than told the path is.
+    /// The deadline, plus the difference between the actual and the configured path delay, which
+    /// the receiver cannot know.
     fn allowed(&self) -> Span {
         let Settings { symbol, overhead, deadline, path, .. } = self.stream.settings;
         let wire = u32::from(symbol) + u32::from(overhead) + UDP_IP + self.stream.link.framing;
         let serialised = self.stream.link.rate.map(|rate| Bytes::new(wire.into()) / rate);
         let fastest = self.stream.link.delay + serialised.unwrap_or(Span::ZERO);
-        // Stamps have whole microseconds.
+        // Timestamps have a resolution of one microsecond.
         deadline + fastest.saturating_sub(path) + Span::from_micros(2)
     }
 }

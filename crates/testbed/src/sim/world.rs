@@ -1,4 +1,4 @@
-//! The run: takes event after event, and sees to what each one does.
+//! The event loop of a run: takes each event and dispatches it.
 
 use longhaul_proto::endpoint::BoxedReceiver;
 use longhaul_proto::layout::Block;
@@ -18,54 +18,55 @@ use super::{SimError, What};
 use crate::random::Random;
 use crate::scenario::Scenario;
 
-/// How long a run goes on after its last flow's end, beside two round trips: long enough for what
-/// should not happen any more.
+/// How long a run continues after its last flow's end, in addition to two round trips: long enough
+/// to detect activity that should have stopped.
 const LINGER: Span = Span::from_millis(50);
 
-/// All that there is in a run.
+/// The state of a run.
 pub(super) struct World<'s> {
     pub(super) scenario: &'s Scenario,
     pub(super) fabric: Fabric,
     pub(super) agents: Vec<Agent>,
-    /// Whether each agent has done what it was made for.
+    /// By agent: whether it is finished.
     pub(super) done: Vec<bool>,
     pub(super) flows: Vec<FlowState>,
-    /// By host: its card's links (out, in), its receiving program, the copies that drain there,
-    /// to a disk or out of a limited memory, and that memory.
+    /// By host: its card's links (out, in), its receiving program, the copies that drain there (to
+    /// a disk or from a limited memory), and that memory.
     pub(super) cards: Vec<Option<(u32, u32)>>,
     pub(super) programs: Vec<Program>,
     pub(super) drains: Vec<Vec<u32>>,
     pub(super) memories: Vec<Option<Memory>>,
     pub(super) receivers: Vec<Core>,
-    /// By host: UDP payload that came to its card, or what would be that.
+    /// By host: UDP payload that arrived at its card, or the equivalent of other packets.
     pub(super) arrived: Vec<Bytes>,
-    /// Flows that can end and have not.
+    /// Flows that can end and have not ended.
     pub(super) open: usize,
     pub(super) ended: Option<Time>,
     pub(super) timed_out: bool,
     pub(super) events: u64,
-    /// Used again and again, so that nothing is allocated for each packet.
+    /// Reused buffer, so that a packet needs no allocation.
     pub(super) blocks: Vec<Block>,
     pub(super) controls: Vec<Control>,
     pub(super) batch: Vec<Waiting>,
 }
 
-/// One thing that sends, and what receives from it.
+/// A sender together with its receiver.
 pub(super) enum Agent {
     Copy(Box<CopyAgent>),
     Tcp(Box<Connection>),
     Plain(Box<Plain>),
 }
 
-/// A receiver's core: one for each protocol and host, of all copies by that protocol to that host.
+/// A receiver's core: one for each protocol and host, for all copies by that protocol to that host.
 pub(super) struct Core {
     pub(super) protocol: &'static str,
     pub(super) host: usize,
     pub(super) core: BoxedReceiver,
-    /// When it will be woken, and how often it was at that time.
+    /// When it is next woken, and how often it was woken at that time.
     pub(super) wake: Time,
     pub(super) polls: (Time, u32),
-    /// What came for it, counted as `World::arrived` is, and whether it is told what else does.
+    /// Its own arrivals, counted like `World::arrived`, and whether it gets reports of other
+    /// traffic.
     pub(super) own: Bytes,
     pub(super) is_told: bool,
 }
@@ -73,22 +74,22 @@ pub(super) struct Core {
 /// A flow of the scenario.
 pub(super) struct FlowState {
     pub(super) agents: Vec<u32>,
-    /// Its ways, there and back, and their delay together.
+    /// Its routes, there and back, and their total delay.
     pub(super) ways: ((u32, u32), (u32, u32)),
     pub(super) rtt: Span,
     pub(super) random: Random,
-    /// Agents that have not done, and mice that have not set out.
+    /// Unfinished agents plus mice that have not started.
     pub(super) busy: usize,
     pub(super) mice: u32,
     pub(super) can_end: bool,
-    /// When it ended, and how much had arrived by then, if its time was over.
+    /// When it ended, and how much had arrived by then if its time was over.
     pub(super) ended: Option<Time>,
     pub(super) delivered: Option<Bytes>,
     pub(super) series: Vec<Point>,
 }
 
 impl World<'_> {
-    /// Takes events until every flow that can end has, or the time limit comes.
+    /// Processes events until every flow that can end has ended, or the time limit is reached.
     pub(super) fn run(&mut self) -> Result<(), SimError> {
         while let Some((due, what)) = self.fabric.calendar.pop() {
             self.fabric.now = due.at;
@@ -127,7 +128,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Packets come out of a link, as long as nothing else is due before.
+    /// Packets arrive from a link while no other event is due before.
     fn drain(&mut self, index: u32) -> Result<(), SimError> {
         while let Some(packet) = self.fabric.take_first(index) {
             self.arrive(packet)?;
@@ -143,7 +144,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A packet has come to the end of a link.
+    /// A packet has reached the end of a link.
     fn arrive(&mut self, packet: Packet) -> Result<(), SimError> {
         let Some(packet) = self.fabric.forward(packet) else { return Ok(()) };
         self.count(&packet);
@@ -185,7 +186,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A promise that an agent broke becomes the run's error.
+    /// Turns an agent's broken invariant into the run's error.
     pub(super) fn check(&self, agent: u32, result: Result<(), String>) -> Result<(), SimError> {
         result.map_err(|what| {
             let whose = self.scenario.flows[self.flow_of(agent)].name.clone();
@@ -201,7 +202,7 @@ impl World<'_> {
         }
     }
 
-    /// An agent may have done: then its flow may have, and the run.
+    /// Updates an agent's flow, and the run, if the agent is finished.
     pub(super) fn settle(&mut self, agent: u32, done: bool) {
         if !done || self.done[agent as usize] {
             return;
@@ -222,7 +223,7 @@ impl World<'_> {
         }
     }
 
-    /// A flow that can end has.
+    /// Ends a flow that can end.
     pub(super) fn end_flow(&mut self, index: usize) {
         let (now, flow) = (self.fabric.now, &mut self.flows[index]);
         flow.ended = Some(now);
@@ -237,7 +238,7 @@ impl World<'_> {
         }
     }
 
-    /// The next point of each series.
+    /// Adds the next point to each series.
     fn sample(&mut self) {
         let Some(interval) = self.scenario.record.interval else { return };
         for index in 0..self.flows.len() {
@@ -287,7 +288,7 @@ impl World<'_> {
         point
     }
 
-    /// Whether packets go to the sender or the receiver of a copy.
+    /// Delivers a control packet to the sender or the receiver of a copy.
     fn on_control(
         &mut self,
         packet: &Packet,
@@ -295,7 +296,7 @@ impl World<'_> {
         on_stream: bool,
     ) -> Result<(), SimError> {
         if packet.corrupted {
-            // The seal finds it out, and it is as if it had not come.
+            // The seal detects the flipped bit, so the packet counts as lost.
             match on_stream {
                 true => self.fabric.late(*packet, message),
                 false => self.fabric.release(message),

@@ -11,19 +11,19 @@ use longhaul_proto::time::{Span, Time};
 
 /// 2 / ln 2: the least gain that doubles the rate each round trip.
 const HIGH_GAIN: f64 = 2.885;
-/// What the window is of the bandwidth-delay product while the path is probed.
+/// The window in bandwidth-delay products while the path is probed.
 const WINDOW_GAIN: f64 = 2.0;
-/// The paces of a cycle, each for a round trip.
+/// The pacing gains of a cycle, one per round trip.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// The pace is this much of what the gain says, so that no queue stands.
+/// Pacing margin below the gain, so that no standing queue builds up.
 const MARGIN: f64 = 0.99;
-/// Round trips that the largest delivery rate is kept for.
+/// Round trips for which the largest delivery rate is kept.
 const RATE_ROUNDS: u64 = 10;
 const MIN_RTT_LASTS: Span = Span::from_secs(10);
 const PROBE_RTT_LASTS: Span = Span::from_millis(200);
-/// The least window, and that of the probe for the round-trip time.
+/// The minimum window, also used while the round-trip time is probed.
 const LEAST: u32 = 4;
-/// Start-up ends after this many rounds that brought less than this growth.
+/// Start-up ends after this many rounds with less growth than required.
 const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
 /// Segments of one segmented send.
@@ -37,21 +37,21 @@ enum Mode {
     ProbeRtt,
 }
 
-/// The delivery rate that an acknowledgement shows.
+/// A delivery rate sample from an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
     /// Segments a second.
     pub(super) rate: f64,
-    /// What had been delivered when the newest segment that it acknowledges was sent.
+    /// The delivered count when the newest acknowledged segment was sent.
     pub(super) before: u64,
 }
 
-/// What an acknowledgement says to BBR.
+/// BBR's input from an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acked {
     pub(super) arrived: u32,
     pub(super) lost: u32,
-    /// Segments that have been delivered since the start.
+    /// Segments delivered since the start.
     pub(super) delivered: u64,
     /// Segments in flight before it, and after.
     pub(super) flight: (u32, u32),
@@ -64,7 +64,7 @@ pub(super) struct Acked {
 #[derive(Clone, Debug)]
 pub(super) struct Bbr {
     mode: Mode,
-    /// Rounds and their largest rates, falling.
+    /// Rounds and their largest rates, in decreasing order of rate.
     rates: VecDeque<(u64, f64)>,
     round: u64,
     round_ends: u64,
@@ -73,7 +73,7 @@ pub(super) struct Bbr {
     full: (f64, u32),
     cycle: (usize, Time),
     probe_rtt: Option<(Time, bool)>,
-    /// The window before a recovery or a probe for the round-trip time.
+    /// The window before a recovery or a round-trip probe.
     saved: u32,
     in_recovery: bool,
     conserves: bool,
@@ -103,17 +103,17 @@ impl Bbr {
         }
     }
 
-    /// Segments that may be in flight.
+    /// The window in segments.
     pub(super) fn window(&self) -> u32 {
         self.window
     }
 
-    /// Segments a second; nothing before the round-trip time is known.
+    /// The pace in segments a second; `None` before the round-trip time is known.
     pub(super) fn pace(&self) -> Option<f64> {
         self.pace
     }
 
-    /// Segments that leave at once: those of a millisecond.
+    /// The burst size: the segments of a millisecond.
     pub(super) fn at_once(&self) -> u32 {
         self.pace.map_or(self.initial, |pace| (pace / 1e3).clamp(2.0, MOST_AT_ONCE) as u32)
     }
@@ -126,13 +126,13 @@ impl Bbr {
         self.full.1 >= FULL_ROUNDS
     }
 
-    /// Segments that are in flight at `gain` times the path's bandwidth-delay product.
+    /// The window in segments at `gain` times the path's bandwidth-delay product.
     fn target(&self, gain: f64) -> u32 {
         let Some((rtt, _)) = self.min_rtt.filter(|_| self.rate() > 0.0) else {
             return self.initial;
         };
         let segments = (self.rate() * rtt.as_secs_f64() * gain).ceil() as u32;
-        // Linux: room for what is on its way through both hosts, and an even number.
+        // Linux: room for segments in both hosts' buffers, and an even number.
         let probes = self.mode == Mode::ProbeRate && self.cycle.0 == 0;
         (segments + 3 * self.at_once()).next_multiple_of(2) + if probes { 2 } else { 0 }
     }
@@ -184,7 +184,7 @@ impl Bbr {
 
     fn probe_rate(&mut self, now: Time) {
         self.mode = Mode::ProbeRate;
-        // Linux begins anywhere but in the slow phase; the time stands for chance.
+        // Linux starts at a random phase except the slow one; the time serves as the random number.
         let place = (now.as_nanos() / 1_000 % 7) as usize;
         self.cycle = (if place == 0 { 0 } else { place + 1 }, now);
     }
@@ -283,14 +283,14 @@ impl Bbr {
         }
     }
 
-    /// A loss was found, the first of its window: the window comes back after it.
+    /// The first loss of a window: the window is restored afterwards.
     pub(super) fn on_loss(&mut self) {
         if self.mode != Mode::ProbeRtt {
             self.saved = self.window;
         }
     }
 
-    /// A time-out: the model stays, the window begins anew.
+    /// A timeout: keeps the model, restarts the window.
     pub(super) fn on_timeout(&mut self) {
         if !self.in_recovery && self.mode != Mode::ProbeRtt {
             self.saved = self.window;
@@ -306,7 +306,7 @@ mod tests {
 
     const RTT: Span = Span::from_millis(100);
 
-    /// A round trip's worth of acknowledgements at `rate` segments a second.
+    /// One round trip of acknowledgements at `rate` segments a second.
     fn round(bbr: &mut Bbr, now: Time, delivered: &mut u64, rate: f64) {
         let arrived = (rate * RTT.as_secs_f64()) as u32;
         let before = *delivered;
@@ -331,13 +331,13 @@ mod tests {
             round(&mut bbr, Time::ZERO + RTT * (number as u64 + 1), &mut delivered, *rate);
             modes.push(bbr.mode);
         }
-        // The first 1,000 are a quarter more than 800, three further rounds are none.
+        // The first 1,000 are a quarter more than 800; then three rounds bring no growth.
         assert_eq!(modes, [Mode::Startup; 6]);
         round(&mut bbr, Time::ZERO + RTT * 7, &mut delivered, 1_000.0);
         assert_eq!(bbr.mode, Mode::ProbeRate);
         let gain = CYCLE[bbr.cycle.0];
         assert_eq!(bbr.pace(), Some(1_000.0 * gain * MARGIN));
-        // Twice 100 segments, and three sends of two.
+        // Twice 100 segments, plus three sends of two.
         assert_eq!(bbr.target(WINDOW_GAIN), 206 + if bbr.cycle.0 == 0 { 2 } else { 0 });
     }
 

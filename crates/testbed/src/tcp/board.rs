@@ -1,4 +1,4 @@
-//! What of the segments sent has arrived, is lost, or is in flight: the scoreboard of RFC 6675.
+//! The scoreboard of RFC 6675: which sent segments have arrived, are lost, or are in flight.
 
 use std::collections::VecDeque;
 
@@ -11,19 +11,19 @@ use super::bbr::Sample;
 /// RFC 6675, section 2: `DupThresh`.
 const REORDERING: u32 = 3;
 
-/// One segment that was sent and not acknowledged by all before it.
+/// A segment that was sent and is above the cumulative acknowledgement.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    /// When, the last time.
+    /// The time of its last transmission.
     at: Time,
     sacked: bool,
     lost: bool,
-    /// A repair of it is in flight.
+    /// Whether a repair of it is in flight.
     again: bool,
     mark: Mark,
 }
 
-/// How far delivery was when a segment was sent: what a delivery rate is measured from
+/// The delivery state when a segment was sent, from which a delivery rate is measured
 /// (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
@@ -38,46 +38,46 @@ struct Mark {
 pub(super) struct Board {
     first: u32,
     sent: VecDeque<Sent>,
-    /// Runs that were reported, and all below `first`.
+    /// Sacked runs, and all segments below `first`.
     reported: RangeSet,
     sacked: u32,
     lost: u32,
     again: u32,
-    /// One more than the highest that is sacked.
+    /// The highest sacked segment plus one.
     highest: u32,
-    /// All below have been judged by what is sacked above them.
+    /// All segments below have been checked for loss.
     judged: u32,
-    /// No segment below waits to be repaired.
+    /// No segment below waits for a repair.
     repair_from: u32,
-    /// Repairs in the order of their sending.
+    /// Repairs in the order of transmission.
     repairs: VecDeque<(Time, u32)>,
-    /// When the latest of those that arrived was sent.
+    /// The transmission time of the newest segment that arrived.
     newest_arrived: Time,
     mark: Mark,
 }
 
-/// What an acknowledgement changed.
+/// Changes by one acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change {
-    /// Segments known to have arrived, for the first time.
+    /// Segments newly known to have arrived.
     pub(super) arrived: u32,
-    /// Of these, those below the acknowledgement.
+    /// Of these, those below the cumulative acknowledgement.
     pub(super) acked: u32,
     /// Segments found lost.
     pub(super) lost: u32,
-    /// The rate that the newest of the arrived shows.
+    /// The rate sample of the newest of them.
     pub(super) sample: Option<Sample>,
-    /// When that was sent, and its mark.
+    /// The transmission time and mark of the newest of them.
     newest: Option<(Time, Mark)>,
 }
 
 impl Board {
-    /// The first segment that is not acknowledged.
+    /// The first unacknowledged segment.
     pub(super) fn first(&self) -> u32 {
         self.first
     }
 
-    /// The next to be sent for the first time.
+    /// The next new segment.
     pub(super) fn next(&self) -> u32 {
         self.first + self.sent.len() as u32
     }
@@ -87,17 +87,17 @@ impl Board {
         self.sent.len() as u32
     }
 
-    /// RFC 6675's pipe: what is believed to be on the path.
+    /// RFC 6675's pipe: the estimate of segments on the path.
     pub(super) fn pipe(&self) -> u32 {
         self.flight() - self.sacked - self.lost + self.again
     }
 
-    /// Segments that have arrived, by what is known.
+    /// Segments known to have arrived.
     pub(super) fn delivered(&self) -> u64 {
         self.mark.delivered
     }
 
-    /// A new segment was sent.
+    /// Records a new segment.
     pub(super) fn on_sent(&mut self, now: Time) {
         if self.sent.is_empty() {
             (self.mark.at, self.mark.sent) = (now, now);
@@ -110,7 +110,7 @@ impl Board {
         self.sent.get_mut(number.checked_sub(self.first)? as usize)
     }
 
-    /// Takes an acknowledgement in.
+    /// Processes an acknowledgement.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack, reordering: Span) -> Change {
         let mut change = Change::default();
         let next = ack.next.min(self.next());
@@ -133,7 +133,8 @@ impl Board {
         change
     }
 
-    /// The delivery rate: as sent or as acknowledged, whichever took longer.
+    /// Measures the delivery rate over the sending or the acknowledgement interval, whichever is
+    /// longer.
     fn measure(&mut self, now: Time, change: &mut Change) {
         let Some((sent, mark)) = change.newest else { return };
         (self.mark.at, self.mark.sent) = (now, sent);
@@ -143,7 +144,7 @@ impl Board {
             .then(|| Sample { rate: count as f64 / span.as_secs_f64(), before: mark.delivered });
     }
 
-    /// A segment has arrived, unless it had before.
+    /// Records a segment's arrival, unless it is a repeat.
     fn leave(&mut self, sent: Sent, change: &mut Change) {
         if sent.sacked {
             return;
@@ -223,7 +224,7 @@ impl Board {
         found
     }
 
-    /// The next lost segment to be sent again; marks it as sent.
+    /// Returns the next lost segment to send again, and marks it as sent.
     pub(super) fn repair(&mut self, now: Time) -> Option<u32> {
         if self.lost == self.again {
             return None;
@@ -242,7 +243,7 @@ impl Board {
         None
     }
 
-    /// RFC 8985, 7.3: a probe repeats the last segment; what is in flight does not change.
+    /// RFC 8985, 7.3: a probe repeats the last segment; the flight size does not change.
     pub(super) fn probe(&mut self, now: Time) -> Option<u32> {
         let (last, mark) = (self.next().checked_sub(1)?, self.mark);
         let sent = self.at_mut(last)?;

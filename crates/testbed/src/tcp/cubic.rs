@@ -1,10 +1,10 @@
 //! CUBIC's congestion avoidance (RFC 9438) as Linux has it. Windows are in segments.
 //!
-//! Linux does not compute a window but how many segments must arrive for it to grow by one, in
-//! whole numbers, and it does so seldom: while the window stays as it is, only every 32 ms, and the
-//! curve at most once a tick of its clock. Where round trips are shorter than that the window
-//! stands still after a loss, far below what RFC 9438 says (`net/ipv4/tcp_cubic.c`,
-//! `bictcp_update`): at 1 % loss and an RTT of 1 ms a third of it.
+//! Linux does not compute a window, but the number of arrivals per increment, in whole numbers. It
+//! updates that number rarely: while the window does not change, only every 32 ms, and the curve at
+//! most once per clock tick. With shorter round trips the window therefore stays constant after a
+//! loss, far below RFC 9438 (`net/ipv4/tcp_cubic.c`, `bictcp_update`): a third of it at 1 % loss
+//! and an RTT of 1 ms.
 
 use longhaul_proto::time::{Span, Time};
 
@@ -13,48 +13,48 @@ const BETA: u32 = 717;
 const PARTS: u32 = 1_024;
 /// RFC 9438, 5: how steep the curve is, in segments a second cubed.
 const C: f64 = 0.4;
-/// Arrivals, in eighths of the window, for which the estimate of Reno's window grows by one: RFC
-/// 9438, 4.3, (1 + β) / 3 (1 − β) of them. Linux keeps to that above the window before the loss.
+/// Arrivals, in eighths of the window, per increment of the estimate of Reno's window: RFC 9438,
+/// 4.3, (1 + β) / 3 (1 − β). Linux also uses this factor above the window before the loss.
 const RENO_EIGHTHS: u32 = 8 * (PARTS + BETA) / 3 / (PARTS - BETA);
-/// A tick of Linux's clock, where there are 250 a second.
+/// Linux's clock tick, at 250 Hz.
 const TICK: Span = Span::from_millis(4);
-/// How long a window that stays as it is is not looked at.
+/// The update interval while the window does not change.
 const LOOK_EVERY: Span = Span::from_millis(32);
-/// Before the first loss the window grows by a 20th a round trip at least.
+/// Before the first loss the window grows by at least a 20th per round trip.
 const FIRST_EVERY: u32 = 20;
-/// It never grows by more than one for each two that arrive.
+/// The window grows by at most one segment per two arrivals.
 const LEAST_EVERY: u32 = 2;
-/// What stands for no growth: so many windows for one more segment.
+/// Represents no growth: this many windows of arrivals per increment.
 const HARDLY: u32 = 100;
 
 /// The state between two losses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cubic {
-    /// The window at the last reduction, lowered by fast convergence; none before the first.
+    /// The window at the last reduction, lowered by fast convergence; `None` before the first.
     max: u32,
     epoch: Option<Epoch>,
-    /// Arrivals for which the window grows by one.
+    /// Arrivals per increment of the window.
     every: u32,
-    /// The window when it was last looked at, and when that was.
+    /// The window at the last update, and the time of the update.
     seen: u32,
     looked: Time,
-    /// Arrivals since, as far as the estimate of Reno's window has not used them.
+    /// Arrivals since then that the estimate of Reno's window has not used.
     arrived: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     began: Time,
-    /// Where the curve is flat, and seconds until then.
+    /// The curve's plateau, and the time to it in seconds.
     origin: u32,
     k: f64,
-    /// What Reno's window would be.
+    /// The estimate of Reno's window.
     reno: u32,
 }
 
 impl Cubic {
-    /// `arrived` segments have arrived in congestion avoidance: for how many the window of
-    /// `window` grows by one from now on.
+    /// Processes `arrived` segments in congestion avoidance; returns the number of arrivals per
+    /// increment of `window`.
     pub(super) fn on_ack(&mut self, now: Time, window: u32, arrived: u32, min_rtt: Span) -> u32 {
         self.arrived = self.arrived.saturating_add(arrived);
         let same = self.seen == window && now.since(self.looked) < LOOK_EVERY;
@@ -85,7 +85,7 @@ impl Cubic {
             }
         };
         self.epoch = Some(epoch);
-        // RFC 9438, 4.2: the window that is to be reached a round trip later.
+        // RFC 9438, 4.2: the target window one round trip later.
         let from = (now.since(epoch.began) + min_rtt).as_secs_f64() - epoch.k;
         let away = (C * (from * from * from).abs()) as u32;
         let target = match from < 0.0 {
@@ -101,7 +101,7 @@ impl Cubic {
         }
     }
 
-    /// RFC 9438, 4.3: no slower than Reno would.
+    /// RFC 9438, 4.3: at least as fast as Reno.
     fn follow_reno(&mut self, window: u32) {
         let Some(epoch) = &mut self.epoch else { return };
         let each = (window * RENO_EIGHTHS / 8).max(1);
@@ -112,7 +112,7 @@ impl Cubic {
         }
     }
 
-    /// A loss: the window after it.
+    /// Reduces the window after a loss; returns the new window.
     pub(super) fn on_loss(&mut self, window: u32) -> u32 {
         // RFC 9438, 4.7, fast convergence.
         self.max = match window < self.max {
@@ -123,7 +123,7 @@ impl Cubic {
         (window * BETA / PARTS).max(2)
     }
 
-    /// RFC 9438, 4.8: after a time-out the curve begins anew where slow start ends.
+    /// RFC 9438, 4.8: after a timeout the curve restarts where slow start ends.
     pub(super) fn on_timeout(&mut self, window: u32) -> u32 {
         let threshold = self.on_loss(window);
         *self = Cubic::default();
@@ -135,7 +135,7 @@ impl Cubic {
 mod tests {
     use super::*;
 
-    /// A window that follows: arrivals in, windows out.
+    /// A window driven by arrivals.
     struct Follower {
         cubic: Cubic,
         window: u32,
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn on_a_path_of_tens_of_milliseconds_it_grows_as_reno_does() {
         let (mut follower, rtt) = (Follower::after_loss(20), Span::from_millis(40));
-        // One window's worth of acknowledgements a round trip: + 0.53 each.
+        // One window of acknowledgements per round trip: + 0.53 each.
         for round in 0..20 {
             for _ in 0..follower.window {
                 follower.arrive(Time::ZERO + rtt * round, 1, rtt);
@@ -191,10 +191,10 @@ mod tests {
             }
             windows.push(follower.window);
         }
-        // The curve, in whole segments, begins one above the window, for a tick of the clock.
+        // For one clock tick the curve, in whole segments, is one above the window.
         assert!(windows[0] == 15 && windows[4] <= 18, "{windows:?}");
         assert!(windows[5..36].iter().all(|window| *window == windows[4]), "{windows:?}");
-        // Then it makes up for what Reno would have grown meanwhile.
+        // Then it catches up with Reno's growth.
         assert!(windows[59] > 30, "{windows:?}");
     }
 

@@ -1,23 +1,23 @@
-//! Leaving slow start before the queue overflows, as Linux's CUBIC does (Ha and Rhee, "Taming the
+//! Ends slow start before the queue overflows, as Linux's CUBIC does (Ha and Rhee, "Taming the
 //! elephants: new TCP slow start", Computer Networks 55, 2011).
 //!
-//! Two signs, each enough: acknowledgements have come one close behind the other for half the
-//! least round trip (the window's worth of data fills half the path each way), or the round trips
-//! of this round are longer than the least by an eighth of it (4 to 16 ms): a queue builds up.
+//! Either of two signs is enough. Acknowledgements arrived closely spaced for half the minimum
+//! round trip (the window's data fills half the path each way), or this round's round trips exceed
+//! the minimum by an eighth of it (4 to 16 ms), so a queue builds up.
 
 use longhaul_proto::time::{Span, Time};
 
-/// Below this window it does not look.
+/// HyStart is inactive below this window.
 pub(super) const LOW_WINDOW: u32 = 16;
-/// Acknowledgements of one train are no further apart.
+/// The largest gap between acknowledgements of one train.
 const CLOSE: Span = Span::from_millis(2);
-/// What Linux adds to the least round trip, before it is halved, for acknowledgements that cover
+/// Linux's addition to the minimum round trip, before it is halved, for acknowledgements that cover
 /// several segments.
 const COVERED: Span = Span::from_millis(1);
-/// Round trips looked at in each round.
+/// Round-trip samples per round.
 const SAMPLES: u32 = 8;
 
-/// The watch over slow start.
+/// The detector's state in slow start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HyStart {
     round_end: u32,
@@ -33,8 +33,8 @@ impl HyStart {
         HyStart { round_end: 0, began, last, samples: 0, round_min: Span::MAX }
     }
 
-    /// An acknowledgement below `acked` has come in slow start, while `sent` is the next segment to
-    /// be sent. Whether slow start should end.
+    /// Processes an acknowledgement below `acked` in slow start; `sent` is the next segment to be
+    /// sent. Returns whether slow start should end.
     pub(super) fn on_ack(
         &mut self,
         now: Time,
@@ -75,7 +75,7 @@ mod tests {
     fn a_long_train_ends_slow_start_and_a_broken_one_does_not() {
         let mut train = HyStart::new();
         let ends = |ms: u64| train.on_ack(at(ms), 1 + ms as u32, 1_000, Some(RTT), RTT);
-        // The first begins the round; more than 50.5 ms later is too long.
+        // The first starts the round; more than 50.5 ms later is too long.
         assert_eq!((0..100).map(ends).position(|ends| ends), Some(51));
         let mut broken = HyStart::new();
         assert!((0..100).all(|i| !broken.on_ack(at(3 * i), 1 + i as u32, 1_000, Some(RTT), RTT)));

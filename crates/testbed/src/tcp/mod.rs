@@ -1,31 +1,31 @@
-//! TCP as a model: what the kernel's does on a path, segment by segment, without sockets and bytes.
+//! A model of the kernel's TCP, segment by segment, without sockets or payload bytes.
 //!
-//! A connection is a [`Sender`] and a [`Receiver`], driven as the protocols' cores are: time as an
-//! argument, input by `on_…`, output polled, `next_timeout` says when to come back. All segments
-//! but the last are of one size, so they are counted, not measured.
+//! A connection is a [`Sender`] and a [`Receiver`] with the same interface as the protocols' cores:
+//! time is an argument, input enters by `on_…`, output is polled, and `next_timeout` returns the
+//! next wake-up. All segments but the last have the same size, so segments are counted.
 //!
-//! What is in it, and by which rules:
+//! Implemented, with the source of each rule:
 //! - connection set-up by SYN and SYN-ACK, each repeated after 1 s, 2 s, … (RFC 6298, section 2.1);
 //! - slow start and congestion avoidance (RFC 5681), an initial window of 10 (RFC 6928), a window
 //!   that grows only while it is the limit (RFC 7661), restart after idleness (RFC 5681, 4.1);
-//! - selective acknowledgements (RFC 2018): losses and what is in flight as RFC 6675 has them; a
-//!   lost repair is found by what was sent after it (RFC 8985, section 6.2), and the last segments'
-//!   loss by a probe (section 7), as Linux does both; how much goes out while that is repaired is
-//!   by proportional rate reduction (RFC 6937);
-//! - NewReno (RFC 6582) or CUBIC (RFC 9438) with `HyStart` as Linux has them, each a
-//!   [`Congestion`]: windows in whole segments, halved or cut from the window rather than from what
-//!   is in flight, CUBIC's growth looked at every 32 ms at most while the window stays;
-//! - time-outs by RFC 6298, with Linux's least variation of 200 ms;
-//! - delayed acknowledgements: every second segment or 40 ms, the first 16 and whatever is out of
-//!   order at once (RFC 5681, 4.2; Linux's times);
+//! - selective acknowledgements (RFC 2018): losses and flight size by RFC 6675; a lost repair is
+//!   detected by segments sent after it (RFC 8985, section 6.2), and the loss of the last segments
+//!   by a probe (section 7), as in Linux; proportional rate reduction (RFC 6937) limits sending
+//!   during recovery;
+//! - NewReno (RFC 6582) or CUBIC (RFC 9438) with `HyStart` as in Linux, each a [`Congestion`]:
+//!   windows in whole segments, reduced from the window rather than from the flight size; CUBIC's
+//!   growth is updated at most every 32 ms while the window does not change;
+//! - timeouts by RFC 6298, with Linux's minimum variation of 200 ms;
+//! - delayed acknowledgements: for every second segment or after 40 ms; immediately for the first
+//!   16 and for segments out of order (RFC 5681, 4.2; Linux's times);
 //! - BBR version 1, with its own window and pace, and no rate reduction.
 //!
-//! What is not: Nagle, urgent data, closing, ECN, undoing of spurious recoveries. The receive
-//! window is the limit that is given, from the start: the kernel's tuning grows it as fast as slow
+//! Not implemented: Nagle, urgent data, closing, ECN, undoing of spurious recoveries. The receive
+//! window is the configured limit from the start: the kernel's autotuning grows it as fast as slow
 //! start needs.
 //!
-//! Files by decision: `board` (what is sacked, lost, in flight), `window` (how much may be), with
-//! `cubic`, `hystart`, `bbr` and `prr`; `rto` (how long to wait); `sender`, `receiver`.
+//! Modules: `board` (sacked, lost, in flight), `window` (how much may be in flight), with `cubic`,
+//! `hystart`, `bbr` and `prr`; `rto` (timeouts); `sender`, `receiver`.
 //!
 //! [`Congestion`]: crate::scenario::Congestion
 
@@ -48,23 +48,23 @@ pub(crate) use sender::Sender;
 
 /// Headers of IPv4 and TCP with timestamps: 52 bytes of each packet.
 pub(crate) const HEADERS: u32 = 52;
-/// Runs in one acknowledgement: what fits beside timestamps (RFC 2018, section 3).
+/// Sack runs per acknowledgement that fit next to timestamps (RFC 2018, section 3).
 const SACK_RUNS: usize = 3;
 
-/// What the two ends send each other.
+/// A message between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
-    /// Begins a connection.
+    /// Opens a connection.
     Syn,
-    /// Answers that.
+    /// Answers a SYN.
     SynAck,
     /// Carries data.
     Data(Data),
-    /// Says what has come.
+    /// Acknowledges data.
     Ack(Ack),
 }
 
-/// A segment of data.
+/// A data segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Data {
     /// Its number, from 0.
@@ -76,11 +76,11 @@ pub(crate) struct Data {
 /// An acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ack {
-    /// All segments below have come.
+    /// All segments below have arrived.
     pub next: u32,
     /// The timestamp that it echoes.
     pub echo: Time,
-    /// Runs that came beyond, the latest first; empty ones mean nothing.
+    /// Runs that arrived beyond, the latest first; empty runs are unused.
     pub sacked: [(u32, u32); SACK_RUNS],
 }
 

@@ -1,28 +1,28 @@
-//! Proportional rate reduction (RFC 6937, and RFC 9937 for which bound): how much each
-//! acknowledgement lets out while losses are repaired.
+//! Proportional rate reduction (RFC 6937, with the choice of bound from RFC 9937): how much each
+//! acknowledgement allows to send during recovery.
 
 /// One recovery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reduction {
-    /// What was in flight when it began, and what is to be at its end.
+    /// The flight size at the start, and the target at the end.
     before: u64,
     after: u64,
-    /// Segments that arrived since, and that were sent.
+    /// Segments that have arrived and been sent since the start.
     arrived: u64,
     sent: u64,
-    /// What may be sent now.
+    /// Segments that may be sent now.
     allowance: u64,
 }
 
 impl Reduction {
     pub(super) fn new(before: u32, after: u32) -> Reduction {
-        // The first repair goes at once.
+        // The first repair is sent immediately.
         let (before, after) = (u64::from(before.max(1)), u64::from(after));
         Reduction { before, after, arrived: 0, sent: 0, allowance: 1 }
     }
 
-    /// An acknowledgement has come: `arrived` segments by it, `pipe` are still in flight; `clean`
-    /// where it moved on and told of no loss.
+    /// Processes an acknowledgement: `arrived` segments arrived, `pipe` are still in flight;
+    /// `clean` if it advanced and reported no loss.
     pub(super) fn on_ack(&mut self, arrived: u32, pipe: u32, clean: bool) {
         let (arrived, pipe) = (u64::from(arrived), u64::from(pipe));
         self.arrived += arrived;
@@ -30,7 +30,8 @@ impl Reduction {
         self.allowance = if pipe > self.after {
             (self.arrived * self.after).div_ceil(self.before).saturating_sub(self.sent)
         } else {
-            // RFC 9937: the slow-start bound while it goes well, else no more than arrived.
+            // RFC 9937: the slow-start bound after clean acknowledgements, otherwise no more than
+            // arrived.
             let limit = if clean { owed.max(arrived) + 1 } else { owed };
             limit.min(self.after - pipe)
         };
@@ -39,7 +40,7 @@ impl Reduction {
         }
     }
 
-    /// Whether one more may be sent.
+    /// Whether another segment may be sent.
     pub(super) fn allows(&self) -> bool {
         self.allowance > 0
     }
@@ -54,7 +55,7 @@ impl Reduction {
 mod tests {
     use super::*;
 
-    /// Sends what is allowed after an acknowledgement; how many that is.
+    /// Sends every allowed segment after an acknowledgement; returns their number.
     fn sends(reduction: &mut Reduction, arrived: u32, pipe: u32, clean: bool) -> u32 {
         reduction.on_ack(arrived, pipe, clean);
         let mut sent = 0;
@@ -69,7 +70,7 @@ mod tests {
     fn the_window_is_halved_evenly_over_a_round_trip() {
         let mut reduction = Reduction::new(20, 10);
         let sent: Vec<u32> = (0..10).map(|i| sends(&mut reduction, 1, 19 - i / 2, true)).collect();
-        // RFC 6937, section 4: one for every second that arrives.
+        // RFC 6937, section 4: one for every second arrival.
         assert_eq!(sent, [1, 0, 1, 0, 1, 0, 1, 0, 1, 0]);
     }
 
@@ -78,6 +79,6 @@ mod tests {
         let mut reduction = Reduction::new(20, 10);
         assert_eq!(sends(&mut reduction, 1, 4, true), 2);
         assert_eq!(sends(&mut reduction, 1, 4, false), 0, "one more than arrived is out already");
-        assert_eq!(sends(&mut reduction, 3, 9, true), 1, "never above the aim");
+        assert_eq!(sends(&mut reduction, 3, 9, true), 1, "never above the target");
     }
 }

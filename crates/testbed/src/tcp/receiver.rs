@@ -1,21 +1,21 @@
-//! The receiving end: what has come, and when that is said.
+//! The receiving end: what has arrived, and when to acknowledge.
 
 use longhaul_proto::ranges::RangeSet;
 use longhaul_proto::time::{Span, Time};
 
 use super::{Ack, Data, SACK_RUNS};
 
-/// Linux's shortest delay of an acknowledgement.
+/// Linux's minimum delay of an acknowledgement.
 const DELAY: Span = Span::from_millis(40);
-/// Segments at the start that Linux acknowledges one by one.
+/// Segments at the start that Linux acknowledges individually.
 const QUICK: u32 = 16;
 
 /// What a receiver counts, in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReceiverCounts {
-    /// Segments that came.
+    /// Segments that arrived.
     pub received: u64,
-    /// Those that were new.
+    /// Of these, new ones.
     pub distinct: u64,
     /// Acknowledgements sent.
     pub acks: u64,
@@ -37,32 +37,32 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver to which nothing has come.
+    /// A receiver before the first segment.
     pub(crate) fn new() -> Receiver {
         Receiver::default()
     }
 
-    /// What it counted.
+    /// The counters so far.
     pub(crate) fn counts(&self) -> &ReceiverCounts {
         &self.counts
     }
 
-    /// All segments below have come.
+    /// All segments below have arrived.
     pub(crate) fn next(&self) -> u32 {
         self.next
     }
 
-    /// A segment has come.
+    /// Processes a data segment.
     pub(crate) fn on_data(&mut self, now: Time, data: &Data) {
         self.counts.received += 1;
         let number = u64::from(data.number);
-        // RFC 7323, 4.3: the timestamp of the first segment that is not acknowledged yet, or of
-        // what fills a gap.
+        // RFC 7323, 4.3: the timestamp of the first segment that is not acknowledged yet, or of the
+        // segment that fills a gap.
         if self.unacked == 0 && data.number <= self.next {
             self.echo = data.sent;
         }
         if self.come.insert(number..number + 1) == 0 {
-            // RFC 5681, 4.2: what is not expected is answered at once.
+            // RFC 5681, 4.2: an unexpected segment is acknowledged immediately.
             self.at_once = true;
             return;
         }
@@ -95,12 +95,12 @@ impl Receiver {
         self.runs.truncate(SACK_RUNS);
     }
 
-    /// When an acknowledgement that waits is to be sent.
+    /// When a delayed acknowledgement is due.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.due
     }
 
-    /// The acknowledgement to send now, if there is one.
+    /// The acknowledgement to send now, if any.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Ack> {
         if !self.at_once && self.due.is_none_or(|due| due > now) {
             return None;

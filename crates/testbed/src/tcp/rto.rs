@@ -1,18 +1,19 @@
-//! How long to wait for an acknowledgement (RFC 6298).
+//! The retransmission timeout (RFC 6298).
 
 use longhaul_proto::time::Span;
 
 /// RFC 6298, 2.1: before the first sample.
 const INITIAL: Span = Span::from_secs(1);
-/// Linux bounds the variation, not the sum: a time-out is the round-trip time and this at least.
+/// Linux bounds the variation, not the sum: a timeout is at least this much above the round-trip
+/// time.
 const MIN_VARIATION: Span = Span::from_millis(200);
-/// RFC 6298, 2.5: a maximum may be placed, of at least 60 s; Linux has 120 s.
+/// RFC 6298, 2.5: a maximum of at least 60 s is allowed; Linux uses 120 s.
 const MAX: Span = Span::from_secs(120);
 
 /// The retransmission time-out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rto {
-    /// Smoothed, and its variation; nothing before the first sample.
+    /// The smoothed round-trip time and its variation; `None` before the first sample.
     estimate: Option<(Span, Span)>,
     pub(super) min_rtt: Span,
     backoff: u32,
@@ -23,7 +24,7 @@ impl Rto {
         Rto { estimate: None, min_rtt: Span::MAX, backoff: 0 }
     }
 
-    /// A round trip was measured.
+    /// Adds a round-trip sample.
     pub(super) fn sample(&mut self, rtt: Span) {
         self.min_rtt = self.min_rtt.min(rtt);
         self.estimate = Some(match self.estimate {
@@ -36,12 +37,12 @@ impl Rto {
         });
     }
 
-    /// The smoothed round-trip time; before the first sample, the initial time-out.
+    /// The smoothed round-trip time; before the first sample, the initial timeout.
     pub(super) fn smoothed(&self) -> Span {
         self.estimate.map_or(INITIAL, |(smoothed, _)| smoothed)
     }
 
-    /// The time-out now.
+    /// The current timeout.
     pub(super) fn timeout(&self) -> Span {
         let base = self
             .estimate
@@ -49,12 +50,12 @@ impl Rto {
         (base * (1 << self.backoff)).min(MAX)
     }
 
-    /// RFC 6298, 5.5: it ran out, back off.
+    /// RFC 6298, 5.5: doubles the timeout after it expired.
     pub(super) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(10);
     }
 
-    /// Something new was acknowledged, and measured: the time-out is as measured again.
+    /// Ends the backoff after new data was acknowledged and measured.
     pub(super) fn relax(&mut self) {
         self.backoff = 0;
     }

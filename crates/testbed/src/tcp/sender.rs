@@ -1,4 +1,4 @@
-//! The sending end: what is sent, and when it is sent again.
+//! The sending end: what to send, and when to send it again.
 
 use longhaul_proto::time::{Span, Time};
 
@@ -10,10 +10,10 @@ use super::window::{Acked, Window};
 use super::{Ack, Data, Segment};
 use crate::scenario::Tcp;
 
-/// RFC 8985, 7.2: what a receiver may delay the acknowledgement of a single segment; Linux has
-/// 200 ms there.
+/// RFC 8985, 7.2: how long a receiver may delay the acknowledgement of a single segment; Linux uses
+/// 200 ms.
 const PROBE_SINGLE: Span = Span::from_millis(200);
-/// Linux's least time before a probe.
+/// Linux's minimum time before a probe.
 const MIN_PROBE: Span = Span::from_millis(2);
 
 /// What a sender counts, in segments.
@@ -23,9 +23,9 @@ pub(crate) struct SenderCounts {
     pub sent: u64,
     /// Sent for the first time.
     pub first: u64,
-    /// Found lost, a repair too.
+    /// Found lost, repairs included.
     pub lost: u64,
-    /// Times that the window was cut for losses, without a time-out.
+    /// Window reductions for losses, without timeouts.
     pub recoveries: u64,
     /// Retransmission time-outs.
     pub timeouts: u64,
@@ -33,12 +33,12 @@ pub(crate) struct SenderCounts {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// The SYN is not answered; it is to be sent at the time.
+    /// The SYN is unanswered; it is due at this time.
     Opening(Time),
     Open,
-    /// Losses are being repaired, until all below has arrived.
+    /// Losses are being repaired, until all segments below have arrived.
     Recovery(u32, Reduction),
-    /// A time-out is being repaired, until all below has arrived.
+    /// A timeout is being repaired, until all segments below have arrived.
     Loss(u32),
 }
 
@@ -49,30 +49,30 @@ pub(crate) struct Sender {
     board: Board,
     window: Window,
     rto: Rto,
-    /// Segments to send; without it, without end.
+    /// Segments to send; `None` for an endless connection.
     total: Option<u32>,
-    /// The most that may be in flight.
+    /// The largest flight size.
     limit: u32,
     initial: u32,
-    /// When the SYN was sent first, and how often it was.
+    /// When the SYN was first sent, and how often.
     syn: Option<Time>,
     syns: u32,
-    /// When to give up waiting, if anything is in flight.
+    /// When the retransmission timer expires, if anything is in flight.
     deadline: Option<Time>,
-    /// When to probe, if that is sooner; a probe goes once until something is acknowledged.
+    /// When to probe, if that is sooner; one probe until the next new acknowledgement.
     probe: Option<Time>,
     probed: bool,
-    /// The window was what stopped the last poll.
+    /// Whether the window stopped the last poll.
     limited: bool,
     last_sent: Time,
-    /// Of a flow that is paced: when its next burst may leave, what is left of this one, and
-    /// whether that was what stopped the last poll.
+    /// For a paced flow: when its next burst may leave, the rest of this burst, and whether pacing
+    /// stopped the last poll.
     paced: (Time, u32, bool),
     counts: SenderCounts,
 }
 
 impl Sender {
-    /// A sender of `total` segments of `mss` bytes each, or without end, that begins at `now`.
+    /// A sender of `total` segments of `mss` bytes each, or without end, that starts at `now`.
     pub(crate) fn new(now: Time, tcp: &Tcp, mss: u32, total: Option<u32>) -> Sender {
         let limit = tcp.window.map_or(u64::MAX, |bytes| bytes.get() / u64::from(mss.max(1)));
         Sender {
@@ -95,17 +95,17 @@ impl Sender {
         }
     }
 
-    /// What it counted.
+    /// The counters so far.
     pub(crate) fn counts(&self) -> &SenderCounts {
         &self.counts
     }
 
-    /// Whether all has been acknowledged.
+    /// Whether everything has been acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         self.total.is_some_and(|total| self.board.first() >= total)
     }
 
-    /// Segments that may be in flight.
+    /// The window in segments.
     pub(crate) fn window(&self) -> u32 {
         self.window.size().min(self.limit)
     }
@@ -115,11 +115,11 @@ impl Sender {
         self.rto.smoothed()
     }
 
-    /// The connection is open.
+    /// Processes the SYN-ACK: the connection is open.
     pub(crate) fn on_syn_ack(&mut self, now: Time) {
         if let State::Opening(_) = self.state {
             self.state = State::Open;
-            // A SYN that was sent twice says nothing (Karn).
+            // A SYN that was sent twice gives no sample (Karn).
             if let Some(syn) = self.syn.filter(|_| self.syns == 1) {
                 self.rto.sample(now.since(syn));
             }
@@ -128,7 +128,7 @@ impl Sender {
         }
     }
 
-    /// An acknowledgement has come.
+    /// Processes an acknowledgement.
     pub(crate) fn on_ack(&mut self, now: Time, ack: &Ack) {
         let (flight, was_limited) = (self.board.flight(), self.limited);
         let pipe = self.board.pipe();
@@ -140,7 +140,7 @@ impl Sender {
             self.rto.sample(rtt);
         }
         if change.acked > 0 {
-            // RFC 7323: what the timestamp measures is valid though the segment was repeated.
+            // RFC 7323: a timestamp gives a valid sample even for a repeated segment.
             self.rto.relax();
             self.restart_timer(now);
         }
@@ -174,7 +174,7 @@ impl Sender {
             let clean = change.acked > 0 && change.lost == 0;
             reduction.on_ack(change.arrived, self.board.pipe(), clean);
         }
-        // RFC 7661: a window that is not used says nothing about the path.
+        // RFC 7661: an unused window says nothing about the path.
         let used = was_limited || (self.window.is_slow_start() && self.window.size() < 2 * flight);
         if change.acked > 0 && used && !matches!(self.state, State::Recovery(..)) {
             self.window.on_ack(
@@ -190,7 +190,8 @@ impl Sender {
         }
     }
 
-    /// RFC 6298, 5.2 and 5.3: off when nothing is in flight, anew when something was acknowledged.
+    /// RFC 6298, 5.2 and 5.3: stops when nothing is in flight, restarts when new data was
+    /// acknowledged.
     fn restart_timer(&mut self, now: Time) {
         self.probed = false;
         let flight = self.board.flight();
@@ -202,7 +203,7 @@ impl Sender {
         self.set_probe(now);
     }
 
-    /// RFC 8985, 7.2: a probe after two round trips, if nothing is being repaired.
+    /// RFC 8985, 7.2: schedules a probe after two round trips, if nothing is being repaired.
     fn set_probe(&mut self, now: Time) {
         let single = if self.board.flight() == 1 { PROBE_SINGLE } else { Span::ZERO };
         let wait = (self.rto.smoothed() * 2 + single).max(MIN_PROBE);
@@ -211,7 +212,7 @@ impl Sender {
         self.probe = Some(at).filter(|at| useful && self.deadline.is_none_or(|end| *at < end));
     }
 
-    /// When to come back, if nothing comes before.
+    /// The next wake-up if nothing arrives before.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         match self.state {
             State::Opening(at) => Some(at),
@@ -223,7 +224,7 @@ impl Sender {
         }
     }
 
-    /// The next segment to send now, if there is one.
+    /// The next segment to send now, if any.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Segment> {
         if let State::Opening(at) = self.state {
             return self.open(now, at);
@@ -232,7 +233,7 @@ impl Sender {
             self.time_out(now);
         }
         if self.probe.is_some_and(|at| at <= now) {
-            // RFC 8985, 7.3: the time-out runs anew from the probe.
+            // RFC 8985, 7.3: the probe restarts the retransmission timer.
             (self.probe, self.probed) = (None, true);
             self.deadline = Some(now + self.rto.timeout());
             let number = self.board.probe(now)?;
@@ -264,7 +265,7 @@ impl Sender {
         Some(self.send(now, next))
     }
 
-    /// Whether the next segment has to wait for the pace.
+    /// Whether pacing delays the next segment.
     fn is_paced(&mut self, now: Time) -> bool {
         let Some(bbr) = self.window.bbr().filter(|bbr| bbr.pace().is_some()) else { return false };
         let (next, left, waits) = &mut self.paced;
@@ -305,7 +306,7 @@ impl Sender {
         if self.deadline.is_none() {
             self.deadline = Some(now + self.rto.timeout());
         }
-        // A probe waits from the last segment that was sent.
+        // The probe timer starts at the last segment sent.
         self.set_probe(now);
         Segment::Data(Data { number, sent: now })
     }

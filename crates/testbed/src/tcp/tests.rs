@@ -1,4 +1,4 @@
-//! A connection's two ends against each other, by hand and by law.
+//! Tests of both ends of a connection, against hand-computed values and published laws.
 
 use std::collections::VecDeque;
 
@@ -20,16 +20,16 @@ fn at(millis: u64) -> Time {
     Time::ZERO + Span::from_millis(millis)
 }
 
-/// Two ends and a path that delays, and loses the segments that it is told to.
+/// Two ends and a path that delays, and loses the chosen segments.
 struct Pair {
     now: Time,
     sender: Sender,
     receiver: Receiver,
     there: VecDeque<(Time, Segment)>,
     back: VecDeque<(Time, Segment)>,
-    /// What was sent, when: numbers of segments.
+    /// Times and numbers of the segments sent.
     log: Vec<(Time, u32)>,
-    /// Whether the nth segment of data sent (from 0) is lost.
+    /// Whether the nth data segment sent (from 0) is lost.
     lost: Box<dyn FnMut(u64, u32) -> bool>,
 }
 
@@ -63,7 +63,7 @@ impl Pair {
         }
     }
 
-    /// Goes on until `end`, or until all is acknowledged.
+    /// Runs until `end`, or until everything is acknowledged.
     fn run(&mut self, end: Time) {
         while !self.sender.is_done() {
             self.pump();
@@ -94,7 +94,7 @@ impl Pair {
         }
     }
 
-    /// How many segments were sent at each time, in milliseconds.
+    /// The number of segments sent at each time, in milliseconds.
     fn rounds(&self) -> Vec<(u64, usize)> {
         let millis = |at: Time| at.since(Time::ZERO).as_nanos() / 1_000_000;
         let rounds = self.log.chunk_by(|a, b| a.0 == b.0);
@@ -123,15 +123,16 @@ fn a_window_that_nobody_tuned_sends_64_kb_a_round_trip() {
 
 #[test]
 fn one_loss_is_repaired_in_a_round_trip_and_halves_the_window() {
-    // The first of the twenty of the second round is lost.
+    // The first of the twenty segments of the second round is lost.
     let mut pair = Pair::new(&tcp(Congestion::NewReno), None, |nth, _| nth == 10);
     pair.run(at(450));
     let counts = *pair.sender.counts();
     assert_eq!((counts.sent - counts.first, counts.recoveries, counts.timeouts), (1, 1, 0));
-    // 30 acknowledged none; at 300 ms the third sack finds it out: it goes at once.
+    // 30 acknowledged none; at 300 ms the third sack reveals the loss, and the repair is sent
+    // immediately.
     let repair = pair.log.iter().skip(11).find(|(_, number)| *number == 10).copied();
     assert_eq!(repair, Some((at(300), 10)));
-    // The window was 20: 10 after the recovery, and one more for the ten sent during it.
+    // The window was 20: 10 after the recovery, plus one for the ten segments sent during it.
     let rounds = pair.rounds();
     assert!(rounds.contains(&(100, 10)) && rounds.contains(&(200, 20)), "{rounds:?}");
     assert_eq!(pair.sender.window(), 10);
@@ -154,8 +155,8 @@ fn a_lost_repair_is_found_without_a_time_out() {
 
 #[test]
 fn a_lost_tail_is_probed_after_two_round_trips() {
-    // The last two of ten are lost. The probe after 2 × 100 ms repeats the last; its
-    // acknowledgement leaves one hole with too little above it: the time-out fills it.
+    // The last two of ten are lost. The probe after 2 × 100 ms repeats the last one; its
+    // acknowledgement leaves one hole with too few segments above it, which the timeout fills.
     let mut pair = Pair::new(&tcp(Congestion::NewReno), Some(10), |nth, _| nth == 8 || nth == 9);
     pair.run(at(5_000));
     let times: Vec<(u64, u32)> = pair.log[10..]
@@ -171,7 +172,7 @@ fn a_lost_tail_is_probed_after_two_round_trips() {
 fn a_silent_path_is_tried_again_at_doubling_times() {
     let mut pair = Pair::new(&tcp(Congestion::Cubic), None, |nth, _| nth < 14);
     pair.run(at(20_000));
-    // Ten, a probe after 2 RTT = 200 ms, then one at each time-out: RTO = 100 + 200 ms, doubled.
+    // Ten, a probe after 2 RTT = 200 ms, then one per timeout: RTO = 100 + 200 ms, doubled.
     let times: Vec<u64> = pair.rounds().iter().map(|(at, _)| *at).collect();
     assert_eq!(&times[..6], &[100, 300, 600, 1_200, 2_400, 4_800]);
     assert_eq!(pair.rounds()[2..6].iter().map(|(_, n)| *n).max(), Some(1));
@@ -185,14 +186,14 @@ fn acknowledgements_wait_for_a_second_segment_or_40_ms() {
         receiver.on_data(now, &Data { number, sent: now });
         (receiver.poll(now).map(|ack| ack.next), receiver.next_timeout())
     };
-    // Linux answers the first ones at once.
+    // Linux acknowledges the first segments immediately.
     for number in 0..16 {
         assert_eq!(data(number, at(1)), (Some(number + 1), None));
     }
     assert_eq!(data(16, at(2)), (None, Some(at(42))));
     assert_eq!(data(17, at(3)), (Some(18), None));
     assert_eq!(data(18, at(4)), (None, Some(at(44))));
-    // A gap, what fills it, and what had come before: at once.
+    // A gap, the segment that fills it, and a repeat: immediately.
     assert_eq!(data(20, at(5)).0, Some(19));
     assert_eq!(data(19, at(6)).0, Some(21));
     assert_eq!(data(3, at(7)).0, Some(21));
@@ -213,11 +214,11 @@ fn the_latest_runs_are_reported_first() {
     assert_eq!(ack.sacked, [(2, 6), (10, 11), (8, 9)]);
 }
 
-/// Segments a round trip in the long run, losing each with probability `p`.
+/// The long-run number of segments per round trip at loss probability `p`.
 fn response(congestion: Congestion, p: f64, secs: u64) -> f64 {
     let mut random = Random::new(7);
     let mut pair = Pair::new(&tcp(congestion), None, move |_, _| random.chance(p));
-    // What slow start overshoots does not count.
+    // Excludes the overshoot of slow start.
     pair.run(at(20_000));
     let before = pair.receiver.next();
     pair.run(at((20 + secs) * 1_000));
@@ -235,8 +236,8 @@ fn newreno_follows_the_square_root_law() {
 
 #[test]
 fn cubic_follows_its_response_function() {
-    // RFC 9438, figure 5: AVG_W = ∜(C (3 + β) / 4 (1 − β)) × RTT^(3/4) / p^(3/4); where Reno's
-    // window is larger, that.
+    // RFC 9438, figure 5: AVG_W = ∜(C (3 + β) / 4 (1 − β)) × RTT^(3/4) / p^(3/4); Reno's window
+    // where that is larger.
     for p in [0.01f64, 0.000_3] {
         let cubic = (0.4 * 3.7 / (4.0 * 0.3) * (0.1 / p).powi(3)).powf(0.25);
         let law = cubic.max((1.5 / p).sqrt());

@@ -1,4 +1,4 @@
-//! How much may be in flight: slow start, congestion avoidance, and what a loss costs.
+//! The congestion window: slow start, congestion avoidance, and reductions after losses.
 
 use longhaul_proto::time::{Span, Time};
 
@@ -11,7 +11,7 @@ use crate::scenario::Congestion;
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     size: u32,
-    /// Arrivals that have not made the window grow yet.
+    /// Arrivals that have not yet increased the window.
     count: u32,
     threshold: u32,
     growth: Growth,
@@ -24,14 +24,14 @@ enum Growth {
     Bbr(Box<Bbr>),
 }
 
-/// What an acknowledgement says to the window.
+/// The window's input from an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acked {
-    /// Segments that are known to have arrived by it, for the first time.
+    /// Segments newly known to have arrived.
     pub(super) count: u32,
-    /// All below have arrived.
+    /// All segments below have arrived.
     pub(super) next: u32,
-    /// The next segment to be sent.
+    /// The next new segment.
     pub(super) sent: u32,
     pub(super) rtt: Option<Span>,
     pub(super) min_rtt: Span,
@@ -48,22 +48,22 @@ impl Window {
         Window { size: initial.max(1), count: 0, threshold: u32::MAX, growth }
     }
 
-    /// Segments that may be in flight.
+    /// The window in segments.
     pub(super) fn size(&self) -> u32 {
         self.size
     }
 
-    /// Whether it is below the threshold.
+    /// Whether the window is below the threshold.
     pub(super) fn is_slow_start(&self) -> bool {
         self.size < self.threshold
     }
 
-    /// BBR, which sets window and pace by every acknowledgement.
+    /// BBR's state, which sets window and pace on every acknowledgement.
     pub(super) fn bbr(&self) -> Option<&Bbr> {
         if let Growth::Bbr(bbr) = &self.growth { Some(bbr) } else { None }
     }
 
-    /// Takes an acknowledgement in, if this is BBR.
+    /// Passes an acknowledgement to BBR, if it is used.
     pub(super) fn on_bbr_ack(&mut self, now: Time, acked: &bbr::Acked) {
         if let Growth::Bbr(bbr) = &mut self.growth {
             bbr.on_ack(now, acked);
@@ -71,7 +71,7 @@ impl Window {
         }
     }
 
-    /// Grows, while nothing is being repaired and the window is what limits.
+    /// Grows the window, unless a loss is being repaired or the window is not the limit.
     pub(super) fn on_ack(&mut self, now: Time, acked: Acked) {
         if self.bbr().is_some() {
             return;
@@ -86,7 +86,7 @@ impl Window {
                     return;
                 }
             }
-            // RFC 5681, (2), counted in segments acknowledged as RFC 3465 has it.
+            // RFC 5681, (2), with growth by acknowledged segments as in RFC 3465.
             let grown = self.size.saturating_add(count).min(self.threshold);
             count -= grown - self.size;
             self.size = grown;
@@ -95,15 +95,15 @@ impl Window {
             return;
         }
         let every = match &mut self.growth {
-            // RFC 5681, (3): one segment a round trip.
+            // RFC 5681, (3): one segment per round trip.
             Growth::NewReno | Growth::Bbr(_) => self.size,
             Growth::Cubic { cubic, .. } => cubic.on_ack(now, self.size, count, acked.min_rtt),
         };
         self.grow(every.max(1), count);
     }
 
-    /// One segment more for each `every` that arrive; what was gathered for a rarer growth counts
-    /// as one.
+    /// Adds one segment per `every` arrivals; arrivals saved up at a slower growth rate count as
+    /// one increment.
     fn grow(&mut self, every: u32, arrived: u32) {
         if self.count >= every {
             self.count = 0;
@@ -114,9 +114,9 @@ impl Window {
         self.count %= every;
     }
 
-    /// A loss was found, the first of its window.
+    /// Reduces the window after the first loss of a window.
     ///
-    /// RFC 5681, (4), takes what is in flight; Linux takes the window (`tcp_reno_ssthresh`).
+    /// RFC 5681, (4), uses the flight size; Linux uses the window (`tcp_reno_ssthresh`).
     pub(super) fn on_loss(&mut self) {
         self.threshold = match &mut self.growth {
             Growth::NewReno => (self.size / 2).max(2),
@@ -130,7 +130,8 @@ impl Window {
         self.count = 0;
     }
 
-    /// A time-out. A second one of the same data leaves the threshold (RFC 5681, section 3.1).
+    /// Reduces the window after a timeout. A second timeout of the same data keeps the threshold
+    /// (RFC 5681, section 3.1).
     pub(super) fn on_timeout(&mut self, again: bool) {
         if let Growth::Bbr(bbr) = &mut self.growth {
             bbr.on_timeout();
@@ -144,7 +145,7 @@ impl Window {
         (self.size, self.count) = (1, 0);
     }
 
-    /// RFC 5681, 4.1: nothing was sent for longer than a time-out.
+    /// RFC 5681, 4.1: restarts after nothing was sent for longer than a timeout.
     pub(super) fn restart(&mut self, initial: u32) {
         self.size = self.size.min(initial.max(1));
     }
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(window.size(), 1);
         window.on_timeout(true);
         window.on_ack(Time::ZERO, acked(30, 30));
-        // 19 bring it to 20; the other 11 count for the next.
+        // 19 arrivals bring it to 20; the other 11 count for the next increment.
         assert_eq!((window.size(), window.count), (20, 11));
     }
 

@@ -1,5 +1,5 @@
-//! Random scenarios: a network of some form, a path with faults in it, hosts with limits, copies
-//! with settings, and what goes beside them.
+//! Draws random scenarios: a network, a path with faults, hosts with limits, copies with settings,
+//! and cross traffic.
 
 use std::fmt::Write;
 
@@ -10,12 +10,12 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_testbed::random::Random;
 
-/// What every copy may wait for: a control stream sends again after 4 s at the latest, and a sender
-/// that hears nothing stops after 3 s.
+/// The longest wait of any copy: a control stream retransmits after at most 4 s, and a sender stops
+/// after 3 s without a message.
 const SESSION: Span = Span::from_secs(4);
-/// Timers of protocols that are no settings: when a question is asked again (RBUDP), a buffer asked
-/// for (NETBLT), all that is in flight taken for lost (SABUL), a sender heard of (Tsunami), what
-/// came acknowledged at the latest (FOBS), a silent sender asked anew (GTP).
+/// Protocol timers that are not settings: repeated question (RBUDP), repeated buffer request
+/// (NETBLT), all in flight taken as lost (SABUL), sender's sign of life (Tsunami), latest
+/// acknowledgement (FOBS), repeated request to a silent sender (GTP).
 const OWN: [(&str, Span); 8] = [
     ("rbudp", Span::from_secs(2)),
     ("netblt", Span::from_secs(2)),
@@ -29,12 +29,12 @@ const OWN: [(&str, Span); 8] = [
 /// Settings that are such timers.
 const SET: [&str; 3] = ["sync-interval", "ack-interval", "report-interval"];
 
-/// A scenario, and the longest that it may take, and that nothing new may come.
+/// A scenario, its time limit, and the longest allowed time without new data.
 pub(crate) struct Case {
     pub(crate) text: String,
     pub(crate) most: Span,
     pub(crate) stall: Span,
-    /// Settings at the ends of their ranges: it need not end, but keeps its other promises.
+    /// Extreme settings: the run need not end, but must satisfy all other invariants.
     pub(crate) wild: bool,
 }
 
@@ -45,24 +45,24 @@ struct Path {
     mbps: u64,
     delay: Span,
     loss: f64,
-    /// When everything is over that can only pass by waiting.
+    /// When the last fault that only time resolves has ended.
     faults: Span,
-    /// How much slower it is at its slowest.
+    /// The factor by which the link is slower at its slowest.
     slows: u64,
 }
 
-/// A network: hosts that copies go between, and how many faulty links are on the way.
+/// A network: the hosts between which copies run, and the number of faulty links on the way.
 struct Network {
     pairs: Vec<(String, String)>,
     hops: u32,
 }
 
-/// What bounds a run's time.
+/// The inputs of a run's time limit.
 struct Bounds {
     bytes: u64,
     flows: u64,
     slowest: u64,
-    /// The longest timers that one of the copies has of its own.
+    /// The longest timers of one of the copies.
     timers: Span,
 }
 
@@ -70,7 +70,7 @@ fn one_of<'a, T>(random: &mut Random, choices: &'a [T]) -> &'a T {
     &choices[random.below(choices.len() as u64) as usize]
 }
 
-/// The scenario of a seed.
+/// Draws the scenario for a seed.
 pub(crate) fn case(row: &Row, seed: u64) -> Case {
     let mut random = Random::new(seed);
     let mut text = format!("seed = {seed}\ntime-limit = \"20m\"\n");
@@ -95,15 +95,15 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
         settings(&mut random, &mut text, carrier, wild, &mut bounds);
     }
     beside(&mut random, &mut text, &network, &path, &mut bounds);
-    // A rate that nothing takes loses most of what is sent; so much time is given, and ten round
-    // trips and the timers for each of several rounds.
+    // A rate above capacity loses most of the data; the limit allows for that, plus ten round trips
+    // and the timers for each of several rounds.
     let arrives = (1.0 - path.loss).powi(network.hops as i32);
     let share = bounds.slowest as f64 * 1e6 / bounds.flows as f64;
     let sending = bounds.bytes as f64 * 8.0 / share / arrives * 20.0;
-    // A queue of one BDP, or of 100 packets, makes round trips longer.
+    // A queue of one BDP, or of 100 packets, lengthens round trips.
     let queue = Bytes::new(100 * 1_538) / Rate::from_mbps(slow.max(1));
     let rtt = (path.delay * 2 * 2 + queue) * u64::from(network.hops + 1);
-    // What is lost when a timer has expired waits for it again; and who loses a tenth has slowed
+    // Data lost again after a timer waits for the timer again; and at 10 % loss a sender has slowed
     // down until single datagrams are seconds apart.
     let times = if path.loss < 0.1 { 1 } else { 2 };
     let stall = rtt * 10 + (SESSION + bounds.timers) * times + path.faults;
@@ -114,7 +114,7 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
     Case { text, most, stall, wild }
 }
 
-/// A link with faults of its own, and some that come and go.
+/// Draws a link with constant faults and some temporary ones.
 fn path(random: &mut Random) -> Path {
     let mbps = *one_of(random, &[5, 20, 100, 400]);
     let delay = Span::from_micros(*one_of(random, &[50, 1_000, 10_000, 60_000]));
@@ -146,7 +146,7 @@ fn path(random: &mut Random) -> Path {
     } else if random.chance(0.2) {
         let _ = write!(link, ", queue = \"{} packets\"", one_of(random, &[3, 20, 500]));
     }
-    // Chance of its own, so that what follows is drawn as before.
+    // A separate random stream, so that later draws stay the same.
     if Random::new(micros ^ mbps).chance(0.2) {
         let _ = write!(link, ", policer-rate = \"{mbps}M\", policer-burst = \"64KB\"");
     }
@@ -154,8 +154,8 @@ fn path(random: &mut Random) -> Path {
     Path { link, mbps, delay, loss, faults, slows }
 }
 
-/// What changes on a link: an outage, or a slower, longer, worse time; when it is over, and how
-/// much slower the link is then.
+/// Draws a link's changes: an outage, or a period with less rate, more delay or more loss; returns
+/// when it ends and the slowdown factor.
 fn changes(random: &mut Random, link: &mut String, mbps: u64, micros: u64) -> (Span, u64) {
     let (from, length) = (random.below(600), 100 + random.below(5_000));
     let to = from + length;
@@ -185,7 +185,7 @@ fn changes(random: &mut Random, link: &mut String, mbps: u64, micros: u64) -> (S
     }
 }
 
-/// A network of some form around `path`; writes its tables.
+/// Draws a network around `path`; writes its tables.
 fn network(random: &mut Random, text: &mut String, path: &Path) -> Network {
     let (link, mbps) = (&path.link, path.mbps);
     let delay = one_of(random, &["10us", "500us", "3ms"]);
@@ -222,7 +222,8 @@ fn network(random: &mut Random, text: &mut String, path: &Path) -> Network {
     }
 }
 
-/// A ring of `count` routers with a host at each; one way of the first pair may lead around it.
+/// A ring of `count` routers with a host at each; one route of the first pair may lead the long way
+/// round.
 fn ring(random: &mut Random, text: &mut String, link: &str, access: &str, count: u64) -> Network {
     let routers: Vec<String> = (1..=count).map(|n| format!("\"r{n}\"")).collect();
     let mut tables = format!("routers = [{}]\n", routers.join(", "));
@@ -248,7 +249,7 @@ fn ring(random: &mut Random, text: &mut String, link: &str, access: &str, count:
     Network { pairs: pairs.collect(), hops }
 }
 
-/// Keys with commas between as keys on lines; commas within brackets stay.
+/// Turns comma-separated keys into lines; commas within brackets stay.
 fn lines(keys: &str) -> String {
     let mut depth = 0;
     keys.chars()
@@ -263,7 +264,8 @@ fn lines(keys: &str) -> String {
         .collect()
 }
 
-/// A host's limits; the slowest rate that they leave, in Mbit/s, and whether it has a disk.
+/// Draws a host's limits; returns the slowest rate that they allow, in Mbit/s, and whether the host
+/// has a disk.
 fn host(random: &mut Random, text: &mut String, name: &str, mbps: u64) -> (u64, bool) {
     let slow = (mbps / 2).max(2);
     let mut keys = String::new();
@@ -287,7 +289,7 @@ fn host(random: &mut Random, text: &mut String, name: &str, mbps: u64) -> (u64, 
         let _ = writeln!(keys, "socket-buffer = \"{}\"", one_of(random, &["20KB", "500KB"]));
         least = least.min(slow);
     }
-    // A host of a ring has its table already.
+    // A host of a ring already has its table.
     let table = format!("[[host]]\nname = \"{name}\"\n");
     match text.find(&table) {
         Some(at) => text.insert_str(at + table.len(), &keys),
@@ -296,12 +298,12 @@ fn host(random: &mut Random, text: &mut String, name: &str, mbps: u64) -> (u64, 
     (least, disk)
 }
 
-/// The size, start, rate and segment of a copy.
+/// Draws a copy's size, start, rate and segment.
 fn copy(random: &mut Random, text: &mut String, bounds: &mut Bounds) {
     let size = *one_of(random, &[1, 1_440, 1_441, 100_001, 1_000_000, 3_000_000]);
     bounds.bytes += size;
     let _ = write!(text, "size = {size}\nstart = \"{}ms\"\n", random.below(300));
-    // Mostly a rate that the path and the hosts can take, sometimes one that they cannot.
+    // Mostly a rate within the capacity of path and hosts, sometimes above.
     let share = one_of(random, &[40, 80, 150]);
     if random.chance(0.7) {
         let kbps = (bounds.slowest * 10 * share / bounds.flows).max(200);
@@ -312,7 +314,7 @@ fn copy(random: &mut Random, text: &mut String, bounds: &mut Bounds) {
     }
 }
 
-/// Some of a protocol's settings: near their defaults, or at the ends of their ranges.
+/// Draws some of a protocol's settings: near their defaults, or at the ends of their ranges.
 fn settings(random: &mut Random, text: &mut String, row: &Row, wild: bool, bounds: &mut Bounds) {
     let mut given = Vec::new();
     let fixed = OWN.iter().find(|(name, _)| *name == row.name);
@@ -334,13 +336,13 @@ fn settings(random: &mut Random, text: &mut String, row: &Row, wild: bool, bound
     }
 }
 
-/// Half the default to twice the default; where that is none, the least that is more than none.
+/// Half to twice the default; for a default of zero, the smallest value above zero.
 fn tame(random: &mut Random, option: &ProtocolOption) -> f64 {
     let factor = *one_of(random, &[0.5, 0.8, 1.0, 1.3, 2.0]);
     of_kind(option, (option.default * factor).clamp(option.least, option.most))
 }
 
-/// A value as its kind has it: whole where it counts something.
+/// Rounds a value to its kind: whole numbers for counts.
 fn of_kind(option: &ProtocolOption, value: f64) -> f64 {
     if option.kind.is_whole() { value.trunc() } else { value }
 }
@@ -351,7 +353,7 @@ fn extreme(random: &mut Random, option: &ProtocolOption) -> f64 {
     of_kind(option, *one_of(random, &[option.least, option.most, middle]))
 }
 
-/// What goes beside the copies: TCP, mice, UDP.
+/// Draws cross traffic: TCP, mice, UDP.
 fn beside(
     random: &mut Random,
     text: &mut String,

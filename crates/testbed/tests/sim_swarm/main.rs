@@ -1,11 +1,11 @@
-//! A swarm: random scenarios with random faults, every protocol of the registry.
+//! A swarm test: random scenarios with random faults, for every protocol of the registry.
 //!
-//! What a run promises is checked by the simulator itself: objects whole, accounts that balance,
-//! links that leak nothing, nothing after the end, no core polled without end. Beside that: no
-//! copy takes longer, and none stands still for longer, than its rate, its losses and its faults
-//! explain. A failure prints the command that repeats it, and writes its scenario to a file.
+//! The simulator itself checks a run's invariants: complete objects, balanced accounts, no leaking
+//! link, nothing sent after the end, no endless polling. This test adds time limits: no copy may
+//! take longer, or stall for longer, than its rate, losses and faults explain. A failure prints the
+//! command that repeats it, and writes its scenario to a file.
 //!
-//! `SWARM_RUNS=N` draws so many scenarios of each protocol, `SWARM=PROTOCOL:SEED` one.
+//! `SWARM_RUNS=N` draws N scenarios for each protocol, `SWARM=PROTOCOL:SEED` repeats one.
 
 mod draw;
 
@@ -22,30 +22,30 @@ use longhaul_testbed::sim::{self, SimOutcome};
 
 use draw::Case;
 
-/// Scenarios of each protocol, where nothing else is asked for.
+/// Scenarios for each protocol by default.
 const RUNS: u64 = 100;
 /// Repeats one run: `SWARM=PROTOCOL:SEED`.
 const ONE: &str = "SWARM";
-/// Draws so many scenarios of each protocol.
+/// Sets the number of scenarios for each protocol.
 const MANY: &str = "SWARM_RUNS";
 
-/// Whether a run keeps what it promises.
+/// Runs a case and checks it.
 fn judge(row: &Row, seed: u64, case: &Case) -> Result<SimOutcome, String> {
     let scenario = Scenario::parse("swarm", &case.text, &Reading::PLAIN)
         .map_err(|error| format!("no scenario: {error}"))?;
     let outcome = sim::run(&scenario).map_err(|error| error.to_string())?;
     if seed.is_multiple_of(10) && sim::run(&scenario).ok().as_ref() != Some(&outcome) {
-        return Err("it does not give the same twice".into());
+        return Err("two runs with the same seed differ".into());
     }
     if case.wild {
         return Ok(outcome);
     }
-    // TCP beside a copy has no bound: bursts of loss go by packets here, so on a path that is
-    // idle otherwise a connection can back off through one for long.
+    // TCP flows have no limit: loss bursts count in packets here, so on an otherwise idle path a
+    // connection can back off through one burst for a long time.
     for flow in outcome.flows.iter().filter(|flow| find(&flow.carrier).is_some()) {
         let (name, carrier) = (&flow.name, &flow.carrier);
         let Some(finished) = flow.finished else {
-            return Err(format!("{name} by {carrier} is not whole: {flow:?}"));
+            return Err(format!("{name} by {carrier} is incomplete: {flow:?}"));
         };
         let took = finished.since(Time::ZERO);
         if took > case.most || Some(flow.delivered) != flow.object {
@@ -58,10 +58,10 @@ fn judge(row: &Row, seed: u64, case: &Case) -> Result<SimOutcome, String> {
         }
     }
     let own = outcome.flows.iter().filter(|flow| flow.carrier == row.name).count();
-    if own == 0 { Err("nothing was sent by it".into()) } else { Ok(outcome) }
+    if own == 0 { Err("the protocol sent nothing".into()) } else { Ok(outcome) }
 }
 
-/// Says how to repeat a run that failed, by a panic of a core too.
+/// Prints how to repeat a failed run, also after a panic in a core.
 struct Replay<'r> {
     row: &'r Row,
     seed: u64,
@@ -69,14 +69,14 @@ struct Replay<'r> {
 }
 
 impl Replay<'_> {
-    /// The command that repeats it: `longhaul sim` knows none of the bounds.
+    /// The command that repeats the run; `longhaul sim` would not check the limits.
     fn command(&self) -> String {
         let Replay { row, seed, .. } = self;
         format!("{ONE}={}:{seed} cargo test -p longhaul-testbed --test sim_swarm", row.name)
     }
 }
 
-/// The protocol and the seed that `PROTOCOL:SEED` names.
+/// Parses `PROTOCOL:SEED`.
 fn one(named: &str) -> (&'static Row, u64) {
     let (name, seed) = named.split_once(':').expect("PROTOCOL:SEED");
     (find(name).expect("a protocol"), seed.parse().expect("a seed"))
@@ -106,7 +106,7 @@ fn check(row: &Row, seed: u64) -> SimOutcome {
     judge(row, seed, &case).unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", row.name))
 }
 
-/// What a swarm must have met, or it would prove nothing.
+/// Features that a swarm must have exercised, or its success would prove nothing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Met {
     dropped: u64,
@@ -138,7 +138,7 @@ fn every_protocol_brings_every_object_over_every_path() {
     }
 }
 
-/// Checks a new path of each run in turn for every protocol.
+/// Runs all protocols in parallel, each over a new path per run.
 fn check_all() {
     let runs = std::env::var(MANY).map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
     let all_of = |row: &Row| {
@@ -156,14 +156,14 @@ fn check_all() {
     assert!(sum(|met| met.beside) > 0, "{met:?}");
 }
 
-/// What a link has of what links can have. Every field and variant is named, so that a new one does
-/// not compile until it is drawn, or left out here with its reason.
+/// The features of a link. The pattern names every field and variant, so that a new one does not
+/// compile until it is drawn, or excluded here with a reason.
 fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
     let LinkSpec {
         rate,
         delay,
         jitter,
-        queue: _, // There is always one; its size is drawn.
+        queue: _, // Always present; its size is drawn.
         policer,
         control,
         loss,
@@ -171,7 +171,7 @@ fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
         reorder,
         corrupt,
         framing: _,       // No protocol sees it.
-        swallow_above: _, // A path that takes no full packet brings nothing.
+        swallow_above: _, // A path without full packets delivers nothing.
         up: _,            // Outages come and go by the schedule.
         schedule,
     } = link;
@@ -182,8 +182,8 @@ fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
         Loss::None => (false, false),
         Loss::Independent(_) => (true, false),
         Loss::GilbertElliott(_) => (false, true),
-        // For packets of one size the first of these is independent loss, and a pattern is one
-        // draw of any other.
+        // For packets of one size, bit errors are independent loss, and a pattern is one draw of
+        // any other model.
         Loss::BitErrors(_) | Loss::Pattern(_) => (false, false),
     };
     let is_codel = match control {
@@ -210,12 +210,12 @@ fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
     ]
 }
 
-/// What changes, as a row of [`models`].
+/// A change, as a row of [`models`].
 fn change(change: &Change) -> &'static str {
     match change {
         Change::Rate(_) => "another rate",
         Change::RateRamp { .. } => "a rate that goes evenly to another",
-        // To a flow an even change is many small ones.
+        // To a flow a ramp is many small steps.
         Change::Delay(_) | Change::DelayRamp { .. } => "another delay",
         Change::Loss(_) => "another loss",
         Change::Up(_) => "an outage",

@@ -7,11 +7,11 @@ use tokio::sync::mpsc;
 
 use crate::error::public::Error;
 
-/// Turns a batch into its items. A channel that has ended gives no batch; the call is complete
-/// where there are no items.
+/// Turns a batch into its items. Gets `None` when the channel has closed; returns `None` when the
+/// call is complete.
 type Open<B, T> = fn(Option<B>) -> Result<Option<Vec<T>>, Error>;
 
-/// The reading end of a call. An error is its last item.
+/// The reading end of a call's results. An error is the last item.
 pub(super) struct Batches<B, T> {
     batches: mpsc::Receiver<B>,
     open: Open<B, T>,
@@ -24,7 +24,7 @@ impl<B, T> Batches<B, T> {
         Batches { batches, open, items: Vec::new().into_iter(), is_over: false }
     }
 
-    /// Polls for the next item; nothing after the last one.
+    /// Polls for the next item; `None` after the last one.
     pub(super) fn poll_next(
         &mut self,
         context: &mut Context<'_>,

@@ -1,6 +1,6 @@
 //! The same calls for threads that may block: `wait(transfer.finish())`, `iter(transfer.events())`.
 //!
-//! A call of this module parks its thread and enters no runtime, so it never panics inside one.
+//! These functions park the calling thread and enter no runtime, so they never panic inside one.
 
 use std::future::Future;
 use std::pin::pin;

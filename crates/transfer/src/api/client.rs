@@ -1,4 +1,4 @@
-//! A client: who we are, whom we trust, and the calls.
+//! The client: its identity, the servers it trusts, and its calls.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -39,13 +39,13 @@ pub struct ClientBuilder {
 }
 
 impl Client {
-    /// A client to be described.
+    /// Returns a builder.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// A copy of `sources` to `destination`, to be described and started. Exactly one end is on
-    /// this host; several sources need a folder as destination.
+    /// Describes a copy of `sources` to `destination`. Exactly one end is on this host; several
+    /// sources need a folder as destination.
     pub fn copy<S: IntoLocation>(
         &self,
         sources: impl IntoIterator<Item = S>,
@@ -57,20 +57,20 @@ impl Client {
         CopyRequest::new(self, ends)
     }
 
-    /// The host of `location`, as this client reaches and trusts it.
+    /// Returns how this client reaches and trusts the host of `location`.
     pub(super) fn host(&self, location: Location) -> HostOptions {
         let (trust, key) = (self.trust.options(), self.key.clone());
         HostOptions { location, trust, key, reach: ReachOptions::default() }
     }
 
-    /// The file at `source` on another host, to be read into memory: await the request.
+    /// Describes a read of the file at `source` on another host into memory; await the request.
     pub fn read(&self, source: impl IntoLocation) -> ReadRequest {
         ReadRequest::new(self, source.into_location())
     }
 
-    /// All that `reader` brings, to be written into the file `destination` on another host: await
-    /// the request, which polls the reader. A byte slice is a reader. The length need not be known;
-    /// memory holds a part of the content at a time (see [`CopyRequest::input`]).
+    /// Describes a write of everything that `reader` returns to the file `destination` on another
+    /// host; await the request, which polls the reader. A byte slice is a reader. The length may be
+    /// unknown; memory holds a part of the content at a time (see [`CopyRequest::input`]).
     pub fn write<'a>(
         &self,
         reader: impl AsyncRead + Send + 'a,
@@ -79,17 +79,17 @@ impl Client {
         WriteRequest::new(self, reader, destination.into_location())
     }
 
-    /// A probe of the path to `host`, to be described and started. `host` is a server as
-    /// `lh://host[:port]`, or a host of ssh as `host:`.
+    /// Describes a probe of the path to `host`, which is a server as `lh://host[:port]` or an ssh
+    /// host as `host:`.
     pub fn probe(&self, host: impl IntoLocation) -> ProbeRequest {
         ProbeRequest::new(self, host.into_location())
     }
 
-    /// Tries each port of the server `lh://host[:port]`, for some seconds at most. Needs no
-    /// permission there. `data_port` is nothing for the port after the control port.
+    /// Tries each port of the server `lh://host[:port]` for a few seconds. It needs no permission
+    /// there. `data_port` is `None` for the port after the control port.
     ///
     /// # Errors
-    /// `server` is no server, or its name has no address.
+    /// `server` is not a server's location, or its name has no address.
     pub async fn look_at_ports(
         &self,
         server: impl IntoLocation,
@@ -107,20 +107,20 @@ impl Client {
 }
 
 impl ClientBuilder {
-    /// Who this client is: servers allow its id.
+    /// Sets the client's identity; servers list its id in their access lists.
     #[must_use]
     pub fn identity(self, identity: Identity) -> ClientBuilder {
         ClientBuilder { key: Some(OwnKey::Given(identity.0)), ..self }
     }
 
-    /// The same by the key in `folder`, which is loaded, or made, by the first call that needs it;
-    /// see [`Identity::load_or_create`].
+    /// Uses the key in `folder`. The first call that needs the key loads or creates it; see
+    /// [`Identity::load_or_create`].
     #[must_use]
     pub fn identity_in(self, folder: impl Into<PathBuf>) -> ClientBuilder {
         ClientBuilder { key: Some(OwnKey::In(folder.into())), ..self }
     }
 
-    /// Which servers it trusts; by default none.
+    /// Sets which servers the client trusts; by default none.
     #[must_use]
     pub fn trust(self, trust: Trust) -> ClientBuilder {
         ClientBuilder { trust, ..self }
@@ -133,8 +133,8 @@ impl ClientBuilder {
         ClientBuilder { memory: Some(memory), ..self }
     }
 
-    /// Keeps the rates that copies find in the file of `paths`, and begins the next copy over the
-    /// same path at half of its rate. Without it each copy searches for its rate anew.
+    /// Stores the rates that copies find in the file of `paths`; the next copy over the same path
+    /// starts at half of its rate. Without it each copy searches for its rate from the start.
     #[must_use]
     pub fn path_memory(self, paths: PathMemory) -> ClientBuilder {
         ClientBuilder { paths: Some(paths), ..self }
@@ -152,13 +152,13 @@ impl ClientBuilder {
     }
 }
 
-/// What names one end of a copy. Text is read as the command line reads it (`lh://host/path`,
+/// A value that names one end of a copy. Text is parsed as on the command line (`lh://host/path`,
 /// `host:path` over ssh, or a local path); a [`Path`] is always local.
 pub trait IntoLocation {
     /// Returns the location.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`]: an address that makes no sense.
+    /// [`ErrorKind::Usage`]: the address is invalid.
     fn into_location(self) -> Result<Location, Error>;
 }
 
@@ -168,7 +168,7 @@ impl IntoLocation for Location {
     }
 }
 
-/// Text names any location.
+/// Implements [`IntoLocation`] for text types.
 macro_rules! from_text {
     ($($text:ty),*) => {$(
         impl IntoLocation for $text {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::pin::Pin;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -18,28 +19,29 @@ use crate::error::public::{Error, ErrorKind};
 use crate::list::{Named, Order, serve_orders};
 use crate::options::ReachOptions;
 use crate::progress::Cancel;
+use crate::server_status::ServerStatus;
 
-/// Calls that wait for the engine, and batches of names that wait for a reader.
+/// Calls that may wait for the engine, and batches of names that may wait for a reader.
 const WAITING: usize = 4;
 
-/// What its thread is called.
+/// Name of the connection's thread.
 const NAME: &str = "longhaul connection";
 
 impl Client {
-    /// A connection to `host`: `lh://host[:port]`, or `host:` over ssh. Its path is ignored. Await
-    /// the request.
+    /// Describes a connection to `host`: `lh://host[:port]`, or `host:` over ssh. The path is
+    /// ignored. Await the request.
     pub fn connect(&self, host: impl IntoLocation) -> ConnectRequest {
         ConnectRequest(HostRequest::new(self, host))
     }
 }
 
-/// A connection to be opened: await it.
+/// A request for a connection: await it.
 #[derive(Clone, Debug)]
 #[must_use = "a connection is opened when its request is awaited"]
 pub struct ConnectRequest(HostRequest);
 
 impl ConnectRequest {
-    /// How the host is reached.
+    /// Sets how the host is reached.
     pub fn reach(self, reach: ReachOptions) -> ConnectRequest {
         ConnectRequest(self.0.reach(reach))
     }
@@ -55,8 +57,8 @@ impl IntoFuture for ConnectRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The host cannot be reached or is not trusted. A host that does not let this client in says
-    /// so to the first call.
+    /// The host cannot be reached or is not trusted. A host that does not admit this client reports
+    /// that to the first call.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let (peer, orders) = self.0.open(NAME, WAITING, serve_orders).await?;
@@ -65,9 +67,10 @@ impl IntoFuture for ConnectRequest {
     }
 }
 
-/// A connection to a host. Calls on it are independent of each other. It closes when the handle and
-/// its calls are dropped. A server closes a connection that had no call for a minute: then a call
-/// fails with [`ErrorKind::Unfinished`](super::ErrorKind::Unfinished), and a new connection helps.
+/// A connection to a host. Its calls are independent of each other. The connection closes when the
+/// handle and all its calls are dropped. A server closes a connection that had no call for a
+/// minute; the next call then fails with [`ErrorKind::Unfinished`](super::ErrorKind::Unfinished),
+/// and the caller has to connect again.
 #[derive(Clone)]
 pub struct Connection {
     orders: mpsc::Sender<Order>,
@@ -81,21 +84,21 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// The id of the other host, proven, as `lh1:…`.
+    /// Returns the authenticated id of the other host, as `lh1:…`.
     pub fn peer(&self) -> &str {
         &self.peer.id
     }
 
-    /// What carries the connection: `quic`, `tls` or `ssh`.
+    /// Returns what carries the connection: `quic`, `tls` or `ssh`.
     pub fn carrier(&self) -> &str {
         self.peer.carrier
     }
 
-    /// Lists the names in a folder, or the one file that `path` names. Relative to the root of the
-    /// server; over ssh relative to the home folder.
+    /// Lists the names in a folder, or the one file that `path` names. `path` is relative to the
+    /// root of the server; over ssh it is relative to the home folder.
     ///
     /// # Errors
-    /// The connection is gone. Why the host does not list comes by [`Listing::next`].
+    /// The connection is lost. If the host refuses to list, [`Listing::next`] returns the reason.
     pub async fn list(&self, path: impl AsRef<Path>) -> Result<Listing, Error> {
         let path = path.as_ref().as_os_str().as_bytes().to_vec();
         let (tell, batches) = mpsc::channel(WAITING);
@@ -104,10 +107,22 @@ impl Connection {
         Ok(Listing::over(Batches::new(batches, names)))
     }
 
+    /// Watches what the server is doing: now, and then each time that `every` has passed (from
+    /// 100 ms to 10 s). Needs the right `status`.
+    ///
+    /// # Errors
+    /// The connection is gone. Why the server does not tell comes by [`StatusWatch::next`].
+    pub async fn watch_status(&self, every: Duration) -> Result<StatusWatch, Error> {
+        let (tell, batches) = mpsc::channel(1);
+        let sent = self.orders.send(Order::Status(every, tell)).await;
+        sent.map_err(|_| engine::vanished(NAME))?;
+        Ok(StatusWatch::over(Batches::new(batches, statuses)))
+    }
+
     /// Opens the file at `path` for reads by range. The path is read as by [`Connection::list`].
     ///
     /// # Errors
-    /// There is no regular file, it may not be read, or the connection is gone.
+    /// `path` is not a regular file or may not be read, or the connection is lost.
     pub async fn open_file(&self, path: impl AsRef<Path>) -> Result<RemoteFile, Error> {
         let path = path.as_ref().as_os_str().as_bytes().to_vec();
         let (tell, opened) = oneshot::channel();
@@ -121,9 +136,21 @@ impl Connection {
 type Batch = Result<Vec<Named>, crate::error::Error>;
 
 stream! {
-    /// Names as they come from a host, in no order. An error is the last item. Dropping it ends the
-    /// listing.
+    /// The names that a host lists, in no particular order. An error is the last item. Dropping the
+    /// value ends the listing.
     Listing of Result<Named, Error>, read by Batches<Batch, Named>
+}
+
+type Told = Result<Vec<ServerStatus>, crate::error::Error>;
+
+stream! {
+    /// What a server is doing, each time it tells. An error is the last item. Dropping it ends the
+    /// watch.
+    StatusWatch of Result<ServerStatus, Error>, read by Batches<Told, ServerStatus>
+}
+
+fn statuses(told: Option<Told>) -> Result<Option<Vec<ServerStatus>>, Error> {
+    Ok(Some(told.ok_or_else(|| cut_off("the watch was over"))??))
 }
 
 /// The names of a batch. The last batch has no names; without it the listing was cut off.

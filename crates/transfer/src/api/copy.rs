@@ -1,4 +1,4 @@
-//! A copy to be described and started.
+//! The description of a copy, until it starts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,11 +22,11 @@ use crate::options::{
 };
 use crate::progress::Cancel;
 
-/// How many events wait for a slow reader, unless the caller says otherwise.
+/// Default number of events that may wait for a slow reader.
 const EVENTS: usize = 1024;
 
-/// A copy to be described and started. Without further words it runs RBUDP at the rate that it
-/// finds, sealed, within 512 MiB of memory; it retries a lost connection for 5 minutes.
+/// A copy that can be configured and started. By default it uses RBUDP, searches for the rate,
+/// seals the data, uses up to 512 MiB of memory and retries a lost connection for 5 minutes.
 #[derive(Clone, Debug)]
 #[must_use = "a copy runs once it is started"]
 pub struct CopyRequest {
@@ -58,7 +58,7 @@ impl CopyRequest {
         }
     }
 
-    /// Sets options; an address that makes no sense is reported by [`CopyRequest::start`].
+    /// Sets options. [`CopyRequest::start`] reports an invalid address.
     fn with(mut self, set: impl FnOnce(&mut CopyOptions)) -> CopyRequest {
         if let Ok(options) = &mut self.options {
             set(options);
@@ -66,7 +66,7 @@ impl CopyRequest {
         self
     }
 
-    /// Copies folders with all that is in them.
+    /// Copies folders with their content.
     pub fn recursive(self, on: bool) -> CopyRequest {
         self.with(|options| options.recursive = on)
     }
@@ -76,7 +76,7 @@ impl CopyRequest {
         self.with(|options| options.preserve = on)
     }
 
-    /// Compares files that are there already by content, not by size and time.
+    /// Compares existing files by content instead of by size and time.
     pub fn checksum(self, on: bool) -> CopyRequest {
         self.with(|options| options.checksum = on)
     }
@@ -86,22 +86,21 @@ impl CopyRequest {
         self.with(|options| options.dry_run = on)
     }
 
-    /// Makes the folders that lead to the destination where they are missing; without it, only the
-    /// last one is made. A remote destination needs a server of this release.
+    /// Creates missing parent folders of the destination; without this only the last folder is
+    /// created. A remote destination needs a server of this release.
     pub fn make_path(self, on: bool) -> CopyRequest {
         self.with(|options| options.make_path = on)
     }
 
-    /// Removes names at the destination that the source folder lacks, once all of the copy is there
-    /// and on the disk; nothing where any file failed. The copy is of what one folder holds
-    /// ([`Location::contents`]). What the filters leave out stays. A source without files is
-    /// refused. A remote destination needs a server of this release, and the right to read and
-    /// write there.
+    /// Removes names at the destination that the source folder lacks, after the whole copy is on
+    /// disk. If any file failed, nothing is removed. The source must be the content of one folder
+    /// ([`Location::contents`]). Names excluded by filters stay. A source without files is refused.
+    /// A remote destination needs a server of this release, and the right to read and write there.
     pub fn delete(self, delete: Option<Delete>) -> CopyRequest {
         self.with(|options| options.delete = delete)
     }
 
-    /// The sources all hold the same object; each part is taken from any of them.
+    /// Declares that all sources hold the same object; each part may come from any of them.
     pub fn replicas(self, on: bool) -> CopyRequest {
         self.with(|options| options.replicas = on)
     }
@@ -111,22 +110,22 @@ impl CopyRequest {
         self.with(|options| options.filters = filters)
     }
 
-    /// Which files are reported by name; by default none but those that fail.
+    /// Selects which files are reported by name; by default only those that fail.
     pub fn names(self, names: Names) -> CopyRequest {
         self.with(|options| options.names = names)
     }
 
-    /// What carries the data.
+    /// Sets the protocol that carries the data.
     pub fn protocol(self, protocol: Protocol) -> CopyRequest {
         self.with(|options| options.protocol = protocol)
     }
 
-    /// The protocol's settings.
+    /// Sets the protocol's settings.
     pub fn settings(self, settings: Settings) -> CopyRequest {
         self.with(|options| options.settings = settings)
     }
 
-    /// The protocol's settings for each source, in their order.
+    /// Sets the protocol's settings for each source, in the order of the sources.
     pub fn source_settings(self, settings: Vec<Settings>) -> CopyRequest {
         self.with(|options| options.source_settings = settings)
     }
@@ -136,81 +135,83 @@ impl CopyRequest {
         self.with(|options| options.rate = rate)
     }
 
-    /// Limits the rate that is found, for all sources together.
+    /// Limits the search for the rate, for all sources together.
     pub fn rate_limit(self, limit: Option<Rate>) -> CopyRequest {
         self.with(|options| options.rate_limit = limit)
     }
 
-    /// Shares the path with other traffic, and takes this part of it.
+    /// Shares the path with other traffic; the copy takes this part of it.
     pub fn weight(self, weight: Option<Weight>) -> CopyRequest {
         self.with(|options| options.weight = weight)
     }
 
-    /// How data are sealed.
+    /// Sets how data are sealed.
     pub fn cipher(self, cipher: Cipher) -> CopyRequest {
         self.with(|options| options.cipher = cipher)
     }
 
-    /// How the receiver moves payloads.
+    /// Sets how the receiver moves payloads.
     pub fn receive(self, receive: Receive) -> CopyRequest {
         self.with(|options| options.receive = receive)
     }
 
-    /// The size of a segment; zero for the whole object.
+    /// Sets the size of a segment; zero for the whole object.
     pub fn segment(self, segment: Option<Bytes>) -> CopyRequest {
         self.with(|options| options.segment = segment)
     }
 
-    /// How much incomplete data may wait in memory; without effect where the client has a limit for
-    /// all of its copies ([`ClientBuilder::memory`](super::ClientBuilder::memory)).
+    /// Limits the incomplete data in memory. It has no effect if the client has a limit for all of
+    /// its copies ([`ClientBuilder::memory`](super::ClientBuilder::memory)).
     pub fn memory(self, memory: Bytes) -> CopyRequest {
         self.with(|options| options.memory = memory)
     }
 
-    /// The UDP payload of a datagram in bytes; nothing to search the path for it.
+    /// Sets the UDP payload of a datagram in bytes; `None` searches the path for it.
     pub fn datagram(self, datagram: Option<u16>) -> CopyRequest {
         self.with(|options| options.datagram = datagram)
     }
 
-    /// How long to keep retrying a lost connection.
+    /// Sets how long to keep retrying a lost connection.
     pub fn retry_for(self, patience: Duration) -> CopyRequest {
         self.with(|options| options.retry_for = patience)
     }
 
-    /// How long the copy may go without progress.
+    /// Sets how long the copy may make no progress.
     pub fn stall(self, patience: Duration) -> CopyRequest {
         self.with(|options| options.stall = patience)
     }
 
-    /// How other hosts are reached.
+    /// Sets how other hosts are reached.
     pub fn reach(self, reach: ReachOptions) -> CopyRequest {
         self.with(|options| options.reach = reach)
     }
 
-    /// How many events wait for a slow reader (1,024); further ones become
+    /// Sets how many events may wait for a slow reader (1,024); further ones become
     /// [`Event::Lagged`](super::Event::Lagged).
     pub fn event_capacity(self, events: usize) -> CopyRequest {
         CopyRequest { events, ..self }
     }
 
-    /// Local paths are files of `folder`, in memory. What `folder` holds does not count against the
-    /// limit on incomplete data.
+    /// Treats local paths as files of `folder`, in memory. The content of `folder` does not count
+    /// against the limit on incomplete data.
     pub fn local_files(self, folder: &MemoryFolder) -> CopyRequest {
         self.with(|options| options.local = Some(folder.clone()))
     }
 
-    /// Sends all that `reader` brings, of any length, in place of the one source, whose path then
-    /// is a mere name. A thread of the engine reads it, at most [`CopyRequest::memory`] ahead of
-    /// what has arrived. Up to a sixteenth of that is sent as a file; more lives as long as its
-    /// connection, and is not resumable. The file gets its name when all of it stands.
+    /// Sends everything that `reader` returns, of any length, instead of the one source; the
+    /// source's path then only supplies a name. A thread of the engine reads at most
+    /// [`CopyRequest::memory`] ahead of what has arrived. Content up to a sixteenth of that is sent
+    /// as a file. Longer content lasts only as long as its connection and cannot be resumed. The
+    /// file gets its name when it is complete.
     pub fn input(self, reader: impl std::io::Read + Send + 'static) -> CopyRequest {
         self.with(|options| options.input = Some(Input::new(reader)))
     }
 
-    /// Writes the one file of the copy to `writer` in place of the destination, whose path then is
-    /// a mere name: from the first byte to the last, each chunk of 1 MiB as soon as it and all
-    /// before it are verified. A thread of the engine writes. A slow writer slows the sender, and
-    /// is no stall. A lost connection is retried; a later call begins anew.
+    /// Writes the one file of the copy to `writer` instead of the destination; the destination's
+    /// path then only supplies a name. Bytes are written in order, each chunk of 1 MiB as soon as
+    /// it and all chunks before it are verified. A thread of the engine writes. A slow writer slows
+    /// the sender and does not count as a stall. A lost connection is retried; a later call starts
+    /// from the beginning.
     pub fn output(self, writer: impl std::io::Write + Send + 'static) -> CopyRequest {
         self.with(|options| options.output = Some(Output::new(writer)))
     }
@@ -221,17 +222,17 @@ impl CopyRequest {
         CopyRequest { cancel: handle.clone(), ..self }
     }
 
-    /// Passes each event to `see` instead of [`Transfer::events`]. Nothing is dropped: the engine
+    /// Passes each event to `see` instead of [`Transfer::events`]. No event is dropped: the engine
     /// calls `see` on its own threads and waits for it, so a slow function slows the transfer.
     pub fn on_event(self, see: impl Fn(Event) + Send + Sync + 'static) -> CopyRequest {
         CopyRequest { see: Some(Sink::Call(Arc::new(see))), ..self }
     }
 
-    /// Starts the copy on threads of its own, inside or outside a tokio runtime.
+    /// Starts the copy on its own threads, inside or outside a tokio runtime.
     ///
     /// # Errors
-    /// An address makes no sense, or the system gives no thread. All else is reported by
-    /// [`Transfer::finish`].
+    /// An address is invalid, or the system cannot start a thread. [`Transfer::finish`] reports all
+    /// other errors.
     pub fn start(self) -> Result<Transfer, Error> {
         let (options, queue) = (self.options?, Queue::new(self.events));
         let cancel = self.cancel.child();

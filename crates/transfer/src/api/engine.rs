@@ -1,4 +1,5 @@
-//! The engine's own threads: an embedder's runtime never drives a transfer and never joins one.
+//! The engine's threads. The embedding program's runtime never drives a transfer and never joins
+//! one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,14 +14,14 @@ use super::trust::{NewServer, Trust};
 use crate::error::public::{Error, ErrorKind};
 use crate::progress::{Cancel, Notice, Observer, Progress};
 
-/// Runs `work` on a thread called `name`; its result arrives at the receiver.
+/// Runs `work` on a thread called `name` and sends the result to the returned receiver.
 pub(super) fn start<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<oneshot::Receiver<T>, Error> {
     let (tell, told) = oneshot::channel();
     let started = thread::Builder::new().name(name.to_owned()).spawn(move || {
-        // A caller that dropped its handle wants no result.
+        // The caller may have dropped its handle.
         let _ = tell.send(work());
     });
     let failed = |error: std::io::Error| {
@@ -30,16 +31,16 @@ pub(super) fn start<T: Send + 'static>(
     started.map(|_| told).map_err(failed)
 }
 
-/// The error of a thread that ended without a result.
+/// Returns the error for a thread that ended without a result.
 pub(super) fn vanished(name: &str) -> Error {
     Error::new(ErrorKind::Unfinished, format!("the thread of {name} ended early"))
 }
 
-/// Where events go.
+/// The destination of events.
 pub(super) enum Sink<E> {
-    /// To a reader, for whom the engine never waits.
+    /// A queue; the engine never waits for its reader.
     Queue(Queue<E>),
-    /// To a function, for which the engine waits.
+    /// A function; the engine waits for it.
     Call(Arc<dyn Fn(E) + Send + Sync>),
 }
 
@@ -67,7 +68,7 @@ impl<E: Queued> Sink<E> {
     }
 }
 
-/// Turns what the engine reports into events and decisions.
+/// Turns the engine's reports into events and decisions.
 pub(super) struct Reporter<E> {
     sink: Sink<E>,
     trust: Arc<Trust>,
@@ -77,7 +78,7 @@ pub(super) struct Reporter<E> {
 }
 
 impl<E> Reporter<E> {
-    /// A reporter of the call that starts here and ends with `cancel`.
+    /// Returns the reporter of a call that starts now and ends with `cancel`.
     pub(super) fn new(sink: Sink<E>, trust: Arc<Trust>, cancel: Cancel) -> Reporter<E> {
         Reporter { sink, trust, cancel, runtime: Handle::try_current().ok() }
     }

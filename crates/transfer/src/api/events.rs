@@ -8,11 +8,11 @@ use super::queue::{Queued, Reader, stream};
 use crate::error::public::Error;
 use crate::progress::{Notice, Progress};
 
-/// Something that a transfer reports while it runs.
+/// An event of a running transfer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// How far the transfer is, at most ten times a second; only the latest one is kept.
+    /// The progress, at most ten times a second; only the latest one is kept.
     Progress(Progress),
     /// A session is open.
     Connected {
@@ -23,37 +23,37 @@ pub enum Event {
         /// What carries the session: `quic`, `tls` or `ssh`.
         carrier: &'static str,
     },
-    /// Part of the object was there from an earlier run.
+    /// A part of the object exists from an earlier run.
     Resumed {
         /// Bytes that need not be sent.
         bytes: u64,
     },
     /// The peer is silent; the network may be down.
     Silent {
-        /// For how long already.
+        /// The length of the silence so far.
         since: Span,
-        /// This end sends, and pauses until it hears something.
+        /// This end sends, and pauses until it hears from the peer.
         sends: bool,
     },
     /// The peer was heard again.
     HeardAgain,
     /// The connection was lost; the transfer reconnects.
     Reconnecting {
-        /// Why it was lost.
+        /// The reason of the loss.
         reason: String,
     },
-    /// UDP does not pass; the data take another way.
+    /// UDP does not pass; the data use another carrier.
     Fallback {
         /// What carries the data now.
         carrier: String,
         /// What to open so that UDP passes.
         advice: String,
     },
-    /// Numbers of TCP connections were tried.
+    /// The transfer tried several numbers of TCP connections.
     Streams {
-        /// How many carry the data.
+        /// The number of connections that carry the data.
         count: u32,
-        /// The best number was found before the transfer ended.
+        /// The search had ended before the transfer did.
         found: bool,
     },
     /// A file was copied, or would be (dry run).
@@ -61,40 +61,40 @@ pub enum Event {
         /// Its path within the copy.
         path: PathBuf,
     },
-    /// A folder was made, or would be (dry run).
+    /// A folder was created, or would be (dry run).
     FolderDone {
         /// Its path within the copy.
         path: PathBuf,
     },
-    /// A symbolic link was made, or would be (dry run).
+    /// A symbolic link was created, or would be (dry run).
     LinkDone {
         /// Its path within the copy.
         path: PathBuf,
-        /// What it leads to.
+        /// The link's target.
         target: PathBuf,
     },
-    /// A file or link was left out because it is there and equal.
+    /// A file or link was skipped because an equal one exists.
     FileSkipped {
         /// Its path within the copy.
         path: PathBuf,
     },
     /// A name that the source lacks was removed, or would be (dry run).
     Deleted {
-        /// Its path within the copy; that of a folder ends with a slash.
+        /// Its path within the copy; the path of a folder ends with a slash.
         path: PathBuf,
     },
-    /// A file of a tree failed; the others go on. Never dropped.
+    /// A file of a tree failed; the transfer continues. Never dropped.
     FileFailed {
         /// Its path within the copy.
         path: PathBuf,
-        /// What went wrong, and on which side.
+        /// The reason, and the side on which it failed.
         reason: String,
     },
-    /// One of several sources failed; the others go on. Never dropped.
+    /// One of several sources failed; the transfer continues with the others. Never dropped.
     SourceFailed {
         /// The source as the caller named it.
         source: String,
-        /// Why.
+        /// The reason.
         error: Error,
     },
     /// An event of one of several sources.

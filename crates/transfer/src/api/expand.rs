@@ -1,7 +1,7 @@
-//! Patterns in the path of a location: the names on the other host that match.
+//! Patterns in the path of a location, expanded to the matching names on the other host.
 //!
-//! The client lists the folders that the pattern leads through, so the server's own rules apply:
-//! nothing outside its root is read, and no link leads out.
+//! The client lists the folders along the pattern, so the server's own rules apply: it reads
+//! nothing outside its root and follows no link out of it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,32 +17,33 @@ use crate::location::Location;
 use crate::options::ReachOptions;
 use crate::progress::Cancel;
 
-/// Locations that a pattern may stand for.
+/// Most locations that a pattern may expand to.
 const MAX_MATCHES: usize = 10_000;
-/// Names that may be looked at for it.
+/// Most names that an expansion may look at.
 const MAX_NAMES: u64 = 5_000_000;
 
-/// Characters that make a component of a path a pattern.
+/// Characters that turn a path component into a pattern.
 const PATTERN: &[u8] = b"*?[{";
 
-/// A location that a pattern stands for.
+/// A location that a pattern expands to.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Expanded {
     /// The location.
     pub location: Location,
-    /// What the other host says of it; nothing where there was no pattern and no host was asked.
+    /// The other host's description of it; `None` if the location had no pattern and no host was
+    /// asked.
     pub named: Option<Named>,
 }
 
 impl Client {
-    /// Returns the locations that `pattern` stands for, in order: names on another host that match
-    /// its path, in which `*`, `?`, `[…]` and `{…,…}` match within a component. A name that is
-    /// there literally wins over the pattern. A leading dot is matched by a dot alone. A location
-    /// without a pattern, and a local one, stands for itself, and no host is asked.
+    /// Returns the locations that `pattern` matches, in order. `*`, `?`, `[…]` and `{…,…}` match
+    /// within a path component. A literal name takes precedence over the pattern. Only a dot
+    /// matches a leading dot. A local location, or one without a pattern, is returned unchanged,
+    /// and no host is asked.
     ///
     /// # Errors
-    /// Nothing matches ([`ErrorKind::RemoteFile`]); the pattern is none, or matches more than
+    /// Nothing matches ([`ErrorKind::RemoteFile`]); the pattern is invalid, or matches more than
     /// 10,000 names ([`ErrorKind::Usage`]); the host cannot be reached or does not list.
     pub async fn expand(
         &self,
@@ -80,14 +81,14 @@ fn is_pattern(path: &[u8]) -> bool {
 
 struct Expansion {
     connection: Connection,
-    /// Names that were looked at.
+    /// Names looked at so far.
     names: u64,
 }
 
 impl Expansion {
-    /// The paths that match, sorted, and what is there.
+    /// Returns the matching paths, sorted, with their descriptions.
     async fn paths(&mut self, pattern: &[u8]) -> Result<Vec<(Vec<u8>, Named)>, Error> {
-        // What is before the first pattern is no one's to match.
+        // The components before the first pattern need no listing.
         let first = pattern.iter().position(|byte| PATTERN.contains(byte)).unwrap_or(0);
         let start = pattern[..first].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
         let (mut folders, mut found) = (vec![pattern[..start].to_vec()], Vec::new());
@@ -116,20 +117,20 @@ impl Expansion {
         Ok(found)
     }
 
-    /// The names in a folder that match, or the one that is the pattern's own text.
+    /// Returns the names in a folder that match, or the one name that equals the pattern's text.
     async fn matches(
         &mut self,
         folder: &[u8],
         pattern: &[u8],
         wants_folder: bool,
     ) -> Result<Vec<Named>, Error> {
-        // What is no pattern may still be a name.
+        // An invalid pattern may still be a literal name.
         let filters = compiled(pattern);
         let mut names = self.connection.list(PathBuf::from(OsStr::from_bytes(folder))).await?;
         let mut matching = Vec::new();
         while let Some(named) = names.next().await {
             let named = match named {
-                // As in a shell, a folder that cannot be read has no name that matches.
+                // As in a shell, a folder that cannot be read has no matching names.
                 Err(error) if error.kind == ErrorKind::RemoteFile && !folder.is_empty() => break,
                 named => named?,
             };
@@ -154,7 +155,7 @@ impl Expansion {
     }
 }
 
-/// Takes the names that match one component of a pattern.
+/// Compiles one component of a pattern.
 fn compiled(pattern: &[u8]) -> Result<CompiledFilters, Error> {
     let Ok(pattern) = std::str::from_utf8(pattern) else {
         return Err(Error::new(ErrorKind::Usage, "a pattern is text in UTF-8"));

@@ -1,5 +1,4 @@
-//! A host to be reached for calls: what the requests for a connection and for a shared tree have in
-//! common.
+//! How a host is reached for calls: shared by the requests for a connection and for a shared tree.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use crate::error::public::Error;
 use crate::options::{HostOptions, ReachOptions};
 use crate::progress::Cancel;
 
-/// The host, and who may end the attempt to reach it.
+/// The host, and the handle that cancels the attempt to reach it.
 #[derive(Clone, Debug)]
 pub(super) struct HostRequest {
     client: Client,
@@ -39,8 +38,8 @@ impl HostRequest {
         HostRequest { cancel: handle.clone(), ..self }
     }
 
-    /// Starts `serve` on a thread called `name`; returns what it has told of the host, and where
-    /// its orders go, `waiting` of which wait. The attempt ends when the future is dropped.
+    /// Starts `serve` on a thread called `name`. Returns its description of the host and the sender
+    /// for its orders, which queues up to `waiting` of them. Dropping the future ends the attempt.
     pub(super) async fn open<R: Send + 'static, O: Send + 'static>(
         self,
         name: &'static str,
@@ -49,7 +48,7 @@ impl HostRequest {
     ) -> Result<(R, mpsc::Sender<O>), Error> {
         let options = self.options?;
         let cancel = self.cancel.child();
-        // Nothing reads them: a connection has no events.
+        // A connection has no events, so nothing reads this queue.
         let unread: Sink<Event> = Sink::Queue(Queue::new(1));
         let observer = Arc::new(Reporter::new(unread, self.client.trust.clone(), cancel.clone()));
         let (ready, told) = oneshot::channel();
@@ -62,7 +61,7 @@ impl HostRequest {
     }
 }
 
-/// Ends an attempt to connect for which nobody waits any more.
+/// Cancels an attempt to connect when its future is dropped.
 struct Attempt(Option<Cancel>);
 
 impl Drop for Attempt {

@@ -1,4 +1,4 @@
-//! Who an end is.
+//! The identity of an end.
 
 use std::fmt;
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::session::PeerId;
 pub struct Identity(pub(super) session::Identity);
 
 impl Identity {
-    /// Loads the key in `folder`; makes the key, and the folder, where there is none. Two processes
-    /// that do this at once get the same key.
+    /// Loads the key in `folder`; creates the key and the folder if they do not exist. Two
+    /// processes that do this at the same time get the same key.
     ///
     /// # Errors
     /// [`ErrorKind::LocalFile`](super::ErrorKind::LocalFile): others can read or replace the key
@@ -22,18 +22,18 @@ impl Identity {
         Ok(Identity(session::Identity::load_or_create(folder.as_ref())?))
     }
 
-    /// Returns the identity of an Ed25519 seed, the 32 bytes that RFC 8032 calls the private key:
-    /// for programs that keep their keys themselves.
+    /// Returns the identity of an Ed25519 seed, the 32 bytes that RFC 8032 calls the private key.
+    /// For programs that store their keys themselves.
     pub fn from_bytes(seed: &[u8; 32]) -> Identity {
         Identity(session::Identity::from_bytes(seed))
     }
 
-    /// Makes a new identity, which is kept nowhere.
+    /// Returns a new identity, which is not stored.
     pub fn generate() -> Identity {
         Identity(session::Identity::generate())
     }
 
-    /// Returns the public half, by which the other end knows this one.
+    /// Returns the public key, which identifies this end to its peers.
     pub fn id(&self) -> PeerId {
         self.0.id()
     }

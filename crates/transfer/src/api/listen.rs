@@ -7,11 +7,11 @@ use longhaul_net::zone;
 use crate::error::public::{Error, ErrorKind};
 use crate::location::DEFAULT_PORT;
 
-/// Reads `ADDRESS:PORT`, `ADDRESS` (the port is 7717), `:PORT` or `PORT` (all addresses). An
+/// Parses `ADDRESS:PORT`, `ADDRESS` (the port is 7717), `:PORT` or `PORT` (all addresses). An
 /// address of one interface is `[fe80::1%eth0]:PORT`. `localhost` stands for 127.0.0.1.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`]: the text is no address, or this host has no such interface.
+/// [`ErrorKind::Usage`]: the text is not an address, or this host has no such interface.
 pub fn parse(text: &str) -> Result<SocketAddr, Error> {
     let usage = |what: String| Error::new(ErrorKind::Usage, what);
     let expected = || {
@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> Result<SocketAddr, Error> {
     }
 }
 
-/// Address and port; all addresses where it is a port alone.
+/// Splits into address and port; a port alone stands for all addresses.
 fn split(text: &str) -> Option<(&str, u16)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?,

@@ -19,20 +19,19 @@ use crate::error::public::{Error, ErrorKind};
 use crate::location::Location;
 use crate::summary::Summary;
 
-/// How many bytes are read where the caller names no limit.
+/// Default limit on the size of a read, in bytes.
 const MOST: u64 = 256 << 20;
-/// How much of a reader is asked for at once.
+/// Bytes requested from the reader in one call.
 const PIECE: usize = 1 << 16;
-/// Pieces of a reader that wait for the engine.
+/// Pieces of a reader that may wait for the engine.
 const WAITING: usize = 4;
-/// The content's name in memory, where its location has none.
+/// Name of the content in memory if its location has none.
 const NAME: &str = "content";
 
 type Configure = Box<dyn FnOnce(CopyRequest) -> CopyRequest + Send>;
 type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// A file of another host to be read into memory: await it. Dropping the future cancels the
-/// transfer.
+/// A read of a remote file into memory: await it. Dropping the future cancels the transfer.
 #[must_use = "a file is read once its request is awaited"]
 pub struct ReadRequest {
     client: Client,
@@ -47,12 +46,13 @@ impl ReadRequest {
         ReadRequest { client, source, most: MOST, configure }
     }
 
-    /// How large the file may be (256 MiB). A larger one is refused before its content is sent.
+    /// Sets the maximum size of the file (256 MiB). A larger file is refused before its content is
+    /// sent.
     pub fn max_bytes(self, most: u64) -> ReadRequest {
         ReadRequest { most, ..self }
     }
 
-    /// Sets options of the copy: `configure` gets it and returns it.
+    /// Sets options of the copy: `configure` receives the request and returns it.
     pub fn with(
         self,
         configure: impl FnOnce(CopyRequest) -> CopyRequest + Send + 'static,
@@ -93,8 +93,7 @@ impl fmt::Debug for ReadRequest {
     }
 }
 
-/// Content to be written into a file of another host: await it. Dropping the future cancels the
-/// transfer.
+/// A write of content to a remote file: await it. Dropping the future cancels the transfer.
 #[must_use = "content is written once its request is awaited"]
 pub struct WriteRequest<'a> {
     client: Client,
@@ -115,12 +114,12 @@ impl<'a> WriteRequest<'a> {
         WriteRequest { client, reader, destination, most: None, configure }
     }
 
-    /// How much the reader may bring (any amount).
+    /// Sets the maximum number of bytes that the reader may return (unlimited).
     pub fn max_bytes(self, most: u64) -> WriteRequest<'a> {
         WriteRequest { most: Some(most), ..self }
     }
 
-    /// Sets options of the copy: `configure` gets it and returns it.
+    /// Sets options of the copy: `configure` receives the request and returns it.
     pub fn with(
         self,
         configure: impl FnOnce(CopyRequest) -> CopyRequest + Send + 'static,
@@ -163,12 +162,12 @@ impl fmt::Debug for WriteRequest<'_> {
     }
 }
 
-/// The last component of a path, without which the other end could not name the file.
+/// Returns the last component of a path, from which the other end names the file.
 fn name(location: &Location) -> OsString {
     location.path().file_name().unwrap_or(NAME.as_ref()).to_owned()
 }
 
-/// Gives all that `reader` brings to `pieces`, unless nobody takes it any more.
+/// Sends everything that `reader` returns to `pieces`, until the receiver is dropped.
 async fn bring(
     mut reader: Pin<Box<dyn AsyncRead + Send + '_>>,
     pieces: mpsc::Sender<io::Result<Vec<u8>>>,
@@ -178,7 +177,8 @@ async fn bring(
     loop {
         let read = poll_fn(|context| reader.as_mut().poll_read(context, &mut piece)).await;
         let read = match read {
-            // An empty piece is the end. Without it, the caller has dropped the future.
+            // An empty piece marks the end. A channel that closes without one means that the caller
+            // dropped the future.
             Ok(0) => {
                 let _ = pieces.send(Ok(Vec::new())).await;
                 return Ok(());
@@ -186,16 +186,16 @@ async fn bring(
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
-                // The engine must not take this for the end.
+                // The engine must not mistake the error for the end.
                 let _ = pieces.send(Err(error.kind().into())).await;
-                let what = format!("cannot read what is to be written: {error}");
+                let what = format!("cannot read the content to write: {error}");
                 return Err(Error::new(ErrorKind::LocalFile, what).caused_by(error));
             }
         };
         bytes += read as u64;
         if let Some(most) = most.filter(|most| bytes > *most) {
             let _ = pieces.send(Err(io::ErrorKind::FileTooLarge.into())).await;
-            let what = format!("what is to be written is larger than {most} bytes");
+            let what = format!("the content to write is larger than {most} bytes");
             return Err(Error::new(ErrorKind::Usage, what));
         }
         if pieces.send(Ok(piece[..read].to_vec())).await.is_err() {
@@ -204,7 +204,7 @@ async fn bring(
     }
 }
 
-/// What the reader has brought, as the engine reads it.
+/// The pieces of the reader, as the engine reads them.
 struct Brought {
     pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
     piece: Vec<u8>,
@@ -216,7 +216,7 @@ impl io::Read for Brought {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.at == self.piece.len() && !self.is_over {
             let Some(piece) = self.pieces.blocking_recv() else {
-                let what = "the writing was dropped before the reader's end";
+                let what = "the write was dropped before the reader ended";
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
             };
             (self.piece, self.at) = (piece?, 0);

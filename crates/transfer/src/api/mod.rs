@@ -1,14 +1,14 @@
 //! The library that other programs embed.
 //!
-//! [`Client`] and [`Server`] describe the two sides; a [`CopyRequest`] starts a [`Transfer`], which
-//! reports [`Event`]s and ends with a [`Summary`] or an [`Error`]. A [`ReadRequest`]
-//! and a [`WriteRequest`] copy between memory and another host. A [`ProbeRequest`] measures the
-//! path to a server. A [`Connection`] answers several calls; a [`RemoteFile`] is one of its files.
-//! A [`Share`] is the tree of small values that a server's clients share. A [`StreamSender`] and a
+//! [`Client`] and [`Server`] describe the two sides. A [`CopyRequest`] starts a [`Transfer`], which
+//! reports [`Event`]s and ends with a [`Summary`] or an [`Error`]. A [`ReadRequest`] and a
+//! [`WriteRequest`] copy between memory and another host. A [`ProbeRequest`] measures the path to a
+//! server. A [`Connection`] serves several calls; a [`RemoteFile`] is one of its files. A [`Share`]
+//! is the tree of small values that a server's clients share. A [`StreamSender`] and a
 //! [`StreamReceiver`] carry frames with a deadline. [`Trust`] decides about new servers. `queue`
-//! and `batches` lie between engine and reader, `engine` owns the threads, `running` is what their
-//! handles share, `host` is what reaches a host for calls; [`blocking`] serves threads that may
-//! wait.
+//! and `batches` connect the engine to its readers, `engine` owns the threads, `running` is the
+//! common part of the handles, `host` reaches a host for calls; [`blocking`] is for threads that
+//! may block.
 
 pub mod access_list;
 mod batches;
@@ -35,7 +35,7 @@ mod transfer;
 mod trust;
 
 pub use client::{Client, ClientBuilder, IntoLocation};
-pub use connection::{ConnectRequest, Connection, Listing};
+pub use connection::{ConnectRequest, Connection, Listing, StatusWatch};
 pub use copy::CopyRequest;
 pub use events::{Event, Events};
 pub use expand::Expanded;
@@ -58,6 +58,9 @@ pub use crate::list::{FileTime, NameKind, Named};
 pub use crate::path_memory::{KnownPath, PathMemory};
 pub use crate::progress::Cancel as CancelHandle;
 pub use crate::serve::{Moved, ServedClient, ServerEvent};
+pub use crate::server_status::{
+    ServerStatus, ServerTotals, SharedTreeStatus, StreamStatus, TransferStatus,
+};
 pub use crate::summary::Summary;
 pub use longhaul_files::MemoryFolder;
 pub use longhaul_text::CallOption;

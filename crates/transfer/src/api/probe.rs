@@ -1,4 +1,4 @@
-//! A measurement of the way to a server.
+//! A measurement of the path to a server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use crate::options::ReachOptions;
 use crate::probe::{Found, Measured, PathFound, ProbeOptions, probe};
 use crate::progress::Cancel;
 
-/// How many events wait for a slow reader: more than any probe has.
+/// Events that may wait for a slow reader: more than any probe reports.
 const EVENTS: usize = 1024;
 
-/// Something that a probe reports while it runs.
+/// An event of a running probe.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ProbeEvent {
-    /// The path itself, before anything is measured on it.
+    /// The properties of the path, before any measurement.
     Path(PathFound),
     /// One measurement.
     Measured(Measured),
-    /// Something that was asked for could not be measured, or not all of it. Never dropped.
+    /// A requested measurement failed, or only a part of it succeeded. Never dropped.
     Missing(Error),
     /// An event of the session.
     Session(Event),
@@ -72,8 +72,9 @@ stream! {
     ProbeEvents of ProbeEvent, read by Reader<ProbeEvent>
 }
 
-/// A probe to be described and started: round trips, path MTU, throughput and loss, both ways. By
-/// default it measures UDP and TCP for 1 s at each rate, at rates that rise until the path is full.
+/// A probe that can be configured and started. It measures round trips, path MTU, throughput and
+/// loss in both directions. By default it measures UDP and TCP for 1 s per rate, with rates that
+/// rise until the path is full.
 #[derive(Clone, Debug)]
 #[must_use = "a probe runs once it is started"]
 pub struct ProbeRequest {
@@ -104,38 +105,39 @@ impl ProbeRequest {
         self
     }
 
-    /// Measures datagrams that are received and dropped.
+    /// Selects the measurement with datagrams that are received and dropped.
     pub fn udp(self, on: bool) -> ProbeRequest {
         self.with(|options| options.udp = on)
     }
 
-    /// Measures datagrams that are received and copied once, as an application does.
+    /// Selects the measurement with datagrams that are received and copied once, as an application
+    /// does.
     pub fn app(self, on: bool) -> ProbeRequest {
         self.with(|options| options.app = on)
     }
 
-    /// Measures one TCP connection.
+    /// Selects the measurement of one TCP connection.
     pub fn tcp(self, on: bool) -> ProbeRequest {
         self.with(|options| options.tcp = on)
     }
 
-    /// The rates of UDP payload to measure at, ascending; none for rates that rise until the path
-    /// is full.
+    /// Sets the rates of UDP payload to measure, ascending; an empty list means rates that rise
+    /// until the path is full.
     pub fn rates(self, rates: Vec<Rate>) -> ProbeRequest {
         self.with(|options| options.rates = rates)
     }
 
-    /// How long each measurement sends, from 10 ms to 10 s.
+    /// Sets how long each measurement sends, from 10 ms to 10 s.
     pub fn time(self, time: Span) -> ProbeRequest {
         self.with(|options| options.span = time)
     }
 
-    /// The UDP payload of a datagram in bytes; nothing to search the path for it.
+    /// Sets the UDP payload of a datagram in bytes; `None` searches the path for it.
     pub fn datagram(self, datagram: Option<u16>) -> ProbeRequest {
         self.with(|options| options.datagram = datagram)
     }
 
-    /// How the other host is reached.
+    /// Sets how the other host is reached.
     pub fn reach(self, reach: ReachOptions) -> ProbeRequest {
         self.with(|options| options.host.reach = reach)
     }
@@ -151,11 +153,11 @@ impl ProbeRequest {
         ProbeRequest { see: Some(Sink::Call(Arc::new(see))), ..self }
     }
 
-    /// Starts the probe on a thread of its own, inside or outside a tokio runtime.
+    /// Starts the probe on its own thread, inside or outside a tokio runtime.
     ///
     /// # Errors
-    /// The address makes no sense, or the system gives no thread. All else is reported by
-    /// [`Probe::finish`].
+    /// The address is invalid, or the system cannot start a thread. [`Probe::finish`] reports all
+    /// other errors.
     pub fn start(self) -> Result<Probe, Error> {
         let (options, queue) = (self.options?, Queue::new(EVENTS));
         let cancel = self.cancel.child();
@@ -175,7 +177,7 @@ impl ProbeRequest {
 pub struct Probe(Running<ProbeEvent, ()>);
 
 impl Probe {
-    /// The probe's events, from the first unread one; a second call ends the first stream.
+    /// Returns the probe's events, from the first unread one; a second call ends the first stream.
     pub fn events(&self) -> ProbeEvents {
         ProbeEvents::over(self.0.queue.reader())
     }
@@ -184,12 +186,12 @@ impl Probe {
     ///
     /// # Errors
     /// The server cannot be reached or does not allow a probe, the measurements take longer than
-    /// 600 s, or the probe was cancelled. What could not be measured was an event.
+    /// 600 s, or the probe was cancelled. A failed measurement is an event, not an error.
     pub async fn finish(&mut self) -> Result<(), Error> {
         self.0.finish().await
     }
 
-    /// What cancels the probe from elsewhere.
+    /// Returns a handle that cancels the probe.
     pub fn cancel_handle(&self) -> Cancel {
         self.0.cancel.clone()
     }

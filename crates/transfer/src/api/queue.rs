@@ -1,22 +1,22 @@
-//! The queue between an engine that never waits and a reader that may be slow.
+//! The queue between the engine, which never waits, and a reader that may be slow.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// What a queue asks of its events.
+/// An event that can be queued.
 pub(super) trait Queued: Sized {
     /// Returns whether the event survives a full queue.
     fn must_arrive(&self) -> bool;
 
-    /// Returns whether the event replaces an unread one of its kind.
+    /// Returns whether the event replaces an unread event of its kind.
     fn is_latest_only(&self) -> bool;
 
-    /// The event that stands for `count` dropped ones.
+    /// Returns the event that reports `count` dropped events.
     fn lagged(count: u64) -> Self;
 }
 
-/// A shared queue. Clones share it.
+/// A shared queue; clones refer to the same one.
 pub(super) struct Queue<E>(Arc<Mutex<State<E>>>);
 
 impl<E> Clone for Queue<E> {
@@ -25,7 +25,7 @@ impl<E> Clone for Queue<E> {
     }
 }
 
-/// A place in the queue: an event, or how many were dropped here.
+/// A place in the queue: an event, or a count of dropped events.
 enum Place<E> {
     Event(E),
     Dropped(u64),
@@ -33,15 +33,15 @@ enum Place<E> {
 
 struct State<E> {
     places: VecDeque<Place<E>>,
-    /// Events in the queue that may be dropped, and how many there may be.
+    /// Droppable events in the queue, and their limit.
     droppable: usize,
     capacity: usize,
     latest: Option<E>,
-    /// The reader had the latest state before the next queued event.
+    /// The reader got the latest state more recently than a queued event.
     told_latest: bool,
     closed: bool,
     waker: Option<Waker>,
-    /// Which reader has the queue; an earlier one sees the end.
+    /// The current reader; an earlier one sees the end.
     reader: u64,
 }
 
@@ -70,7 +70,7 @@ impl<E: Queued> Queue<E> {
         }
     }
 
-    /// Ends the queue: the reader gets the rest, then nothing.
+    /// Closes the queue: the reader gets the rest, then the end.
     pub(super) fn close(&self) {
         let waker = {
             let mut state = self.lock();
@@ -82,7 +82,7 @@ impl<E: Queued> Queue<E> {
         }
     }
 
-    /// A new reader; the earlier one sees the end.
+    /// Returns a new reader; the earlier one sees the end.
     pub(super) fn reader(&self) -> Reader<E> {
         let (number, waker) = {
             let mut state = self.lock();
@@ -95,7 +95,7 @@ impl<E: Queued> Queue<E> {
         Reader { queue: self.clone(), number }
     }
 
-    /// A poisoned lock means that a waker panicked; the state is whole.
+    /// A poisoned lock means that a waker panicked; the state is consistent.
     fn lock(&self) -> MutexGuard<'_, State<E>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,7 +117,7 @@ impl<E: Queued> State<E> {
         }
     }
 
-    /// The latest state has a turn between any two queued events, so neither starves the other.
+    /// Alternates between the latest state and queued events, so that neither starves the other.
     fn pop(&mut self) -> Option<E> {
         if (!self.told_latest || self.places.is_empty())
             && let Some(latest) = self.latest.take()
@@ -143,7 +143,7 @@ pub(super) struct Reader<E> {
 }
 
 impl<E: Queued> Reader<E> {
-    /// Polls for the next event; nothing after the last one.
+    /// Polls for the next event; `None` after the last one.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<E>> {
         let mut state = self.queue.lock();
         if state.reader != self.number {
@@ -171,7 +171,7 @@ macro_rules! stream {
                 $name(reader)
             }
 
-            /// Waits for the next item; nothing after the last one.
+            /// Waits for the next item; `None` after the last one.
             pub async fn next(&mut self) -> Option<$item> {
                 std::future::poll_fn(|context| self.0.poll_next(context)).await
             }

@@ -1,4 +1,4 @@
-//! A file of another host, read by ranges.
+//! A remote file, read by ranges.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,17 +14,17 @@ use crate::error::public::{Error, ErrorKind};
 use crate::file::{Bytes, Opened, Read};
 use crate::list::FileTime;
 
-/// A file of another host, open for reading. Every read is of the version that was opened: if the
-/// file changes, reads fail with an error that names it.
+/// A remote file, open for reading. Every read returns the version that was opened: if the file
+/// changes, reads fail with an error that names it.
 ///
 /// The connection's encryption authenticates each byte. Chunks of 1 MiB (counted from the start of
-/// the file) that a read has whole are also compared with the BLAKE3 value of what the server read
-/// there first, before they are handed out: so they are the same bytes for all clients. Parts of a
-/// chunk are not hashed.
+/// the file) that a read covers completely are also verified before they are returned: their BLAKE3
+/// value must equal the one that the server computed when it first read the chunk. So all clients
+/// see the same bytes. Partial chunks are not hashed.
 ///
-/// Reads of a file are answered in the order in which they begin. Up to 32 MiB are on their way or
-/// wait to be taken; a read that is not taken holds up those behind it. Clones are the same open
-/// file. It is closed when they and their reads are dropped.
+/// Reads of a file are answered in the order in which they start. Up to 32 MiB are in flight or
+/// wait for the caller; a read whose data are not taken blocks the reads behind it. Clones refer to
+/// the same open file. It is closed when all clones and their reads are dropped.
 #[derive(Clone)]
 pub struct RemoteFile {
     about: FileOpened,
@@ -42,18 +42,18 @@ impl RemoteFile {
         RemoteFile { about: opened.about, reads: opened.reads }
     }
 
-    /// Bytes of content.
+    /// Returns the size in bytes.
     #[allow(clippy::len_without_is_empty, reason = "a file is no collection")]
     pub fn len(&self) -> u64 {
         self.about.size
     }
 
-    /// When the content changed last.
+    /// Returns the modification time.
     pub fn modified(&self) -> FileTime {
         FileTime { seconds: self.about.seconds, nanos: self.about.nanos }
     }
 
-    /// Reads `len` bytes at `offset` into memory; fewer where the file ends before.
+    /// Reads `len` bytes at `offset` into memory, or fewer at the end of the file.
     ///
     /// # Errors
     /// As [`RangeReads::next`].
@@ -71,8 +71,8 @@ impl RemoteFile {
         Ok(all)
     }
 
-    /// Reads ranges, in the order given: all are asked for ahead, without a round trip each. What
-    /// lies behind the end of the file is left out. Ranges that follow each other without a gap
+    /// Reads ranges in the given order. All are requested ahead, without a round trip for each.
+    /// Parts beyond the end of the file are left out. Ranges that follow each other without a gap
     /// are read as one.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl RemoteFile {
             wanted.push_back((number, range));
         }
         let (tell, pieces) = mpsc::unbounded_channel();
-        // Whether the file is still open is told by the first piece.
+        // If the file is closed, the first piece reports it.
         let _ = self.reads.send(Read { ranges: spans, tell }).await;
         Ok(RangeReads { pieces, wanted, rest: None, failed: false })
     }
@@ -109,20 +109,21 @@ impl RemoteFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RangePiece {
-    /// Of which of the ranges that were asked for, counted from 0.
+    /// Index of the requested range, from 0.
     pub range: usize,
-    /// Where in the file they begin.
+    /// Offset of the bytes in the file.
     pub offset: u64,
     /// The bytes: at least one, at most 1 MiB.
     pub bytes: Vec<u8>,
 }
 
-/// The bytes of ranges, in the order in which these were asked for. Dropping it ends the read.
+/// The bytes of the requested ranges, in the order of the request. Dropping the value ends the
+/// read.
 pub struct RangeReads {
     pieces: mpsc::UnboundedReceiver<Result<Bytes, crate::error::Error>>,
-    /// What is still to come, by the number of its range.
+    /// The bytes still missing, with the index of their range.
     wanted: VecDeque<(usize, Range<u64>)>,
-    /// A piece that several ranges have, and how many of its bytes were handed out.
+    /// A piece that belongs to several ranges, and how many of its bytes were returned.
     rest: Option<(Bytes, usize)>,
     failed: bool,
 }
@@ -134,8 +135,8 @@ impl fmt::Debug for RangeReads {
 }
 
 impl RangeReads {
-    /// The next bytes; nothing at the end. An error is the last that comes: the file changed, the
-    /// right to it ended, or the connection was lost.
+    /// Returns the next bytes; `None` at the end. An error is the last item: the file changed, the
+    /// client lost the right to read it, or the connection was lost.
     pub async fn next(&mut self) -> Option<Result<RangePiece, Error>> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }

@@ -1,4 +1,4 @@
-//! What the handles of running calls have in common.
+//! The common part of the handles of running calls.
 
 use tokio::sync::oneshot;
 
@@ -17,11 +17,11 @@ pub(super) struct Running<E, T> {
 }
 
 impl<E: Queued + Send + 'static, T: Clone + Send + 'static> Running<E, T> {
-    /// Runs `work` on a thread called `name`. The events close when the thread ends, even where it
+    /// Runs `work` on a thread called `name`. The events close when the thread ends, even if it
     /// panics.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     pub(super) fn start(
         name: &'static str,
         queue: Queue<E>,

@@ -1,4 +1,4 @@
-//! A server: a folder that named ids may copy from and to.
+//! The server: serves a folder to listed ids.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,12 +17,13 @@ use super::queue::{Queue, Queued, Reader, stream};
 use crate::error::public::{Error, ErrorKind};
 use crate::options::{Allow, OwnKey, ServeOptions};
 use crate::serve::{self, Order, Ready, ServerEvent};
+use crate::server_status::ServerStatus;
 use crate::session::{PeerId, allow};
 
-/// How many events wait for a slow reader.
+/// Events that may wait for a slow reader.
 const EVENTS: usize = 1024;
 
-/// What one id may do.
+/// The rights of one id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     read: bool,
@@ -31,31 +32,31 @@ pub struct Access {
 }
 
 impl Access {
-    /// Reading only.
+    /// Returns the right to read.
     pub fn read_only() -> Access {
         Access { read: true, write: false, folder: None }
     }
 
-    /// Writing only.
+    /// Returns the right to write.
     pub fn write_only() -> Access {
         Access { read: false, write: true, folder: None }
     }
 
-    /// Reading and writing.
+    /// Returns the right to read and write.
     pub fn read_write() -> Access {
         Access { read: true, write: true, folder: None }
     }
 
-    /// The same only below `folder`, which is relative to the root and must exist.
+    /// Restricts the rights to `folder`, which is relative to the root and must exist.
     #[must_use]
     pub fn below(self, folder: impl Into<PathBuf>) -> Access {
         Access { folder: Some(folder.into()), ..self }
     }
 
-    /// The entry of the list for `id`.
+    /// Returns the list entry for `id`.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`]: `id` is none, or the folder leads out of the root.
+    /// [`ErrorKind::Usage`]: `id` is invalid, or the folder leads out of the root.
     pub fn of(self, id: &str) -> Result<Allow, Error> {
         let usage = |what| Error::new(ErrorKind::Usage, what);
         let id: PeerId = id.parse().map_err(|why| usage(format!("{id} is no id: {why}")))?;
@@ -72,7 +73,7 @@ impl Access {
 }
 
 impl Queued for ServerEvent {
-    /// What clients cause has no bound, so nothing is kept for good.
+    /// Clients cause any number of events, so every event may be dropped.
     fn must_arrive(&self) -> bool {
         false
     }
@@ -92,7 +93,7 @@ stream! {
     ServerEvents of ServerEvent, read by Reader<ServerEvent>
 }
 
-/// Makes a [`Server`].
+/// Builds a [`Server`].
 #[derive(Debug)]
 #[must_use = "a server runs once it is started"]
 pub struct ServerBuilder {
@@ -102,13 +103,13 @@ pub struct ServerBuilder {
 }
 
 impl ServerBuilder {
-    /// The folder that is served; nothing outside of it can be reached. Required.
+    /// Sets the folder to serve; clients reach nothing outside it. Required.
     pub fn root(mut self, folder: impl Into<PathBuf>) -> ServerBuilder {
         self.options.root = folder.into();
         self
     }
 
-    /// Lets `id` in.
+    /// Grants `access` to `id`.
     pub fn allow(mut self, id: impl AsRef<str>, access: Access) -> ServerBuilder {
         match access.of(id.as_ref()) {
             Ok(entry) => self.options.allow.push(entry),
@@ -117,62 +118,62 @@ impl ServerBuilder {
         self
     }
 
-    /// Lets in all that `list` names.
+    /// Adds all entries of `list`.
     pub fn allow_all(mut self, list: impl IntoIterator<Item = Allow>) -> ServerBuilder {
         self.options.allow.extend(list);
         self
     }
 
-    /// The control port, UDP and TCP, as [`listen::parse`] reads it; with port 0 the system
+    /// Sets the control port, UDP and TCP, as [`listen::parse`] reads it; with port 0 the system
     /// chooses. By default `[::]:7717`.
     pub fn listen(mut self, address: impl ToString) -> ServerBuilder {
         self.listen = Some(address.to_string());
         self
     }
 
-    /// The UDP port of all data; nothing for the one after the control port.
+    /// Sets the UDP port of all data; `None` for the port after the control port.
     pub fn data_port(mut self, port: Option<u16>) -> ServerBuilder {
         self.options.data_port = port;
         self
     }
 
-    /// Nobody may write, whatever the list says.
+    /// Refuses all writes, whatever the list says.
     pub fn read_only(mut self, on: bool) -> ServerBuilder {
         self.options.read_only = on;
         self
     }
 
-    /// Ends after one transfer.
+    /// Ends the server after one transfer.
     pub fn once(mut self, on: bool) -> ServerBuilder {
         self.options.once = on;
         self
     }
 
-    /// Allows data in the clear to clients that ask for it.
+    /// Allows unsealed data for clients that ask for it.
     pub fn allow_plain(mut self, on: bool) -> ServerBuilder {
         self.options.allow_plain = on;
         self
     }
 
-    /// How much incomplete data of all transfers may wait in memory (512 MiB).
+    /// Limits the incomplete data of all transfers in memory (512 MiB).
     pub fn memory(mut self, memory: Bytes) -> ServerBuilder {
         self.options.memory = memory;
         self
     }
 
-    /// Offers a tree of small values that clients share (see [`Share`](super::Share)), and keeps it
-    /// in `file`, which is made where it is not there. Rights are those of `share=` in the list of
-    /// clients. By default there is none.
+    /// Offers a tree of small values that clients share (see [`Share`](super::Share)), stored in
+    /// `file`, which is created if missing. The list of clients grants rights by `share=`. By
+    /// default there is no tree.
     pub fn share(mut self, file: impl Into<PathBuf>) -> ServerBuilder {
         self.options.share = Some(file.into());
         self
     }
 
-    /// Opens the ports and serves on threads of the engine's own, until [`Server::shutdown`] or
-    /// until the handle is dropped.
+    /// Opens the ports and serves on the engine's threads, until [`Server::shutdown`] or until the
+    /// handle is dropped.
     ///
     /// # Errors
-    /// A port is taken, the root is no folder, or an entry of the list makes no sense.
+    /// A port is in use, the root is not a folder, or an entry of the list is invalid.
     pub async fn start(self) -> Result<Server, Error> {
         if let Some(error) = self.error {
             return Err(error);
@@ -207,7 +208,7 @@ impl ServerBuilder {
 }
 
 /// A running server. Dropping the handle ends it without waiting: sessions are closed, and their
-/// clients resume elsewhere or later.
+/// clients can resume later.
 pub struct Server {
     ready: Ready,
     queue: Queue<ServerEvent>,
@@ -217,35 +218,43 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server with this identity, to be described.
+    /// Returns a builder for a server with this identity.
     pub fn builder(identity: Identity) -> ServerBuilder {
         let options = ServeOptions { key: OwnKey::Given(identity.0), ..ServeOptions::default() };
         ServerBuilder { options, error: None, listen: None }
     }
 
-    /// The control port.
+    /// Returns the control port's address.
     pub fn address(&self) -> SocketAddr {
         self.ready.address
     }
 
-    /// The UDP port of all data.
+    /// Returns the UDP port of all data.
     pub fn data_port(&self) -> u16 {
         self.ready.data_port
     }
 
-    /// The server's id, as `lh1:…`.
+    /// Returns the server's id, as `lh1:…`.
     pub fn id(&self) -> &str {
         &self.ready.id
     }
 
-    /// The server's events, from the first unread one; a second call ends the first stream.
+    /// Returns the server's events, from the first unread one; a second call ends the first stream.
     pub fn events(&self) -> ServerEvents {
         ServerEvents::over(self.queue.reader())
     }
 
-    /// What changes the list of clients from elsewhere.
+    /// Returns a handle that changes the list of clients.
     pub fn control(&self) -> ServerControl {
         ServerControl { orders: self.orders.clone() }
+    }
+
+    /// What the server is doing now; see [`ServerControl::status`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn status(&self) -> Result<ServerStatus, Error> {
+        self.control().status().await
     }
 
     /// Replaces the list of clients; see [`ServerControl::set_access`].
@@ -256,7 +265,7 @@ impl Server {
         self.control().set_access(list).await
     }
 
-    /// Lets transfers end for as long as `grace`, then closes all sessions with the reason that the
+    /// Waits up to `grace` for transfers to end, then closes all sessions with the reason that the
     /// server is shutting down; clients retry. New requests are refused from the start.
     pub async fn shutdown(&mut self, grace: Duration) {
         self.control().shutdown(grace);
@@ -266,7 +275,7 @@ impl Server {
     /// Waits until the server has ended.
     ///
     /// # Errors
-    /// Why it ended; with [`ServerBuilder::once`] how its transfer did.
+    /// Why the server ended; with [`ServerBuilder::once`], why its transfer failed.
     pub async fn ended(&mut self) -> Result<(), Error> {
         if let Some(done) = &mut self.done {
             self.result = done.await.unwrap_or_else(|_| Err(engine::vanished("a server")));
@@ -288,18 +297,18 @@ impl Drop for Server {
     }
 }
 
-/// What directs a server from any thread; clones direct the same one.
+/// A handle that controls a server from any thread; clones control the same one.
 #[derive(Clone)]
 pub struct ServerControl {
     orders: mpsc::UnboundedSender<Order>,
 }
 
 impl ServerControl {
-    /// Replaces the list of clients. Transfers under way whose client has lost the right, or has
-    /// another folder now, end with that reason; the others go on.
+    /// Replaces the list of clients. A running transfer ends with that reason if its client has
+    /// lost the right or has a different folder now; the others continue.
     ///
     /// # Errors
-    /// A folder of the list does not exist: the old list stays. Or the server has ended.
+    /// A folder of the list does not exist (the old list stays), or the server has ended.
     pub async fn set_access(&self, list: impl IntoIterator<Item = Allow>) -> Result<(), Error> {
         let (tell, told) = oneshot::channel();
         let _ = self.orders.send(Order::Allow(list.into_iter().collect(), tell));
@@ -307,9 +316,20 @@ impl ServerControl {
         Ok(told.await.map_err(ended)??)
     }
 
+    /// What the server is doing now. Nothing is counted for it: a server that nobody asks has no
+    /// work with this.
+    ///
+    /// # Errors
+    /// The server has ended.
+    pub async fn status(&self) -> Result<ServerStatus, Error> {
+        let (tell, told) = oneshot::channel();
+        let _ = self.orders.send(Order::Status(tell));
+        told.await.map_err(|_| Error::new(ErrorKind::Unreachable, "the server has ended"))
+    }
+
     /// Begins what [`Server::shutdown`] does, without waiting for the end.
     pub fn shutdown(&self, grace: Duration) {
-        // A server that has ended needs no order.
+        // The server may have ended already.
         let _ = self.orders.send(Order::Shutdown(grace));
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_proto::share::{Answer, Change, Entry, Key, KeyError, News, Prefix, Wish};
+use longhaul_share::Unread;
 use longhaul_share::client::Order;
 use tokio::sync::{mpsc, oneshot};
 
@@ -20,24 +21,24 @@ use crate::progress::Cancel;
 use crate::session;
 use crate::share::serve_share;
 
-/// Calls that wait for the engine.
+/// Calls that may wait for the engine.
 const WAITING: usize = 64;
-/// Parts of a watch that wait for a slow reader. Beyond them the server waits, and sends a snapshot
-/// in place of what it has forgotten by then.
+/// Parts of a watch that may wait for a slow reader. When they are full, the server waits, and
+/// sends a snapshot if it has discarded changes by then.
 const UNREAD: usize = 4;
-/// What its thread is called.
+/// Name of the engine's thread.
 const NAME: &str = "longhaul share";
 
 impl Client {
-    /// The shared tree of the server `host`: `lh://host[:port]`. Its path is ignored. Await the
-    /// request.
+    /// Describes a connection to the shared tree of the server `host`: `lh://host[:port]`. The path
+    /// is ignored. Await the request.
     pub fn share(&self, host: impl IntoLocation) -> ShareRequest {
         let host = HostRequest::new(self, host);
         ShareRequest { host, retry_for: Duration::from_secs(300) }
     }
 }
 
-/// A shared tree to be opened: await it.
+/// A request for a shared tree: await it.
 #[derive(Clone, Debug)]
 #[must_use = "a shared tree is opened when its request is awaited"]
 pub struct ShareRequest {
@@ -46,12 +47,12 @@ pub struct ShareRequest {
 }
 
 impl ShareRequest {
-    /// How the host is reached.
+    /// Sets how the host is reached.
     pub fn reach(self, reach: ReachOptions) -> ShareRequest {
         ShareRequest { host: self.host.reach(reach), ..self }
     }
 
-    /// How long to keep retrying a lost connection (5 minutes).
+    /// Sets how long to keep retrying a lost connection (5 minutes).
     pub fn retry_for(self, time: Duration) -> ShareRequest {
         ShareRequest { retry_for: time, ..self }
     }
@@ -67,8 +68,8 @@ impl IntoFuture for ShareRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The host cannot be reached or is not trusted. A host that does not let this client in says
-    /// so to the first call.
+    /// The host cannot be reached or is not trusted. A host that does not admit this client reports
+    /// that to the first call.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let serve = move |calls: Calls<(), Order>| serve_share(calls, self.retry_for);
@@ -78,10 +79,10 @@ impl IntoFuture for ShareRequest {
     }
 }
 
-/// The shared tree of a server. Clones use the same connection, which is made again when it is
-/// lost. Calls then wait. An edit whose answer was lost is made once and ends with its true
-/// outcome; one that the server never got is made only if nobody else has changed its key
-/// meanwhile, and else ends as [`Edited::Conflict`].
+/// The shared tree of a server. Clones use the same connection. A lost connection is made again;
+/// calls wait meanwhile. An edit whose answer was lost is applied once and returns its true
+/// outcome. An edit that never reached the server is applied only if nobody else has changed its
+/// key meanwhile; otherwise it returns [`Edited::Conflict`].
 #[derive(Clone)]
 pub struct Share {
     orders: mpsc::Sender<Order>,
@@ -93,13 +94,13 @@ impl fmt::Debug for Share {
     }
 }
 
-/// What a key has.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedValue {
     /// The bytes, at most 64 KiB.
     pub bytes: Arc<[u8]>,
-    /// The version: it grows with each change of the tree, over restarts too.
+    /// The version. It grows with each change of the tree, across restarts.
     pub version: u64,
 }
 
@@ -109,27 +110,28 @@ impl SharedValue {
     }
 }
 
-/// How an edit ended.
+/// The outcome of an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Edited {
-    /// It is on the server's disk (a presence in its memory). The key has this version; 0 where
-    /// there was nothing to delete.
+    /// The edit is on the server's disk (a presence is in its memory). The key has this version; 0
+    /// if there was nothing to delete.
     Made(u64),
-    /// It was not made: the condition does not hold, or somebody else changed the key while the
-    /// connection was lost. With what the key has, if it is there and this client may read it.
+    /// The edit was not applied: the condition does not hold, or somebody else changed the key
+    /// while the connection was lost. Contains the current value if the key exists and this client
+    /// may read it.
     Conflict(Option<SharedValue>),
-    /// Nobody knows whether it was made: the connection was lost before the answer came, and the
-    /// server has forgotten the outcome since. Read the key and decide again.
+    /// The outcome is unknown: the connection was lost before the answer came, and the server has
+    /// discarded the outcome since. Read the key and decide again.
     Unknown,
 }
 
-/// What a watch brings.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShareEvent {
-    /// All values, in the order of their keys. The first event; comes again, in place of changes,
-    /// where the watch has fallen behind or the server has started anew.
+    /// All values, in the order of their keys. It is the first event, and replaces changes if the
+    /// watch has fallen behind or the server has restarted.
     Snapshot(Vec<(String, SharedValue)>),
     /// A key has a new value.
     Put(String, SharedValue),
@@ -151,39 +153,39 @@ impl Share {
         Ok(told.await.map_err(|_| ended())??)
     }
 
-    /// What `key` has; nothing where it is not there.
+    /// Returns the value of `key`; `None` if it does not exist.
     ///
     /// # Errors
-    /// It is no key, this client may not read it, or the connection is lost for good.
+    /// The key is invalid, this client may not read it, or the connection is lost for good.
     pub async fn get(&self, key: &str) -> Result<Option<SharedValue>, Error> {
         let key = Key::new(key).map_err(no_key)?;
         Ok(self.ask(|tell| Order::Get(key, tell)).await?.map(SharedValue::of))
     }
 
-    /// Gives `key` a value: await the request.
+    /// Describes a write of a value to `key`: await the request.
     pub fn put(&self, key: &str, value: impl Into<Arc<[u8]>>) -> EditRequest {
         EditRequest::new(self, key, Some(value.into()))
     }
 
-    /// Deletes `key`: await the request.
+    /// Describes the deletion of `key`: await the request.
     pub fn delete(&self, key: &str) -> EditRequest {
         EditRequest::new(self, key, None)
     }
 
-    /// Completes when this client has no presence at `key`: at once if it never had one, or else
-    /// when the presence could not be taken up again after a lost connection, because somebody else
-    /// had changed the key, or because it had vanished and was put with
-    /// [`EditRequest::if_version`]. With what the key has then, if that is known.
+    /// Completes when this client has no presence at `key`. That is immediately if it never had
+    /// one. Otherwise it is when the presence could not be restored after a lost connection,
+    /// because somebody else had changed the key, or because the presence had vanished and was put
+    /// with [`EditRequest::if_version`]. Returns the value that the key has then, if known.
     ///
     /// # Errors
-    /// It is no key, or the connection is lost for good.
+    /// The key is invalid, or the connection is lost for good.
     pub async fn presence_lost(&self, key: &str) -> Result<Option<SharedValue>, Error> {
         let key = Key::new(key).map_err(no_key)?;
         Ok(self.ask(|tell| Order::Lost(key, tell)).await?.map(SharedValue::of))
     }
 
-    /// All that `prefix` has, at one moment, in the order of the keys. An empty prefix is the
-    /// whole tree.
+    /// Returns all values below `prefix` at one moment, in the order of the keys. An empty prefix
+    /// is the whole tree.
     ///
     /// # Errors
     /// As [`Share::get`].
@@ -196,11 +198,11 @@ impl Share {
         }
     }
 
-    /// Watches `prefix`: the key and all keys below it. An empty prefix is the whole tree. At most
-    /// 15 watches of a connection go at a time.
+    /// Watches `prefix`: the key and all keys below it. An empty prefix is the whole tree. A
+    /// connection carries at most 15 watches at a time.
     ///
     /// # Errors
-    /// It is no key. All else comes by the watch.
+    /// The key is invalid. The watch reports all other errors.
     pub async fn watch(&self, prefix: &str) -> Result<ShareWatch, Error> {
         let prefix = Prefix::new(prefix).map_err(no_key)?;
         let (tell, batches) = mpsc::channel(UNREAD);
@@ -213,7 +215,7 @@ fn ended() -> Error {
     Error::new(ErrorKind::Unfinished, "the connection to the shared tree has ended")
 }
 
-/// An edit to be made: await it.
+/// A request for an edit: await it.
 #[derive(Debug)]
 #[must_use = "an edit is made when its request is awaited"]
 pub struct EditRequest {
@@ -227,7 +229,7 @@ impl EditRequest {
         EditRequest { share: share.clone(), wish: Key::new(key).map(wish).map_err(no_key) }
     }
 
-    /// Only if the key has this version; 0: if it is not there.
+    /// Requires that the key has this version; 0: that it does not exist.
     pub fn if_version(mut self, version: u64) -> EditRequest {
         if let Ok(wish) = &mut self.wish {
             wish.version = Some(version);
@@ -235,8 +237,8 @@ impl EditRequest {
         self
     }
 
-    /// The value vanishes with this client: when the tree is dropped, or 30 s after the last sign
-    /// of a client that was killed. It is not on the disk.
+    /// Makes the value a presence, which vanishes with this client: when the tree is dropped, or 30
+    /// s after the last sign of life of a killed client. A presence is not stored on disk.
     pub fn presence(mut self) -> EditRequest {
         if let Ok(wish) = &mut self.wish {
             wish.presence = true;
@@ -250,8 +252,8 @@ impl IntoFuture for EditRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// It is no key, this client may not change it, the server cannot store it, or the connection
-    /// is lost for good: then nobody knows whether the edit was made.
+    /// The key is invalid, this client may not change it, the server cannot store it, or the
+    /// connection is lost for good; in the last case the outcome is unknown.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let wish = self.wish?;
@@ -264,18 +266,18 @@ impl IntoFuture for EditRequest {
     }
 }
 
-type Batch = Result<News, session::Error>;
+type Batch = Result<Unread, session::Error>;
 
 stream! {
-    /// The events of a watch, in order, without a gap. An error is the last item. Dropping it ends
-    /// the watch.
+    /// The events of a watch, in order and without gaps. An error is the last item. Dropping the
+    /// value ends the watch.
     ShareWatch of Result<ShareEvent, Error>, read by Batches<Batch, ShareEvent>
 }
 
-/// The events of a batch. A watch has no end of its own.
+/// Returns the events of a batch. A watch ends only with an error.
 fn events(batch: Option<Batch>) -> Result<Option<Vec<ShareEvent>>, Error> {
     let name = |key: Key| key.as_str().to_owned();
-    Ok(Some(match batch.ok_or_else(ended)?? {
+    Ok(Some(match batch.ok_or_else(ended)??.take() {
         News::Snapshot(entries) => {
             let entries = entries.into_iter();
             let entries = entries.map(|(key, entry)| (name(key), SharedValue::of(entry)));

@@ -10,7 +10,7 @@ use crate::progress::Cancel;
 use crate::serve::serve_over_ssh;
 
 /// A server for the one client whose ssh started this process, over standard input and output. The
-/// client may reach what the user of the process may reach.
+/// client can reach everything that the user of the process can reach.
 #[derive(Debug)]
 #[must_use = "a server runs once it is asked to serve"]
 pub struct SshServer {
@@ -20,19 +20,19 @@ pub struct SshServer {
 }
 
 impl SshServer {
-    /// A server with this identity, to be described.
+    /// Returns the description of a server with this identity.
     pub fn new(identity: Identity) -> SshServer {
         let options = ServeOptions { key: OwnKey::Given(identity.0), ..ServeOptions::default() };
         SshServer { options, ports: None, cancel: Cancel::default() }
     }
 
-    /// How much incomplete data may wait in memory (512 MiB).
+    /// Limits the incomplete data in memory (512 MiB).
     pub fn memory(mut self, memory: Bytes) -> SshServer {
         self.options.memory = memory;
         self
     }
 
-    /// The first and last UDP port that the server may open; nothing for any port.
+    /// Sets the first and last UDP port that the server may open; `None` for any port.
     pub fn ports(self, ports: Option<(u16, u16)>) -> SshServer {
         SshServer { ports, ..self }
     }
@@ -42,7 +42,7 @@ impl SshServer {
         SshServer { cancel: handle.clone(), ..self }
     }
 
-    /// Serves on a thread of the engine's own until ssh is gone. Dropping the future cancels it.
+    /// Serves on the engine's thread until ssh ends. Dropping the future cancels the server.
     ///
     /// # Errors
     /// ssh did not start this process, no port is free, the transfer failed, or it was cancelled.

@@ -1,4 +1,4 @@
-//! Streams of frames with a deadline, from one client of a server to others.
+//! Streams of frames with a deadline, from one client of a server to other clients.
 
 use std::fmt;
 use std::pin::Pin;
@@ -23,43 +23,44 @@ use crate::options::{HostOptions, ReachOptions};
 use crate::progress::Cancel;
 use crate::stream::{Ways, receive_stream, send_stream};
 
-/// What its thread is called.
+/// Name of the engine's thread.
 const NAME: &str = "longhaul stream";
 
-/// What happens to frames that come faster than they can be sent.
+/// What to do with frames that arrive faster than they can be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenBehind {
     /// The source waits.
     #[default]
     Block,
-    /// The new frame is not sent.
+    /// The new frame is dropped.
     Skip,
-    /// The oldest frame that waits is not sent.
+    /// The oldest waiting frame is dropped.
     Thin,
 }
 
-/// What a stream is.
+/// The properties of a stream.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StreamSettings {
-    /// Most bytes of a frame: at most 16 MiB.
+    /// Maximum bytes of a frame: up to 16 MiB.
     pub frame: Bytes,
     /// Frames a second.
     pub per_second: f64,
-    /// From the sender's having a frame to its delivery at the farthest receiver.
+    /// Time from the moment the sender has a frame to its delivery at the farthest receiver.
     pub deadline: Span,
-    /// What happens to frames that come too fast.
+    /// What to do with frames that arrive too fast.
     pub when_behind: WhenBehind,
-    /// How many must receive before the first frame is taken (none).
+    /// How many receivers must be present before the first frame is taken (none).
     pub receivers: u32,
-    /// UDP payload of a datagram. Nothing takes what passes on the way to the server, and no more
-    /// than each Ethernet path carries.
+    /// UDP payload of a datagram. `None` uses the largest size that passes on the path to the
+    /// server, but no more than every Ethernet path carries.
     pub datagram: Option<u16>,
 }
 
 impl StreamSettings {
-    /// A stream whose source waits when it is too fast, and that begins at once.
+    /// Returns settings for a stream whose source waits when it is too fast, and that starts
+    /// immediately.
     pub fn new(frame: Bytes, per_second: f64, deadline: Span) -> StreamSettings {
         let (when_behind, receivers, datagram) = (WhenBehind::Block, 0, None);
         StreamSettings { frame, per_second, deadline, when_behind, receivers, datagram }
@@ -88,11 +89,11 @@ impl Target {
         Target { client: client.clone(), options, cancel: Cancel::default(), retry_for }
     }
 
-    /// How connections are made, the stream's name, and what ends it.
+    /// Returns how connections are made, the stream's name, and the handle that ends it.
     fn ways(self) -> Result<(Ways, Key, Cancel), Error> {
         let (options, name) = self.options?;
         let cancel = self.cancel.child();
-        // Nothing reads them: a stream has events of its own.
+        // A stream has its own events, so nothing reads this queue.
         let unread: Sink<Event> = Sink::Queue(Queue::new(1));
         let reporter = Reporter::new(unread, self.client.trust.clone(), cancel.clone());
         let (observer, retry_for) = (Arc::new(reporter), self.retry_for);
@@ -100,11 +101,11 @@ impl Target {
     }
 }
 
-/// The calls that both requests have.
+/// Defines the methods that both requests have.
 macro_rules! reached {
     ($request:ident) => {
         impl $request {
-            /// How the host is reached.
+            /// Sets how the host is reached.
             pub fn reach(mut self, reach: ReachOptions) -> $request {
                 if let Ok((options, _)) = &mut self.target.options {
                     options.reach = reach;
@@ -112,7 +113,7 @@ macro_rules! reached {
                 self
             }
 
-            /// How long to keep retrying a lost connection (5 minutes).
+            /// Sets how long to keep retrying a lost connection (5 minutes).
             pub fn retry_for(mut self, time: Duration) -> $request {
                 self.target.retry_for = time;
                 self
@@ -130,8 +131,8 @@ reached!(SendStreamRequest);
 reached!(ReceiveStreamRequest);
 
 impl Client {
-    /// A stream to be sent as `to`: `lh://host[:port]/name`. Await the request. The server forwards
-    /// it to all who receive that name.
+    /// Describes a stream to send as `to`: `lh://host[:port]/name`. Await the request. The server
+    /// forwards the stream to all receivers of that name.
     pub fn send_stream(
         &self,
         to: impl IntoLocation,
@@ -140,13 +141,14 @@ impl Client {
         SendStreamRequest { target: Target::new(self, to.into_location()), settings }
     }
 
-    /// The stream that is sent as `from`, `lh://host[:port]/name`, now or later. Await the request.
+    /// Describes the reception of the stream `from`, `lh://host[:port]/name`, which may start
+    /// later. Await the request.
     pub fn receive_stream(&self, from: impl IntoLocation) -> ReceiveStreamRequest {
         ReceiveStreamRequest { target: Target::new(self, from.into_location()) }
     }
 }
 
-/// A stream to be sent: await it.
+/// A request to send a stream: await it.
 #[derive(Clone, Debug)]
 #[must_use = "a stream begins when its request is awaited"]
 pub struct SendStreamRequest {
@@ -171,7 +173,7 @@ impl SendStreamRequest {
         let finished = async move {
             match finished.await {
                 Ok(frames) => frames,
-                // The handle is gone: its drop ends the stream.
+                // The handle was dropped, which ends the stream.
                 Err(_) => std::future::pending().await,
             }
         };
@@ -181,7 +183,7 @@ impl SendStreamRequest {
         })?;
         let mut ending = Ending(Some(cancel));
         let (source, mut status) = ready.await.map_err(|_| engine::vanished(NAME))??;
-        // The stream has ended where nobody can say it any more.
+        // The stream has ended before it began.
         if status.wait_for(|status| status.begun).await.is_err() {
             return Err(ended(done.await).err().unwrap_or_else(|| engine::vanished(NAME)));
         }
@@ -191,7 +193,7 @@ impl SendStreamRequest {
     }
 }
 
-/// The result of the engine's thread.
+/// Unwraps the result of the engine's thread.
 fn ended<T>(done: Result<Result<T, Inner>, oneshot::error::RecvError>) -> Result<T, Error> {
     Ok(done.map_err(|_| engine::vanished(NAME))??)
 }
@@ -200,7 +202,8 @@ impl IntoFuture for SendStreamRequest {
     type Output = Result<StreamSender, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    /// Ends when the server takes the stream, and as many receive it as the settings ask for.
+    /// Completes when the server has accepted the stream and the requested number of receivers is
+    /// present.
     ///
     /// # Errors
     /// The host cannot be reached or is not trusted, it refuses the stream, or the deadline is too
@@ -210,7 +213,7 @@ impl IntoFuture for SendStreamRequest {
     }
 }
 
-/// Ends a stream for which nobody waits any more.
+/// Cancels a stream when its future is dropped.
 #[derive(Debug)]
 struct Ending(Option<Cancel>);
 
@@ -232,23 +235,23 @@ pub struct StreamSender {
     _ending: Ending,
 }
 
-/// Takes the frames of a stream. Clones take frames of the same stream.
+/// The input for frames of a stream. Clones feed the same stream.
 #[derive(Clone, Debug)]
 pub struct StreamInput {
     source: Arc<Source>,
 }
 
 impl StreamInput {
-    /// Sends a frame. Waits while there is no room, if the settings say that the source waits.
+    /// Sends a frame. Waits for room if the settings say that the source waits.
     ///
     /// # Errors
-    /// The frame is empty or longer than the settings say; or the stream has ended, and
-    /// [`StreamSender::finish`] says why.
+    /// The frame is empty or longer than the settings allow; or the stream has ended, and
+    /// [`StreamSender::finish`] returns the reason.
     pub async fn send(&self, frame: impl Into<Vec<u8>>) -> Result<(), Error> {
         let frame = frame.into();
         if frame.is_empty() || frame.len() > self.source.most() as usize {
             let most = self.source.most();
-            let what = format!("a frame of {} bytes; 1 to {most} may be", frame.len());
+            let what = format!("a frame has {} bytes; 1 to {most} are allowed", frame.len());
             return Err(Error::new(ErrorKind::Usage, what));
         }
         let gone = |_| Error::new(ErrorKind::Unfinished, "the stream has ended");
@@ -257,27 +260,27 @@ impl StreamInput {
 }
 
 impl StreamSender {
-    /// Where frames go.
+    /// Returns the input for frames.
     pub fn input(&self) -> StreamInput {
         self.input.clone()
     }
 
-    /// How it goes.
+    /// Returns the state and the counters of the stream.
     pub fn status(&self) -> StreamSent {
         StreamSent::of(&self.status.borrow())
     }
 
-    /// Whether the stream has ended: then [`StreamSender::finish`] says why.
+    /// Returns whether the stream has ended; [`StreamSender::finish`] then returns the reason.
     pub fn is_over(&self) -> bool {
         self.status.has_changed().is_err()
     }
 
-    /// Sends the frames that were taken, and tells the receivers that there are no more.
+    /// Sends the remaining frames and tells the receivers that no more follow.
     ///
     /// # Errors
-    /// Why the stream ended earlier, or what was left is not known to have come to the server.
+    /// The reason why the stream ended earlier, or that the server did not confirm the last frames.
     pub async fn finish(self) -> Result<StreamSent, Error> {
-        // Nothing where the stream has ended.
+        // The source is closed if the stream has ended.
         if let Ok(frames) = self.input.source.finish().await {
             let _ = self.finish.send(frames);
         }
@@ -285,43 +288,43 @@ impl StreamSender {
     }
 }
 
-/// How a stream goes, at its sender.
+/// The state of a stream at its sender.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct StreamSent {
-    /// Whether the connection stands.
+    /// Whether the connection is up.
     pub connected: bool,
-    /// How many receive it.
+    /// The number of receivers.
     pub receivers: u32,
-    /// How it is sent, and what other ways would take: one sentence.
+    /// The repair method in use, and the cost of the other methods, in one sentence.
     pub way: String,
-    /// UDP payload a second while a frame is being sent.
+    /// The rate of UDP payload while a frame is being sent.
     pub rate: Rate,
-    /// Repairs of a frame of full length, now and at most.
+    /// Repair datagrams for a frame of maximum length, now.
     pub repairs: u16,
-    /// The most so far.
+    /// The highest number of repair datagrams so far.
     pub most_repairs: u16,
     /// The round-trip time to the farthest receiver.
     pub rtt: Span,
-    /// The losses to hold against, on the way to the worst receiver.
+    /// The loss that the repairs are sized for, on the path to the worst receiver.
     pub loss: LossRatio,
-    /// Datagrams lost in a row, on average.
+    /// Average number of datagrams lost in a row.
     pub burst: f64,
-    /// How much longer datagrams take than the fastest.
+    /// The delay of datagrams beyond the fastest one.
     pub jitter: Span,
     /// Frames taken from the source.
     pub frames: u64,
-    /// Frames that were not sent for want of time, or of a connection.
+    /// Frames that were not sent because time ran out or the connection was down.
     pub skipped: u64,
-    /// Frames that were not sent because nobody received the stream.
+    /// Frames that were not sent because the stream had no receiver.
     pub unwatched: u64,
     /// Datagrams sent.
     pub datagrams: u64,
     /// Their UDP payload.
     pub bytes: Bytes,
-    /// Frames that all receivers together reported as delivered within their deadline.
+    /// Frames that all receivers together reported as delivered by the deadline.
     pub on_time: u64,
-    /// Frames that they reported as not.
+    /// Frames that all receivers together reported as missed.
     pub missed: u64,
 }
 
@@ -357,7 +360,7 @@ impl StreamSent {
     }
 }
 
-/// A stream to be received: await it.
+/// A request to receive a stream: await it.
 #[derive(Clone, Debug)]
 #[must_use = "a stream is received when its request is awaited"]
 pub struct ReceiveStreamRequest {
@@ -370,7 +373,7 @@ impl IntoFuture for ReceiveStreamRequest {
 
     /// # Errors
     /// The host cannot be reached or is not trusted. A host that does not let this client receive
-    /// says so by the first event.
+    /// reports that as the first event.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let (ways, name, cancel) = self.target.ways()?;
@@ -384,7 +387,7 @@ impl IntoFuture for ReceiveStreamRequest {
     }
 }
 
-/// A stream that is being received. Dropping it ends that.
+/// A stream that is being received. Dropping it ends the reception.
 pub struct StreamReceiver {
     items: mpsc::Receiver<Item>,
     board: Board,
@@ -399,26 +402,26 @@ impl fmt::Debug for StreamReceiver {
     }
 }
 
-/// What comes of a stream, in the order of frames.
+/// An event of a stream, in the order of frames.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StreamEvent {
-    /// A sender begins, or another one: frames are counted anew.
+    /// A sender starts, or another sender takes over: frames are counted from the start.
     Begun {
         /// Frames a second.
         per_second: f64,
-        /// From the sender's having a frame to its delivery.
+        /// Time from the moment the sender has a frame to its delivery.
         deadline: Span,
     },
     /// A frame.
     Frame(StreamFrame),
-    /// Frames that do not come.
+    /// Frames that will not arrive.
     Missed {
         /// The first.
         first: u32,
         /// The last.
         last: u32,
-        /// So many of them came, but the reader of the events was too slow for them.
+        /// How many of them arrived but were dropped because the reader of the events was too slow.
         unread: u32,
     },
 }
@@ -427,42 +430,42 @@ pub enum StreamEvent {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StreamFrame {
-    /// Its number.
+    /// The frame's number.
     pub number: u32,
-    /// Its bytes.
+    /// The frame's bytes.
     pub bytes: Vec<u8>,
-    /// From the sender to here: half of the round-trip times, and how much longer it took than the
-    /// fastest datagram lately.
+    /// The time from the sender to this host: half of the round-trip times, plus the delay beyond
+    /// the fastest recent datagram.
     pub delay: Span,
-    /// It took longer than the deadline.
+    /// The frame arrived after the deadline.
     pub is_late: bool,
-    /// Datagrams of it that were lost and restored.
+    /// Datagrams of the frame that were lost and restored.
     pub restored: u16,
 }
 
-/// How a stream came.
+/// The state of a stream at its receiver.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StreamReceived {
-    /// Whether the connection stands.
+    /// Whether the connection is up.
     pub connected: bool,
-    /// Frames delivered within their deadline.
+    /// Frames delivered by their deadline.
     pub on_time: u64,
-    /// Frames delivered after it: this host was too slow to restore or to hand them out.
+    /// Frames delivered after the deadline because this host was too slow.
     pub late: u64,
-    /// Frames that did not come whole within it.
+    /// Frames that were incomplete at the deadline.
     pub missed: u64,
-    /// Frames that came while the reader was too slow for them.
+    /// Frames that arrived but were dropped because the reader was too slow.
     pub unread: u64,
-    /// Frames that the server did not forward wholly, because this client was silent.
+    /// Frames that the server did not forward completely, because this client was silent.
     pub withheld: u64,
-    /// Datagrams that came.
+    /// Datagrams received.
     pub datagrams: u64,
     /// Datagrams that were lost and restored.
     pub restored: u64,
-    /// The losses between server and client to hold against.
+    /// The loss between server and client that the repairs are sized for.
     pub loss: LossRatio,
-    /// How much longer datagrams took than the fastest, lately.
+    /// The recent delay of datagrams beyond the fastest one.
     pub spread: Span,
     /// RTP's jitter (RFC 3550).
     pub jitter: Span,
@@ -470,15 +473,15 @@ pub struct StreamReceived {
 }
 
 impl StreamReceived {
-    /// The delay that `share` of the delivered frames did not exceed, to 1.6 %.
+    /// Returns the delay that `share` of the delivered frames did not exceed, accurate to 1.6 %.
     pub fn delay(&self, share: f64) -> Span {
         self.delays.at(share)
     }
 }
 
 impl StreamReceiver {
-    /// The next event; nothing when the sender has ended the stream. An error is the last that
-    /// comes.
+    /// Returns the next event; `None` when the sender has ended the stream. An error is the last
+    /// item.
     pub async fn next(&mut self) -> Option<Result<StreamEvent, Error>> {
         if self.is_over {
             return None;
@@ -490,7 +493,7 @@ impl StreamReceiver {
                 item = self.items.recv() => break item,
                 done = done => {
                     self.done = None;
-                    // What came before the end is still to be read.
+                    // Events from before the end must still be read.
                     if let Err(error) = ended(done) {
                         self.is_over = true;
                         return Some(Err(error));
@@ -515,11 +518,11 @@ impl StreamReceiver {
             Some(Item::Ended) | None => {}
         }
         self.is_over = true;
-        // Whether the server has heard the goodbye is no error of the stream.
+        // It does not matter whether the server has received the goodbye.
         None
     }
 
-    /// How it comes.
+    /// Returns the state and the counters of the stream.
     pub fn status(&self) -> StreamReceived {
         let status = self.board.status();
         StreamReceived {

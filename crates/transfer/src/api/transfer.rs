@@ -14,23 +14,23 @@ use crate::summary::Summary;
 pub struct Transfer(pub(super) Running<Event, Summary>);
 
 impl Transfer {
-    /// The transfer's events, from the first unread one. One reader has them: a second call ends
-    /// the first stream. Nobody has to read.
+    /// Returns the transfer's events, from the first unread one. There is one reader: a second call
+    /// ends the first stream. Reading is optional.
     pub fn events(&self) -> Events {
         Events::over(self.0.queue.reader())
     }
 
-    /// Waits for the end. The future may be dropped and asked for again; a second call returns the
+    /// Waits for the end. The future may be dropped and requested again; a second call returns the
     /// same result.
     ///
     /// # Errors
-    /// Why the transfer ended. Failed files of a tree are no error: the summary counts them, and
-    /// each was an event.
+    /// Why the transfer ended. Failed files of a tree are not an error: each was an event, and the
+    /// summary counts them.
     pub async fn finish(&mut self) -> Result<Summary, Error> {
         self.0.finish().await
     }
 
-    /// What cancels the transfer from elsewhere.
+    /// Returns a handle that cancels the transfer.
     pub fn cancel_handle(&self) -> Cancel {
         self.0.cancel.clone()
     }

@@ -33,13 +33,13 @@ pub struct NewServer {
 type Decision = Pin<Box<dyn Future<Output = bool> + Send>>;
 type Decide = dyn Fn(NewServer) -> Decision + Send + Sync;
 
-/// Which servers a client trusts. A server whose id has changed is refused in any case.
+/// The servers that a client trusts. A server whose id has changed is always refused.
 #[derive(Clone, Default)]
 pub struct Trust {
     folder: PathBuf,
     pins: Vec<ServerPin>,
     decide: Option<Arc<Decide>>,
-    /// The servers that were accepted, where no folder keeps them.
+    /// The accepted servers, if no folder stores them.
     accepted: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
@@ -61,17 +61,16 @@ impl Trust {
         Trust { pins: vec![pin], ..Trust::default() }
     }
 
-    /// Trusts the servers in the file `known_servers` of `folder`, and notes there those that are
-    /// accepted.
+    /// Trusts the servers in the file `known_servers` of `folder`, and adds accepted servers to it.
     pub fn known_servers(folder: impl Into<PathBuf>) -> Trust {
         Trust { folder: folder.into(), ..Trust::default() }
     }
 
     /// Asks about each new server. The future runs on the tokio runtime in which the transfer was
-    /// started, or else on a thread of its own; the transfer waits for the answer.
+    /// started, or otherwise on its own thread; the transfer waits for the answer.
     ///
-    /// Without [`Trust::known_servers`] an accepted server is remembered as long as the client
-    /// lives.
+    /// Without [`Trust::known_servers`] an accepted server is remembered for the lifetime of the
+    /// client.
     pub fn ask<F, D>(decide: F) -> Trust
     where
         F: Fn(NewServer) -> D + Send + Sync + 'static,
@@ -80,7 +79,7 @@ impl Trust {
         Trust::default().or_ask(decide)
     }
 
-    /// The same, which asks about each server that is not known yet; see [`Trust::ask`].
+    /// Also asks about each server that is not known yet; see [`Trust::ask`].
     #[must_use]
     pub fn or_ask<F, D>(self, decide: F) -> Trust
     where
@@ -90,33 +89,33 @@ impl Trust {
         Trust { decide: Some(Arc::new(move |server| Box::pin(decide(server)))), ..self }
     }
 
-    /// The same, which accepts and remembers every new server.
+    /// Also accepts and remembers every new server.
     #[must_use]
     pub fn or_accept_new(self) -> Trust {
         self.or_ask(async |_| true)
     }
 
-    /// The same, which accepts only `id` from the server `host` or `host:port`.
+    /// Also pins the server `host` or `host:port` to `id`.
     #[must_use]
     pub fn pin(mut self, server: impl Into<String>, id: impl Into<String>) -> Trust {
         self.pins.push(ServerPin { server: Some(server.into()), id: id.into() });
         self
     }
 
-    /// The same with all of `pins`.
+    /// Also adds all of `pins`.
     #[must_use]
     pub fn pins(mut self, pins: impl IntoIterator<Item = ServerPin>) -> Trust {
         self.pins.extend(pins);
         self
     }
 
-    /// What the engine is told.
+    /// Returns the engine's form of this policy.
     pub(super) fn options(&self) -> options::Trust {
         let config_dir = self.folder.clone();
         options::Trust { config_dir, pins: self.pins.clone(), accept_new: false }
     }
 
-    /// Whether the new server is trusted; called on a thread of the engine.
+    /// Returns whether the new server is trusted; called on a thread of the engine.
     pub(super) fn decides(
         &self,
         runtime: Option<&Handle>,
@@ -137,7 +136,7 @@ impl Trust {
     }
 }
 
-/// Drives a decision elsewhere, so that it may use whatever runtime it was written for.
+/// Drives the decision on its own runtime or thread, so that it may use any runtime.
 fn answer(runtime: Option<&Handle>, decision: Decision, cancel: &Cancel) -> bool {
     let (tell, told) = channel();
     let ask = async move {

@@ -1,25 +1,26 @@
-//! What can be checked of a message by itself, before anything is done by its word.
+//! Checks of messages that need no context, made before anything acts on them.
 
 use super::{Compare, Digests, Offer};
 use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 use longhaul_files::manifest::MAX_OBJECT;
 
-/// No manifest is longer: ten million entries of a hundred bytes.
+/// Maximum length of a manifest: ten million entries of a hundred bytes.
 pub(crate) const MAX_MANIFEST: u64 = 1 << 30;
 
 impl Offer {
-    /// The bytes of the encoded manifest; none of one that is too long and will be refused.
+    /// Returns the bytes of the encoded manifest; zero for a manifest that is too long and will be
+    /// refused.
     pub(crate) fn list_len(&self) -> u64 {
         let inline = self.manifest.len() as u64;
         let len = inline.max(self.manifest_len).max(self.streamed_len);
         if len > MAX_MANIFEST { 0 } else { len }
     }
 
-    /// Looks at an offer.
+    /// Checks an offer.
     ///
     /// # Errors
-    /// A digest that is none, or lengths that cannot be.
+    /// The digest is malformed, or a length is impossible.
     pub fn check(&self) -> Result<(), Error> {
         if self.manifest_digest.len() != 32 {
             return Err(refuse("the other side's offer has no digest of its manifest".into()));
@@ -41,25 +42,25 @@ impl Offer {
 }
 
 impl Digests {
-    /// The chunks, each with its digest.
+    /// Returns the chunks, each with its digest.
     ///
     /// # Errors
-    /// There are more of one than of the other.
+    /// The numbers of chunks and digests differ.
     pub fn pairs(&self) -> Result<impl Iterator<Item = (u64, Digest)>, Error> {
         pairs(&self.chunks, &self.values)
-            .ok_or_else(|| refuse("the other side's list of digests is no list".into()))
+            .ok_or_else(|| refuse("the other side's list of digests is malformed".into()))
     }
 }
 
 impl Compare {
-    /// The entry, and chunks of its file, each with what it hashes to at the destination.
+    /// Returns the entry, and chunks of its file, each with its value at the destination.
     ///
     /// # Errors
-    /// An entry that no manifest has, or more chunks than values, or fewer.
+    /// The entry cannot exist in a manifest, or the numbers of chunks and values differ.
     pub fn question(&self) -> Result<(u32, Vec<(u64, Digest)>), Error> {
         let entry = u32::try_from(self.entry).ok();
         entry.zip(pairs(&self.chunks, &self.values).map(Iterator::collect)).ok_or_else(|| {
-            refuse(format!("the other side's question about entry {} is none", self.entry))
+            refuse(format!("the other side's comparison of entry {} is malformed", self.entry))
         })
     }
 }

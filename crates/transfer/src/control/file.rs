@@ -1,6 +1,6 @@
 //! The messages of the service `file`: reads of ranges of one file. The client's first [`FileAsk`]
-//! names the file; the server answers with [`FileData`]: what was opened, then the bytes of the
-//! ranges of each `FileAsk`, in the order in which they were asked for.
+//! names the file. The server answers with [`FileData`]: first the opened file, then the bytes of
+//! the ranges of each `FileAsk`, in the order of the requests.
 
 use std::ops::Range;
 
@@ -11,23 +11,23 @@ use crate::error::{Error, ErrorKind};
 /// The name of the service.
 pub const SERVICE: &str = "file";
 
-/// The version of its messages. It rises with each field that must not be skipped.
+/// The version of its messages. It rises with each field that a receiver must not skip.
 pub(crate) const VERSION: u32 = 1;
 
-/// Ranges of one message, at most.
+/// Maximum number of ranges in one message.
 pub const MOST_RANGES: usize = 4096;
 
-/// Bytes of content in one message, at most.
+/// Maximum bytes of content in one message.
 pub const PIECE: usize = 256 << 10;
 
-/// The client's wish for ranges.
+/// The client's request for ranges.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct FileAsk {
     /// The path, relative to the server's root; over ssh relative to the home folder, or absolute.
     /// In the first message only.
     #[prost(bytes = "vec", tag = "1")]
     pub path: Vec<u8>,
-    /// The ranges that are to come, at most 4096.
+    /// The requested ranges, at most 4096.
     #[prost(message, repeated, tag = "2")]
     pub ranges: Vec<FileRange>,
 }
@@ -38,7 +38,7 @@ pub struct FileRange {
     /// The first byte.
     #[prost(uint64, tag = "1")]
     pub offset: u64,
-    /// So many.
+    /// The number of bytes.
     #[prost(uint64, tag = "2")]
     pub len: u64,
 }
@@ -49,24 +49,24 @@ pub struct FileOpened {
     /// Bytes of content.
     #[prost(uint64, tag = "1")]
     pub size: u64,
-    /// When the content changed last, in seconds since 1970 UTC.
+    /// The modification time, in seconds since 1970 UTC.
     #[prost(sint64, tag = "2")]
     pub seconds: i64,
-    /// Nanoseconds more.
+    /// Its nanoseconds.
     #[prost(uint32, tag = "3")]
     pub nanos: u32,
 }
 
-/// What was opened, in the first message; or the next bytes of a range, none of two chunks of
-/// 1 MiB. One with nothing says that the server still reads.
+/// The opened file, in the first message; or the next bytes of a range, never from two chunks of 1
+/// MiB. An empty message says that the server is still reading.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct FileData {
     /// The bytes, at most 256 KiB.
     #[prost(bytes = "vec", tag = "1")]
     pub bytes: Vec<u8>,
-    /// Behind the last bytes of a whole chunk: what the chunk hashed to when this server first read
-    /// it. The BLAKE3 chaining value of the chunk's place in the file, the hash of a file of one
-    /// chunk.
+    /// After the last bytes of a whole chunk: the value that the chunk had when this server first
+    /// read it. It is the BLAKE3 chaining value for the chunk's place in the file, or the hash of
+    /// the file if it has one chunk.
     #[prost(bytes = "vec", tag = "2")]
     pub value: Vec<u8>,
     /// The file.
@@ -79,22 +79,22 @@ pub struct FileData {
 pub struct Portion {
     /// The chunk, counted in the file.
     pub chunk: u64,
-    /// The first byte, counted in the file.
+    /// The offset in the file of the first byte.
     pub start: u64,
-    /// So many bytes.
+    /// The number of bytes.
     pub len: usize,
-    /// It is all that the chunk has.
+    /// The portion is the whole chunk.
     pub is_whole: bool,
 }
 
 impl Portion {
-    /// The byte behind the last one.
+    /// Returns the offset after the last byte.
     pub fn end(&self) -> u64 {
         self.start + self.len as u64
     }
 }
 
-/// The portions of `range`, which lies within a file of `size` bytes.
+/// Returns the portions of `range`, which lies within a file of `size` bytes.
 pub fn portions(range: Range<u64>, size: u64) -> impl Iterator<Item = Portion> {
     let mut start = range.start;
     std::iter::from_fn(move || {
@@ -111,10 +111,10 @@ pub fn portions(range: Range<u64>, size: u64) -> impl Iterator<Item = Portion> {
 }
 
 impl FileAsk {
-    /// The ranges, each within a file of `size` bytes.
+    /// Returns the ranges, each within a file of `size` bytes.
     ///
     /// # Errors
-    /// A range is empty or leaves the file, or there are too many.
+    /// A range is empty or extends beyond the file, or there are too many.
     pub fn check(&self, size: u64) -> Result<Vec<Range<u64>>, Error> {
         let wrong = |what: String| Error::new(ErrorKind::Usage, what);
         if self.ranges.len() > MOST_RANGES {
@@ -136,14 +136,17 @@ impl FileAsk {
 }
 
 impl FileOpened {
-    /// Checks what a server says of a file.
+    /// Checks the server's description of a file.
     ///
     /// # Errors
-    /// No file is like that.
+    /// No file can have these attributes.
     pub fn check(self) -> Result<FileOpened, Error> {
         match self.nanos < 1_000_000_000 && i64::try_from(self.size).is_ok() {
             true => Ok(self),
-            false => Err(Error::new(ErrorKind::Unfinished, "the server opened what is no file")),
+            false => Err(Error::new(
+                ErrorKind::Unfinished,
+                "the server opened a file with impossible attributes",
+            )),
         }
     }
 }

@@ -8,13 +8,13 @@ use longhaul_files::manifest::FileTime;
 /// The name of the service.
 pub const SERVICE: &str = "list";
 
-/// The version of its messages. It rises with each field that must not be skipped.
+/// The version of its messages. It rises with each field that a receiver must not skip.
 pub(crate) const VERSION: u32 = 1;
 
-/// Bytes of names and attributes in one message, about.
+/// Approximate bytes of names and attributes in one message.
 pub(crate) const PIECE: usize = 32 << 10;
 
-/// The client's wish to know the names in a folder, or the attributes of one file.
+/// The client's request for the names in a folder, or the attributes of one file.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct List {
     /// The path, relative to the server's root; over ssh relative to the home folder, or absolute.
@@ -22,18 +22,19 @@ pub struct List {
     pub path: Vec<u8>,
 }
 
-/// Some of the names, in no order. One without names says that the server still reads.
+/// Some of the names, in no particular order. An empty message says that the server is still
+/// reading.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Listed {
     /// The names.
     #[prost(message, repeated, tag = "1")]
     pub names: Vec<ListedName>,
-    /// That is all.
+    /// This is the last message.
     #[prost(bool, tag = "2")]
     pub done: bool,
 }
 
-/// A name and what it stands for; a link is not followed.
+/// A name and the attributes of its file, folder or link; a link is not followed.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ListedName {
     /// The name, without a slash.
@@ -48,10 +49,10 @@ pub struct ListedName {
     /// Bytes of content.
     #[prost(uint64, tag = "4")]
     pub size: u64,
-    /// When the content changed last, in seconds since 1970 UTC.
+    /// The modification time, in seconds since 1970 UTC.
     #[prost(sint64, tag = "5")]
     pub seconds: i64,
-    /// Nanoseconds more.
+    /// Its nanoseconds.
     #[prost(uint32, tag = "6")]
     pub nanos: u32,
 }
@@ -70,22 +71,22 @@ impl From<Named> for ListedName {
 }
 
 impl ListedName {
-    /// What a server tells of one name.
+    /// Checks the server's description of one name.
     ///
     /// # Errors
-    /// It is no single name, or has attributes that no file has.
+    /// The name is not a single path component, or the attributes are impossible.
     pub fn check(self) -> Result<Named, Error> {
         let ListedName { name, kind, mode, size, seconds, nanos } = self;
         let is_name = !name.is_empty() && name != b"." && name != b"..";
         let is_single = !name.iter().any(|byte| matches!(byte, b'/' | 0));
         if !is_name || !is_single || mode > 0o7777 || nanos >= 1_000_000_000 {
-            return Err(Error::new(ErrorKind::Unfinished, "the server lists a name that is none"));
+            return Err(Error::new(ErrorKind::Unfinished, "the server listed an invalid name"));
         }
         let kind = match kind {
             0 => NameKind::File,
             1 => NameKind::Folder,
             2 => NameKind::Link,
-            // Of a newer version, too.
+            // A newer version may send other kinds.
             _ => NameKind::Other,
         };
         Ok(Named { name, kind, mode, size, modified: FileTime { seconds, nanos } })

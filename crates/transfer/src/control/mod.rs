@@ -1,36 +1,36 @@
-//! What the two ends of a transfer say to each other on the control stream.
+//! The messages between the two ends of a transfer on the control stream.
 //!
-//! The client opens with a [`Request`]; from then on the roles are symmetric: a *sending end*
-//! (which has the source) and a *receiving end* (which has the destination). Messages are
-//! protobuf, so that old and new versions can talk; whatever needs checking against the object
-//! is checked where it is used, before anything is allocated.
+//! The client opens with a [`Request`]. From then on the roles are symmetric: a *sending end*,
+//! which has the source, and a *receiving end*, which has the destination. Messages are protobuf,
+//! so that old and new versions can talk. A message is checked against the object where it is used,
+//! before anything is allocated.
 //!
 //! | from | message | when |
 //! | --- | --- | --- |
 //! | client | [`Request`] | first |
-//! | sending end | [`Offer`], then [`Pass`] | at once; a further pass when chunks must go again |
-//! | receiving end | [`Card`] | at once, where it knows its card |
+//! | sending end | [`Offer`], then [`Pass`] | immediately; again when chunks must be resent |
+//! | receiving end | [`Card`] | immediately, if it knows its network card |
 //! | receiving end | [`Plan`] | when the manifest is known: what need not be sent |
-//! | sending end | [`Digests`] | with the data: what each chunk must hash to |
+//! | sending end | [`Digests`] | with the data: the expected digest of each chunk |
 //! | both | [`Relay`] | a protocol's control message |
 //! | both | [`Status`] | ten times a second: accounting, progress |
-//! | server | [`Wait`] | a transfer cannot begin yet, and when it can |
-//! | receiving end | [`Held`] | another copy has the destination, and its end is waited for |
-//! | receiving end | [`Needless`] | these chunks need not come any more |
-//! | receiving end | [`Named`] | these files have got their names, where that is asked for |
-//! | receiving end | [`DeletedNames`] | these names were removed, where that is asked for |
-//! | receiving end | [`PassEnd`] | all but these chunks are written |
-//! | receiving end | [`Lease`] | of several sources, this one brings these chunks next |
-//! | receiving end | [`Outcome`] | everything stands under its final name |
+//! | server | [`Wait`] | a transfer has to wait, and when it may start |
+//! | receiving end | [`Held`] | another copy holds the destination; the server waits |
+//! | receiving end | [`Needless`] | these chunks are no longer needed |
+//! | receiving end | [`Named`] | these files have their final names, if requested |
+//! | receiving end | [`DeletedNames`] | these names were removed, if requested |
+//! | receiving end | [`PassEnd`] | all chunks of the pass but these are written |
+//! | receiving end | [`Lease`] | the chunks that this one of several sources sends next |
+//! | receiving end | [`Outcome`] | everything has its final name |
 //!
-//! Instead of a request a client may open with a [`Probe`]: that, and each [`ProbeRun`] that
-//! follows, is answered by a [`ProbeCount`]. Or with a [`Survey`], which is answered by
-//! [`Surveyed`] messages, and after which a request may follow.
+//! Instead of a request a client may open with a [`Probe`]; the server answers it, and each
+//! [`ProbeRun`] that follows, with a [`ProbeCount`]. Or the client opens with a [`Survey`], which
+//! the server answers with [`Surveyed`] messages, and after which a request may follow.
 //!
-//! An end that cannot go on says so in the goodbye of the session itself.
+//! An end that cannot continue gives its reason when it closes the session.
 //!
 //! All these are messages of the service `copy`; those of the service `list` are in [`list`], of
-//! `pipe` in [`mod@pipe`], of `file` in [`mod@file`].
+//! `pipe` in [`mod@pipe`], of `file` in [`mod@file`], of `status` in [`server_status`].
 
 mod checks;
 pub mod file;
@@ -40,6 +40,7 @@ pub mod pipe;
 mod probe;
 mod ranges;
 mod request;
+pub mod server_status;
 mod survey;
 mod transfer;
 
@@ -57,14 +58,14 @@ pub use transfer::{
 /// The name of the service of copies, for which all these messages are.
 pub const SERVICE: &str = "copy";
 
-/// The version of these messages. It rises with each field that must not be skipped; a client that
-/// sets such a field asks for this version of the service.
+/// The version of these messages. It rises with each field that a receiver must not skip; a client
+/// that sets such a field requests this version of the service.
 pub(crate) const VERSION: u32 = 4;
 
 /// The first version whose requests may be for a part of a pipe.
 pub(crate) const TAKES_PARTS: u32 = 2;
 
-/// The first version whose pushes may make the folders that lead to their destination.
+/// The first version whose pushes may create missing parent folders.
 pub(crate) const MAKES_PATHS: u32 = 3;
 
 /// The first version whose pushes may remove names that their source lacks.
@@ -73,7 +74,7 @@ pub(crate) const DELETES: u32 = 4;
 /// One frame of the control stream.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Frame {
-    /// What it says; nothing if it comes from a newer version and is unknown here.
+    /// The message; `None` if a newer version sent a message that is unknown here.
     #[prost(oneof = "Message")]
     #[prost(
         tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, \
@@ -142,7 +143,7 @@ pub enum Message {
     DeletedNames(DeletedNames),
 }
 
-/// Is the other end alive? Answered by the same message with `answer` set.
+/// Asks whether the other end is alive. The answer is the same message with `answer` set.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ping {
     /// This is the answer.

@@ -1,10 +1,10 @@
-//! Chunks that come in pieces: put together, and no longer than a chunk.
+//! Assembles chunks from pieces, and bounds them.
 
 use super::ChunkPiece;
 use crate::error::{Error, ErrorKind};
 use longhaul_files::CHUNK;
 
-/// Puts pieces together; one for each incoming stream.
+/// Assembles pieces; one for each incoming stream.
 #[derive(Debug)]
 pub struct Pieces {
     chunks: u64,
@@ -13,16 +13,16 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Nothing has come of an object of so many chunks.
+    /// Returns an empty assembler for an object of `chunks` chunks.
     pub fn new(chunks: u64) -> Pieces {
         Pieces { chunks, chunk: 0, content: Vec::new() }
     }
 
-    /// Takes a piece; the chunk and its content once it is whole.
+    /// Adds a piece; returns the chunk and its content once it is complete.
     ///
     /// # Errors
-    /// Pieces that do not follow each other, make more than a chunk, or belong to a chunk that the
-    /// object does not have.
+    /// The pieces do not follow each other, exceed a chunk, or belong to a chunk that the object
+    /// does not have.
     pub fn take(&mut self, piece: ChunkPiece) -> Result<Option<(u64, Vec<u8>)>, Error> {
         if piece.chunk >= self.chunks {
             let what = format!(

@@ -1,11 +1,11 @@
-//! The messages of a probe: measurements of the way between two hosts.
+//! The messages of a probe, which measures the path between two hosts.
 
 use crate::error::{Error, ErrorKind};
 
-/// The client's wish to measure: the first message of its session.
+/// The client's request to measure: the first message of its session.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Probe {
-    /// Names this probe in key derivation; random.
+    /// The probe's id in key derivation; random.
     #[prost(fixed64, tag = "1")]
     pub probe: u64,
     /// The flow on which the server echoes; random.
@@ -16,7 +16,7 @@ pub struct Probe {
     pub cipher: String,
 }
 
-/// One measurement, as the client asks for it.
+/// The client's request for one measurement.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProbeRun {
     /// The flow of its datagrams; random.
@@ -25,7 +25,7 @@ pub struct ProbeRun {
     /// From the client to the server.
     #[prost(bool, tag = "2")]
     pub up: bool,
-    /// By this very stream, as fast as it goes, and not by datagrams.
+    /// The data go over this stream as fast as possible instead of in datagrams.
     #[prost(bool, tag = "3")]
     pub stream: bool,
     /// The rate of the datagrams in bits a second of UDP payload.
@@ -42,42 +42,42 @@ pub struct ProbeRun {
     pub copies: bool,
 }
 
-/// The longest that one measurement may send, in microseconds.
+/// The longest time that one measurement may send, in microseconds.
 const LONGEST: u64 = 10_000_000;
-/// The highest rate that may be asked for, in bits a second.
+/// The highest rate that may be requested, in bits a second.
 const FASTEST: u64 = 100_000_000_000;
-/// Datagrams outside these sizes are nobody's.
+/// The allowed sizes of a datagram in bytes.
 const DATAGRAMS: std::ops::RangeInclusive<u32> = 256..=65_000;
 
 impl ProbeRun {
-    /// Looks at what is asked before anything is done by its word.
+    /// Checks the request before anything acts on it.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`]: longer, faster or larger than one probe may be.
+    /// [`ErrorKind::Usage`]: the measurement is longer, faster or larger than allowed.
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |what: String, advice: &str| {
             Err(Error::new(ErrorKind::Usage, what).advise(format!("ask for {advice}")))
         };
         if self.micros == 0 || self.micros > LONGEST {
-            let what = format!("a measurement of {} µs cannot be", self.micros);
+            let what = format!("a measurement cannot take {} µs", self.micros);
             return refuse(what, "10 s at most");
         }
         if self.stream {
             return Ok(());
         }
         if self.rate_bps == 0 || self.rate_bps > FASTEST {
-            let what = format!("a measurement at {} bit/s cannot be", self.rate_bps);
+            let what = format!("a measurement cannot run at {} bit/s", self.rate_bps);
             return refuse(what, "100 Gbit/s at most");
         }
         if !DATAGRAMS.contains(&self.datagram) {
-            let what = format!("datagrams of {} bytes cannot be", self.datagram);
+            let what = format!("datagrams cannot have {} bytes", self.datagram);
             return refuse(what, "256 to 65000 bytes");
         }
         Ok(())
     }
 }
 
-/// What was counted; all zero says that the receiver is ready.
+/// The counts of a measurement; all zero says that the receiver is ready.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ProbeCount {
     /// Datagrams sent.
@@ -86,19 +86,19 @@ pub struct ProbeCount {
     /// Genuine datagrams received.
     #[prost(uint64, tag = "2")]
     pub received: u64,
-    /// Bytes of UDP payload received, or of content that came by stream.
+    /// Bytes of UDP payload received, or of content received over a stream.
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
-    /// These bytes in bits a second, from the first that came to the last.
+    /// The rate of these bytes in bits a second, from the first arrival to the last.
     #[prost(uint64, tag = "4")]
     pub rate_bps: u64,
-    /// Datagrams that came after one that was sent later.
+    /// Datagrams that arrived after one that was sent later.
     #[prost(uint64, tag = "5")]
     pub reordered: u64,
-    /// Datagrams that the receiver's kernel dropped for want of buffer.
+    /// Datagrams that the receiver's kernel dropped because a buffer was full.
     #[prost(uint64, tag = "6")]
     pub socket_lost: u64,
-    /// The first link does not take datagrams of this size.
+    /// The first link does not carry datagrams of this size.
     #[prost(bool, tag = "7")]
     pub too_large: bool,
 }

@@ -1,4 +1,4 @@
-//! Sets of chunks on the wire: gaps and lengths in turn, checked when they are read.
+//! Sets of chunks on the wire: alternating gaps and lengths, checked when read.
 
 /// Ascending, disjoint, non-empty ranges as pairs of (gap since the last range's end, length).
 #[derive(Clone, PartialEq, prost::Message)]
@@ -13,12 +13,12 @@ pub struct Ranges {
 pub enum RangesError {
     /// A gap without a length, an empty range, or two ranges that touch.
     Malformed,
-    /// A range ends beyond what there is.
+    /// A range ends beyond the limit.
     Beyond,
 }
 
 impl Ranges {
-    /// The wire form of ascending, disjoint, non-empty ranges.
+    /// Returns the wire form of ascending, disjoint, non-empty ranges.
     pub fn encode(ranges: impl IntoIterator<Item = std::ops::Range<u64>>) -> Ranges {
         let mut end = 0;
         let mut steps = Vec::new();
@@ -31,10 +31,10 @@ impl Ranges {
         Ranges { steps }
     }
 
-    /// The ranges, all of them within `0..limit`.
+    /// Returns the ranges, all of them within `0..limit`.
     ///
     /// # Errors
-    /// [`RangesError`] where the sender made a mistake or lies; nothing was allocated by its word.
+    /// [`RangesError`] if the message is invalid; nothing is allocated before the check.
     pub fn decode(&self, limit: u64) -> Result<Vec<std::ops::Range<u64>>, RangesError> {
         let (pairs, rest) = self.steps.as_chunks::<2>();
         if !rest.is_empty() {

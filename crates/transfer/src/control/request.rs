@@ -1,9 +1,9 @@
-//! The client's wish: the first message of a transfer.
+//! The client's request: the first message of a transfer.
 
 use super::pipe::Extent;
 use longhaul_files::filter::Filter;
 
-/// Which way the object goes.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum Direction {
@@ -13,39 +13,39 @@ pub enum Direction {
     Pull = 1,
 }
 
-/// What the client wants.
+/// The client's request for a transfer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Request {
-    /// Which way.
+    /// The direction.
     #[prost(enumeration = "Direction", tag = "1")]
     pub direction: i32,
     /// The destination (push, one path) or the sources (pull), relative to the server's root;
     /// over ssh relative to the home folder, or absolute.
     #[prost(bytes = "vec", repeated, tag = "2")]
     pub paths: Vec<Vec<u8>>,
-    /// Names this transfer in key derivation and in [`super::Attach`]; random.
+    /// The transfer's id in key derivation and in [`super::Attach`]; random.
     #[prost(fixed64, tag = "3")]
     pub transfer: u64,
-    /// The flow id of the first pass; random. The client chose it so that both ends can use it
-    /// before anything else has been said.
+    /// The flow id of the first pass; random. The client chooses it so that both ends can use it
+    /// before any other message.
     #[prost(fixed32, tag = "4")]
     pub flow: u32,
-    /// Take folders with all that is in them.
+    /// Copy folders with their content.
     #[prost(bool, tag = "5")]
     pub recursive: bool,
     /// Keep permissions and times.
     #[prost(bool, tag = "6")]
     pub preserve: bool,
-    /// Compare files that are there by content.
+    /// Compare existing files by content.
     #[prost(bool, tag = "7")]
     pub checksum: bool,
-    /// Plan, but move and write nothing.
+    /// Plan only; transfer and write nothing.
     #[prost(bool, tag = "8")]
     pub dry_run: bool,
     /// Filters for a pull, in order.
     #[prost(message, repeated, tag = "9")]
     pub filters: Vec<FilterWire>,
-    /// The protocol by its registry name; empty where the data go by stream.
+    /// The protocol by its registry name; empty if the data go over a stream.
     #[prost(string, tag = "10")]
     pub protocol: String,
     /// The data cipher, by name; never `auto`.
@@ -54,10 +54,10 @@ pub struct Request {
     /// How a server that receives moves payloads: `naive`, `scatter`, `fake`.
     #[prost(string, tag = "12")]
     pub receive: String,
-    /// The fixed rate of a pull, in bits a second; zero: find it.
+    /// The fixed rate of a pull, in bits a second; zero: search for the rate.
     #[prost(uint64, tag = "13")]
     pub rate_bps: u64,
-    /// The limit for a found rate, in bits a second; zero: none.
+    /// The limit for the search, in bits a second; zero: none.
     #[prost(uint64, tag = "14")]
     pub rate_limit_bps: u64,
     /// Segment size of a pull in bytes; absent: the default; zero: the whole object.
@@ -75,47 +75,48 @@ pub struct Request {
     /// The protocol's own settings, for both ends.
     #[prost(message, repeated, tag = "19")]
     pub settings: Vec<Setting>,
-    /// Tell which files have got their names, by [`super::Named`].
+    /// Report the files that have got their names, by [`super::Named`].
     #[prost(bool, tag = "20")]
     pub names: bool,
-    /// The client has the manifest from a [`super::Survey`], and takes the object from others as
-    /// well: it is laid out as there, and brought by leases ([`super::Lease`]).
+    /// The client has the manifest from a [`super::Survey`] and also takes the object from other
+    /// sources: the object has the survey's layout, and leases ([`super::Lease`]) assign its
+    /// chunks.
     #[prost(bool, tag = "21")]
     pub surveyed: bool,
-    /// Find out how many of `streams` are best, and let that many carry the data.
+    /// Find the best number of streams, up to `streams`, and use it.
     #[prost(bool, tag = "22")]
     pub try_streams: bool,
-    /// The transfer of the same client that this one takes up again: it is over. Zero: none.
+    /// The earlier transfer of the same client that this one resumes and that is over. Zero: none.
     #[prost(fixed64, tag = "23")]
     pub replaces: u64,
-    /// The object is a part of a pipe, and goes where the pipe does. Needs version 2 of the
+    /// The object is a part of a pipe, and is written to the pipe's file. Needs version 2 of the
     /// service.
     #[prost(message, optional, tag = "24")]
     pub extent: Option<Extent>,
-    /// A push makes the folders that lead to its destination. Needs version 3 of the service.
+    /// A push creates missing parent folders of its destination. Needs version 3 of the service.
     #[prost(bool, tag = "25")]
     pub make_path: bool,
     /// The rate that an earlier pull found on this path, in bits a second; zero: none. The sender
-    /// begins at half of it, and only until its first report.
+    /// starts at half of it, until its first report.
     #[prost(uint64, tag = "26")]
     pub remembered_bps: u64,
     /// The round-trip time of that pull, in nanoseconds.
     #[prost(uint64, tag = "27")]
     pub remembered_rtt_nanos: u64,
-    /// A push removes names at its destination that the source lacks, once all of the copy is
-    /// there; `filters` are the globs that protect names. Needs version 4 of the service.
+    /// A push removes names at its destination that the source lacks, after the whole copy is
+    /// written; `filters` are the globs that protect names. Needs version 4 of the service.
     #[prost(message, optional, tag = "28")]
     pub delete: Option<DeleteWire>,
-    /// The part of a shared path that the found rate of a pull takes, in flows of TCP; zero: hardly
-    /// anything; absent: the rate does not look for others.
+    /// The weight of a pull on a shared path, in equivalents of a TCP flow; zero: almost nothing;
+    /// absent: the rate search ignores other traffic.
     #[prost(uint32, optional, tag = "29")]
     pub share: Option<u32>,
 }
 
-/// How names are removed that the source lacks.
+/// The limit on removing names that the source lacks.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DeleteWire {
-    /// The most names to remove; where there are more, none is removed.
+    /// The most names to remove; if there are more, none is removed.
     #[prost(uint64, optional, tag = "1")]
     pub most: Option<u64>,
 }
@@ -126,8 +127,8 @@ pub struct Setting {
     /// Its name in the registry.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// What it is set to, in base units: bit/s, seconds, bytes, shares of 1; 1 for a switch that
-    /// is on; of a choice the place of the word in the registry, from 0. Tag 2 had other units.
+    /// Its value in base units: bit/s, seconds, bytes, fractions of 1; 1 for a switch that is on;
+    /// for a choice the index of the word in the registry. Tag 2 had other units.
     #[prost(double, optional, tag = "3")]
     pub value: Option<f64>,
 }
@@ -135,20 +136,20 @@ pub struct Setting {
 /// One filter of a tree copy.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct FilterWire {
-    /// Take what matches, rather than leave it out.
+    /// Include what matches, rather than exclude it.
     #[prost(bool, tag = "1")]
     pub include: bool,
-    /// The glob. An older end refuses an empty one, and so each filter below.
+    /// The glob. An older end refuses an empty glob, and therefore each filter below.
     #[prost(string, tag = "2")]
     pub glob: String,
-    /// Instead of a glob: leave out files with more bytes than this.
+    /// Instead of a glob: exclude files with more bytes than this.
     #[prost(uint64, optional, tag = "3")]
     pub max_size: Option<u64>,
-    /// Or those with fewer.
+    /// Instead of a glob: exclude files with fewer bytes than this.
     #[prost(uint64, optional, tag = "4")]
     pub min_size: Option<u64>,
-    /// Or all but this path from the top of the copy, what is in it, the folders that lead there,
-    /// and what further such filters name.
+    /// Instead of a glob: exclude everything except this path from the top of the copy, its
+    /// content, the folders above it, and the paths of further such filters.
     #[prost(bytes = "vec", optional, tag = "5")]
     pub only: Option<Vec<u8>>,
 }

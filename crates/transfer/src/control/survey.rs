@@ -1,15 +1,16 @@
-//! What several sources are asked before one object is taken from all of them: whether it is one.
+//! The survey: before a client takes one object from several sources, it asks each for its chunk
+//! values, to check that they hold the same object.
 
 use super::FilterWire;
 
-/// The client's wish to know what the chunks of an object hash to: the first message of its
-/// session. The same session may then ask for the object.
+/// The client's request for the values of an object's chunks: the first message of its session. The
+/// same session may then request the object.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Survey {
     /// The sources, as in a [`Request`](super::Request).
     #[prost(bytes = "vec", repeated, tag = "1")]
     pub paths: Vec<Vec<u8>>,
-    /// Take folders with all that is in them.
+    /// Include folders with their content.
     #[prost(bool, tag = "2")]
     pub recursive: bool,
     /// Filters, in order.
@@ -17,21 +18,21 @@ pub struct Survey {
     pub filters: Vec<FilterWire>,
 }
 
-/// A piece of the answer: first the manifest, then the values. One that is empty says that the
-/// server still reads.
+/// A piece of the answer: first the manifest, then the values. An empty piece says that the server
+/// is still reading.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Surveyed {
-    /// The next bytes of the encoded manifest. Holes are taken for zeros in it, so that the chunks
-    /// of one object are the same everywhere.
+    /// The next bytes of the encoded manifest. It treats holes as zeros, so that the chunks of one
+    /// object are the same everywhere.
     #[prost(bytes = "vec", tag = "1")]
     pub manifest: Vec<u8>,
-    /// What the next chunks hash to, 32 bytes each. The manifest is not among them.
+    /// The values of the next chunks, 32 bytes each, without the manifest's chunks.
     #[prost(bytes = "vec", tag = "2")]
     pub values: Vec<u8>,
-    /// That is all.
+    /// This is the last piece.
     #[prost(bool, tag = "3")]
     pub done: bool,
-    /// Names looked at and chunks read so far: a server that tells no more than before waits for
+    /// Names looked at and chunks read so far. A server whose count does not grow is waiting for
     /// its disk.
     #[prost(uint64, tag = "4")]
     pub looked: u64,

@@ -1,16 +1,16 @@
-//! The messages of a transfer under way.
+//! The messages of a running transfer.
 
 use longhaul_proto::units::Rate;
 
 use super::Ranges;
 
-/// What the sending end has. Either the manifest itself or where it is found.
+/// The sending end's object: either the manifest itself or where to find it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Offer {
-    /// The encoded manifest, where it is small.
+    /// The encoded manifest, if it is small.
     #[prost(bytes = "vec", tag = "1")]
     pub manifest: Vec<u8>,
-    /// Otherwise its length: it is the beginning of the object, from its first byte.
+    /// Otherwise its length, if the manifest is the start of the object.
     #[prost(uint64, tag = "2")]
     pub manifest_len: u64,
     /// BLAKE3 of the encoded manifest.
@@ -19,19 +19,20 @@ pub struct Offer {
     /// Length of the whole virtual object, manifest included.
     #[prost(uint64, tag = "4")]
     pub object_len: u64,
-    /// Or its length where it follows on this stream, in pieces: the data are not sealed.
+    /// Otherwise its length, if the manifest follows on this stream in pieces because the data are
+    /// not sealed.
     #[prost(uint64, tag = "5")]
     pub streamed_len: u64,
 }
 
-/// One flow's run over what is still missing.
+/// One flow's run over the missing chunks.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Pass {
     /// Its number, from 0.
     #[prost(uint32, tag = "1")]
     pub number: u32,
-    /// The flow, new for each pass: the receiving end refuses the id of an earlier pass of the same
-    /// transfer, which would repeat keys and nonces.
+    /// The flow, new for each pass. The receiving end refuses the id of an earlier pass of the same
+    /// transfer, because it would repeat keys and nonces.
     #[prost(fixed32, tag = "2")]
     pub flow: u32,
     /// Block size in bytes.
@@ -43,44 +44,44 @@ pub struct Pass {
     /// The sending end's estimate of the round-trip time, in nanoseconds.
     #[prost(uint64, tag = "5")]
     pub rtt_nanos: u64,
-    /// Registry name of the protocol; empty: the chunks come by stream.
+    /// Registry name of the protocol; empty: the chunks go over streams.
     #[prost(string, tag = "6")]
     pub protocol: String,
-    /// The number of the last [`Lease`], which this pass brings; zero for what was planned.
+    /// The number of the last [`Lease`], whose chunks this pass sends; zero for the chunks of the
+    /// plan.
     #[prost(uint32, tag = "7")]
     pub lease: u32,
 }
 
-/// The receiving host's network card, for a sender whose highest rate is that of both cards. Told
-/// once, before anything has come; not at all where data pass no card, or it tells no speed.
+/// The receiving host's network card, for a sender whose highest rate is limited by both cards.
+/// Sent once, before any data; not sent if the data pass no card or the card reports no speed.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Card {
-    /// What it takes of UDP payload in full datagrams, in bits a second.
+    /// The card's capacity for UDP payload in full datagrams, in bits a second.
     #[prost(uint64, tag = "1")]
     pub bps: u64,
 }
 
-/// No card is slower.
+/// Slower values are not believed.
 const SLOWEST_CARD: Rate = Rate::from_mbps(1);
 
 impl Card {
-    /// What it takes; nothing where no card takes so little.
+    /// Returns the capacity; `None` if it is too low to be believed.
     pub(crate) fn speed(&self) -> Option<Rate> {
         Some(Rate::from_bps(self.bps)).filter(|speed| *speed >= SLOWEST_CARD)
     }
 }
 
-/// What need not be sent, and what must be compared first.
+/// The chunks that need not be sent, and those to compare first.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Plan {
-    /// Chunks of the virtual object that are there.
+    /// Chunks of the virtual object that the receiver has.
     #[prost(message, optional, tag = "1")]
     pub have: Option<Ranges>,
-    /// Entries whose chunks must be compared before it is known what is missing.
+    /// Entries whose chunks must be compared before the missing ones are known.
     #[prost(message, repeated, tag = "2")]
     pub compare: Vec<Compare>,
-    /// Entries left out because they are there and equal, folders that are there among them, by
-    /// index.
+    /// Entries skipped because equal ones exist, including existing folders; by index.
     #[prost(message, optional, tag = "3")]
     pub skipped: Option<Ranges>,
     /// Bytes that need not be sent.
@@ -91,7 +92,7 @@ pub struct Plan {
     pub more: bool,
 }
 
-/// Chunks of a partial file whose worth only the source can tell.
+/// Chunks of a partial file that only the source can verify.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Compare {
     /// The entry, by index in the manifest.
@@ -100,7 +101,7 @@ pub struct Compare {
     /// Chunks, counted within the file.
     #[prost(uint64, repeated, tag = "2")]
     pub chunks: Vec<u64>,
-    /// 32 bytes for each of them: what the chunk at the destination hashes to.
+    /// 32 bytes for each chunk: its value at the destination.
     #[prost(bytes = "vec", tag = "3")]
     pub values: Vec<u8>,
 }
@@ -111,12 +112,12 @@ pub struct Compared {
     /// The entry.
     #[prost(uint64, tag = "1")]
     pub entry: u64,
-    /// For each of the chunks asked about, in order: is it the same at the source?
+    /// For each of the chunks in question, in order: whether it is equal at the source.
     #[prost(bool, repeated, tag = "2")]
     pub same: Vec<bool>,
 }
 
-/// Chunks that nobody needs any more: what they belonged to has failed.
+/// Chunks that are no longer needed because their file has failed.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Needless {
     /// The chunks of the virtual object.
@@ -124,7 +125,7 @@ pub struct Needless {
     pub chunks: Option<Ranges>,
 }
 
-/// What chunks must hash to.
+/// The expected values of chunks.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Digests {
     /// The chunks of the virtual object.
@@ -144,12 +145,13 @@ pub struct Relay {
     /// The encoded message.
     #[prost(bytes = "vec", tag = "2")]
     pub control: Vec<u8>,
-    /// Counts a direction's messages of the flow: the same message may come by two ways.
+    /// Numbers the messages of one direction of the flow, because the same message may arrive
+    /// twice.
     #[prost(uint64, tag = "3")]
     pub number: u64,
 }
 
-/// How far an end is; cumulative over the transfer.
+/// An end's progress; cumulative over the transfer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Status {
     /// Datagrams sent (sending end).
@@ -161,10 +163,10 @@ pub struct Status {
     /// Blocks sent again (sending end).
     #[prost(uint64, tag = "3")]
     pub retransmitted: u64,
-    /// Losses as reported to the sending end, or by the receiving end.
+    /// Losses reported to the sending end, or by the receiving end.
     #[prost(uint64, tag = "4")]
     pub reported_lost: u64,
-    /// Rounds of the segment that needed most (sending end).
+    /// Rounds of the segment that needed the most (sending end).
     #[prost(uint32, tag = "5")]
     pub rounds: u32,
     /// Sending rate in bits a second (sending end).
@@ -173,31 +175,31 @@ pub struct Status {
     /// Smoothed round-trip time in nanoseconds (sending end).
     #[prost(uint64, tag = "7")]
     pub rtt_nanos: u64,
-    /// Bytes of the object that are written (receiving end).
+    /// Bytes of the object that are on disk (receiving end).
     #[prost(uint64, tag = "8")]
     pub written: u64,
-    /// Files that stand under their names (receiving end).
+    /// Files with their final name (receiving end).
     #[prost(uint64, tag = "9")]
     pub files: u64,
-    /// Datagrams received, a duplicate too (receiving end).
+    /// Datagrams received, including duplicates (receiving end).
     #[prost(uint64, tag = "10")]
     pub received: u64,
-    /// Blocks that came for the first time (receiving end).
+    /// Blocks received for the first time (receiving end).
     #[prost(uint64, tag = "11")]
     pub distinct: u64,
-    /// Blocks that were there already (receiving end).
+    /// Blocks received again (receiving end).
     #[prost(uint64, tag = "12")]
     pub duplicates: u64,
     /// Blocks found missing, once each (receiving end).
     #[prost(uint64, tag = "13")]
     pub blocks_lost: u64,
-    /// Datagrams that the kernel dropped for want of buffer (receiving end).
+    /// Datagrams that the kernel dropped because a buffer was full (receiving end).
     #[prost(uint64, tag = "14")]
     pub socket_lost: u64,
     /// One more than the highest packet number received, summed over passes (receiving end).
     #[prost(uint64, tag = "15")]
     pub highest: u64,
-    /// Where this end's time went, in nanoseconds: waiting for the pacer.
+    /// Time of this end in nanoseconds: waiting for the pacer.
     #[prost(uint64, tag = "16")]
     pub paced_nanos: u64,
     /// Waiting for the receiver's grant (sending end).
@@ -206,95 +208,95 @@ pub struct Status {
     /// Reading at the source, or writing at the destination.
     #[prost(uint64, tag = "18")]
     pub disk_nanos: u64,
-    /// Working on datagrams; at the receiving end, CPU time of the thread that receives.
+    /// Processing datagrams; at the receiving end, CPU time of the receiving thread.
     #[prost(uint64, tag = "19")]
     pub busy_nanos: u64,
-    /// Datagrams that were refused: of no flow, forged, malformed, or copies (receiving end).
+    /// Datagrams refused as forged, malformed, replayed, or of an unknown flow (receiving end).
     #[prost(uint64, tag = "21")]
     pub refused: u64,
-    /// How much of `disk_nanos` was CPU time, for hashing and moving bytes, and no waiting.
+    /// The part of `disk_nanos` that was CPU time, for hashing and moving bytes.
     #[prost(uint64, tag = "22")]
     pub disk_cpu_nanos: u64,
-    /// Genuine datagrams that found no memory for their chunk (receiving end).
+    /// Genuine datagrams dropped because there was no memory for their chunk (receiving end).
     #[prost(uint64, tag = "23")]
     pub memory_lost: u64,
-    /// Connections that carry the chunks now, where they come by stream (sending end).
+    /// Connections that carry the chunks now, if they go over streams (sending end).
     #[prost(uint32, tag = "24")]
     pub streams: u32,
-    /// That number was found to be the best of those tried.
+    /// That number was the best of those tried.
     #[prost(bool, tag = "25")]
     pub streams_found: bool,
-    /// Bytes of chunks that have come by stream (receiving end).
+    /// Bytes of chunks received over streams (receiving end).
     #[prost(uint64, tag = "26")]
     pub streamed: u64,
-    /// Blocks that nobody asked for (receiving end).
+    /// Blocks that were not requested (receiving end).
     #[prost(uint64, tag = "30")]
     pub unasked: u64,
-    /// CPU time of the thread that carries the control stream, and chunks that go by stream.
+    /// CPU time of the thread that carries the control stream and chunks over streams.
     #[prost(uint64, tag = "29")]
     pub carrier_nanos: u64,
-    /// Datagrams with data that came before their flow was known and did not fit the memory for
+    /// Datagrams with data that arrived before their flow was known and did not fit the memory for
     /// early datagrams (receiving end).
     #[prost(uint64, tag = "27")]
     pub early_lost: u64,
-    /// Names looked at and chunks read, to find out what there is to do.
+    /// Names looked at and chunks read to find out what is missing.
     #[prost(uint64, tag = "28")]
     pub looked: u64,
-    /// How long the thread that receives did not wait for datagrams, with a CPU or without one
+    /// Time in which the receiving thread did not wait for datagrams, with or without a CPU
     /// (receiving end).
     #[prost(uint64, tag = "31")]
     pub awake_nanos: u64,
-    /// Blocks that had to come: neither there nor implied; told with the outcome, where they came
-    /// by datagram (receiving end).
+    /// Blocks that were neither present nor implied and had to arrive as datagrams; sent with the
+    /// outcome (receiving end).
     #[prost(uint64, optional, tag = "32")]
     pub due: Option<u64>,
-    /// Datagrams known to have been sent faster than they were asked for, where the receiving end
-    /// asks (receiving end).
+    /// Datagrams known to have been sent faster than requested, if the receiving end sets the rate
+    /// (receiving end).
     #[prost(uint64, tag = "33")]
     pub too_fast: u64,
-    /// Waiting for a stream that takes more, where chunks go by stream (sending end).
+    /// Waiting for room in a stream, if chunks go over streams (sending end).
     #[prost(uint64, tag = "34")]
     pub stream_nanos: u64,
-    /// Waiting for memory for chunks that come by stream, all streams together (receiving end).
+    /// Waiting for memory for chunks from streams, all streams together (receiving end).
     #[prost(uint64, tag = "35")]
     pub room_nanos: u64,
-    /// The rate that was found for the path, in bits a second; zero: none was (sending end).
+    /// The rate found for the path, in bits a second; zero: none (sending end).
     #[prost(uint64, tag = "36")]
     pub found_bps: u64,
-    /// From the first datagram until a rate was found (sending end).
+    /// Time from the first datagram until the rate was found (sending end).
     #[prost(uint64, tag = "37")]
     pub found_nanos: u64,
     /// The path's own loss, in millionths (sending end).
     #[prost(uint32, tag = "38")]
     pub path_loss_ppm: u32,
-    /// How long other traffic was believed to be on the path; absent: it was not looked for
+    /// How long the sending end detected other traffic on the path; absent: it did not look for any
     /// (sending end).
     #[prost(uint64, optional, tag = "39")]
     pub shared_nanos: Option<u64>,
 }
 
-/// A file of the destination is another copy's at this moment; its end is waited for.
+/// Another copy writes a file of the destination at this moment; the server waits for its end.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Held {
-    /// The file, or the destination, for people.
+    /// The file, or the destination, as text for people.
     #[prost(string, tag = "1")]
     pub path: String,
-    /// How many seconds it is waited for at most.
+    /// The longest wait in seconds.
     #[prost(uint32, tag = "2")]
     pub seconds: u32,
 }
 
-/// The request is granted, but nothing is taken in yet: another transfer has to give way first, or
-/// to give memory back. What the client sends meanwhile is lost, but for the little that is held
-/// of first data. Told again with `over` once it begins.
+/// The request is granted, but the server takes no data yet: another transfer has to give way or to
+/// release memory first. Data that the client sends meanwhile are lost, except for a few early
+/// datagrams. Sent again with `over` once the transfer starts.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Wait {
-    /// It begins now.
+    /// The transfer starts now.
     #[prost(bool, tag = "1")]
     pub over: bool,
 }
 
-/// Files, folders and links that have got their names; told only where the request asks for it.
+/// Files, folders and links that have their final names; sent only if the request asks for it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Named {
     /// The entries, by index in the manifest.
@@ -302,11 +304,11 @@ pub struct Named {
     pub entries: Option<Ranges>,
 }
 
-/// Names that the source lacks and that were removed, or would be in a dry run; told only where
-/// the request asks for names, or for a dry run.
+/// Names that the source lacks and that were removed, or would be in a dry run; sent only if the
+/// request asks for names, or for a dry run.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DeletedNames {
-    /// Their paths from the top of the copy; those of folders end with a slash.
+    /// Their paths from the top of the copy; paths of folders end with a slash.
     #[prost(bytes = "vec", repeated, tag = "1")]
     pub paths: Vec<Vec<u8>>,
 }
@@ -317,16 +319,16 @@ pub struct PassEnd {
     /// The pass.
     #[prost(uint32, tag = "1")]
     pub number: u32,
-    /// Chunks whose digest was wrong; they must come again.
+    /// Chunks with a wrong digest, which must be sent again.
     #[prost(message, optional, tag = "2")]
     pub failed: Option<Ranges>,
 }
 
-/// Where several sources have one object, the chunks that this one is to bring next, whatever its
-/// pass is, and no others.
+/// With several sources of one object: exactly the chunks that this source has to send next,
+/// whatever its current pass is.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Lease {
-    /// Its number, from 1. One that is no higher than that of the last lease is ignored.
+    /// Its number, from 1. A lease with a number that is not higher than the last one is ignored.
     #[prost(uint32, tag = "1")]
     pub number: u32,
     /// The chunks of the virtual object.
@@ -334,51 +336,51 @@ pub struct Lease {
     pub chunks: Option<Ranges>,
 }
 
-/// The receiving end's last word: what stands under its final name.
+/// The receiving end's last message: the result of the transfer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Outcome {
-    /// Files that this run brought.
+    /// Files that this run copied.
     #[prost(uint64, tag = "1")]
     pub files: u64,
-    /// Files left out because they were there and equal.
+    /// Files skipped because equal ones exist.
     #[prost(uint64, tag = "2")]
     pub skipped: u64,
     /// Entries that failed at the receiving end: path and reason.
     #[prost(message, repeated, tag = "3")]
     pub failed: Vec<EntryFailed>,
-    /// BLAKE3 of the object, where all of it was hashed.
+    /// BLAKE3 of the object, if all of it was hashed.
     #[prost(bytes = "vec", tag = "4")]
     pub digest: Vec<u8>,
     /// The receiving end's final accounting.
     #[prost(message, optional, tag = "5")]
     pub status: Option<Status>,
-    /// How many entries failed, also where `failed` was cut short.
+    /// The number of failed entries, even if `failed` was truncated.
     #[prost(uint64, tag = "6")]
     pub failed_count: u64,
-    /// Bytes that were there before, also those that only a comparison showed.
+    /// Bytes that existed before, including those found only by a comparison.
     #[prost(uint64, tag = "7")]
     pub resumed_bytes: u64,
-    /// How long ago the last block came, in nanoseconds; nothing where none did.
+    /// Time since the last block arrived, in nanoseconds; absent if none did.
     #[prost(uint64, optional, tag = "8")]
     pub since_last_nanos: Option<u64>,
-    /// Bytes of the files that failed, parts that had come included.
+    /// Bytes of the failed files, including parts that arrived.
     #[prost(uint64, tag = "9")]
     pub failed_bytes: u64,
-    /// Symbolic links that this run made.
+    /// Symbolic links that this run created.
     #[prost(uint64, tag = "10")]
     pub links: u64,
-    /// Folders that this run made.
+    /// Folders that this run created.
     #[prost(uint64, tag = "11")]
     pub folders: u64,
     /// Names that the source lacks and that this run removed, or would in a dry run.
     #[prost(uint64, tag = "12")]
     pub deleted: u64,
-    /// None was removed, though the request asks for it: not all of the copy is there.
+    /// Names were not removed, although the request asks for it, because the copy is incomplete.
     #[prost(bool, tag = "13")]
     pub kept_extra: bool,
 }
 
-/// The client's last word on a push: it has the [`Outcome`].
+/// The client's last message of a push: it has the [`Outcome`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Heard {}
 
@@ -394,36 +396,36 @@ pub struct EntryFailed {
     /// Why.
     #[prost(string, tag = "3")]
     pub reason: String,
-    /// It is the file's own trouble at the source, not at the destination.
+    /// The failure concerns the file at the source, not at the destination.
     #[prost(bool, tag = "4")]
     pub at_source: bool,
-    /// The source file changed while it was read: all that came of it is void. A new request finds
-    /// its new version.
+    /// The source file changed while it was read: its received content is void. A new request reads
+    /// the new version.
     #[prost(bool, tag = "5")]
     pub changed: bool,
 }
 
-/// The first message of a further stream that carries chunks of a transfer.
+/// The first message of an additional stream that carries chunks of a transfer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Attach {
-    /// The transfer, as its request named it.
+    /// The transfer's id from its request.
     #[prost(fixed64, tag = "1")]
     pub transfer: u64,
 }
 
-/// A piece of a chunk on a stream; a chunk's pieces follow each other.
+/// A piece of a chunk on a stream; the pieces of a chunk are consecutive.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ChunkPiece {
     /// The chunk of the virtual object.
     #[prost(uint64, tag = "1")]
     pub chunk: u64,
-    /// Where in the chunk the piece begins.
+    /// Offset of the piece in the chunk.
     #[prost(uint32, tag = "2")]
     pub offset: u32,
     /// The bytes.
     #[prost(bytes = "vec", tag = "3")]
     pub bytes: Vec<u8>,
-    /// The chunk is whole with this piece.
+    /// The chunk is complete with this piece.
     #[prost(bool, tag = "4")]
     pub last: bool,
 }

@@ -1,4 +1,4 @@
-//! One session's try at a copy.
+//! One session's attempt at a copy.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -48,34 +48,34 @@ use crate::session::{self, Identity, Session, Settings};
 use longhaul_files::{Asked, Mark, Place, Source, SourceOptions};
 use longhaul_text::CallOption;
 
-/// How often the user hears how far the walk over the source is, and may wish its end.
+/// How often the observer hears the progress of the walk over the source, and may cancel it.
 const TICK: Duration = Duration::from_millis(100);
-/// What carries the data where nothing but ssh passes.
+/// Carrier of the data if only ssh passes.
 const THROUGH_SSH: &str = "the ssh channel";
-/// A copy's tries, one after the other.
+/// The attempts of a copy, one after the other.
 pub(super) struct Attempt<'a> {
     pub(super) options: &'a CopyOptions,
     route: &'a Route,
-    /// What a pull may bring.
+    /// The entries that a pull may contain.
     asked: Option<Arc<Asked>>,
     identity: Identity,
     pub(super) hooks: ClientHooks,
     pub(super) started: Time,
     part: CopyPart,
     refused: Cell<bool>,
-    /// Not the first try.
+    /// This is not the first attempt.
     again: bool,
-    /// The last try's transfer; zero before the first.
+    /// The last attempt's transfer; zero before the first.
     transfer: Cell<u64>,
     carrier: Cell<&'static str>,
-    /// The path of the last try that found a rate, or could have.
+    /// The path of the last attempt that searched for a rate.
     pub(super) path: Cell<Option<UsedPath>>,
 }
 
-/// What a finished copy leaves for its summary.
+/// The results of a finished copy, for its summary.
 pub(super) struct Finished {
     pub(super) outcome: Outcome,
-    /// When this end knew it.
+    /// When this end received the outcome.
     pub(super) told: Time,
     pub(super) protocol: String,
     pub(super) cipher: String,
@@ -95,8 +95,8 @@ impl<'a> Attempt<'a> {
         let mut state = State::new();
         let is_kept = options.receive != Receive::Fake && options.output.is_none();
         if !is_kept || matches!(part.to, To::Replicas(_)) {
-            // Nothing stands at the end, or what was written cannot be taken back, or other sources
-            // bring the version that was agreed on.
+            // A source must not be read again if the destination has no file to discard, if written
+            // bytes cannot be taken back, or if other sources send the agreed version.
             state.rereads = 0;
         }
         Ok(Attempt {
@@ -125,22 +125,22 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// Bytes that stand so far.
+    /// Returns the bytes on disk so far.
     pub(super) fn progress(&self) -> u64 {
         self.hooks.counters().written.bytes
     }
 
-    /// What this host took in all, where a receiving core decides that.
+    /// Returns the total capacity of this host, if a receiving core measures it.
     pub(super) fn capacity(&self) -> Option<ReceiveCapacity> {
         self.part.shared.core.as_ref()?.capacity()
     }
 
-    /// Whether the other side was reached and said no.
+    /// Returns whether the other side was reached and refused.
     pub(super) fn was_refused(&self) -> bool {
         self.refused.get()
     }
 
-    /// What the user is told when datagrams do not pass.
+    /// Returns the notice for datagrams that do not pass.
     pub(super) fn fallback_notice(&self, streams: u16) -> Notice {
         let port = match self.route.host() {
             Host::Daemon { port, .. } => {
@@ -160,14 +160,14 @@ impl<'a> Attempt<'a> {
         reach(self.options, self.route, &self.identity, observer)
     }
 
-    /// Begins later, by what the user took to decide about the server.
+    /// Moves the start of the copy by the time that the user took to decide about the server.
     fn begin_after(&mut self, waited: Duration) {
         let nanos = waited.as_nanos() as u64;
         self.started = Time::from_nanos(self.started.as_nanos().saturating_add(nanos));
         self.hooks.state.borrow_mut().started += waited;
     }
 
-    /// A copy that is taken up again has time: its datagrams may have become too large.
+    /// A resumed copy searches the path MTU again: its datagrams may have become too large.
     fn look(&self, way: Way<'_>) -> Look {
         match way {
             _ if self.options.datagram.is_some() => Look::No,
@@ -180,7 +180,8 @@ impl<'a> Attempt<'a> {
     /// Copies over one session.
     pub(super) async fn run(&mut self, way: Way<'_>) -> Result<Finished, End> {
         self.hooks.begin_attempt();
-        // The walk comes first: what is wrong with the source is no trouble of the network's.
+        // The walk comes first, so that an error in the source is not mistaken for one of the
+        // network.
         let source = self.source().await?;
         let cancel = self.hooks.cancel.clone();
         let observer = self.hooks.observer.clone();
@@ -222,8 +223,8 @@ impl<'a> Attempt<'a> {
         self.transfer(way, reached, source).await
     }
 
-    /// Walks the source, on a thread of its own: whatever its disk does, the user's wish is heard,
-    /// and patience ends.
+    /// Walks the source on its own thread, so that cancellation and the stall limit work even if
+    /// its disk hangs.
     async fn source(&self) -> Result<Option<Source>, End> {
         let Route::Push { sources, .. } = self.route else { return Ok(None) };
         let places: Vec<Place> =
@@ -269,7 +270,7 @@ impl<'a> Attempt<'a> {
         }
         let request = self.request(&terms, flow.0);
         let _watch = terms.protocol.and_then(|_| self.watch_udp(&session));
-        let mut wire = Wire::new(session);
+        let mut wire = Wire::new(session, self.part.shared.memory.messages());
         wire.outbox().tell(Message::Request(request));
         let board = self.hooks.board.clone();
         let block = terms.block(terms.datagram);
@@ -311,7 +312,7 @@ impl<'a> Attempt<'a> {
         if tries {
             self.hooks.tried_streams();
         }
-        // What a dry run says is of the copy that it stands for.
+        // A dry run reports the protocol of the real copy.
         let protocol = match &self.options.protocol {
             Protocol::Registry(name) if self.options.dry_run => Some(*name),
             _ => protocol.map(|row| row.name),
@@ -457,7 +458,7 @@ impl<'a> Attempt<'a> {
         UdpWatchdog::begin(session, self.hooks.board.clone(), knock, self.hooks.udp_cut.clone())
     }
 
-    /// Opens the further sessions that carry chunks, each to the same server and no other.
+    /// Opens the additional sessions that carry chunks, each to the same server id.
     fn open_streams(&self, terms: &Terms, session: &Session, ends: mpsc::UnboundedSender<Session>) {
         let trust = self.options.trust.only(session.peer.to_string());
         for _ in 0..terms.streams {
@@ -468,7 +469,7 @@ impl<'a> Attempt<'a> {
             tokio::task::spawn_local(async move {
                 let opened =
                     session::connect(&host, port, &identity, &trust, &ask_nobody, &settings).await;
-                // The others carry what this one would have.
+                // The other sessions carry its share.
                 let Ok(mut session) = opened else { return };
                 let attach = Frame::from(Message::Attach(Attach { transfer }));
                 if session.write(&attach).await.is_ok() {

@@ -1,4 +1,4 @@
-//! Content of unknown length, read by a thread of its own and cut into parts.
+//! Content of unknown length, read by its own thread and split into parts.
 
 use std::io::{self, Read};
 use std::thread;
@@ -12,38 +12,39 @@ use crate::options::Input;
 use longhaul_files::CHUNK;
 use longhaul_files::digest::Digest;
 
-/// Parts that are in memory at a time: one is read, one waits, two travel.
+/// Parts in memory at a time: one is being read, one waits, two are being sent.
 const HELD: u64 = 4;
-/// The first part is so many times smaller than the largest, so that data leave early.
+/// The largest part is this many times larger than the first one, which is small so that data leave
+/// early.
 const SMALLER: u64 = 4;
 
 /// A part of the content.
 pub(super) struct Fed {
-    /// Where in the content it begins.
+    /// Offset of the part in the content.
     pub(super) offset: u64,
     pub(super) bytes: Vec<u8>,
 }
 
-/// What a feed brings.
+/// The next item of a feed.
 pub(super) enum Next {
     /// A part; more may follow.
     Part(Fed),
-    /// The last part, of so many bytes in all, with the digest of the whole.
+    /// The last part, the total number of bytes, and the digest of the whole.
     Last(Fed, Digest),
     /// The content cannot be read.
     Failed(Error),
 }
 
-/// Parts as they are read.
+/// The parts, in the order in which they are read.
 pub(super) struct Feed(mpsc::Receiver<Next>);
 
 impl Feed {
-    /// Begins to read `input`; the parts that are held at a time fit into `memory`.
+    /// Starts to read `input`; the parts in memory at a time fit into `memory`.
     ///
     /// # Errors
-    /// The input was read before, or the system has no thread left.
+    /// The input was read before, or the system cannot start a thread.
     pub(super) fn start(input: &Input, memory: Bytes) -> Result<Feed, Error> {
-        let taken = || Error::new(ErrorKind::Usage, "the content to be sent was read already");
+        let taken = || Error::new(ErrorKind::Usage, "the content to send was read already");
         let reader = input.take().ok_or_else(taken)?;
         let (parts, feed) = mpsc::channel(1);
         let largest = largest(memory);
@@ -57,19 +58,17 @@ impl Feed {
 
     /// The next part.
     pub(super) async fn next(&mut self) -> Next {
-        let ended =
-            || Error::new(ErrorKind::Unfinished, "the reading thread ended before its time");
+        let ended = || Error::new(ErrorKind::Unfinished, "the reading thread ended early");
         self.0.recv().await.unwrap_or_else(|| Next::Failed(ended()))
     }
 }
 
-/// Bytes of the largest part, a whole number of chunks.
+/// Returns the bytes of the largest part, a whole number of chunks.
 fn largest(memory: Bytes) -> u64 {
     (memory.get() / HELD / CHUNK).clamp(1, MAX_EXTENT / CHUNK) * CHUNK
 }
 
-/// Reads parts, each twice as large as the one before up to the `largest`, until `tell` wants no
-/// more.
+/// Reads parts, each twice as large as the one before up to `largest`, until `tell` returns false.
 fn read(mut reader: impl Read, largest: u64, mut tell: impl FnMut(Next) -> bool) {
     let mut hasher = blake3::Hasher::new();
     let (mut offset, mut ahead) = (0, Vec::new());
@@ -79,7 +78,7 @@ fn read(mut reader: impl Read, largest: u64, mut tell: impl FnMut(Next) -> bool)
         let (bytes, next) = match read {
             Ok(read) => read,
             Err(error) => {
-                let what = format!("cannot read the content to be sent: {error}");
+                let what = format!("cannot read the content to send: {error}");
                 tell(Next::Failed(Error::new(ErrorKind::LocalFile, what)));
                 return;
             }
@@ -98,7 +97,7 @@ fn read(mut reader: impl Read, largest: u64, mut tell: impl FnMut(Next) -> bool)
     }
 }
 
-/// Reads until there are `size` bytes, and one more, by which it is known whether more follows.
+/// Reads `size` bytes plus one, which shows whether more follows.
 fn fill(
     reader: &mut impl Read,
     size: u64,

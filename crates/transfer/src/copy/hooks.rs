@@ -1,4 +1,4 @@
-//! What the user sees and wishes while a copy runs.
+//! The client's hooks: what its observer sees while a copy runs, and how it cancels the copy.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use longhaul_files::manifest::MAX_PATH;
 use longhaul_files::watch::Held;
 use longhaul_text::clipped;
 
-/// How many further attempts there are where a source file changes while it is read.
+/// Most additional attempts after source files changed while they were read.
 const MOST_REREADS: u32 = 2;
 
 /// The client's side of [`Hooks`].
@@ -35,54 +35,54 @@ pub(super) struct ClientHooks {
     pub(super) observer: Arc<dyn Observer>,
     pub(super) cancel: Cancel,
     pub(super) board: Arc<Board>,
-    /// UDP passes no longer, but TCP does.
+    /// UDP no longer passes, but TCP does.
     pub(super) udp_cut: Rc<Cell<bool>>,
     pub(super) sends: bool,
     pub(super) stall: Duration,
     pub(super) names: Names,
-    /// What is written to in place of a file.
+    /// The output that replaces the destination file.
     pub(super) output: Option<Output>,
     pub(super) state: RefCell<State>,
 }
 
-/// Bytes of names and reasons of failed entries that are kept.
+/// Bytes kept for names and reasons of failed entries.
 const MOST_FAILED: usize = 256 << 20;
 
 /// Why an entry failed.
 pub(super) struct Failed {
     pub(super) reason: String,
-    /// The trouble is on this host.
+    /// The failure is on this host.
     pub(super) here: bool,
 }
 
-/// What changes while the copy runs.
+/// The state that changes while the copy runs.
 pub(super) struct State {
     pub(super) started: Instant,
     last_progress: Instant,
     last_count: u64,
     recent: Recent,
-    /// Bytes that were there when the first plan was made.
+    /// Bytes that existed when the first plan was made.
     pub(super) resumed: Option<u64>,
-    /// Bytes that this attempt has been told to have found there.
+    /// Bytes that existed according to this attempt.
     found: u64,
     pub(super) skipped: u64,
-    /// What has failed and why, in words and by side; each is told once.
+    /// The failed entries, with reason and side; each is reported once.
     pub(super) failed: BTreeMap<Vec<u8>, Failed>,
-    /// Bytes that the other end's words on that have taken.
+    /// Memory taken by the failures that the other end reported.
     failed_bytes: usize,
-    /// How many sessions this copy has had.
+    /// The number of sessions so far.
     pub(super) attempts: u32,
-    /// A source file changed in this attempt while it was read, and how many did.
+    /// A source file that changed in this attempt while it was read, and the number of such files.
     changed: Option<(PathBuf, u64)>,
-    /// How many more attempts may follow one in which that happened.
+    /// Remaining attempts for changed source files.
     pub(super) rereads: u32,
-    /// The object is one file, no tree.
+    /// The object is one file, not a tree.
     pub(super) single: bool,
-    /// The plan of this attempt has come.
+    /// The plan of this attempt has arrived.
     planned: bool,
-    /// How many connections are best has been told.
+    /// The best number of connections has been reported.
     streams_told: bool,
-    /// What earlier attempts counted.
+    /// The counters of earlier attempts.
     pub(super) earlier: Counters,
 }
 
@@ -111,7 +111,7 @@ impl State {
 }
 
 impl ClientHooks {
-    /// A new session: its columns begin anew, and what has failed may do better.
+    /// A new session: resets its counters, and gives failed entries another chance.
     pub(super) fn begin_attempt(&mut self) {
         let before = self.counters();
         let mut state = self.state.borrow_mut();
@@ -129,7 +129,8 @@ impl ClientHooks {
         self.udp_cut = Rc::default();
         self.board.set_totals(bytes, files);
         if !self.sends {
-            // What sources bring together is counted on from there; a plain writer counts anew.
+            // Several sources share one count of bytes, which continues; a single writer counts
+            // from zero.
             let bytes = state.earlier.written.bytes;
             self.board.update(|counters| counters.written.bytes = bytes);
         }
@@ -138,21 +139,21 @@ impl ClientHooks {
         }
     }
 
-    /// The two ends' counters in one, over all attempts.
+    /// Returns the joined counters of both ends, over all attempts.
     pub(super) fn counters(&self) -> Counters {
         let mut sum = self.state.borrow().earlier.clone();
         sum += self.counters_now();
         sum
     }
 
-    /// The two ends' counters in one, of the present attempt.
+    /// Returns the joined counters of both ends, of the current attempt.
     fn counters_now(&self) -> Counters {
         let (mine, theirs) = (self.board.mine(), self.board.theirs());
         let (from, to) = if self.sends { (mine, theirs) } else { (theirs, mine) };
         Counters::joined(&from, &to)
     }
 
-    /// From the start to the first data datagram.
+    /// Returns the time from the start to the first data datagram.
     fn setup(&self, started: Instant) -> Option<Span> {
         let ago = clock::now().since(Time::from_nanos(self.board.first_datagram()?));
         Some(Span::from_nanos(started.elapsed().as_nanos() as u64).saturating_sub(ago))
@@ -186,7 +187,7 @@ impl ClientHooks {
 }
 
 impl ClientHooks {
-    /// An attempt is over: tells how far the copy is, if anything could come.
+    /// Reports the final progress of an attempt, if anything could arrive.
     pub(super) fn tell_last(&self) {
         if !self.state.borrow().planned {
             return;
@@ -196,15 +197,15 @@ impl ClientHooks {
         self.observer.progress(&progress);
     }
 
-    /// The end of an attempt: `bytes` were there before it, of which some may be known only since
-    /// they were compared with the source.
+    /// Records at the end of an attempt that `bytes` existed before it. Some of them are known only
+    /// after the comparison with the source.
     fn found(&self, bytes: u64) {
         if bytes > self.state.borrow().found {
             self.observer.notice(Notice::Resumed { bytes });
         }
     }
 
-    /// The other end, or this one, has said what stands.
+    /// Records an end's outcome.
     pub(super) fn ended(&self, outcome: &Outcome) {
         if outcome.kept_extra {
             self.observer.notice(notices::kept_extra());
@@ -212,8 +213,8 @@ impl ClientHooks {
         self.found(outcome.resumed_bytes);
     }
 
-    /// The end of an attempt: what is to be told where source files changed in it while they were
-    /// read, and another attempt is to bring their new versions.
+    /// Returns the notice at the end of an attempt in which source files changed while they were
+    /// read, if another attempt copies their new versions.
     pub(super) fn read_again(&self) -> Option<String> {
         let mut state = self.state.borrow_mut();
         let (path, count) = state.changed.take()?;
@@ -226,8 +227,8 @@ impl ClientHooks {
         Some(format!("{path}{others} changed while being copied; copying the new version"))
     }
 
-    /// The end of an attempt that tried numbers of connections: it may have been over before the
-    /// best was found.
+    /// Reports the number of connections at the end of an attempt, which may have ended before the
+    /// best one was found.
     pub(super) fn tried_streams(&self) {
         let sender = self.counters().sender;
         self.tell_streams(&mut self.state.borrow_mut(), &sender);
@@ -257,13 +258,13 @@ impl Hooks for ClientHooks {
                 .advise("copy in several parts")
                 .into());
         }
-        // Before the plan nothing comes across, and perhaps for long: each end tells how much it
-        // has looked at. A sign of life is not enough, for a disk may hang beside it. What has been
-        // written was synced all along, so that the end takes no time of its own.
+        // Nothing arrives before the plan, which may take long, so each end reports how much it has
+        // looked at. A sign of life is not enough: the end's disk may hang while its control stream
+        // still works. Written data were synced continuously, so the end needs no extra time.
         let (received, looked) = (counters.receiver.received, counters.looked);
         let Written { bytes, streamed, .. } = counters.written;
         let count = [received, streamed, looked].into_iter().fold(bytes, u64::saturating_add);
-        // Who reads an output may take any time.
+        // The reader of an output may take any time.
         let is_read = self.output.as_ref().is_some_and(Output::is_waiting);
         if count != state.last_count || is_read {
             state.last_count = count;
@@ -285,7 +286,7 @@ impl Hooks for ClientHooks {
         let side = if self.sends { " on the other side" } else { "" };
         let seconds = patience.as_secs();
         self.observer.notice(Notice::Warning(format!(
-            "another copy is writing {path}{side}; its end is waited for, up to {seconds} s"
+            "another copy is writing {path}{side}; waiting up to {seconds} s for its end"
         )));
     }
 
@@ -305,13 +306,13 @@ impl Hooks for ClientHooks {
         let mut state = self.state.borrow_mut();
         state.planned = true;
         state.single = manifest.is_single();
-        // What a later attempt finds is what the earlier ones brought.
+        // A later attempt finds the bytes that the earlier ones copied.
         if state.resumed.is_none() {
             state.resumed = Some(there.bytes);
             let files = entries_of(manifest, skipped).filter_map(|(_, entry)| entry.size());
             state.skipped = files.count() as u64;
         }
-        // What is asked about is known at the end: it is told once.
+        // If chunks are being compared, the number is known at the end and reported once.
         state.found = if there.asks { 0 } else { there.bytes };
         if state.found > 0 {
             self.observer.notice(Notice::Resumed { bytes: state.found });
@@ -331,7 +332,7 @@ impl Hooks for ClientHooks {
 
     fn deleted(&self, paths: &[Vec<u8>]) {
         for path in paths {
-            // A peer may choose its length.
+            // The peer chooses its length.
             let path = shown(&path[..path.len().min(MAX_PATH)]);
             self.observer.notice(Notice::Deleted { path });
         }
@@ -339,7 +340,7 @@ impl Hooks for ClientHooks {
 
     fn entry_failed(&self, path: &[u8], reason: &str, whence: Whence) {
         let here = (whence != Whence::Destination) == self.sends;
-        // A peer may choose both, and how many there are.
+        // The peer chooses both lengths, and the number of failures.
         let (path, mut reason) = (&path[..path.len().min(MAX_PATH)], clipped(reason));
         let mut state = self.state.borrow_mut();
         if whence == Whence::Changed && state.rereads == 0 && state.attempts > MOST_REREADS {
@@ -413,7 +414,7 @@ mod tests {
         }
     }
 
-    /// Returns a moment longer ago than a copy may make no progress.
+    /// Returns a moment longer ago than the stall limit.
     fn long_ago() -> Instant {
         let long_ago = Instant::now().checked_sub(Duration::from_secs(61));
         long_ago.expect("Linux counts its clock from before the boot")
@@ -430,7 +431,7 @@ mod tests {
         let long_ago = long_ago();
         for planned in [false, true] {
             let hooks = hooks(planned);
-            // All of it is there, or nothing is known yet.
+            // Everything exists already, or nothing is known yet.
             let written = if planned { 100 } else { 0 };
             hooks.board.set_theirs(&Status { written, ..Status::default() });
             hooks.board.note_spoke(longhaul_proto::time::Time::from_nanos(5));

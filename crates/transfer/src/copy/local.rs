@@ -1,7 +1,7 @@
-//! A copy within this host: source and sink as over a network, and nothing between them.
+//! A copy within this host: source and sink as over a network, without a session between them.
 //!
-//! One thread reads and hashes, the calling one verifies and writes, a third reports. There is no
-//! session, so nothing is retried: the same call resumes by the journal.
+//! One thread reads and hashes, the calling thread verifies and writes, a third one reports.
+//! Nothing is retried; the same call resumes from the journal.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,34 +28,34 @@ use crate::options::{CopyOptions, Names, Receive};
 use crate::progress::{Cancel, Notice, Observer, Progress};
 use crate::summary::{Summary, hex};
 
-/// What the summary has in place of a protocol.
+/// The summary's protocol name.
 const PROTOCOL: &str = "local";
-/// How often the observer hears how far the copy is, and may wish its end.
+/// How often the observer hears the progress, and may cancel the copy.
 const TICK: Duration = Duration::from_millis(100);
-/// Chunks that are read ahead of the writer.
+/// Chunks that the reader may be ahead of the writer.
 const AHEAD: usize = 8;
-/// How often a chunk is read again that comes wrong, or whose sync failed.
+/// Most passes for a chunk that fails verification or whose sync fails.
 const MOST_PASSES: u32 = 4;
 
-/// A copy under way.
+/// A running copy.
 struct Local<'a> {
     options: &'a CopyOptions,
     observer: &'a dyn Observer,
     watch: Watch,
     started: Instant,
     progress: Mutex<Progress>,
-    /// Bytes that stand.
+    /// Bytes on disk.
     bytes: AtomicU64,
-    /// Files that stand.
+    /// Files with their final name.
     files: AtomicU64,
 }
 
-/// A chunk on its way from the source.
+/// A chunk from the source.
 struct Read {
     chunk: u64,
     buf: Vec<u8>,
     read: Result<longhaul_files::ChunkRead, longhaul_files::Error>,
-    /// What the reading has found to have failed.
+    /// Failures that the reader found.
     failures: Vec<Failure>,
 }
 
@@ -67,8 +67,8 @@ pub(super) fn is_local(options: &CopyOptions) -> bool {
 /// Copies; blocks until the end.
 ///
 /// # Errors
-/// As [`copy`](super::copy()); [`ErrorKind::Usage`] for what is of a network, and for a copy onto
-/// or into itself.
+/// As [`copy`](super::copy()); [`ErrorKind::Usage`] for options that need a network, and for a copy
+/// onto or into itself.
 pub(super) fn copy(
     options: &CopyOptions,
     observer: &dyn Observer,
@@ -110,7 +110,7 @@ pub(super) fn copy(
     }
 }
 
-/// Sees that the copy is one of files within this host, and not onto or into itself.
+/// Checks that the copy is one of files within this host, and not onto or into itself.
 fn check(options: &CopyOptions) -> Result<(), Error> {
     let is_plain = !options.replicas
         && options.input.is_none()
@@ -141,21 +141,21 @@ fn check(options: &CopyOptions) -> Result<(), Error> {
     })
 }
 
-/// Whether `path` is in `folder`.
+/// Returns whether `path` is in `folder`.
 fn lies_in(path: &Path, folder: &Path) -> bool {
     let real = path.canonicalize().ok().zip(folder.canonicalize().ok());
     real.is_some_and(|(path, folder)| path != folder && path.starts_with(folder))
 }
 
-/// Whether the copy of `from` lands on it or below it.
+/// Returns whether the copy of `from` would land on it or below it.
 fn leads_into_itself(from: &Path, to: &Path, recursive: bool) -> bool {
     let says_folder = from.as_os_str().as_encoded_bytes().ends_with(b"/");
-    // A link that is copied as one holds nothing.
+    // A link that is copied as a link contains nothing.
     if recursive && !says_folder && from.is_symlink() {
         return false;
     }
     let Ok(real) = from.canonicalize() else { return false };
-    // What is missing lies in the innermost folder that is there.
+    // A missing path is judged by its innermost existing folder.
     let here = |path: &Path| match path.as_os_str().is_empty() {
         true => PathBuf::from("."),
         false => path.to_owned(),
@@ -210,22 +210,22 @@ impl Local<'_> {
                 return Err(Error::new(ErrorKind::Verification, what));
             }
             self.pass(&mut source, &mut sink, &missing, resumed)?;
-            // What cannot be synced is missing again.
+            // Chunks that cannot be synced count as missing again.
             sink.sync()?;
         }
         let walked: Vec<Failure> = without_entry(&source);
         let outcome = sink.finish()?;
         if outcome.unfinished > 0 && !self.watch.is_over() {
-            let what = format!("{} files could not be brought onto the disk", outcome.unfinished);
+            let what = format!("{} files could not be synced to the disk", outcome.unfinished);
             return Err(Error::new(ErrorKind::LocalFile, what)
-                .advise("the same command goes on with what is there"));
+                .advise("the same command resumes from what is on disk"));
         }
         self.made(&manifest, &outcome.named);
         self.deleted(&outcome.deleted_names);
         self.summary(&manifest, outcome, walked, resumed)
     }
 
-    /// Compares what is there, and tells how much of it need not be copied.
+    /// Compares existing content, and returns the bytes that need not be copied.
     fn plan(&self, source: &mut Source, sink: &mut Sink, plan: Plan) -> Result<u64, Error> {
         let manifest = source.manifest().clone();
         let due = |sink: &Sink| -> u64 {
@@ -255,7 +255,7 @@ impl Local<'_> {
         Ok(resumed)
     }
 
-    /// Moves chunks: a thread reads them, this one writes them.
+    /// Copies chunks: a thread reads them, the calling one writes them.
     fn pass(
         &self,
         source: &mut Source,
@@ -319,7 +319,7 @@ impl Local<'_> {
         }
     }
 
-    /// The account of a dry run.
+    /// Returns the summary of a dry run.
     fn rehearsed(
         &self,
         source: &Source,
@@ -358,7 +358,7 @@ impl Local<'_> {
         }
     }
 
-    /// Tells what failed, and sums up.
+    /// Reports failures and returns the summary.
     fn summary(
         &self,
         manifest: &Manifest,
@@ -408,7 +408,7 @@ impl Local<'_> {
     }
 }
 
-/// Tells the sink what the source could not read: it writes nothing more of these files.
+/// Marks the files that the source could not read as failed, so that the sink stops writing them.
 fn fail_in(sink: &mut Sink, failures: &[Failure]) {
     for Failure { entry, reason, .. } in failures {
         if let Some(entry) = entry {
@@ -417,7 +417,7 @@ fn fail_in(sink: &mut Sink, failures: &[Failure]) {
     }
 }
 
-/// What could not be walked.
+/// Returns the failures of the walk.
 fn without_entry(source: &Source) -> Vec<Failure> {
     source.failures().iter().filter(|failure| failure.entry.is_none()).cloned().collect()
 }

@@ -1,13 +1,12 @@
-//! A copy, seen from the client: from the request to the verified object, over as many sessions
-//! as it takes.
+//! A copy, seen from the client: from the request to the verified object, over as many sessions as
+//! it takes.
 //!
 //! `attempt` is one session's try, `remembered` what a copy knows of its path from an earlier one,
 //! `udp_watchdog` looks whether UDP still passes; `hooks` is what the user sees and wishes
-//! meanwhile; `summing` makes the summary, `stream_bound` says what bounded streams; `local`
-//! copies within this host; `rehearsal` is a session without a network, for the fuzzer. A copy
-//! from several sources is one such copy for each of them, led by `many`. A
-//! copy of content whose length nobody knows is one for each part of it, led by `pipe`: `feed`
-//! brings the parts, `pipe_board` tells of them.
+//! meanwhile; `summing` makes the summary; `local` copies within this host; `rehearsal` is a
+//! session without a network, for the fuzzer. A copy from several sources is one such copy for each
+//! of them, led by `many`. A copy of content whose length nobody knows is one for each part of it,
+//! led by `pipe`: `feed` brings the parts, `pipe_board` tells of them.
 
 mod attempt;
 mod feed;
@@ -18,7 +17,6 @@ mod pipe_board;
 mod question;
 mod rehearsal;
 mod remembered;
-mod stream_bound;
 mod summing;
 mod udp_watchdog;
 
@@ -71,7 +69,7 @@ pub fn copy(
                 pipe::push(options.clone(), route, observer, cancel, one).await
             }
             [route] => {
-                // Who only sends needs no memory for what is received.
+                // An end that only sends needs no memory for received data.
                 let (least, core) = match route {
                     Route::Push { .. } => (Budget::least_of(1), None),
                     Route::Pull { .. } => {
@@ -87,15 +85,15 @@ pub fn copy(
     })
 }
 
-/// A reader is the one source of its copy.
+/// Checks that a reader is the only source of its copy.
 fn check_input(options: &CopyOptions, routes: &[Route]) -> Result<(), Error> {
     match options.input.is_some() && routes.len() != 1 {
-        true => Err(Error::new(ErrorKind::Usage, "a reader has no other sources beside it")),
+        true => Err(Error::new(ErrorKind::Usage, "a reader must be the only source")),
         false => Ok(()),
     }
 }
 
-/// Names are removed where a copy makes a folder equal to one other folder.
+/// Checks that a copy with deletion makes one folder equal to one other folder.
 fn check_delete(options: &CopyOptions) -> Result<(), Error> {
     let is_one = options.sources.len() == 1 && options.recursive && !options.replicas;
     let is_kept = options.receive != Receive::Fake
@@ -109,7 +107,7 @@ fn check_delete(options: &CopyOptions) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Usage, what))
 }
 
-/// A dry run ends with the plan.
+/// Checks that a dry run is possible.
 fn check_dry_run(options: &CopyOptions) -> Result<(), Error> {
     if !options.dry_run || options.receive != Receive::Fake {
         return Ok(());
@@ -119,7 +117,7 @@ fn check_dry_run(options: &CopyOptions) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Usage, what).advise(format!("leave {dry_run} or {receive} out")))
 }
 
-/// An output takes the one file of another host.
+/// Checks that an output receives one file of another host.
 fn check_output(options: &CopyOptions, routes: &[Route]) -> Result<(), Error> {
     let is_one = matches!(routes, [Route::Pull { sources, .. }] if sources.len() == 1);
     if options.output.is_none() || is_one && !options.recursive {
@@ -129,7 +127,7 @@ fn check_output(options: &CopyOptions, routes: &[Route]) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Usage, what).advise("name one source, and no folder"))
 }
 
-/// The copy of one source of several.
+/// Copies from one of several sources.
 fn one(
     options: CopyOptions,
     route: Route,
@@ -172,7 +170,7 @@ async fn run(
                     return Ok(attempt.remember(summing::summary(options, &attempt, finished)?));
                 }
             },
-            // Not even TCP passes, but the control path did: it carries the data then.
+            // Not even TCP passes, but the control stream does, so it carries the data.
             Err(End::Fatal(error))
                 if fell_back && error.kind == ErrorKind::Unreachable && !attempt.was_refused() =>
             {
@@ -183,7 +181,7 @@ async fn run(
             }
             Err(End::Fatal(error)) => {
                 return match (lost_since, error.kind) {
-                    // Once connected, a server that cannot be reached may come back.
+                    // After the first connection a server that cannot be reached may come back.
                     (Some(_), ErrorKind::Unreachable) if !attempt.was_refused() => {
                         take_up(&mut lost_since, options, &error.to_string())?;
                         rest(&mut pause, &cancel).await?;
@@ -210,7 +208,7 @@ async fn run(
     }
 }
 
-/// Waits before the next try, unless the user wants no more; the next pause is longer.
+/// Waits before the next attempt, unless the copy is cancelled; doubles the next pause.
 async fn rest(pause: &mut Duration, cancel: &Cancel) -> Result<(), Error> {
     tokio::select! {
         () = tokio::time::sleep(*pause) => {}
@@ -220,7 +218,7 @@ async fn rest(pause: &mut Duration, cancel: &Cancel) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a lost connection is taken up once more.
+/// Decides whether to retry a lost connection.
 fn take_up(
     lost_since: &mut Option<Instant>,
     options: &CopyOptions,
@@ -234,7 +232,7 @@ fn take_up(
     let what =
         format!("the connection was lost and did not come back within {seconds} s: {reason}");
     Err(Error::new(ErrorKind::Unfinished, what)
-        .advise("the same command goes on where this one stopped"))
+        .advise("the same command resumes where this one stopped"))
 }
 
 #[cfg(test)]

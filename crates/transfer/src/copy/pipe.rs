@@ -1,9 +1,9 @@
-//! Content whose length nobody knows: a sequence of parts, each a copy of its own within one
-//! connection, and a last word with the length and digest of the whole.
+//! Content of unknown length: a sequence of parts, each a separate copy within one connection, and
+//! a final message with the length and digest of the whole.
 //!
-//! Two parts travel at a time, so the end of one costs no pause. Content that fits the first part
-//! is a copy like any other: it can be taken up again. The larger one cannot, because what was read
-//! is gone: it lives as long as its connection.
+//! Two parts are sent at a time, so the end of one causes no pause. Content that fits the first
+//! part is an ordinary copy and can be resumed. Longer content cannot be resumed, because the
+//! reader cannot return the bytes again; it lasts only as long as its connection.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -35,15 +35,15 @@ use longhaul_files::MemoryFolder;
 use longhaul_files::digest::Digest;
 use longhaul_text::CallOption;
 
-/// Parts that travel at a time.
+/// Parts sent at a time.
 const TRAVELLING: usize = 2;
-/// How long parts may take to end once the pipe has failed.
+/// How long parts may take to end after the pipe has failed.
 const ENDING: Duration = Duration::from_secs(10);
 
 /// Sends the input of `options`, each part by a copy that `one` starts.
 ///
 /// # Errors
-/// What ended a part, or the connection; the input cannot be read.
+/// The reason that ended a part or the connection; or the input cannot be read.
 pub(super) async fn push(
     options: CopyOptions,
     route: &Route,
@@ -103,18 +103,18 @@ pub(super) async fn push(
         let ended = async { while running.travelling.join_next().await.is_some() {} };
         let _ = timeout(ENDING, ended).await;
     }
-    // Without a goodbye the server keeps an unfinished file until the connection's idle limit.
+    // Without a goodbye the server keeps an unfinished file until the connection's idle timeout.
     let (writer, reader) = running.pipe.session.split();
     let _ = writer.leave(reader).await;
     sent
 }
 
-/// A pipe that the server has begun.
+/// A pipe that the server has opened.
 struct Opened {
     number: u64,
     session: Session,
     connection: Connection,
-    /// By which the parts are reached: all but their stream.
+    /// How the parts are reached, except for their stream.
     by: (Rc<longhaul_net::port::Port>, std::net::SocketAddr, Option<u16>),
     patience: Duration,
 }
@@ -151,26 +151,26 @@ async fn open(
 }
 
 impl Opened {
-    /// Waits for the server's word that the pipe has begun, or is `done`.
+    /// Waits for the server's answer that the pipe is open, or that it is `done`.
     async fn answer(&mut self, done: bool) -> Result<(), Error> {
         let silent = |_| {
-            let what = format!("the server says nothing for {} s", self.patience.as_secs());
+            let what = format!("the server was silent for {} s", self.patience.as_secs());
             Error::new(ErrorKind::Stalled, what)
         };
         let said = timeout(self.patience, self.session.read::<Piped>()).await.map_err(silent)??;
         match said {
             Some(said) if said.done == done => Ok(()),
             Some(_) => {
-                Err(Error::new(ErrorKind::Unfinished, "the server answers what was not asked"))
+                Err(Error::new(ErrorKind::Unfinished, "the server sent an unexpected answer"))
             }
             None => Err(lost()),
         }
     }
 
-    /// Completes when the server ends the pipe, which it does before its time.
+    /// Completes when the server ends the pipe early.
     async fn ended(&mut self) -> Error {
         match self.session.read::<Piped>().await {
-            Ok(Some(_)) => Error::new(ErrorKind::Unfinished, "the server ends the pipe too early"),
+            Ok(Some(_)) => Error::new(ErrorKind::Unfinished, "the server ended the pipe too early"),
             Ok(None) => lost(),
             Err(error) => error.into(),
         }
@@ -181,7 +181,7 @@ fn lost() -> Error {
     Error::new(ErrorKind::Unfinished, "the server ended the pipe")
 }
 
-/// How parts become copies.
+/// The copies of the parts.
 struct Parts<'a> {
     options: &'a CopyOptions,
     route: &'a Route,
@@ -190,12 +190,12 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// What a copy of its own works with.
+    /// Returns the resources of a separate copy.
     fn alone(&self) -> Result<CopyPart, Error> {
         Ok(CopyPart::alone(Budget::of_copy(self.options, Budget::least_of(1), 1)?, None))
     }
 
-    /// The options of a copy of `bytes`. Parts that travel together share what is asked for.
+    /// Returns the options of a copy of `bytes`. Parts sent together share the requested limits.
     fn of(&self, bytes: Vec<u8>) -> CopyOptions {
         let folder = MemoryFolder::new(bytes.len() as u64);
         folder.put(self.name.as_os_str(), bytes);
@@ -216,12 +216,12 @@ struct Running<'a> {
     board: Arc<PipeBoard>,
     wish: Cancel,
     travelling: JoinSet<(u64, Result<Summary, Error>)>,
-    /// Of the parts that stand.
+    /// The summary of the finished parts.
     summary: Option<Summary>,
 }
 
 impl Running<'_> {
-    /// Sends all parts, and has the server give the file its name.
+    /// Sends all parts, then asks the server to name the file.
     async fn send(&mut self, first: Fed, feed: &mut Feed) -> Result<Summary, Error> {
         self.begin(first).await?;
         let mut end = None;
@@ -239,7 +239,7 @@ impl Running<'_> {
                     Next::Failed(error) => return Err(error),
                 },
                 Some(ended) = self.travelling.join_next() => {
-                    let what = "a part ended before its time";
+                    let what = "a part ended early";
                     let gone = |_| Error::new(ErrorKind::Unfinished, what);
                     let (offset, summary) = ended.map_err(gone)?;
                     self.take(summary?);
@@ -252,7 +252,7 @@ impl Running<'_> {
         self.finish(total, &digest).await
     }
 
-    /// Begins to send a part.
+    /// Starts to send a part.
     async fn begin(&mut self, fed: Fed) -> Result<(), Error> {
         let Fed { offset, bytes } = fed;
         let session = self.pipe.connection.open(control::SERVICE, control::VERSION).await?;
@@ -275,7 +275,7 @@ impl Running<'_> {
         });
     }
 
-    /// All parts stand: has the server give the file its name.
+    /// Asks the server to name the file after all parts are written.
     async fn finish(&mut self, total: u64, digest: &Digest) -> Result<Summary, Error> {
         let end = PipeEnd { total, digest: digest.to_vec() };
         self.pipe.session.write(&end).await?;

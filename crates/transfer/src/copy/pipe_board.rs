@@ -1,4 +1,4 @@
-//! What the user hears of a pipe: one copy, whatever its parts are.
+//! The reports of a pipe: its parts appear as one copy.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use longhaul_proto::units::{Bytes, Rate};
 use crate::options::{Protocol, TCP_STREAMS};
 use crate::progress::{Notice, Observer, Progress};
 
-/// The parts of a pipe, together.
+/// The joint state of a pipe's parts.
 pub(super) struct PipeBoard {
     observer: Arc<dyn Observer>,
     started: Instant,
@@ -19,12 +19,12 @@ pub(super) struct PipeBoard {
 
 #[derive(Default)]
 struct Parts {
-    /// Of the parts that stand.
+    /// The progress of the finished parts.
     past: Progress,
     present: BTreeMap<u64, Progress>,
-    /// Bytes of the whole, once that is known.
+    /// Total bytes, once known.
     total: u64,
-    /// How long the user took to decide about the server.
+    /// The time that the user took to decide about the server.
     asked: Duration,
     /// Datagrams did not pass for a part.
     fell_back: bool,
@@ -36,17 +36,17 @@ impl PipeBoard {
         Arc::new(PipeBoard { observer, started, parts })
     }
 
-    /// Nothing panics while the lock is held.
+    /// No holder of the lock panics.
     fn parts(&self) -> MutexGuard<'_, Parts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The observer of the part that begins at `offset`.
+    /// Returns the observer of the part at `offset`.
     pub(super) fn of_part(self: &Arc<PipeBoard>, offset: u64) -> Arc<dyn Observer> {
         Arc::new(OfPart { board: self.clone(), offset })
     }
 
-    /// The part that begins at `offset` stands.
+    /// Records that the part at `offset` is written.
     pub(super) fn stands(&self, offset: u64) {
         let mut parts = self.parts();
         if let Some(part) = parts.present.remove(&offset) {
@@ -56,12 +56,12 @@ impl PipeBoard {
         }
     }
 
-    /// The whole has so many bytes.
+    /// Sets the total number of bytes.
     pub(super) fn set_total(&self, bytes: u64) {
         self.parts().total = bytes;
     }
 
-    /// By what the next part goes.
+    /// Returns the protocol for the next part.
     pub(super) fn protocol(&self, asked: &Protocol) -> Protocol {
         match self.parts().fell_back {
             true => Protocol::Tcp { streams: TCP_STREAMS },
@@ -69,7 +69,7 @@ impl PipeBoard {
         }
     }
 
-    /// How long the pipe takes already.
+    /// Returns the duration of the pipe so far.
     pub(super) fn elapsed(&self) -> Span {
         self.elapsed_but(self.parts().asked)
     }
@@ -115,7 +115,7 @@ impl Observer for OfPart {
 
     fn notice(&self, notice: Notice) {
         match notice {
-            // The pipe has told of its connection, and its parts are no files.
+            // The pipe has reported its connection, and its parts are not files.
             Notice::Connected { .. } | Notice::Resumed { .. } => {}
             Notice::Fallback { .. } => {
                 if !std::mem::replace(&mut self.board.parts().fell_back, true) {

@@ -1,4 +1,4 @@
-//! The time that a user takes to decide about a new server. It is no part of the copy's own time.
+//! The time that a user takes to decide about a new server. It does not count as the copy's time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ impl<'a> TimedQuestion<'a> {
         TimedQuestion { observer, nanos: AtomicU64::new(0) }
     }
 
-    /// How long the answers have taken.
+    /// Returns the total time of the answers.
     pub(super) fn waited(&self) -> Duration {
         Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
     }

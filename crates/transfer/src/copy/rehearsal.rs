@@ -1,4 +1,4 @@
-//! A client's session without a network: all that a server says to one copy.
+//! A client's session without a network, from a server's recorded messages to one copy.
 
 use std::io::Cursor;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,15 +25,15 @@ use crate::session::{PeerId, Session};
 use crate::summary::Summary;
 use crate::write::budget::Budget;
 
-/// The server's id, and the port of its data: RFC 863 discards what comes there.
+/// The server's id, and its data port, which discards datagrams (RFC 863).
 const SERVER: PeerId = PeerId([3; 32]);
 const DISCARD: u16 = 9;
 
-/// Plays one attempt at a copy with a server that says `said`, from its hello on, and then hangs up
-/// or, if it `stays`, is silent until the copy ends.
+/// Runs one attempt at a copy against a server that sends `said`, starting with its hello. The
+/// server then hangs up or, with `stays`, stays silent until the copy ends.
 ///
 /// # Errors
-/// As [`copy`](super::copy()), with [`ErrorKind::Unfinished`] where the session was lost.
+/// As [`copy`](super::copy()), with [`ErrorKind::Unfinished`] if the session was lost.
 #[doc(hidden)]
 pub fn rehearse(
     options: &CopyOptions,
@@ -69,7 +69,7 @@ pub fn rehearse(
     })
 }
 
-/// A server that is there and says nothing more.
+/// A server that stays connected and sends nothing more.
 struct Silence;
 
 impl AsyncRead for Silence {

@@ -1,4 +1,4 @@
-//! What a copy begins by on a path that an earlier copy used, and what it leaves for the next one.
+//! The rate that a copy takes from an earlier copy over the same path, and stores for the next one.
 
 use std::net::IpAddr;
 
@@ -11,29 +11,29 @@ use crate::path_memory::{Found, PathMemory};
 use crate::progress::Notice;
 use crate::summary::{BoundBy, Summary};
 
-/// The rate of a copy is at most this many times its goodput: a short copy mostly waits.
+/// A rate is believed up to this multiple of the goodput: a short copy mostly waits.
 const MOST_BELIEVED: f64 = 20.0;
-/// Datagrams of the shortest copy that says something of its path.
+/// Datagrams of the shortest copy whose rate is stored.
 const FEWEST: u64 = 1000;
 
-/// The path that a try's datagrams took.
+/// The path that an attempt's datagrams took.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UsedPath {
     peer: IpAddr,
-    /// Before the copy sent its data.
+    /// The round-trip time before the copy sent its data.
     rtt: Span,
-    /// What an earlier copy found.
+    /// The rate that an earlier copy found.
     pub(super) remembered: Option<Remembered>,
 }
 
 impl UsedPath {
-    /// The path to `peer`, with what `memory` has of it.
+    /// Returns the path to `peer`, with its entry in `memory`.
     pub(super) fn find(memory: Option<&PathMemory>, peer: IpAddr, rtt: Span) -> UsedPath {
         let remembered = memory.and_then(|memory| memory.find(peer)).filter(|path| path.fits(rtt));
         UsedPath { peer, rtt, remembered }
     }
 
-    /// What a copy that ended with `summary` found on the path; nothing where it was too short.
+    /// Returns what a copy that ended with `summary` found on the path; `None` if it was too short.
     fn found(&self, summary: &Summary) -> Option<Found> {
         let sent = summary.receiver.received.saturating_add(summary.path_lost);
         if sent < FEWEST || summary.rate == Rate::ZERO {
@@ -42,10 +42,10 @@ impl UsedPath {
         let measured = (summary.rtt > Span::ZERO).then_some(summary.rtt);
         Some(Found {
             peer: self.peer,
-            // The other end of a pull says what it sent at: no more is believed than what came
-            // shows.
+            // The other end of a pull reports its own sending rate, so believe only what the
+            // arrivals support.
             rate: summary.rate.min(summary.goodput.scale(MOST_BELIEVED)),
-            // The session's first measure may hold a pause of either host.
+            // The session's first measurement may contain a pause of either host.
             rtt: measured.map_or(self.rtt, |measured| self.rtt.min(measured)),
             loss: summary.path_lost as f64 / sent as f64,
             is_bound_by_path: summary.bound_by == BoundBy::Path,
@@ -54,12 +54,12 @@ impl UsedPath {
 }
 
 impl Attempt<'_> {
-    /// Keeps what a finished copy found on its path for the next one.
+    /// Stores what a finished copy found on its path for the next one.
     pub(super) fn remember(&self, mut summary: Summary) -> Summary {
         let Some(path) = self.path.get() else { return summary };
         summary.remembered = path.remembered.map(|path| path.rate);
         let memory = self.options.path_memory.as_ref();
-        // Below a limit the copy has not looked for the rate of its path.
+        // With a rate limit the copy has not searched for the rate of its path.
         let memory = memory.filter(|_| self.options.rate_limit.is_none());
         if let (Some(memory), Some(found)) = (memory, path.found(&summary))
             && let Err(error) = memory.note(found)

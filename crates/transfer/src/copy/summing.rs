@@ -1,4 +1,4 @@
-//! The summary of a finished copy, and what bounded it.
+//! The summary of a finished copy, and what limited it.
 
 use longhaul_net::clock;
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
@@ -7,8 +7,8 @@ use longhaul_proto::units::{Bytes, Rate};
 
 use super::attempt::{Attempt, Finished};
 use super::hooks::{Failed, State};
-use super::stream_bound;
 use crate::control::Outcome;
+use crate::counters::bound::{Ends, is_small};
 use crate::counters::{Counters, Times, process_time};
 use crate::error::{Error, ErrorKind};
 use crate::options::{CopyOptions, Receive};
@@ -16,16 +16,13 @@ use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
 use longhaul_files::place::{as_path, show};
 
-/// Files smaller than this on average are a copy of many small files.
-const SMALL: u64 = 64 << 10;
-
 /// What moves data for less says nothing of what bounds it.
 const TOO_SHORT: Span = Span::from_millis(200);
 
-/// Sums up.
+/// Returns the summary.
 ///
 /// # Errors
-/// The one file that was to be copied failed. Of a tree, files that failed are counted.
+/// The only file of the copy failed. Failed files of a tree are counted.
 pub(super) fn summary(
     options: &CopyOptions,
     attempt: &Attempt<'_>,
@@ -69,10 +66,10 @@ pub(super) fn summary(
         rate: sender.rate,
         found: (found.rate > Rate::ZERO).then_some(found),
         rtt: sender.rtt,
-        // One that the path did not take was given up for the last pass.
+        // A block size that the path did not carry was replaced for the last pass.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks,
-        // What was on its way when the last block came is not lost.
+        // Datagrams in flight when the last block arrived are not lost.
         path_lost: receiver.highest.saturating_sub(receiver.received),
         socket_lost: receiver.socket_lost,
         memory_lost: receiver.memory_lost,
@@ -97,32 +94,32 @@ pub(super) fn summary(
     })
 }
 
-/// Files that are whole at the destination. Within a copy that was taken up again, what the last
-/// attempt skipped an earlier one brought.
+/// Returns the number of complete files at the destination. Files that the last attempt of a
+/// resumed copy skipped were copied by an earlier one.
 fn standing(outcome: &Outcome, of: u64) -> u64 {
     outcome.files.saturating_add(outcome.skipped).min(of)
 }
 
-/// Bytes and files that were there before this run.
+/// Returns the bytes and files that existed before this run.
 fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
     match state.resumed {
-        // What a later attempt finds there, the earlier ones have brought.
+        // Bytes that a later attempt finds were copied by the earlier ones.
         Some(resumed) if state.attempts > 1 => (resumed, state.skipped),
         // The outcome may have overtaken the plan.
         resumed => (resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
     }
 }
 
-/// When the last block came, by this end's clock.
+/// Returns when the last block arrived, by this end's clock.
 fn last_block(attempt: &Attempt<'_>, finished: &Finished, rtt: Span) -> Option<Span> {
     let after = Span::from_nanos(finished.outcome.since_last_nanos?);
-    // The outcome's own way here.
+    // The delay of the outcome on its way to this end.
     let way = if attempt.hooks.sends { rtt / 2 } else { Span::ZERO };
     let told = finished.told.since(attempt.started);
     Some(told.saturating_sub(after).saturating_sub(way))
 }
 
-/// The end of a copy of one file, which failed.
+/// Returns the error for a copy of one file, which failed.
 fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
     let kind = if failed.here { ErrorKind::LocalFile } else { ErrorKind::RemoteFile };
     let what = format!("cannot copy {}: {}", show(path), failed.reason);
@@ -131,14 +128,14 @@ fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
     match written {
         0 => error.advise(again),
         written => error.advise(format!(
-            "{again}; up to {} that came wait for it in a hidden file beside the destination, \
+            "{again}; up to {} that arrived are kept in a hidden file next to the destination, \
              .NAME{PARTIAL}",
             Bytes::new(written)
         )),
     }
 }
 
-/// Both ends' last words.
+/// Returns the final counters of both ends.
 fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
     if let Some(status) = &finished.outcome.status
         && attempt.hooks.sends
@@ -148,107 +145,17 @@ fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
     attempt.hooks.counters()
 }
 
-/// Where the time of the slower end went, if that can be told; `all` is the sender's over all
+/// Returns where the time of the slower end went, if known; `all` are the sender's times over all
 /// attempts.
 fn told_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: bool) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
     let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());
     let (from, to) = if attempt.hooks.sends { (mine, theirs) } else { (theirs, mine) };
-    let small = bytes / files.max(1) < SMALL;
-    if !explains(all, &to.times, elapsed) {
-        return BoundBy::Nothing;
-    }
-    match from.sender.streams {
-        0 if from.sender.sent == 0 => BoundBy::Nothing,
-        0 => bound(&from.times, &to.times, fixed_rate, small),
-        streams => stream_bound::bound(&from.times, &to.times, streams, fixed_rate, small),
-    }
+    let ends = Ends { all, from: &from, to: &to, fixed_rate, small: is_small(bytes, files) };
+    ends.bound(elapsed)
 }
 
-/// Whether what the threads did is where the time went: threads that moved all in a moment, after
-/// a long login or a silence, say nothing of what bounded the copy.
-fn explains(from: &Times, to: &Times, elapsed: Span) -> bool {
-    let sending = from.paced + from.granted + from.stream + from.busy;
-    // A sender that waits for reports is none of these, while the receiver works on.
-    let receiving = to.disk.max(to.busy).max(to.awake);
-    sending.max(receiving) >= elapsed / 2
-}
-
-fn bound(from: &Times, to: &Times, fixed_rate: bool, small: bool) -> BoundBy {
-    let work = from.busy.saturating_sub(from.disk);
-    let most = from.paced.max(from.granted).max(from.disk).max(work);
-    if most == Span::ZERO {
-        return BoundBy::Nothing;
-    }
-    let destination = || stream_bound::destination(to, small);
-    // It works beside all else, and goes on when the sender has nothing left to wait for.
-    if to.disk > most {
-        return destination();
-    }
-    let whole = from.paced + from.granted + from.busy;
-    let receives = to.busy.max(to.awake) > work.max(whole / 10 * 8);
-    if receives && !(fixed_rate && most == from.paced) {
-        return BoundBy::ReceiverCpu;
-    }
-    if most == from.paced {
-        return if fixed_rate { BoundBy::RateOption } else { BoundBy::Path };
-    }
-    if most == from.granted {
-        return if to.disk * 2 > from.granted { destination() } else { BoundBy::PeerLimit };
-    }
-    let waits = most == from.disk && from.disk_cpu * 2 < from.disk;
-    if waits { BoundBy::SourceDisk } else { BoundBy::SenderCpu }
-}
-
-/// CPU time of the threads of the end that receives, by its own account.
+/// Returns the CPU time of the receiving end's threads, by its own report.
 fn receiving_cpu(to: &Times) -> Span {
     to.busy + to.disk_cpu
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sending(paced: u64, granted: u64, busy: u64) -> Times {
-        let [paced, granted, busy] = [paced, granted, busy].map(Span::from_nanos);
-        Times { paced, granted, busy, ..Times::default() }
-    }
-
-    #[test]
-    fn threads_that_worked_for_a_moment_only_explain_nothing() {
-        const SECOND: u64 = 1_000_000_000;
-        let elapsed = Span::from_nanos(10 * SECOND);
-        let idle = Times::default();
-        assert!(!explains(&sending(SECOND, SECOND, SECOND), &idle, elapsed));
-        assert!(explains(&sending(2 * SECOND, 2 * SECOND, SECOND), &idle, elapsed));
-        // A disk that goes on when all is sent.
-        let writes = Times { disk: Span::from_secs(9), ..Times::default() };
-        assert!(explains(&sending(SECOND, 0, 0), &writes, elapsed));
-        // A receiver that is behind, and has its sender wait for reports.
-        let behind = Times { awake: Span::from_secs(6), ..Times::default() };
-        assert!(explains(&sending(SECOND, 0, 0), &behind, elapsed));
-    }
-
-    #[test]
-    fn the_receivers_cpu_is_named_where_its_threads_have_no_time_left() {
-        let of = |from: &Times, to: &Times| bound(from, to, false, false);
-        let busy = Times { busy: Span::from_nanos(95), ..Times::default() };
-        assert_eq!(of(&sending(60, 0, 40), &busy), BoundBy::ReceiverCpu);
-        assert_eq!(of(&sending(60, 0, 40), &Times::default()), BoundBy::Path);
-        assert_eq!(bound(&sending(60, 0, 40), &busy, true, false), BoundBy::RateOption);
-        assert_eq!(of(&sending(3, 0, 97), &busy), BoundBy::SenderCpu);
-        // One that is always behind, but has no CPU for it.
-        let (awake, cpu) = (Span::from_nanos(95), Span::from_nanos(20));
-        let behind = Times { awake, busy: cpu, ..Times::default() };
-        assert_eq!(of(&sending(60, 0, 40), &behind), BoundBy::ReceiverCpu);
-        assert_eq!(of(&sending(0, 90, 10), &behind), BoundBy::ReceiverCpu);
-        // Hashing is no disk.
-        let writing = |cpu| {
-            let (disk, disk_cpu) = (Span::from_nanos(90), Span::from_nanos(cpu));
-            Times { disk, disk_cpu, ..Times::default() }
-        };
-        assert_eq!(of(&sending(10, 80, 10), &writing(80)), BoundBy::ReceiverCpu);
-        assert_eq!(of(&sending(10, 80, 10), &writing(20)), BoundBy::DestinationDisk);
-        assert_eq!(of(&sending(10, 80, 10), &Times::default()), BoundBy::PeerLimit);
-    }
 }

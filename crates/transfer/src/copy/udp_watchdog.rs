@@ -1,7 +1,7 @@
-//! UDP that stops passing altogether, the control stream with it.
+//! Detects that UDP stops passing, and with it the control stream.
 //!
-//! A network that is out is waited for. But where the same server still answers by TCP, something
-//! on the way has begun to swallow UDP, and nothing that is waited for will come.
+//! A copy waits for a network that is down. But if the same server still answers over TCP,
+//! something on the path drops UDP, and waiting does not help.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,18 +18,17 @@ use crate::options::Trust;
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Identity, RttWatch, Session, Settings};
 
-/// How often it is looked.
+/// Interval of the checks.
 const LOOK: Duration = Duration::from_millis(100);
-/// A longer time between two looks is this process's own pause, and no silence.
+/// A longer gap between two checks is a pause of this process, not silence of the peer.
 const PAUSE: Duration = Duration::from_millis(500);
-/// After silence of this long, and four round trips, TCP is tried: the other end speaks ten times a
-/// second.
+/// Silence after which TCP is tried, plus four round trips: the other end sends ten times a second.
 const SILENT: Duration = Duration::from_millis(1200);
-/// A network that was out for TCP too may be back: UDP is asked so many times more, and two round
+/// A network that was down for TCP too may be back: UDP gets this many more checks, plus two round
 /// trips.
 const LOOKS_AFTER: u32 = 3;
 
-/// Looks at a session for as long as it is kept.
+/// Watches a session until dropped.
 pub(super) struct UdpWatchdog(AbortHandle);
 
 impl Drop for UdpWatchdog {
@@ -38,15 +37,15 @@ impl Drop for UdpWatchdog {
     }
 }
 
-/// How a server is asked by TCP whether it is there.
+/// How to ask a server over TCP whether it is reachable.
 pub(super) struct Knock {
     pub(super) identity: Identity,
     pub(super) trust: Trust,
 }
 
 impl UdpWatchdog {
-    /// Sets `cut` when nothing of `session` comes any more, what `board` counts included, though
-    /// the server answers to `knock`. Nothing for a session that goes by TCP itself.
+    /// Sets `cut` when nothing more arrives on `session`, including what `board` counts, although
+    /// the server answers `knock`. Returns `None` for a session over TCP.
     pub(super) fn begin(
         session: &Session,
         board: Arc<Board>,
@@ -92,12 +91,12 @@ impl Knock {
     }
 }
 
-/// What shows that something has come.
+/// The signs that something has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sign {
-    /// When the other end last said something, by any way.
+    /// When the other end last gave a sign of life, on any channel.
     lived: Time,
-    /// Datagrams of the session itself.
+    /// Datagrams received by the session itself.
     received: u64,
 }
 
@@ -107,7 +106,7 @@ impl Sign {
     }
 }
 
-/// For how long no sign has come.
+/// The time without a sign.
 struct Silence {
     sign: Option<Sign>,
     looked: Instant,
@@ -119,7 +118,8 @@ impl Silence {
         Silence { sign: None, looked: Instant::now(), lasts: Duration::ZERO }
     }
 
-    /// Nothing lasts before the other end has spoken: until then it may have nothing to say.
+    /// Returns the length of the silence. It is zero before the other end's first message, because
+    /// until then the end may have nothing to send.
     fn look(&mut self, sign: Sign) -> Duration {
         let passed = self.looked.elapsed().min(PAUSE);
         self.looked = Instant::now();
@@ -154,7 +154,7 @@ mod tests {
         assert!(look(&mut silence, spoke, LOOK) >= LOOK);
         // This process was frozen.
         assert!(look(&mut silence, spoke, PAUSE * 40) <= PAUSE + LOOK * 2);
-        // The session's own sign is one too.
+        // The session's own traffic is a sign of life, too.
         let beat = Sign { received: 10, ..spoke };
         assert_eq!(look(&mut silence, beat, LOOK), Duration::ZERO);
     }

@@ -1,5 +1,5 @@
-//! What the threads of one end let the rest of the process know: counters, published a few times
-//! a second, never once a datagram.
+//! The counters that the threads of one end publish for the rest of the process: a few times a
+//! second, never per datagram.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -12,27 +12,27 @@ use crate::control::Status;
 use crate::summary::Segments;
 use longhaul_files::Watch;
 
-/// One end's notice board.
+/// The published state of one end.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     mine: Mutex<Counters>,
     theirs: Mutex<Counters>,
-    /// When a sealed datagram last came from the other end; 0 before the first.
+    /// When a sealed datagram last arrived from the other end; 0 before the first.
     heard: AtomicU64,
-    /// When anything last came from the other end, by any way.
+    /// When anything last arrived from the other end, on any channel.
     spoke: AtomicU64,
     /// Bytes and files of the object, once the manifest is known.
     total_bytes: AtomicU64,
     total_files: AtomicU64,
     /// Time of the first data datagram, in nanoseconds of the process's clock; 0 before it.
     first_datagram: AtomicU64,
-    /// The block size of the pass that runs, or ran last; 0 before the first.
+    /// The block size of the current or last pass; 0 before the first.
     block: AtomicU32,
-    /// Time of the last block that this end was waiting for; 0 before it.
+    /// When the last needed block arrived; 0 before it.
     last_block: AtomicU64,
-    /// What TCP has sent of the chunks, where the kernel tells.
+    /// The TCP segments sent for the chunks, if the kernel reports them.
     segments: Mutex<Option<Segments>>,
-    /// This end's long work at its files.
+    /// The progress of this end's long work on its files.
     watch: Watch,
 }
 
@@ -42,46 +42,47 @@ impl Board {
         change(&mut self.mine.lock().expect("no holder of a board panics"));
     }
 
-    /// TCP has sent so many segments of the chunks by now.
+    /// Sets the number of TCP segments sent for the chunks.
     pub(crate) fn note_segments(&self, segments: Segments) {
         *self.segments.lock().expect("no holder of a board panics") = Some(segments);
     }
 
-    /// How many segments TCP has sent of the chunks, where it carries them and the kernel tells.
+    /// Returns the number of TCP segments sent for the chunks, if TCP carries them and the kernel
+    /// reports it.
     pub(crate) fn segments(&self) -> Option<Segments> {
         *self.segments.lock().expect("no holder of a board panics")
     }
 
-    /// The calling thread carries the control stream; before the transfer it had taken `before` of
-    /// CPU time.
+    /// Records that the calling thread carries the control stream; `before` is its CPU time before
+    /// the transfer.
     pub(crate) fn note_carrying(&self, before: Duration) {
         let carried = super::span(super::thread_time().saturating_sub(before));
         self.update(|counters| counters.times.carrier = carried);
     }
 
-    /// This end's counters.
+    /// Returns this end's counters.
     pub(crate) fn mine(&self) -> Counters {
         let mine = self.mine.lock().expect("no holder of a board panics").clone();
         Counters { looked: self.watch.looked(), ..mine }
     }
 
-    /// This end's counters, as it tells them to the other end.
+    /// Returns this end's counters as a message to the other end.
     pub(crate) fn status(&self) -> Status {
         Status::from(&self.mine())
     }
 
-    /// Who does long work at the files tells it of that.
+    /// Returns where long work on files reports its progress.
     pub(crate) fn watch(&self) -> &Watch {
         &self.watch
     }
 
-    /// The other end's counters, as it last told them.
+    /// Returns the other end's counters from its last message.
     pub(crate) fn theirs(&self) -> Counters {
         self.theirs.lock().expect("no holder of a board panics").clone()
     }
 
-    /// The other end told its counters; an older message that comes late changes nothing. Numbers
-    /// beyond belief are cut: what is added up from them must not overflow.
+    /// Stores the other end's counters; a late older message changes nothing. Implausible numbers
+    /// are capped, because sums of them must not overflow.
     pub(crate) fn set_theirs(&self, status: &Status) {
         let told = Counters::from(status);
         let mut theirs = self.theirs.lock().expect("no holder of a board panics");
@@ -90,34 +91,34 @@ impl Board {
         }
     }
 
-    /// The object's size is known.
+    /// Sets the object's size.
     pub(crate) fn set_totals(&self, bytes: u64, files: u64) {
         self.total_bytes.store(bytes, Ordering::Relaxed);
         self.total_files.store(files, Ordering::Relaxed);
     }
 
-    /// Bytes and files of the object; zero before they are known.
+    /// Returns bytes and files of the object; zero before they are known.
     pub(crate) fn totals(&self) -> (u64, u64) {
         (self.total_bytes.load(Ordering::Relaxed), self.total_files.load(Ordering::Relaxed))
     }
 
-    /// A sealed datagram came from the other end.
+    /// Records a sealed datagram from the other end.
     pub(crate) fn note_heard(&self, now: Time) {
         self.heard.store(now.as_nanos().max(1), Ordering::Relaxed);
     }
 
-    /// The other end has said something on the control stream.
+    /// Records a message from the other end on the control stream.
     pub(crate) fn note_spoke(&self, now: Time) {
         self.spoke.store(now.as_nanos(), Ordering::Relaxed);
     }
 
-    /// When the other end last gave a sign of life, on whichever way; zero before the first.
+    /// Returns when the other end last gave a sign of life on any channel; zero before the first.
     pub(crate) fn lived(&self) -> Time {
         let nanos = self.heard.load(Ordering::Relaxed).max(self.spoke.load(Ordering::Relaxed));
         Time::from_nanos(nanos)
     }
 
-    /// When a sealed datagram last came from the other end, if ever.
+    /// Returns when a sealed datagram last arrived from the other end.
     pub(crate) fn heard(&self) -> Option<Time> {
         match self.heard.load(Ordering::Relaxed) {
             0 => None,
@@ -125,7 +126,7 @@ impl Board {
         }
     }
 
-    /// The first data datagram went out, or came in, at `nanos` of the process's clock.
+    /// Records the first data datagram sent or received, at `nanos` of the process's clock.
     pub(crate) fn note_first_datagram(&self, nanos: u64) {
         let _ = self.first_datagram.compare_exchange(
             0,
@@ -135,23 +136,23 @@ impl Board {
         );
     }
 
-    /// A pass begins whose blocks are of `block` bytes: a size that the path does not take is
-    /// given up for the next pass.
+    /// Records the block size of a new pass. It changes if the path does not carry the earlier
+    /// size.
     pub(crate) fn note_block(&self, block: u32) {
         self.block.store(block, Ordering::Relaxed);
     }
 
-    /// The block size of the last pass; nothing before the first.
+    /// Returns the block size of the last pass; `None` before the first.
     pub(crate) fn block(&self) -> Option<u32> {
         Some(self.block.load(Ordering::Relaxed)).filter(|block| *block > 0)
     }
 
-    /// The last block that this end was waiting for, so far, came at `now`.
+    /// Records that the last needed block so far arrived at `now`.
     pub(crate) fn note_last_block(&self, now: Time) {
         self.last_block.store(now.as_nanos().max(1), Ordering::Relaxed);
     }
 
-    /// When the last block came that this end was waiting for, if it has.
+    /// Returns when the last needed block arrived.
     pub(crate) fn last_block(&self) -> Option<Time> {
         match self.last_block.load(Ordering::Relaxed) {
             0 => None,
@@ -159,7 +160,8 @@ impl Board {
         }
     }
 
-    /// When the first data datagram went out or came in, in nanoseconds of the process's clock.
+    /// Returns when the first data datagram was sent or received, in nanoseconds of the process's
+    /// clock.
     pub(crate) fn first_datagram(&self) -> Option<u64> {
         match self.first_datagram.load(Ordering::Relaxed) {
             0 => None,

@@ -1,11 +1,13 @@
 //! What the threads of a transfer count while they run: the counters of one end, the [`board`] on
 //! which others read them, the time that a writing thread has [`spent`], and how fast bytes come to
-//! stand ([`recent`]). `wire` is the one
-//! place where counters become a message and come from one.
+//! stand ([`recent`]). [`bound`] tells what bounds a transfer, `stream_bound` the same of one by
+//! streams. `wire` is the one place where counters become a message and come from one.
 
 pub(crate) mod board;
+pub(crate) mod bound;
 pub(crate) mod recent;
 pub(crate) mod spent;
+mod stream_bound;
 mod wire;
 
 use std::ops::AddAssign;
@@ -15,84 +17,84 @@ use longhaul_proto::law::Found;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
-/// What one end of a transfer has counted, over all its passes. The parts that belong to the other
-/// role stay zero.
+/// The counters of one end over all its passes. The fields of the other role stay zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) sender: SenderCounters,
     pub(crate) receiver: ReceiverCounters,
     pub(crate) written: Written,
     pub(crate) times: Times,
-    /// Names looked at and chunks read, to find out what there is to do.
+    /// Names looked at and chunks read to find out what is missing.
     pub(crate) looked: u64,
 }
 
-/// Counts of the sending end. Adding a later pass or attempt keeps its rate, round-trip time and
-/// streams.
+/// Counters of the sending end. Adding a later pass or attempt keeps the later rate, round-trip
+/// time and streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderCounters {
     /// Datagrams sent.
     pub(crate) sent: u64,
-    /// Blocks sent for the first time.
+    /// Blocks sent again.
     pub(crate) first: u64,
     /// Blocks sent again.
     pub(crate) retransmitted: u64,
     /// Losses as the receiving end reported them.
     pub(crate) reported_lost: u64,
-    /// Rounds of the segment that needed most.
+    /// Rounds of the segment that needed the most.
     pub(crate) rounds: u32,
     /// Sending rate.
     pub(crate) rate: Rate,
     /// Smoothed round-trip time.
     pub(crate) rtt: Span,
-    /// Connections that carry the chunks now, where they go by stream.
+    /// Connections that carry the chunks now, if they go over streams.
     pub(crate) streams: u32,
-    /// That number was found to be the best of those tried.
+    /// That number was the best of those tried.
     pub(crate) streams_found: bool,
-    /// What the law that finds the rate knows about the path.
+    /// What the rate control has found out about the path.
     pub(crate) found: Found,
 }
 
-/// Counts of a receiving end's flow.
+/// Counters of a receiving end's flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReceiverCounters {
-    /// Datagrams received, a duplicate too.
+    /// Datagrams received, including duplicates.
     pub(crate) received: u64,
-    /// Blocks that came for the first time.
+    /// Blocks received for the first time.
     pub(crate) distinct: u64,
-    /// Blocks that were there already.
+    /// Blocks received again.
     pub(crate) duplicates: u64,
     /// Blocks found missing, once each.
     pub(crate) blocks_lost: u64,
-    /// Losses that were reported.
+    /// Reported losses.
     pub(crate) reported_lost: u64,
     /// One more than the highest packet number received, summed over passes.
     pub(crate) highest: u64,
-    /// Datagrams that the kernel dropped for want of buffer.
+    /// Datagrams that the kernel dropped because a buffer was full.
     pub(crate) socket_lost: u64,
-    /// Datagrams with data that came before their flow was known and found no memory.
+    /// Datagrams with data dropped because they arrived before their flow was known and did not fit
+    /// the memory for early datagrams.
     pub(crate) early_lost: u64,
-    /// Genuine datagrams that found no memory for their chunk.
+    /// Genuine datagrams dropped because there was no memory for their chunk.
     pub(crate) memory_lost: u64,
-    /// Datagrams that were refused: of no flow, forged, malformed, or copies.
+    /// Datagrams refused as forged, malformed, replayed, or of an unknown flow.
     pub(crate) refused: u64,
-    /// Blocks that nobody asked for.
+    /// Blocks that were not requested.
     pub(crate) unasked: u64,
-    /// Datagrams known to have been sent faster than they were asked for.
+    /// Datagrams known to have been sent faster than requested.
     pub(crate) too_fast: u64,
 }
 
-/// What a receiving end has written. Adding a later attempt keeps its files and what it had to
-/// bring.
+/// Progress of a receiving end's writes. Adding a later attempt keeps the later files and due
+/// blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {
-    /// Bytes of the object that are written.
+    /// Bytes of the object that are on disk.
     pub(crate) bytes: u64,
-    /// Files that stand under their names.
+    /// Files with their final name.
     pub(crate) files: u64,
-    /// Bytes of chunks that have come by stream.
+    /// Bytes of chunks received over streams.
     pub(crate) streamed: u64,
-    /// Blocks that had to come by datagram; nothing before the end.
+    /// Blocks that had to arrive as datagrams; `None` before the end.
     pub(crate) due: Option<u64>,
 }
 
@@ -103,19 +105,19 @@ pub(crate) struct Times {
     pub(crate) paced: Span,
     /// Waiting for the receiver's grant.
     pub(crate) granted: Span,
-    /// Waiting for a stream that takes more.
+    /// Waiting for room in a stream.
     pub(crate) stream: Span,
-    /// Waiting for memory for chunks that come by stream, all streams together.
+    /// Waiting for memory for chunks from streams, all streams together.
     pub(crate) room: Span,
     /// Reading at the source, or writing at the destination.
     pub(crate) disk: Span,
-    /// How much of that was CPU time, for hashing and moving bytes.
+    /// The part of `disk` that was CPU time, for hashing and moving bytes.
     pub(crate) disk_cpu: Span,
-    /// Working on datagrams; at the receiving end, CPU time of the thread that receives.
+    /// Processing datagrams; at the receiving end, CPU time of the receiving thread.
     pub(crate) busy: Span,
-    /// CPU time of the thread that carries the control stream, and chunks that go by stream.
+    /// CPU time of the thread that carries the control stream and chunks over streams.
     pub(crate) carrier: Span,
-    /// How long the thread that receives did not wait for datagrams, with a CPU or without one.
+    /// Time in which the receiving thread did not wait for datagrams, with or without a CPU.
     pub(crate) awake: Span,
 }
 
@@ -134,7 +136,7 @@ impl From<&SenderCounters> for SenderAccounting {
 }
 
 impl SenderCounters {
-    /// What a core counts, which now sends at `rate` over a path of `rtt`.
+    /// Returns the counters of a core that sends at `rate` over a path of `rtt`.
     pub(crate) fn of(
         core: &SenderAccounting,
         rate: Rate,
@@ -189,7 +191,7 @@ impl From<&ReceiverAccounting> for ReceiverCounters {
     }
 }
 
-/// Adds counts that no peer's lie may make overflow.
+/// Adds counts; a peer's false numbers cannot make them overflow.
 fn add<const N: usize>(pairs: [(&mut u64, u64); N]) {
     for (sum, more) in pairs {
         *sum = sum.saturating_add(more);
@@ -234,7 +236,7 @@ impl AddAssign for ReceiverCounters {
 }
 
 impl AddAssign for Written {
-    /// A later attempt counts on from the bytes that are there.
+    /// A later attempt continues from the bytes on disk.
     fn add_assign(&mut self, later: Written) {
         let (bytes, streamed) =
             (self.bytes.max(later.bytes), self.streamed.saturating_add(later.streamed));
@@ -259,9 +261,9 @@ impl AddAssign for Times {
 }
 
 impl Counters {
-    /// Both ends in one: the sender's counts and times, and the receiver's counts. What the sender
-    /// last told is older than what the receiver has seen since: what has come was sent, each block
-    /// once for the first time.
+    /// Joins both ends: the sender's counts and times, and the receiver's counts. The sender's last
+    /// report is older than the receiver's own counts, so each received block counts as sent, once
+    /// for the first time.
     pub(crate) fn joined(from: &Counters, to: &Counters) -> Counters {
         let sent = from.sender.sent.max(to.receiver.highest);
         let first = from.sender.first.max(to.receiver.distinct).min(sent);
@@ -272,9 +274,9 @@ impl Counters {
 }
 
 impl AddAssign for Counters {
-    /// Adds a later attempt, whose looks at files alone are kept.
+    /// Adds a later attempt; keeps only the later `looked`.
     fn add_assign(&mut self, mut later: Counters) {
-        // What an earlier attempt sent had to go, as far as anybody knows.
+        // The blocks that an earlier attempt sent count as due, because nothing says otherwise.
         let sent = self.sender.first;
         later.written.due = later.written.due.map(|due| due.saturating_add(sent));
         self.sender += later.sender;

@@ -1,4 +1,4 @@
-//! Where a writing thread's time goes.
+//! The time that a writing thread has spent.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Does `work` and counts its time.
+    /// Does `work` and adds its time.
     pub(crate) fn on<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let (started, cpu) = (Instant::now(), super::thread_time());
         let done = work();
@@ -22,7 +22,7 @@ impl Spent {
         done
     }
 
-    /// Lets the process know.
+    /// Publishes the times on `board`.
     pub(crate) fn publish(&self, board: &Board) {
         let (disk, cpu) = (super::span(self.time), super::span(self.cpu));
         board.update(|Counters { times, .. }| (times.disk, times.disk_cpu) = (disk, cpu));

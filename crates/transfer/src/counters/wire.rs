@@ -1,4 +1,5 @@
-//! Counters as a message of the control stream. Nothing else reads or writes its fields.
+//! Conversion of counters to and from a message of the control stream. Nothing else reads or writes
+//! its fields.
 
 use longhaul_proto::law::Found;
 use longhaul_proto::time::Span;
@@ -7,7 +8,7 @@ use longhaul_proto::units::Rate;
 use super::{Counters, ReceiverCounters, SenderCounters, Times, Written};
 use crate::control::Status;
 
-/// What no honest count or time in nanoseconds comes near: 2 years, 70 PB.
+/// Upper bound of plausible counts and times in nanoseconds: 2 years, 70 PB.
 const MOST: u64 = 1 << 56;
 
 impl From<&Counters> for Status {
@@ -17,7 +18,7 @@ impl From<&Counters> for Status {
             sent: sender.sent,
             first: sender.first,
             retransmitted: sender.retransmitted,
-            // An end counts its own, and zero for the other role.
+            // An end counts in its own role; the other role is zero.
             reported_lost: sender.reported_lost.max(receiver.reported_lost),
             rounds: sender.rounds,
             rate_bps: sender.rate.as_bps(),
@@ -58,7 +59,7 @@ impl From<&Counters> for Status {
 }
 
 impl From<&Status> for Counters {
-    /// Every number becomes so small that a few of them can be added.
+    /// Caps every number, so that a few of them can be added without overflow.
     fn from(status: &Status) -> Counters {
         let count = |count: u64| count.min(MOST);
         let span = |nanos: u64| Span::from_nanos(nanos.min(MOST));

@@ -1,20 +1,20 @@
-//! What kind of trouble ended a call.
+//! The kinds of failure.
 
-/// What kind of trouble ended a call.
+/// The kind of failure that ended a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The transfer did not finish; the same call resumes it.
     Unfinished,
-    /// The call itself makes no sense.
+    /// The call itself is invalid.
     Usage,
-    /// The peer cannot be reached, is not who it should be, or does not allow the request.
+    /// The peer cannot be reached, has the wrong id, or does not allow the request.
     Unreachable,
-    /// Trouble with files on this host.
+    /// A failure with files on this host.
     LocalFile,
-    /// Trouble with files on the other host.
+    /// A failure with files on the other host.
     RemoteFile,
-    /// Content failed verification again and again.
+    /// Content failed verification repeatedly.
     Verification,
     /// No progress for longer than the stall limit.
     Stalled,
@@ -40,7 +40,7 @@ impl ErrorKind {
 
     /// Returns the number of the kind, the same as on the wire; numbers never change.
     pub fn code(self) -> u16 {
-        // A new kind has the next number, and a place in `ALL`.
+        // A new kind gets the next number, and a place in `ALL`.
         match self {
             ErrorKind::Unfinished => 1,
             ErrorKind::Usage => 2,
@@ -54,7 +54,7 @@ impl ErrorKind {
         }
     }
 
-    /// Returns the kind of a number on the wire; a later release's is [`ErrorKind::Unfinished`].
+    /// Returns the kind of a number on the wire; an unknown number is [`ErrorKind::Unfinished`].
     pub(super) fn of_code(code: u32) -> ErrorKind {
         let known = ErrorKind::ALL.iter().find(|kind| u32::from(kind.code()) == code);
         known.copied().unwrap_or(ErrorKind::Unfinished)

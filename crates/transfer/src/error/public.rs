@@ -10,7 +10,7 @@ use super as error;
 
 pub use super::ErrorKind;
 
-/// Which end has the trouble.
+/// The end on which a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Side {
@@ -18,7 +18,7 @@ pub enum Side {
     Local,
     /// The other host.
     Remote,
-    /// The network between them, or not known.
+    /// The network between them, or unknown.
     Between,
 }
 
@@ -26,12 +26,11 @@ pub enum Side {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Error {
-    /// The kind of trouble.
+    /// The kind of failure.
     pub kind: ErrorKind,
-    /// The end that has it.
+    /// The end that failed.
     pub side: Side,
-    /// The file or folder concerned, where it is one: as the call named it, or as events name
-    /// files.
+    /// The file or folder concerned, if any: as the call named it, or as events name files.
     pub path: Option<PathBuf>,
     /// The same call resumes the transfer where this one stopped.
     pub is_resumable: bool,
@@ -40,18 +39,18 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of the caller's making, as a wrapper of this library may return it.
+    /// Returns an error for wrappers of this library.
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
         error::Error::new(kind, what).into()
     }
 
-    /// The same error about `path`.
+    /// Sets the path.
     #[must_use]
     pub fn at(self, path: impl Into<PathBuf>) -> Error {
         Error { path: Some(path.into()), ..self }
     }
 
-    /// The same error with its cause.
+    /// Sets the cause.
     #[must_use]
     pub fn caused_by(self, source: impl std::error::Error + Send + Sync + 'static) -> Error {
         Error { source: Some(Arc::new(source)), ..self }
@@ -67,8 +66,8 @@ impl Error {
         self.inner.advice.as_deref()
     }
 
-    /// Returns the options of the call that the text and the advice name. They stand there as
-    /// `` `memory` ``, so that a program can put its own names into their places.
+    /// Returns the options of the call that the text and the advice name. They appear as ``
+    /// `memory` ``, so that a program can substitute its own names.
     pub fn options(&self) -> Vec<CallOption> {
         CallOption::named_in(&self.to_string())
     }

@@ -1,15 +1,16 @@
-//! How fast the writer empties the memory, told only where it is the writer that bounds a flow.
+//! The rate at which the writer empties the memory, reported only if the writer limits a flow.
 //!
-//! What is measured while the writer waits for data is the path's rate, and would hold the sender
-//! there. So nothing is told before half of the memory waits for the writer, nor after.
+//! While the writer waits for data, the measured rate is the path's, and a report of it would hold
+//! the sender at that rate. So there is a report only while more than half of the memory waits for
+//! the writer.
 //!
-//! A thread that reads its socket too slowly needs no word of its own: what waits there, or falls
-//! there, is in the round trips and losses that a sender finds its rate by.
+//! A thread that reads its socket too slowly needs no report: the delay and the drops in the
+//! socket's buffer show in the round trips and losses that the sender's rate control uses.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
-/// What is written in less says little: chunks come and go whole.
+/// Measurement window. Shorter ones say little, because chunks arrive and leave whole.
 const WINDOW: Span = Span::from_millis(250);
 
 /// Measures one flow's writer.
@@ -21,8 +22,8 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// The writer's rate, where it is behind: `drained` bytes have left the memory so far, and of
-    /// the `memory` bytes that a flow may have, `waiting` wait for the writer.
+    /// Returns the writer's rate if the writer is behind. `drained` bytes have left the memory so
+    /// far; `waiting` of the flow's `memory` bytes wait for the writer.
     pub(super) fn look(
         &mut self,
         now: Time,
@@ -56,11 +57,11 @@ mod tests {
         let mut look = |millis: u64, drained: u64, waiting: u64| {
             drain.look(at(millis), Bytes::new(drained), Bytes::new(waiting), MEMORY)
         };
-        // As fast as the path brings it.
+        // The writer is as fast as the path.
         for n in 0..50 {
             assert_eq!(look(n * 100, n * 10_000_000, 2 << 20), None);
         }
-        // 10 MB a second, and the memory is nearly full.
+        // The writer does 10 MB a second, and the memory is nearly full.
         let told: Vec<_> =
             (0..10).map(|n| look(5_000 + n * 100, 490_000_000 + n * 1_000_000, 30 << 20)).collect();
         assert_eq!(told[0], None, "that was measured while it waited");

@@ -1,7 +1,7 @@
-//! What comes back to a sending flow: sealed control messages, handed on to its thread.
+//! Sealed control messages to a sending flow, passed on to its thread.
 //!
-//! They also show where the receiver is. One that turns up at another address, because its network
-//! or a translator on the way gave it one, is followed there once it has proven that it is there.
+//! They also show the receiver's address. If the receiver's address changes, because of its network
+//! or a NAT, the flow follows after the new address has answered a challenge.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -25,17 +25,17 @@ pub(crate) struct Feedback {
     reports: Opener,
     commands: Sender<SendCommand>,
     inlet: mpsc::Sender<Message>,
-    /// Where the receiver is, and where it may be.
+    /// The receiver's address, and candidates for a new one.
     address: AddressRule,
     board: Arc<Board>,
     scratch: Box<[u8]>,
-    /// So many forged reports have come that no more are opened.
+    /// So many reports were forged that no more are opened.
     forged: bool,
 }
 
 impl Feedback {
-    /// Hands core messages to `commands`, all others to `inlet`; `address` says whether data may
-    /// go to where they come from.
+    /// Passes core messages to `commands`, all others to `inlet`; `address` decides whether data
+    /// may go to their source.
     pub(crate) fn new(
         reports: Opener,
         commands: Sender<SendCommand>,
@@ -47,7 +47,7 @@ impl Feedback {
         Feedback { reports, commands, inlet, address, board, scratch, forged: false }
     }
 
-    /// A genuine datagram of `len` bytes came over `path`: do data go there, or may they?
+    /// Updates the receiver's address after a genuine datagram of `len` bytes over `path`.
     fn note_path(&mut self, now: Time, path: Path, len: usize) {
         let advice = self.address.on_genuine(now, path, len, CHALLENGE_COST, random_challenge);
         let _ = match advice {
@@ -57,7 +57,8 @@ impl Feedback {
         };
     }
 
-    /// What a genuine datagram of `kind` says, whose content is the first `len` bytes in hand.
+    /// Processes a genuine datagram of `kind`, whose content is the first `len` bytes of the
+    /// buffer.
     fn take(&mut self, kind: Kind, path: Path, len: usize) {
         let content = &self.scratch[..len];
         match kind {
@@ -76,7 +77,7 @@ impl Feedback {
                     let _ = self.commands.send(SendCommand::Relay(relay));
                 }
                 Some(message) => {
-                    // What finds no room comes by the stream.
+                    // A message that finds no room also comes over the stream.
                     let _ = self.inlet.try_send(message);
                 }
                 None => {}
@@ -138,11 +139,11 @@ mod tests {
     /// Another address of the same host.
     const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-    /// A sending flow's ear on a port, and what it tells its thread.
+    /// The port's side of a sending flow, and its messages to the thread.
     struct Rig {
         port: Port,
         told: Receiver<SendCommand>,
-        /// The receiver's seal, and a stranger's.
+        /// The receiver's sealer, and an attacker's.
         seals: [Sealer; 2],
     }
 
@@ -151,7 +152,7 @@ mod tests {
             Rig::with_limit(address, u64::MAX)
         }
 
-        /// The same with a cipher that withstands so many forgeries.
+        /// Returns the same with a cipher that withstands `limit` forgeries.
         fn with_limit(address: AddressRule, limit: u64) -> Rig {
             let port = Port::bind((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
             let keys = |secret| FlowKeys::new(&[secret; 32], Suite::Aes128Gcm, 1, FlowId(4));
@@ -174,7 +175,7 @@ mod tests {
             self.told.recv_timeout(Duration::from_secs(60)).expect("the thread is told")
         }
 
-        /// Where data go next; the challenge may have been said again meanwhile.
+        /// Returns the new destination of data; the challenge may have been repeated meanwhile.
         fn moved(&self) -> SocketAddr {
             loop {
                 match self.told() {
@@ -225,7 +226,7 @@ mod tests {
         rig.send(&after, 0, Kind::Control, &[]);
         let SendCommand::Ask(path, challenge) = rig.told() else { panic!("it must prove itself") };
         assert_eq!(path.remote, after.local_addr());
-        // What is no echo, or comes from elsewhere, moves nothing.
+        // An answer that is not an echo, or comes from another address, changes nothing.
         rig.send(&after, 0, Kind::ChallengeAnswer, &[0; 16]);
         rig.send(&stranger, 1, Kind::ChallengeAnswer, &challenge);
         rig.send(&before, 0, Kind::ChallengeAnswer, &challenge);

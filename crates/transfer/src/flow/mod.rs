@@ -1,13 +1,13 @@
-//! The threads that carry chunks: they run a core over sockets, or chunks over streams.
+//! The threads that carry chunks: they run a core over sockets, or send chunks over streams.
 //!
 //! | thread | file | owns |
 //! | --- | --- | --- |
-//! | one a sending flow | [`send`] | the sending core, the source ([`payloads`]) |
+//! | one per sending flow | [`send`] | the sending core, the source ([`payloads`]) |
 //! | the port's receive thread | [`receive`], [`feedback`] | receiving cores, chunks being filled |
-//! | one a sending transfer without datagrams | [`stream`] | the source |
+//! | one per sending transfer without datagrams | [`stream`] | the source |
 //!
-//! Whole chunks go to the writing thread ([`write`](crate::write)). The threads meet in channels
-//! and on a [`board`](crate::counters::board) that others read.
+//! Complete chunks go to the writing thread ([`write`](crate::write)). The threads communicate by
+//! channels and by a [`board`](crate::counters::board) that others read.
 
 mod drain;
 pub(crate) mod feedback;

@@ -1,98 +1,180 @@
-//! Ways out for messages: the control stream, and a copy ahead by datagram.
+//! The two channels for outgoing messages: the control stream, and a copy ahead of it in a
+//! datagram.
 //!
-//! A lost packet holds up everything behind it on a stream for more than a round trip. So what a
-//! protocol waits for goes twice: on the stream, which is sure, and in a sealed datagram of its
-//! own, which is quick. Every such message is idempotent.
+//! A lost packet delays everything behind it on a stream for more than a round trip. So messages
+//! that a protocol waits for go twice: reliably on the stream, and fast in a separate sealed
+//! datagram. Every such message is idempotent.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use longhaul_net::sealing::seal::{SEALED_OVERHEAD, Sealer};
 use longhaul_net::socket::{Path, Socket};
 use prost::Message as _;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::control::{Frame, Message};
+use crate::write::budget::MessageCharge;
 use longhaul_proto::wire::header::Kind;
+use longhaul_text::CallOption;
 
-/// The largest datagram that carries a message: what every path takes (RFC 8200 section 5, less
-/// the headers of IPv6 and UDP).
+/// The largest datagram for a message, which every path carries (RFC 8200 section 5, minus the
+/// headers of IPv6 and UDP).
 const MAX_DATAGRAM: usize = 1280 - 40 - 8;
 
 /// Bytes of messages that wait for a stream at most: ten times what the plan of a terabyte takes.
-/// Who does not read as much in the time that a transfer has got along without it is gone.
+/// A peer that leaves this much unread is treated as gone.
 const MOST_WAITING: usize = 256 << 20;
+/// Bytes of messages that wait without a charge to the memory: what any transfer may need.
+const FREE: usize = 1 << 20;
 
-/// The way to the control stream's writer. Clones lead to the same stream.
+/// The sending end of the queue for the control stream. Clones use the same queue.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     sender: UnboundedSender<Option<Message>>,
     level: Arc<Level>,
 }
 
-/// Where the messages of an outbox come out.
+/// The receiving end of an outbox.
 pub(crate) struct Outflow {
     receiver: UnboundedReceiver<Option<Message>>,
     level: Arc<Level>,
 }
 
 /// How full an outbox is.
-#[derive(Default)]
 struct Level {
     bytes: AtomicUsize,
-    overflown: AtomicBool,
+    /// Pays for all beyond [`FREE`]; nothing once nobody takes messages any more.
+    charge: Mutex<Option<MessageCharge>>,
+    overflown: OnceLock<Overflow>,
+    overflows: Notify,
+}
+
+/// Why an outbox takes no more.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Overflow {
+    /// As much waits as ever may.
+    Unread,
+    /// So many bytes wait, and the memory has no room for them.
+    Memory(usize),
+}
+
+impl fmt::Display for Overflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Overflow::Unread => {
+                let most = MOST_WAITING >> 20;
+                write!(f, "the other side leaves {most} MiB of messages unread")
+            }
+            Overflow::Memory(bytes) => {
+                let (memory, mebi) = (CallOption::Memory, bytes.div_ceil(1 << 20));
+                write!(
+                    f,
+                    "{memory} has no room for {mebi} MiB of messages that the other side has not \
+                     read yet; raise it on the host that says so, or wait for other copies to end"
+                )
+            }
+        }
+    }
 }
 
 impl Outbox {
-    /// An outbox and where its messages come out.
-    pub(crate) fn new() -> (Outbox, Outflow) {
+    /// An outbox and where its messages come out. Messages that wait are charged to `charge`.
+    pub(crate) fn new(charge: MessageCharge) -> (Outbox, Outflow) {
         let (sender, receiver) = unbounded_channel();
-        let level = Arc::new(Level::default());
+        let level = Arc::new(Level {
+            bytes: AtomicUsize::new(0),
+            charge: Mutex::new(Some(charge)),
+            overflown: OnceLock::new(),
+            overflows: Notify::new(),
+        });
         (Outbox { sender, level: level.clone() }, Outflow { receiver, level })
     }
 
     /// Sends `message` on the stream. A stream that has ended takes nothing more; its reader
-    /// tells the end's task. One that is not read overflows, and is at its end.
+    /// tells the end's task. A stream that is not read overflows, and is at its end.
     pub(crate) fn tell(&self, message: Message) {
         let len = size(&message);
-        let before = self.level.bytes.fetch_add(len, Ordering::Relaxed);
-        if before + len > MOST_WAITING {
-            self.level.overflown.store(true, Ordering::Relaxed);
+        let now = self.level.bytes.fetch_add(len, Ordering::Relaxed) + len;
+        if now > MOST_WAITING {
+            self.level.overflow(Overflow::Unread);
+        } else if now > FREE && !self.level.settle() {
+            self.level.overflow(Overflow::Memory(now));
         }
-        if !self.is_overflown() {
+        if self.overflown().is_none() {
             let _ = self.sender.send(Some(message));
         }
     }
 
-    /// Whether so much waits that the other side cannot be reading.
-    pub(crate) fn is_overflown(&self) -> bool {
-        self.level.overflown.load(Ordering::Relaxed)
+    /// Why the outbox takes no more, if it does not.
+    pub(crate) fn overflown(&self) -> Option<Overflow> {
+        self.level.overflown.get().copied()
     }
 
-    /// Whether nobody takes messages any more.
+    /// Waits until the outbox takes no more. Safe to drop half-way.
+    pub(crate) async fn overflows(&self) -> Overflow {
+        loop {
+            let overflows = self.level.overflows.notified();
+            if let Some(overflow) = self.overflown() {
+                return overflow;
+            }
+            overflows.await;
+        }
+    }
+
+    /// Returns whether the receiving end is gone.
     #[cfg(test)]
     pub(crate) fn is_ended(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Waits until nobody takes messages any more.
+    /// Waits until the receiving end is gone.
     #[cfg(test)]
     pub(crate) async fn ended(&self) {
         self.sender.closed().await;
     }
 
-    /// Nothing more will be told.
+    /// Closes the outbox for further messages.
     pub(crate) fn end(&self) {
         let _ = self.sender.send(None);
     }
 }
 
+impl Level {
+    /// Makes the charge fit what waits. Whether there was room.
+    fn settle(&self) -> bool {
+        // Nothing panics while the lock is held.
+        let mut charge = self.charge.lock().unwrap_or_else(PoisonError::into_inner);
+        let beyond = self.bytes.load(Ordering::Relaxed).saturating_sub(FREE);
+        charge.as_mut().is_none_or(|charge| charge.set(beyond))
+    }
+
+    fn overflow(&self, why: Overflow) {
+        let _ = self.overflown.set(why);
+        self.overflows.notify_waiters();
+    }
+}
+
 impl Outflow {
-    /// The next message; nothing at the end. Safe to drop half-way.
+    /// Returns the next message; `None` at the end. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Message> {
         let message = self.receiver.recv().await.flatten()?;
-        self.level.bytes.fetch_sub(size(&message), Ordering::Relaxed);
+        let before = self.level.bytes.fetch_sub(size(&message), Ordering::Relaxed);
+        if before > FREE {
+            self.level.settle();
+        }
         Some(message)
+    }
+}
+
+/// Clones of the outbox may live longer than the session: the messages and their charge do not.
+impl Drop for Outflow {
+    fn drop(&mut self) {
+        self.receiver.close();
+        while self.receiver.try_recv().is_ok() {}
+        *self.level.charge.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -111,24 +193,24 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// Seals with `sealer`, sends by `socket`; nothing goes before there is a path.
+    /// Returns a shadow that seals with `sealer` and sends through `socket`, once it has a path.
     pub(crate) fn new(sealer: Sealer, socket: Arc<Socket>, path: Option<Path>) -> Shadow {
         let datagram = vec![0; MAX_DATAGRAM].into_boxed_slice();
         Shadow { sealer, socket, path, frame: Vec::with_capacity(MAX_DATAGRAM), datagram }
     }
 
-    /// Where datagrams go from now on.
+    /// Sets where datagrams go.
     pub(crate) fn set_path(&mut self, path: Path) {
         self.path = Some(path);
     }
 
-    /// Sends `message` both ways.
+    /// Sends `message` on the stream and by datagram.
     pub(crate) fn tell(&mut self, outbox: &Outbox, message: Message) {
         self.send(&message);
         outbox.tell(message);
     }
 
-    /// Sends `message` by datagram alone, if it fits one; it may be lost.
+    /// Sends `message` by datagram only, if it fits one; it may be lost.
     pub(crate) fn send(&mut self, message: &Message) {
         let Some(path) = self.path else { return };
         self.frame.clear();
@@ -142,15 +224,15 @@ impl Shadow {
         self.frame = frame;
     }
 
-    /// Sends `content` as a datagram of `kind` to `path`, once.
+    /// Sends `content` once as a datagram of `kind` to `path`.
     pub(crate) fn send_to(&mut self, path: Path, kind: Kind, content: &[u8]) {
-        // All that can fail here passes as loss does.
+        // Every failure here is equivalent to a loss.
         if let Ok(len) = self.sealer.seal(kind, 0, content, &mut self.datagram) {
             let _ = self.socket.send(path, &self.datagram[..len]);
         }
     }
 
-    /// Sends a datagram that says nothing but where it comes from.
+    /// Sends an empty datagram, which shows the sender's address.
     pub(crate) fn send_empty(&mut self) {
         if let Some(path) = self.path {
             self.send_to(path, Kind::Control, &[]);
@@ -162,26 +244,54 @@ impl Shadow {
 mod tests {
     use super::*;
     use crate::control::ChunkPiece;
+    use crate::write::budget::Budget;
+    use longhaul_proto::units::Bytes;
+
+    fn piece(len: usize) -> Message {
+        Message::ChunkPiece(ChunkPiece { bytes: vec![7; len], ..ChunkPiece::default() })
+    }
+
+    fn next(outflow: &mut Outflow) -> Option<Message> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(outflow.next())
+    }
 
     #[test]
     fn an_outbox_that_is_not_read_overflows_and_takes_no_more() {
-        let (outbox, mut outflow) = Outbox::new();
-        let piece = |len: usize| {
-            Message::ChunkPiece(ChunkPiece { bytes: vec![7; len], ..ChunkPiece::default() })
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let budget = Budget::new(Bytes::mebi(512)).unwrap();
+        let (outbox, mut outflow) = Outbox::new(budget.messages());
         // What is read makes room.
         for _ in 0..3 {
             outbox.tell(piece(MOST_WAITING / 2));
-            assert!(runtime.block_on(outflow.next()).is_some());
+            assert!(next(&mut outflow).is_some());
         }
-        assert!(!outbox.is_overflown());
+        assert_eq!(outbox.overflown(), None);
         outbox.tell(piece(MOST_WAITING / 2));
         outbox.tell(piece(MOST_WAITING / 2));
-        assert!(outbox.is_overflown());
+        assert_eq!(outbox.overflown(), Some(Overflow::Unread));
         outbox.tell(piece(1));
         outbox.end();
-        assert!(runtime.block_on(outflow.next()).is_some());
-        assert_eq!(runtime.block_on(outflow.next()), None);
+        assert!(next(&mut outflow).is_some());
+        assert_eq!(next(&mut outflow), None);
+    }
+
+    #[test]
+    fn unread_messages_are_charged_to_the_memory_and_overflow_where_it_has_no_room() {
+        let budget = Budget::new(Bytes::mebi(64)).unwrap();
+        let is_free = |mebi: usize| budget.messages().set(mebi << 20);
+        let (outbox, mut outflow) = Outbox::new(budget.messages());
+        outbox.tell(piece(FREE / 2));
+        assert!(is_free(64), "every transfer may need so much");
+        (0..20).for_each(|_| outbox.tell(piece(1 << 20)));
+        assert!(is_free(45) && !is_free(46));
+        (0..15).for_each(|_| assert!(next(&mut outflow).is_some()));
+        assert!(is_free(59) && !is_free(60), "what is read is given back");
+        (0..60).for_each(|_| outbox.tell(piece(1 << 20)));
+        assert!(matches!(outbox.overflown(), Some(Overflow::Memory(_))));
+        // A clone of the outbox lives on.
+        drop(outflow);
+        assert!(is_free(64));
+        outbox.tell(piece(8 << 20));
+        assert!(is_free(64));
     }
 }

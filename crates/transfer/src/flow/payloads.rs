@@ -1,7 +1,7 @@
-//! From a block's number to its bytes, and a digest for every chunk that goes out.
+//! Reads the bytes of a block by its number, and computes a digest for every chunk that is sent.
 //!
-//! First sends read whole chunks in order, once: hashed while cached, and kept until the next one
-//! is wanted. Repairs read just their block.
+//! First sends read whole chunks in order, once: a chunk is hashed while it is in the cache, and
+//! kept until the next one is needed. Repairs read only their block.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -15,28 +15,28 @@ use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 use longhaul_files::{CHUNK, Failure, Source};
 
-/// The sending end's object, block by block.
+/// The sending end's object, by blocks.
 pub(crate) struct Payloads {
     source: Source,
-    /// The chunk in the buffer; what is behind its content is zero.
+    /// The chunk in the buffer; the bytes after its content are zero.
     chunk: Option<u64>,
     len: usize,
     buffer: Box<[u8]>,
     block: Vec<u8>,
-    /// Chunks whose digests this pass has told.
+    /// Chunks whose digests this pass has sent.
     announced: Tally,
     digests: Vec<(u64, Digest)>,
     failures_told: usize,
     reading: Duration,
-    /// CPU time of it; single blocks are few and count as waiting.
+    /// CPU time of reading whole chunks; single blocks are few and count as waiting.
     reading_cpu: Duration,
 }
 
 impl Payloads {
-    /// The object of `source`; what its walk could not read has been told.
+    /// Returns the payloads of `source`, whose walk failures were reported already.
     ///
     /// # Errors
-    /// It has more chunks than can be counted.
+    /// The object has more chunks than can be counted.
     pub(crate) fn new(source: Source) -> Result<Payloads, Error> {
         let too_large = |_| Error::new(ErrorKind::Usage, "the object has more than 2³² chunks");
         let chunks = u32::try_from(source.object().chunks()).map_err(too_large)?;
@@ -54,23 +54,23 @@ impl Payloads {
         })
     }
 
-    /// Chunks at the object's beginning that are the manifest.
+    /// Returns the number of chunks at the start of the object that hold the manifest.
     pub(crate) fn manifest_chunks(&self) -> u64 {
         self.source.object().manifest_chunks()
     }
 
-    /// A new pass begins: digests are told again for what it sends.
+    /// Starts a new pass, which sends the digests of its chunks again.
     pub(crate) fn rewind(&mut self) {
         self.chunk = None;
         self.digests.clear();
         self.announced = Tally::new(self.announced.blocks());
     }
 
-    /// The payload of `block`. Chunks that are read for the first time leave their digests in
+    /// Returns the payload of `block`. A chunk that is read for the first time adds its digest to
     /// [`Payloads::take_digests`].
     ///
     /// # Errors
-    /// A block outside the object; a file's own trouble is a failure of that file.
+    /// The block is outside of the object. An error of one file is a failure of that file instead.
     pub(crate) fn payload(&mut self, layout: &Layout, block: Block) -> Result<&[u8], Error> {
         let chunk = layout.chunk_of(block);
         let extent = layout.extent(block);
@@ -90,17 +90,17 @@ impl Payloads {
         Ok(&self.block)
     }
 
-    /// Reads the whole of `chunk` and tells its digest; [`Payloads::content`] has it then.
+    /// Reads all of `chunk` and returns its digest; [`Payloads::content`] then returns its content.
     ///
     /// # Errors
-    /// A chunk outside the object.
+    /// The chunk is outside of the object.
     pub(crate) fn read_whole(&mut self, chunk: u64) -> Result<Digest, Error> {
         let value = self.read(chunk)?;
         self.digests.clear();
         Ok(value)
     }
 
-    /// The content of the chunk that was read last.
+    /// Returns the content of the chunk that was read last.
     pub(crate) fn content(&self) -> &[u8] {
         &self.buffer[..self.len]
     }
@@ -118,17 +118,16 @@ impl Payloads {
         Ok(read.value)
     }
 
-    /// Digests not told yet.
+    /// Returns the digests that were not sent yet.
     pub(crate) fn take_digests(&mut self) -> Vec<(u64, Digest)> {
         std::mem::take(&mut self.digests)
     }
 
-    /// Which of the chunks asked about are the same here: the answer, and what it means in chunks
-    /// of the object. Small files share chunks with others: what theirs mean, only the other end
-    /// can tell.
+    /// Compares the chunks in question. Returns the answer, and the equal chunks of the object.
+    /// Chunks with small files are shared with other files, so only the other end can map those.
     ///
     /// # Errors
-    /// A question that is none.
+    /// The question is malformed.
     pub(crate) fn compare(&mut self, ask: &Compare) -> Result<(Compared, Vec<Range<u64>>), Error> {
         let (entry, asked) = ask.question()?;
         let same = self.source.compare(entry, &asked);
@@ -141,14 +140,14 @@ impl Payloads {
         Ok((Compared { entry: ask.entry, same }, chunks))
     }
 
-    /// Files found changed or unreadable since the last call.
+    /// Returns the files found changed or unreadable since the last call.
     pub(crate) fn new_failures(&mut self) -> &[Failure] {
         let failures = self.source.failures();
         let told = std::mem::replace(&mut self.failures_told, failures.len());
         &failures[told..]
     }
 
-    /// Time spent reading and hashing, and how much of it was CPU time.
+    /// Returns the time spent reading and hashing, and the CPU time of it.
     pub(crate) fn reading(&self) -> (Duration, Duration) {
         (self.reading, self.reading_cpu)
     }

@@ -1,5 +1,5 @@
-//! A receiving flow, on its port's receive thread: opens datagrams straight into their chunks,
-//! tells the core once a batch, hands whole chunks to the writer.
+//! A receiving flow, on its port's receive thread: opens datagrams directly into their chunks,
+//! informs the core once a batch, and passes complete chunks to the writer.
 
 use std::io;
 use std::net::IpAddr;
@@ -36,18 +36,19 @@ use crate::write::budget::{EARLY_GRANT, MemoryPart};
 use crate::write::chunk::{Arrived, Drained};
 use crate::write::jobs::{Job, Jobs};
 
-/// How often the board is brought up to date.
+/// Interval of updates of the board.
 const PUBLISH: Span = Span::from_millis(100);
-/// How often a receiver that contacted the sender says where it is, until data come.
+/// Interval at which a receiver that knows the sender's address announces its own, until data
+/// arrive.
 const GREETING: Span = Span::from_millis(25);
 
-/// What a receiving flow is told by the rest of its end.
+/// A message to a receiving flow from the rest of its end.
 pub(crate) enum Letter {
     /// A control message from the stream, for the core.
     Relay(Relay),
-    /// These blocks need not come.
+    /// These blocks are not needed.
     Skip(Vec<BlockRange>),
-    /// Send this, which the stream carries too, ahead of it by datagram.
+    /// Sends this message by datagram, ahead of the stream, which carries it too.
     Ahead(Box<Message>),
     /// The writer has made room.
     Drained,
@@ -55,7 +56,7 @@ pub(crate) enum Letter {
     Close,
 }
 
-/// All that one pass needs to receive.
+/// The inputs of one receiving pass.
 pub(crate) struct ReceivePass {
     pub(crate) flow: FlowId,
     pub(crate) setup: Setup,
@@ -64,11 +65,12 @@ pub(crate) struct ReceivePass {
     pub(crate) control: Opener,
     pub(crate) reports: Sealer,
     pub(crate) peer: IpAddr,
-    /// The sender's data address, where this end knows it beforehand and greets it.
+    /// The sender's data address, if this end knows it beforehand and announces itself there.
     pub(crate) contact: Option<std::net::SocketAddr>,
     pub(crate) port: PortHandle,
     pub(crate) memory: Arc<MemoryPart>,
-    /// Only so many chunks at the start are kept, and all others are counted; nothing to keep all.
+    /// The number of chunks at the start that are kept; all others are only counted. `None` keeps
+    /// all.
     pub(crate) kept: Option<u64>,
     pub(crate) outbox: Outbox,
     pub(crate) inlet: mpsc::Sender<Message>,
@@ -79,7 +81,7 @@ pub(crate) struct ReceivePass {
     pub(crate) letters: Receiver<Letter>,
 }
 
-/// What a port's thread had come to when a flow began.
+/// The counts of the port's thread when a flow began.
 #[derive(Clone, Copy)]
 struct Began {
     at: Time,
@@ -100,11 +102,11 @@ pub(crate) struct Receiving {
     port: PortHandle,
     scratch: Box<[u8]>,
     arrivals: Vec<Arrival>,
-    /// Room that needs no memory, since nothing is kept.
+    /// The grant if nothing is kept and no memory is needed.
     free_room: Option<Bytes>,
     memory: Arc<MemoryPart>,
     granted: Bytes,
-    /// What had been drained, and whether the destination was open, when it was last granted.
+    /// The drained bytes, and whether the destination was open, at the last grant.
     drained_before: (Bytes, bool),
     drained: Arc<Drained>,
     drain: Drain,
@@ -115,11 +117,11 @@ pub(crate) struct Receiving {
     earlier: Counters,
     letters: Receiver<Letter>,
     refusals: Refusals,
-    /// Datagrams that the port has handed to this flow, or that it received by itself.
+    /// Datagrams that the port has passed to this flow, or that the flow received itself.
     came: u64,
-    /// Datagrams with data that fell before the port knew this flow.
+    /// Datagrams with data that were dropped before the port knew this flow.
     fallen: u64,
-    /// The port's thread when the flow first ran on it.
+    /// The counts of the port's thread when the flow first ran on it.
     began: Option<Began>,
     next_greeting: Option<Time>,
     published: Time,
@@ -128,7 +130,7 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
-    /// A flow that waits for its first datagram.
+    /// Returns a flow that waits for its first datagram.
     pub(crate) fn new(now: Time, mut pass: ReceivePass) -> Receiving {
         pass.core.add_flow(now, &pass.setup);
         let address = match pass.contact {
@@ -186,7 +188,7 @@ impl Receiving {
         }
     }
 
-    /// A datagram with a block; whether it was genuine.
+    /// Processes a datagram with a block; returns whether it was genuine.
     fn on_block(&mut self, now: Time, datagram: &Datagram<'_>) -> bool {
         match self.placer.place(now, datagram) {
             Ok(Some(block)) => {
@@ -207,7 +209,7 @@ impl Receiving {
         false
     }
 
-    /// A sealed control datagram; whether it was genuine.
+    /// Processes a sealed control datagram; returns whether it was genuine.
     fn on_sealed(&mut self, now: Time, datagram: &Datagram<'_>) -> bool {
         let opened = self.control.open(now, &datagram.header, datagram.bytes, &mut self.scratch);
         let len = match opened {
@@ -238,7 +240,7 @@ impl Receiving {
                     self.writer.send(Job::Digests(digests));
                 }
                 Some(message) => {
-                    // What finds no room comes by the stream.
+                    // A message that finds no room also comes over the stream.
                     let _ = self.inlet.try_send(message);
                 }
                 None => {}
@@ -247,7 +249,7 @@ impl Receiving {
         true
     }
 
-    /// A genuine datagram of `len` bytes came over `path`: is that where this end answers to?
+    /// Updates the sender's address after a genuine datagram of `len` bytes over `path`.
     fn note_path(&mut self, now: Time, path: Path, len: usize) {
         if self.address.destination().map(|known| known.remote) == Some(path.remote) {
             return;
@@ -260,7 +262,7 @@ impl Receiving {
         }
     }
 
-    /// Tells the core what one system call brought; [`Receiving::settle`] follows.
+    /// Passes the arrivals of one system call to the core; [`Receiving::settle`] follows.
     fn take_arrivals(&mut self, now: Time) {
         if !self.arrivals.is_empty() {
             self.next_greeting = None;
@@ -270,9 +272,9 @@ impl Receiving {
         }
     }
 
-    /// After input: hands on what is whole, grants, lets the core speak.
+    /// After input: passes on complete chunks, grants, and sends the core's messages.
     fn settle(&mut self, now: Time) {
-        // Counted before the writer has the last chunk, and may be done with it.
+        // Count before the writer has the last chunk, because it may finish first.
         if !self.finish_told && self.core.is_finished(self.flow) {
             self.publish(now);
         }
@@ -293,7 +295,7 @@ impl Receiving {
         }
     }
 
-    /// Grants what the memory holds beside what has been granted and not drained.
+    /// Grants the free memory, minus what was granted and not drained.
     fn grant(&mut self, now: Time) {
         let state = (self.drained.bytes(), self.drained.is_planned());
         if state == self.drained_before {
@@ -315,7 +317,7 @@ impl Receiving {
         }
     }
 
-    /// Receives straight to where payloads belong.
+    /// Receives payloads directly to their places.
     fn receive_by(&mut self, scatter: &mut Scatter, call: &mut ScatterCall<'_>) -> io::Result<()> {
         self.arrivals.clear();
         scatter.receive(call, &mut self.placer, &mut self.arrivals)?;
@@ -352,7 +354,7 @@ impl Receiving {
         let openers = [self.placer.opener().counts(), self.control.counts()];
         let refused = self.refusals.refused(port, openers);
         let no_room = self.placer.counts().no_room;
-        // Idle is what the clock says, and not how far the socket has been read.
+        // The clock decides about idleness, not how far the socket has been read.
         let (clock, cpu) = (clock::now(), thread_time());
         let began = *self.began.get_or_insert(Began { at: clock, cpu, idle: port.idle });
         let busy = span(cpu.saturating_sub(began.cpu));
@@ -397,15 +399,15 @@ impl Receiving {
     }
 }
 
-/// A flow whose payloads the kernel scatters straight to their predicted places, while it is the
-/// port's only one.
+/// A flow whose payloads the kernel scatters directly to their predicted places, while it is the
+/// port's only flow.
 pub(crate) struct Scattered {
     receiving: Receiving,
     scatter: Scatter,
 }
 
 impl Scattered {
-    /// The same flow, scattered.
+    /// Returns `receiving`, scattered.
     pub(crate) fn new(receiving: Receiving) -> Scattered {
         let scatter = Scatter::new(receiving.flow);
         Scattered { receiving, scatter }

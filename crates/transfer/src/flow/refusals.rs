@@ -1,8 +1,9 @@
-//! What comes to a port and is nobody's gain, as one of its flows sees it: datagrams that the
-//! kernel dropped for want of buffer, and datagrams that were refused.
+//! A port's useless datagrams, from the view of one of its flows: those that the kernel dropped
+//! because a buffer was full, and those that were refused.
 //!
-//! A port counts both for all of its flows together. What was refused there is told to each. What
-//! the kernel dropped is divided by what came: it drops whatever comes while the buffer is full.
+//! A port counts both for all of its flows together. Refused datagrams count for each flow. Drops
+//! of the kernel are divided in proportion to arrivals, because a full buffer drops whatever
+//! arrives.
 
 use longhaul_net::port::PortStatistics;
 use longhaul_net::sealing::open::OpenCounts;
@@ -11,7 +12,7 @@ use longhaul_net::sealing::open::OpenCounts;
 #[derive(Debug)]
 pub(super) struct Refusals {
     first: PortStatistics,
-    /// What the port, and the flow, had received when drops were last divided.
+    /// The counts of the port and of the flow when drops were last divided.
     last: PortStatistics,
     mine: u64,
     /// The flow's part of the kernel's drops so far.
@@ -19,13 +20,13 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// A flow that begins while its port has counted `port`.
+    /// Returns the view of a flow that begins when its port has counted `port`.
     pub(super) fn new(port: PortStatistics) -> Refusals {
         Refusals { first: port, last: port, mine: 0, dropped: 0.0 }
     }
 
-    /// The flow's part of the datagrams that the kernel dropped since it began; the port has
-    /// counted `port` by now, and the flow has received `mine`.
+    /// Returns the flow's part of the kernel's drops since it began. `port` are the port's counts,
+    /// `mine` the datagrams that the flow has received.
     pub(super) fn dropped(&mut self, port: PortStatistics, mine: u64) -> u64 {
         let all = port.received.saturating_sub(self.last.received);
         if all > 0 {
@@ -36,8 +37,9 @@ impl Refusals {
         self.dropped.round() as u64
     }
 
-    /// Datagrams that were refused since the flow began: at the port, which belong to no flow or
-    /// overflow what is held, and by the flow's openers, which counted `openers`.
+    /// Returns the datagrams refused since the flow began: by the port, because they had no known
+    /// flow or exceeded the memory for early datagrams, and by the flow's openers, which counted
+    /// `openers`.
     pub(super) fn refused(&self, port: PortStatistics, openers: [OpenCounts; 2]) -> u64 {
         let at_port = |port: PortStatistics| port.foreign + port.dropped;
         let by_flow = openers.map(|seen| seen.replayed + seen.stale + seen.failed + seen.refused);
@@ -57,7 +59,7 @@ mod tests {
     fn a_flow_alone_has_all_drops_also_over_the_counters_end() {
         let mut refusals = Refusals::new(port(50, 0xffff_fffe));
         assert_eq!(refusals.dropped(port(150, 7), 100), 9);
-        // Nothing has come since: who it was for is not known yet.
+        // Nothing has arrived since, so the recipient is unknown.
         assert_eq!(refusals.dropped(port(150, 10), 100), 9);
         assert_eq!(refusals.dropped(port(151, 10), 101), 12);
     }
@@ -67,7 +69,7 @@ mod tests {
         let (mut first, mut second) = (Refusals::new(port(0, 0)), Refusals::new(port(0, 0)));
         let now = port(1_000, 100);
         assert_eq!((first.dropped(now, 250), second.dropped(now, 750)), (25, 75));
-        // Then only the second receives.
+        // Now only the second flow receives.
         let now = port(2_000, 200);
         assert_eq!((first.dropped(now, 250), second.dropped(now, 1_750)), (25, 175));
     }

@@ -1,5 +1,5 @@
-//! A core's control messages, wrapped and numbered: what goes both by stream and by datagram
-//! reaches the other core once.
+//! A core's control messages, wrapped and numbered: a message that goes both by stream and by
+//! datagram reaches the other core once.
 
 use longhaul_net::sealing::replay::{ReplayWindow, Seen};
 use longhaul_proto::endpoint::{Carrier, Outgoing, PacketNumber};
@@ -8,7 +8,7 @@ use longhaul_proto::wire::Control;
 use super::outbox::{Outbox, Shadow};
 use crate::control::{Message, Relay};
 
-/// No end counts so far: a number from here on would leave none for what follows.
+/// No end counts this far: a higher number would leave no room for later ones.
 const NUMBERS: u64 = 1 << 62;
 
 /// One end's relays of a flow, in both directions.
@@ -19,7 +19,7 @@ pub(super) struct Relays {
 }
 
 impl Relays {
-    /// Sends a control message the way that it wants.
+    /// Sends a control message on the channel that it requires.
     pub(super) fn send(&mut self, outgoing: &Outgoing, shadow: &mut Shadow, outbox: &Outbox) {
         let mut control = Vec::new();
         outgoing.control.encode(&mut control);
@@ -31,8 +31,8 @@ impl Relays {
         }
     }
 
-    /// The control message of a relay, unless it has come before or makes no sense: then it came
-    /// from a newer version, and is to be ignored.
+    /// Returns the control message of a relay. Returns `None` for a repeated message, or for one
+    /// that cannot be decoded because it comes from a newer version.
     pub(super) fn take(&mut self, relay: &Relay) -> Option<Control> {
         let number = PacketNumber(relay.number);
         if relay.number >= NUMBERS || self.seen.check(number) != Seen::New {

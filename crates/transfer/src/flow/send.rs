@@ -1,8 +1,8 @@
-//! The sending thread of one pass: the core says which blocks, this thread moves their bytes.
+//! The sending thread of one pass: the core chooses the blocks, this thread sends their bytes.
 //!
-//! One loop, no lock and no allocation a datagram: commands in, blocks out, sealed straight into
-//! the batch that one system call sends. Between bursts it waits for the core's next wake-up or
-//! a command, whichever comes first.
+//! One loop, without locks or allocations per datagram: it reads commands, and seals blocks
+//! directly into the batch that one system call sends. Between bursts it waits for the core's next
+//! wake-up or a command, whichever comes first.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
@@ -35,55 +35,55 @@ use crate::write::skip::blocks_of;
 use longhaul_files::Failure;
 use longhaul_proto::wire::header::Kind;
 
-/// How often the board is brought up to date while datagrams flow.
+/// Interval of updates of the board while datagrams flow.
 const PUBLISH: Span = Span::from_millis(100);
-/// How long digests wait for others before the stream, which is sure, takes them as well.
+/// How long digests wait to be grouped before they also go on the reliable stream.
 const TOGETHER: Span = Span::from_millis(20);
-/// How often an idle way is shown to be open.
+/// Interval of keep-alive datagrams on an idle path.
 const ALIVE: Span = Span::from_millis(250);
 
-/// Where every full datagram vanishes, less than this share of them arrives: each chunk's last
-/// block may be short, and a chunk of the largest blocks has 17.
+/// If the path drops every full datagram, at most one in this many arrives: each chunk's last block
+/// may be short, and a chunk of the largest blocks has 17.
 const SHORT_ONES: u64 = 16;
 
-/// What a sending thread is told.
+/// A command to a sending thread.
 pub(crate) enum SendCommand {
     /// A control message for the core.
     Relay(Relay),
-    /// Sealed datagrams come from there: that is where the flow goes.
+    /// Sealed datagrams come from this path; the flow sends there.
     Peer(Path),
-    /// A receiver says that it is there now: it must echo this first.
+    /// A receiver claims this new path; it must echo the challenge first.
     Ask(Path, Challenge),
-    /// The receiver wants this back by datagram there, to be sure of the sender's address.
+    /// The receiver wants this echoed by datagram on that path, to verify the sender's address.
     Challenge(Path, Vec<u8>),
     /// The receiver has these blocks.
     Skip(Vec<BlockRange>),
-    /// The receiver asks which of its chunks are the same here.
+    /// The receiver asks which of its chunks are equal here.
     Compare(Compare),
-    /// What the receiving host's card takes of UDP payload.
+    /// The capacity of the receiving host's card, in UDP payload.
     PeerCard(Rate),
-    /// The reports were forged at until their cipher no longer protects.
+    /// The reports have reached the AEAD forgery limit.
     Forged,
     /// The pass is over.
     Stop,
 }
 
-/// What a sending thread events that is for its end to decide.
+/// An event of a sending thread, for its end to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SenderEvent {
-    /// A file went wrong here.
+    /// A file failed here.
     Failed(Failure),
-    /// The receiver speaks, but our datagrams no longer reach it: they are too large, or the first
+    /// The receiver sends, but our datagrams no longer reach it: they are too large, or the first
     /// link refuses them.
     TooLarge {
         /// Datagrams of that size did arrive in this pass.
         begun: bool,
     },
-    /// Something of the core.
+    /// An event of the core.
     Core(Event),
 }
 
-/// All that one pass needs to send.
+/// The inputs of one sending pass.
 pub(crate) struct SendPass {
     pub(crate) flow: FlowId,
     pub(crate) layout: Layout,
@@ -91,17 +91,17 @@ pub(crate) struct SendPass {
     pub(crate) data: Sealer,
     pub(crate) control: Sealer,
     pub(crate) socket: Arc<Socket>,
-    /// Where to; nothing until the receiver has shown itself.
+    /// The destination; `None` until the receiver's address is known.
     pub(crate) path: Option<Path>,
     pub(crate) datagram: u16,
     pub(crate) outbox: Outbox,
     pub(crate) board: Arc<Board>,
-    /// What earlier passes of the transfer counted.
+    /// The counters of earlier passes of the transfer.
     pub(crate) earlier: Counters,
     pub(crate) events: UnboundedSender<SenderEvent>,
 }
 
-/// What a sending thread leaves: the payloads, for a further pass.
+/// The payloads that a sending thread returns for the next pass.
 pub(crate) type Done = oneshot::Receiver<Result<Payloads, Error>>;
 
 /// Starts the thread.
@@ -114,7 +114,7 @@ pub(crate) fn spawn(
     std::thread::Builder::new()
         .name(format!("send {:08x}", pass.flow.0))
         .spawn(move || {
-            // Nobody waits any more where the transfer was given up.
+            // Nobody waits if the transfer was cancelled.
             let _ = ended.send(Sending::new(pass, payloads, inbox).run());
         })
         .map_err(|error| {
@@ -141,12 +141,12 @@ struct Sending {
     earlier: Counters,
     events: UnboundedSender<SenderEvent>,
     ordered: bool,
-    /// Digests that have gone by datagram only, and since when the first of them waits.
+    /// Digests sent by datagram only, and since when the first of them waits.
     unsure: Digests,
     unsure_since: Time,
-    /// When the other end was last told that the way is open.
+    /// When the last keep-alive was sent.
     alive: Time,
-    /// From the first datagram on.
+    /// Watches for an MTU hole, from the first datagram on.
     hole: Option<HoleWatch>,
     hole_told: bool,
     arrived: u64,
@@ -216,7 +216,7 @@ impl Sending {
         Ok(self.payloads)
     }
 
-    /// Takes what is in the inbox; false once the pass is over.
+    /// Processes the commands in the inbox; returns false once the pass is over.
     fn take_commands(&mut self) -> Result<bool, Error> {
         loop {
             match self.inbox.try_recv() {
@@ -243,7 +243,8 @@ impl Sending {
             SendCommand::Peer(path) => {
                 self.path = Some(path);
                 self.shadow.set_path(path);
-                // The first block may have to wait for a disk; the other end waits for a sign.
+                // The first block may have to wait for a disk, and the other end waits for a sign
+                // of life.
                 self.shadow.send_empty();
             }
             SendCommand::Ask(path, challenge) => {
@@ -272,7 +273,8 @@ impl Sending {
         Ok(true)
     }
 
-    /// A receiver that is heard but hears nothing sits behind a link that swallows large datagrams.
+    /// Detects that the receiver's messages arrive but ours do not, because a link drops large
+    /// datagrams.
     fn look_for_hole(&mut self, now: Time, control: &Control) {
         let Control::Pulse(pulse) = control else { return };
         self.arrived = self.arrived.max(pulse.received);
@@ -292,7 +294,7 @@ impl Sending {
         }
     }
 
-    /// Sends what is due; whether anything was.
+    /// Sends the due blocks; returns whether there were any.
     fn send_due(&mut self) -> Result<bool, Error> {
         let Some(path) = self.path else { return Ok(false) };
         self.blocks.clear();
@@ -331,7 +333,7 @@ impl Sending {
             return Ok(());
         }
         match self.batch.send(&self.socket, path) {
-            // A route that is gone looks like loss and passes as loss does.
+            // A missing route is treated as loss.
             Ok(SendOutcome::Sent | SendOutcome::Lost(_)) => Ok(()),
             Err(SendError::TooLarge) => {
                 self.tell_hole();
@@ -344,10 +346,10 @@ impl Sending {
         }
     }
 
-    /// Tells what was read: failures first, then digests, by datagram at once and on the stream
-    /// a few together: at 10 Gbit/s a message a chunk costs as much as a tenth of the sealing.
-    /// Once a file has failed, digests no longer go ahead of the stream: what is sent in its place
-    /// must not be taken for content.
+    /// Sends failures first, then digests: by datagram immediately, and on the stream in groups,
+    /// because a message for each chunk costs as much as a tenth of the sealing at 10 Gbit/s. Once
+    /// a file has failed, digests no longer go ahead of the stream: the filler that replaces the
+    /// file must not be taken for content.
     fn tell_digests(&mut self, now: Time) {
         let failed = tell_failures(&mut self.payloads, &self.outbox, &self.events);
         let digests = self.payloads.take_digests();
@@ -371,7 +373,7 @@ impl Sending {
         }
     }
 
-    /// Puts on the stream what has gone by datagram only.
+    /// Puts on the stream the digests that went by datagram only.
     fn make_sure(&mut self) {
         if !self.unsure.chunks.is_empty() {
             self.outbox.tell(Message::Digests(std::mem::take(&mut self.unsure)));
@@ -388,7 +390,7 @@ impl Sending {
         }
     }
 
-    /// Waits for what comes first; false once the pass is over.
+    /// Waits for the next wake-up or command; returns false once the pass is over.
     fn wait(&mut self, now: Time) -> Result<bool, Error> {
         let (due, why) = match self.core.next_wakeup() {
             Wake::Now if self.path.is_some() => return Ok(true),
@@ -423,8 +425,8 @@ impl Sending {
         }
     }
 
-    /// Says now and then that the way is open, also while there is nothing to send: the other end
-    /// would else take it for closed.
+    /// Sends keep-alive datagrams, even if there are no data: otherwise the other end would treat
+    /// the path as closed.
     fn keep_alive(&mut self, now: Time) {
         if now.since(self.alive) >= ALIVE {
             self.alive = now;
@@ -449,7 +451,7 @@ impl Sending {
     }
 }
 
-/// Tells the other end and this one which files went wrong here; whether any did.
+/// Reports failed files to the other end and to this one; returns whether there were any.
 pub(super) fn tell_failures(
     payloads: &mut Payloads,
     outbox: &Outbox,
@@ -463,7 +465,7 @@ pub(super) fn tell_failures(
     !failures.is_empty()
 }
 
-/// Tells the other end of a file that went wrong here.
+/// Reports a failed file to the other end.
 pub(crate) fn tell_failure(failure: &Failure, outbox: &Outbox) {
     outbox.tell(Message::EntryFailed(EntryFailed {
         entry: failure.entry.map_or(u64::MAX, u64::from),

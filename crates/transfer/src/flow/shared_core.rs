@@ -1,12 +1,12 @@
-//! One receiving core for many flows, on however many ports.
+//! One receiving core for many flows, on any number of ports.
 //!
-//! A port drives each flow by itself; a core that shares out what a host can take knows all of
-//! them. So each flow has a [`Receiver`] of its own, which is a handle: input goes to the one core,
-//! and what the core says comes out at the flow that it concerns, which is woken for it. The flows
-//! of a port run on its one thread, so the lock is waited for only where there are two ports; it
-//! is taken once a call, never once a datagram.
+//! A port drives each flow separately, but a core that divides a host's capacity has to know all
+//! flows. So each flow has its own [`Receiver`], which is a handle: its input goes to the one core,
+//! and the core's output goes to the flow that it concerns, which is woken for it. The flows of a
+//! port run on its one thread, so there is contention for the lock only with two ports; it is taken
+//! once a call, never per datagram.
 //!
-//! The core is also told what else comes in on this host's access link, if that is of use to it.
+//! The core also gets the rate of other traffic on this host's access link, if it uses it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -27,19 +27,19 @@ use longhaul_proto::wire::Control;
 
 use crate::options::Protocol;
 
-/// The core of a protocol, for all flows of a copy. Clones are the same.
+/// The core of a protocol, for all flows of a copy. Clones refer to the same core.
 #[derive(Clone)]
 pub(crate) struct SharedCore {
     name: &'static str,
     inner: Arc<Mutex<Inner>>,
 }
 
-/// The cores of a server: one for all transfers at a time that come by one protocol and ask for the
-/// same. Who sets it otherwise has a core of its own, so that no client sets what others get.
+/// The cores of a server: one for all current transfers with the same protocol and settings. A
+/// client with other settings gets a separate core, so that no client controls the rates of others.
 #[derive(Default)]
 pub(crate) struct SharedCores(Vec<InUse>);
 
-/// A core that is there as long as a transfer has it.
+/// A core that exists as long as a transfer uses it.
 struct InUse {
     row: &'static Row,
     settings: Settings,
@@ -47,8 +47,8 @@ struct InUse {
 }
 
 impl SharedCores {
-    /// The core for a transfer by `row`'s protocol with these settings; nothing where the protocol
-    /// has none for many.
+    /// Returns the core for a transfer with `row`'s protocol and these settings; `None` if the
+    /// protocol has no core for many flows.
     pub(crate) fn of(&mut self, row: &'static Row, settings: &Settings) -> Option<SharedCore> {
         if !row.many {
             return None;
@@ -71,18 +71,18 @@ impl SharedCores {
 struct Inner {
     core: BoxedReceiver,
     members: BTreeMap<FlowId, Member>,
-    /// The links by which data come, and the ports to which ours do.
+    /// The links on which data arrive, and the ports that receive ours.
     watch: Watch,
     ports: Vec<Door>,
 }
 
-/// A port, and what of its bytes has been counted as ours.
+/// A port, and how many of its bytes have been counted as ours.
 struct Door {
     port: PortHandle,
     counted: u64,
 }
 
-/// A flow, and what the core said of it while another one was driven.
+/// A flow, and the core's output for it while another flow was driven.
 struct Member {
     port: PortHandle,
     mail: VecDeque<Outgoing>,
@@ -90,14 +90,14 @@ struct Member {
 }
 
 impl SharedCore {
-    /// A core of `row`'s protocol.
+    /// Returns a core of `row`'s protocol.
     pub(crate) fn new(row: &'static Row) -> SharedCore {
         let (members, watch, ports) = (BTreeMap::new(), Watch::default(), Vec::new());
         let inner = Inner { core: (row.receiver)(), members, watch, ports };
         SharedCore { name: row.name, inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// A core for a copy to this host by `protocol`, where that shares out what the host takes.
+    /// Returns a core for a copy to this host by `protocol`, if that divides the host's capacity.
     pub(crate) fn of_copy(protocol: &Protocol) -> Option<SharedCore> {
         match protocol {
             Protocol::Registry(name) => {
@@ -107,7 +107,7 @@ impl SharedCore {
         }
     }
 
-    /// The same core, whose flows together take no more than `limit`.
+    /// Limits the sum of the flows to `limit`.
     pub(crate) fn limited(self, limit: Option<Rate>) -> SharedCore {
         if let Some(limit) = limit {
             self.inner().core.set_receive_limit(limit);
@@ -115,13 +115,12 @@ impl SharedCore {
         self
     }
 
-    /// Whether it divides what comes by `row`'s protocol among its flows.
+    /// Returns whether the core divides `row`'s protocol among its flows.
     pub(crate) fn is_of(&self, row: &Row) -> bool {
         row.name == self.name
     }
 
-    /// Data come from `peer`, in datagrams of `datagram` bytes: the link by which they do is
-    /// watched from now on.
+    /// Starts to watch the link on which data from `peer` arrive, in datagrams of `datagram` bytes.
     pub(crate) fn watch(&self, peer: IpAddr, datagram: u16) {
         self.inner().watch.add(peer, datagram);
     }

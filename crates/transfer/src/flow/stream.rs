@@ -1,5 +1,5 @@
-//! Chunks by stream, where datagrams do not pass: the same source, digests, verification and
-//! resume; only the way is another.
+//! Chunks over streams, if datagrams do not pass. Source, digests, verification and resume are the
+//! same; only the transport differs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,14 +26,14 @@ use crate::summary::Segments;
 use crate::write::skip::{tidy, without};
 use longhaul_files::CHUNK;
 
-/// Bytes of one piece: small, so that the other end can tell soon what has come.
+/// Bytes of one piece: small, so that the other end can report arrivals soon.
 const PIECE: usize = 64 << 10;
-/// Where a rate bounds them, a piece is what takes so long, and no less than the smallest.
+/// With a rate limit, a piece is what the rate sends in this time, but no less than the minimum.
 const PIECE_TIME: Span = Span::from_millis(20);
 const SMALLEST_PIECE: usize = 1 << 10;
-/// Pieces that wait for a stream: a chunk's.
+/// Pieces that may wait for a stream: those of one chunk.
 const WAITING: usize = CHUNK as usize / PIECE;
-/// How often it is looked what has come while all streams are busy.
+/// How often arrivals are checked while all streams are busy.
 const LOOK: Duration = Duration::from_millis(50);
 
 enum StreamCommand {
@@ -55,24 +55,24 @@ impl Outgoing {
         let _ = self.commands.send(StreamCommand::Skip(chunks));
     }
 
-    /// The receiver asks which of its chunks are the same here.
+    /// Answers the receiver's question which of its chunks are equal here.
     pub(crate) fn compare(&self, ask: Compare) {
         let _ = self.commands.send(StreamCommand::Compare(ask));
     }
 
-    /// The plan is complete: the chunks may go.
+    /// Starts the chunks after the plan is complete.
     pub(crate) fn planned(&self) {
         let _ = self.commands.send(StreamCommand::Planned);
     }
 
-    /// Resolves when the thread ends before it was stopped.
+    /// Completes when the thread ends before it is stopped.
     pub(crate) async fn ended(
         &mut self,
     ) -> Result<Result<Payloads, Error>, oneshot::error::RecvError> {
         (&mut self.done).await
     }
 
-    /// Stops the thread and gets the payloads back; nothing if it has ended by itself.
+    /// Stops the thread and returns the payloads; `None` if it has ended already.
     pub(crate) async fn stop(self) -> Option<Payloads> {
         if self.done.is_terminated() {
             return None;
@@ -82,23 +82,23 @@ impl Outgoing {
     }
 }
 
-/// What a sender of chunks is given.
+/// The inputs of a sender of chunks.
 pub(crate) struct Outgo {
     pub(crate) payloads: Payloads,
-    /// The chunks to send, less what the plan takes off.
+    /// The chunks to send, before the plan removes some.
     pub(crate) wanted: Vec<Range<u64>>,
     /// The plan is known already.
     pub(crate) planned: bool,
-    /// The further sessions that carry chunks.
+    /// The additional sessions that carry chunks.
     pub(crate) sessions: Vec<Session>,
-    /// The control stream, where there are none.
+    /// The control stream, which carries chunks if there are no sessions.
     pub(crate) bulk: mpsc::Sender<ChunkPiece>,
     pub(crate) outbox: Outbox,
     pub(crate) board: Arc<Board>,
     pub(crate) events: mpsc::UnboundedSender<SenderEvent>,
-    /// How many of the sessions are best is found out by trying; the path's round-trip time.
+    /// The path's round-trip time, if the best number of sessions is to be found by trying.
     pub(crate) trial: Option<Span>,
-    /// What all of them together may carry, in bits a second.
+    /// The limit for all streams together, in bits a second.
     pub(crate) cap: Option<Rate>,
 }
 
@@ -148,7 +148,8 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
     Ok(Outgoing { commands, done })
 }
 
-/// A task that writes pieces to `session`, and tells when `way` is free for another chunk.
+/// Starts a task that writes pieces to `session`, and reports on `free` when it can take another
+/// chunk.
 fn way_over(session: Session, way: usize, free: Sender<usize>) -> mpsc::Sender<ChunkPiece> {
     let (sender, mut pieces) = mpsc::channel::<ChunkPiece>(WAITING);
     tokio::task::spawn_local(async move {
@@ -159,7 +160,7 @@ fn way_over(session: Session, way: usize, free: Sender<usize>) -> mpsc::Sender<C
                 return;
             }
             if last {
-                // A sender that has ended needs no way.
+                // The sender may have ended.
                 let _ = free.send(way);
             }
         }
@@ -168,7 +169,7 @@ fn way_over(session: Session, way: usize, free: Sender<usize>) -> mpsc::Sender<C
     sender
 }
 
-/// Keeps the pieces to a rate: how much TCP sends is nobody else's to say.
+/// Limits pieces to a rate.
 struct Pace {
     pacer: Pacer,
     piece: usize,
@@ -188,18 +189,19 @@ struct Streaming {
     payloads: Payloads,
     wanted: Vec<Range<u64>>,
     ways: Vec<mpsc::Sender<ChunkPiece>>,
-    /// What TCP had sent on each of them when it last could be asked.
+    /// The TCP segments of each stream at its last count.
     counted: Vec<(SegmentWatch, Segments)>,
-    /// While the best number of ways is looked for.
+    /// The search for the best number of streams, while it lasts.
     trial: Option<Trial>,
     pace: Option<Pace>,
-    /// The only way is the control stream, which has room for some pieces and is waited for.
+    /// The control stream carries the chunks; it has room for some pieces, and the thread waits for
+    /// room.
     by_control: bool,
-    /// Ways that wait for a chunk, and who joins them.
+    /// Streams that wait for a chunk, and the channel on which they report.
     idle: VecDeque<usize>,
     freed: Receiver<usize>,
     inbox: Receiver<StreamCommand>,
-    /// Commands that came while a chunk was being paced; they wait for its end.
+    /// Commands received during the pacing of a chunk; they wait for its end.
     held: VecDeque<StreamCommand>,
     outbox: Outbox,
     board: Arc<Board>,
@@ -211,7 +213,7 @@ impl Streaming {
         self.payloads.rewind();
         self.tell_ways();
         super::send::tell_failures(&mut self.payloads, &self.outbox, &self.events);
-        // The plan needs the manifest, so that does not wait for the plan.
+        // The plan needs the manifest, so the manifest does not wait for the plan.
         let manifest = 0..self.payloads.manifest_chunks();
         let mut wanted = without(&self.wanted, std::slice::from_ref(&manifest));
         for chunk in manifest
@@ -244,7 +246,7 @@ impl Streaming {
                 }
             }
         }
-        // The pass is over when the receiver says so; till then the streams carry what they took.
+        // The receiver ends the pass; until then the streams deliver what they have taken.
         loop {
             let since = clock::now();
             match self.inbox.recv_timeout(LOOK) {
@@ -254,7 +256,7 @@ impl Streaming {
         }
     }
 
-    /// This thread has waited for a stream since `since`; for the rest it has read.
+    /// Accounts the time since `since`: waiting for a stream, or reading.
     fn account_wait(&self, since: Time) {
         let waited = clock::now().since(since);
         let (reading, cpu) = self.payloads.reading();
@@ -265,12 +267,12 @@ impl Streaming {
         });
     }
 
-    /// A command that has come, those that were held first.
+    /// Returns the next command, postponed ones first.
     fn next_command(&mut self) -> Option<StreamCommand> {
         self.held.pop_front().or_else(|| self.inbox.try_recv().ok())
     }
 
-    /// Waits until the rate allows a piece of `len` bytes; false once the pass is over.
+    /// Waits until the rate allows a piece of `len` bytes; returns false once the pass is over.
     fn pace(&mut self, len: usize) -> bool {
         let Some(pace) = &mut self.pace else { return true };
         let waited = clock::now();
@@ -292,7 +294,7 @@ impl Streaming {
         true
     }
 
-    /// Takes a command; false once the pass is over.
+    /// Processes a command; returns false once the pass is over.
     fn take(
         &mut self,
         command: StreamCommand,
@@ -312,7 +314,7 @@ impl Streaming {
         Ok(true)
     }
 
-    /// Sends one chunk on a way that has room; false if the pass is over before.
+    /// Sends one chunk on a stream with room; returns false if the pass ends before.
     fn send_chunk(&mut self, chunk: u64) -> Result<bool, Error> {
         self.board.note_first_datagram(clock::now().as_nanos());
         let digest = self.payloads.read_whole(chunk)?;
@@ -339,7 +341,7 @@ impl Streaming {
             let since = clock::now();
             let taken = self.ways[way].blocking_send(piece);
             self.account_wait(since);
-            // What a stream took with it comes again when the copy is taken up again.
+            // A resumed copy sends again what a lost stream had taken.
             if taken.is_err() || self.is_lost() {
                 return Err(lost());
             }
@@ -347,11 +349,11 @@ impl Streaming {
         Ok(true)
     }
 
-    /// Asks what TCP has sent, for who wants to know.
+    /// Publishes the number of TCP segments sent.
     fn count_segments(&mut self) {
         let mut all = Segments::default();
         for (watch, last) in &mut self.counted {
-            // A way that was given up keeps what it had.
+            // A closed stream keeps its last count.
             *last = watch.now().unwrap_or(*last);
             all.sent += last.sent;
             all.retransmitted += last.retransmitted;
@@ -365,7 +367,7 @@ impl Streaming {
         self.pace.as_ref().map_or(PIECE, |pace| pace.piece)
     }
 
-    /// A way that waits for a chunk, once there is one.
+    /// Waits for a stream that can take a chunk.
     fn free_way(&mut self) -> Result<usize, Error> {
         if self.by_control {
             return Ok(0);
@@ -390,7 +392,7 @@ impl Streaming {
 }
 
 impl Streaming {
-    /// Looks how the present number of ways does; once the best is found, the others are closed.
+    /// Measures the current number of streams; once the best is found, closes the others.
     fn look(&mut self) {
         let Some(trial) = &mut self.trial else { return };
         let before = trial.count();
@@ -408,7 +410,7 @@ impl Streaming {
         }
     }
 
-    /// How many ways carry the chunks, for who wants to know.
+    /// Publishes how many streams carry the chunks.
     fn tell_ways(&self) {
         let count = self.trial.as_ref().map_or(self.ways.len(), Trial::count) as u32;
         let found = self.trial.as_ref().is_some_and(Trial::is_found);
@@ -422,7 +424,7 @@ fn lost() -> Error {
     Error::new(ErrorKind::Unfinished, "a stream that carried data was lost")
 }
 
-/// Takes the first number out of ascending ranges.
+/// Removes and returns the first number of ascending ranges.
 fn take_first(ranges: &mut Vec<Range<u64>>) -> Option<u64> {
     let first = ranges.first_mut()?;
     let number = first.next();

@@ -1,24 +1,24 @@
-//! How many connections are best, found by experiment on the path itself.
+//! Finds the best number of connections by experiment on the path itself.
 //!
 //! PSockets splits an object over several connections, and finds their number by trying before the
-//! transfer (Sivakumar, Bailey, Grossman: PSockets, SC 2000). Here what is sent meanwhile is part
-//! of the object. One connection carries it for a moment, then two, four, and so on; each number
-//! has the time to settle before what arrives is counted. The best is kept when twice in a row more
-//! connections were no better.
+//! transfer (Sivakumar, Bailey, Grossman: PSockets, SC 2000). Here the experiment already sends the
+//! object: over one connection for a moment, then over two, four, and so on. Each number gets time
+//! to settle before arrivals are counted. The search ends when two numbers in a row were no better,
+//! and keeps the best one.
 
 use longhaul_proto::time::{Span, Time};
 
-/// The least and the most that a number has to settle, and to be measured.
+/// Minimum and maximum time for a number of connections to settle, and to be measured.
 const STEPS: [Span; 2] = [Span::from_millis(500), Span::from_secs(2)];
-/// In round trips: a connection doubles its window in each.
+/// The same time in round trips: a connection doubles its window in each.
 const ROUND_TRIPS: u64 = 8;
-/// A number is measured until so many bytes have come,
+/// A number is measured until this many bytes have arrived,
 const ENOUGH: u64 = 1 << 20;
-/// or for so many steps.
+/// or for this many steps.
 const LONGEST: u64 = 4;
-/// It is better by this much, or not at all.
+/// A number is better if its rate is higher by this factor.
 const BETTER: f64 = 1.1;
-/// Numbers in a row that are no better before no more are tried.
+/// The search ends after this many numbers in a row that are no better.
 const NO_BETTER: u32 = 2;
 
 /// The experiment.
@@ -27,18 +27,18 @@ pub(super) struct Trial {
     most: usize,
     step: Span,
     count: usize,
-    /// When the present number began, once anything has been sent.
+    /// When the current number started, once anything has been sent.
     begun: Option<Time>,
-    /// When it had settled, and what had come by then.
+    /// When it had settled, and the bytes received by then.
     settled: Option<(Time, u64)>,
-    /// The best number so far and its rate in bytes a second.
+    /// The best number so far, and its rate in bytes a second.
     best: (usize, f64),
     no_better: u32,
     found: bool,
 }
 
 impl Trial {
-    /// Tries up to `most` connections on a path whose round-trip time is `rtt`.
+    /// Starts a search up to `most` connections on a path with round-trip time `rtt`.
     pub(super) fn new(most: usize, rtt: Span) -> Trial {
         let step = (rtt * ROUND_TRIPS).max(STEPS[0]).min(STEPS[1]);
         let (begun, settled) = (None, None);
@@ -46,17 +46,17 @@ impl Trial {
         Trial { most, step, count: 1, begun, settled, best: (1, 0.0), no_better: 0, found }
     }
 
-    /// How many connections are to carry what is sent now.
+    /// Returns the number of connections to use now.
     pub(super) fn count(&self) -> usize {
         self.count.min(self.most)
     }
 
-    /// Whether that is the best, and stays.
+    /// Returns whether the search is over.
     pub(super) fn is_found(&self) -> bool {
         self.found
     }
 
-    /// By `now` the receiver has told of `came` bytes in all.
+    /// Takes the receiver's report: `came` bytes in total by `now`.
     pub(super) fn look(&mut self, now: Time, came: u64) {
         let begun = *self.begun.get_or_insert(now);
         if self.found || now < begun + self.step {
@@ -73,7 +73,7 @@ impl Trial {
         }
     }
 
-    /// The present number has been measured.
+    /// Ends the measurement of the current number.
     fn end_one(&mut self, now: Time, rate: f64) {
         if rate > self.best.1 * BETTER {
             self.best = (self.count, rate);
@@ -97,8 +97,8 @@ mod tests {
 
     const RTT: Span = Span::from_millis(100);
 
-    /// Tries on a path that carries `rate` bytes a second over so many connections; the number
-    /// that is found, and how long it took.
+    /// Searches on a path that carries `rate(n)` bytes a second over n connections. Returns the
+    /// number found, and the time taken.
     fn try_on(most: usize, rate: impl Fn(usize) -> f64) -> (usize, Span) {
         let mut trial = Trial::new(most, RTT);
         let (tick, begun) = (Span::from_millis(20), Time::from_nanos(1));
@@ -118,7 +118,7 @@ mod tests {
         for (full, found) in [(1.0, 1), (2.0, 2), (4.0, 4), (8.0, 8), (100.0, 16)] {
             assert_eq!(try_on(16, full_at(full)).0, found, "full at {full}");
         }
-        // Between two of them, the one that reaches it.
+        // Between two of them, the search finds the one that reaches the full rate.
         assert_eq!(try_on(16, full_at(5.0)).0, 8);
         assert_eq!(try_on(6, full_at(100.0)).0, 6);
     }
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn each_number_has_a_short_time_also_where_little_comes() {
-        // Three numbers of two steps of 800 ms.
+        // Three numbers with two steps of 800 ms each.
         let (found, took) = try_on(16, |_| 1e8);
         assert!(found == 1 && took < Span::from_secs(6), "{took}");
         let (found, took) = try_on(16, |_| 0.0);

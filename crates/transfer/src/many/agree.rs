@@ -1,4 +1,5 @@
-//! Whether sources hold one object: which of them are the majority, and how the others differ.
+//! Checks whether sources hold one object: which of them are the majority, and how the others
+//! differ.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,21 +11,21 @@ use longhaul_files::{CHUNK, Entry, Kind, Manifest, Shape};
 
 use super::survey::Found;
 
-/// Which sources agree, and why the others do not.
+/// The sources that agree, and how the others differ.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Agreement {
-    /// Sources with the same object, by number.
+    /// Sources with the same object, by index.
     pub(super) same: Vec<usize>,
     /// The others, and how each differs.
     pub(super) others: Vec<(usize, String)>,
 }
 
-/// How many of these sources have the same as each other, at the most.
+/// Returns the size of the largest group of sources with the same object.
 pub(super) fn votes(found: &[(usize, String, Found)]) -> usize {
     most(found).map_or(0, |(votes, _)| votes)
 }
 
-/// The most votes for one object, and the first source that has it.
+/// Returns the size of the largest group, and the first source in it.
 fn most(found: &[(usize, String, Found)]) -> Option<(usize, &Found)> {
     let mut count: BTreeMap<&Digest, (usize, &Found)> = BTreeMap::new();
     for (_, _, found) in found {
@@ -33,13 +34,13 @@ fn most(found: &[(usize, String, Found)]) -> Option<(usize, &Found)> {
     count.into_values().max_by_key(|(votes, _)| *votes)
 }
 
-/// Judges what each of the sources has, named as people know them.
+/// Finds the majority of the sources, which are given with the names that users know.
 ///
 /// # Errors
-/// [`ErrorKind::RemoteFile`] where no more than half of them have the same.
+/// [`ErrorKind::RemoteFile`] if no more than half of them have the same object.
 pub(super) fn agree(found: &[(usize, String, Found)]) -> Result<Agreement, Error> {
     let Some((votes, first)) = most(found) else {
-        return Err(Error::new(ErrorKind::Unreachable, "no source could be looked at"));
+        return Err(Error::new(ErrorKind::Unreachable, "no source could be surveyed"));
     };
     if 2 * votes <= found.len() {
         return Err(no_majority(found));
@@ -55,13 +56,13 @@ pub(super) fn agree(found: &[(usize, String, Found)]) -> Result<Agreement, Error
 }
 
 impl Found {
-    /// What a source has shown.
+    /// Returns the result of a survey.
     pub(super) fn new(manifest: Arc<Manifest>, digest: Digest, values: Vec<Digest>) -> Found {
         let identity = identity(&manifest, &values);
         Found { manifest, digest, values: Arc::new(values), identity, _memory: Box::new(()) }
     }
 
-    /// How another source's differs from this, as what it does, if it does.
+    /// Returns how `other` differs from this, as a predicate ("has ..."); `None` if it does not.
     pub(super) fn differs(&self, other: &Found) -> Option<String> {
         (self.identity != other.identity).then(|| difference(self, other))
     }
@@ -78,8 +79,8 @@ fn no_majority(found: &[(usize, String, Found)]) -> Error {
     Error::new(ErrorKind::RemoteFile, what).advise(advice)
 }
 
-/// What two sources of one object share: names, sizes and content. Times and permissions are each
-/// one's own, and so is the name of what was named.
+/// Returns a digest of what sources of one object share: names, sizes and content. Times,
+/// permissions and the name of the top entry may differ.
 fn identity(manifest: &Manifest, values: &[Digest]) -> Digest {
     let mut hasher = blake3::Hasher::new();
     for (entry, number) in manifest.entries().iter().zip(0..) {
@@ -101,7 +102,7 @@ fn identity(manifest: &Manifest, values: &[Digest]) -> Digest {
     *hasher.finalize().as_bytes()
 }
 
-/// An entry's folder and its name in that, without the name of what was named.
+/// Returns an entry's folder and its name in that folder, without the name of the top entry.
 fn inner(manifest: &Manifest, number: u32) -> (Option<u32>, &[u8]) {
     match (manifest.shape(), manifest.entries()[number as usize].parent()) {
         (Shape::File | Shape::Named, None) => (None, &[]),
@@ -109,7 +110,7 @@ fn inner(manifest: &Manifest, number: u32) -> (Option<u32>, &[u8]) {
     }
 }
 
-/// How `other` differs from `first`, as what it does.
+/// Returns how `other` differs from `first`, as a predicate.
 fn difference(first: &Found, other: &Found) -> String {
     let (a, b) = (first.manifest.entries(), other.manifest.entries());
     let (one, two) = (&first.manifest, &other.manifest);

@@ -1,4 +1,4 @@
-//! What an object's chunks hash to, for a client that has several sources of it.
+//! Answers surveys: the values of an object's chunks, for a client with several sources of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use crate::options::Filter;
 use crate::session::Session;
 use longhaul_files::{CHUNK, ListMemory, Place, Source, SourceOptions, Watch};
 
-/// Bytes of the manifest, or of values, in one message: a quarter of a frame's limit.
+/// Bytes of the manifest or of values in one message: a quarter of a frame's limit.
 const PIECE: usize = 256 << 10;
-/// Messages that wait for the stream.
+/// Messages that may wait for the stream.
 const WAITING: usize = 4;
-/// How often a client hears how far the server is.
+/// Interval of progress messages to the client.
 const SIGN: Duration = Duration::from_secs(1);
 
-/// Surveys that read at the same time; each takes a disk's whole rate. Further ones wait.
+/// Surveys that may read at the same time, because each takes a disk's whole rate. Others wait.
 const READING: usize = 4;
 
-/// The places for surveys that read.
+/// The seats for surveys that read.
 pub(crate) struct Seats(Arc<Semaphore>);
 
 impl Default for Seats {
@@ -31,7 +31,7 @@ impl Default for Seats {
 }
 
 impl Seats {
-    /// Waits for a place; meanwhile the client hears that it is not forgotten.
+    /// Waits for a seat, and sends the client signs of life meanwhile.
     async fn take(&self, session: &mut Session) -> Result<OwnedSemaphorePermit, Error> {
         let seat = self.0.clone().acquire_owned();
         tokio::pin!(seat);
@@ -48,11 +48,11 @@ async fn tell(session: &mut Session, piece: Surveyed) -> Result<(), Error> {
     Ok(session.write(&Frame::from(Message::Surveyed(piece))).await?)
 }
 
-/// Answers a survey of `places` when there is a seat; the session is open for a request after it.
-/// What is read is charged to `memory`.
+/// Answers a survey of `places` when there is a seat; the session can carry a request after it.
+/// `memory` is charged for what is read.
 ///
 /// # Errors
-/// The client has gone, or something cannot be read whole.
+/// The client has disconnected, or something cannot be read completely.
 pub(crate) async fn answer(
     session: &mut Session,
     survey: &Survey,
@@ -67,7 +67,7 @@ pub(crate) async fn answer(
     let (pieces_end, mut pieces) = mpsc::channel(WAITING);
     let seat = seats.take(session).await?;
     let reading = tokio::task::spawn_blocking(move || {
-        // Kept until the reading ends, which it does some time after a client has gone.
+        // Kept until the reading ends, which may be some time after the client disconnects.
         let _seat = seat;
         read(&places, &options, memory, &pieces_end)
     });
@@ -77,15 +77,13 @@ pub(crate) async fn answer(
             Ok(None) => break,
             Err(_) => Surveyed { looked: looked.looked(), ..Surveyed::default() },
         };
-        // A client that has gone ends the reading: its pieces go nowhere.
+        // If the client has disconnected, this fails and the reader's channel closes.
         tell(session, piece).await?;
     }
-    reading
-        .await
-        .map_err(|_| Error::new(ErrorKind::Unfinished, "the survey ended before its time"))?
+    reading.await.map_err(|_| Error::new(ErrorKind::Unfinished, "the survey ended early"))?
 }
 
-/// Reads everything once, and tells what it hashes to.
+/// Reads everything once, and sends the values.
 fn read(
     places: &[Place],
     options: &SourceOptions,
@@ -94,7 +92,7 @@ fn read(
 ) -> Result<(), Error> {
     let mut source = Source::open_within(places, options, memory)?;
     source.fill_holes();
-    let gone = |_| Error::new(ErrorKind::Unfinished, "the client has gone");
+    let gone = |_| Error::new(ErrorKind::Unfinished, "the client has disconnected");
     let tell = |piece: Surveyed| pieces.blocking_send(piece).map_err(gone);
     for manifest in source.manifest().encode().chunks(PIECE) {
         tell(Surveyed { manifest: manifest.to_vec(), ..Surveyed::default() })?;
@@ -115,7 +113,7 @@ fn read(
     tell(Surveyed { values, done: true, ..Surveyed::default() })
 }
 
-/// What cannot be read whole is no source of the object.
+/// Checks that everything can be read; otherwise this is not a source of the object.
 fn check(source: &Source) -> Result<(), Error> {
     let Some(failure) = source.failures().first() else { return Ok(()) };
     let what = format!("cannot read {}: {}", failure.shown(), failure.reason);

@@ -80,7 +80,7 @@ impl Looks {
         Ok(Looks { results, pending, _tasks: tasks })
     }
 
-    /// The next result of any source; never returns after the last one.
+    /// Returns the next result of any source; waits forever after the last one.
     pub(super) async fn next(&mut self) -> (usize, Look) {
         let Some((number, look)) = self.results.recv().await else {
             return std::future::pending().await;
@@ -96,12 +96,12 @@ impl Looks {
         (number, look)
     }
 
-    /// Whether all results have been returned.
+    /// Returns whether all results have been returned.
     pub(super) fn are_over(&self) -> bool {
         self.results.is_closed() && self.results.is_empty()
     }
 
-    /// Whether each source has been tried once.
+    /// Returns whether each source has been tried once.
     fn are_tried(&self) -> bool {
         self.are_over() || self.pending.values().all(Option::is_some)
     }
@@ -183,7 +183,7 @@ impl Enough {
 pub(super) fn tell_trouble(sources: &Sources<'_>, number: usize, error: &Error) {
     sources.rows.set_state(number, SourceState::Retrying);
     let (source, what) = (sources.rows.name(number), &error.what);
-    let text = format!("{source} has no part yet, and is tried again: {what}");
+    let text = format!("{source} does not take part yet; longhaul will try it again: {what}");
     sources.observer.notice(Notice::Warning(text));
 }
 

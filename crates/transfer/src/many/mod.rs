@@ -56,17 +56,17 @@ use rows::Rows;
 
 pub use survey::{Answer, Found};
 
-/// Threads that write what many sources bring: so many objects can wait for a disk, or be hashed,
+/// Threads that write the data of many sources: this many objects can wait for a disk or be hashed
 /// at the same time.
 const WRITERS: usize = 4;
 
-/// A source's own copy under way.
+/// One source's running copy.
 pub(crate) type OneCopy = Pin<Box<dyn Future<Output = Result<Summary, Error>>>>;
 
-/// Starts a source's own copy.
+/// Starts one source's copy.
 pub(crate) type StartOne = fn(CopyOptions, Route, Arc<dyn Observer>, Cancel, CopyPart) -> OneCopy;
 
-/// Copies from all of `routes`, from each by the copy that `one` starts.
+/// Copies from all of `routes`; `one` starts the copy of each.
 pub(crate) async fn run(
     options: &CopyOptions,
     routes: &[Route],
@@ -81,15 +81,15 @@ pub(crate) async fn run(
     }
 }
 
-/// One summary of copies that each brought a part of the same.
+/// Returns one summary for copies of several parts.
 pub(crate) fn summary_of_parts(summaries: &[Summary]) -> Summary {
     summing::of_parts(summaries, 0, &Rows::new(Vec::new()))
 }
 
-/// The sources of a copy, and what they share.
+/// The sources of a copy, and the state that they share.
 struct Sources<'a> {
     routes: &'a [Route],
-    /// The options of each.
+    /// The options of each source.
     options: Vec<CopyOptions>,
     shared: Rc<Shared>,
     rows: Arc<Rows>,
@@ -98,7 +98,7 @@ struct Sources<'a> {
     one: StartOne,
 }
 
-/// How a source's own copy ended.
+/// The result of one source's copy.
 type Ended = (usize, Result<Summary, Error>);
 
 impl<'a> Sources<'a> {
@@ -112,7 +112,7 @@ impl<'a> Sources<'a> {
         let names: Vec<String> = routes.iter().map(|route| name(options, route)).collect();
         let of_each = routes.iter().enumerate();
         let of_each = of_each.map(|(number, route)| options_of(options, route, number)).collect();
-        // Each holds what may be sent before anything is granted.
+        // Each source needs memory for the data that may be sent before any grant.
         let least = Budget::least_of(routes.len() as u64);
         if options.memory < least {
             observer.notice(Notice::Warning(format!(
@@ -150,7 +150,7 @@ impl<'a> Sources<'a> {
         })
     }
 
-    /// What the copy of source `number` tells.
+    /// Returns the observer of source `number`.
     fn observer_of(&self, number: usize) -> Arc<dyn Observer> {
         rows::observer(&self.rows, number, &self.observer)
     }
@@ -160,7 +160,7 @@ impl<'a> Sources<'a> {
         CopyPart { shared: self.shared.clone(), number, to, reached }
     }
 
-    /// What this host takes of all of them together.
+    /// Returns the total capacity of this host.
     fn capacity(&self) -> Option<ReceiveCapacity> {
         self.shared.core.as_ref()?.capacity()
     }
@@ -175,14 +175,14 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// The paths of a route over there.
+/// Returns the remote paths of a route.
 fn paths(route: &Route) -> &[std::path::PathBuf] {
     match route {
         Route::Push { sources, .. } | Route::Pull { sources, .. } => sources,
     }
 }
 
-/// What the user called the sources of a route.
+/// Returns the user's name for the sources of a route.
 fn name(options: &CopyOptions, route: &Route) -> String {
     let [path, more @ ..] = paths(route) else { return route.host().to_string() };
     let location = options.sources.iter().find(|location| {
@@ -195,7 +195,7 @@ fn name(options: &CopyOptions, route: &Route) -> String {
     }
 }
 
-/// The options of a route's own copy.
+/// Returns the options of the copy of one route.
 fn options_of(options: &CopyOptions, route: &Route, number: usize) -> CopyOptions {
     let first = match options.replicas {
         true => Some(number),
@@ -208,13 +208,13 @@ fn options_of(options: &CopyOptions, route: &Route, number: usize) -> CopyOption
     let mut own = options.clone();
     own.settings = settings.unwrap_or(&options.settings).clone();
     if options.replicas {
-        // Whether the whole goes on is judged by the whole.
+        // Only the whole copy can stall.
         own.stall = std::time::Duration::MAX;
     }
     own
 }
 
-/// The error of a copy of which nothing came: its first source's.
+/// Returns the error of a copy whose sources all failed: the first source's error.
 fn all_failed(errors: &[(String, Error)]) -> Error {
     let lost = || Error::new(ErrorKind::Unfinished, "the sources ended before their time");
     errors.first().map_or_else(lost, |(source, error)| Error {

@@ -1,4 +1,4 @@
-//! What a copy has for itself, or shares with the other sources of the same command.
+//! The state of one source's copy, and the state that it shares with the other sources.
 
 use std::cell::RefCell;
 use std::path::Path as FsPath;
@@ -23,29 +23,29 @@ use crate::write::ordered::Ordered;
 use longhaul_files::sink::Left;
 use longhaul_files::{Asked, SinkOptions};
 
-/// How long another copy on this host may take to let go of a file: one that was killed does so as
-/// soon as the system has cleared it away, one that runs does not.
+/// How long to wait for another copy on this host to unlock a file. A killed copy does so as soon
+/// as the system has cleaned up; a running copy does not.
 const LET_GO: Duration = Duration::from_secs(1);
 
-/// What all sources share.
+/// The state that all sources share.
 pub(crate) struct Shared {
-    /// How many sources there are.
+    /// Number of sources.
     pub(crate) sources: u64,
     pub(crate) memory: Budget,
-    /// Ports for data; nothing where each session opens its own.
+    /// Ports for data; `None` if each session opens its own.
     pub(crate) ports: Option<DataPorts>,
-    /// The receiving core of all flows, where the protocol has one for many.
+    /// The receiving core of all flows, if the protocol has one for many flows.
     pub(crate) core: Option<SharedCore>,
-    /// Threads that write, which the sources share; none where each has its own.
+    /// Writing threads that the sources share; empty if each source has its own.
     pub(crate) writers: Vec<Jobs>,
-    /// Names that no two sources may bring.
+    /// The names claimed by sources: no two sources may write one name.
     pub(crate) claims: Option<Arc<Claims>>,
-    /// Partial files that attempts left.
+    /// Partial files left by earlier attempts.
     pub(crate) left: Arc<Left>,
 }
 
 impl Shared {
-    /// The thread that writes what source `number` brings.
+    /// Returns the thread that writes the data of source `number`.
     pub(crate) fn writer_of(&self, number: usize) -> Option<&Jobs> {
         self.writers.get(number % self.writers.len().max(1))
     }
@@ -54,24 +54,24 @@ impl Shared {
 /// One source's part.
 pub(crate) struct CopyPart {
     pub(crate) shared: Rc<Shared>,
-    /// Its number among the sources.
+    /// Its index among the sources.
     pub(crate) number: usize,
-    /// What a pull writes to.
+    /// The destination of a pull.
     pub(crate) to: To,
-    /// A session that stands already, for the first try.
+    /// An existing session for the first attempt.
     pub(crate) reached: RefCell<Option<Reached>>,
 }
 
-/// What a pull writes to.
+/// The destination of a pull.
 pub(crate) enum To {
-    /// The files that the command names.
+    /// The files of the command.
     Files,
-    /// Those that several sources bring together.
+    /// The object that several sources send together.
     Replicas(ReplicaLink),
 }
 
 impl CopyPart {
-    /// Where an attempt of this source writes to: below `place` if that is files.
+    /// Returns the destination of an attempt of this source; files go below `place`.
     pub(crate) fn destination(
         &self,
         place: &FsPath,
@@ -105,8 +105,8 @@ impl CopyPart {
 }
 
 impl Shared {
-    /// What one source has of a `limit` for all: all of it where the receiving core divides what
-    /// comes by `protocol`, an equal part where each goes its own way.
+    /// Returns one source's part of a `limit` for all: all of it if the receiving core divides the
+    /// capacity among flows of `protocol`, otherwise an equal part.
     pub(crate) fn limit(&self, limit: Rate, protocol: Option<&Row>) -> Rate {
         match (&self.core, protocol) {
             (Some(core), Some(row)) if core.is_of(row) => limit,
@@ -116,8 +116,8 @@ impl Shared {
 }
 
 impl CopyPart {
-    /// That of a copy which is alone; `core` receives, where it comes to this host by a protocol
-    /// that shares out what the host takes.
+    /// Returns the part of a copy from one source; `core` receives if the protocol divides this
+    /// host's capacity.
     pub(crate) fn alone(memory: Budget, core: Option<SharedCore>) -> CopyPart {
         let (ports, writers, claims) = (None, Vec::new(), None);
         let left = Arc::default();
@@ -126,7 +126,7 @@ impl CopyPart {
     }
 }
 
-/// How the destination of a pull is written.
+/// Returns the sink options of a pull.
 pub(crate) fn sink_options(options: &CopyOptions) -> SinkOptions {
     SinkOptions {
         preserve: options.preserve,
@@ -167,7 +167,7 @@ mod tests {
         let other = registry::all().iter().find(|row| !row.many);
         let of = |shared: &Shared, row| shared.limit(limit, row);
         assert_eq!(of(&shared, Some(registry::of_many())), limit);
-        // Also where the data had to go by streams in the end.
+        // The same if the data had to use streams in the end.
         assert_eq!(of(&shared, other), Rate::from_mbps(25));
         assert_eq!(of(&shared, None), Rate::from_mbps(25));
         shared.core = None;

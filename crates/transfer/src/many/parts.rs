@@ -1,4 +1,4 @@
-//! Sources that each have something else, into one folder.
+//! Sources with different objects, copied into one folder.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use longhaul_files::Place;
 use longhaul_text::CallOption;
 use longhaul_text::mkdir;
 
-/// How often the user is told how far all of it is.
+/// Interval of progress reports to the user.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Copies from all sources; one that fails does not stop the others.
@@ -54,7 +54,7 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
                 }
                 errors.push((source, error));
             }
-            // What it was at, it does not say.
+            // A panicked task does not say which source it served.
             Some(Err(_)) => {}
             None => break,
         }
@@ -71,15 +71,15 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
     Ok(Summary { receives, ..summing::of_parts(&summaries, failed, &sources.rows) })
 }
 
-/// Sees that no two sources would have one name in the destination.
+/// Checks that no two sources have the same name in the destination.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`] with both.
+/// [`ErrorKind::Usage`] with both names.
 fn check_names(options: &CopyOptions) -> Result<(), Error> {
     let mut names = BTreeMap::new();
     for source in &options.sources {
         let place = Place::Ambient(source.path().to_owned());
-        // What is in a folder goes into the destination: its names are known later.
+        // The content of a folder goes into the destination: its names are known later.
         let Some(name) = place.name().filter(|_| !place.says_folder()) else { continue };
         if let Some(other) = names.insert(name, source) {
             let name = place.name().map(|name| String::from_utf8_lossy(&name).into_owned());
@@ -94,12 +94,13 @@ fn check_names(options: &CopyOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sees that the destination is a folder, before anything is asked of anybody.
+/// Checks that the destination is a folder, before any host is contacted.
 fn check_folder(destination: &Path) -> Result<(), Error> {
     let place = Place::Ambient(destination.to_owned());
     if place.is_folder()? {
         return Ok(());
     }
-    let what = format!("{} is no folder, and several sources go into one", place.shown());
+    let what =
+        format!("{} is not a folder, but several sources need one as destination", place.shown());
     Err(Error::new(ErrorKind::LocalFile, what).at(place.named()).advise(mkdir(destination)))
 }

@@ -1,4 +1,4 @@
-//! Sources that all have the same object, which is taken from all of them together.
+//! One object, copied from several sources that all have it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,9 +33,9 @@ use longhaul_files::Place;
 use longhaul_files::digest::Digest;
 use longhaul_text::CallOption;
 
-/// How often the user is told how far the copy is.
+/// Interval of progress reports to the user.
 pub(super) const TICK: Duration = Duration::from_millis(100);
-/// How long sources have to end once all stands.
+/// How long the sources may take to end after the object is complete.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Copies the object.
@@ -44,7 +44,7 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
         return Err(Error::new(ErrorKind::Usage, "nowhere to copy to"));
     };
     if options.dry_run || options.receive == Receive::Fake {
-        let what = "replicas are neither looked at alone nor measured";
+        let what = "a copy from replicas supports neither a dry run nor a measurement";
         let (dry_run, receive) = (CallOption::DryRun, CallOption::Receive);
         return Err(Error::new(ErrorKind::Usage, what)
             .advise(format!("leave {dry_run} and {receive} fake out, or name one source")));
@@ -97,13 +97,13 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
     copying.run(jobs, looks, &reference).await
 }
 
-/// The error of a source that has something else.
+/// Returns the error of a source with a different object.
 fn differs(how: &str) -> Error {
     Error::new(ErrorKind::Verification, format!("it {how}"))
 }
 
-/// Why the opening of the destination is not waited for any longer: the user wants no more, or its
-/// disk does not answer.
+/// Returns why to stop waiting for the destination to open: the copy was cancelled, or the disk
+/// does not answer.
 async fn given_up(options: &CopyOptions, sources: &Sources<'_>, board: &Board) -> Error {
     let mut tick = tokio::time::interval(TICK);
     let mut progressed = (Instant::now(), 0);
@@ -135,7 +135,7 @@ fn start(
     sources.start(tasks, part);
 }
 
-/// A source takes no more part.
+/// Removes a source from the copy.
 pub(super) fn fail(
     sources: &Sources<'_>,
     number: usize,
@@ -150,7 +150,7 @@ pub(super) fn fail(
     }
 }
 
-/// The copy under way.
+/// The running copy.
 struct Copying<'a> {
     options: &'a CopyOptions,
     sources: &'a Sources<'a>,
@@ -162,7 +162,7 @@ struct Copying<'a> {
     resumed: u64,
     recent: Recent,
     standstill: Standstill,
-    /// How fast each source has been.
+    /// The rates of each source.
     slow: Vec<Slow>,
     failed_files: u64,
 }
@@ -190,7 +190,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Until all stands, or cannot; the destination is closed then.
+    /// Runs until the object is complete or cannot be completed; the destination is closed then.
     async fn run(
         mut self,
         jobs: Jobs,
@@ -200,14 +200,14 @@ impl<'a> Copying<'a> {
         let outcome = self.await_outcome(&jobs, &mut looks, reference).await;
         if outcome.is_ok() {
             self.say_farewell().await;
-            // They were tried to the end.
+            // These sources were retried until the end.
             for (number, error) in looks.in_trouble() {
                 fail(self.sources, number, error, &mut self.errors);
             }
         }
         self.tasks.shutdown().await;
         jobs.of_source(WHOLE).send(Job::Stop);
-        // A disk that hangs holds its thread; it must not hold up who wants the copy's end.
+        // A hanging disk blocks its thread, but must not block a user who cancels the copy.
         let closed = async { while self.events.recv().await.is_some() {} };
         let patience = closing_after(outcome.as_ref().err().map(|error| error.kind));
         let _ = timeout(patience, closed).await;
@@ -230,13 +230,13 @@ impl<'a> Copying<'a> {
                     Some(ReplicaEvent::Failed(error)) => return Err(error),
                     Some(events) => self.hear(events),
                     None => {
-                        let what = "the writing thread ended before its time";
+                        let what = "the writing thread ended early";
                         return Err(Error::new(ErrorKind::Unfinished, what));
                     }
                 },
                 (number, look) = looks.next() => self.on_look(jobs, reference, number, look),
                 Some(ended) = self.tasks.join_next() => {
-                    // What a task that panicked was at, it does not say.
+                    // A panicked task does not say which source it served.
                     if let Ok(ended) = ended {
                         self.end(ended);
                     }
@@ -252,7 +252,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// A source was looked at while others bring the object already.
+    /// Processes a survey that ended while other sources are sending already.
     fn on_look(&mut self, jobs: &Jobs, reference: &Found, number: usize, look: Look) {
         match look {
             Look::Trouble(error) => looks::tell_trouble(self.sources, number, &error),
@@ -270,7 +270,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Lets the sources that are there hear that all stands.
+    /// Informs the connected sources that the object is complete.
     async fn say_farewell(&mut self) {
         let farewell = tokio::time::sleep(FAREWELL);
         tokio::pin!(farewell);
@@ -281,7 +281,7 @@ impl<'a> Copying<'a> {
                         self.sources.rows.set_state(number, SourceState::Done);
                         self.summaries.push(summary);
                     }
-                    // It was lost in the last moment.
+                    // The connection was lost at the last moment.
                     Some(Ok((number, Err(_)))) => {
                         self.sources.rows.set_state(number, SourceState::Retrying);
                     }
@@ -293,7 +293,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// No source is left. What was written last may still be on its way to the disk.
+    /// Handles the loss of the last source. The last writes may still be on their way to the disk.
     fn none_left(&mut self) -> Result<(), Error> {
         if self.summaries.is_empty() {
             return Err(all_failed(&self.errors));
@@ -316,8 +316,8 @@ impl<'a> Copying<'a> {
             ReplicaEvent::Silent { source, silent } => {
                 rows.set_silent(source, silent);
                 let what = match silent {
-                    true => "gives no sign of life; the others bring what it was to bring",
-                    false => "is back and takes part again",
+                    true => "is silent; its chunks were reassigned to the other sources",
+                    false => "is back and sends again",
                 };
                 observer.notice(Notice::Warning(format!("{} {what}", rows.name(source))));
             }
@@ -343,7 +343,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Ten times a second: how far it is, and whether it goes on.
+    /// Reports progress, and detects a stall; called ten times a second.
     fn look(&mut self) -> Result<(), Error> {
         let Counters { written, looked, .. } = self.board.mine();
         let written = written.bytes;
@@ -361,14 +361,14 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Names sources that have become slow; what they were to bring goes to the others bit by bit.
+    /// Reports sources that have become slow; their chunks are gradually reassigned to the others.
     fn tell_slow(&mut self, now: Instant, rows: &[SourceRow]) {
         let all = Rate::from_bps(rows.iter().map(|row| row.rate.as_bps()).sum());
         for (row, slow) in rows.iter().zip(&mut self.slow) {
             let rate = (row.state == SourceState::Receiving).then_some(row.rate);
             if let Some(usual) = slow.look(now, rate, all) {
                 let text = format!(
-                    "{} has become slow: {}, and it was {usual}; the others take its part",
+                    "{} has become slow: {}, before {usual}; its chunks go to the other sources",
                     row.source, row.rate
                 );
                 self.sources.observer.notice(Notice::Warning(text));

@@ -83,7 +83,7 @@ fn weight(passed: f64, known: Duration, memory: Duration) -> f64 {
 mod tests {
     use super::*;
 
-    /// Looks ten times a second for so many seconds; how often it was reported, and of what.
+    /// Calls `look` ten times a second for `seconds`; returns the reported rates.
     fn watch(slow: &mut Slow, at: &mut Instant, seconds: u32, mbps: [u64; 2]) -> Vec<Rate> {
         let [own, all] = mbps.map(Rate::from_mbps);
         let each = (0..seconds * 10).filter_map(|_| {
@@ -101,7 +101,7 @@ mod tests {
         let reported = watch(&mut slow, &mut at, 30, [30, 900]);
         assert_eq!(reported.len(), 1);
         assert!((reported[0].as_bps() as f64 - 300e6).abs() < 1e6, "{reported:?}");
-        // It is itself again, and then once more not.
+        // The source recovers, and then becomes slow again.
         assert!(watch(&mut slow, &mut at, 10, [300, 900]).is_empty());
         assert_eq!(watch(&mut slow, &mut at, 10, [30, 900]).len(), 1);
     }
@@ -117,16 +117,16 @@ mod tests {
             reported.extend(watch(&mut slow, &mut at, 1, [17, 170]));
         }
         assert_eq!(reported.len(), 1, "{reported:?}");
-        // One that brings a third after a pause was slow, and is no more.
+        // A source that reaches a third after a pause was slow, and recovers.
         let mut paused = Slow::default();
         watch(&mut paused, &mut at, 20, [300, 900]);
         assert!(watch(&mut paused, &mut at, 2, [0, 700]).is_empty());
         assert!(watch(&mut paused, &mut at, 20, [90, 700]).is_empty());
-        // A long stretch is over soon after its end, and the next one is reported too.
+        // A long slow period is over soon after its end, and the next one is reported too.
         assert_eq!(watch(&mut paused, &mut at, 60, [0, 700]).len(), 1);
         assert!(watch(&mut paused, &mut at, 30, [120, 700]).is_empty());
         assert_eq!(watch(&mut paused, &mut at, 20, [0, 700]).len(), 1);
-        // A source that brings a third all the time is not slow.
+        // A source that always has a third of the rate is not slow.
         let mut third = Slow::default();
         watch(&mut third, &mut at, 20, [60, 180]);
         assert!(watch(&mut third, &mut at, 1, [10, 150]).is_empty());
@@ -140,7 +140,7 @@ mod tests {
         assert!(watch(&mut slow, &mut at, 3, [0, 700]).is_empty());
         assert!(watch(&mut slow, &mut at, 3, [300, 900]).is_empty());
         assert!(watch(&mut slow, &mut at, 30, [30, 90]).is_empty());
-        // Nothing to bring is nothing to be slow at.
+        // A source without a lease cannot be slow.
         let mut idle = Slow::default();
         watch(&mut idle, &mut at, 20, [300, 900]);
         for _ in 0..100 {

@@ -1,26 +1,26 @@
-//! Whether a copy that several sources bring together goes on.
+//! Detects that a copy from several sources makes no progress.
 
 use std::time::{Duration, Instant};
 
-/// Since when nothing has come of what was to come.
+/// The time since the last progress.
 ///
-/// While no source is there nothing can come: how long each is waited for is `--retry-for`'s to
-/// say, as in a copy from one source.
+/// While no source is connected there can be no progress: `--retry-for` limits how long to wait for
+/// each source, as in a copy from one source.
 #[derive(Debug)]
 pub(super) struct Standstill {
     since: Instant,
-    /// What had been counted then.
+    /// The progress counter at that time.
     moved: u64,
 }
 
 impl Standstill {
-    /// Begins to watch.
+    /// Starts the watch.
     pub(super) fn new(now: Instant) -> Standstill {
         Standstill { since: now, moved: 0 }
     }
 
-    /// For how long nothing has come; `moved` counts what has. Nothing comes, and nothing should,
-    /// where it `may_rest`.
+    /// Returns the time without progress; `moved` counts the progress. With `may_rest` no progress
+    /// is expected.
     pub(super) fn lasts(&mut self, now: Instant, moved: u64, may_rest: bool) -> Duration {
         if moved != self.moved || may_rest {
             *self = Standstill { since: now, moved };
@@ -42,7 +42,7 @@ mod tests {
             standstill.lasts(now, moved, !is_there).as_secs()
         };
         assert_eq!([lasts(1, 10, true), lasts(60, 10, true)], [0, 59]);
-        // All are lost for longer than a stall may last, and one comes back.
+        // All sources are lost for longer than a stall may last, then one comes back.
         assert_eq!([lasts(61, 10, false), lasts(200, 10, false), lasts(259, 10, true)], [0, 0, 59]);
         assert_eq!([lasts(261, 11, true), lasts(321, 11, true)], [0, 60]);
     }

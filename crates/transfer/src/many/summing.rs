@@ -8,7 +8,7 @@ use super::rows::Rows;
 use crate::counters::process_time;
 use crate::summary::{BoundBy, Summary};
 
-/// What sources that each brought something else come to; `failed` more have failed.
+/// Returns the summary of sources with different objects; `failed` more sources have failed.
 pub(super) fn of_parts(summaries: &[Summary], failed: u64, rows: &Rows) -> Summary {
     let mut whole = of_flows(summaries, rows);
     let sum = |of: fn(&Summary) -> u64| sum(summaries, of);
@@ -29,16 +29,17 @@ pub(super) fn of_parts(summaries: &[Summary], failed: u64, rows: &Rows) -> Summa
     whole
 }
 
-/// Of all summaries together; counts of other ends may be of any size.
+/// Sums a field without overflow; counts from other ends may have any value.
 fn sum(summaries: &[Summary], of: fn(&Summary) -> u64) -> u64 {
     summaries.iter().map(of).fold(0, u64::saturating_add)
 }
 
-/// What the flows of all sources come to; of the object, only its sources' words are in it.
+/// Returns the summary of the flows of all sources. For the object, it contains only what the
+/// sources reported.
 pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
     let sum = |of: fn(&Summary) -> u64| sum(summaries, of);
     let longest = |of: fn(&Summary) -> Span| summaries.iter().map(of).max().unwrap_or(Span::ZERO);
-    // Who moved most has bounded most.
+    // The source with the most blocks determines what limited the copy.
     let main = summaries.iter().max_by_key(|summary| summary.blocks);
     let word = |of: fn(&Summary) -> &String| main.map(|s| of(s).clone()).unwrap_or_default();
     let blocks = sum(|s| s.blocks);
@@ -73,7 +74,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         socket_lost: sum(|s| s.socket_lost),
         memory_lost: sum(|s| s.memory_lost),
         early_lost: sum(|s| s.early_lost),
-        // Each is told of all that no flow of the port knows.
+        // Each source counts all datagrams of unknown flows of the port.
         refused_datagrams: summaries.iter().map(|s| s.refused_datagrams).max().unwrap_or(0),
         sender,
         receiver: ReceiverAccounting {
@@ -83,7 +84,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
             blocks_lost: sum(|s| s.receiver.blocks_lost),
             reported_lost: sum(|s| s.receiver.reported_lost),
             highest: sum(|s| s.receiver.highest),
-            // With those of sources that were left out for it, and have no summary.
+            // Includes the refusals of excluded sources, which have no summary.
             refused: rows.table().iter().map(|row| row.refused).sum(),
             too_fast: sum(|s| s.receiver.too_fast),
         },

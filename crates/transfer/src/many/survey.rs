@@ -1,4 +1,4 @@
-//! Asking a source what its object's chunks hash to.
+//! The client's side of a survey: requests the values of a source's chunks.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -15,34 +15,33 @@ use crate::session::Session;
 use longhaul_files::digest::Digest;
 use longhaul_files::{ListMemory, Manifest, VirtualObject};
 
-/// A source that says nothing for this long is not waited for: it tells every second that it
-/// reads.
+/// Timeout for a silent source, which sends a sign of life every second while it reads.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Chunks of the largest object that can be compared: 64 TiB, whose values take 2 GiB of memory.
 const MOST_CHUNKS: u64 = 64 << 20;
 
-/// What a source says of what it has.
+/// The survey's result for one source.
 #[derive(Debug)]
 pub struct Found {
     /// The list of its files.
     pub manifest: Arc<Manifest>,
     /// BLAKE3 of the manifest as it came.
     pub digest: Digest,
-    /// What each chunk hashes to.
+    /// The value of each chunk.
     pub values: Arc<Vec<Digest>>,
-    /// What sources of the same object share, and no others.
+    /// The digest that is equal for sources of the same object, and only for them.
     pub identity: Digest,
-    /// What the list and the values are charged to, as long as they are there.
+    /// The memory charge for the list and the values.
     pub(super) _memory: Box<dyn ListMemory>,
 }
 
-/// Surveys the sources of `route` over `session`, which can be asked for them after it. One that
-/// goes on saying that it reads, and looks at nothing more for `stall`, is not waited for. What it
-/// says is charged to `memory`.
+/// Surveys the sources of `route` over `session`, which can carry a request afterwards. Gives up on
+/// a source that sends signs of life but whose counter does not grow for `stall`. `memory` is
+/// charged for the answer.
 ///
 /// # Errors
-/// What the other side says; an answer that makes no sense; silence; a disk that does not answer.
+/// The other side's error; an invalid answer; silence; a disk that does not answer.
 pub(super) async fn survey(
     session: &mut Session,
     options: &CopyOptions,
@@ -62,7 +61,7 @@ pub(super) async fn survey(
     loop {
         let frame = timeout(SILENCE, session.read::<Frame>()).await.map_err(|_| {
             let seconds = SILENCE.as_secs();
-            Error::new(ErrorKind::Stalled, format!("it said nothing for {seconds} s"))
+            Error::new(ErrorKind::Stalled, format!("it was silent for {seconds} s"))
         })?;
         match frame? {
             Some(Frame { message: Some(Message::Surveyed(piece)) }) => {
@@ -82,11 +81,11 @@ pub(super) async fn survey(
     }
 }
 
-/// The source speaks, but reads nothing.
+/// Returns the error of a source that answers but reads nothing.
 fn hangs(stall: Duration) -> Error {
     let seconds = stall.as_secs();
-    let what = format!("it has looked at nothing for {seconds} s: its disk does not answer");
-    Error::new(ErrorKind::Stalled, what).advise("look at that host's disk")
+    let what = format!("it has read nothing for {seconds} s: its disk does not answer");
+    Error::new(ErrorKind::Stalled, what).advise("check that host's disk")
 }
 
 /// The answer so far.
@@ -99,7 +98,7 @@ pub struct Answer {
 }
 
 impl Default for Answer {
-    /// No answer yet, and no limit to its memory.
+    /// Returns an empty answer without a memory limit.
     fn default() -> Answer {
         let (encoded, manifest, values) = (Vec::new(), None, Vec::new());
         Answer { encoded, manifest, values, memory: Box::new(()) }
@@ -112,14 +111,14 @@ fn nonsense(what: impl Into<String>) -> Error {
 }
 
 impl Answer {
-    /// Takes a piece; whether it was the last.
+    /// Adds a piece; returns whether it was the last.
     ///
     /// # Errors
-    /// It does not follow what came before, or there is more than can be.
+    /// The piece does not follow the earlier ones, or exceeds a limit.
     pub fn take(&mut self, piece: Surveyed) -> Result<bool, Error> {
         if !piece.manifest.is_empty() {
             if self.manifest.is_some() {
-                return Err(nonsense("a list of files came after what it hashes to"));
+                return Err(nonsense("a list of files came after its values"));
             }
             if (self.encoded.len() + piece.manifest.len()) as u64 > MAX_MANIFEST {
                 return Err(nonsense(format!("a list of files longer than {MAX_MANIFEST} bytes")));
@@ -139,7 +138,7 @@ impl Answer {
         Ok(piece.done)
     }
 
-    /// The manifest is whole: how many chunks it has.
+    /// Decodes the complete manifest; returns its number of chunks.
     fn decode(&mut self) -> Result<u64, Error> {
         if let Some((_, chunks)) = &self.manifest {
             return Ok(*chunks);
@@ -164,7 +163,7 @@ impl Answer {
         Ok(object.chunks())
     }
 
-    /// What it says, once the last piece was taken.
+    /// Returns the result, after the last piece.
     ///
     /// # Errors
     /// No list of files came.

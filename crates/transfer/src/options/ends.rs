@@ -1,5 +1,5 @@
-//! The ends of a copy that are no files: a reader of unknown length, and a writer that cannot go
-//! back.
+//! The ends of a copy that are not files: a reader of unknown length, and a writer that cannot
+//! seek.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -12,26 +12,26 @@ use longhaul_files::digest::{Digest, RootBuilder};
 use longhaul_files::manifest::FileTime;
 use longhaul_text::reason;
 
-/// How often chunks may come wrong for one output.
+/// How many chunks may fail verification for one output.
 const MOST_WRONG: u32 = 4;
-/// A writer gets no more at once, so that its caller can end soon.
+/// Most bytes per call of a writer, so that its caller can end soon.
 const PIECE: usize = 1 << 16;
 static ZEROS: [u8; PIECE] = [0; PIECE];
 
-/// What a copy reads in place of a file: content whose length nobody knows. Clones are the same
-/// content, which is read once.
+/// Content of unknown length that replaces a source file. Clones refer to the same content, which
+/// is read once.
 #[derive(Clone)]
 pub struct Input(Arc<Mutex<Option<Box<dyn Read + Send>>>>);
 
 impl Input {
-    /// All that `reader` brings.
+    /// Returns an input that reads from `reader`.
     pub fn new(reader: impl Read + Send + 'static) -> Input {
         Input(Arc::new(Mutex::new(Some(Box::new(reader)))))
     }
 
-    /// The reader, unless it was taken.
+    /// Takes the reader, unless it was taken before.
     pub(crate) fn take(&self) -> Option<Box<dyn Read + Send>> {
-        // Nothing panics while the lock is held.
+        // No holder of the lock panics.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -42,32 +42,32 @@ impl fmt::Debug for Input {
     }
 }
 
-/// What a copy writes to in place of a file, from the first byte to the last. Clones are the same.
+/// A writer that replaces a destination file, written in order. Clones refer to the same writer.
 #[derive(Clone)]
 pub struct Output(Arc<Shared>);
 
 struct Shared {
-    /// The writer is at work: whoever reads from it may be slow.
+    /// The writer is in a call; its reader may be slow.
     waits: AtomicBool,
     state: Mutex<State>,
 }
 
 struct State {
     writer: Box<dyn Write + Send>,
-    /// The version of the file that is written, once that has begun.
+    /// The version of the file, once its writing has begun.
     version: Option<(u64, FileTime, u64)>,
-    /// Chunks that were written.
+    /// Number of chunks written.
     chunks: u64,
-    /// Nothing where a hole has no digest.
+    /// `None` after a hole without a digest.
     root: Option<RootBuilder>,
     wrong: u32,
-    /// The attempt that may write: an earlier one may still be at work.
+    /// The attempt that may write; an earlier one may still be running.
     attempt: u64,
 }
 
 impl State {
     /// # Errors
-    /// A later attempt than `attempt` has begun.
+    /// A later attempt than `attempt` has started.
     fn check(&self, attempt: u64) -> Result<(), Error> {
         match self.attempt == attempt {
             true => Ok(()),
@@ -77,7 +77,7 @@ impl State {
 }
 
 impl Output {
-    /// An output to `writer`.
+    /// Returns an output to `writer`.
     pub fn new(writer: impl Write + Send + 'static) -> Output {
         let (writer, root) = (Box::new(writer), None);
         let state = State { writer, version: None, chunks: 0, root, wrong: 0, attempt: 0 };
@@ -85,17 +85,17 @@ impl Output {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A writer that panics takes its thread along, and the copy.
+        // A panic in the writer ends its thread and the copy.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the writer has not come back yet.
+    /// Returns whether the writer is in a call.
     pub(crate) fn is_waiting(&self) -> bool {
         self.0.waits.load(Ordering::Relaxed)
     }
 
-    /// Begins or goes on with a file of `size` bytes; the number of this attempt, and how many
-    /// chunks were written. From now on earlier attempts can write nothing.
+    /// Starts or resumes a file of `size` bytes. Returns the number of this attempt, and how many
+    /// chunks were written. From now on earlier attempts cannot write.
     ///
     /// # Errors
     /// [`ErrorKind::RemoteFile`]: chunks of another version were written.
@@ -115,11 +115,11 @@ impl Output {
         Ok((state.attempt, state.chunks))
     }
 
-    /// Writes the next chunk, whose value is verified.
+    /// Writes the next chunk, which is verified.
     ///
     /// # Errors
-    /// [`ErrorKind::LocalFile`]: the writer takes no more. [`ErrorKind::Unfinished`]: a later
-    /// attempt than `attempt` has begun.
+    /// [`ErrorKind::LocalFile`]: the writer failed. [`ErrorKind::Unfinished`]: a later attempt than
+    /// `attempt` has started.
     pub(crate) fn write(&self, attempt: u64, content: &[u8], value: Digest) -> Result<(), Error> {
         self.wait_for(attempt, |state| {
             content.chunks(PIECE).try_for_each(|piece| state.writer.write_all(piece))?;
@@ -131,7 +131,7 @@ impl Output {
         })
     }
 
-    /// Writes the next chunk, which is `len` zeros of a hole. What has one gets no digest.
+    /// Writes the next chunk, a hole of `len` zeros. A file with a hole gets no digest.
     ///
     /// # Errors
     /// As [`Output::write`].
@@ -146,7 +146,7 @@ impl Output {
         })
     }
 
-    /// All is written; the digest of it.
+    /// Ends the file; returns its digest.
     ///
     /// # Errors
     /// As [`Output::write`].
@@ -164,7 +164,7 @@ impl Output {
         Ok(root)
     }
 
-    /// Does `work`, if no later attempt has begun: all of it before another can begin.
+    /// Does `work` completely unless a later attempt has started; none can start meanwhile.
     fn wait_for(
         &self,
         attempt: u64,
@@ -181,17 +181,17 @@ impl Output {
         })
     }
 
-    /// A chunk came wrong.
+    /// Records a chunk that failed verification.
     ///
     /// # Errors
-    /// [`ErrorKind::Verification`]: that was too often.
+    /// [`ErrorKind::Verification`]: too many chunks failed.
     pub(crate) fn note_wrong(&self, chunk: u64) -> Result<(), Error> {
         let mut state = self.state();
         state.wrong += 1;
         if state.wrong <= MOST_WRONG {
             return Ok(());
         }
-        let what = format!("chunks came wrong {} times, the last of them {chunk}", state.wrong);
+        let what = format!("chunks failed verification {} times, chunk {chunk} last", state.wrong);
         let error = Error::new(ErrorKind::Verification, what);
         Err(error.advise("suspect memory or disk of one of the hosts"))
     }

@@ -44,8 +44,7 @@ pub(super) struct Blasting {
 impl Blasting {
     /// What was sent, when all is.
     pub(super) async fn ended(self) -> Result<Blasted, Error> {
-        let lost =
-            |_| Error::new(ErrorKind::Unfinished, "the sending thread ended before its time");
+        let lost = |_| Error::new(ErrorKind::Unfinished, "the sending thread ended early");
         self.done.await.map_err(lost)
     }
 }

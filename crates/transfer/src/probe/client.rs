@@ -31,21 +31,21 @@ use crate::reactor;
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Session, Settings};
 
-/// What a measurement takes at most beside its time of sending: an answer that comes late.
+/// Most time of a measurement in addition to its time of sending, for a late answer.
 const BESIDE: Span = Span::from_secs(10);
-/// The ladder of rates where none are named, in Mbit/s.
+/// The default ladder of rates, in Mbit/s.
 const LADDER: [u64; 8] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000];
-/// A ladder ends where the loss is above this,
+/// A ladder ends at the rate whose loss is above this,
 const FULL: f64 = 0.05;
-/// or where less than so many times as much came as at the best rate before.
+/// or at which the received rate is below this multiple of the best one before.
 const MORE: f64 = 1.1;
 
-/// Measures what `options` ask for and tells it by `tell` as it comes, and what could not be
-/// measured; blocks until the end.
+/// Runs the measurements of `options` and passes each result to `tell`, including failures; blocks
+/// until the end.
 ///
 /// # Errors
-/// So much is asked for that it takes longer than [`LONGEST`]; the server cannot be reached or does
-/// not allow it; `cancel` is wished.
+/// The measurements would take longer than [`LONGEST`]; the server cannot be reached or does not
+/// allow them; `cancel` is set.
 pub fn probe(
     options: &ProbeOptions,
     observer: Arc<dyn Observer>,
@@ -62,7 +62,7 @@ pub fn probe(
     reactor::block_on("the probe", work)
 }
 
-/// Looks whether the measurements that are named can be done within [`LONGEST`].
+/// Checks that the requested measurements fit into [`LONGEST`].
 fn check(options: &ProbeOptions) -> Result<(), Error> {
     let ways = u64::from(options.udp) + u64::from(options.app);
     let runs = 2 * ways * options.rates.len() as u64;
@@ -91,7 +91,7 @@ async fn run(
     let mut probing = Probing::begin(options, reached).await?;
     probing.measure(tell).await?;
     let Probing { reached, .. } = probing;
-    // All that was wanted has come.
+    // The results are complete, so a failed goodbye does not matter.
     let _ = timeout(FAREWELL, reached.session.close(None)).await;
     Ok(())
 }
@@ -124,7 +124,7 @@ impl Probing<'_> {
         let options = self.options;
         let trips = self.ask().await?;
         tell(Found::Path(self.path(trips)));
-        // What fails is one way, not the other.
+        // A failure of UDP must not prevent the measurement of TCP.
         if let Err(error) = self.measure_datagrams(trips, tell).await {
             tell(Found::Missing(error));
         }
@@ -147,9 +147,10 @@ impl Probing<'_> {
         for way in wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, way)| way) {
             if trips.answered == 0 {
                 let (address, port) = (self.reached.contact.ip(), self.reached.contact.port());
-                let what = format!("no datagram came back from UDP {port} of {address}");
-                return Err(Error::new(ErrorKind::Unreachable, what)
-                    .advise(format!("open UDP {port} on the way and over there")));
+                let what = format!("UDP port {port} of {address} does not answer");
+                return Err(Error::new(ErrorKind::Unreachable, what).advise(format!(
+                    "open UDP {port} in the firewalls on the path and on the server"
+                )));
             }
             self.climb(way, true, tell).await?;
             self.climb(way, false, tell).await?;
@@ -171,7 +172,7 @@ impl Probing<'_> {
         }
     }
 
-    /// Round trips, on the flow that the server echoes.
+    /// Measures round trips, on the flow that the server echoes.
     async fn ask(&self) -> Result<Trips, Error> {
         let session = &self.reached.session;
         let flow = self.echo;
@@ -180,11 +181,11 @@ impl Probing<'_> {
         let socket = data.socket().clone();
         let (asking, trips) = Asking::new(clock::now(), keys.reports, keys.control, socket, path);
         data.register(flow, Box::new(asking))?;
-        let lost = |_| Error::new(ErrorKind::Unfinished, "the port of the data has closed");
+        let lost = |_| Error::new(ErrorKind::Unfinished, "the data port was closed");
         Ok(Trips::of(&trips.await.map_err(lost)?))
     }
 
-    /// One direction at rising rates.
+    /// Measures one direction at rising rates.
     async fn climb(
         &mut self,
         way: Way,
@@ -228,12 +229,12 @@ impl Probing<'_> {
         Ok(())
     }
 
-    /// Sends, and hears what has come.
+    /// Sends, and asks the server what arrived.
     async fn send(&mut self, run: &ProbeRun) -> Result<ProbeCount, Error> {
         let span = Span::from_micros(run.micros);
         let session = &mut self.reached.session;
         session.write(&Frame::from(Message::ProbeRun(run.clone()))).await?;
-        // It is ready.
+        // The server is ready.
         next_count(session, Duration::ZERO).await?;
         let flow = FlowId(run.flow);
         let keys = flow_keys(&session.exporter(), self.suite, self.number, flow).sending_end();
@@ -252,7 +253,7 @@ impl Probing<'_> {
         next_count(session, Duration::ZERO).await
     }
 
-    /// Has the server send, and counts.
+    /// Lets the server send, and counts arrivals.
     async fn receive(&mut self, run: &ProbeRun) -> Result<ProbeCount, Error> {
         let span = Span::from_micros(run.micros);
         let session = &mut self.reached.session;
@@ -281,7 +282,7 @@ impl Probing<'_> {
         }
     }
 
-    /// A connection of its own to the same server, used one way and then the other.
+    /// Opens a separate connection to the same server and measures it in both directions.
     async fn measure_tcp(&self, tell: &mut dyn FnMut(Found)) -> Result<(), Error> {
         let first = &self.reached.session;
         let identity = self.options.host.key.identity()?;
@@ -321,7 +322,7 @@ impl Probing<'_> {
     }
 }
 
-/// Opens a session as a probe's; the server is ready then.
+/// Opens a session for a probe; returns when the server is ready.
 async fn greet(session: &mut Session, probe: u64, flow: FlowId, suite: Suite) -> Result<(), Error> {
     let cipher = suite.name().to_owned();
     let probe = Probe { probe, flow: flow.0, cipher };
@@ -330,7 +331,7 @@ async fn greet(session: &mut Session, probe: u64, flow: FlowId, suite: Suite) ->
 }
 
 impl Trips {
-    /// Sums up round trips, of which lost ones are nothing.
+    /// Returns the statistics of round trips; lost ones are `None`.
     fn of(trips: &[Option<Span>]) -> Trips {
         let seconds: Vec<f64> = trips.iter().flatten().map(|trip| trip.as_secs_f64()).collect();
         let asked = trips.len().max(QUESTIONS) as u32;

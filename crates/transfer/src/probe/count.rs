@@ -13,21 +13,21 @@ use longhaul_proto::wire::header::Kind;
 use crate::control::ProbeCount;
 use crate::error::Error;
 
-/// How often a receiver looks whether all has come.
+/// Interval at which a receiver checks whether everything has arrived.
 const LOOK: Duration = Duration::from_millis(10);
-/// Nothing more is expected after silence for so long, and two round trips.
+/// Silence after which nothing more is expected, plus two round trips.
 const SILENCE: Duration = Duration::from_millis(200);
-/// The longest that the last datagrams are waited for.
+/// Longest wait for the last datagrams.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Memory of the application that payloads are copied to: more than any cache holds.
+/// Size of the application memory to which payloads are copied: larger than any cache.
 const APPLICATION: usize = 32 << 20;
 
-/// What has come so far.
+/// The arrivals so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     received: u64,
     bytes: u64,
-    /// What one system call brought first, and when.
+    /// The first arrivals: when, and the bytes of the first system call.
     first: Option<(Time, u64)>,
     last: Time,
     highest: Option<u64>,
@@ -42,7 +42,7 @@ struct Application {
 
 impl Application {
     fn new() -> Application {
-        // Written, so that the system has really given it before the measurement begins.
+        // Writing makes the system allocate the pages before the measurement.
         Application { memory: vec![1; APPLICATION].into_boxed_slice(), at: 0 }
     }
 
@@ -99,22 +99,22 @@ impl FlowSink for Counting {
     fn on_port_closed(&mut self, _: &str) {}
 }
 
-/// Nothing panics while the lock is held.
+/// No holder of the lock panics.
 fn lock(counted: &Mutex<Counted>) -> MutexGuard<'_, Counted> {
     counted.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A flow that is counted; dropped, it is forgotten.
+/// A counted flow; unregistered on drop.
 pub(super) struct Counter {
     port: PortHandle,
     flow: FlowId,
     counted: Arc<Mutex<Counted>>,
-    /// The port's counts when it began.
+    /// The port's counts at the start.
     before: PortStatistics,
 }
 
 impl Counter {
-    /// Counts what comes for `flow`, sealed for `data`; with `copies` each payload is copied once.
+    /// Counts the arrivals of `flow`, sealed for `data`; with `copies` each payload is copied once.
     pub(super) async fn start(
         port: &PortHandle,
         flow: FlowId,
@@ -123,7 +123,7 @@ impl Counter {
     ) -> Result<Counter, Error> {
         let counted = Arc::<Mutex<Counted>>::default();
         let application = match copies {
-            // It takes a while, and others are served by this thread.
+            // Allocation takes a while, and this thread serves other connections.
             true => tokio::task::spawn_blocking(Application::new).await.ok(),
             false => None,
         };
@@ -138,7 +138,7 @@ impl Counter {
         Ok(Counter { port: port.clone(), flow, counted, before })
     }
 
-    /// Waits for the last of `sent` datagrams that took `span`, and tells what has come.
+    /// Waits for the last of `sent` datagrams, whose sending took `span`, and returns the counts.
     pub(super) async fn finish(self, sent: u64, span: Span, rtt: Duration) -> ProbeCount {
         let began = tokio::time::Instant::now();
         let (mut before, mut changed) = (self.counted().received, began);
@@ -174,8 +174,8 @@ impl Drop for Counter {
 }
 
 impl Counted {
-    /// What came first began to come earlier than it was seen: it does not count. Where all came
-    /// at once, it is spread over the time of sending.
+    /// The first batch arrived in an unknown time before it was read, so its bytes do not count. If
+    /// everything arrived in one batch, its bytes are divided by the time of sending.
     fn rate_bps(&self, span: Span) -> u64 {
         let (begin, at_once) = self.first.unwrap_or_default();
         let (bytes, span) = match self.bytes - at_once {

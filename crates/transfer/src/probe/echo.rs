@@ -1,7 +1,7 @@
-//! Round trips: one end asks by small sealed datagrams, the other gives them back.
+//! Measures round trips: one end sends small sealed datagrams, the other returns them.
 //!
-//! The answers also show each end where the other is: what is measured towards the client goes to
-//! where its genuine datagrams come from, and to no other address than that of its session.
+//! The answers also show each end the other's address. A measurement towards the client goes to the
+//! address from which its genuine datagrams come, and only if that is the address of its session.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -15,23 +15,23 @@ use longhaul_net::sealing::open::Opener;
 use longhaul_net::sealing::seal::{SEALED_OVERHEAD, Sealer};
 use longhaul_net::socket::{Path, Socket};
 
-/// Questions of one measurement.
+/// Questions in one measurement.
 pub(super) const QUESTIONS: usize = 20;
-/// Their distance.
+/// Interval between questions.
 const EVERY: Span = Span::from_millis(20);
-/// How long the last answer is waited for.
+/// Longest wait for the last answer.
 const PATIENCE: Span = Span::from_millis(1_500);
-/// A question's number.
+/// Bytes of a question's number.
 const CONTENT: usize = 8;
 
-/// Gives back what is asked.
+/// Echoes questions.
 pub(super) struct Echo {
     pub(super) questions: Opener,
     pub(super) answers: Sealer,
-    /// The address that the session has proven.
+    /// The address that the session has validated.
     pub(super) peer: IpAddr,
     pub(super) socket: Arc<Socket>,
-    /// Where the first genuine question came from.
+    /// The source of the first genuine question.
     pub(super) path: Arc<OnceLock<Path>>,
 }
 
@@ -47,7 +47,7 @@ impl FlowSink for Echo {
             let _ = self.path.set(datagram.path);
             let mut answer = [0; CONTENT + SEALED_OVERHEAD];
             if let Ok(len) = self.answers.seal(Kind::Control, 0, &content[..len], &mut answer) {
-                // What cannot be sent is lost, as it may be on the way.
+                // A failed send is equivalent to a loss.
                 let _ = self.socket.send(datagram.path, &answer[..len]);
             }
         }
@@ -62,7 +62,7 @@ impl FlowSink for Echo {
     fn on_port_closed(&mut self, _: &str) {}
 }
 
-/// Asks, and measures until the answers come.
+/// Sends questions, and measures the answers.
 pub(super) struct Asking {
     questions: Sealer,
     answers: Opener,
@@ -75,7 +75,7 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// Asks over `path`; the round trips come out at the end, nothing for a lost one.
+    /// Sends questions over `path`; returns the round trips at the end, `None` for a lost one.
     pub(super) fn new(
         now: Time,
         questions: Sealer,

@@ -1,10 +1,10 @@
-//! A probe: what the way to another host carries, measured against its `longhaul serve`.
+//! A probe: measures the capacity of the path to another host, against its `longhaul serve`.
 //!
-//! Over one session the client asks for one measurement after the other: round trips (`echo`),
-//! datagrams at a rate (`blast` sends, `count` receives), a stream as fast as it goes (`stream`).
-//! `client` and `server` are the two sides. Datagrams are sealed as a copy's are, under keys of
-//! the probe's own; a server measures only with ids that it allows, one thing after the other, each
-//! for ten seconds at most, and sends only to the address that the session has proven.
+//! Over one session the client requests one measurement after the other: round trips (`echo`),
+//! datagrams at a rate (`blast` sends, `count` receives), or a stream at full speed (`stream`).
+//! `client` and `server` are the two sides. Datagrams are sealed like a copy's, under the probe's
+//! own keys. A server accepts probes only from allowed ids, runs one measurement at a time for ten
+//! seconds at most, and sends only to the address that the session has validated.
 
 mod blast;
 mod client;
@@ -32,33 +32,33 @@ use crate::session::{Exporter, Session};
 pub use client::probe;
 pub use reach::{Ports, look_at_ports};
 
-/// How long the other end may take beside the measurement itself.
+/// How long the other end may take in addition to the measurement.
 const GRACE: Duration = Duration::from_secs(10);
-/// The longest that one session of a probe may take: a server ends it then.
+/// Timeout of a probe's session, enforced by the server.
 pub const LONGEST: Span = Span::from_secs(600);
 /// How long a goodbye may take.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// What is to be measured.
+/// The options of a probe.
 #[derive(Clone, Debug)]
 pub struct ProbeOptions {
     /// The other end.
     pub host: HostOptions,
-    /// Datagrams that are received and dropped, as iperf does.
+    /// Measure datagrams that are received and dropped, as iperf does.
     pub udp: bool,
-    /// Datagrams that are received and copied once, as an application does (app_perf).
+    /// Measure datagrams that are received and copied once, as an application does (app_perf).
     pub app: bool,
-    /// TCP beside it.
+    /// Measure TCP.
     pub tcp: bool,
-    /// The rates of the datagrams, ascending; empty for a ladder that ends where the way is full.
+    /// The rates of the datagrams, ascending; empty for a ladder that ends when the path is full.
     pub rates: Vec<Rate>,
     /// How long each measurement sends.
     pub span: Span,
-    /// The UDP payload of a datagram; nothing to take what the path takes.
+    /// The UDP payload of a datagram; `None` for the largest that passes.
     pub datagram: Option<u16>,
 }
 
-/// What carried a measurement.
+/// The transport of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Way {
@@ -72,7 +72,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// The name in `--json`.
+    /// Returns the name in `--json`.
     pub fn name(self) -> &'static str {
         match self {
             Way::Udp => "udp",
@@ -82,7 +82,7 @@ impl Way {
     }
 }
 
-/// The way as it is found before anything is measured on it.
+/// The properties of the path, before any measurement.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PathFound {
@@ -92,9 +92,10 @@ pub struct PathFound {
     pub address: String,
     /// What carries the session: `quic` or `tls`.
     pub carrier: &'static str,
-    /// The UDP payload of the datagrams that follow.
+    /// The UDP payload of the following datagrams.
     pub datagram: u16,
-    /// The largest packet that passed, IP's header included; nothing where no search was answered.
+    /// The largest packet that passed, including the IP header; `None` if no search packet was
+    /// answered.
     pub mtu: Option<u16>,
     /// The cipher of the datagrams.
     pub cipher: &'static str,
@@ -106,9 +107,9 @@ pub struct PathFound {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Trips {
-    /// How many were asked for.
+    /// Datagrams sent.
     pub asked: u32,
-    /// How many came back.
+    /// Datagrams that came back.
     pub answered: u32,
     /// The shortest.
     pub min: Span,
@@ -124,46 +125,46 @@ pub struct Trips {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Measured {
-    /// What carried it.
+    /// The transport.
     pub way: Way,
-    /// From here to the server.
+    /// True for the direction from here to the server.
     pub up: bool,
-    /// The rate that was asked for; nothing over TCP.
+    /// The requested rate; `None` over TCP.
     pub asked: Option<Rate>,
-    /// What the sender achieved, in bits a second of UDP payload; nothing over TCP.
+    /// The rate that the sender achieved, in bits a second of UDP payload; `None` over TCP.
     pub sent_rate: Option<Rate>,
-    /// What came, in bits a second of UDP payload, or of content over TCP.
+    /// The rate of arrivals, in bits a second of UDP payload, or of content over TCP.
     pub received_rate: Rate,
     /// Datagrams sent.
     pub sent: u64,
     /// Datagrams received.
     pub received: u64,
-    /// Share of those sent that did not come.
+    /// The fraction of datagrams that were lost.
     pub loss: LossRatio,
-    /// Datagrams that the receiver's kernel dropped for want of buffer.
+    /// Datagrams that the receiver's kernel dropped because a buffer was full.
     pub socket_lost: u64,
-    /// Datagrams that came after one that was sent later.
+    /// Datagrams that arrived after one that was sent later.
     pub reordered: u64,
 }
 
-/// What a probe tells as it goes.
+/// A result of a running probe.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
-    /// The way itself.
+    /// The properties of the path.
     Path(PathFound),
     /// One measurement.
     Measured(Measured),
-    /// Something that was asked for and could not be measured, or not all of it.
+    /// A requested measurement failed, or only a part of it succeeded.
     Missing(Error),
 }
 
-/// The keys of a flow of a probe.
+/// Returns the keys of a probe's flow.
 fn flow_keys(exporter: &Exporter, suite: Suite, probe: u64, flow: FlowId) -> FlowKeys {
     let secret = exporter.export(b"longhaul probe", &probe.to_be_bytes());
     FlowKeys::new(&secret, suite, probe, flow)
 }
 
-/// The other end's next count, which comes after a measurement of `span`.
+/// Waits for the other end's next count, after a measurement of `span`.
 async fn next_count(session: &mut Session, span: Duration) -> Result<ProbeCount, Error> {
     let work = async {
         loop {

@@ -1,5 +1,5 @@
-//! Which of a server's ports can be reached from here. Needs no permission: a server shows its id
-//! to anybody, and answers small probes of the path.
+//! Checks which of a server's ports can be reached. Needs no permission: a server shows its id to
+//! everybody, and answers small probes of the path.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use crate::reactor;
 use crate::session::connect::{look, resolve};
 use crate::session::{Carriers, Identity, Settings};
 
-/// What answers at a server's ports; the reason where nothing does.
+/// The answers of a server's ports, or the reason why there was none.
 #[derive(Clone, Debug)]
 pub struct Ports {
     /// The address that was tried.
@@ -20,9 +20,10 @@ pub struct Ports {
     pub udp_control: Result<String, String>,
     /// The same port over TCP.
     pub tcp_control: Result<String, String>,
-    /// The port of the data.
+    /// The data port.
     pub data_port: u16,
-    /// The largest packet that it answered, IP's header included; nothing where it is silent.
+    /// The largest packet that the data port answered, including the IP header; `None` if it is
+    /// silent.
     pub data_mtu: Option<u16>,
 }
 

@@ -1,4 +1,5 @@
-//! The server's side of a probe: does what it is asked, within bounds, one thing after the other.
+//! The server's side of a probe: runs the requested measurements within limits, one after the
+//! other.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,12 +22,12 @@ use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
 use crate::error::{Error, ErrorKind};
 use crate::session::{Exporter, RttWatch, Session};
 
-/// Sessions of probes at a time: one for datagrams and one for TCP, of two clients.
+/// Most concurrent probe sessions: one for datagrams and one for TCP, of two clients.
 const MOST: usize = 4;
 /// How long a client may take between two measurements.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// How many may probe at a time.
+/// The seats for concurrent probes.
 pub(crate) struct Seats(Arc<Semaphore>);
 
 impl Default for Seats {
@@ -44,7 +45,7 @@ impl Seats {
     }
 }
 
-/// Serves a probe to its end, or until it is `stopped` for a reason; the client hears of an error
+/// Serves a probe to its end, or until it is `stopped` for a reason. The client gets the error
 /// itself.
 pub(crate) async fn answer(
     port: &PortHandle,
@@ -53,7 +54,7 @@ pub(crate) async fn answer(
     probe: &Probe,
     stopped: impl Future<Output = Error>,
 ) {
-    // Announced first: its datagrams are on their way already.
+    // Announce the flow first, because its datagrams are in flight already.
     port.announce(FlowId(probe.flow), session.remote.ip());
     let served = async {
         let _seat = seats.take()?;
@@ -69,7 +70,7 @@ pub(crate) async fn answer(
         }),
         why = stopped => Err(why),
     };
-    // Who is gone needs no goodbye.
+    // The client may be gone.
     let _ = timeout(FAREWELL, session.close(ended.as_ref().err().map(Into::into))).await;
 }
 
@@ -79,7 +80,7 @@ struct Serving {
     probe: u64,
     suite: Suite,
     echo: FlowId,
-    /// Where the client's datagrams come from.
+    /// The source of the client's datagrams.
     path: Arc<OnceLock<Path>>,
     rtt: RttWatch,
 }
@@ -93,7 +94,7 @@ impl Drop for Serving {
 impl Serving {
     fn begin(port: &PortHandle, session: &Session, probe: &Probe) -> Result<Serving, Error> {
         let suite = Suite::sealed(&probe.cipher).ok_or_else(|| {
-            let what = format!("no cipher {} is known", probe.cipher);
+            let what = format!("unknown cipher {}", probe.cipher);
             let error = Error::new(ErrorKind::Unreachable, what);
             error.advise("use the same release of longhaul on both sides")
         })?;
@@ -107,17 +108,18 @@ impl Serving {
             socket: port.socket().clone(),
             path: path.clone(),
         };
-        // Before anything that takes it out again: a flow of that id may be another's.
+        // Register before anything that unregisters: a flow with that id may belong to another
+        // transfer.
         port.register(echo, Box::new(sink))?;
         let (port, rtt) = (port.clone(), session.rtt());
         Ok(Serving { port, exporter, probe: probe.probe, suite, echo, path, rtt })
     }
 
-    /// Does one measurement after the other until the client has enough.
+    /// Runs one measurement after the other until the client ends.
     async fn run(&self, session: &mut Session) -> Result<(), Error> {
         loop {
             let frame = timeout(IDLE, session.read::<Frame>()).await.map_err(|_| {
-                let what = format!("nothing was asked for {} s", IDLE.as_secs());
+                let what = format!("the client requested nothing for {} s", IDLE.as_secs());
                 Error::new(ErrorKind::Unreachable, what)
             })??;
             match frame.map(|frame| frame.message) {
@@ -158,10 +160,10 @@ impl Serving {
         Ok(ProbeCount { too_large: told.too_large, ..count })
     }
 
-    /// Sends to where the client's questions have come from.
+    /// Sends to the source of the client's questions.
     async fn send(&self, run: &ProbeRun, span: Span) -> Result<ProbeCount, Error> {
         let Some(path) = self.path.get().copied() else {
-            let what = "none of the client's datagrams has come here";
+            let what = "none of the client's datagrams arrived";
             return Err(
                 Error::new(ErrorKind::Unreachable, what).advise("open the UDP port of the data")
             );

@@ -1,4 +1,4 @@
-//! A measurement over the session's own stream, for TCP beside the datagrams.
+//! A measurement over the session's own stream: for TCP.
 
 use std::time::Duration;
 
@@ -15,8 +15,7 @@ use crate::session::Session;
 /// Bytes of content in one message.
 const PIECE: usize = 256 << 10;
 
-/// Writes as fast as the stream takes it for so long, then says that that was all; the count is
-/// the receiver's to make.
+/// Writes as fast as the stream accepts for `span`, then sends the end mark; the receiver counts.
 pub(super) async fn send(session: &mut Session, span: Duration) -> Result<ProbeCount, Error> {
     let piece = ChunkPiece { bytes: vec![0x55; PIECE], ..ChunkPiece::default() };
     let piece = Frame::from(Message::ChunkPiece(piece));
@@ -30,7 +29,7 @@ pub(super) async fn send(session: &mut Session, span: Duration) -> Result<ProbeC
     timeout(span + GRACE, work).await.map_err(|_| stuck())?
 }
 
-/// Reads until the other end says that that was all.
+/// Reads until the end mark.
 pub(super) async fn receive(session: &mut Session, span: Duration) -> Result<ProbeCount, Error> {
     let mut bytes = 0;
     let mut first = None;
@@ -40,7 +39,7 @@ pub(super) async fn receive(session: &mut Session, span: Duration) -> Result<Pro
             match session.read::<Frame>().await?.and_then(|frame| frame.message) {
                 Some(Message::ChunkPiece(piece)) => {
                     last = clock::now();
-                    // What came with the first began to come before it was read.
+                    // The bytes of the first read arrived in an unknown time before it.
                     match first {
                         None => first = Some(last),
                         Some(_) => bytes += piece.bytes.len() as u64,
@@ -59,6 +58,6 @@ pub(super) async fn receive(session: &mut Session, span: Duration) -> Result<Pro
 }
 
 fn stuck() -> Error {
-    Error::new(ErrorKind::Stalled, "a stream that was measured got stuck")
-        .advise("see whether something on the way holds TCP up")
+    Error::new(ErrorKind::Stalled, "a measured stream got stuck")
+        .advise("check whether a firewall on the path blocks TCP")
 }

@@ -1,4 +1,4 @@
-//! A measuring flow over loopback, and what strangers can do to it.
+//! A measured flow over loopback, and attacks on it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -40,7 +40,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(work)
 }
 
-/// Sends from one port to the other, sealed by `secret` at the sender.
+/// Sends from one port to the other; the sender seals with `secret`.
 fn blast(from: &Port, to: &Port, secret: u8) -> Blast {
     Blast {
         socket: from.socket().clone(),
@@ -61,7 +61,7 @@ fn all_that_is_sent_over_a_free_way_is_counted() {
             let counter = Counter::start(&to, FLOW, opener, copies).await.expect("a free flow");
             let blasted = blast(&from, &to, 1).start().expect("a thread").ended().await;
             let sent = blasted.expect("it ends").sent;
-            // The rate is an upper limit, whatever the machine does meanwhile.
+            // The rate is an upper limit, even on a slow machine.
             assert!((1..=140).contains(&sent), "{sent}");
             let count = counter.finish(sent, Span::from_millis(100), Duration::ZERO).await;
             assert_eq!((count.sent, count.received, count.bytes), (sent, sent, sent * 1_000));
@@ -84,7 +84,7 @@ fn forged_datagrams_are_not_counted() {
     });
 }
 
-/// A port that echoes to 127.0.0.1, and where it has learned that its client is.
+/// Returns a port that echoes to 127.0.0.1, and the address that it has learned for its client.
 fn echoing() -> (Port, Arc<OnceLock<Path>>) {
     let server = port(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let (path, ends) = (Arc::new(OnceLock::new()), keys(1).sending_end());
@@ -122,7 +122,7 @@ fn neither_forged_questions_nor_those_from_another_address_are_answered() {
         let socket = std::net::UdpSocket::bind((ip, 0)).expect("a free port");
         let mut question = [0; 8 + SEALED_OVERHEAD];
         let mut sealer = keys(secret).receiving_end().reports;
-        // Numbers differ, so that what is dropped is not dropped as a replay.
+        // Use different numbers, so that datagrams are not dropped as replays.
         for _ in 0..=number {
             sealer.seal(Kind::Control, 0, &[7; 8], &mut question).expect("room");
         }
@@ -130,7 +130,7 @@ fn neither_forged_questions_nor_those_from_another_address_are_answered() {
         socket
     };
     let strangers = [ask(HOME, 2, 0), ask(ELSEWHERE, 1, 1)];
-    // What is genuine is answered after them: by then they would have been.
+    // The genuine datagram is answered last, so earlier answers would have arrived.
     let client = ask(HOME, 1, 2);
     client.set_read_timeout(Some(Duration::from_secs(60))).expect("an option");
     client.recv(&mut [0; 100]).expect("the genuine one is answered");
@@ -143,7 +143,7 @@ fn neither_forged_questions_nor_those_from_another_address_are_answered() {
 
 #[test]
 fn a_flow_that_is_in_use_is_refused_to_a_probe_and_stays_whose_it_was() {
-    // The probe's own flow, and that of one of its measurements.
+    // The probe's own flow, and a measurement's flow.
     for (echo, measured) in [(FLOW, None), (FlowId(10), Some(FLOW))] {
         let (from, to) = (port(HOME), port(HOME));
         run(async {
@@ -171,7 +171,7 @@ fn a_flow_that_is_in_use_is_refused_to_a_probe_and_stays_whose_it_was() {
     }
 }
 
-/// A measurement of so many microseconds.
+/// Returns a measurement of `micros` microseconds.
 fn run_of(micros: u64) -> ProbeRun {
     ProbeRun { rate_bps: 1_000_000, micros, datagram: 1_000, ..ProbeRun::default() }
 }

@@ -1,6 +1,6 @@
-//! The way to another host: a session, a port for the data, and how large its datagrams may be.
+//! Connects to another host: a session, a port for the data, and a search for the datagram size.
 //!
-//! [`route`] says which way an object goes, [`way`] what carries its data.
+//! [`route`] is the direction of a copy and its other host, [`way`] the carrier of its data.
 
 pub(crate) mod route;
 pub(crate) mod way;
@@ -27,27 +27,27 @@ use crate::session::known::{KnownServers, server_name};
 use crate::session::ssh::{SshTarget, connect_ssh};
 use crate::session::{self, Identity, Session, Settings};
 
-/// The largest UDP payload that is looked for: a jumbo frame's over IPv4.
+/// The largest UDP payload of the search: a jumbo frame's over IPv4.
 const CEILING: u16 = 9000 - 20 - 8;
-/// A search may outlast the handshake by this much.
+/// How much longer than the handshake a search may take.
 const SEARCH_EXTRA: Duration = Duration::from_millis(5);
-/// A whole search takes this many round trips: a first answer, and three tries of the next size.
+/// Round trips of a whole search: a first answer, and three tries of the next size.
 const SEARCH_ROUNDS: u32 = 5;
-/// The longest that a search is waited for in all.
+/// Longest wait for a search.
 const SEARCH: Span = Span::from_secs(3);
 
-/// How the size of datagrams is looked for.
+/// How to search for the datagram size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Not at all.
+    /// No search.
     No,
     /// As long as the handshake takes.
     Beside,
-    /// Until it is known, some round trips more.
+    /// Until it is known, which takes a few more round trips.
     Whole,
 }
 
-/// What another host is reached by.
+/// How another host is reached.
 pub(crate) struct Reach<'a> {
     pub(crate) host: &'a Host,
     pub(crate) identity: &'a Identity,
@@ -56,30 +56,30 @@ pub(crate) struct Reach<'a> {
     pub(crate) options: &'a ReachOptions,
 }
 
-/// The way.
+/// A reached host.
 pub(crate) struct Reached {
     pub(crate) session: Session,
-    /// This side's port for data.
+    /// This side's data port.
     pub(crate) data: Rc<Port>,
-    /// The other side's.
+    /// The other side's data port.
     pub(crate) contact: SocketAddr,
     /// The UDP payload that is known to pass.
     pub(crate) datagram: Option<u16>,
 }
 
-/// This side's ports for data, of sessions that share them: one for each family of addresses.
+/// This side's data ports, shared by several sessions: one per address family.
 #[derive(Default)]
 pub(crate) struct DataPorts {
     v4: OnceCell<Rc<Port>>,
     v6: OnceCell<Rc<Port>>,
 }
 
-/// What a session's data come in by: a port of its own, or one that is shared.
+/// The source of a session's data port: a new port, or a shared one.
 #[derive(Clone, Copy)]
 struct Doors<'a>(Option<&'a DataPorts>);
 
 impl Doors<'_> {
-    /// A port of the family of `address`; a new one is of the system's choice.
+    /// Returns a port of the family of `address`; the system chooses the number of a new port.
     fn open(self, address: IpAddr) -> Result<Rc<Port>, Error> {
         let Some(shared) = self.0 else { return Ok(Rc::new(open_port(address)?)) };
         let cell = if address.to_canonical().is_ipv4() { &shared.v4 } else { &shared.v6 };
@@ -116,7 +116,7 @@ pub(crate) async fn open(
     reach.open(settings, look).await
 }
 
-/// How the other host of `route` is reached.
+/// Returns how to reach the other host of `route`.
 pub(crate) fn reach<'a>(
     options: &'a CopyOptions,
     route: &'a Route,
@@ -127,12 +127,12 @@ pub(crate) fn reach<'a>(
 }
 
 impl Reach<'_> {
-    /// Opens a session; beside it, searches for the datagram size that the data path takes.
+    /// Opens a session; in parallel, searches for the datagram size of the data path.
     pub(crate) async fn open(&self, settings: &Settings, look: Look) -> Result<Reached, Error> {
         self.open_on(None, settings, look).await
     }
 
-    /// The same with ports that other sessions use too.
+    /// Opens a session with data ports that other sessions use too.
     pub(crate) async fn open_on(
         &self,
         ports: Option<&DataPorts>,
@@ -148,12 +148,12 @@ impl Reach<'_> {
         }
     }
 
-    /// The UDP port of the data of the server at the port `control`.
+    /// Returns the data port of the server with the control port `control`.
     pub(crate) fn data_port(&self, control: u16) -> u16 {
         self.options.data_port.unwrap_or(control.wrapping_add(1))
     }
 
-    /// Whether the user has said before this run who the server is.
+    /// Returns whether the user has identified the server before this run.
     fn is_known(&self, host: &str, port: u16) -> bool {
         let known = || KnownServers::new(&self.trust.config_dir).find(&server_name(host, port));
         self.trust.pin(host, port).is_some() || matches!(known(), Ok(Some(_)))
@@ -170,8 +170,8 @@ impl Reach<'_> {
         let data_port = self.data_port(port);
         let first = resolve(host, data_port, settings).await;
         let data = first.ok().and_then(|all| all.first().copied());
-        // On first use nothing but the handshake leaves before the other side's id is accepted: a
-        // copy makes do with what Ethernet takes then.
+        // On first use, only the handshake is sent before the user accepts the server's id; the
+        // copy then uses Ethernet's datagram size.
         let data = data.filter(|_| self.is_known(host, port));
         let begun = data.and_then(|data| begin(data, doors, look));
         let (identity, trust) = (self.identity, self.trust);
@@ -204,15 +204,15 @@ impl Reach<'_> {
     }
 }
 
-/// A port for data, and what is being searched on the way from it, beside the handshake.
+/// A data port, and the search that runs on it during the handshake.
 struct Begun {
     contact: SocketAddr,
     data: Rc<Port>,
     search: Option<oneshot::Receiver<Option<u16>>>,
 }
 
-/// Opens a port towards `contact` and begins to search. What fails here is tried again when the
-/// session stands, and told then.
+/// Opens a port towards `contact` and starts the search. A failure is ignored: `finish` tries again
+/// and reports it.
 fn begin(contact: SocketAddr, doors: Doors<'_>, look: Look) -> Option<Begun> {
     let data = doors.open(contact.ip()).ok()?;
     let search = match look {
@@ -222,7 +222,7 @@ fn begin(contact: SocketAddr, doors: Doors<'_>, look: Look) -> Option<Begun> {
     Some(Begun { contact, data, search })
 }
 
-/// The way once the session stands, with what was `begun` where it led to the same address.
+/// Completes the connection; uses `begun` if the session led to the same address.
 async fn finish(
     session: Session,
     contact: SocketAddr,
@@ -245,7 +245,7 @@ async fn finish(
     Ok(Reached { session, data, contact, datagram })
 }
 
-/// What a search has found, so many round trips later at the latest.
+/// Waits for the result of a search, for `rounds` round trips at most.
 async fn wait_for(
     search: Option<oneshot::Receiver<Option<u16>>>,
     session: &Session,
@@ -255,7 +255,7 @@ async fn wait_for(
     timeout(patience, search?).await.ok().and_then(Result::ok).flatten()
 }
 
-/// A socket of the family of `address`, on a port of the system's choice.
+/// Opens a socket of the family of `address`, on a port chosen by the system.
 fn open_port(address: IpAddr) -> Result<Port, Error> {
     let any: IpAddr = match address.to_canonical() {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -264,7 +264,7 @@ fn open_port(address: IpAddr) -> Result<Port, Error> {
     Ok(Port::bind(SocketAddr::new(any, 0))?)
 }
 
-/// Starts the search for what the way to `address` takes.
+/// Starts the search for the datagram size of the path to `address`.
 fn search(data: &Port, address: SocketAddr) -> Result<oneshot::Receiver<Option<u16>>, Error> {
     let (tell, found) = oneshot::channel();
     mtu::search(data, Path::from(address), CEILING, SEARCH, move |found| {
@@ -273,15 +273,15 @@ fn search(data: &Port, address: SocketAddr) -> Result<oneshot::Receiver<Option<u
     Ok(found)
 }
 
-/// The largest packet that the data port at `address` answers, IP's header included; nothing
-/// where it is silent.
+/// Returns the largest packet that the data port at `address` answers, including the IP header;
+/// `None` if it is silent.
 pub(crate) async fn data_size(address: SocketAddr) -> Result<Option<u16>, Error> {
     let data = open_port(address.ip())?;
     let found = search(&data, address)?.await.ok().flatten();
     Ok(found.map(|size| size + mtu::packet_overhead(address.ip())))
 }
 
-/// What Ethernet takes; where less passes, the first pass notices.
+/// Returns the datagram size for Ethernet; if the path carries less, the first pass detects it.
 pub(crate) fn usual_datagram(address: IpAddr) -> u16 {
     1500 - mtu::packet_overhead(address)
 }

@@ -1,4 +1,4 @@
-//! Which way an object goes, and between whom.
+//! The direction of a copy, and its two ends.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,30 +19,30 @@ pub(crate) enum Host {
         /// Control port.
         port: u16,
     },
-    /// Through the user's ssh.
+    /// A host reached through the user's ssh.
     Ssh {
-        /// What ssh is given.
+        /// The argument for ssh.
         destination: String,
     },
 }
 
-/// A copy's way.
+/// The direction of a copy, with its ends.
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
-    /// From here to there.
+    /// From this host to the other.
     Push {
         /// Local paths.
         sources: Vec<PathBuf>,
         /// The other host.
         host: Host,
-        /// The path over there.
+        /// The path on the other host.
         destination: PathBuf,
     },
-    /// From there to here.
+    /// From the other host to this one.
     Pull {
         /// The other host, or one of several.
         host: Host,
-        /// Paths over there.
+        /// Paths on the other host.
         sources: Vec<PathBuf>,
         /// The local path.
         destination: PathBuf,
@@ -50,7 +50,8 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// The ways of a copy: one, or one for each host that has sources; of replicas, one for each.
+    /// Returns the routes of a copy: one for each host that has sources; for replicas, one for each
+    /// source.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`] unless exactly one end is on other hosts.
@@ -101,13 +102,14 @@ impl Route {
         }
     }
 
-    /// What a pull may bring; nothing for a push.
+    /// Returns the entries that a pull may contain; `None` for a push.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] for a source whose name only the other host knows, or a bad filter.
+    /// [`ErrorKind::Usage`] for a source whose name only the other host knows, or an invalid
+    /// filter.
     pub(crate) fn asked(&self, options: &CopyOptions) -> Result<Option<Asked>, Error> {
         let Route::Pull { host, sources, .. } = self else { return Ok(None) };
-        // The far side replaces it by the home folder's own path.
+        // The remote side replaces it with the home folder's path.
         let is_home = |path: &PathBuf| path.as_os_str() == "~";
         if matches!(host, Host::Ssh { .. }) && sources.iter().any(is_home) {
             let what = format!("the name of the home folder on {host} is not known here");
@@ -117,7 +119,7 @@ impl Route {
         Ok(Some(Asked::pull(sources, options.recursive, &options.filters)?))
     }
 
-    /// The other host.
+    /// Returns the other host.
     pub(crate) fn host(&self) -> &Host {
         match self {
             Route::Push { host, .. } | Route::Pull { host, .. } => host,
@@ -135,7 +137,7 @@ impl fmt::Display for Host {
 }
 
 impl Host {
-    /// The host of a location; nothing for this one.
+    /// Returns the host of a location; `None` for this host.
     pub(crate) fn of(location: &Location) -> Option<Host> {
         match location {
             Location::Local(_) => None,

@@ -1,4 +1,4 @@
-//! Each end knows both hosts' network cards, where they tell their speeds.
+//! Tests: each end knows the network cards of both hosts, if they report a speed.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use crate::control::{Card, Frame, Message};
 use crate::counters::board::Board;
 use crate::loopback::{LOOPBACKS, pair, run};
 use crate::session::{Carriers, FrameReader};
-use crate::write::budget::Budget;
+use crate::write::budget::{Budget, MessageCharge};
 use longhaul_files::Place;
 
-/// A sender by the rate table, whose card puts out 1 Gbit/s, is told what the other card takes.
-/// The rate that it tells itself in the end is `rate`.
+/// Sends the other card's capacity to a sender by the rate table, whose own card has 1 Gbit/s.
+/// Checks that the sender uses `rate`.
 async fn tell_sender(card: Rate, rate: Rate) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let folder = tempfile::tempdir().unwrap();
@@ -36,7 +36,7 @@ async fn tell_sender(card: Rate, rate: Rate) {
     let terms = Terms { card: near_card, protocol, settings: Settings::default(), ..terms(&near) };
     let port = data.handle();
     let sending = spawn_local(async move {
-        let mut wire = Wire::new(near);
+        let mut wire = Wire::new(near, MessageCharge::alone());
         let end = SendingRole {
             wire: &mut wire,
             terms,
@@ -65,7 +65,7 @@ async fn tell_sender(card: Rate, rate: Rate) {
     assert!(matches!(sending.await.expect("it ends"), Err(End::Lost(_))));
 }
 
-/// The next message.
+/// Returns the next message.
 async fn next(reader: &mut FrameReader) -> Message {
     loop {
         let frame = reader.read::<Frame>().await.expect("the session stands");
@@ -75,7 +75,7 @@ async fn next(reader: &mut FrameReader) -> Message {
     }
 }
 
-/// A receiving end whose card takes so much says so first.
+/// Checks that a receiving end with such a card reports it first.
 async fn hear_receiver(card: Rate) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let folder = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ async fn hear_receiver(card: Rate) {
     let (terms, port) = (Terms { card: Some(card), ..terms(&near) }, data.handle());
     let place = Place::Ambient(folder.path().join("copy"));
     let receiving = spawn_local(async move {
-        let mut wire = Wire::new(near);
+        let mut wire = Wire::new(near, MessageCharge::alone());
         receive_alone(&mut wire, terms, port, memory, place).await.map(|_| ())
     });
     let (writer, mut reader) = far.split();
@@ -94,7 +94,7 @@ async fn hear_receiver(card: Rate) {
     assert!(receiving.await.expect("it ends").is_err(), "no offer came");
 }
 
-/// A receiver tells its card while a list of files of so many bytes comes to it.
+/// Checks that a receiver reports its card while it receives a list of files of `bytes` bytes.
 async fn tell_during_a_list(card: Card, bytes: usize) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let (mut writer, mut reader) = far.split();
@@ -109,7 +109,7 @@ async fn tell_during_a_list(card: Card, bytes: usize) {
         }
         (writer, reader)
     });
-    let (mut wire, board) = (Wire::new(near), Board::default());
+    let (mut wire, board) = (Wire::new(near, MessageCharge::alone()), Board::default());
     let told = listing::tell(&mut wire, &Alone, board.watch(), &list).await;
     assert_eq!(told.map_err(|_| "the list was not told"), Ok(Some(card)));
     let (writer, reader) = hearing.await.expect("the list came");
@@ -118,7 +118,7 @@ async fn tell_during_a_list(card: Card, bytes: usize) {
 
 #[test]
 fn a_card_that_is_told_while_the_list_goes_is_not_lost() {
-    // More than the stream holds, so that the card is there before its end.
+    // More than the stream holds, so that the card arrives before the list ends.
     let told = tell_during_a_list(Card { bps: 200_000_000 }, 64 << 20);
     run(async { LocalSet::new().run_until(told).await });
 }

@@ -1,4 +1,4 @@
-//! How many blocks had to come: what was neither there nor implied by the object.
+//! Counts the blocks that have to arrive: neither present nor implied by the object.
 
 use std::ops::Range;
 
@@ -7,26 +7,26 @@ use longhaul_proto::ranges::RangeSet;
 
 use crate::write::skip::{blocks_of, blocks_within};
 
-/// The chunks that had to come in some pass.
+/// The chunks that had to arrive in some pass.
 #[derive(Debug, Default)]
 pub(super) struct Due(RangeSet);
 
 impl Due {
-    /// These come.
+    /// Adds chunks.
     pub(super) fn add(&mut self, chunks: &[Range<u64>]) {
         for chunks in chunks {
             self.0.insert(chunks.clone());
         }
     }
 
-    /// These need not come after all.
+    /// Removes chunks that turned out to be unnecessary.
     pub(super) fn spare(&mut self, chunks: &[Range<u64>]) {
         for chunks in chunks {
             self.0.remove(chunks.clone());
         }
     }
 
-    /// The same in blocks, without those that lie within `implied` bytes of the object.
+    /// Returns the number of their blocks, without those within the `implied` bytes of the object.
     pub(super) fn blocks(&self, layout: &Layout, implied: &[Range<u64>]) -> u64 {
         let mut blocks = RangeSet::new();
         for run in self.0.iter().flat_map(|chunks| blocks_of(layout, chunks)) {
@@ -53,10 +53,10 @@ mod tests {
         due.add(&[1..3, 5..10]);
         assert_eq!(due.blocks(&layout, &[]), 6 * 3 + 1);
         due.spare(&[2..3, 7..8]);
-        // A further pass brings one again, and one that was left out before.
+        // Another pass sends one chunk again, and one that was left out before.
         due.add(&[1..2, 2..3]);
         assert_eq!(due.blocks(&layout, &[]), 5 * 3 + 1);
-        // Two whole blocks of a chunk, of which the second reaches to its end.
+        // Two whole blocks of a chunk; the second reaches the chunk's end.
         assert_eq!(due.blocks(&layout, &[5_400..6_000, 3_000..4_000]), 5 * 3 + 1 - 2);
     }
 }

@@ -1,8 +1,8 @@
-//! The flow ids of one transfer, each for one pass.
+//! The flow ids of one transfer, one for each pass.
 //!
-//! Keys and nonces are derived from the flow id (`datapath/keys.rs`): an id that comes twice within
-//! a transfer would seal two passes under one key with the same nonces. The sending end draws
-//! again, the receiving end refuses.
+//! Keys and nonces are derived from the flow id (`datapath/keys.rs`). An id that is used twice
+//! within a transfer would seal two passes under one key with the same nonces. So the sending end
+//! draws another id, and the receiving end refuses.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use crate::error::{Error, ErrorKind};
 /// The most passes of a transfer, so that a peer cannot fill the memory with ids.
 const MOST: usize = 1 << 20;
 
-/// The ids so far.
+/// The ids used so far.
 #[derive(Debug, Default)]
 pub(super) struct Flows(BTreeSet<u32>);
 
 impl Flows {
-    /// The id of a further pass: the first that `draw` gives and no earlier pass has.
+    /// Returns the id of another pass: the first from `draw` that no earlier pass has used.
     pub(super) fn draw(&mut self, draw: impl FnMut() -> FlowId) -> FlowId {
         let ids = std::iter::repeat_with(draw);
         let mut fresh = ids.filter(|id| self.0.insert(id.0));

@@ -1,5 +1,5 @@
-//! The other end sends more than it was granted: others have their memory all the same, and what
-//! was beyond is told.
+//! Tests: if the other end sends more than it was granted, other transfers still get their memory,
+//! and the excess is reported.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::counters::board::Board;
 use crate::flow::outbox::Outbox;
 use crate::flow::receive::{Letter, ReceivePass, Receiving};
 use crate::write::budget::EARLY_GRANT;
-use crate::write::budget::{Budget, MemoryPart};
+use crate::write::budget::{Budget, MemoryPart, MessageCharge};
 use crate::write::chunk::{Arrived, Drained};
 use crate::write::jobs::{Job, JobInbox, Jobs};
 use longhaul_files::CHUNK;
@@ -33,7 +33,7 @@ const FLOW: FlowId = FlowId(7);
 /// Few datagrams a chunk.
 const BLOCK: u32 = 60_000;
 const OBJECT: Bytes = Bytes::mebi(100);
-/// What a transfer holds of a memory of 64 MiB that another shares.
+/// The part of a memory of 64 MiB that a transfer has when another one shares it.
 const HELD: u64 = 32;
 const SOON: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ fn part(budget: &Budget) -> MemoryPart {
     runtime.block_on(budget.enter()).expect("there is memory")
 }
 
-/// A receiving flow whose sender does as it likes, and whose writer does what it is told.
+/// A receiving flow with a sender that ignores grants, and a writer that obeys commands.
 struct Greedy {
     port: Port,
     sender: Socket,
@@ -95,7 +95,7 @@ impl Greedy {
             port: port.handle(),
             memory,
             kept: None,
-            outbox: Outbox::new().0,
+            outbox: Outbox::new(MessageCharge::alone()).0,
             inlet,
             writer,
             drained: drained.clone(),
@@ -124,11 +124,11 @@ impl Greedy {
         }
     }
 
-    /// Sends a whole chunk until it has come.
+    /// Sends a whole chunk until it has arrived.
     fn fill(&mut self, chunk: u64) -> Arrived {
         loop {
             self.send(chunk, u32::MAX);
-            // What the kernel dropped goes again.
+            // Send again what the kernel dropped.
             while let Ok((_, job)) = self.jobs.recv_timeout(10 * SOON) {
                 if let Job::Chunk(arrived) = job
                     && arrived.chunk == chunk
@@ -139,13 +139,13 @@ impl Greedy {
         }
     }
 
-    /// Awaits that the flow tells of so many datagrams that it had no memory for.
+    /// Waits until the flow reports `count` datagrams without memory.
     fn lost(&self, count: u64) {
         let begun = std::time::Instant::now();
         while self.board.mine().receiver.memory_lost != count {
             assert!(begun.elapsed() < LONG, "{:?}", self.board.mine());
             self.mailbox.post(Letter::Drained);
-            // It tells ten times a second.
+            // It reports ten times a second.
             assert!(self.jobs.recv_timeout(SOON).is_err(), "no chunk is whole");
         }
     }
@@ -156,7 +156,7 @@ fn what_is_sent_beyond_a_grant_is_counted_and_takes_nothing_from_others() {
     let budget = Budget::new(Bytes::mebi(2 * HELD)).unwrap();
     let (memory, other) = (Arc::new(part(&budget)), part(&budget));
     let mut greedy = Greedy::new(memory.clone());
-    // The writer has as much as was granted, and has no use for it.
+    // The writer has all that was granted, and does not write it.
     let mut waiting: Vec<Arrived> = (0..HELD).map(|chunk| greedy.fill(chunk)).collect();
     for chunk in HELD..HELD + 5 {
         greedy.send(chunk, 1);
@@ -165,7 +165,7 @@ fn what_is_sent_beyond_a_grant_is_counted_and_takes_nothing_from_others() {
     assert_eq!(memory.pool().lent() as u64, HELD);
     let others: Vec<ChunkBuffer> = std::iter::from_fn(|| other.pool().take()).collect();
     assert_eq!(others.len() as u64, HELD);
-    // What is written makes room for as much.
+    // A written chunk makes room for another.
     let Arrived { buffer, .. } = waiting.remove(0);
     drop(buffer);
     greedy.drained.add(CHUNK);

@@ -1,4 +1,4 @@
-//! The other end says what cannot be: it is refused, or changes nothing.
+//! Tests: false messages from the other end are refused, or change nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn a_plan_of_chunks_that_are_not_there_is_refused() {
     }
 }
 
-/// A source of one file of two chunks and a bit.
+/// Returns a source with one file of a bit more than two chunks.
 pub(super) fn source(folder: &TempDir) -> Source {
     let file = folder.path().join("source");
     let content: Vec<u8> = (0..2 * CHUNK + 77).map(|n| (n * 31 % 251) as u8).collect();
@@ -99,7 +99,7 @@ fn questions_about_what_is_not_there_are_answered_with_no_or_refused() {
     assert_eq!(ask(0, &[0, 3, u64::MAX], 96), Ok((vec![false; 3], none())));
 }
 
-/// A writer that awaits the file of [`source`], which it is offered.
+/// A writer that waits for the file of [`source`], after its offer.
 struct Writing {
     jobs: Jobs,
     events: UnboundedReceiver<WriterEvent>,
@@ -112,17 +112,17 @@ impl Writing {
         Writing::over(|_| {})
     }
 
-    /// One that finds `prepare`'s work at the destination.
+    /// Returns a writer whose destination `prepare` has changed.
     fn over(prepare: impl FnOnce(&std::path::Path)) -> Writing {
         Writing::patient(prepare, Duration::from_secs(600))
     }
 
-    /// The same with so much patience for digests.
+    /// Returns the same with a timeout for digests.
     fn patient(prepare: impl FnOnce(&std::path::Path), patience: Duration) -> Writing {
         Writing::offered(prepare, patience, |_| {})
     }
 
-    /// The same with an offer that `change` has changed.
+    /// Returns the same with an offer that `change` has changed.
     fn offered(
         prepare: impl FnOnce(&std::path::Path),
         patience: Duration,
@@ -132,7 +132,7 @@ impl Writing {
         let mut source = source(&folder);
         prepare(folder.path());
         let place = Place::Ambient(folder.path().join("copy"));
-        // What is there is compared.
+        // Existing content is compared.
         let options = SinkOptions { checksum: true, ..SinkOptions::default() };
         let files = Files { place, asked: Arc::new(Asked::push(true)), options, claim: None };
         let (events_end, events) = tokio::sync::mpsc::unbounded_channel();
@@ -162,7 +162,7 @@ impl Writing {
         self.tell(Job::Streamed(Streamed { chunk, content, room: room() }));
     }
 
-    /// The next that happens of what `wanted` takes.
+    /// Returns the next event that `wanted` accepts.
     fn next<T>(&mut self, mut wanted: impl FnMut(WriterEvent) -> Option<T>) -> T {
         loop {
             if let Some(wanted) = wanted(self.happens()) {
@@ -171,7 +171,7 @@ impl Writing {
         }
     }
 
-    /// How it ends.
+    /// Returns the result.
     fn end(&mut self) -> Result<u64, ErrorKind> {
         loop {
             match self.happens() {
@@ -182,7 +182,7 @@ impl Writing {
         }
     }
 
-    /// What happens next.
+    /// Returns the next event.
     fn happens(&mut self) -> WriterEvent {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let next =
@@ -191,7 +191,7 @@ impl Writing {
     }
 }
 
-/// A place in a memory of its own.
+/// Returns a permit of a separate memory.
 fn room() -> OwnedSemaphorePermit {
     Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap()
 }
@@ -221,7 +221,7 @@ fn a_chunk_that_changes_after_it_was_compared_is_asked_for_again() {
         old[CHUNK as usize] ^= 1;
         let copy = folder.join("copy");
         std::fs::write(&copy, old).unwrap();
-        // Of another time: else it would be taken for equal.
+        // A different time, so that the file does not count as equal.
         let copy = std::fs::File::options().write(true).open(copy).unwrap();
         copy.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
     });
@@ -231,7 +231,7 @@ fn a_chunk_that_changes_after_it_was_compared_is_asked_for_again() {
     });
     let (answer, same) = writing.payloads.compare(&asked).unwrap();
     assert_eq!(same, [0..1, 2..3]);
-    // Somebody else writes into it meanwhile.
+    // Another process writes to it meanwhile.
     let copy = writing.folder.path().join("copy");
     let mut old = std::fs::read(&copy).unwrap();
     old[7] ^= 1;
@@ -268,7 +268,7 @@ fn chunks_whose_digests_are_kept_back_end_the_transfer_and_nothing_of_them_stand
 }
 
 impl Writing {
-    /// Sends chunk 0 with a wrong byte and its right digest.
+    /// Sends chunk 0 with a wrong byte, and the right digest.
     fn send_wrong(&mut self) {
         let digest = self.payloads.read_whole(0).unwrap();
         let mut content = self.payloads.content().to_vec();
@@ -277,7 +277,7 @@ impl Writing {
         self.tell(Job::Streamed(Streamed { chunk: 0, content, room: room() }));
     }
 
-    /// How often chunks are asked for again until the transfer fails, and why it does.
+    /// Returns how often chunks are requested again until the transfer fails, and its error.
     fn asked_again_until_failed(&mut self, mut answer: impl FnMut(&mut Writing)) -> (u32, Error) {
         let mut asked = 0;
         loop {
@@ -302,7 +302,7 @@ fn a_source_that_sends_a_chunk_wrong_in_each_pass_is_asked_four_times() {
     (1..3).for_each(|chunk| writing.send(chunk));
     let (asked, error) = writing.asked_again_until_failed(Writing::send_wrong);
     assert_eq!((asked, error.kind), (4, ErrorKind::Verification));
-    assert!(error.what.contains("chunk 0 came wrong 5 times"), "{error}");
+    assert!(error.what.contains("chunk 0 failed verification 5 times"), "{error}");
     assert!(!writing.folder.path().join("copy").exists());
 }
 
@@ -328,7 +328,7 @@ fn a_manifest_that_is_not_the_one_offered_ends_the_transfer_before_anything_is_c
 
 #[test]
 fn failures_without_end_before_the_list_of_files_end_the_transfer() {
-    // The list comes as the beginning of the object, and so never.
+    // The list is announced as the start of the object, which never arrives.
     let unlisted = |offer: &mut Offer| {
         offer.manifest_len = offer.manifest.len() as u64;
         offer.object_len += CHUNK;

@@ -1,5 +1,5 @@
-//! How large what the other end announces may be, and by which way it may come: looked at before
-//! anything is allocated for it.
+//! Limits on announcements of the other end: sizes and carriers, checked before anything is
+//! allocated.
 
 use longhaul_proto::registry::Row;
 use longhaul_proto::units::Bytes;
@@ -11,18 +11,18 @@ use crate::write::budget::EARLY_GRANT;
 use longhaul_files::CHUNK;
 use longhaul_text::CallOption;
 
-/// Blocks of a segment: its tally has a bit for each.
+/// Most blocks of a segment: its tally has a bit for each.
 const SEGMENT_BLOCKS: u64 = 1 << 30;
 /// The smallest block that is worth its header.
 const SMALLEST: u32 = 64;
-/// What a UDP datagram over IPv4 carries at most.
+/// The largest payload of a UDP datagram over IPv4.
 const LARGEST: u32 = 65_507;
 
-/// Whether an object of `object_len` bytes, for which `agreed` was agreed on (nothing: streams),
-/// may be sent by datagrams as `pass` says.
+/// Checks whether an object of `object_len` bytes may be sent by datagrams as `pass` announces.
+/// `agreed` is the agreed protocol; `None` for streams.
 ///
 /// # Errors
-/// [`ErrorKind::Unreachable`] with the size that is out of bounds, and the bounds.
+/// [`ErrorKind::Unreachable`] with the size that is out of limits, and the limits.
 pub(super) fn pass(
     pass: &Pass,
     agreed: Option<&'static Row>,
@@ -49,10 +49,11 @@ pub(super) fn pass(
     Ok(())
 }
 
-/// Whether chunks may come by stream, where `agreed` was agreed on: memory is held for one way.
+/// Checks whether chunks may come over streams with the protocol `agreed`, because memory is held
+/// for one carrier only.
 ///
 /// # Errors
-/// [`ErrorKind::Unreachable`]: they come by datagrams.
+/// [`ErrorKind::Unreachable`]: datagrams were agreed on.
 pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     match agreed {
         None => Ok(()),
@@ -60,21 +61,21 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     }
 }
 
-/// So much may come in vain of an honest sender's: what it sends before it knows what is there
-/// already, or was under way when it was taken back.
+/// Useless data that an honest sender may send: before it knows what exists already, and what was
+/// in flight when it was withdrawn.
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
-/// And so many times what was of use.
+/// Most useless data, as a multiple of the useful data.
 const MOST_IN_VAIN: u64 = 4;
-/// What may be sent too fast, and of all that was sent one part in so many: hosts pause.
+/// Data that may be sent too fast, in addition to this fraction of all data, because hosts pause.
 const TOO_FAST: Bytes = Bytes::mebi(4);
 const PART_TOO_FAST: u64 = 4;
 
-/// Whether what comes by `row`'s protocol, in blocks of `block` bytes, is mostly what was asked
-/// for, and as fast. A sender that floods its receiver takes the link from others, whatever is made
-/// of what it sends.
+/// Checks that most of the data received by `row`'s protocol in blocks of `block` bytes were
+/// requested, and not sent faster than requested. A sender that floods its receiver takes the link
+/// from others, even if its data are dropped.
 ///
 /// # Errors
-/// [`ErrorKind::Verification`] with how much was in vain, or too fast.
+/// [`ErrorKind::Verification`] with the amount that was useless or too fast.
 pub(super) fn wanted(
     counters: &ReceiverCounters,
     row: Option<&'static Row>,
@@ -83,7 +84,7 @@ pub(super) fn wanted(
     let ReceiverCounters { received, distinct, duplicates, unasked, too_fast, highest, .. } =
         counters;
     let blocks = |bytes: Bytes| bytes.get() / u64::from(block.max(1));
-    // Some protocols send again before it is known what is missing.
+    // Some protocols send again before they know what is missing.
     let is_frugal = row.is_some_and(|row| row.frugal);
     let useless = unasked.saturating_add(if is_frugal { *duplicates } else { 0 });
     let in_vain = blocks(IN_VAIN);
@@ -95,12 +96,12 @@ pub(super) fn wanted(
     }
     let what = if useless >= too_fast / 2 {
         format!(
-            "it floods this host with what is of no use: {unasked} blocks that nobody asked for \
-             and {duplicates} that had come, beside {distinct}"
+            "it floods this host with useless data: {unasked} blocks that were not requested \
+             and {duplicates} duplicates, against {distinct} useful ones"
         )
     } else {
         format!(
-            "it sends faster than this host asks it to, and takes the link from others: {too_fast} \
+            "it sends faster than this host requests, and takes the link from others: {too_fast} \
              datagrams of {highest} were too fast"
         )
     };
@@ -133,7 +134,7 @@ mod tests {
             }
         };
         let wanted = |status, row| wanted(&status, row, 1440);
-        // All that may be sent early was there, or all that was under way was taken back.
+        // All data that may be sent early existed, or all data in flight were withdrawn.
         let early = EARLY_GRANT.get() / 1440;
         assert!(wanted(came(0, early, 0), frugal).is_ok());
         assert!(wanted(came(0, 0, early), frugal).is_ok());
@@ -159,7 +160,7 @@ mod tests {
         assert!(sent(3_000, 2_900).is_ok() && sent(50_000, 12_500).is_ok());
         let error = sent(50_000, 12_501).unwrap_err();
         assert!(error.kind == ErrorKind::Verification && error.what.contains("12501 datagrams"));
-        // What makes it too fast is named where it is of no use.
+        // The reason is the useless data, even if they also came too fast.
         let flood = ReceiverCounters {
             highest: 50_000,
             too_fast: 20_000,
@@ -173,7 +174,7 @@ mod tests {
         Pass { segment, block, ..Pass::default() }
     }
 
-    /// Where datagrams were agreed on.
+    /// Returns the check for agreed datagrams.
     fn judged(sizes: &Pass, object_len: u64) -> Result<(), Error> {
         pass(sizes, registry::all().first(), object_len)
     }

@@ -1,5 +1,5 @@
-//! A long manifest on the control stream. Where the data go in the clear the names do not, and
-//! nothing on the way can change them unnoticed.
+//! Sends and receives a long manifest on the control stream. If the data are not sealed, the names
+//! must be: nobody on the path can read them or change them unnoticed.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use longhaul_files::Watch;
 
 /// Bytes of one piece.
 const PIECE: usize = 64 << 10;
-/// How often it is asked whether to go on.
+/// Interval at which to check whether to continue.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Sends `encoded`, the manifest that was offered; returns when nothing told later can overtake it,
-/// with the card that the receiver has told of meanwhile. `watch` is told of each piece.
+/// Sends `encoded`, the offered manifest. Returns when no later message can overtake it, with the
+/// card that the receiver has reported meanwhile. `watch` counts each piece.
 pub(super) async fn tell(
     wire: &mut Wire,
     hooks: &dyn Hooks,
@@ -31,7 +31,7 @@ pub(super) async fn tell(
     let mut tick = tokio::time::interval(TICK);
     let mut next = pieces.next();
     loop {
-        // Once all have gone, all of the queue free: the stream has taken the last.
+        // Wait for the whole queue at the end: then the stream has taken the last piece.
         let room = if next.is_some() { 1 } else { BULK };
         tokio::select! {
             permits = bulk.reserve_many(room) => match (permits, next) {
@@ -43,7 +43,7 @@ pub(super) async fn tell(
                     watch.step();
                 }
                 (Ok(_), None) => return Ok(card),
-                (Err(SendError(())), _) => return Err(End::Lost("nothing more can be told".into())),
+                (Err(SendError(())), _) => return Err(End::Lost("no message can be sent".into())),
             },
             message = wire.next() => {
                 let message = message?;
@@ -57,7 +57,7 @@ pub(super) async fn tell(
     }
 }
 
-/// Takes what [`tell`] sends into the offer it belongs to. `watch` is told of each piece.
+/// Receives the pieces of [`tell`] into their offer. `watch` counts each piece.
 pub(super) async fn hear(
     wire: &mut Wire,
     hooks: &dyn Hooks,
@@ -100,7 +100,8 @@ pub(super) async fn hear(
     Ok(())
 }
 
-/// Whether this is what follows the list: nothing overtakes that, so no more of it comes.
+/// Returns whether the message follows the list: messages do not overtake each other, so the list
+/// has ended.
 fn goes_on(message: &Message) -> bool {
     use Message::{Digests, EntryFailed, Outcome, Pass, Relay};
     matches!(message, Pass(_) | Digests(_) | Relay(_) | EntryFailed(_) | Outcome(_))

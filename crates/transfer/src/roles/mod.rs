@@ -1,8 +1,8 @@
 //! The two roles of a transfer on the control plane: one task each, over one session.
 //!
-//! [`wire`] is a session as both use it; [`sending`] offers an object and answers for it;
-//! [`receiving`] plans, and says what stands. Client and server are the same here: who asked for
-//! the copy no longer matters.
+//! [`wire`] is the session as both use it; [`sending`] offers an object and sends it; [`receiving`]
+//! plans and reports the outcome. Client and server have the same code here: it does not matter
+//! which end requested the copy.
 
 #[cfg(test)]
 mod cards;
@@ -39,8 +39,8 @@ use crate::error::ErrorKind;
 use longhaul_files::watch::Held;
 use longhaul_files::{Failure, Manifest};
 
-/// How long the files may take to close, after `result`. A disk that has not answered before does
-/// not do so then; a later run hashes what was not journalled.
+/// Returns how long the files may take to close after `result`. A disk that has not answered before
+/// will not answer now; a later run hashes what the journal lacks.
 fn closing<T>(result: &Result<T, End>) -> Duration {
     match result {
         Err(End::Fatal(error)) => closing_after(Some(error.kind)),
@@ -48,7 +48,7 @@ fn closing<T>(result: &Result<T, End>) -> Duration {
     }
 }
 
-/// The same after an error of this kind, or without one.
+/// Returns the same after an error of this kind, or without one.
 pub(crate) fn closing_after(error: Option<ErrorKind>) -> Duration {
     match error {
         Some(ErrorKind::Stalled) => Duration::from_secs(1),
@@ -57,12 +57,12 @@ pub(crate) fn closing_after(error: Option<ErrorKind>) -> Duration {
     }
 }
 
-/// What need not be sent, as a plan has it.
+/// Existing data according to a plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct There {
-    /// Bytes that are there.
+    /// Bytes that exist.
     pub(crate) bytes: u64,
-    /// The source is asked about more, which may be there as well.
+    /// The source is comparing more chunks, which may exist as well.
     pub(crate) asks: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) enum Whence {
 }
 
 impl Whence {
-    /// What a peer says of an entry.
+    /// Returns the place from a peer's report.
     pub(crate) fn of(failed: &EntryFailed) -> Whence {
         match (failed.at_source, failed.changed) {
             (true, true) => Whence::Changed,
@@ -87,45 +87,46 @@ impl Whence {
         }
     }
 
-    /// What the source itself has found.
+    /// Returns the place from the source's own report.
     pub(crate) fn at_source(failure: &Failure) -> Whence {
         if failure.changed { Whence::Changed } else { Whence::Source }
     }
 }
 
-/// What the process around an end wants to know, and decides.
+/// How the program around an end learns of events, and controls the end.
 pub(crate) trait Hooks {
-    /// Ten times a second: may the end go on?
+    /// Decides ten times a second whether the end continues.
     ///
     /// # Errors
-    /// Why it may not.
+    /// The reason to stop.
     fn tick(&self) -> Result<(), End>;
 
-    /// The other end has said this.
+    /// Reports a message of the other end.
     fn heard(&self, _message: &Message) {}
 
-    /// This end takes nothing in at present: it hears nothing, whoever speaks.
+    /// Reports that this end does not read at present, so that silence means nothing.
     fn deaf(&self) {}
 
-    /// Another copy has a file of the destination, and its end is waited for.
+    /// Reports that another copy holds a file of the destination, and that the server waits for its
+    /// end.
     fn held(&self, _held: &Held) {}
 
-    /// Nothing has come from the other end for so long, and nothing is sent until it does; or,
-    /// with nothing, it is heard again.
+    /// Reports how long the other end has been silent, in which time nothing is sent; `None` when
+    /// it is heard again.
     fn silence(&self, _since: Option<Span>) {}
 
-    /// The plan is complete: entries left out, and what need not be sent.
+    /// Reports the complete plan: skipped entries, and what need not be sent.
     fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], there: There);
 
-    /// These entries have got their names, where that was asked for.
+    /// Reports entries that have their final names, if requested.
     fn named(&self, manifest: &Manifest, entries: &[Range<u64>]);
 
-    /// A dry run: these entries would be made.
+    /// Reports entries that a dry run would create.
     fn would_copy(&self, _manifest: &Manifest, _entries: &[Range<u64>]) {}
 
-    /// These names that the source lacks were removed, or would be.
+    /// Reports names that the source lacks and that were removed, or would be.
     fn deleted(&self, _paths: &[Vec<u8>]) {}
 
-    /// An entry failed.
+    /// Reports a failed entry.
     fn entry_failed(&self, path: &[u8], reason: &str, whence: Whence);
 }

@@ -1,4 +1,4 @@
-//! What the receiving end tells of names, and ranges of the numbers that it names.
+//! The receiving end's reports of names, and checks of their ranges.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use crate::control::{Message, Ranges};
 use crate::error::{Error, ErrorKind};
 use longhaul_files::Manifest;
 
-/// Tells `hooks` of names that were made or deleted.
+/// Reports created or deleted names to `hooks`.
 ///
 /// # Errors
-/// The message names entries that there are not.
+/// The message names entries that do not exist.
 pub(super) fn hear(hooks: &dyn Hooks, manifest: &Manifest, message: &Message) -> Result<(), End> {
     match message {
         Message::Named(named) => {
@@ -33,7 +33,7 @@ pub(super) fn decode(
     ranges.decode(limit).map_err(|error| {
         Error::new(
             ErrorKind::Unfinished,
-            format!("the other side's list of {what} is no list: {error:?}"),
+            format!("the other side's list of {what} is malformed: {error:?}"),
         )
     })
 }

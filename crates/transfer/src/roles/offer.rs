@@ -1,21 +1,21 @@
-//! What a sending end says first: what it has.
+//! The offer, the first message of a sending end.
 
 use crate::control::Offer;
 use longhaul_files::Source;
 
-/// Encoded manifests up to this size travel on the control stream, larger ones as the object's
-/// beginning.
+/// Encoded manifests up to this size travel on the control stream, larger ones as the start of the
+/// object.
 const INLINE_MANIFEST: usize = 16 << 10;
 
-/// The offer of what `source` has to an end that has surveyed it.
+/// Returns the offer of `source` to an end that has surveyed it.
 pub(super) fn surveyed(source: &Source) -> Offer {
     let manifest_digest = blake3::hash(&source.manifest().encode()).as_bytes().to_vec();
     let object_len = source.object().len();
     Offer { manifest_digest, object_len, ..Offer::default() }
 }
 
-/// The offer of what `source` has, and its manifest where that is to follow on the stream: one that
-/// is long would else go with the data, which may be in the clear.
+/// Returns the offer of `source`, and its manifest if that must follow on the stream: a long
+/// manifest would otherwise go with the data, which may be unsealed.
 pub(super) fn whole(source: &mut Source, in_the_clear: bool) -> (Offer, Option<Vec<u8>>) {
     let encoded = source.manifest().encode();
     let mut offer = surveyed(source);

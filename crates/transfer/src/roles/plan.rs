@@ -1,25 +1,25 @@
-//! The other end's plan, as it comes: what need not be sent, in slices.
+//! The other end's plan, received in slices: what need not be sent.
 //!
-//! An honest plan names each chunk and each entry once, and asks about each chunk once. One that
-//! goes on beyond that would go on for ever.
+//! An honest plan names each chunk and each entry once, and compares each chunk once. A longer plan
+//! is refused, because it might never end.
 
 use std::ops::Range;
 
 use crate::error::{Error, ErrorKind};
 use crate::write::skip::{tidy, without};
 
-/// Ranges of a plan are put together when there are so many more than the last time.
+/// Ranges of a plan are merged when there are this many more than the last time.
 const UNTIDY: usize = 1 << 12;
 
-/// What has come of a plan.
+/// The part of a plan received so far.
 pub(super) struct PlanSoFar {
     /// Chunks that the other end has.
     pub(super) have: Vec<Range<u64>>,
-    /// Entries that it leaves out.
+    /// Entries that it skips.
     pub(super) skipped: Vec<Range<u64>>,
-    /// It asks about something.
+    /// It compares chunks.
     pub(super) asks: bool,
-    /// No more slices come.
+    /// All slices have arrived.
     pub(super) complete: bool,
     chunks: u64,
     entries: u64,
@@ -28,19 +28,18 @@ pub(super) struct PlanSoFar {
 }
 
 impl PlanSoFar {
-    /// Nothing has come of the plan for an object of so many chunks and entries.
+    /// Returns an empty plan for an object with `chunks` and `entries`.
     pub(super) fn new(chunks: u64, entries: u64) -> PlanSoFar {
-        // Small files share chunks: each may be asked about by one of its own besides.
+        // Small files share chunks, so each chunk may be compared once more.
         let left = chunks.saturating_add(entries).saturating_mul(2).saturating_add(1);
         let (have, skipped) = (Vec::new(), Vec::new());
         PlanSoFar { have, skipped, asks: false, complete: false, chunks, entries, left }
     }
 
-    /// Takes a slice, which also asks about `asked` chunks. Slices that say the same again take no
-    /// more memory.
+    /// Adds a slice, which also compares `asked` chunks. Repeated slices take no more memory.
     ///
     /// # Errors
-    /// It names more, in all, than there is.
+    /// The slices name more than the object has.
     pub(super) fn add(
         &mut self,
         have: Vec<Range<u64>>,
@@ -48,7 +47,7 @@ impl PlanSoFar {
         asked: u64,
     ) -> Result<(), Error> {
         let named = (have.len() + skipped.len()) as u64 + asked;
-        // One that names nothing is a step, too.
+        // A slice that names nothing counts, too.
         let left = self.left.checked_sub(named.max(1));
         self.left = left.ok_or_else(|| self.endless())?;
         self.asks |= asked > 0;
@@ -57,7 +56,7 @@ impl PlanSoFar {
             all.extend(more);
             if all.len() > room.max(UNTIDY) {
                 *all = tidy(std::mem::take(all));
-                // As much again, and no more: what was put together keeps its old room.
+                // Merging keeps the old capacity, so grow by the same amount at most.
                 let room = 2 * all.len().max(UNTIDY);
                 all.shrink_to(room);
                 all.reserve_exact(room - all.len());
@@ -66,8 +65,8 @@ impl PlanSoFar {
         Ok(())
     }
 
-    /// Takes chunks that have become needless since; returns those that it did not know. What is
-    /// said again and again costs the sending thread nothing.
+    /// Adds chunks that are no longer needed; returns those that were not known. So repetitions
+    /// cost the sending thread nothing.
     pub(super) fn add_needless(&mut self, chunks: Vec<Range<u64>>) -> Vec<Range<u64>> {
         self.have = tidy(std::mem::take(&mut self.have));
         let new = without(&tidy(chunks), &self.have);
@@ -76,7 +75,7 @@ impl PlanSoFar {
         new
     }
 
-    /// No more slices come.
+    /// Marks that all slices have arrived.
     pub(super) fn complete(&mut self) {
         self.complete = true;
         self.have = tidy(std::mem::take(&mut self.have));
@@ -104,7 +103,7 @@ mod tests {
     #[test]
     fn the_longest_honest_plan_is_taken() {
         let mut plan = PlanSoFar::new(1_000, 300);
-        // Every other chunk is there, every other entry is skipped, all else is asked about.
+        // Every other chunk exists, every other entry is skipped, everything else is compared.
         (0..500).for_each(|n| plan.add(one(2 * n), Vec::new(), 1).unwrap());
         (0..150).for_each(|n| plan.add(Vec::new(), one(2 * n), 1).unwrap());
         plan.add(Vec::new(), Vec::new(), 0).unwrap();

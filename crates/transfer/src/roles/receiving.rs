@@ -1,4 +1,4 @@
-//! The end that wants the object.
+//! The receiving role of a transfer.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -37,42 +37,42 @@ use crate::write::jobs::{Job, Jobs, WriterEvent};
 use crate::write::skip::{blocks_of, blocks_within, tidy, without};
 use longhaul_files::{CHUNK, ListMemory, Mark};
 
-/// How often the other end is told where this one stands.
+/// Interval of status messages to the other end.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a client may take to make its offer after the request. A server may take longer, and
-/// shows that it goes on.
+/// How long a client may take from the request to its offer. A server may take longer, and sends
+/// signs of life.
 const OFFER: Duration = Duration::from_secs(600);
 
-/// What a receiving end works with.
+/// The inputs of a receiving end.
 pub(crate) struct ReceivingRole<'a> {
     pub(crate) wire: &'a mut Wire,
     pub(crate) terms: Terms,
     pub(crate) port: PortHandle,
-    /// The sender's data address, where this end contacts it.
+    /// The sender's data address, if this end contacts it.
     pub(crate) contact: Option<SocketAddr>,
     pub(crate) board: Arc<Board>,
-    /// Sessions that carry chunks, as they come.
+    /// Additional sessions that carry chunks.
     pub(crate) streams: mpsc::UnboundedReceiver<Session>,
     pub(crate) hooks: &'a dyn Hooks,
-    /// This end decides whether datagrams pass: the client does.
+    /// Whether this end, the client, decides whether datagrams pass.
     pub(crate) decides: bool,
     /// This transfer's part of the memory.
     pub(crate) memory: Arc<MemoryPart>,
     pub(crate) receive: Receive,
-    /// The core of all flows that come to this host, where the copy has several.
+    /// The core of all flows to this host, if the copy has several.
     pub(crate) core: Option<SharedCore>,
-    /// The thread that writes, where it is shared.
+    /// The writing thread, if it is shared.
     pub(crate) writer: Option<Jobs>,
 }
 
-/// An object that stands at the receiving end.
+/// The result of a receiving end.
 pub(crate) struct Received {
     pub(crate) outcome: Outcome,
-    /// To be removed when the client knows the outcome.
+    /// Removed when the client has the outcome.
     pub(crate) mark: Option<Mark>,
 }
 
-/// The receiving flow of the present pass.
+/// The receiving flow of the current pass.
 struct Flow {
     id: FlowId,
     layout: Layout,
@@ -84,39 +84,39 @@ struct Running<'a, 'b> {
     end: &'b mut ReceivingRole<'a>,
     jobs: Jobs,
     events: mpsc::UnboundedReceiver<WriterEvent>,
-    /// Whole chunks from further streams.
+    /// Complete chunks from additional streams.
     pieces: mpsc::Receiver<Result<Streamed, Error>>,
     pieces_end: mpsc::Sender<Result<Streamed, Error>>,
-    /// Pieces that come on the control stream.
+    /// The chunk that arrives on the control stream.
     on_wire: Pieces,
-    /// A chunk from the control stream for which there is no room: nothing more is read till then.
+    /// A chunk from the control stream without room; nothing more is read until there is room.
     waiting: Option<(u64, Vec<u8>)>,
-    /// The room that it has asked for: other transfers may have it now, and it is its turn then.
+    /// The request for its room, which is served in turn with other transfers.
     asked: Option<Asked>,
-    /// Room for chunks that come by stream.
+    /// Room for chunks from streams.
     room: Arc<Semaphore>,
     object_len: u64,
     manifest_len: u64,
     flow: Option<Flow>,
-    /// The present pass.
+    /// The number of the current pass.
     number: Option<u32>,
     flows: Flows,
-    /// Chunks that need not come, once that is known.
+    /// Chunks that need not arrive, once known.
     have: Option<Vec<Range<u64>>>,
     implied: Vec<Range<u64>>,
     due: Due,
-    /// That of the last flow, which the streams may have followed.
+    /// The layout of the last flow, which streams may have followed.
     layout: Option<Layout>,
     silence: Silence,
     quiet: Quiet,
-    /// Names of files have been told on the stream.
+    /// Names of files have been sent on the stream.
     names_told: bool,
-    /// CPU time of this thread when the transfer began.
+    /// CPU time of this thread at the start of the transfer.
     cpu_before: Duration,
 }
 
 impl ReceivingRole<'_> {
-    /// Receives the object until all of it stands at the `destination`.
+    /// Receives the object until all of it is written to `destination`.
     pub(crate) async fn run(mut self, destination: Box<dyn Destination>) -> Result<Received, End> {
         if let Some(card) = self.terms.card {
             self.wire.outbox().tell(Message::Card(Card { bps: card.as_bps() }));
@@ -162,13 +162,13 @@ impl ReceivingRole<'_> {
         running.close_flow();
         running.end.board.watch().end();
         running.jobs.send(Job::Stop);
-        // The destination is closed, and what it holds is resumable, before anything else.
+        // Close the destination first, so that it can be resumed.
         let _ = tokio::time::timeout(closing(&result), done).await;
         result
     }
 
-    /// Waits for the offer, and whether the source could not read all of its folders; they may
-    /// have to be walked first.
+    /// Waits for the offer. Also returns whether the source could not read all of its folders. The
+    /// source may have to walk them first.
     async fn first_offer(&mut self) -> Result<(Offer, bool), End> {
         let mut is_incomplete = false;
         let mut tick = tokio::time::interval(TICK);
@@ -200,13 +200,13 @@ impl ReceivingRole<'_> {
     }
 }
 
-/// A piece of a chunk has come.
+/// Counts a piece of a chunk.
 fn count_piece(board: &Board, piece: &ChunkPiece) {
     board.update(|counters| counters.written.streamed += piece.bytes.len() as u64);
 }
 
 fn lost_writer() -> Error {
-    Error::new(ErrorKind::Unfinished, "the writing thread ended before its time")
+    Error::new(ErrorKind::Unfinished, "the writing thread ended early")
 }
 
 impl Running<'_, '_> {
@@ -299,7 +299,7 @@ impl Running<'_, '_> {
         self.jobs.send(job);
     }
 
-    /// Takes the chunk that waited for room: there is some.
+    /// Passes on the chunk that waited, now that there is room.
     fn take_waiting(&mut self, room: Option<OwnedSemaphorePermit>) {
         self.asked = None;
         if let Some(room) = room
@@ -317,7 +317,7 @@ impl Running<'_, '_> {
         self.job(Job::Streamed(streamed));
     }
 
-    /// A new pass: its flow takes over.
+    /// Starts the flow of a new pass.
     fn begin(&mut self, pass: &Pass) -> Result<(), End> {
         self.close_flow();
         self.number = Some(pass.number);
@@ -360,8 +360,8 @@ impl Running<'_, '_> {
             contact: end.contact,
             port: end.port.clone(),
             memory: end.memory.clone(),
-            // "Fake" RBUDP: accounted, never moved to application memory (Quanta section 4). What
-            // the object is has to be known all the same.
+            // "Fake" RBUDP: accounted, never moved to application memory (Quanta section 4). The
+            // manifest must be kept nevertheless.
             kept: (end.receive == Receive::Fake).then(|| self.manifest_len.div_ceil(CHUNK)),
             outbox: end.wire.outbox().clone(),
             inlet: end.wire.inlet(),
@@ -379,7 +379,7 @@ impl Running<'_, '_> {
                 Receive::Naive | Receive::Fake => Box::new(receiving),
             },
         )?;
-        // Known before the manifest is.
+        // The padding is known before the manifest.
         mailbox.post(Letter::Skip(blocks_within(&layout, self.padding())));
         self.layout = Some(layout);
         self.flow = Some(Flow { id, layout, mailbox, drained });
@@ -387,7 +387,7 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// What is behind the manifest in its last chunk, and never comes.
+    /// Returns the range after the manifest in its last chunk, which is never sent.
     fn padding(&self) -> Range<u64> {
         self.manifest_len..self.manifest_len.next_multiple_of(CHUNK)
     }
@@ -396,7 +396,7 @@ impl Running<'_, '_> {
         self.object_len.div_ceil(CHUNK)
     }
 
-    /// Counts what had to come by datagram.
+    /// Publishes the number of blocks that had to arrive as datagrams.
     fn note_due(&self) {
         let Some(layout) = &self.layout else { return };
         let implied = [&self.implied[..], &[self.padding()]].concat();
@@ -404,7 +404,7 @@ impl Running<'_, '_> {
         self.end.board.update(|counters| counters.written.due = Some(due));
     }
 
-    /// Once the plan is known, the flow is told what need not come.
+    /// Tells the flow which chunks need not arrive, once the plan is known.
     fn tell_have(&self) {
         let (Some(flow), Some(have)) = (&self.flow, &self.have) else { return };
         let mut runs: Vec<BlockRange> = Vec::new();
@@ -425,7 +425,7 @@ impl Running<'_, '_> {
 
     fn take_plan(&mut self, have: Vec<Range<u64>>, implied: Vec<Range<u64>>) {
         self.due.add(&without(std::slice::from_ref(&(0..self.chunks())), &have));
-        // What the plan was made of had to come as well.
+        // The manifest had to arrive as well.
         let list = 0..self.manifest_len.div_ceil(CHUNK);
         self.due.add(std::slice::from_ref(&list));
         self.have = Some(have);
@@ -469,7 +469,7 @@ impl Running<'_, '_> {
             }
             WriterEvent::Lease(lease) => {
                 self.await_only(lease.chunks.as_ref());
-                // What was planned and found needless before must not come after it.
+                // Needless chunks from before the lease must not be sent after it.
                 self.end.wire.outbox().tell(Message::Lease(lease));
             }
             WriterEvent::EntryFailed { path, reason } => {
@@ -489,7 +489,8 @@ impl Running<'_, '_> {
                 let last = self.end.board.last_block();
                 outcome.since_last_nanos = last.map(|at| clock::now().since(at).as_nanos());
                 let told = Message::Outcome(outcome.clone());
-                // Nothing told after it is heard: it must not overtake the last names.
+                // The outcome ends the reading of datagrams, so it must not overtake the last
+                // names.
                 match self.names_told {
                     true => self.end.wire.outbox().tell(told),
                     false => self.tell_both_ways(told),
@@ -507,14 +508,14 @@ impl Running<'_, '_> {
         self.end.hooks.deleted(paths);
     }
 
-    /// The next pass brings these chunks, and no others.
+    /// Expects exactly these chunks from the next pass.
     fn await_only(&mut self, chunks: Option<&Ranges>) {
         let Some(Ok(chunks)) = chunks.map(|chunks| chunks.decode(self.chunks())) else { return };
         self.due.add(&chunks);
         self.have = Some(without(std::slice::from_ref(&(0..self.chunks())), &chunks));
     }
 
-    /// The flow need not wait for these chunks.
+    /// Tells the flow not to wait for these chunks.
     fn skip(&mut self, chunks: Vec<Range<u64>>) {
         if let Some(flow) = &self.flow {
             let runs = chunks.iter().flat_map(|c| blocks_of(&flow.layout, c.clone()));
@@ -534,7 +535,7 @@ impl Running<'_, '_> {
         }
     }
 
-    /// Reads chunks from a further stream; one at a time waits for the writer.
+    /// Reads chunks from an additional stream; one chunk at a time waits for the writer.
     fn read_stream(&self, session: Session) {
         let (sink, room) = (self.pieces_end.clone(), self.room.clone());
         let board = self.end.board.clone();
@@ -542,18 +543,18 @@ impl Running<'_, '_> {
         tokio::task::spawn_local(async move {
             let mut pieces = Pieces::new(chunks);
             let (_writer, mut reader) = session.split();
-            // From a chunk's first piece on.
+            // Held from a chunk's first piece on.
             let mut place = None;
             loop {
                 let read = tokio::select! {
                     read = reader.read::<Frame>() => read,
-                    // The transfer is over, whatever this stream still has to say.
+                    // The transfer is over; ignore the rest of the stream.
                     () = sink.closed() => return,
                 };
                 let piece = match read {
                     Ok(Some(Frame { message: Some(Message::ChunkPiece(piece)) })) => piece,
                     Ok(Some(_)) => continue,
-                    // Its end is the other side's wish; a stream that breaks is missed by it.
+                    // The other side closed it; if it broke, the other side will notice.
                     Ok(None) | Err(_) => return,
                 };
                 count_piece(&board, &piece);

@@ -1,4 +1,4 @@
-//! Memory for chunks that come by stream, in the order in which it is asked for.
+//! Memory for chunks from streams, granted in the order of the requests.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,10 +10,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::counters::Counters;
 use crate::counters::board::Board;
 
-/// Room that has been asked for, and comes in turn.
+/// A request for room, served in turn.
 pub(super) type Asked = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>>>>;
 
-/// Room that was asked for, when there is some; nothing where none was asked for.
+/// Waits for the requested room; `None` without a request.
 pub(super) async fn found(asked: &mut Option<Asked>) -> Option<OwnedSemaphorePermit> {
     match asked {
         Some(asked) => asked.await,
@@ -21,7 +21,7 @@ pub(super) async fn found(asked: &mut Option<Asked>) -> Option<OwnedSemaphorePer
     }
 }
 
-/// Room for a chunk, and an account of the wait for it.
+/// Waits for room for a chunk, and accounts for the wait.
 pub(super) async fn room_for_chunk(
     room: Arc<Semaphore>,
     board: Arc<Board>,

@@ -1,4 +1,4 @@
-//! The end that has the object.
+//! The sending role of a transfer.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -34,36 +34,36 @@ use crate::write::skip::{blocks_of, blocks_within, without};
 use longhaul_files::watch::Held;
 use longhaul_files::{Manifest, Source, VirtualObject};
 
-/// A chunk that fails its digest goes again at most so often.
+/// How often a chunk that fails verification is sent again.
 const MAX_REPEATS: u32 = 3;
-/// How often the other end is told where this one stands.
+/// Interval of status messages to the other end.
 const TICK: Duration = Duration::from_millis(100);
-/// The first of several streams is waited for so long, each further one so long after the last, or
-/// two round trips: the copy can do without one that is lost.
+/// Longest wait for the first additional stream, and for each further one after the last, or two
+/// round trips: the copy can work without a lost stream.
 const FIRST_STREAM: Duration = Duration::from_secs(3);
 const STRAGGLER: Duration = Duration::from_millis(200);
-/// The UDP payload that is fallen back to where larger datagrams vanish: what IPv6 promises.
+/// The UDP payload to fall back to if larger datagrams are dropped: what IPv6 guarantees.
 const SAFE_DATAGRAM: u16 = 1280 - 40 - 8;
-/// And below that, what every IPv4 host takes (RFC 791: 576 bytes).
+/// The next fallback: what every IPv4 host accepts (RFC 791: 576 bytes).
 const SMALLEST_DATAGRAM: u16 = 576 - 20 - 8;
-/// What a sending end works with.
+/// The inputs of a sending end.
 pub(crate) struct SendingRole<'a> {
     pub(crate) wire: &'a mut Wire,
     pub(crate) terms: Terms,
     pub(crate) port: PortHandle,
-    /// Where the data go; nothing until the other end has shown itself.
+    /// Where the data go; `None` until the other end's address is known.
     pub(crate) path: Option<Path>,
     /// The first pass's flow.
     pub(crate) flow: FlowId,
     pub(crate) board: Arc<Board>,
-    /// Sessions that carry chunks, as they come.
+    /// Additional sessions that carry chunks.
     pub(crate) streams: mpsc::UnboundedReceiver<Session>,
     pub(crate) hooks: &'a dyn Hooks,
-    /// This end decides whether datagrams pass: the client does.
+    /// Whether this end, the client, decides whether datagrams pass.
     pub(crate) decides: bool,
-    /// Only the manifest is moved: the other end plans, and nothing else happens.
+    /// Only the manifest is sent, for the other end's plan.
     pub(crate) dry_run: bool,
-    /// The other end knows the manifest, and takes the object by leases.
+    /// The other end knows the manifest, and assigns chunks by leases.
     pub(crate) surveyed: bool,
 }
 
@@ -81,34 +81,35 @@ struct Running<'a, 'b> {
     events: mpsc::UnboundedReceiver<SenderEvent>,
     events_end: mpsc::UnboundedSender<SenderEvent>,
     plan: PlanSoFar,
-    /// The present pass.
+    /// The number of the current pass.
     number: u32,
     flows: Flows,
-    /// The lease that the present pass brings.
+    /// The lease that the current pass serves.
     lease: u32,
-    /// Passes that brought chunks again whose digests were wrong.
+    /// Passes that repeated chunks with wrong digests.
     repeats: u32,
     datagram: u16,
-    /// Chunks of the present pass; nothing for all.
+    /// Chunks of the current pass; `None` for all.
     missing: Option<Vec<Range<u64>>>,
-    /// The other end takes nothing in yet: what the next pass will send, once it does.
+    /// The other end does not receive yet: the payloads of the next pass.
     waiting: Option<Payloads>,
-    /// What the receiving host's card takes, once that is told.
+    /// The capacity of the receiving host's card, once reported.
     peer_card: Option<Rate>,
     silence: Silence,
-    /// CPU time of this thread when the transfer began.
+    /// CPU time of this thread at the start of the transfer.
     cpu_before: Duration,
 }
 
 impl SendingRole<'_> {
-    /// Offers the object and sends it until all of it stands at the other end.
+    /// Offers the object and sends it until all of it is written at the other end.
     pub(crate) async fn run(mut self, mut source: Source) -> Result<Outcome, End> {
         let clear = self.terms.is_in_the_clear();
         let (offer, manifest) = match self.surveyed {
             true => (offer::surveyed(&source), None),
             false => offer::whole(&mut source, clear),
         };
-        // Before the offer: where nothing need come the other end may be done with that.
+        // Report failures before the offer: if nothing is missing, the other end may be done after
+        // it.
         for failure in source.failures() {
             self.hooks.entry_failed(&failure.path, &failure.reason, Whence::at_source(failure));
             send::tell_failure(failure, self.wire.outbox());
@@ -155,7 +156,7 @@ impl SendingRole<'_> {
 }
 
 impl Running<'_, '_> {
-    /// Takes messages until the other end says that everything stands.
+    /// Processes messages until the outcome arrives.
     async fn serve(&mut self) -> Result<Outcome, End> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -211,7 +212,7 @@ impl Running<'_, '_> {
             },
             Message::Lease(lease) if lease.number > self.lease => {
                 let chunks = decode(lease.chunks.as_ref(), all, "leased chunks")?;
-                // Each lease begins a pass, and what was planned before says nothing any more.
+                // Each lease starts a pass and replaces the plan.
                 if self.end.surveyed {
                     self.lease = lease.number;
                     self.plan.have.clear();
@@ -231,7 +232,7 @@ impl Running<'_, '_> {
                 named::hear(self.end.hooks, &self.manifest, &message)?;
             }
             Message::Outcome(outcome) => {
-                // It may have come ahead of what was told of them one by one.
+                // The outcome may have overtaken the single reports.
                 for failed in &outcome.failed {
                     self.end.hooks.entry_failed(&failed.path, &failed.reason, Whence::of(failed));
                 }
@@ -275,7 +276,7 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// What would be made if it were not for a dry run.
+    /// Reports the entries that a dry run would create.
     fn tell_due(&self) {
         let all = 0..self.manifest.entries().len() as u64;
         let due = without(std::slice::from_ref(&all), &self.plan.skipped);
@@ -303,10 +304,10 @@ impl Running<'_, '_> {
         layout(self.virtual_object.len(), terms.segment, terms.block(self.datagram))
     }
 
-    /// Takes an event of the sending thread.
+    /// Processes an event of the sending thread.
     async fn on_event(&mut self, event: SenderEvent) -> Result<(), End> {
         match event {
-            // The way has changed: what stands is known best by a new start, with a new search.
+            // The path has changed: start again, with a new search for the datagram size.
             SenderEvent::TooLarge { begun: true } => {
                 let why = "datagrams of this size no longer pass";
                 return Err(End::Lost(why.into()));
@@ -325,7 +326,7 @@ impl Running<'_, '_> {
             }
             SenderEvent::Core(Event::Silent(since)) => self.end.hooks.silence(Some(since)),
             SenderEvent::Core(Event::Resumed) => self.end.hooks.silence(None),
-            // At the end of a round the other end should know what it ought to have.
+            // The end of a round: tell the other end what it should have.
             SenderEvent::Core(_) => {
                 self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
             }
@@ -334,14 +335,12 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Chunks came wrong: a further pass brings them again.
+    /// Repeats chunks that failed verification, in another pass.
     async fn repeat(&mut self, failed: Vec<Range<u64>>) -> Result<(), End> {
         if self.repeats >= MAX_REPEATS {
             let count: u64 = failed.iter().map(|range| range.end - range.start).sum();
-            let what = format!(
-                "{count} chunks of 1 MiB came wrong {} times: what arrives is not what was sent",
-                MAX_REPEATS + 1
-            );
+            let what =
+                format!("{count} chunks of 1 MiB failed verification {} times", MAX_REPEATS + 1);
             let error = Error::new(ErrorKind::Verification, what);
             return Err(End::Fatal(error.advise("suspect memory or disk of one of the hosts")));
         }
@@ -349,21 +348,21 @@ impl Running<'_, '_> {
         self.go_on_with(failed).await
     }
 
-    /// A further pass brings these chunks, and nothing else.
+    /// Starts another pass with exactly these chunks.
     async fn go_on_with(&mut self, chunks: Vec<Range<u64>>) -> Result<(), End> {
         self.missing = Some(chunks);
         self.pass_again().await
     }
 
-    /// A further pass takes the place of the present one.
+    /// Replaces the current pass by another one.
     async fn pass_again(&mut self) -> Result<(), End> {
         let payloads = self.take_payloads().await?;
         self.number += 1;
         self.begin_pass(payloads).await
     }
 
-    /// The other end takes nothing in yet, and what was sent is as good as lost. Streams wait by
-    /// themselves.
+    /// Stops the pass: the other end does not receive yet, and the data sent are lost. Streams
+    /// block by themselves.
     async fn wait(&mut self) -> Result<(), End> {
         if matches!(self.carried, Some(Carried::Flow { .. })) {
             self.waiting = Some(self.take_payloads().await?);
@@ -371,14 +370,14 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// The other end takes in what comes: all of it, for nothing that was measured before counts.
+    /// The other end receives now: starts a pass with everything, without the earlier measurements.
     async fn go_on(&mut self) -> Result<(), End> {
         let Some(payloads) = self.waiting.take() else { return Ok(()) };
         self.number += 1;
         self.begin_pass(payloads).await
     }
 
-    /// Starts a pass over what is missing.
+    /// Starts a pass over the missing chunks.
     async fn begin_pass(&mut self, payloads: Payloads) -> Result<(), End> {
         let (first, asked) = (self.number == 0, self.end.flow);
         let flow = self.flows.draw(|| if first { asked } else { random_flow() });
@@ -397,7 +396,7 @@ impl Running<'_, '_> {
         self.carried = Some(match terms.protocol {
             Some(row) => {
                 let card = terms.card;
-                // Later passes go by what the first one found.
+                // Later passes use the rate that the first one found.
                 let remembered = terms.remembered.filter(|_| self.number == 0);
                 let setup = Setup { card, remembered, ..terms.setup(flow, layout) };
                 let mut core = (row.sender)(&setup);
@@ -418,7 +417,7 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Runs of blocks that the present pass need not carry, as far as is known now.
+    /// Returns the runs of blocks that the current pass need not send, as far as known now.
     fn not_sent(
         &self,
         layout: &longhaul_proto::layout::Layout,
@@ -454,7 +453,7 @@ impl Running<'_, '_> {
     ) -> Result<Carried, Error> {
         let end = &self.end;
         if self.datagram > LARGEST_WHOLE {
-            // Where it cannot be had the first datagram is refused, and smaller ones go.
+            // Without fragmentation the first datagram is refused, and smaller ones follow.
             let _ = end.port.socket().allow_fragments();
         }
         let keys = end.terms.keys(flow).sending_end();
@@ -496,7 +495,7 @@ impl Running<'_, '_> {
         while self.number == 0 && sessions.len() < self.end.terms.streams as usize {
             tokio::select! {
                 Some(session) = self.end.streams.recv() => {
-                    // They were opened together: the others cannot be far.
+                    // The streams were opened together, so the others should arrive soon.
                     deadline.as_mut().reset(tokio::time::Instant::now() + late);
                     sessions.push(session);
                 }
@@ -521,14 +520,13 @@ impl Running<'_, '_> {
             outbox,
             board,
             events,
-            // Later passes bring little.
+            // Later passes are short.
             trial: (end.terms.try_streams && self.number == 0).then_some(end.terms.rtt),
             cap: end.terms.cap(),
         })
     }
 
-    /// Ends the present pass and gets the payloads back. Its thread may be at a disk that does not
-    /// answer.
+    /// Ends the current pass and returns the payloads. Its thread may be blocked by a hanging disk.
     async fn take_payloads(&mut self) -> Result<Payloads, End> {
         let mut stopped = pin!(self.stop());
         let mut tick = tokio::time::interval(TICK);
@@ -540,7 +538,7 @@ impl Running<'_, '_> {
         }
     }
 
-    /// Ends the present pass; what comes of that are its payloads.
+    /// Ends the current pass; the future returns its payloads.
     fn stop(&mut self) -> impl Future<Output = Option<Payloads>> + use<> {
         let carried = self.carried.take();
         if let Some(Carried::Flow { flow, commands, .. }) = &carried {
@@ -549,7 +547,7 @@ impl Running<'_, '_> {
         }
         async move {
             match carried? {
-                // It has ended by itself, and was heard.
+                // It ended by itself, and its result was taken.
                 Carried::Flow { done, .. } if done.is_terminated() => None,
                 Carried::Flow { done, .. } => done.await.ok()?.ok(),
                 Carried::Stream(outgoing) => outgoing.stop().await,
@@ -561,14 +559,14 @@ impl Running<'_, '_> {
         self.end.board.note_carrying(self.cpu_before);
         self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
         if self.end.decides && matches!(self.carried, Some(Carried::Flow { .. })) {
-            // Pulses come all the time.
+            // The other end sends keep-alive datagrams at all times.
             self.silence.judge(&self.end.board, self.end.terms.rtt, true)?;
         }
         self.end.hooks.tick()
     }
 }
 
-/// The error of a pass that ended by itself; never comes while all is well.
+/// Returns the error of a pass that ended by itself; pending while the pass runs.
 async fn ended(carried: Option<&mut Carried>) -> End {
     let result = match carried {
         Some(Carried::Flow { done, .. }) => done.await,
@@ -576,7 +574,7 @@ async fn ended(carried: Option<&mut Carried>) -> End {
         None => std::future::pending().await,
     };
     match result {
-        // What broke is the way, not the object: a new session may do better.
+        // The connection failed, not the object: a new session may succeed.
         Ok(Err(error)) if error.kind == ErrorKind::Unfinished => End::Lost(error.what),
         Ok(Err(error)) => End::Fatal(error),
         Ok(Ok(_)) | Err(_) => End::Fatal(lost_thread()),
@@ -584,5 +582,5 @@ async fn ended(carried: Option<&mut Carried>) -> End {
 }
 
 fn lost_thread() -> Error {
-    Error::new(ErrorKind::Unfinished, "the sending thread ended before its time")
+    Error::new(ErrorKind::Unfinished, "the sending thread ended early")
 }

@@ -1,7 +1,7 @@
-//! When silence means that datagrams do not pass, rather than that the network is gone.
+//! Detects that datagrams do not pass although the network works.
 //!
-//! A network that is out is waited for. But where the control stream speaks and datagrams do not,
-//! something on the way lets one through and not the other.
+//! A copy waits for a network that is down. But if the control stream works and no datagrams
+//! arrive, a firewall or NAT on the path drops them.
 
 use std::time::{Duration, Instant};
 
@@ -11,45 +11,45 @@ use longhaul_proto::time::{Span, Time};
 use super::wire::End;
 use crate::counters::board::Board;
 
-/// Silence on a data port that never spoke is believed after this long and four round trips.
+/// Silence on a data port that was never heard counts after this long and four round trips.
 const NEVER: Duration = Duration::from_millis(1500);
-/// Silence on one that spoke before.
+/// Silence on a data port that was heard before.
 const NOW: Duration = Duration::from_millis(2000);
-/// The control stream speaks if it did so within this long, and two round trips.
+/// The control stream works if it was heard within this long and two round trips.
 const SPEAKS: Duration = Duration::from_millis(1000);
-/// What was sent before the silence is told of within this long, and two round trips.
+/// Data sent before the silence are reported within this long and two round trips.
 const TOLD: Duration = Duration::from_millis(500);
-/// A longer time between two looks is this process's own pause, and no silence.
+/// A longer gap between two checks is a pause of this process, not silence.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Watches both ways.
+/// Watches the control stream and the data port.
 pub(super) struct Silence {
     spoke: Option<Instant>,
     looked: Instant,
     heard: Option<Time>,
-    /// How long the control path alone has spoken.
+    /// How long only the control stream was heard.
     alone: Duration,
     /// What the other end had sent when the silence began.
     sent: u64,
 }
 
 impl Silence {
-    /// A flow begins.
+    /// Starts with a new flow.
     pub(super) fn new() -> Silence {
         let alone = Duration::ZERO;
         Silence { spoke: None, looked: Instant::now(), heard: None, alone, sent: 0 }
     }
 
-    /// Something came on the control path.
+    /// Records a message on the control stream.
     pub(super) fn control_spoke(&mut self) {
         self.spoke = Some(Instant::now());
     }
 
-    /// Looks at both ways; to be called several times a second. `always`: the other end sends
-    /// datagrams at all times, not only while it has data to send and leave to do so.
+    /// Judges both channels; to be called several times a second. `always`: the other end sends
+    /// datagrams at all times, not only if it has data and a grant.
     ///
     /// # Errors
-    /// [`End::NoDatagrams`] if only the control path speaks.
+    /// [`End::NoDatagrams`] if only the control stream works.
     pub(super) fn judge(&mut self, board: &Board, rtt: Span, always: bool) -> Result<(), End> {
         let rtt = clock::duration(rtt);
         let passed = self.looked.elapsed().min(LOOK);
@@ -57,7 +57,7 @@ impl Silence {
         let speaks = self.spoke.is_some_and(|at| at.elapsed() < SPEAKS + rtt * 2);
         let heard = board.heard();
         if heard != self.heard || !speaks {
-            // After an outage each way gets the same time to come back.
+            // After an outage both channels get the same time to recover.
             self.heard = heard;
             self.alone = Duration::ZERO;
         } else {
@@ -73,18 +73,18 @@ impl Silence {
     }
 }
 
-/// What a sender waits for before it stops: so long, or so many round trips.
+/// Silence after which a sender stops: this long, or this many round trips.
 const STOPS: (Span, u64) = (Span::from_secs(3), 8);
 
-/// Tells a receiver when the sender, whatever it has to say, must have stopped.
+/// Tells a receiver when the sender must have stopped because of silence.
 #[derive(Default)]
 pub(super) struct Quiet {
     told: bool,
 }
 
 impl Quiet {
-    /// Given the time and when the other end last gave a sign of life: for how long it has been
-    /// silent if that is to be told, or nothing within if it is heard again.
+    /// Takes the time and the other end's last sign of life. Returns the length of a silence to
+    /// report, or an inner `None` when the other end is heard again.
     pub(super) fn look(&mut self, now: Time, lived: Time, rtt: Span) -> Option<Option<Span>> {
         if lived == Time::ZERO {
             return None;
@@ -115,8 +115,8 @@ mod tests {
             rig
         }
 
-        /// Looks for `seconds`, the control path speaking if `speaks`; whether the silence was
-        /// believed.
+        /// Checks for `seconds`; the control stream works if `speaks`. Returns whether the silence
+        /// was believed.
         fn look(&mut self, seconds: f64, speaks: bool, always: bool) -> bool {
             let looks = (seconds / 0.1) as u32;
             (0..looks).any(|_| {

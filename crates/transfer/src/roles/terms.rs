@@ -1,4 +1,4 @@
-//! What both ends of a transfer go by.
+//! The agreed parameters of a transfer.
 
 use std::net::IpAddr;
 
@@ -19,71 +19,71 @@ use crate::write::budget::EARLY_GRANT;
 use longhaul_files::CHUNK;
 use longhaul_text::CallOption;
 
-/// Segments are short, so that chunks become whole, verified and journalled soon after they were
-/// sent, on any path; several are in flight.
+/// Default segment size. Segments are short, so that chunks become complete, verified and
+/// journalled soon after they were sent; several segments are in flight.
 pub(crate) const DEFAULT_SEGMENT: Bytes = Bytes::mebi(16);
 
-/// What both ends of a transfer go by.
+/// The agreed parameters of a transfer.
 #[derive(Clone)]
 pub(crate) struct Terms {
-    /// Names the transfer in key derivation.
+    /// The transfer's id in key derivation.
     pub(crate) transfer: u64,
     /// How data are sealed.
     pub(crate) suite: Suite,
     /// The session's keys.
     pub(crate) exporter: Exporter,
-    /// The other end's address, proven by the session.
+    /// The other end's address, validated by the session.
     pub(crate) peer: IpAddr,
-    /// The protocol; nothing where the chunks go by stream.
+    /// The protocol; `None` if the chunks go over streams.
     pub(crate) protocol: Option<&'static Row>,
     /// The protocol's own settings.
     pub(crate) settings: Settings,
-    /// Streams beside the control stream that carry chunks.
+    /// Additional streams that carry chunks.
     pub(crate) streams: u32,
-    /// How many of them are best is found out by trying.
+    /// Find the best number of streams by trying.
     pub(crate) try_streams: bool,
     /// The fixed rate.
     pub(crate) rate: Option<Rate>,
-    /// The limit of a found rate.
+    /// The limit for the rate search.
     pub(crate) rate_limit: Option<Rate>,
-    /// What an earlier copy found on the path; the sending end begins by it.
+    /// The rate of an earlier copy on the path, from which the sending end starts.
     pub(crate) remembered: Option<Remembered>,
-    /// The part of a shared path that a found rate takes; nothing where it need not share.
+    /// The weight on a shared path; `None` if the rate search ignores other traffic.
     pub(crate) weight: Option<Weight>,
     /// Segment size; zero for the whole object.
     pub(crate) segment: Bytes,
     /// UDP payload of a full data datagram.
     pub(crate) datagram: u16,
-    /// Round-trip time as the session found it.
+    /// Round-trip time measured by the session.
     pub(crate) rtt: Span,
-    /// What this host's card carries of UDP payload in such datagrams, where that is known.
+    /// The capacity of this host's card in UDP payload of such datagrams, if known.
     pub(crate) card: Option<Rate>,
 }
 
 impl Terms {
-    /// The keys of a flow.
+    /// Returns the keys of a flow.
     pub(crate) fn keys(&self, flow: FlowId) -> FlowKeys {
         let secret = self.exporter.export(b"longhaul data", &self.transfer.to_be_bytes());
         FlowKeys::new(&secret, self.suite, self.transfer, flow)
     }
 
-    /// Block size of datagrams of `datagram` bytes.
+    /// Returns the block size of datagrams of `datagram` bytes.
     pub(crate) fn block(&self, datagram: u16) -> u32 {
         u32::from(datagram).saturating_sub(data_overhead(self.suite) as u32)
     }
 
-    /// Whether the data go by datagrams that are not sealed.
+    /// Returns whether the data go by unsealed datagrams.
     pub(crate) fn is_in_the_clear(&self) -> bool {
         self.suite == Suite::Plain && self.protocol.is_some()
     }
 
-    /// What is never exceeded, by whatever way the data go.
+    /// Returns the rate limit, for all carriers.
     pub(crate) fn cap(&self) -> Option<Rate> {
         let both = [self.rate, self.rate_limit];
         both.into_iter().flatten().min()
     }
 
-    /// What the core of either end is told of a pass.
+    /// Returns the setup of either end's core for a pass.
     pub(crate) fn setup(&self, flow: FlowId, layout: Layout) -> Setup {
         Setup {
             flow,
@@ -102,10 +102,10 @@ impl Terms {
     }
 }
 
-/// The cut of an object of `object_len` bytes.
+/// Returns the layout of an object of `object_len` bytes.
 ///
 /// # Errors
-/// Sizes that the other side may have sent and that do not fit together.
+/// The sizes, which may come from the other side, do not fit together.
 pub(crate) fn layout(object_len: u64, segment: Bytes, block: u32) -> Result<Layout, Error> {
     Layout::new(Bytes::new(object_len), segment, Bytes::new(CHUNK), block).map_err(|error| {
         let what = format!(

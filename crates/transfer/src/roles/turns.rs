@@ -1,4 +1,4 @@
-//! Chunks on the control stream wait for memory, and have their turn.
+//! Tests: chunks on the control stream wait for memory, and get it in turn.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::flow::payloads::Payloads;
 use crate::loopback::{LOOPBACKS, pair, run};
 use crate::options::Receive;
 use crate::session::{Carriers, FrameReader, FrameWriter, Session};
-use crate::write::budget::{Budget, MemoryPart};
+use crate::write::budget::{Budget, MemoryPart, MessageCharge};
 use crate::write::files::Files;
 use longhaul_files::{Asked, Manifest, Place, SinkOptions, Source};
 
-/// Nobody looks.
+/// An observer that ignores everything.
 pub(super) struct Alone;
 
 impl Hooks for Alone {
@@ -84,7 +84,7 @@ async fn send(writer: &mut FrameWriter, mut source: Source) {
     }
 }
 
-/// The next message but for `skipped`.
+/// Returns the next message except `skipped`.
 async fn next(reader: &mut FrameReader) -> Message {
     loop {
         let frame = reader.read::<Frame>().await.expect("the session stands");
@@ -103,7 +103,7 @@ async fn outcome(reader: &mut FrameReader) -> Outcome {
     }
 }
 
-/// Takes room again and again, as other streams do: who only tries now and then finds none ever.
+/// Takes room again and again, as other streams do; an end that only polls would never get any.
 async fn compete(room: Arc<Semaphore>) {
     loop {
         let _permit = room.clone().acquire_owned().await;
@@ -111,7 +111,7 @@ async fn compete(room: Arc<Semaphore>) {
     }
 }
 
-/// Receives what comes over the session alone, into `place`.
+/// Receives over the session only, into `place`.
 pub(super) async fn receive_alone(
     wire: &mut Wire,
     terms: Terms,
@@ -151,7 +151,7 @@ async fn wait_and_take_turns() {
     let (terms, port) = (terms(&near), data.handle());
     let place = Place::Ambient(folder.path().join("copy"));
     let receiving = spawn_local(async move {
-        let mut wire = Wire::new(near);
+        let mut wire = Wire::new(near, MessageCharge::alone());
         let ended = receive_alone(&mut wire, terms, port, memory, place).await;
         wire.close(None).await;
         ended.map(|received| received.outcome.files)
@@ -166,7 +166,7 @@ async fn wait_and_take_turns() {
         assert_eq!(status.written, 0, "there is no room");
     }
     let others: Vec<_> = (0..4).map(|_| spawn_local(compete(room.clone()))).collect();
-    // One place for all of them.
+    // One permit for all of them.
     let mut held = held;
     drop(held.split(1));
     assert_eq!(outcome(&mut reader).await.files, 1);

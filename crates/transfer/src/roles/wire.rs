@@ -1,5 +1,5 @@
-//! One session as an end uses it: messages in from the stream and from datagrams alike, messages
-//! out without waiting.
+//! One session as an end uses it: it receives messages from the stream and from datagrams, and
+//! sends messages without waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,26 +13,27 @@ use crate::control::{ChunkPiece, Frame, Message, Ping};
 use crate::error::{Error, ErrorKind};
 use crate::flow::outbox::Outbox;
 use crate::session::{FrameReader, FrameWriter, Session};
+use crate::write::budget::MessageCharge;
 
-/// Pieces of chunks that wait for the stream.
+/// Pieces of chunks that may wait for the stream.
 pub(super) const BULK: usize = 4;
-/// Messages by datagram that wait to be read: a peer cannot fill the memory with them.
+/// Messages from datagrams that may wait to be read: a limit on what a peer can put into memory.
 const INLET: usize = 1024;
-/// An end that leaves does not wait longer for what it had still to tell: it matters to nobody.
+/// How long an end that leaves waits for its queued messages, which no longer matter.
 const LEAVING: Duration = Duration::from_secs(1);
-/// The last word is not waited for longer: the other side does not read it.
+/// How long to wait for the final message to be sent, if the other side does not read.
 const CLOSING: Duration = Duration::from_secs(30);
-/// Once nothing can be told any more, the other side's last word is waited for so long.
+/// How long to wait for the other side's final message after the writer has failed.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// Why an end ended.
+/// Why an end stopped.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The session is gone; the copy can go on over a new one.
+    /// The session is lost; the copy can continue over a new one.
     Lost(String),
-    /// Datagrams do not pass (any more); the copy can go on by stream.
+    /// Datagrams do not pass, or no longer; the copy can continue over streams.
     NoDatagrams,
-    /// For good.
+    /// A permanent failure.
     Fatal(Error),
 }
 
@@ -60,8 +61,8 @@ impl From<longhaul_net::Error> for End {
     }
 }
 
-/// The task that writes to the session. Dropping it ends the task and frees the messages that wait
-/// for a peer that reads nothing.
+/// The task that writes to the session. Dropping it ends the task and frees the messages to a peer
+/// that does not read.
 struct Writer(JoinHandle<Result<FrameWriter, String>>);
 
 impl Drop for Writer {
@@ -70,30 +71,31 @@ impl Drop for Writer {
     }
 }
 
-/// A session's messages.
+/// The messages of a session.
 pub(crate) struct Wire {
     reader: FrameReader,
     outbox: Outbox,
-    /// An answer to a ping is in the outbox: one is enough, and a peer that does not read cannot
-    /// fill it.
+    /// The outbox has an answer to a ping. One is enough, so a peer that does not read cannot fill
+    /// the outbox.
     answering: Arc<AtomicBool>,
     bulk: Sender<ChunkPiece>,
     writer: Writer,
-    /// Why the writer ended before its time.
+    /// Why the writer ended early.
     broken: Receiver<String>,
-    /// The same once it is known, and when the session is given up for it.
+    /// The same once it is known, and when to give up the session because of it.
     giving_up: Option<(String, Instant)>,
     inlet: Receiver<Message>,
     inlet_end: Sender<Message>,
-    /// Read before it could be taken.
+    /// A message that was read too early.
     again: Option<Message>,
 }
 
 impl Wire {
-    /// Takes over `session`. Must be called within a `LocalSet`.
-    pub(crate) fn new(session: Session) -> Wire {
+    /// Takes over `session`. Messages that the other side does not read are charged to `charge`.
+    /// Must be called within a `LocalSet`.
+    pub(crate) fn new(session: Session, charge: MessageCharge) -> Wire {
         let (mut writer, reader) = session.split();
-        let (outbox, mut messages) = Outbox::new();
+        let (outbox, mut messages) = Outbox::new(charge);
         let (bulk, mut pieces) = channel(BULK);
         let (breaking, broken) = channel(1);
         let answering = Arc::new(AtomicBool::new(false));
@@ -122,41 +124,37 @@ impl Wire {
         Wire { reader, outbox, answering, bulk, writer, broken, giving_up, inlet, inlet_end, again }
     }
 
-    /// The way out.
+    /// Returns the queue for outgoing messages.
     pub(crate) fn outbox(&self) -> &Outbox {
         &self.outbox
     }
 
-    /// The way out for pieces of chunks, behind everything else; it waits when it is full.
+    /// Returns the bounded queue for pieces of chunks, which have a lower priority than messages.
     pub(crate) fn bulk(&self) -> Sender<ChunkPiece> {
         self.bulk.clone()
     }
 
-    /// The stream itself is to carry much, one way or the other.
+    /// Declares that the stream will carry much data in one direction.
     pub(super) fn expect_much(&self) {
         self.reader.expect_much();
     }
 
-    /// Where messages that come by datagram are put in, if there is room: all of them come by the
-    /// stream too.
+    /// Returns the bounded queue for messages from datagrams; all of them come over the stream too.
     pub(crate) fn inlet(&self) -> Sender<Message> {
         self.inlet_end.clone()
     }
 
-    /// The next message, by stream or by datagram. Pings are answered.
-    /// Safe to drop half-way: nothing is lost.
+    /// Returns the next message, from the stream or a datagram. Answers pings. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<Message, End> {
         if let Some(message) = self.again.take() {
             return Ok(message);
         }
         loop {
-            if self.outbox.is_overflown() {
-                return Err(End::Lost("the other side reads nothing of what it is told".into()));
-            }
             let deadline = self.giving_up.as_ref().map(|(_, at)| *at);
             let message = tokio::select! {
+                overflow = self.outbox.overflows() => return Err(End::Lost(overflow.to_string())),
                 why = self.broken.recv(), if deadline.is_none() => {
-                    let why = why.unwrap_or_else(|| "nothing more can be told".into());
+                    let why = why.unwrap_or_else(|| "no message can be sent".into());
                     self.giving_up = Some((why, Instant::now() + LAST_WORD));
                     continue;
                 }
@@ -167,7 +165,7 @@ impl Wire {
                 Some(message) = self.inlet.recv() => message,
                 frame = self.reader.read::<Frame>() => match frame {
                     Ok(Some(Frame { message: Some(message) })) => message,
-                    // Of a newer version: to be ignored.
+                    // Ignore a message from a newer version.
                     Ok(Some(Frame { message: None })) => continue,
                     Ok(None) => return Err(End::Lost("the other side hung up".into())),
                     Err(error) => return Err(lost_or_fatal(error.into())),
@@ -184,12 +182,12 @@ impl Wire {
         }
     }
 
-    /// Has the next read give `message`, for which it was too early.
+    /// Puts `message` back for the next read, because it was read too early.
     pub(crate) fn put_back(&mut self, message: Message) {
         self.again = Some(message);
     }
 
-    /// Ends the session without waiting: this end has heard all it wanted.
+    /// Ends the session without waiting: this end needs nothing more.
     pub(crate) async fn leave(self) {
         self.outbox.end();
         if let Some(writer) = ended(self.writer, LEAVING).await {
@@ -198,7 +196,7 @@ impl Wire {
         }
     }
 
-    /// Delivers what was told, then ends the session and says why.
+    /// Sends the queued messages, then ends the session with a reason.
     pub(crate) async fn close(self, why: Option<&Error>) {
         self.outbox.end();
         if let Some(writer) = ended(self.writer, CLOSING).await {
@@ -208,12 +206,12 @@ impl Wire {
     }
 }
 
-/// The writer once it has said all; nothing where the stream is broken, or takes nothing more.
+/// Waits until the writer has sent everything; `None` if the stream is broken or blocked.
 async fn ended(mut writer: Writer, patience: Duration) -> Option<FrameWriter> {
     tokio::time::timeout(patience, &mut writer.0).await.ok()?.ok()?.ok()
 }
 
-/// A session that breaks can be taken up again; one that is refused cannot.
+/// Classifies an error: a broken session can be resumed, a refused one cannot.
 pub(crate) fn lost_or_fatal(error: Error) -> End {
     match error.kind {
         ErrorKind::Unfinished | ErrorKind::Stalled => End::Lost(error.what),
@@ -226,6 +224,8 @@ mod tests {
     use super::*;
     use crate::loopback::{LOOPBACKS, pair, run};
     use crate::session::Carriers;
+    use crate::write::budget::Budget;
+    use longhaul_proto::units::Bytes;
 
     #[test]
     fn an_end_that_can_tell_nothing_any_more_ends() {
@@ -234,10 +234,10 @@ mod tests {
             local
                 .run_until(async {
                     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
-                    // The other side hears no more, but does not hang up.
+                    // The other side does not read, but does not close either.
                     let (_writer, reader) = far.split();
                     drop(reader);
-                    let mut wire = Wire::new(near);
+                    let mut wire = Wire::new(near, MessageCharge::alone());
                     let outbox = wire.outbox().clone();
                     let teller = tokio::task::spawn_local(async move {
                         let mut tick = tokio::time::interval(Duration::from_millis(10));
@@ -254,6 +254,14 @@ mod tests {
         });
     }
 
+    /// Messages that are more than the session takes while the other side reads nothing.
+    fn unread(outbox: &Outbox) {
+        for chunk in 0..128 {
+            let piece = ChunkPiece { chunk, bytes: vec![7; 1 << 19], ..Default::default() };
+            outbox.tell(Message::ChunkPiece(piece));
+        }
+    }
+
     #[test]
     fn a_wire_that_is_dropped_frees_what_a_peer_did_not_read() {
         run(async {
@@ -261,19 +269,36 @@ mod tests {
             local
                 .run_until(async {
                     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
-                    let wire = Wire::new(near);
+                    let memory = Budget::new(Bytes::mebi(512)).unwrap();
+                    let wire = Wire::new(near, memory.messages());
                     let outbox = wire.outbox().clone();
-                    // More than the session takes while the other side reads nothing.
-                    for chunk in 0..128 {
-                        let piece =
-                            ChunkPiece { chunk, bytes: vec![7; 1 << 19], ..Default::default() };
-                        outbox.tell(Message::ChunkPiece(piece));
-                    }
+                    unread(&outbox);
                     tokio::task::yield_now().await;
                     assert!(!outbox.is_ended());
+                    assert!(!memory.messages().set(490 << 20), "unread messages are charged");
                     drop(wire);
                     outbox.ended().await;
                     assert!(outbox.is_ended());
+                    assert!(memory.messages().set(512 << 20));
+                    drop(far);
+                })
+                .await;
+        });
+    }
+
+    #[test]
+    fn a_peer_whose_unread_messages_find_no_memory_is_lost_at_once_though_it_says_nothing() {
+        run(async {
+            let local = tokio::task::LocalSet::new();
+            local
+                .run_until(async {
+                    let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+                    let memory = Budget::new(Bytes::mebi(32)).unwrap();
+                    let mut wire = Wire::new(near, memory.messages());
+                    let outbox = wire.outbox().clone();
+                    tokio::task::spawn_local(async move { unread(&outbox) });
+                    let Err(End::Lost(why)) = wire.next().await else { panic!("it is not lost") };
+                    assert!(why.contains("`memory` has no room"), "{why}");
                     drop(far);
                 })
                 .await;
@@ -288,10 +313,10 @@ mod tests {
                 .run_until(async {
                     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
                     let (_writer, mut reader) = far.split();
-                    let mut wire = Wire::new(near);
+                    let mut wire = Wire::new(near, MessageCharge::alone());
                     let status = || Message::Status(crate::control::Status::default());
                     for _ in 0..2 {
-                        // The writer has no turn before the end waits.
+                        // The writer does not run before this end waits.
                         let ping = || Message::Ping(Ping { answer: false });
                         (0..50).for_each(|_| wire.inlet_end.try_send(ping()).unwrap());
                         wire.inlet_end.try_send(status()).unwrap();

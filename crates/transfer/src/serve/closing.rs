@@ -1,4 +1,4 @@
-//! The end of a server: no new requests, then no more transfers.
+//! The shutdown of a server: no new requests, then no more transfers.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,20 +9,20 @@ use tokio::time::timeout;
 
 use crate::error::{Error, ErrorKind};
 
-/// How long sessions have to tell their clients that the server ends.
+/// How long sessions have to tell their clients about the shutdown.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     #[default]
     Open,
-    /// Transfers under way go on.
+    /// Running transfers continue.
     Refusing,
-    /// Transfers under way end.
+    /// Running transfers end.
     Ending,
 }
 
-/// How far the end of a server is. Clones share it.
+/// The state of the shutdown. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Closing(Rc<State>);
 
@@ -38,7 +38,7 @@ struct State {
 pub(super) struct Busy(Closing);
 
 impl Closing {
-    /// Counts a request as long as the result lives.
+    /// Counts a request until the result is dropped.
     ///
     /// # Errors
     /// The server is shutting down.
@@ -50,13 +50,13 @@ impl Closing {
         Ok(Busy(self.clone()))
     }
 
-    /// Returns why a transfer under way must end, if it must.
+    /// Returns why a running transfer must end, if it must.
     pub(super) fn reason(&self) -> Option<Error> {
         (self.0.stage.get() == Stage::Ending).then(shutting_down)
     }
 
-    /// Refuses new requests; after `grace` ends the transfers under way, and waits a little for
-    /// their last words.
+    /// Refuses new requests. After `grace` ends the running transfers, and waits briefly for their
+    /// final messages.
     pub(super) async fn close(&self, grace: Duration) {
         self.0.stage.set(Stage::Refusing);
         let _ = timeout(grace, self.idle()).await;
@@ -79,7 +79,7 @@ impl Drop for Busy {
     }
 }
 
-/// A client that hears this tries again.
+/// Clients retry after this error.
 fn shutting_down() -> Error {
     Error::new(ErrorKind::Unfinished, "the server is shutting down")
 }

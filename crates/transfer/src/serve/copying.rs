@@ -1,4 +1,5 @@
-//! The service of copies: transfers, their further streams, and the surveys and probes before them.
+//! The service of copies: transfers, their additional streams, and the surveys and probes before
+//! them.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -10,6 +11,7 @@ use tokio::time::timeout;
 use super::dispatch::{first, turn_away};
 use super::door::Access;
 use super::events::{Moved, ServedClient, ServerEvent};
+use super::live::Way;
 use super::{Server, transfer};
 use crate::control::{self, Direction, Frame, Message, Probe, Request, Survey};
 use crate::error::{Error, ErrorKind};
@@ -17,12 +19,12 @@ use crate::many::answer;
 use crate::probe;
 use crate::session::{Service, Session, allow};
 
-/// How long a client may wait for other sources before it asks for what it has heard of here. One
-/// that takes longer asks anew.
+/// How long a client may survey other sources before its request. Later it has to survey again.
 const OTHERS: Duration = Duration::from_secs(600);
 
-/// Copies. Surveys and probes are messages of it and no services: a request may follow a survey on
-/// its stream, with keys of the same stream, and both are asked by copies only.
+/// The service of copies. Surveys and probes are messages of this service, not services of their
+/// own: a request may follow a survey on its stream, with the keys of the same stream, and only
+/// copies use both.
 pub(super) struct Copying {
     server: Rc<Server>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,
@@ -45,7 +47,7 @@ impl Service for Copying {
         Box::pin(async move {
             let Some((session, frame)) = first::<Frame>(&self.server, stream).await else { return };
             if let Some(result) = self.asked(session, frame).await {
-                // Whoever waited for it may be gone.
+                // The receiver may be gone.
                 let _ = self.ended.send(result);
             }
         })
@@ -53,7 +55,7 @@ impl Service for Copying {
 }
 
 impl Copying {
-    /// The service; `ended` is told how each transfer ended.
+    /// Returns the service, which sends the result of each transfer to `ended`.
     pub(super) fn new(
         server: Rc<Server>,
         ended: mpsc::UnboundedSender<Result<(), Error>>,
@@ -61,7 +63,7 @@ impl Copying {
         Copying { server, ended }
     }
 
-    /// Answers a first message: a transfer, whose end is told, or something else.
+    /// Answers a first message. Returns the result if it was a transfer.
     async fn asked(&self, session: Session, frame: Frame) -> Option<Result<(), Error>> {
         match frame.message {
             Some(Message::Attach(attach)) => {
@@ -75,7 +77,7 @@ impl Copying {
             Some(Message::Request(request)) => {
                 let is_part = request.extent.is_some();
                 let ended = self.requested(session, request).await;
-                // The end of a part is not that of its pipe.
+                // The end of a part is not the end of its pipe.
                 (!is_part).then_some(ended)
             }
             Some(Message::Survey(survey)) => self.surveyed(session, &survey).await,
@@ -100,14 +102,13 @@ impl Copying {
         probe::server::answer(&server.port, &server.seats, session, probe, stopped).await;
     }
 
-    /// Answers a survey, and the request that may follow it as soon as the client has heard all
-    /// others.
+    /// Answers a survey, and the request that may follow when the client has surveyed all sources.
     async fn surveyed(&self, mut session: Session, survey: &Survey) -> Option<Result<(), Error>> {
         let server = &self.server;
         let client = ServedClient::of_survey(&session, survey);
         let client = client.called(server.door.name(&session.peer));
         (server.tell)(ServerEvent::Asked(client.clone()));
-        // Kept until the client has heard the last word.
+        // Kept until the client has received the final message.
         let begun = server.begin(session.peer, Some(Access::Read));
         let next = async {
             let running = begun.clone()?;
@@ -125,12 +126,13 @@ impl Copying {
             }
         };
         let Some(Message::Request(request)) = frame.message else { return None };
-        // Its hold may be over: the others may have taken long.
+        // The early-datagram window may have expired, because the other sources may have taken
+        // long.
         server.port.expect(session.remote.ip());
         Some(self.requested(session, request).await)
     }
 
-    /// Answers a request, and tells of it.
+    /// Answers a request, and reports it.
     async fn requested(&self, session: Session, request: Request) -> Result<(), Error> {
         let access = match request.direction() {
             Direction::Push => Access::Write,
@@ -143,7 +145,7 @@ impl Copying {
                 return Err(error);
             }
         };
-        // A part is told of with its pipe.
+        // A part is reported with its pipe.
         let is_whole = request.extent.is_none();
         let name = self.server.door.name(&session.peer);
         let client = ServedClient::of_request(&session, &request).called(name);
@@ -151,6 +153,11 @@ impl Copying {
         if let Some(client) = &client {
             (self.server.tell)(ServerEvent::Asked(client.clone()));
         }
+        let shown = client.clone().unwrap_or_else(|| ServedClient::of_request(&session, &request));
+        let fixed_rate = request.rate_bps > 0 || request.rate_limit_bps > 0;
+        let receives = request.direction() == Direction::Push;
+        let way = Way { receives, fixed_rate };
+        let _seat = self.server.live.enter(shown, way, running.clone());
         let result = transfer::answer(&self.server, session, request, running.clone()).await;
         if let Some(client) = client {
             (self.server.tell)(client.ended(&result, running.moved()));
@@ -159,7 +166,7 @@ impl Copying {
     }
 }
 
-/// Answers a survey, if the client may read what it names.
+/// Answers a survey, if the client may read its paths.
 async fn answer_survey(
     server: &Server,
     session: &mut Session,

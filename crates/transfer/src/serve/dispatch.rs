@@ -1,4 +1,4 @@
-//! Gives each stream to the service that it names.
+//! Dispatches each stream to the service that it names.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,40 +13,49 @@ use super::listing::Listing;
 use super::pipe::Piping;
 use super::reading::Reading;
 use super::sharing::Sharing;
+use super::status::{View, Watching};
 use super::streaming::Streaming;
 use crate::error::{Error, ErrorKind};
 use crate::session::{Service, Services, Session};
 use longhaul_share::Shared;
 use longhaul_stream::server::Streams;
 
-/// How long a client may take to say what it wants.
+/// Timeout for a stream's first message.
 const REQUEST: Duration = Duration::from_secs(15);
+
+/// What of a server can be watched.
+pub(super) fn view(server: &Rc<Server>, shared: Option<Rc<Shared>>) -> Rc<View> {
+    let streams = Streams::new(server.port.clone());
+    Rc::new(View { server: server.clone(), streams, shared })
+}
 
 /// What a server offers. `ended` is told how each transfer and each pipe ended.
 pub(super) fn services(
-    server: &Rc<Server>,
+    view: &Rc<View>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,
-    shared: Option<Rc<Shared>>,
 ) -> Services {
+    let server = &view.server;
     let copying: Rc<dyn Service> = Rc::new(Copying::new(server.clone(), ended.clone()));
     let listing: Rc<dyn Service> = Rc::new(Listing::new(server.clone()));
     let piping: Rc<dyn Service> = Rc::new(Piping::new(server.clone(), ended));
     let reading: Rc<dyn Service> = Rc::new(Reading::new(server.clone()));
-    let sharing = shared.map(|shared| Rc::new(Sharing::new(server.clone(), shared)) as Rc<_>);
-    let streams = Streams::new(server.port.clone());
-    let streaming: Rc<dyn Service> = Rc::new(Streaming::new(server.clone(), streams));
-    Services::new([copying, listing, piping, reading, streaming].into_iter().chain(sharing))
+    let sharing = view.shared.clone();
+    let sharing = sharing.map(|shared| Rc::new(Sharing::new(server.clone(), shared)) as Rc<_>);
+    let streaming: Rc<dyn Service> = Rc::new(Streaming::new(server.clone(), view.streams.clone()));
+    let status: Rc<dyn Service> = Rc::new(Watching::new(view.clone()));
+    let all = [copying, listing, piping, reading, streaming, status];
+    Services::new(all.into_iter().chain(sharing))
 }
 
-/// Answers a stream, on a task of its own.
+/// Answers a stream, on its own task.
 pub(super) fn begin(server: &Rc<Server>, services: &Services, session: Session) {
     let (server, services) = (server.clone(), services.clone());
     tokio::task::spawn_local(async move { answer(&server, &services, session).await });
 }
 
-/// Answers a stream to its end.
+/// Answers a stream completely.
 pub(super) async fn answer(server: &Server, services: &Services, session: Session) {
-    // What comes to the data port from there is held from now on.
+    // From now on, keep early datagrams from that address.
     server.port.expect(session.remote.ip());
     let (name, needs) = session.asked();
     let found = services.find(name, needs).map_err(Error::from).and_then(|service| {
@@ -59,7 +68,7 @@ pub(super) async fn answer(server: &Server, services: &Services, session: Sessio
     }
 }
 
-/// The first message of a stream; nothing where none comes in time, which the client hears.
+/// Returns the first message of a stream. `None` after a timeout, which is reported to the client.
 pub(super) async fn first<M: Message + Default>(
     server: &Server,
     mut session: Session,
@@ -67,7 +76,7 @@ pub(super) async fn first<M: Message + Default>(
     match timeout(REQUEST, session.first()).await {
         Ok(Ok(Some(message))) => Some((session, message)),
         Ok(Ok(None)) => {
-            // It only wanted to know whether it is let in.
+            // The client only checked whether it is admitted.
             let _ = session.close(None).await;
             None
         }
@@ -80,7 +89,7 @@ pub(super) async fn first<M: Message + Default>(
     }
 }
 
-/// Tells a client, and who watches the server, why it is not served.
+/// Tells a client and the server's observer why the client is refused.
 pub(super) async fn turn_away(server: &Server, session: Session, error: Error) {
     server.refusals.tell(session.remote, &error);
     let _ = session.close(Some((&error).into())).await;

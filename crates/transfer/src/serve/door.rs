@@ -1,4 +1,4 @@
-//! What an id may reach.
+//! The folders and services that an id may use.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::control::server_status::SERVICE as STATUS;
 use crate::error::{Error, ErrorKind};
 use crate::options::{Allow, ServeOptions};
 use crate::session::{self, PeerId, allow};
@@ -14,46 +15,46 @@ use longhaul_files::{Place, Root};
 use longhaul_text::CallOption;
 use longhaul_text::reason;
 
-/// A served folder and who may use it.
+/// The served folder, and the list of clients.
 pub(super) struct Door {
     reach: Reach,
     allow: Shared,
     read_only: bool,
 }
 
-/// The list of clients as it is now.
+/// The current list of clients.
 type Shared = Arc<RwLock<Arc<[Allow]>>>;
 
-/// A poisoned lock means that a reader panicked; the list is whole.
+/// A poisoned lock means that a reader panicked; the list is consistent.
 fn now(list: &Shared) -> Arc<[Allow]> {
     list.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 enum Reach {
-    /// Only what lies below this folder.
+    /// Only paths below this folder.
     Root(Root),
-    /// All that the user of this process may reach: he came through his own ssh.
+    /// Everything that the user of this process can reach, because he came through his own ssh.
     User,
 }
 
-/// The right by which a transfer runs.
+/// The right that a transfer needs.
 pub(super) struct Right {
     list: Shared,
-    /// The list when the transfer was let in.
+    /// The list when the transfer was admitted.
     seen: Arc<[Allow]>,
     peer: PeerId,
-    /// Nothing: any entry of the list is enough.
+    /// `None`: any entry of the list is enough.
     access: Option<Access>,
-    /// The service other than files whose right must stay as it is.
+    /// A service other than files, whose right must not change.
     word: Option<&'static str>,
 }
 
 impl Right {
-    /// Checks that the list still has the right.
+    /// Checks that the list still grants the right.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`]: the client was removed, lost this mode, or has another folder
-    /// now.
+    /// [`ErrorKind::Unreachable`]: the client was removed, lost this mode, or has a different
+    /// folder now.
     pub(super) fn check(&self) -> Result<(), Error> {
         let list = now(&self.list);
         if Arc::ptr_eq(&list, &self.seen) {
@@ -87,7 +88,7 @@ pub(super) enum Access {
 }
 
 impl Access {
-    /// Whether an entry of the list includes it.
+    /// Returns whether an entry of the list includes it.
     fn is_in(self, entry: &Allow) -> bool {
         match self {
             Access::Read => entry.read,
@@ -107,7 +108,8 @@ impl Door {
     /// Opens the served folder.
     ///
     /// # Errors
-    /// [`ErrorKind::LocalFile`] if it, or the subfolder of an id, is no folder that can be opened.
+    /// [`ErrorKind::LocalFile`] if it, or the subfolder of an id, is not a folder or cannot be
+    /// opened.
     pub(super) fn open(options: &ServeOptions) -> Result<Door, Error> {
         let root = Root::open(&options.root).map_err(|error| {
             let what = format!("cannot serve {}: {error}", options.root.display());
@@ -125,11 +127,11 @@ impl Door {
     ///
     /// # Errors
     /// [`ErrorKind::LocalFile`] if the subfolder of an id cannot be opened, [`ErrorKind::Usage`] if
-    /// an id stands in the list twice: the old list stays.
+    /// the list contains an id twice. The old list stays.
     pub(super) fn allow(&self, list: Vec<Allow>) -> Result<(), Error> {
         let mut ids = BTreeSet::new();
         if let Some(entry) = list.iter().find(|entry| !ids.insert(&entry.id)) {
-            let what = format!("{} stands twice among the clients that are allowed", entry.id);
+            let what = format!("the list of clients contains {} twice", entry.id);
             return Err(Error::new(ErrorKind::Usage, what).advise("remove one of the entries"));
         }
         for entry in &list {
@@ -142,13 +144,12 @@ impl Door {
         Ok(())
     }
 
-    /// For the one client that started this process through ssh.
+    /// Returns the door for the one client that started this process through ssh.
     pub(super) fn of_user() -> Door {
         Door { reach: Reach::User, allow: Shared::default(), read_only: false }
     }
 
-    /// Admits the ids that are allowed anything here at all; [`ErrorKind::Unreachable`] for all
-    /// others.
+    /// Admits the ids that have any right; [`ErrorKind::Unreachable`] for all others.
     pub(super) fn admission(
         &self,
     ) -> impl Fn(&PeerId) -> Result<(), session::Error> + Send + Sync + 'static {
@@ -156,12 +157,12 @@ impl Door {
         move |peer| allowed(&now(&allow), peer).map(drop).map_err(|error| (&error).into())
     }
 
-    /// The right of `peer` to `access`, by the list as it is now.
+    /// Returns the right of `peer` to `access`, according to the current list.
     pub(super) fn right(&self, peer: PeerId, access: Option<Access>) -> Right {
         Right { list: self.allow.clone(), seen: now(&self.allow), peer, access, word: None }
     }
 
-    /// The right of `peer` to the service that `word` names, and what the list says of it.
+    /// Returns the right of `peer` to the service `word`, and its value in the list.
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] if it has none.
@@ -177,10 +178,21 @@ impl Door {
         Ok((Right { list, seen, peer, access: None, word: Some(word) }, said))
     }
 
+    /// The right of `peer` to know what the server is doing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`] if it has none.
+    pub(super) fn right_to_status(&self, peer: PeerId) -> Result<Right, Error> {
+        match self.reach {
+            Reach::User => Ok(self.right(peer, None)),
+            Reach::Root(_) => Ok(self.right_to(peer, STATUS)?.0),
+        }
+    }
+
     /// Whether `peer` may read.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] if it has no right here any more.
+    /// [`ErrorKind::Unreachable`] if it has no right any more.
     pub(super) fn may_read(&self, peer: &PeerId) -> Result<bool, Error> {
         if matches!(self.reach, Reach::User) {
             return Ok(true);
@@ -188,12 +200,12 @@ impl Door {
         Ok(Access::Read.is_in(allowed(&now(&self.allow), peer)?))
     }
 
-    /// What the list calls `peer`, if it has a name there.
+    /// Returns the name of `peer` in the list, if it has one.
     pub(super) fn name(&self, peer: &PeerId) -> Option<String> {
         allow::find(&now(&self.allow), peer)?.name.clone()
     }
 
-    /// Whether `peer` has a right to the service that `word` of the list names.
+    /// Checks that `peer` has a right to the service `word`.
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] if it has none.
@@ -211,10 +223,10 @@ impl Door {
         }
     }
 
-    /// Where `path` is for `peer`, if he may go there.
+    /// Resolves `path` for `peer`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] if he may not.
+    /// [`ErrorKind::Unreachable`] if `peer` may not use it.
     pub(super) fn place(&self, peer: &PeerId, path: &Path, access: Access) -> Result<Place, Error> {
         let root = match &self.reach {
             Reach::User => return Ok(Place::Ambient(at_home(path, std::env::var_os("HOME")))),
@@ -252,11 +264,11 @@ fn missing(id: &str, folder: &Path, error: &std::io::Error) -> Error {
     Error::new(ErrorKind::LocalFile, what).at(folder).advise("make it below the root on the server")
 }
 
-/// `~` and what is below it, as the shell behind scp has it; nobody else's home.
+/// Resolves `~` and paths below it, as the shell behind scp does; no other user's home.
 fn at_home(path: &Path, home: Option<OsString>) -> PathBuf {
     let below = path.as_os_str().as_bytes().strip_prefix(b"~");
     match (below, home) {
-        // What the path ends with says whether a folder or its contents are meant.
+        // A trailing slash selects the contents of a folder, so it must be kept.
         (Some(below), Some(mut home)) if below.is_empty() || below[0] == b'/' => {
             home.push(OsStr::from_bytes(below));
             home.into()
@@ -265,7 +277,7 @@ fn at_home(path: &Path, home: Option<OsString>) -> PathBuf {
     }
 }
 
-/// `lh://host//x` and `lh://host/x` name the same.
+/// Makes a path relative: `lh://host//x` and `lh://host/x` name the same file.
 fn relative(path: &Path) -> PathBuf {
     path.strip_prefix("/").unwrap_or(path).to_owned()
 }

@@ -1,4 +1,4 @@
-//! The events of a server: which clients came, what they asked for, how each ended.
+//! The events of a server: its clients, their requests, and the results.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,72 +14,72 @@ use longhaul_files::place::show;
 use longhaul_share::messages::{Ask, Asked};
 use longhaul_stream::messages::{Ask as StreamAsk, Asked as StreamAsked};
 
-/// Something that happened at a server. What clients name may have any characters.
+/// An event of a server. Names from clients may contain any characters.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ServerEvent {
-    /// A client was turned away before it could ask for anything.
+    /// A client was refused before it could make a request.
     Refused {
-        /// Where it came from.
+        /// The client's address.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         error: Error,
     },
-    /// Further clients were turned away, too many for an event each.
+    /// More clients were refused, too many for an event each.
     RefusedMore {
-        /// How many since the last event of this kind.
+        /// Their number since the last event of this kind.
         count: u64,
     },
-    /// A client asks for something.
+    /// A client makes a request.
     Asked(ServedClient),
-    /// The server has answered a client to the end, or refused it.
+    /// A request has ended, or was refused.
     Ended {
         /// The client.
         client: ServedClient,
-        /// How long it took.
+        /// The duration.
         took: Duration,
-        /// What it moved.
+        /// The amount of data.
         moved: Moved,
-        /// Why it was refused or not finished.
+        /// Why the request was refused or not finished.
         error: Option<Error>,
     },
     /// The reader was too slow: this many events were dropped here.
     Lagged(u64),
 }
 
-/// What a request has moved by its end, parts of files that it did not finish included.
+/// The data that a request has moved by its end, including parts of unfinished files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Moved {
-    /// Bytes of content, without what was there before.
+    /// Bytes of content, without those that existed before.
     pub bytes: u64,
-    /// Files that it brought.
+    /// Files that were copied.
     pub files: u64,
     /// Files, folders and links that failed; the others were copied.
     pub failed: u64,
 }
 
-/// A client and what it asks for.
+/// A client and its request.
 #[derive(Clone, Debug)]
 pub struct ServedClient {
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
     /// Its id.
     pub id: String,
-    /// What the list of clients calls it.
+    /// Its name in the list of clients.
     pub name: Option<String>,
-    /// What is to be done, and with which paths.
+    /// The request, in words, with its paths.
     pub wish: String,
     /// The paths: the first few of many.
     pub path: String,
     since: Instant,
 }
 
-/// So many paths of a request are named, and so much of each.
+/// Most paths of a request that are shown, and most characters of each.
 const NAMED: usize = 3;
 const LONGEST: usize = 200;
 
-/// Paths for people, in short.
+/// Returns a short text for paths.
 fn named(paths: &[Vec<u8>]) -> String {
     let name = |path: &Vec<u8>| format!("/{}", show(&path[..path.len().min(LONGEST)]));
     let names: Vec<String> = paths.iter().take(NAMED).map(name).collect();
@@ -91,16 +91,22 @@ fn named(paths: &[Vec<u8>]) -> String {
 }
 
 impl ServedClient {
-    /// The client of `session`, and what it wants to do with `path`.
+    /// Returns the client of `session`, with a request for `path`.
     fn new(session: &Session, verb: &str, path: String) -> ServedClient {
         let (address, id) = (session.remote, session.peer.to_string());
         let wish = format!("{verb} {path}");
         ServedClient { address, id, name: None, wish, path, since: Instant::now() }
     }
 
-    /// One that measures the way.
+    /// Returns a client that probes the path.
     pub(super) fn of_probe(session: &Session) -> ServedClient {
         ServedClient { wish: "probes the way".to_owned(), ..Self::new(session, "", String::new()) }
+    }
+
+    /// One that watches the server.
+    pub(super) fn of_status(session: &Session) -> ServedClient {
+        let wish = "watches the server".to_owned();
+        ServedClient { wish, ..Self::new(session, "", String::new()) }
     }
 
     /// One that uses the shared tree.
@@ -112,7 +118,7 @@ impl ServedClient {
         ServedClient::new(session, verb, named(&[prefix.to_vec()]))
     }
 
-    /// One that sends or receives a stream.
+    /// Returns a client that sends or receives a stream.
     pub(super) fn of_stream(session: &Session, ask: &StreamAsk) -> ServedClient {
         let (verb, name) = match &ask.asked {
             Some(StreamAsked::Send(send)) => ("sends the stream", send.name.as_bytes()),
@@ -122,32 +128,32 @@ impl ServedClient {
         ServedClient::new(session, verb, named(&[name.to_vec()]))
     }
 
-    /// The same as the list of clients calls it.
+    /// Sets the name from the list of clients.
     pub(super) fn called(self, name: Option<String>) -> ServedClient {
         ServedClient { name, ..self }
     }
 
-    /// One that asks what chunks hash to.
+    /// Returns a client that surveys.
     pub(super) fn of_survey(session: &Session, survey: &Survey) -> ServedClient {
         ServedClient::new(session, "compares", named(&survey.paths))
     }
 
-    /// One that asks for a listing.
+    /// Returns a client that requests a listing.
     pub(super) fn of_list(session: &Session, list: &List) -> ServedClient {
         ServedClient::new(session, "lists", named(std::slice::from_ref(&list.path)))
     }
 
-    /// One that reads ranges of a file.
+    /// Returns a client that reads ranges of a file.
     pub(super) fn of_file(session: &Session, asked: &FileAsk) -> ServedClient {
         ServedClient::new(session, "reads ranges of", named(std::slice::from_ref(&asked.path)))
     }
 
-    /// One that writes a file whose length it does not know.
+    /// Returns a client that writes a file of unknown length.
     pub(super) fn of_pipe(session: &Session, pipe: &Pipe) -> ServedClient {
         ServedClient::new(session, "pipes to", named(std::slice::from_ref(&pipe.path)))
     }
 
-    /// One that asks for a transfer.
+    /// Returns a client that requests a transfer.
     pub(super) fn of_request(session: &Session, request: &Request) -> ServedClient {
         let verb = match request.direction() {
             Direction::Push => "writes to",

@@ -1,4 +1,4 @@
-//! What a server's transfer is asked by others of the same server, and what its client hears.
+//! The hooks of a server's transfer: questions from other transfers, and reports for its client.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -19,22 +19,23 @@ use crate::write::planned::named_messages;
 use longhaul_files::Manifest;
 use longhaul_files::watch::Held;
 
-/// A client that was asked and says nothing for this long does not live.
+/// Timeout after which a client that does not answer counts as dead.
 const PROOF_OF_LIFE: Duration = Duration::from_millis(1500);
 
 /// The server's side of [`Hooks`].
 pub(super) struct ServerHooks {
     questions: Option<RefCell<mpsc::UnboundedReceiver<Question>>>,
-    /// Who waits to hear whether the client lives.
+    /// Transfers that wait to learn whether the client is alive.
     asked: RefCell<Vec<oneshot::Sender<bool>>>,
-    /// When it was asked last, or heard.
+    /// When the client was last asked or heard.
     heard: Cell<Instant>,
-    /// Who waits for the destination; told by being dropped, with all else of the transfer.
+    /// Transfers that wait for the destination. Dropping the senders, with the whole transfer,
+    /// wakes them.
     yielded: RefCell<Vec<oneshot::Sender<()>>>,
     outbox: Outbox,
-    /// What the transfer needs to go on.
+    /// The conditions for the transfer to continue.
     running: Option<Running>,
-    /// Bytes that were there.
+    /// Bytes that existed.
     there: Cell<u64>,
     failed: Cell<u64>,
 }
@@ -56,13 +57,14 @@ impl ServerHooks {
         }
     }
 
-    /// The same hooks of a request that may have to end.
+    /// Adds the conditions of a request that may have to end.
     pub(super) fn of(self, running: Running) -> ServerHooks {
         ServerHooks { running: Some(running), ..self }
     }
 
-    /// What the transfer has moved, by the counters of both ends and, where there is one, its
-    /// outcome. What is not the server's own count is the client's word.
+    /// Returns the data that the transfer has moved, from the counters of both ends and the
+    /// outcome, if there is one. Numbers that the server has not counted itself come from the
+    /// client.
     pub(super) fn moved(&self, board: &Board, outcome: Option<&Outcome>) -> Moved {
         let (mine, theirs) = (board.mine().written, board.theirs().written);
         let resumed = outcome.map_or(0, |outcome| outcome.resumed_bytes);
@@ -78,7 +80,7 @@ impl ServerHooks {
 
     fn answer(&self, lives: bool) {
         for asked in self.asked.borrow_mut().drain(..) {
-            // A newcomer that has gone meanwhile needs no answer.
+            // The newcomer may be gone meanwhile.
             let _ = asked.send(lives);
         }
     }
@@ -107,8 +109,8 @@ impl Hooks for ServerHooks {
         Ok(())
     }
 
-    /// What was said before the question may be read after it: only an answer proves that the
-    /// client lives, though as long as anything is still read it may come.
+    /// Messages sent before the question may be read after it, so only an answer proves that the
+    /// client is alive. But as long as any message is read, the answer may still come.
     fn heard(&self, message: &Message) {
         self.deaf();
         if matches!(message, Message::Ping(Ping { answer: true })) {
@@ -127,6 +129,9 @@ impl Hooks for ServerHooks {
 
     fn planned(&self, _manifest: &Manifest, _skipped: &[Range<u64>], there: There) {
         self.there.set(there.bytes);
+        if let Some(running) = &self.running {
+            running.note_there(there.bytes);
+        }
     }
 
     fn named(&self, _manifest: &Manifest, entries: &[Range<u64>]) {
@@ -148,11 +153,12 @@ impl Hooks for ServerHooks {
 mod tests {
     use super::*;
     use crate::control::Status;
+    use crate::write::budget::MessageCharge;
 
-    /// Hooks, and a way to ask them.
+    /// Returns hooks, and the sender of questions to them.
     fn hooks() -> (ServerHooks, mpsc::UnboundedSender<Question>) {
         let (ask, questions) = mpsc::unbounded_channel();
-        let (outbox, _outflow) = Outbox::new();
+        let (outbox, _outflow) = Outbox::new(MessageCharge::alone());
         (ServerHooks::new(Some(questions), outbox), ask)
     }
 
@@ -190,7 +196,7 @@ mod tests {
             hooks.heard(&Message::Status(Status::default()));
             hooks.tick().unwrap();
         }
-        // An end that reads nothing cannot tell.
+        // An end that does not read cannot know.
         long_ago(&hooks);
         hooks.deaf();
         hooks.tick().unwrap();

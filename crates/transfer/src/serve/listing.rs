@@ -21,18 +21,18 @@ use crate::error::{Error, ErrorKind};
 use crate::session::{Service, Session, allow};
 use longhaul_files::Place;
 
-/// Folders that are read at the same time. Further listings wait.
+/// Folders that may be read at the same time. Other listings wait.
 const READING: usize = 8;
-/// Messages that wait for the stream.
+/// Messages that may wait for the stream.
 const WAITING: usize = 2;
-/// What was found goes out at least this often, and a sign of life where nothing was.
+/// Interval of messages with the names found so far, or of signs of life.
 const SIGN: Duration = Duration::from_millis(500);
 /// How long a client may leave a message unread.
 const UNREAD: Duration = Duration::from_secs(60);
-/// Bytes of a name's attributes in a message, about.
+/// Approximate bytes of a name's attributes in a message.
 const ATTRIBUTES: usize = 40;
 
-/// Listings.
+/// The service of listings.
 pub(super) struct Listing {
     server: Rc<Server>,
     seats: Arc<Semaphore>,
@@ -61,7 +61,7 @@ impl Service for Listing {
             let answer = async |running: &Running, session: &mut Session| {
                 running.or(self.answer(session, &asked)).await
             };
-            // It has heard how it ended, and nobody else waits for that.
+            // The client has the result, and nobody else needs it.
             let _ = attend(server, session, client, Access::Read, answer).await;
         })
     }
@@ -75,11 +75,12 @@ impl Listing {
     async fn answer(&self, session: &mut Session, asked: &List) -> Result<(), Error> {
         let path = Path::new(OsStr::from_bytes(&asked.path));
         let place = self.server.door.place(&session.peer, path, Access::Read)?;
-        let ended = |_| Error::new(ErrorKind::Unfinished, "the listing ended before its time");
+        let ended = |_| Error::new(ErrorKind::Unfinished, "the listing ended early");
         let seat = self.seats.clone().acquire_owned().await.map_err(|_| ended(()))?;
         let (pieces_end, mut pieces) = mpsc::channel(WAITING);
         let reading = tokio::task::spawn_blocking(move || {
-            // Kept until the reading ends, which it does some time after a client has gone.
+            // Kept until the reading ends, which may be some time after the client has
+            // disconnected.
             let _seat = seat;
             read(&place, &pieces_end)
         });
@@ -101,7 +102,7 @@ async fn tell(session: &mut Session, piece: &Listed) -> Result<(), Error> {
     Ok(timeout(UNREAD, session.write(piece)).await.map_err(unread)??)
 }
 
-/// Reads the folder and tells of it in pieces.
+/// Reads the folder, and sends its names in pieces.
 fn read(place: &Place, pieces: &mpsc::Sender<Vec<ListedName>>) -> Result<(), Error> {
     let (mut piece, mut bytes, mut told) = (Vec::new(), 0, Instant::now());
     longhaul_files::list::list(place, &mut |named| {
@@ -111,7 +112,7 @@ fn read(place: &Place, pieces: &mpsc::Sender<Vec<ListedName>>) -> Result<(), Err
             return true;
         }
         (bytes, told) = (0, Instant::now());
-        // Fails when the client has gone.
+        // Fails when the client has disconnected.
         pieces.blocking_send(std::mem::take(&mut piece)).is_ok()
     })?;
     let _ = pieces.blocking_send(piece);

@@ -1,4 +1,4 @@
-//! A server: streams in, each judged, each for a service.
+//! A server: accepts streams, checks each, and dispatches it to a service.
 //!
 //! `dispatch` gives a stream to the service that it names; `running` ends the requests of all
 //! services when the server ends or their client loses its right. `copying` is the service of
@@ -8,7 +8,7 @@
 //! several sources. `listing` is the service of listings, `pipe` that of files of unknown length,
 //! `reading` that of ranges of files, `sharing` that of the shared tree, `streaming`
 //! that of streams.
-//! `door` says what an id may reach; `closing` ends a server; `over_ssh` is the server of one copy
+//! `live` knows what is under way, and `status` is the service that tells it to clients. `door` says what an id may reach; `closing` ends a server; `over_ssh` is the server of one copy
 //! that ssh started; `events` are what a server reports, and `refusals` limits how many clients
 //! that were turned away it reports. `rehearsal` is a session without a network, for the fuzzer.
 
@@ -19,6 +19,7 @@ mod door;
 mod events;
 mod hooks;
 mod listing;
+mod live;
 mod over_ssh;
 mod pipe;
 mod reading;
@@ -27,6 +28,7 @@ mod register;
 mod rehearsal;
 mod running;
 mod sharing;
+mod status;
 mod streaming;
 mod transfer;
 
@@ -47,10 +49,12 @@ use crate::many::answer;
 use crate::options::{Allow, ServeOptions};
 use crate::probe;
 use crate::reactor;
+use crate::server_status::ServerStatus;
 use crate::session::{Identity, Listener, Services, Settings};
 use crate::write::budget::Budget;
 use closing::Closing;
 use door::Door;
+use live::Live;
 use longhaul_files::sink::Left;
 use longhaul_share::Shared;
 use pipe::Pipes;
@@ -62,10 +66,10 @@ pub(crate) use over_ssh::serve_over_ssh;
 #[doc(hidden)]
 pub use rehearsal::rehearse;
 
-/// How often refusals that had no event of their own are counted.
+/// Interval of the reports that count refusals without their own event.
 const UNTOLD: Duration = Duration::from_secs(60);
 
-/// Where a server listens and who it is.
+/// The address and id of a started server.
 #[derive(Clone, Debug)]
 pub struct Ready {
     /// The control port.
@@ -76,33 +80,37 @@ pub struct Ready {
     pub id: String,
 }
 
-/// What all transfers of a server share.
+/// The state that all transfers of a server share.
 struct Server {
     door: Door,
     port: PortHandle,
     memory: Budget,
-    /// What schedules all that come by one protocol.
+    /// The receiving cores that divide this host's capacity, by protocol.
     cores: RefCell<SharedCores>,
     allow_plain: bool,
     register: Register,
     pipes: Pipes,
-    /// The protocols that are known, by name.
+    /// The known protocols, by name.
     protocols: Protocols,
-    /// Partial files that transfers left.
+    /// Partial files left by transfers.
     left: Arc<Left>,
-    /// For surveys.
+    /// Seats for surveys.
     surveys: answer::Seats,
-    /// For probes.
+    /// Seats for probes.
     seats: probe::server::Seats,
-    /// Takes the events.
+    /// Receives the events.
     tell: Tell,
     refusals: Arc<Refusals>,
+    /// What is under way, for who watches.
+    live: Live,
     closing: Closing,
 }
 
 impl Server {
-    /// A server of all protocols, without data in the clear.
+    /// Returns a server for all protocols that allows no unsealed data.
     fn new(door: Door, port: PortHandle, memory: Budget, tell: Tell) -> Server {
+        let live = Live::default();
+        let tell = live.counting(tell);
         Server {
             door,
             port,
@@ -117,6 +125,7 @@ impl Server {
             seats: probe::server::Seats::default(),
             refusals: Arc::new(Refusals::new(tell.clone())),
             tell,
+            live,
             closing: Closing::default(),
         }
     }
@@ -125,23 +134,25 @@ impl Server {
 /// Finds a protocol by its name.
 pub(crate) type Protocols = fn(&str) -> Option<&'static Row>;
 
-/// Takes the events of a server; called from its own threads.
+/// Receives the events of a server; called from its own threads.
 pub type Tell = Arc<dyn Fn(ServerEvent) + Send + Sync>;
 
-/// What a running server may be asked.
+/// A command to a running server.
 pub(crate) enum Order {
+    /// Tell what the server is doing.
+    Status(oneshot::Sender<ServerStatus>),
     /// Replace the list of clients, and tell how that went.
     Allow(Vec<Allow>, oneshot::Sender<Result<(), Error>>),
-    /// End: let transfers go on for this long, then close their sessions.
+    /// Shut down: let transfers continue for this long, then close their sessions.
     Shutdown(Duration),
 }
 
-/// Serves by the orders of a handle. Blocks until an order ends the server or the handle is gone,
-/// or with `once` until one transfer has ended. `ready` is called when clients can come, `tell`
-/// with the events after that.
+/// Serves until an order ends the server or the handle is dropped, or with `once` until one
+/// transfer has ended. Blocks. Calls `ready` when clients can connect, and `tell` with the events
+/// after that.
 ///
 /// # Errors
-/// The ports cannot be opened, or the root is no folder; with `once`, how the transfer ended.
+/// The ports cannot be opened, or the root is not a folder; with `once`, the error of the transfer.
 pub(crate) fn serve(
     protocols: Protocols,
     options: ServeOptions,
@@ -164,7 +175,7 @@ async fn run(
     let shared = options.share.as_deref().map(Shared::open).transpose()?;
     let (mut listener, data) = bind(&options, &identity)?;
     listener.admit_by(door.admission());
-    // What comes to the data port from there is held from now on.
+    // From now on, early datagrams are kept.
     let port = data.handle();
     listener.on_arrival(move |address| port.expect(address));
     let memory = Budget::new(options.memory)?;
@@ -182,7 +193,8 @@ async fn run(
         id: identity.id().to_string(),
     });
     let (ended_end, mut ended) = mpsc::unbounded_channel();
-    let services = dispatch::services(&server, ended_end, shared);
+    let view = dispatch::view(&server, shared);
+    let services = dispatch::services(&view, ended_end);
     let mut untold = tokio::time::interval(UNTOLD);
     let ended = loop {
         tokio::select! {
@@ -199,8 +211,12 @@ async fn run(
             _ = untold.tick() => server.refusals.flush(),
             order = orders.recv() => match order {
                 Some(Order::Allow(list, tell)) => {
-                    // Who asked may have gone.
+                    // The caller may be gone.
                     let _ = tell.send(server.door.allow(list));
+                }
+                Some(Order::Status(tell)) => {
+                    let view = view.clone();
+                    tokio::task::spawn_local(async move { tell.send(view.now().await) });
                 }
                 Some(Order::Shutdown(grace)) => {
                     break close(&server, &services, &mut listener, grace).await;
@@ -215,7 +231,7 @@ async fn run(
     ended
 }
 
-/// Ends the server; whoever comes meanwhile hears of it.
+/// Shuts the server down; refuses new clients meanwhile.
 async fn close(
     server: &Rc<Server>,
     services: &Services,
@@ -234,7 +250,7 @@ async fn close(
     }
 }
 
-/// The control and the data port; with control port 0, a pair of neighbours that is free.
+/// Opens the control and the data port; with control port 0, two free neighbouring ports.
 fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port), Error> {
     const TRIES: usize = 16;
     let settings = Settings::default();
@@ -242,7 +258,7 @@ fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port),
     for _ in 0..TRIES {
         let listener = Listener::bind(options.listen, identity, &settings)?;
         let control = listener.local_addr();
-        // No port comes after the last one, and 0 would be any.
+        // No port follows the last one, and 0 would mean any.
         let next = control.port().checked_add(1);
         let Some(data_port) = options.data_port.or(next) else { continue };
         match Port::bind(zone::at_port(control, data_port)) {

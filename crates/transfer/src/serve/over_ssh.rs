@@ -17,12 +17,12 @@ use crate::session::ssh::{SshSide, accept_over_ssh, bind_udp};
 use crate::session::{Connection, Services, Settings};
 use crate::write::budget::Budget;
 
-/// Serves the client at the other end of standard input and output; blocks until ssh is gone.
-/// What its user may reach, the client may: of `options` only the identity's folder and the memory
-/// count. Opens its ports within `ports`, if that is given.
+/// Serves the client at the other end of standard input and output; blocks until ssh ends. The
+/// client can reach everything that its user can reach: of `options` only the identity's folder and
+/// the memory are used. The server opens its ports within `ports`, if given.
 ///
 /// # Errors
-/// It was not started by ssh, or no port is free.
+/// The process was not started by ssh, or no port is free.
 pub(crate) fn serve_over_ssh(
     options: ServeOptions,
     ports: Option<(u16, u16)>,
@@ -43,16 +43,16 @@ async fn run(
     };
     let data = Port::open(Socket::new(udp, RECEIVE_BUFFER).map_err(unusable)?)?;
     let data_port = data.socket().local_addr().port();
-    // Its ways out are ssh's, and its client hears of all itself.
+    // Standard output belongs to ssh, and the client gets all errors itself.
     let tell: Tell = Arc::new(|_| {});
     let mut side = accept_over_ssh(&identity, ports, data_port, &Settings::default()).await?;
     let memory = Budget::new(options.memory)?;
-    // The client has been told through ssh whom to trust, and so have we.
+    // Ssh has authenticated both sides.
     let allow_plain = true;
     let server = Server::new(Door::of_user(), data.handle(), memory, tell);
     let server = Rc::new(Server { allow_plain, ..server });
     let (ended_end, mut ended) = mpsc::unbounded_channel();
-    let services = dispatch::services(&server, ended_end, None);
+    let services = dispatch::services(&dispatch::view(&server, None), ended_end);
     loop {
         let session = tokio::select! {
             session = side.accept() => session?,
@@ -60,11 +60,11 @@ async fn run(
         };
         let Some(session) = session else { return Ok(()) };
         if session.carrier != "ssh" {
-            // The client hears of an error itself.
+            // The client gets the error itself.
             dispatch::begin(&server, &services, session);
             continue;
         }
-        // The channel is this connection now: its end is the end.
+        // The connection and the channel end together.
         let connection = session.connection();
         dispatch::answer(&server, &services, session).await;
         if let Some(connection) = connection {
@@ -74,7 +74,7 @@ async fn run(
     }
 }
 
-/// Serves the further streams of ssh's channel until it ends.
+/// Serves the other streams of ssh's channel until it ends.
 async fn serve_streams(
     server: &Rc<Server>,
     services: &Services,

@@ -25,15 +25,15 @@ use longhaul_files::CHUNK;
 use longhaul_files::digest::Digest;
 use longhaul_files::manifest::MAX_OBJECT;
 
-/// Pipes that one client may have open: each has a file open all the time.
+/// Most open pipes of one client, because each keeps a file open.
 const MOST: usize = 16;
 
-/// The pipes under way, by client and by their own number.
+/// The open pipes, by client and pipe id.
 #[derive(Default)]
 pub(super) struct Pipes(RefCell<HashMap<(PeerId, u64), Arc<PipedFile>>>);
 
 impl Pipes {
-    /// Enters a pipe until the entry is dropped.
+    /// Registers a pipe until the entry is dropped.
     fn enter(&self, peer: PeerId, number: u64, file: Arc<PipedFile>) -> Result<Entered<'_>, Error> {
         let mut pipes = self.0.borrow_mut();
         let refused = |what: String| Err(Error::new(ErrorKind::Usage, what));
@@ -47,27 +47,24 @@ impl Pipes {
         Ok(Entered { pipes: self, key: (peer, number), file })
     }
 
-    /// Where a part of a pipe of `peer` goes.
+    /// Returns the destination of a part of a pipe of `peer`.
     ///
     /// # Errors
-    /// The client has no such pipe, or the part begins within a chunk or beyond all bounds.
+    /// The client has no such pipe, or the part starts within a chunk or beyond the limit.
     pub(super) fn part(&self, peer: PeerId, extent: &Extent) -> Result<ExtentOf, Error> {
         let pipes = self.0.borrow();
         let file = pipes.get(&(peer, extent.pipe)).ok_or_else(|| {
-            Error::new(ErrorKind::Usage, "the part is of no pipe that is open here")
+            Error::new(ErrorKind::Usage, "the part belongs to no open pipe")
                 .advise("run the pipe again")
         })?;
         if !extent.offset.is_multiple_of(CHUNK) || extent.offset > MAX_OBJECT {
-            return Err(Error::new(
-                ErrorKind::Usage,
-                "the part begins where no part of a pipe can",
-            ));
+            return Err(Error::new(ErrorKind::Usage, "the part starts at an impossible offset"));
         }
         Ok(ExtentOf { file: file.clone(), first: extent.offset / CHUNK })
     }
 }
 
-/// A pipe under way; dropped, the pipe is over, and a file without its name is gone.
+/// An open pipe. Dropping it ends the pipe and removes a file without its final name.
 struct Entered<'a> {
     pipes: &'a Pipes,
     key: (PeerId, u64),
@@ -77,7 +74,7 @@ struct Entered<'a> {
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.pipes.0.borrow_mut().remove(&self.key);
-        // To end a file may take as long as its disk likes.
+        // Closing a file may block on its disk.
         let file = self.file.clone();
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || file.end())),
@@ -86,7 +83,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// Pipes.
+/// The service of pipes.
 pub(super) struct Piping {
     server: Rc<Server>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,
@@ -116,14 +113,14 @@ impl Service for Piping {
                 self.answer(running, session, &asked).await
             };
             let ended = attend(server, session, client, Access::Write, answer).await;
-            // Whoever waited for it may be gone.
+            // The receiver may be gone.
             let _ = self.ended.send(ended);
         })
     }
 }
 
 impl Piping {
-    /// The service; `ended` is told how each pipe ended.
+    /// Returns the service, which sends the result of each pipe to `ended`.
     pub(super) fn new(
         server: Rc<Server>,
         ended: mpsc::UnboundedSender<Result<(), Error>>,
@@ -143,14 +140,14 @@ impl Piping {
         let entered = self.server.pipes.enter(session.peer, asked.pipe, file.clone())?;
         at_disk(move || file.begin(&place)).await?;
         session.write(&Piped { done: false }).await?;
-        // The client may be as slow as what feeds it: only its end, or the server's, ends this.
+        // The client may be as slow as its input, so there is no timeout.
         let next = async { Ok::<_, Error>(session.read::<PipeEnd>().await?) };
         let PipeEnd { total, digest } = running.or(next).await?.ok_or_else(|| {
             Error::new(ErrorKind::Unfinished, "the client ended before its pipe did")
         })?;
         let digest: Digest = digest
             .try_into()
-            .map_err(|_| Error::new(ErrorKind::Usage, "the digest of the pipe is none"))?;
+            .map_err(|_| Error::new(ErrorKind::Usage, "the digest of the pipe is malformed"))?;
         let file = entered.file.clone();
         at_disk(move || file.finish(total, &digest)).await?;
         running.note(Moved { bytes: total, files: 1, failed: 0 });
@@ -158,10 +155,10 @@ impl Piping {
     }
 }
 
-/// Does what may wait for a disk.
+/// Runs work that may block on a disk.
 async fn at_disk<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    let ended = |_| Error::new(ErrorKind::Unfinished, "work at the disk ended before its time");
+    let ended = |_| Error::new(ErrorKind::Unfinished, "work at the disk ended early");
     tokio::task::spawn_blocking(work).await.map_err(ended)?
 }

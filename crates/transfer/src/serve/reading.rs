@@ -1,4 +1,4 @@
-//! The service of remote files: ranges of one file, read as they are asked for.
+//! The service of remote files: reads of ranges of one file.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,21 +25,21 @@ use crate::session::{PeerId, Service, Session, allow};
 use longhaul_files::digest::Digest;
 use longhaul_files::{ChunkValues, RangeFile};
 
-/// Files that all clients may have open, and one of them.
+/// Most open files of all clients, and of one client.
 const MOST: usize = 256;
 const MOST_OF_ONE: usize = 64;
-/// Reads at the disk at the same time. Further ones wait.
+/// Reads that may wait for the disk at the same time. Others wait for their turn.
 const READING: usize = 16;
-/// Streams that may have as much on its way as a long path holds; further ones have a quarter.
+/// Streams that may have as much in flight as a long path holds; others get a quarter.
 const BULK: usize = 8;
-/// Values of chunks that are kept: those of 64 GiB of files.
+/// Values of chunks in the cache: those of 64 GiB of files.
 const VALUES: usize = 64 << 10;
-/// A sign of life goes out this often while the disk is slow.
+/// Interval of signs of life while the disk is slow.
 const SIGN: Duration = Duration::from_secs(5);
 /// How long a client may leave a message unread.
 const UNREAD: Duration = Duration::from_secs(60);
 
-/// Remote files.
+/// The service of remote files.
 pub(super) struct Reading {
     server: Rc<Server>,
     open: Rc<RefCell<HashMap<PeerId, usize>>>,
@@ -48,7 +48,7 @@ pub(super) struct Reading {
     values: Arc<ChunkValues>,
 }
 
-/// The place of an open file; dropped, it is free.
+/// The seat of an open file, freed on drop.
 struct Seat {
     open: Rc<RefCell<HashMap<PeerId, usize>>>,
     peer: PeerId,
@@ -64,7 +64,7 @@ impl Drop for Seat {
     }
 }
 
-/// What was read of a portion, and the value of a whole chunk.
+/// The bytes of a portion, and the value of a whole chunk.
 struct Read {
     bytes: Vec<u8>,
     value: Option<Digest>,
@@ -93,7 +93,7 @@ impl Service for Reading {
             let answer = async |running: &Running, session: &mut Session| {
                 running.or(self.answer(running, session, asked)).await
             };
-            // It has heard how it ended, and nobody else waits for that.
+            // The client has the result, and nobody else needs it.
             let _ = attend(server, session, client, Access::Read, answer).await;
         })
     }
@@ -162,7 +162,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Sends what `portions` of the file have; the next one is read meanwhile.
+    /// Sends the bytes of `portions`, and reads the next one meanwhile.
     async fn send(
         &self,
         session: &mut Session,
@@ -191,7 +191,7 @@ impl Reading {
         Ok(sent)
     }
 
-    /// Begins to read a portion.
+    /// Starts to read a portion.
     async fn read(
         &self,
         file: &Arc<RangeFile>,
@@ -201,7 +201,7 @@ impl Reading {
         let disk = self.disk().await?;
         let (file, values) = (file.clone(), self.values.clone());
         Ok(Some(tokio::task::spawn_blocking(move || {
-            // Kept until the disk answers, which may be after the client has gone.
+            // Kept until the disk answers, which may be after the client has disconnected.
             let _disk = disk;
             let mut bytes = vec![0; portion.len];
             let value = match portion.is_whole {
@@ -218,7 +218,7 @@ impl Reading {
 }
 
 fn ended<E>(_: E) -> Error {
-    Error::new(ErrorKind::Unfinished, "the reading of the file ended before its time")
+    Error::new(ErrorKind::Unfinished, "the reading of the file ended early")
 }
 
 async fn tell(session: &mut Session, message: FileData) -> Result<(), Error> {

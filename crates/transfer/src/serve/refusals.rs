@@ -1,4 +1,4 @@
-//! Tells of clients that were turned away, so that no client can fill a log.
+//! Reports refused clients, with a limit so that no client can fill a log.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,13 +11,13 @@ use super::{ServerEvent, Tell};
 use crate::error::Error;
 use longhaul_net::meter::{Meter, Tariff};
 
-/// Lines about one network: five at once, or one in a minute.
+/// Reports about one network: five in a burst, then one a minute.
 const OF_ONE: Tariff = Tariff {
     each: Span::from_secs(60),
     free: Span::from_secs(5 * 60),
     longest: Span::from_secs(60),
 };
-/// Lines in all: fifty at once, or one in six seconds.
+/// All reports: fifty in a burst, then one in six seconds.
 const OF_ALL: Tariff =
     Tariff { each: Span::from_secs(6), free: Span::from_secs(50 * 6), longest: Span::from_secs(6) };
 
@@ -32,7 +32,7 @@ impl Refusals {
         Refusals { tell, limit: Mutex::new(Limit::default()) }
     }
 
-    /// Tells that a client at `address` was turned away, unless too many were told of.
+    /// Reports that a client at `address` was refused, within the limit.
     pub(super) fn tell(&self, address: SocketAddr, error: &Error) {
         let passed = self.limit().pass(clock::now(), Network::of(address.ip()));
         if let Some(untold) = passed {
@@ -41,7 +41,7 @@ impl Refusals {
         }
     }
 
-    /// Tells how many were not told of, if there were any.
+    /// Reports the number of refusals beyond the limit, if any.
     pub(super) fn flush(&self) {
         let untold = std::mem::take(&mut self.limit().untold);
         self.tell_untold(untold);
@@ -58,7 +58,7 @@ impl Refusals {
     }
 }
 
-/// Which refusals are told, without a clock.
+/// The limit on reports, without a clock.
 struct Limit {
     of_one: Meter<Network>,
     of_all: Meter<()>,
@@ -72,7 +72,8 @@ impl Default for Limit {
 }
 
 impl Limit {
-    /// Whether a refusal of `network` is told: then also how many before it were not.
+    /// Returns whether to report a refusal of `network`: if so, with the number of earlier ones
+    /// that were not reported.
     fn pass(&mut self, now: Time, network: Network) -> Option<u64> {
         if !self.of_one.has_room(now, network) || !self.of_all.has_room(now, ()) {
             self.untold += 1;

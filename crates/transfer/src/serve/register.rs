@@ -1,4 +1,4 @@
-//! The transfers under way.
+//! The register of running transfers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,14 +10,14 @@ use tokio::time::timeout;
 
 use crate::session::{PeerId, Session};
 
-/// How long a transfer into the same destination is asked, and how long its end may take, before
-/// the newcomer tries the files themselves.
+/// How long to wait for a transfer into the same destination to answer, or to end, before the
+/// newcomer tries to lock the files.
 pub(super) const ASKED: Duration = Duration::from_secs(15);
 
-/// Further streams that a transfer may have at most.
+/// Most additional streams of a transfer.
 const MAX_STREAMS: u32 = 64;
 
-/// The transfers under way, by number.
+/// The running transfers, by number.
 #[derive(Default)]
 pub(super) struct Register {
     transfers: RefCell<BTreeMap<u64, Entry>>,
@@ -27,25 +27,25 @@ pub(super) struct Register {
 struct Entry {
     peer: PeerId,
     transfer: u64,
-    /// The transfer that this one takes up again.
+    /// The transfer that this one resumes.
     replaces: u64,
-    /// Where it writes to, if it writes.
+    /// Its destination, if it writes.
     destination: Option<PathBuf>,
     streams: mpsc::UnboundedSender<Session>,
-    /// How many more streams it may be given.
+    /// How many more streams it may get.
     places: Cell<u32>,
     question: mpsc::UnboundedSender<Question>,
 }
 
-/// Asked of a transfer whose destination another one wants.
+/// A question to a transfer whose destination another one wants.
 pub(super) enum Question {
-    /// Does the client live? The answer is sent as soon as it is known.
+    /// Is the client alive? The answer is sent as soon as it is known.
     Alive(oneshot::Sender<bool>),
-    /// End: the client has come back. Dropped when the destination is free.
+    /// End, because the client has come back. The sender is dropped when the destination is free.
     Yield(oneshot::Sender<()>),
 }
 
-/// A transfer's place in the register, given back when dropped.
+/// A transfer's entry in the register, removed on drop.
 pub(super) struct Registered<'a> {
     register: &'a Register,
     number: u64,
@@ -55,7 +55,7 @@ pub(super) struct Registered<'a> {
 }
 
 impl Register {
-    /// Enters a transfer that has asked for so many further `streams`.
+    /// Adds a transfer that has requested this many additional `streams`.
     pub(super) fn enter(
         &self,
         peer: PeerId,
@@ -81,8 +81,8 @@ impl Register {
         }
     }
 
-    /// Hands a further stream to its transfer; one that belongs to none, or that it did not ask
-    /// for, is closed.
+    /// Passes an additional stream to its transfer; closes it if it belongs to none, or was not
+    /// requested.
     pub(super) fn attach(&self, peer: PeerId, transfer: u64, session: Session) {
         let transfers = self.transfers.borrow();
         let entry = transfers.values().find(|e| e.peer == peer && e.transfer == transfer);
@@ -95,7 +95,7 @@ impl Register {
 }
 
 impl Entry {
-    /// Whether it takes `earlier` up again, by its own word.
+    /// Returns whether it claims to resume `earlier`.
     fn is_next_to(&self, earlier: &Entry) -> bool {
         self.replaces != 0 && self.replaces == earlier.transfer
     }
@@ -107,9 +107,9 @@ impl Entry {
 }
 
 impl Registered<'_> {
-    /// Before this transfer writes: another of the same client into the same place, whose client
-    /// no longer lives, gives way, and its end is waited for. Whether one is there whose client,
-    /// the same or another, lives: that one keeps its lock.
+    /// Called before this transfer writes. A transfer of the same client into the same place gives
+    /// way if its client is dead, and this waits for its end. Returns whether a transfer into the
+    /// same place, of this or another client, has a living client: it keeps its lock.
     pub(super) async fn make_way(&self) -> bool {
         let mut held = false;
         for (whose, question) in self.before() {
@@ -120,14 +120,15 @@ impl Registered<'_> {
             match lives {
                 Some(true) => held = true,
                 Some(false) if whose != Earlier::Others => give_way(&question).await,
-                // It has ended meanwhile; or nothing is known, and the files themselves will tell.
+                // It has ended meanwhile; or nothing is known, and the lock of the files will
+                // decide.
                 Some(false) | None => {}
             }
         }
         held
     }
 
-    /// Transfers that came before and are in the way, and where they are asked.
+    /// Returns earlier transfers into the same place, and their channels for questions.
     fn before(&self) -> Vec<(Earlier, mpsc::UnboundedSender<Question>)> {
         let transfers = self.register.transfers.borrow();
         let Some(own) = transfers.get(&self.number) else { return Vec::new() };
@@ -146,29 +147,29 @@ impl Registered<'_> {
     }
 }
 
-/// A transfer that came before.
+/// An earlier transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Earlier {
-    /// The same client's, which takes it up again by this one.
+    /// Of the same client, and resumed by this one.
     Replaced,
-    /// The same client's, into the same place.
+    /// Of the same client, into the same place.
     Own,
-    /// Another client's, into the same place.
+    /// Of another client, into the same place.
     Others,
 }
 
-/// Whether a transfer's client lives; nothing if that is not known.
+/// Returns whether a transfer's client is alive; `None` if unknown.
 async fn ask(question: &mpsc::UnboundedSender<Question>) -> Option<bool> {
     let (alive, lives) = oneshot::channel();
     question.send(Question::Alive(alive)).ok()?;
     timeout(ASKED, lives).await.ok()?.ok()
 }
 
-/// Ends a transfer, and waits until it has let go of its files.
+/// Ends a transfer, and waits until it has unlocked its files.
 async fn give_way(question: &mpsc::UnboundedSender<Question>) {
     let (yielded, gone) = oneshot::channel();
     if question.send(Question::Yield(yielded)).is_ok() {
-        // Dropped unanswered then.
+        // The channel is dropped without an answer then.
         let _ = timeout(ASKED, gone).await;
     }
 }
@@ -213,7 +214,7 @@ mod tests {
         assert_eq!(taken, 64);
     }
 
-    /// Answers as a transfer whose client lives or not; ends when it is told to give way.
+    /// Answers as a transfer whose client is alive or not; ends when it has to give way.
     async fn transfer_of(mut registered: Registered<'_>, lives: bool) {
         let mut questions = registered.questions.take().unwrap();
         while let Some(question) = questions.recv().await {
@@ -232,7 +233,7 @@ mod tests {
             for (peer, transfer, lives, held, left) in [
                 (client, 5, false, false, false),
                 (client, 5, true, true, true),
-                // Its own client takes it up again, whatever was heard of that.
+                // Its own client resumes it, whatever the answer was.
                 (client, 7, true, false, false),
                 (other, 7, false, false, true),
                 (other, 5, true, true, true),

@@ -1,4 +1,4 @@
-//! A server's session without a network: all that one client says, and all that it is answered.
+//! A server's session without a network: the messages of one client, and the answers.
 
 use std::io::{Cursor, ErrorKind};
 use std::net::Ipv4Addr;
@@ -19,14 +19,14 @@ use crate::reactor;
 use crate::session::{PeerId, Session, listen};
 use crate::write::budget::Budget;
 
-/// A client that reads no more than this hangs up.
+/// The client hangs up after this many bytes.
 const MOST_HEARD: usize = 1 << 20;
 
-/// Plays the session of a client that has proven to be `peer`, says `said` and hangs up, to its
-/// end. Returns what the server answers.
+/// Runs the session of a client with the id `peer`, which sends `said` and hangs up. Returns the
+/// server's answers.
 ///
 /// # Errors
-/// The root or a subfolder of `options` is no folder, or there is no port or memory.
+/// The root or a subfolder of `options` is not a folder, or there is no port or memory.
 #[doc(hidden)]
 pub fn rehearse(options: &ServeOptions, peer: PeerId, said: &[u8]) -> Result<Vec<u8>, Error> {
     let heard = Heard::default();
@@ -41,7 +41,7 @@ pub fn rehearse(options: &ServeOptions, peer: PeerId, said: &[u8]) -> Result<Vec
         if let Some(session) = listen::judge_alone(session, judge).await {
             let server = Rc::new(server);
             let (ended, _) = mpsc::unbounded_channel();
-            let services = dispatch::services(&server, ended, None);
+            let services = dispatch::services(&dispatch::view(&server, None), ended);
             dispatch::answer(&server, &services, session).await;
         }
         Ok(())
@@ -49,7 +49,7 @@ pub fn rehearse(options: &ServeOptions, peer: PeerId, said: &[u8]) -> Result<Vec
     Ok(heard.take())
 }
 
-/// What a client hears.
+/// The bytes that the client receives.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<u8>>>);
 

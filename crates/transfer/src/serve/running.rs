@@ -1,8 +1,9 @@
-//! What each request of each service needs to go on: a server that does not end, and its client's
-//! right.
+//! The conditions for a request of any service to continue: the server is not shutting down, and
+//! the client still has its right.
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_proto::share::Right as NamesRight;
@@ -11,13 +12,14 @@ use super::Server;
 use super::closing::{Busy, Closing};
 use super::door::{Access, Right};
 use super::events::{Moved, ServedClient, ServerEvent};
+use crate::counters::board::Board;
 use crate::error::{Error, ErrorKind};
 use crate::session::{PeerId, Session};
 
-/// How often a request that waits looks whether it may go on.
+/// Interval at which a waiting request checks the conditions.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// A request under way. Clones are of the same request.
+/// A running request. Clones refer to the same request.
 #[derive(Clone)]
 pub(super) struct Running(Rc<Needs>);
 
@@ -25,36 +27,49 @@ struct Needs {
     closing: Closing,
     right: Right,
     moved: Cell<Moved>,
+    /// What the threads of its transfer count.
+    board: Arc<Board>,
+    /// Bytes that were at the destination before.
+    there: Cell<u64>,
     _busy: Busy,
 }
 
 impl Server {
-    /// Begins a request of `peer`, for which it needs `access`; without one it only has to be in
-    /// the list of clients.
+    /// Starts a request of `peer` that needs `access`; `None` needs only an entry in the list of
+    /// clients.
     ///
     /// # Errors
-    /// The server is shutting down, or the client lost its right since it was let in.
+    /// The server is shutting down, or the client has lost its right since it was admitted.
     pub(super) fn begin(&self, peer: PeerId, access: Option<Access>) -> Result<Running, Error> {
         self.begin_by(self.door.right(peer, access))
     }
 
-    /// Begins a request that needs `right`.
+    /// Starts a request that needs `right`.
     ///
     /// # Errors
     /// As [`Server::begin`].
     pub(super) fn begin_by(&self, right: Right) -> Result<Running, Error> {
         let _busy = self.closing.enter()?;
         let (closing, moved) = (self.closing.clone(), Cell::default());
-        Ok(Running(Rc::new(Needs { closing, right, moved, _busy })))
+        let (board, there) = (Arc::default(), Cell::default());
+        Ok(Running(Rc::new(Needs { closing, right, moved, board, there, _busy })))
     }
 }
 
 impl Server {
+    /// Begins a request of `peer` to know what the server is doing.
+    ///
+    /// # Errors
+    /// As [`Server::begin`].
+    pub(super) fn begin_status(&self, peer: PeerId) -> Result<Running, Error> {
+        self.begin_by(self.door.right_to_status(peer)?)
+    }
+
     /// Begins a request of `peer` by its right to names below a prefix, which `word` of the list
     /// of clients gives.
     ///
     /// # Errors
-    /// As [`Server::begin`], and where the list says what makes no sense.
+    /// As [`Server::begin`]; or the value in the list is invalid.
     pub(super) fn begin_below(
         &self,
         peer: PeerId,
@@ -62,15 +77,15 @@ impl Server {
     ) -> Result<(Running, NamesRight), Error> {
         let (right, said) = self.door.right_to(peer, word)?;
         let parsed = NamesRight::parse(&said).ok_or_else(|| {
-            let what = format!("the right {word}={said} makes no sense here");
+            let what = format!("the right {word}={said} is invalid");
             Error::new(ErrorKind::Unreachable, what).advise("ask who runs the server")
         })?;
         Ok((self.begin_by(right)?, parsed))
     }
 }
 
-/// Answers one request of a stream: who watches hears of it and of its end, it ends with the right
-/// that it needs, and the client hears the last word.
+/// Answers one request of a stream: reports it and its end, ends it when its right is lost, and
+/// sends the client the final message.
 pub(super) async fn attend(
     server: &Server,
     mut session: Session,
@@ -80,7 +95,7 @@ pub(super) async fn attend(
 ) -> Result<(), Error> {
     let client = client.called(server.door.name(&session.peer));
     (server.tell)(ServerEvent::Asked(client.clone()));
-    // Kept until the client has heard the last word.
+    // Kept until the client has received the final message.
     let begun = server.begin(session.peer, Some(access));
     let ended = match &begun {
         Ok(running) => answer(running, &mut session).await,
@@ -93,26 +108,41 @@ pub(super) async fn attend(
 }
 
 impl Running {
-    /// Notes what the request has moved.
+    /// Records the data that the request has moved.
     pub(super) fn note(&self, moved: Moved) {
         self.0.moved.set(moved);
     }
 
-    /// What the request has moved, as far as that was noted.
+    /// Returns the data that the request has moved, as recorded.
     pub(super) fn moved(&self) -> Moved {
         self.0.moved.get()
+    }
+
+    /// What the threads of its transfer count.
+    pub(super) fn board(&self) -> &Arc<Board> {
+        &self.0.board
+    }
+
+    /// Notes how many bytes were at the destination before.
+    pub(super) fn note_there(&self, bytes: u64) {
+        self.0.there.set(bytes);
+    }
+
+    /// Bytes that were at the destination before, as far as that is known.
+    pub(super) fn there(&self) -> u64 {
+        self.0.there.get()
     }
 
     /// Checks that the request may go on.
     ///
     /// # Errors
-    /// Why not: the client is to hear it.
+    /// The reason to stop, for the client.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.0.closing.reason().map_or(Ok(()), Err)?;
         self.0.right.check()
     }
 
-    /// Waits until the request must end; returns why.
+    /// Waits until the request must end; returns the reason.
     pub(super) async fn stopped(&self) -> Error {
         let mut tick = tokio::time::interval(LOOK_EVERY);
         loop {
@@ -123,10 +153,10 @@ impl Running {
         }
     }
 
-    /// Does `work`, which is dropped when the request must end.
+    /// Does `work`, and drops it when the request must end.
     ///
     /// # Errors
-    /// Those of `work`, and why the request must end.
+    /// Those of `work`, and the reason to end.
     pub(super) async fn or<T, E: From<Error>>(
         &self,
         work: impl Future<Output = Result<T, E>>,

@@ -12,7 +12,7 @@ use super::events::{Moved, ServedClient, ServerEvent};
 use crate::error::Error;
 use crate::session::{self, Service, Session};
 
-/// The shared tree.
+/// The service of the shared tree.
 pub(super) struct Sharing {
     server: Rc<Server>,
     shared: Rc<Shared>,

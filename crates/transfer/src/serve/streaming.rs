@@ -12,7 +12,7 @@ use super::events::{Moved, ServedClient, ServerEvent};
 use crate::error::Error;
 use crate::session::{self, Service, Session};
 
-/// Streams.
+/// The service of streams.
 pub(super) struct Streaming {
     server: Rc<Server>,
     streams: Rc<Streams>,

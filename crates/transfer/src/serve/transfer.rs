@@ -1,4 +1,4 @@
-//! One request, judged and answered.
+//! Checks and answers one request for a transfer.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -43,16 +43,16 @@ use longhaul_files::place::show;
 use longhaul_files::{Asked, ListMemory, Mark, Place, SinkOptions, Source, SourceOptions, Watch};
 use longhaul_text::CallOption;
 
-/// The last word is waited for so long after the outcome was told.
+/// How long to wait for the client's final message after the outcome was sent.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// A client whose destination is not free hears of that after this long.
+/// After this time, a client is told that its destination is locked.
 const TELL_AFTER: Duration = Duration::from_secs(3);
-/// How often a client hears how far the walk over the source is.
+/// Interval of messages about the walk over the source.
 const TICK: Duration = Duration::from_millis(100);
-/// Datagrams outside these sizes are nobody's.
+/// The allowed sizes of a datagram in bytes.
 const DATAGRAMS: std::ops::RangeInclusive<u32> = 256..=65_000;
 
-/// Answers a request to its end; an error is told to the client as well.
+/// Answers a request completely; sends an error to the client as well.
 pub(super) async fn answer(
     server: &Rc<Server>,
     session: Session,
@@ -60,7 +60,7 @@ pub(super) async fn answer(
     running: Running,
 ) -> Result<(), Error> {
     let peer = session.peer;
-    // Announced first: its data are on their way already.
+    // Announce the flow first, because its data are in flight already.
     server.port.announce(FlowId(request.flow), session.remote.ip());
     let judged = judge(server, &session, &request);
     let (terms, work) = match judged {
@@ -70,15 +70,16 @@ pub(super) async fn answer(
             return Err(error);
         }
     };
-    // Entered first: further streams of this transfer may come before the way is free.
+    // Register first: additional streams of this transfer may arrive before the destination is
+    // free.
     let Request { transfer, replaces, streams, .. } = request;
     let destination = work.destination(&request);
     let registered = server.register.enter(peer, transfer, replaces, destination, streams);
-    let mut wire = Wire::new(session);
+    let mut wire = Wire::new(session, server.memory.messages_for(peer));
     let result = run(server, &mut wire, terms, &request, work, registered, running).await;
     match result {
         Ok(mark) => {
-            // The client hangs up first, so that nothing told to it is cut off.
+            // Let the client hang up first, so that no message to it is cut off.
             let ended = tokio::time::timeout(FAREWELL, hung_up(&mut wire, mark)).await;
             wire.close(None).await;
             ended.unwrap_or(Ok(()))
@@ -98,9 +99,8 @@ pub(super) async fn answer(
     }
 }
 
-/// Waits for what a transfer that receives needs before it can begin: the way to its destination,
-/// and memory. Its client hears of that at once where it takes any time: its data are lost until
-/// then.
+/// Waits for what a receiving transfer needs before it can start: its destination, and memory. If
+/// that takes any time, tells the client immediately, because its data are lost until then.
 async fn let_in(
     server: &Server,
     registered: &Registered<'_>,
@@ -117,7 +117,7 @@ async fn let_in(
     }
     wire.outbox().tell(Message::Wait(Wait { over: false }));
     let memory = entering.await?;
-    // The next data may be of another flow, and here before that is announced.
+    // The next data may belong to another flow, and arrive before it is announced.
     server.port.expect(terms.peer);
     server.port.announce(FlowId(request.flow), terms.peer);
     wire.outbox().tell(Message::Wait(Wait { over: true }));
@@ -133,16 +133,16 @@ async fn enter(
 ) -> Result<Arc<MemoryPart>, Error> {
     let is_held = make_way(registered, wire, request).await;
     if let Some(files) = files {
-        // Nobody waits for a copy that lives; of others' ends, those of processes beside this one
-        // too, their sessions decide.
+        // Do not wait for a copy with a living client. For others, including those of other
+        // processes, wait as long as their sessions live.
         files.options.patience =
             if is_held { Duration::ZERO } else { session::Settings::default().idle };
     }
     Ok(Arc::new(server.memory.enter_for(registered.peer).await?))
 }
 
-/// Waits until no dead transfer has the destination, and tells the client if that takes long.
-/// Whether one that lives has it.
+/// Waits until no dead transfer holds the destination, and tells the client if that takes long.
+/// Returns whether a living transfer holds it.
 async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -> bool {
     let way = registered.make_way();
     tokio::pin!(way);
@@ -155,8 +155,8 @@ async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -
     way.await
 }
 
-/// Waits until the client is gone. Only one that says so has heard the outcome: the mark of another
-/// stays, for it will ask again.
+/// Waits until the client disconnects. Only a client that says so has received the outcome.
+/// Otherwise the mark stays, because the client will ask again.
 async fn hung_up(wire: &mut Wire, mut mark: Option<Mark>) -> Result<(), Error> {
     while let Ok(message) = wire.next().await {
         if matches!(message, Message::Heard(_)) {
@@ -166,18 +166,18 @@ async fn hung_up(wire: &mut Wire, mut mark: Option<Mark>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is to be done.
+/// The work of a request.
 enum Work {
     Receive { to: Goes, receive: Receive },
     Send { places: Vec<Place>, options: SourceOptions },
 }
 
-/// Where that goes which is received.
+/// The destination of received data.
 enum Goes {
     Files(Box<Files>),
     /// A place in the file of a pipe.
     Pipe(ExtentOf),
-    /// Nowhere: a measurement.
+    /// No destination: a measurement.
     Nowhere,
 }
 
@@ -199,7 +199,7 @@ impl Goes {
 }
 
 impl Work {
-    /// What is written to, if anything is, however its path is spelled.
+    /// Returns the normalized destination path, if anything is written.
     fn destination(&self, request: &Request) -> Option<PathBuf> {
         let Work::Receive { to: Goes::Files(files), .. } = self else { return None };
         let path = Path::new(OsStr::from_bytes(request.paths.first()?));
@@ -209,7 +209,7 @@ impl Work {
     }
 }
 
-/// Looks at a request before anything is done by its word.
+/// Checks a request before anything acts on it.
 fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms, Work), Error> {
     let peer = session.peer;
     let usage = |what: String| Error::new(ErrorKind::Usage, what);
@@ -229,7 +229,7 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
             };
             let place = server.door.place(&peer, &path(destination), Access::Write)?;
             let receive = receive(&request.receive)?;
-            // Digests of what is there confirm a guess of its content.
+            // Digests of existing content would confirm a guess of that content.
             let may_read = server.door.may_read(&peer)?;
             if request.checksum && !may_read {
                 let what = format!("{peer} may not read here, so it may not compare contents");
@@ -269,7 +269,8 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
     Ok((terms(server, session, request)?, work))
 }
 
-/// What a push may remove. That names what is there, so its client must be allowed to read as well.
+/// Returns what a push may remove. The report names existing files, so the client must be allowed
+/// to read as well.
 fn deletion(
     server: &Server,
     peer: &PeerId,
@@ -281,17 +282,17 @@ fn deletion(
     Ok(Some(longhaul_files::Delete { filters, most }))
 }
 
-/// Where what a client reads is, if the client may read there.
+/// Resolves the paths that a client reads.
 ///
 /// # Errors
-/// The client names nothing, or something that it may not read.
+/// The client names no path, or one that it may not read.
 pub(super) fn places(
     server: &Server,
     peer: &PeerId,
     paths: &[Vec<u8>],
 ) -> Result<Vec<Place>, Error> {
     if paths.is_empty() {
-        // Without this a list of no paths passes every check of rights.
+        // Without this check an empty list of paths would pass every check of rights.
         let error = Error::new(ErrorKind::Usage, "the request names no path to read");
         return Err(error.advise("name at least one path"));
     }
@@ -327,11 +328,11 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
     };
     let settings = settings(protocol, &request.settings)?;
     if !DATAGRAMS.contains(&request.datagram) {
-        let what = format!("datagrams of {} bytes cannot be", request.datagram);
+        let what = format!("datagrams cannot have {} bytes", request.datagram);
         return Err(Error::new(ErrorKind::Usage, what).advise("ask for 256 to 65000"));
     }
     let refused = |share: u32| {
-        let what = format!("a share of {share} flows cannot be");
+        let what = format!("a share of {share} flows is not allowed");
         Error::new(ErrorKind::Usage, what).advise("ask for 64 flows at most")
     };
     let weight = |share| Weight::new(share).ok_or_else(|| refused(share));
@@ -359,7 +360,7 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
     })
 }
 
-/// The protocol's settings; those of a copy without one say nothing.
+/// Returns the protocol's settings; a copy without a protocol ignores them.
 fn settings(protocol: Option<&'static Row>, asked: &[Setting]) -> Result<Settings, Error> {
     let Some(row) = protocol else { return Ok(Settings::default()) };
     asked.iter().try_fold(Settings::default(), |settings, Setting { name, value }| {
@@ -393,7 +394,7 @@ async fn run(
     mut registered: Registered<'_>,
     running: Running,
 ) -> Result<Option<Mark>, End> {
-    let board = Arc::new(Board::default());
+    let board = running.board().clone();
     let (closed, none) = mpsc::unbounded_channel();
     drop(closed);
     let streams = registered.streams.take().unwrap_or(none);
@@ -405,8 +406,8 @@ async fn run(
         Work::Receive { mut to, receive } => {
             let entering = let_in(server, &registered, wire, request, &terms, to.files());
             let memory = running.or(entering).await?;
-            // "Most of the management is at the receiver side" (GTP, section 3.2): for all that
-            // come.
+            // "Most of the management is at the receiver side" (GTP, section 3.2): one core for all
+            // transfers.
             let core =
                 terms.protocol.and_then(|row| server.cores.borrow_mut().of(row, &terms.settings));
             let end = ReceivingRole {
@@ -428,7 +429,7 @@ async fn run(
         }
         Work::Send { places, options } => {
             running.or(async { Ok::<_, End>(make_way(&registered, wire, request).await) }).await?;
-            // That may have taken long.
+            // Waiting may have taken long, so announce the flow again.
             port.announce(FlowId(request.flow), terms.peer);
             let surveyed = request.surveyed;
             let options = SourceOptions { watch: board.watch().clone(), ..options };
@@ -455,8 +456,8 @@ async fn run(
     ended.map(|(_, mark)| mark)
 }
 
-/// Walks the source, without holes where the client has surveyed it; the client hears meanwhile how
-/// far that is.
+/// Walks the source, without holes if the client has surveyed it, and reports the progress to the
+/// client.
 async fn open(
     places: Vec<Place>,
     options: SourceOptions,
@@ -487,8 +488,8 @@ async fn told_meanwhile(
     board: &Board,
 ) -> Result<Source, End> {
     let mut tick = tokio::time::interval(TICK);
-    // A client has nothing to say before the offer but that it is there; what it says all the same
-    // has its turn afterwards, and the rest waits in the stream.
+    // Before the offer a client has nothing to send but signs of life. One other message is kept
+    // for later; the rest waits in the stream.
     let mut early = None;
     loop {
         tokio::select! {

@@ -1,18 +1,18 @@
-//! Digests that have come before their chunks: so many, and no more.
+//! A limit on digests that arrive before their chunks.
 
 use std::collections::BTreeMap;
 
 use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 
-/// What is kept at most. An honest sender tells digests with the chunks that it sends, so no more
-/// are outstanding than chunks fit the memory: this is the number for 128 GiB.
+/// Most digests to keep. An honest sender sends digests with their chunks, so there are no more
+/// than chunks in memory: this is the number for 128 GiB.
 const MOST: usize = 1 << 17;
 
-/// Keeps `digests` within bounds; those of chunks that nobody `needs` any more go.
+/// Keeps `digests` within the limit; first drops those of chunks that are not needed.
 ///
 /// # Errors
-/// [`ErrorKind::Verification`]: digests come without their chunks.
+/// [`ErrorKind::Verification`]: digests arrive without their chunks.
 pub(super) fn bound(
     digests: &mut BTreeMap<u64, Digest>,
     needs: impl Fn(u64) -> bool,
@@ -24,7 +24,8 @@ pub(super) fn bound(
     if digests.len() < MOST {
         return Ok(());
     }
-    let what = format!("the other side tells digests of {} chunks ahead of them", digests.len());
+    let what =
+        format!("the other side sent the digests of {} chunks without the chunks", digests.len());
     Err(Error::new(ErrorKind::Verification, what)
         .advise("use the same release of longhaul on both sides"))
 }

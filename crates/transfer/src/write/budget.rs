@@ -1,19 +1,18 @@
-//! The memory for incomplete chunks, divided among the transfers that receive.
+//! The memory for incomplete chunks, divided among the receiving transfers.
 //!
-//! A receiver grants what it can hold. Where several transfers share one memory, each is granted
-//! its part of it; parts grow and shrink as transfers come and go. What has been granted stays
-//! granted, so a transfer that has more than its part keeps it until it has drained, and until
-//! then the others have less.
+//! A receiver grants what it can hold. If several transfers share one memory, each is granted its
+//! part; parts grow and shrink as transfers come and go. A grant is never taken back, so a transfer
+//! with more than its part keeps it until it has drained, and until then the others have less.
 //!
-//! Before anything can be granted, a sender may send [`EARLY_GRANT`]: every transfer holds
-//! [`LEAST`] for that, and a memory that is smaller is refused. Who comes when less is left waits
-//! for it, before all who would grow; a quarter is left for them beforehand. So the parts together
-//! are never more than the memory, and a transfer never has more buffers than its part: what is
-//! sent beyond a grant finds none, whatever the other end believes.
+//! Before any grant a sender may send [`EARLY_GRANT`]. So every transfer gets at least [`LEAST`],
+//! and a smaller memory is refused. If less is free, a new transfer waits for it, ahead of all
+//! transfers that want to grow; a quarter of the memory is reserved for new transfers. So the parts
+//! together never exceed the memory, and a transfer never has more buffers than its part: data
+//! beyond a grant find no buffer, whatever the other end believes.
 //!
 //! At a server every transfer has an owner, the client's id. An owner that has parts already gets
 //! another one only while more parts are free than the owner has. So one owner leaves half of the
-//! least parts to the other owners, and its further transfers wait apart from theirs.
+//! least parts to other owners, and its waiting transfers do not block theirs.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,56 +31,59 @@ use crate::session::PeerId;
 use longhaul_files::{CHUNK, FileErrorKind, ListMemory};
 use longhaul_text::CallOption;
 
-/// What may be sent before the receiving end has planned: both know it, and it will hold as much.
-/// With the two chunks that may be open beside them these are 32 MiB.
+/// What a sender may send before the receiving end has planned; the receiving end reserves this
+/// much. With the two chunks that may be partly filled this is 32 MiB.
 pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(30);
 
-/// A grant may begin and end within a chunk: so many more are open. Of a transfer by streams, the
-/// control stream's own chunks: the one that is put together, and the one that waits for room.
+/// Additional open chunks, because a grant may begin and end within a chunk. For a transfer over
+/// streams these are the control stream's chunks: the one being assembled, and the one that waits
+/// for room.
 const PARTLY: u32 = 2;
-/// Chunks that go with the first grant.
+/// Chunks of the first grant.
 const EARLY: u32 = (EARLY_GRANT.get() / CHUNK) as u32;
-/// Chunks that every transfer holds.
+/// Chunks that every transfer has.
 const LEAST: u32 = EARLY + PARTLY;
-/// How long a transfer waits for memory before it is told to come again.
+/// How long a transfer waits for memory before it is refused and has to retry.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A memory that transfers share. Clones are the same.
+/// A memory that transfers share. Clones refer to the same memory.
 #[derive(Clone)]
 pub(crate) struct Budget(Arc<Inner>);
 
 struct Inner {
-    /// All of it, in chunks.
+    /// Total size in chunks.
     total: u32,
-    /// Chunks that no transfer holds; who waits for some is served in turn.
+    /// Chunks that no transfer has; waiting transfers are served in turn.
     free: Arc<Semaphore>,
     /// Transfers that have a part or wait for one.
     count: AtomicU32,
-    /// Transfers that will come, and those that have had a part: the first must not take what the
+    /// Expected transfers, and those that have had a part: the first one must not take what the
     /// last one needs.
     expected: u32,
     entered: AtomicU32,
     patience: Duration,
-    /// Parts of each owner that has one.
+    /// The number of parts of each owner.
     owners: Mutex<HashMap<PeerId, u32>>,
-    /// Chunks that the lists of each owner hold, where they hold any.
+    /// Chunks charged for each owner's lists.
     lists: Mutex<HashMap<PeerId, u32>>,
+    /// Chunks that the unread messages to each owner hold, where they hold any.
+    messages: Mutex<HashMap<PeerId, u32>>,
     /// Chunks or a part were given back.
     returned: Notify,
 }
 
-/// A place among the transfers that share the memory; given back when dropped.
+/// A place among the transfers that share the memory; freed on drop.
 struct Place(Arc<Inner>);
 
-/// One of the parts of an owner; given back when dropped.
+/// One of the parts of an owner; returned on drop.
 struct Share {
     inner: Arc<Inner>,
     owner: PeerId,
 }
 
-/// A transfer's part; given back when dropped.
+/// A transfer's part; returned on drop.
 pub(crate) struct MemoryPart {
-    /// As many chunks as `pool` may have. Given back before the share is, for whoever waits.
+    /// As many chunks as `pool` may have. Returned before the share is, for those who wait.
     held: Mutex<OwnedSemaphorePermit>,
     share: Option<Share>,
     place: Place,
@@ -90,15 +92,15 @@ pub(crate) struct MemoryPart {
 }
 
 impl Budget {
-    /// A memory of `memory` bytes.
+    /// Returns a memory of `memory` bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] where that is less than what any transfer holds.
+    /// [`ErrorKind::Usage`] if that is less than one transfer needs.
     pub(crate) fn new(memory: Bytes) -> Result<Budget, Error> {
         Budget::expecting(memory, 0)
     }
 
-    /// The same where so many transfers will come, each of which finds its part.
+    /// Returns a memory that reserves a part for each of `transfers` expected transfers.
     ///
     /// # Errors
     /// As [`Budget::new`].
@@ -106,8 +108,8 @@ impl Budget {
         Budget::patient(memory, transfers, PATIENCE)
     }
 
-    /// That of a copy with so many sources, which needs `least`: the one that it shares with other
-    /// copies, or its own.
+    /// Returns the memory of a copy that needs `least`: the one that it shares with other copies,
+    /// or its own.
     ///
     /// # Errors
     /// As [`Budget::new`].
@@ -122,7 +124,7 @@ impl Budget {
         }
     }
 
-    /// What so many transfers hold together at least: less, and some have to wait for others.
+    /// Returns the memory that this many transfers need to run at the same time.
     pub(crate) const fn least_of(transfers: u64) -> Bytes {
         Bytes::new(transfers.saturating_mul(LEAST as u64 * CHUNK))
     }
@@ -147,15 +149,16 @@ impl Budget {
             patience,
             owners,
             lists: Mutex::default(),
+            messages: Mutex::default(),
             returned,
         })))
     }
 
-    /// A part for one more transfer, as soon as there is memory for it.
+    /// Waits for a part for another transfer.
     ///
     /// # Errors
-    /// [`ErrorKind::Unfinished`], which a client takes up again, where others hold all of the
-    /// memory for too long.
+    /// [`ErrorKind::Unfinished`], after which a client retries, if others hold all of the memory
+    /// for too long.
     pub(crate) async fn enter(&self) -> Result<MemoryPart, Error> {
         let place = Place::new(&self.0);
         let held = timeout(self.0.patience, self.0.acquire()).await;
@@ -166,8 +169,8 @@ impl Budget {
         Ok(self.part(place, None, held))
     }
 
-    /// A part for one more transfer of `owner`, as soon as there is memory for it and `owner` has
-    /// no more than its share.
+    /// Waits for a part for another transfer of `owner`, until there is memory and `owner` has no
+    /// more than its share.
     ///
     /// # Errors
     /// [`ErrorKind::Unfinished`], as [`Budget::enter`].
@@ -213,8 +216,8 @@ fn held_by_others(others: u32) -> String {
     format!("{others} copies under way into here hold all of {}", CallOption::Memory)
 }
 
-/// Memory that a list of files is charged to, beside the transfers' parts; given back when dropped.
-/// What is left of a MiB is not charged: lists that short go with every transfer.
+/// Memory charged for a list of files, in addition to the transfers' parts; returned on drop.
+/// Fractions of a MiB are not charged, because every transfer has a short list.
 pub(crate) struct ListCharge {
     inner: Arc<Inner>,
     owner: Option<PeerId>,
@@ -222,20 +225,20 @@ pub(crate) struct ListCharge {
 }
 
 impl Budget {
-    /// A charge for one list, which holds nothing yet.
+    /// Returns an empty charge for one list.
     pub(crate) fn list(&self) -> ListCharge {
         ListCharge::new(&self.0, None)
     }
 
-    /// A charge for one list of `owner`. One list may hold all that lists may hold; several lists
-    /// of one owner hold at most half of that together.
+    /// Returns a charge for one list of `owner`. One list may take all the memory for lists;
+    /// several lists of one owner together take at most half of it.
     pub(crate) fn list_for(&self, owner: PeerId) -> ListCharge {
         ListCharge::new(&self.0, Some(owner))
     }
 }
 
 impl MemoryPart {
-    /// A charge for one list of this part's owner.
+    /// Returns a charge for one list of this part's owner.
     pub(crate) fn list(&self) -> ListCharge {
         ListCharge::new(&self.place.0, self.share.as_ref().map(|share| share.owner))
     }
@@ -307,8 +310,82 @@ impl fmt::Debug for ListCharge {
     }
 }
 
+/// Memory that the messages of one transfer are charged to while the other end does not read them;
+/// given back when dropped. It may take from the quarter that is left for newcomers, because
+/// transfers grow into all other memory. An owner gets another MiB only while more MiB are free
+/// than the messages to this owner hold, so half stays free for the others.
+pub(crate) struct MessageCharge {
+    inner: Arc<Inner>,
+    owner: Option<PeerId>,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+impl Budget {
+    /// A charge for the messages of one transfer, which holds nothing yet.
+    pub(crate) fn messages(&self) -> MessageCharge {
+        MessageCharge { inner: self.0.clone(), owner: None, held: None }
+    }
+
+    /// The same for a transfer of `owner`.
+    pub(crate) fn messages_for(&self, owner: PeerId) -> MessageCharge {
+        MessageCharge { inner: self.0.clone(), owner: Some(owner), held: None }
+    }
+}
+
+impl MessageCharge {
+    /// A charge to a memory of its own.
+    #[cfg(test)]
+    pub(crate) fn alone() -> MessageCharge {
+        Budget::new(Bytes::mebi(512)).expect("that is enough").messages()
+    }
+
+    /// Holds memory for `bytes`, no more and no less. What is left of a MiB is not charged.
+    /// Whether there was room; if not, the charge stays as it was.
+    pub(crate) fn set(&mut self, bytes: usize) -> bool {
+        let wanted = bytes / CHUNK as usize;
+        let has = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        if wanted == has {
+            return true;
+        }
+        let mut messages = self.inner.messages();
+        let own = self.owner.map_or(0, |owner| messages.get(&owner).copied().unwrap_or(0));
+        if wanted > has {
+            let more = wanted - has;
+            let free = self.inner.free.available_permits();
+            if self.owner.is_some() && own as usize + more > free.saturating_sub(more) {
+                return false;
+            }
+            let Ok(count) = u32::try_from(more) else { return false };
+            let Ok(more) = self.inner.free.clone().try_acquire_many_owned(count) else {
+                return false;
+            };
+            match &mut self.held {
+                Some(held) => held.merge(more),
+                none => *none = Some(more),
+            }
+        } else if let Some(held) = &mut self.held {
+            drop(held.split(has - wanted));
+            self.inner.returned.notify_waiters();
+        }
+        if let Some(owner) = self.owner {
+            match (own as usize + wanted).saturating_sub(has) {
+                0 => drop(messages.remove(&owner)),
+                // No more than there are permits.
+                now => drop(messages.insert(owner, now as u32)),
+            }
+        }
+        true
+    }
+}
+
+impl Drop for MessageCharge {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 impl Inner {
-    /// The refusal of a list that needs `wanted` MiB where `spare` are left.
+    /// Returns the error for a list that needs `wanted` MiB if `spare` are left.
     fn no_room_for_list(&self, wanted: u64, spare: u64) -> longhaul_files::Error {
         let what = format!(
             "the list of files needs at least {wanted} MiB of memory, and {} {} Mi has \
@@ -316,11 +393,11 @@ impl Inner {
             CallOption::Memory,
             self.total
         );
-        // With this much, a list has so much beside one transfer and what is left for the next.
+        // With this much memory, the list fits next to one transfer and the reserve.
         let enough = (wanted + u64::from(LEAST)).saturating_mul(4).div_ceil(3);
         let kind = match enough > u64::from(self.total) {
             true => FileErrorKind::Request,
-            // Others have it now.
+            // Other transfers have the memory now.
             false => FileErrorKind::Unfinished,
         };
         let enough = enough.max(u64::from(self.total));
@@ -340,21 +417,26 @@ impl Inner {
     }
 
     fn owners(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
-        // Nothing panics while the lock is held.
+        // No holder of the lock panics.
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lists(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
+    fn messages(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
         // Nothing panics while the lock is held.
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lists(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
+        // No holder of the lock panics.
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Chunks that the lists of `owner` hold.
+    /// Returns the chunks charged for the lists of `owner`.
     fn lists_of(&self, owner: PeerId) -> u32 {
         self.lists().get(&owner).copied().unwrap_or(0)
     }
 
-    /// Parts that `owner` has, and those that it is about to get.
+    /// Returns the number of parts of `owner`, including those that it is about to get.
     fn of(&self, owner: PeerId) -> u32 {
         self.owners().get(&owner).copied().unwrap_or(0)
     }
@@ -371,7 +453,7 @@ impl Inner {
         }
     }
 
-    /// Counts another part of `owner`, unless as many parts as are free belong to it already.
+    /// Counts another part of `owner`, unless it has as many parts as are free.
     fn has_share(&self, owner: PeerId) -> bool {
         let free = self.free.available_permits() / LEAST as usize;
         let mut owners = self.owners();
@@ -383,15 +465,15 @@ impl Inner {
         may
     }
 
-    /// Chunks that are left to who comes next.
+    /// Returns the chunks reserved for new transfers.
     fn reserve(&self) -> u32 {
         let yet = self.expected.saturating_sub(self.entered.load(Ordering::Relaxed));
         let usual = if self.total < 2 * LEAST { 0 } else { (self.total / 4).max(LEAST) };
         usual.max(yet.saturating_mul(LEAST)).min(self.total)
     }
 
-    /// Among how many the memory is divided: the transfers, or for a transfer of an owner as many
-    /// as there would be if all owners had as many as this one.
+    /// Returns the divisor of the memory: the number of transfers, or for a transfer with an owner
+    /// the number that there would be if all owners had as many as this one.
     fn sharers(&self, share: Option<&Share>) -> u32 {
         let transfers = match share {
             Some(share) => {
@@ -404,7 +486,7 @@ impl Inner {
         transfers.max(self.expected.saturating_sub(self.gone())).max(1)
     }
 
-    /// Transfers that have had a part and have given it back.
+    /// Returns the number of transfers that have returned their part.
     fn gone(&self) -> u32 {
         self.entered.load(Ordering::Relaxed).saturating_sub(self.count())
     }
@@ -438,18 +520,18 @@ impl Drop for Share {
 }
 
 impl MemoryPart {
-    /// Where buffers are taken from.
+    /// Returns the pool of buffers.
     pub(crate) fn pool(&self) -> ChunkPool {
         self.pool.clone()
     }
 
-    /// Room for chunks that come by streams, in place of datagrams, and wait for it.
+    /// Returns the room for chunks from streams, for which they wait.
     pub(crate) fn streamed(&self) -> Arc<Semaphore> {
         self.streamed.clone()
     }
 
-    /// This transfer has been granted `held` bytes more than it has drained: how many that may be
-    /// now, which is never less.
+    /// Returns how many bytes this transfer may have granted and not drained, given that it has
+    /// `held` now. The result is never less than `held`.
     pub(crate) fn room(&self, held: Bytes) -> Bytes {
         let shared = &self.place.0;
         let mut permit = self.held();
@@ -462,7 +544,7 @@ impl MemoryPart {
         } else {
             let spare = shared.free.available_permits().saturating_sub(shared.reserve() as usize);
             let more = (wanted - has).min(spare);
-            // Somebody else may have been quicker; then the next time.
+            // Another transfer may have been faster; then the next call tries again.
             if let Ok(more) = shared.free.clone().try_acquire_many_owned(more as u32) {
                 permit.merge(more);
             }
@@ -472,12 +554,12 @@ impl MemoryPart {
     }
 
     fn held(&self) -> MutexGuard<'_, OwnedSemaphorePermit> {
-        // Nothing panics while the lock is held.
+        // No holder of the lock panics.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The most chunks that a flow with `held` bytes granted and not drained can have.
+/// Returns the most chunks of a flow with `held` bytes granted and not drained.
 fn chunks_of(held: Bytes) -> usize {
     usize::try_from(held.get().div_ceil(CHUNK) + u64::from(PARTLY)).unwrap_or(usize::MAX)
 }
@@ -493,7 +575,7 @@ mod tests {
         bytes.get() >> 20
     }
 
-    /// A part, if there is one at once.
+    /// Returns a part, if one is free immediately.
     fn enter(budget: &Budget) -> Option<MemoryPart> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
@@ -510,11 +592,11 @@ mod tests {
         let first = enter(&budget).unwrap();
         assert_eq!(mebi(first.room(Bytes::ZERO)), 382);
         let second = enter(&budget).unwrap();
-        // What has been granted stays granted; the other has what was left meanwhile.
+        // A grant is not taken back; the other transfer got what was left meanwhile.
         assert_eq!(mebi(first.room(Bytes::mebi(382))), 382);
         assert_eq!(mebi(second.room(Bytes::ZERO)), 30);
         assert_eq!(mebi(first.room(Bytes::mebi(300))), 300);
-        // What comes free is first left for the next again.
+        // Freed memory first fills the reserve for new transfers.
         assert_eq!(mebi(second.room(Bytes::mebi(30))), 80);
         assert_eq!(mebi(first.room(Bytes::mebi(100))), 190);
         assert_eq!(mebi(second.room(Bytes::mebi(80))), 190);
@@ -529,7 +611,7 @@ mod tests {
             let parts: Vec<MemoryPart> = (0..8)
                 .map(|_| {
                     let part = enter(&budget).expect("there is memory for eight");
-                    // All that it is granted it holds.
+                    // It uses everything that it is granted.
                     part.room(part.room(Bytes::ZERO));
                     part
                 })
@@ -543,7 +625,7 @@ mod tests {
         }
     }
 
-    /// A part of the owner `n`, if there is one at once.
+    /// Returns a part of owner `n`, if one is free immediately.
     fn enter_for(budget: &Budget, n: u8) -> Option<MemoryPart> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
@@ -560,7 +642,8 @@ mod tests {
         let all = |n: u8| std::iter::from_fn(|| enter_for(&budget, n)).collect::<Vec<MemoryPart>>();
         let mut parts: Vec<Vec<MemoryPart>> = (0..6).map(all).collect();
         assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [8, 4, 2, 1, 1, 0]);
-        // What the first gives back an owner without any gets, and the first does not.
+        // A part that the first owner returns goes to an owner without parts, not back to the
+        // first.
         parts[0].pop();
         assert!(enter_for(&budget, 0).is_none());
         assert!(enter_for(&budget, 6).is_some());
@@ -629,7 +712,7 @@ mod tests {
             let mut context = Context::from_waker(Waker::noop());
             assert!(entering.as_mut().poll(&mut context).is_pending(), "there is no memory");
             drop(first);
-            // What it had went to who waits, at once.
+            // Its memory went to the waiting transfer immediately.
             assert_eq!(mebi(second.room(Bytes::mebi(30))), 30);
             assert!(entering.as_mut().poll(&mut context).is_ready());
         });
@@ -654,7 +737,7 @@ mod tests {
         let mut list = part.list();
         assert_eq!(list.hold(CHUNK - 1), Ok(()));
         assert_eq!(budget.0.free.available_permits(), 480);
-        // A quarter of all is left for who comes next.
+        // A quarter of everything is reserved for new transfers.
         assert_eq!(list.hold(352 * CHUNK + 7), Ok(()));
         assert_eq!(budget.0.free.available_permits(), 128);
         assert_eq!(list.hold(20 * CHUNK), Ok(()), "it holds that and more");
@@ -662,13 +745,42 @@ mod tests {
         assert!(refused.what.contains("353 MiB") && refused.what.contains("352 MiB"), "{refused}");
         assert_eq!(refused.kind, FileErrorKind::Request);
         assert!(refused.to_string().contains("514Mi"));
-        // Another list waits for this one: the same command may go on later.
+        // Another list waits for this one: the same command may succeed later.
         let refused = budget.list().hold(10 * CHUNK).unwrap_err();
         assert_eq!(refused.kind, FileErrorKind::Unfinished);
         assert!(budget.list().hold(u64::MAX).is_err());
         drop(list);
         assert_eq!(budget.list().hold(10 * CHUNK), Ok(()));
         assert_eq!(budget.0.free.available_permits(), 480);
+    }
+
+    #[test]
+    fn messages_to_one_owner_leave_half_of_what_is_free_and_all_comes_back() {
+        let budget = Budget::new(Bytes::mebi(512)).unwrap();
+        let part = enter(&budget).unwrap();
+        part.room(part.room(Bytes::ZERO));
+        let free = || budget.0.free.available_permits();
+        assert_eq!(free(), 128);
+        let mebi = |n: usize| n << 20;
+        let (one, other) = (PeerId([1; 32]), PeerId([2; 32]));
+        let (mut first, mut second) = (budget.messages_for(one), budget.messages_for(one));
+        assert!(first.set(mebi(1) - 1));
+        assert_eq!(free(), 128);
+        assert!(first.set(mebi(60)) && second.set(mebi(4)));
+        assert_eq!(free(), 64);
+        assert!(!second.set(mebi(5)), "both are to one owner");
+        assert_eq!(free(), 64);
+        // The next owner finds its part.
+        assert!(enter_for(&budget, 3).is_some());
+        let mut third = budget.messages_for(other);
+        assert!(third.set(mebi(32)) && !third.set(mebi(33)));
+        assert!(first.set(mebi(10)));
+        assert_eq!(free(), 82);
+        drop((first, second, third));
+        assert_eq!(free(), 128);
+        assert!(budget.0.messages().is_empty());
+        // A client's own transfers have no owner.
+        assert!(budget.messages().set(mebi(128)) && !budget.messages().set(mebi(129)));
     }
 
     #[test]
@@ -696,7 +808,7 @@ mod tests {
             steps in prop::collection::vec((0usize..20, 0u64..600, 0u8..4), 1..200),
         ) {
             let budget = Budget::new(Bytes::mebi(memory)).unwrap();
-            // Each with what it has been granted and not drained.
+            // Each part with its bytes granted and not drained.
             let mut parts: Vec<(MemoryPart, Bytes)> = Vec::new();
             for (which, drained, what) in steps {
                 match what {

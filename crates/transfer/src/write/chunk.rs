@@ -1,4 +1,4 @@
-//! Whole chunks on their way to the writing thread, and the room in memory that they give back.
+//! Complete chunks on their way to the writing thread, and the memory that they free.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,32 +6,32 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use longhaul_net::buffers::chunks::ChunkBuffer;
 use longhaul_proto::units::Bytes;
 
-/// How far a pass's memory has been emptied: shared by the flow, which grants, and the writer.
+/// How much of a pass's memory was freed: shared by the flow, which grants, and the writer.
 #[derive(Debug, Default)]
 pub(crate) struct Drained {
     bytes: AtomicU64,
     planned: AtomicBool,
-    /// Bytes of whole chunks that the writer was given, and half of what the flow may hold.
+    /// Bytes of complete chunks passed to the writer, and half of the flow's memory.
     handed: AtomicU64,
     half: AtomicU64,
 }
 
 impl Drained {
-    /// Bytes of blocks have left the memory for good. Tells whether the flow should hear of it:
-    /// where less than half of its memory waits for the writer its sender has much left to send,
-    /// and with what that brings the flow looks by itself.
+    /// Counts blocks of `bytes` that have left the memory. Returns whether to notify the flow: if
+    /// less than half of its memory waits for the writer, the sender has much left to send, and the
+    /// flow checks when that arrives.
     pub(crate) fn add(&self, bytes: u64) -> bool {
         let waited = self.waiting();
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         waited.get() >= self.half.load(Ordering::Relaxed)
     }
 
-    /// Bytes of whole chunks that wait for the writer.
+    /// Returns the bytes of complete chunks that wait for the writer.
     pub(crate) fn waiting(&self) -> Bytes {
         Bytes::new(self.handed.load(Ordering::Relaxed)) - self.bytes()
     }
 
-    /// Counts `bytes` of a whole chunk that went to the writer.
+    /// Counts `bytes` of a complete chunk passed to the writer.
     pub(crate) fn note_handed(&self, bytes: u64) {
         self.handed.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -41,42 +41,42 @@ impl Drained {
         self.half.store(room.get() / 2, Ordering::Relaxed);
     }
 
-    /// Notes that the destination is open, so that chunks can be written.
+    /// Records that the destination is open, so that chunks can be written.
     pub(crate) fn set_planned(&self) {
         self.planned.store(true, Ordering::Release);
     }
 
-    /// Bytes of blocks that have left the memory.
+    /// Returns the bytes of blocks that have left the memory.
     pub(crate) fn bytes(&self) -> Bytes {
         Bytes::new(self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Whether more than the first grant may come.
+    /// Returns whether more than the first grant may be sent.
     pub(crate) fn is_planned(&self) -> bool {
         self.planned.load(Ordering::Acquire)
     }
 }
 
-/// A whole chunk on its way to the writer, with where its room is to be given back.
+/// A complete chunk for the writer, with the account that granted its memory.
 pub(crate) struct Arrived {
     pub(crate) chunk: u64,
     pub(crate) buffer: ChunkBuffer,
-    /// How many bytes of it belong to the object, padding included.
+    /// The number of its bytes that belong to the object, including padding.
     pub(crate) len: usize,
-    /// Size of the blocks that brought it.
+    /// Size of its blocks.
     pub(crate) block: u32,
     pub(crate) drained: Arc<Drained>,
 }
 
 impl Arrived {
-    /// Bytes of blocks that brought `content` bytes, as the sender counts them against its grant:
-    /// padding travels only in the last block that has content.
+    /// Returns the bytes of the blocks of `content` bytes, as the sender counts them against its
+    /// grant: padding is only in the last block with content.
     pub(crate) fn granted(&self, content: usize) -> u64 {
         content.next_multiple_of(self.block as usize).min(self.len) as u64
     }
 }
 
-/// A chunk that has come by stream, and its place in the memory budget.
+/// A chunk from a stream, and its place in the memory budget.
 pub(crate) struct Streamed {
     pub(crate) chunk: u64,
     pub(crate) content: Vec<u8>,
@@ -84,7 +84,7 @@ pub(crate) struct Streamed {
     pub(crate) room: tokio::sync::OwnedSemaphorePermit,
 }
 
-/// A chunk's content, whichever way it came.
+/// A chunk's content, from either carrier.
 pub(crate) enum Content {
     Datagrams(Arrived),
     Stream(Streamed),
@@ -98,11 +98,11 @@ impl Content {
         }
     }
 
-    /// Gives the room of `content` bytes back to what granted it; whether that is to be told.
+    /// Returns the memory of `content` bytes to its grantor. Returns whether to notify the flow.
     pub(crate) fn release(self, content: usize) -> bool {
         let Content::Datagrams(arrived) = self else { return false };
         let (granted, drained) = (arrived.granted(content), arrived.drained.clone());
-        // Its buffer first: what is granted for it must find that.
+        // Drop the buffer first: the next grant must find it.
         drop(arrived);
         drained.add(granted)
     }

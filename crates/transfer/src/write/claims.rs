@@ -1,4 +1,4 @@
-//! Which of several sources brings what name into one folder: no two bring the same.
+//! Claims of names by several sources of one folder: no two sources may write the same name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,45 +7,46 @@ use crate::error::{Error, ErrorKind};
 use longhaul_files::place::show;
 use longhaul_files::{Digest, Kind, Manifest, Together};
 
-/// The names that sources have claimed, and the folders that they have together.
+/// The names that sources have claimed, and their common folders.
 pub(crate) struct Claims {
     sources: Vec<String>,
     together: Arc<Together>,
-    /// By a hash of the path: whole paths of a deep tree would take any amount of memory.
+    /// By a hash of the path: paths of a deep tree could take any amount of memory.
     taken: Mutex<HashMap<Digest, usize>>,
 }
 
-/// One source's way to claim.
+/// One source's access to the claims.
 pub(crate) struct Claim {
     claims: Arc<Claims>,
     source: usize,
 }
 
 impl Claims {
-    /// Nothing is claimed; `sources` as people know them.
+    /// Returns empty claims; `sources` are the names that users know.
     pub(crate) fn new(sources: Vec<String>) -> Arc<Claims> {
         Arc::new(Claims { sources, together: Arc::default(), taken: Mutex::default() })
     }
 
-    /// The folders that the sources have together.
+    /// Returns the common folders of the sources.
     pub(crate) fn together(&self) -> &Arc<Together> {
         &self.together
     }
 
-    /// For the source of this number.
+    /// Returns the claim of a source by its number.
     pub(crate) fn of_source(self: &Arc<Claims>, source: usize) -> Claim {
         Claim { claims: self.clone(), source }
     }
 }
 
 impl Claim {
-    /// Claims all files and links of `manifest`; folders may be shared. What was claimed before by
-    /// the same source stays so.
+    /// Claims all files and links of `manifest`; folders may be shared. Earlier claims of the same
+    /// source remain.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] with the first name that is another's; nothing is claimed then.
+    /// [`ErrorKind::Usage`] with the first name that another source has claimed; then nothing is
+    /// claimed.
     pub(crate) fn take(&self, manifest: &Manifest) -> Result<(), Error> {
-        // Nothing panics while the lock is held.
+        // No holder of the lock panics.
         let mut taken = self.claims.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let all = || manifest.entries().iter().zip(0..).filter(|(it, _)| it.kind != Kind::Folder);
         let hash = |number| *blake3::hash(&manifest.path(number)).as_bytes();

@@ -1,10 +1,10 @@
-//! What a receiving transfer writes to.
+//! The destination of a receiving transfer.
 //!
-//! A [`Destination`] begins to write an object. Those that one source alone writes to implement
+//! A [`Destination`] starts the writing of an object. Destinations with one source implement
 //! [`Open`]: the writing thread collects the manifest and the digests, and the [`Opened`]
-//! destination takes what has both. Files (also those of a folder in memory), a rehearsal of files
-//! and the discarding measurement are of that kind. Replicas write to one object together, by a
-//! thread of their own.
+//! destination takes chunks with their digests. Files (including those of a folder in memory), a
+//! rehearsal of files and the discarding measurement are of that kind. Replicas write one object
+//! together, on their own thread.
 
 use std::sync::Arc;
 
@@ -20,30 +20,30 @@ use crate::error::Error;
 use longhaul_files::digest::Digest;
 use longhaul_files::{ListMemory, VirtualObject};
 
-/// Where an object goes.
+/// The destination of an object.
 pub(crate) trait Destination: Send {
-    /// Begins to write the `incoming` object, on a thread of its own or the one that `shared` leads
-    /// to, and returns the way to that thread.
+    /// Starts to write the `incoming` object, on its own thread or on the one of `shared`, and
+    /// returns the sender to that thread.
     ///
     /// # Errors
-    /// [`ErrorKind::Unfinished`](crate::error::ErrorKind::Unfinished) where the system has no
-    /// thread left.
+    /// [`ErrorKind::Unfinished`](crate::error::ErrorKind::Unfinished) if the system cannot start a
+    /// thread.
     fn begin(self: Box<Self>, incoming: Incoming, shared: Option<&Jobs>) -> Result<Jobs, Error>;
 }
 
-/// An object whose offer has come.
+/// An object whose offer has arrived.
 pub(crate) struct Incoming {
     pub(crate) offer: Offer,
-    /// What the manifest is charged to, encoded and decoded.
+    /// The memory charge for the manifest, encoded and decoded.
     pub(crate) list: Box<dyn ListMemory>,
     pub(crate) reporter: Reporter,
     /// The source could not read all of its folders.
     pub(crate) is_incomplete: bool,
-    /// Told when the destination is closed.
+    /// Notified when the destination is closed.
     pub(crate) closed: oneshot::Sender<()>,
 }
 
-/// The counters and the receiving end that hear of an object.
+/// The counters and the receiving end of an object.
 #[derive(Clone)]
 pub(crate) struct Reporter {
     pub(crate) board: Arc<Board>,
@@ -51,26 +51,26 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// So much of the object is written.
+    /// Adds written bytes and files.
     pub(crate) fn wrote(&self, bytes: u64, files: u64) {
         self.board.update(|Counters { written, .. }| {
             (written.bytes, written.files) = (bytes, files);
         });
     }
 
-    /// Tells the receiving end; one that is gone needs no events.
+    /// Sends an event to the receiving end, which may be gone.
     pub(crate) fn tell(&self, event: WriterEvent) {
         let _ = self.events.send(event);
     }
 }
 
-/// A destination that one source writes to, before the manifest is known.
+/// A destination with one source, before the manifest is known.
 pub(crate) trait Open: Send + 'static {
-    /// Opens the destination for `object`, and tells what need not come. `prefix` is the length of
-    /// the encoded manifest if that is the first part of the object, else zero.
+    /// Opens the destination for `object`, and returns the plan. `prefix` is the length of the
+    /// encoded manifest if it is the first part of the object, else zero.
     ///
     /// # Errors
-    /// The destination does not take this object, or cannot be opened.
+    /// The destination does not accept this object, or cannot be opened.
     fn open(
         self: Box<Self>,
         object: VirtualObject,
@@ -85,15 +85,15 @@ impl<O: Open> Destination for O {
     }
 }
 
-/// The pass that brings chunks.
+/// The state of the current pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PassState {
     pub(super) number: u32,
-    /// The flow has seen every block.
+    /// The flow has received every block.
     pub(super) all_arrived: bool,
 }
 
-/// An entry that went wrong at the source.
+/// An entry that failed at the source.
 pub(crate) struct AtSource {
     pub(super) entry: u32,
     pub(super) reason: String,
@@ -101,37 +101,38 @@ pub(crate) struct AtSource {
     pub(super) changed: bool,
 }
 
-/// A destination that is open. After an error nothing more is given to it.
+/// An open destination. After an error it is no longer used.
 pub(crate) trait Opened: Send {
-    /// Whether chunk `chunk` is still to come, so that a digest of it is worth its memory.
+    /// Returns whether chunk `chunk` is still missing, so that its digest is worth its memory.
     fn needs(&self, chunk: u64) -> bool;
 
-    /// Takes a chunk and the digest that it must have.
+    /// Takes a chunk and its expected digest.
     ///
     /// # Errors
     /// The destination cannot take it.
     fn take_chunk(&mut self, chunk: u64, content: Content, digest: &Digest) -> Result<(), Error>;
 
-    /// Takes an answer to a question of the plan.
+    /// Takes an answer to a comparison of the plan.
     ///
     /// # Errors
-    /// The destination cannot go on by it.
+    /// The answer is invalid.
     fn take_compared(&mut self, _answer: &Compared) -> Result<(), Error> {
         Ok(())
     }
 
-    /// An entry went wrong at the source: its file never gets its name.
+    /// Marks an entry that failed at the source: its file never gets its name.
     fn fail_at_source(&mut self, _failed: AtSource) {}
 
-    /// The source could not read all of its folders: its list lacks names that it has.
+    /// Records that the source could not read all of its folders: its list lacks existing names.
     fn source_is_incomplete(&mut self) {}
 
-    /// A pass begins: it brings again what failed in the last one.
+    /// Starts a pass, which repeats the chunks that failed in the last one.
     fn begin_pass(&mut self) {}
 
-    /// Does what is due after each job and several times a second. True once all is told.
+    /// Does pending work, after each job and several times a second. Returns true once everything
+    /// is reported.
     ///
     /// # Errors
-    /// The destination cannot go on.
+    /// The destination cannot continue.
     fn settle(&mut self, pass: PassState) -> Result<bool, Error>;
 }

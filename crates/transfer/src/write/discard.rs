@@ -1,4 +1,4 @@
-//! Nothing is written: a measurement that accounts for what comes.
+//! A destination that writes nothing: a measurement that accounts for arrivals.
 
 use super::chunk::Content;
 use super::destination::{Open, Opened, PassState, Reporter};
@@ -15,8 +15,8 @@ pub(crate) struct Discard;
 struct Discarding {
     object: VirtualObject,
     reporter: Reporter,
-    /// Bytes that have yet to come. Of datagrams their flow tells when all have arrived; of streams
-    /// this does.
+    /// Missing bytes. For datagrams the flow reports when all have arrived; for streams this count
+    /// does.
     left: u64,
 }
 
@@ -36,7 +36,7 @@ impl Open for Discard {
 }
 
 impl Opened for Discarding {
-    /// Digests that come a second time would pile up: any may go.
+    /// Digests of repeated chunks would pile up, so any may be dropped.
     fn needs(&self, _chunk: u64) -> bool {
         false
     }
@@ -53,7 +53,7 @@ impl Opened for Discarding {
 
     fn settle(&mut self, pass: PassState) -> Result<bool, Error> {
         let is_over = pass.all_arrived || self.left == 0;
-        // Blocks of datagrams are only counted, and come here in no chunk.
+        // Blocks from datagrams are only counted, and do not come here as chunks.
         let board = &self.reporter.board;
         if let Some(block) = board.block() {
             let moved = board.mine().receiver.distinct.saturating_mul(block.into());

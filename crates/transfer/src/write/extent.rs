@@ -1,4 +1,4 @@
-//! A part of a pipe as the destination: it goes to its place in a file that others write, too.
+//! A part of a pipe as the destination: written to its place in a file that other parts write, too.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,13 +10,12 @@ use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::{self, Digest};
 use longhaul_files::{ChunkKind, Mark, PipeFile, Place, Plan, SinkOutcome, Verdict, VirtualObject};
 
-/// The file of a pipe, which each part on its way has a hold of; nothing before it has begun, and
-/// after it has ended.
+/// The file of a pipe, shared by its parts; `None` before it is created and after it has ended.
 #[derive(Default)]
 pub(crate) struct PipedFile(Mutex<Option<PipeFile>>);
 
 impl PipedFile {
-    /// Begins the file at `place`.
+    /// Creates the file at `place`.
     ///
     /// # Errors
     /// As [`PipeFile::create`].
@@ -37,16 +36,16 @@ impl PipedFile {
         if finished {
             return Ok(());
         }
-        let what = "what came by the pipe is not what was sent";
+        let what = "the content of the pipe failed verification";
         Err(Error::new(ErrorKind::Verification, what).advise("run the pipe again"))
     }
 
-    /// Ends the pipe: the file goes, and parts that are still on their way fail.
+    /// Ends the pipe: removes the file; parts in progress fail.
     pub(crate) fn end(&self) {
         drop(self.file().take());
     }
 
-    /// Nothing panics while the lock is held.
+    /// No holder of the lock panics.
     fn file(&self) -> MutexGuard<'_, Option<PipeFile>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,10 +56,10 @@ impl PipedFile {
     }
 }
 
-/// A part of a pipe, to be opened when its manifest is known.
+/// A part of a pipe, opened when its manifest is known.
 pub(crate) struct ExtentOf {
     pub(crate) file: Arc<PipedFile>,
-    /// The chunk of the pipe with which the part begins.
+    /// The part's first chunk, counted in the pipe.
     pub(crate) first: u64,
 }
 

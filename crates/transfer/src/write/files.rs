@@ -1,4 +1,4 @@
-//! Files as the destination, and a rehearsal that only tells what would become of them.
+//! Files as the destination, and a rehearsal that only reports what would happen to them.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use longhaul_files::{Asked, Place, Plan, Sink, SinkOptions, VirtualObject};
 pub(crate) struct Files {
     /// The destination.
     pub(crate) place: Place,
-    /// What the manifest may list.
+    /// The entries that the manifest may have.
     pub(crate) asked: Arc<Asked>,
-    /// How it is written.
+    /// How to write.
     pub(crate) options: SinkOptions,
-    /// What is not to be another source's too.
+    /// The claims on names, against other sources.
     pub(crate) claim: Option<Claim>,
 }
 
-/// The same as a dry run: nothing is moved, and what would be is told.
+/// A dry run: moves nothing, and reports what would be copied.
 struct RehearsedFiles(Files);
 
 impl Files {
-    /// As a destination: a rehearsed one for a dry run.
+    /// Returns the destination: a rehearsal for a dry run.
     pub(crate) fn into_destination(self) -> Box<dyn Destination> {
         match self.options.dry_run {
             true => Box::new(RehearsedFiles(self)),

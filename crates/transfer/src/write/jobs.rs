@@ -1,4 +1,4 @@
-//! The way to a writing thread: what it is told, and what it tells.
+//! The channels to and from a writing thread.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,50 +13,50 @@ use crate::control::{Compared, Digests, EntryFailed, Lease, Offer, Outcome, Pass
 use crate::error::Error;
 use longhaul_files::{Digest, Manifest, Mark};
 
-/// What the writer is told.
+/// A job for the writer.
 pub(crate) enum Job {
-    /// A chunk has come by datagrams.
+    /// A chunk from datagrams.
     Chunk(Arrived),
-    /// A chunk has come by stream.
+    /// A chunk from a stream.
     Streamed(Streamed),
-    /// What chunks must hash to.
+    /// The expected digests of chunks.
     Digests(Digests),
-    /// A file went wrong at the source.
+    /// A file failed at the source.
     SourceFailed(EntryFailed),
-    /// Which chunks are the same at the source.
+    /// The answer which chunks are equal at the source.
     Compared(Compared),
-    /// A pass begins.
+    /// A pass starts.
     BeginPass {
         /// Its number.
         number: u32,
-        /// The lease that it brings.
+        /// The lease that it serves.
         lease: u32,
     },
-    /// The core has seen every block.
+    /// The core has received every block.
     AllArrived,
-    /// The flow was forged at until its cipher no longer protects.
+    /// The flow has reached the AEAD forgery limit.
     Forged,
-    /// The port has closed under the flow.
+    /// The flow's port was closed.
     PortClosed(String),
-    /// One of several sources of an object takes part.
+    /// A source joins the copy of an object from replicas.
     Join(Box<Join>),
-    /// An object of its own begins.
+    /// A separate object starts.
     Begin(Box<Writer>),
     /// The transfer is over, finished or not.
     Stop,
 }
 
-/// A source that takes part in writing one object with others.
+/// A source that joins the copy of one object from replicas.
 pub(crate) struct Join {
     pub(crate) offer: Offer,
-    /// BLAKE3 of the manifest that the source has shown before.
+    /// BLAKE3 of the manifest in the source's survey.
     pub(crate) manifest: Digest,
     pub(crate) reporter: Reporter,
 }
 
-/// What the writer tells its end.
+/// An event of the writer for its end.
 pub(crate) enum WriterEvent {
-    /// The destination is open, and this need not come.
+    /// The destination is open, with this plan.
     Planned {
         manifest: Arc<Manifest>,
         slices: Vec<Plan>,
@@ -65,42 +65,42 @@ pub(crate) enum WriterEvent {
         skipped: Vec<Range<u64>>,
         resumed_bytes: u64,
     },
-    /// Before a dry run's plan is known, these slices of it ask what is the same at the source.
+    /// Slices of a dry run's plan with comparisons, before the rest is known.
     Asks(Vec<Plan>),
-    /// These chunks need not come any more, and the source does not know it.
+    /// These chunks are no longer needed, and the source does not know it.
     Needless(Vec<Range<u64>>),
-    /// These chunks are the same at the source, which knows it.
+    /// These chunks are equal at the source, which knows it.
     Same(Vec<Range<u64>>),
-    /// These entries would be made if it were not for a dry run.
+    /// A dry run would create these entries.
     WouldCopy { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
-    /// These entries of the manifest have got their names, where that is asked for.
+    /// These entries of the manifest have their final names, if names were requested.
     Named { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
     /// These names that the source lacks were removed, or would be.
     Deleted(Vec<Vec<u8>>),
-    /// There is room again.
+    /// Memory was freed.
     Drained,
     /// All chunks but the failed ones are written.
     PassEnd(PassEnd),
-    /// The source is to bring these chunks next.
+    /// The source has to send these chunks next.
     Lease(Lease),
-    /// A file went wrong here.
+    /// A file failed here.
     EntryFailed { path: Vec<u8>, reason: String },
-    /// All stands; with the mark that is to go when that has been heard.
+    /// The object is complete. The mark is removed after the other end has confirmed.
     Outcome(Box<Outcome>, Option<Mark>),
-    /// This attempt cannot go on; the next one can.
+    /// This attempt cannot continue; the next one can.
     Again(String),
-    /// It cannot go on.
+    /// The copy cannot continue.
     Failed(Error),
 }
 
-/// What a writing thread is told, and by which of the sources that bring chunks to it.
+/// A job, and the index of the source that sent it.
 pub(crate) type SourceJob = (usize, Job);
 
-/// Bytes of digests, answers and failures that wait for the thread at most: ten times what a full
-/// memory of chunks needs. Chunks are bounded by what was granted.
+/// Most bytes of digests, answers and failures that may wait for the thread: ten times what a full
+/// memory of chunks needs. Chunks are bounded by the grants.
 const MOST_WAITING: usize = 256 << 20;
 
-/// The way of one source to a writing thread. Clones are the same.
+/// The sender of one source to a writing thread. Clones are the same source.
 #[derive(Clone)]
 pub(crate) struct Jobs {
     sender: Sender<SourceJob>,
@@ -108,18 +108,18 @@ pub(crate) struct Jobs {
     next: Arc<AtomicUsize>,
     most: usize,
     level: Arc<AtomicUsize>,
-    /// This source has told more than fits.
+    /// This source has sent more than fits.
     overflown: Arc<AtomicBool>,
 }
 
-/// Where a writing thread is told.
+/// The receiver of a writing thread.
 pub(crate) struct JobInbox {
     receiver: Receiver<SourceJob>,
     level: Arc<AtomicUsize>,
 }
 
 impl Jobs {
-    /// A way for the first source, and where its jobs come out.
+    /// Returns a sender for the first source, and the receiver.
     pub(crate) fn new() -> (Jobs, JobInbox) {
         Jobs::bounded(MOST_WAITING)
     }
@@ -132,18 +132,19 @@ impl Jobs {
         (Jobs { sender, source: 0, next, most, level, overflown: Arc::default() }, inbox)
     }
 
-    /// The way of another source to the same thread.
+    /// Returns a sender for another source to the same thread.
     pub(crate) fn of_source(&self, source: usize) -> Jobs {
         Jobs { source, overflown: Arc::default(), ..self.clone() }
     }
 
-    /// The way of one more source: what an earlier one still says is not taken for its word.
+    /// Returns a sender with a new source number, so that late jobs of an earlier source are not
+    /// taken for its own.
     pub(crate) fn of_another(&self) -> Jobs {
         self.of_source(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Tells the thread; one that has ended has said why. What no longer fits is not told: the
-    /// source is at its end.
+    /// Sends a job. A thread that has ended has reported the reason already. A job that does not
+    /// fit is dropped, and the source ends.
     pub(crate) fn send(&self, job: Job) {
         let weight = job.weight();
         let before = self.level.fetch_add(weight, Ordering::Relaxed);
@@ -155,14 +156,14 @@ impl Jobs {
         let _ = self.sender.send((self.source, job));
     }
 
-    /// Whether this source has told more than the thread can have asked for.
+    /// Returns whether this source has sent more than the thread can have requested.
     pub(crate) fn is_overflown(&self) -> bool {
         self.overflown.load(Ordering::Relaxed)
     }
 }
 
 impl JobInbox {
-    /// What the thread is told next, within `time`.
+    /// Returns the next job within `time`.
     pub(crate) fn recv_timeout(&self, time: Duration) -> Result<SourceJob, RecvTimeoutError> {
         let told = self.receiver.recv_timeout(time);
         if let Ok((_, job)) = &told {
@@ -173,7 +174,7 @@ impl JobInbox {
 }
 
 impl Job {
-    /// Bytes that the other end can make it take, about.
+    /// Returns the approximate bytes that the other end can make it take.
     fn weight(&self) -> usize {
         let inner = match self {
             Job::Digests(digests) => 8 * digests.chunks.len() + digests.values.len(),
@@ -199,7 +200,7 @@ mod tests {
             let (chunks, values) = (vec![1; 20], vec![7; 640]);
             Job::Digests(Digests { chunks, values })
         };
-        // What is taken makes room.
+        // Received jobs make room.
         for _ in 0..MOST / 640 * 2 {
             first.send(digests());
             assert!(inbox.recv_timeout(Duration::ZERO).is_ok());
@@ -209,7 +210,7 @@ mod tests {
             first.send(digests());
         }
         assert!(first.is_overflown() && !second.is_overflown());
-        // What is bounded elsewhere still comes.
+        // Jobs with another limit still pass.
         second.send(Job::AllArrived);
         while !matches!(inbox.recv_timeout(Duration::ZERO), Ok((1, Job::AllArrived))) {}
         second.send(digests());

@@ -1,17 +1,17 @@
-//! Chunks that have come whole and whose digests have not: held in memory, and nothing can be done
-//! with them.
+//! Limits how long complete chunks wait for their digests. They occupy memory and cannot be
+//! verified.
 //!
-//! Digests go out with a chunk's first blocks, by two ways. A sender that keeps one back for longer
-//! than any silence that a session survives is broken, or wants the memory to be held.
+//! Digests are sent with a chunk's first blocks, on two channels. A sender that delays one for
+//! longer than any silence that a session survives is broken, or wants to occupy the memory.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
 
-/// How long a digest may be outstanding: twice the silence after which a session is given up.
+/// How long a digest may be missing: twice the silence timeout of a session.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// A longer time between two looks was this host's own: its disk was slow, or it slept.
+/// A longer gap between two checks is a pause of this host: its disk was slow, or it slept.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Watches the chunks that wait for their digests.
@@ -19,28 +19,28 @@ const LOOK: Duration = Duration::from_millis(250);
 pub(super) struct MissingDigests {
     patience: Duration,
     looked: Instant,
-    /// Time in which a digest could have been taken.
+    /// Time in which a digest could have been received.
     waited: Duration,
-    /// Chunks that had to wait, and when they began to; those that no longer do are among them.
+    /// Chunks that had to wait, with their start; includes chunks that no longer wait.
     begun: VecDeque<(Duration, u64)>,
 }
 
 impl MissingDigests {
-    /// Nothing waits.
+    /// Returns an empty watch.
     pub(super) fn new(patience: Duration) -> MissingDigests {
         let (looked, waited) = (Instant::now(), Duration::ZERO);
         MissingDigests { patience, looked, waited, begun: VecDeque::new() }
     }
 
-    /// A chunk begins to wait.
+    /// Records that a chunk starts to wait.
     pub(super) fn begin(&mut self, chunk: u64) {
         self.begun.push_back((self.waited, chunk));
     }
 
-    /// Looks which chunks still wait, as `waits` tells; to be called several times a second.
+    /// Checks which chunks still wait, according to `waits`; to be called several times a second.
     ///
     /// # Errors
-    /// [`ErrorKind::Verification`]: one has waited for too long.
+    /// [`ErrorKind::Verification`]: a chunk has waited too long.
     pub(super) fn judge(&mut self, now: Instant, waits: impl Fn(u64) -> bool) -> Result<(), Error> {
         self.waited += now.saturating_duration_since(self.looked).min(LOOK);
         self.looked = now;
@@ -54,8 +54,8 @@ impl MissingDigests {
             }
             let count = self.begun.iter().filter(|(_, chunk)| waits(*chunk)).count();
             let what = format!(
-                "{count} chunks of 1 MiB have come that cannot be verified: the other side has \
-                 kept back their digests for {} s, that of chunk {chunk} first",
+                "cannot verify {count} chunks of 1 MiB: the other side has \
+                 not sent their digests for {} s, the oldest of them for chunk {chunk}",
                 self.patience.as_secs()
             );
             let error = Error::new(ErrorKind::Verification, what);
@@ -69,7 +69,8 @@ impl MissingDigests {
 mod tests {
     use super::*;
 
-    /// Looks every 100 ms for `seconds`, at `waiting`; whether that was too long.
+    /// Checks every 100 ms for `seconds` with the chunks `waiting`; returns whether that was too
+    /// long.
     fn look(missing_digests: &mut MissingDigests, seconds: u64, waiting: &[u64]) -> bool {
         (0..seconds * 10).any(|_| {
             let now = missing_digests.looked + Duration::from_millis(100);

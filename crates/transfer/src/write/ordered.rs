@@ -1,8 +1,8 @@
-//! A file in order, to a reader that cannot go back: standard output, or a program's own.
+//! A file written in order, to a writer that cannot seek: standard output, or a program's own.
 //!
-//! Each chunk is verified before any of it is written. Chunks that come early wait, up to a limit
-//! in memory of their own; beyond it they keep the room that they were granted, so the sender
-//! stops. What was written counts as there for the next attempt, which begins behind it.
+//! Each chunk is verified before any of it is written. Early chunks wait, up to a limit in separate
+//! memory; beyond it they keep the memory that they were granted, so the sender stops. The next
+//! attempt treats the written chunks as existing, and starts after them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use crate::options::Output;
 use longhaul_files::digest::{Digest, file_value};
 use longhaul_files::{Asked, CHUNK, ChunkKind, Plan, SinkOutcome, VirtualObject};
 
-/// How long early chunks may fill all room while the next one does not come: by several streams it
-/// may wait for the room that they have. A new attempt gets that chunk first.
+/// How long early chunks may fill all memory while the next one is missing: with several streams it
+/// may wait for the memory that they have. A new attempt gets that chunk first.
 const STUCK: Duration = Duration::from_secs(5);
 
 /// The output of a copy as its destination.
 pub(crate) struct Ordered {
     pub(crate) output: Output,
-    /// What the manifest may list.
+    /// The entries that the manifest may have.
     pub(crate) asked: Arc<Asked>,
-    /// Bytes of early chunks that wait beside those that were granted.
+    /// Bytes of early chunks that may wait in addition to the granted memory.
     pub(crate) room: u64,
 }
 
-/// A chunk that came before one that is missing.
+/// A chunk that arrived before a missing one.
 enum Early {
-    /// Its room was given back.
+    /// A copy, whose granted memory was returned.
     Copied(Vec<u8>),
-    /// It still has the room that it was granted.
+    /// The chunk in the memory that it was granted.
     Kept(Content),
 }
 
 struct Writing {
     to: Ordered,
-    /// The number of the attempt, by which the output knows a later one.
+    /// The number of the attempt, by which the output detects a later one.
     attempt: u64,
     object: VirtualObject,
     size: u64,
@@ -49,7 +49,7 @@ struct Writing {
     next: u64,
     early: BTreeMap<u64, (Early, Digest)>,
     copied: u64,
-    /// When a chunk came last.
+    /// When a chunk last arrived.
     came: Instant,
     failed: Option<String>,
     is_over: bool,
@@ -99,13 +99,13 @@ impl Writing {
         self.size.div_ceil(CHUNK)
     }
 
-    /// Goes on behind the next chunk, which `write` writes as this attempt.
+    /// Advances past the next chunk, which `write` writes as this attempt.
     fn advance(
         &mut self,
         write: impl FnOnce(&Output, u64) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.spent.on(|| write(&self.to.output, self.attempt))?;
-        // A reader that took its time has kept the next chunk waiting.
+        // A slow writer has delayed the next chunk.
         self.came = Instant::now();
         self.next += 1;
         self.reporter.wrote((self.next * CHUNK).min(self.size), 0);
@@ -113,7 +113,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Writes what follows and is there: holes, and chunks that came early.
+    /// Writes what follows and is available: holes, and early chunks.
     fn go_on(&mut self) -> Result<(), Error> {
         loop {
             let chunk = self.next;
@@ -150,7 +150,7 @@ impl Writing {
         holes.get(after).is_some_and(|hole| hole.contains(&chunk))
     }
 
-    /// Ends the attempt: the next one goes on behind what was written.
+    /// Ends the attempt; the next one continues after the written chunks.
     fn begin_again(&mut self, why: String) {
         self.is_over = true;
         self.early.clear();
@@ -177,7 +177,7 @@ impl Opened for Writing {
         let value = content.bytes().get(..len).map(|bytes| file_value(self.size, own, bytes));
         if value != Some(*digest) {
             self.to.output.note_wrong(own)?;
-            self.begin_again(format!("chunk {own} came wrong"));
+            self.begin_again(format!("chunk {own} failed verification"));
             return Ok(());
         }
         if own == self.next {
@@ -215,7 +215,7 @@ impl Opened for Writing {
         if self.next < self.chunks() {
             let is_full = self.early.values().any(|(early, _)| matches!(early, Early::Kept(_)));
             if is_full && self.came.elapsed() >= STUCK {
-                self.begin_again("the chunk that is next does not come".into());
+                self.begin_again("the next chunk does not arrive".into());
             }
             return Ok(self.is_over);
         }
@@ -291,7 +291,7 @@ mod tests {
     fn chunks_are_written_in_order_whatever_their_order_and_the_next_attempt_goes_on_behind_them() {
         let written = Written::default();
         let output = Output::new(written.clone());
-        // Room for one early chunk; another one keeps what it was granted.
+        // Room for one early chunk; another one keeps its granted memory.
         let (mut opened, mut events) = open(&output, CHUNK, 1).unwrap();
         assert_eq!(have(&mut events), []);
         for number in [2, 3, 0] {

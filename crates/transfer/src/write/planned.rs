@@ -1,4 +1,4 @@
-//! What a destination says, in messages that each fit a frame.
+//! The reports of a destination, in messages that each fit a frame.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,17 +11,17 @@ use super::jobs::WriterEvent;
 use crate::control::{Compare, EntryFailed, Named, Outcome, Plan, Ranges};
 use longhaul_files::{Failure, Manifest};
 
-/// Ranges in one message: twenty bytes each at worst.
+/// Ranges in one message: at most twenty bytes each.
 const RANGES: usize = 20_000;
-/// Values to compare in one message: few, so that reading what they speak of takes a moment.
+/// Values to compare in one message: few, so that reading their chunks takes a moment.
 const VALUES: usize = 256;
-/// Failures listed in an outcome, and the bytes they may take there; more are only counted.
+/// Most failures in an outcome, and their bytes; more are only counted.
 const FAILURES: usize = 1_000;
 const FAILURE_BYTES: usize = 512 << 10;
 /// Tag and length of a message within another.
 const FIELD: usize = 6;
 
-/// The plan as messages, the last of them marked.
+/// Returns the plan as messages, the last of them marked.
 pub(crate) fn slices(plan: &longhaul_files::Plan) -> Vec<Plan> {
     let mut slices: Vec<Plan> = Vec::new();
     for have in plan.have.chunks(RANGES) {
@@ -37,7 +37,7 @@ pub(crate) fn slices(plan: &longhaul_files::Plan) -> Vec<Plan> {
     slices
 }
 
-/// What is to be compared, as slices of a plan that goes on.
+/// Returns the comparisons as slices of an unfinished plan.
 pub(crate) fn questions(compare: &[longhaul_files::sink::Compare]) -> Vec<Plan> {
     let mut slices = Vec::new();
     for ask in compare {
@@ -53,7 +53,7 @@ pub(crate) fn questions(compare: &[longhaul_files::sink::Compare]) -> Vec<Plan> 
     slices
 }
 
-/// What the end is told of a plan.
+/// Returns the event for a plan.
 pub(crate) fn event(
     manifest: &Arc<Manifest>,
     plan: longhaul_files::Plan,
@@ -69,8 +69,8 @@ pub(crate) fn event(
     }
 }
 
-/// Tells which entries have failed here since `count` of `failures` were told. The source knows
-/// those `at_source`.
+/// Reports the entries that have failed here after the first `count` of `failures`. The source
+/// knows those `at_source`.
 pub(crate) fn tell_failures(
     failures: &[Failure],
     count: &mut usize,
@@ -87,23 +87,23 @@ pub(crate) fn tell_failures(
     *count = failures.len();
 }
 
-/// Entries that have got their names.
+/// Returns the event for entries that have their final names.
 pub(crate) fn named(manifest: &Arc<Manifest>, mut entries: Vec<u32>) -> WriterEvent {
     entries.sort_unstable();
     let entries = runs(entries.into_iter().map(u64::from));
     WriterEvent::Named { manifest: manifest.clone(), entries }
 }
 
-/// Ranges of entries that have got their names, as messages.
+/// Returns ranges of named entries as messages.
 pub(crate) fn named_messages(entries: &[Range<u64>]) -> impl Iterator<Item = Named> {
     let encode = |ranges: &[Range<u64>]| Some(Ranges::encode(ranges.iter().cloned()));
     entries.chunks(RANGES).map(move |ranges| Named { entries: encode(ranges) })
 }
 
-/// Bytes of removed names in one message, about.
+/// Approximate bytes of removed names in one message.
 const NAMES: usize = 64 << 10;
 
-/// Tells which names that the source lacks were removed, or would be.
+/// Reports names that the source lacks and that were removed, or would be.
 pub(crate) fn tell_deleted(mut paths: Vec<Vec<u8>>, reporter: &Reporter) {
     while !paths.is_empty() {
         let mut room = NAMES;
@@ -117,7 +117,7 @@ pub(crate) fn tell_deleted(mut paths: Vec<Vec<u8>>, reporter: &Reporter) {
     }
 }
 
-/// The last word of a destination that found `resumed_bytes` there. `at_source` are the entries
+/// Returns the outcome of a destination that found `resumed_bytes`. `at_source` are the entries
 /// that failed at the source, and whether each changed there.
 pub(crate) fn outcome(
     outcome: longhaul_files::SinkOutcome,
@@ -154,7 +154,7 @@ pub(crate) fn outcome(
     }
 }
 
-/// Ascending numbers as ranges.
+/// Returns ascending numbers as ranges.
 pub(crate) fn runs(numbers: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for number in numbers {

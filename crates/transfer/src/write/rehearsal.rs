@@ -1,4 +1,4 @@
-//! A dry run: nothing is moved, and what would be is told once all comparisons are answered.
+//! A dry run: moves nothing, and reports what would be copied once all comparisons are answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,17 +19,16 @@ pub(super) struct Rehearsal {
     sink: Sink,
     reporter: Reporter,
     questions: Questions,
-    /// The plan, until it is told.
+    /// The plan, until it is reported.
     plan: Option<Plan>,
-    /// Entries that are there.
+    /// Entries that exist already.
     skipped: Vec<u32>,
     failed_at_source: BTreeMap<u32, bool>,
     failures_told: usize,
 }
 
 impl Rehearsal {
-    /// Tells the plan, unless that has still to be found out: what is to be compared goes ahead of
-    /// it then.
+    /// Reports the plan, or first its comparisons if it depends on them.
     pub(super) fn begin(
         object: VirtualObject,
         sink: Sink,
@@ -60,14 +59,14 @@ impl Rehearsal {
         let Some(mut plan) = self.plan.take() else { return };
         plan.skipped.sort_unstable();
         self.skipped.clone_from(&plan.skipped);
-        // What would fail is not among what would be made.
+        // Entries that would fail are not reported as created.
         let (failures, told) = (self.sink.failures(), &self.failed_at_source);
         planned::tell_failures(failures, &mut self.failures_told, told, &self.reporter);
         let object = &self.object;
         self.reporter.tell(planned::event(object.manifest(), plan, object.implied()));
     }
 
-    /// What would be made, and the account of it.
+    /// Reports the entries that would be created, and the summary.
     fn end(&mut self) -> Result<(), Error> {
         let deleted = self.sink.would_delete()?;
         let kept_extra = self.sink.keeps_extra();
@@ -108,7 +107,7 @@ impl Opened for Rehearsal {
         false
     }
 
-    /// Nobody was to send it.
+    /// A dry run requests no chunks.
     fn take_chunk(&mut self, _: u64, _: Content, _: &Digest) -> Result<(), Error> {
         Ok(())
     }

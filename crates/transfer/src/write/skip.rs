@@ -1,11 +1,11 @@
-//! From bytes and chunks of the object to the blocks that need not be sent.
+//! Computes the blocks that need not be sent from bytes and chunks of the object.
 
 use std::ops::Range;
 
 use longhaul_proto::endpoint::BlockRange;
 use longhaul_proto::layout::Layout;
 
-/// The runs of blocks that lie wholly within `bytes` of the object.
+/// Returns the runs of blocks that lie completely within `bytes` of the object.
 pub(crate) fn blocks_within(layout: &Layout, bytes: Range<u64>) -> Vec<BlockRange> {
     let first = number_at(layout, bytes.start, u64::div_ceil);
     let end = if bytes.end >= layout.object().get() {
@@ -16,13 +16,13 @@ pub(crate) fn blocks_within(layout: &Layout, bytes: Range<u64>) -> Vec<BlockRang
     runs(layout, first..end)
 }
 
-/// The runs of blocks that make up `chunks` of the object.
+/// Returns the runs of blocks of `chunks` of the object.
 pub(crate) fn blocks_of(layout: &Layout, chunks: Range<u64>) -> Vec<BlockRange> {
     let size = layout.chunk_size().get();
     blocks_within(layout, chunks.start.saturating_mul(size)..chunks.end.saturating_mul(size))
 }
 
-/// The number of the block at `offset`, its place within the chunk rounded by `round`.
+/// Returns the number of the block at `offset`, its place within the chunk rounded by `round`.
 fn number_at(layout: &Layout, offset: u64, round: fn(u64, u64) -> u64) -> u64 {
     let offset = offset.min(layout.object().get());
     let size = layout.chunk_size().get();
@@ -35,7 +35,7 @@ fn number_at(layout: &Layout, offset: u64, round: fn(u64, u64) -> u64) -> u64 {
     layout.number(block) + steps
 }
 
-/// Block numbers as runs within segments.
+/// Returns block numbers as runs within segments.
 fn runs(layout: &Layout, numbers: Range<u64>) -> Vec<BlockRange> {
     let mut runs = Vec::new();
     let mut at = numbers.start;
@@ -49,7 +49,7 @@ fn runs(layout: &Layout, numbers: Range<u64>) -> Vec<BlockRange> {
     runs
 }
 
-/// The same numbers in ascending ranges that neither overlap nor touch.
+/// Returns the same numbers in ascending ranges that neither overlap nor touch.
 pub(crate) fn tidy(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_by_key(|range| range.start);
@@ -63,7 +63,7 @@ pub(crate) fn tidy(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges
 }
 
-/// `ranges` without `others`; both ascend and are disjoint.
+/// Returns `ranges` without `others`; both are ascending and disjoint.
 pub(crate) fn without(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut left = Vec::new();
     let mut first = 0;

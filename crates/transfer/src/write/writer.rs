@@ -1,9 +1,8 @@
 //! The writing thread of a receiving transfer: collects the manifest and the digests, opens the
-//! destination when the manifest is known, and gives it each chunk with the digest that it must
-//! have.
+//! destination when the manifest is known, and passes it each chunk with its expected digest.
 //!
-//! It is the only thread that waits for the destination's disk. What waits for it is bounded by
-//! what the receiving flow grants, so a slow disk slows the sender and nothing else.
+//! Only this thread waits for the destination's disk. The grants of the receiving flow bound the
+//! data that wait for it, so a slow disk only slows the sender.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,17 +22,17 @@ use longhaul_files::digest::Digest;
 use longhaul_files::{CHUNK, ListMemory, Manifest, VirtualObject};
 use longhaul_text::clipped;
 
-/// How often the destination gets a chance to sync and rename while nothing comes.
+/// Interval at which the destination can sync and rename while nothing arrives.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Bytes of failures kept until the destination is open; a source in worse shape is copied in
-/// parts.
+/// Most bytes of failures kept until the destination is open. A source with more has to be copied
+/// in parts.
 const MOST_EARLY_FAILURES: usize = 64 << 20;
 
-/// Starts a thread that writes for any number of transfers; it ends when nobody has a way to it.
+/// Starts a thread that writes for any number of transfers; it ends when all senders are dropped.
 ///
 /// # Errors
-/// [`ErrorKind::Unfinished`] where the system has no thread left.
+/// [`ErrorKind::Unfinished`] if the system cannot start a thread.
 pub(crate) fn thread() -> Result<Jobs, Error> {
     let (jobs, inbox) = Jobs::new();
     let started = std::thread::Builder::new().name("write".into()).spawn(move || run(&inbox));
@@ -42,8 +41,8 @@ pub(crate) fn thread() -> Result<Jobs, Error> {
     })
 }
 
-/// Begins to write an object, on a thread of its own or one that `shared` leads to. After
-/// [`Job::Stop`] the end is told when the destination is closed.
+/// Starts to write an object, on its own thread or on the one of `shared`. After [`Job::Stop`] the
+/// end is notified when the destination is closed.
 ///
 /// # Errors
 /// As [`thread`].
@@ -55,7 +54,7 @@ pub(super) fn begin(
     begin_patient(destination, incoming, shared, missing_digests::PATIENCE)
 }
 
-/// The same with so much `patience` for digests that do not come.
+/// The same with a timeout for missing digests.
 pub(crate) fn begin_patient(
     destination: Box<dyn Open>,
     incoming: Incoming,
@@ -112,8 +111,8 @@ fn run(inbox: &JobInbox) {
     }
 }
 
-/// Reads the list of files that the other side has sent. Its encoding stays charged: a tree's
-/// digest is made of that.
+/// Decodes the list of files from the other side. Its encoding remains charged, because a tree's
+/// digest needs it.
 fn read_list(encoded: &[u8], memory: &mut dyn ListMemory) -> Result<Manifest, Error> {
     let refused = |error| {
         let what = format!("the other side's list of files is refused: {error}");
@@ -125,7 +124,7 @@ fn read_list(encoded: &[u8], memory: &mut dyn ListMemory) -> Result<Manifest, Er
 }
 
 pub(crate) fn forged() -> Error {
-    let what = "so many forged datagrams came that the cipher no longer protects";
+    let what = "too many forged datagrams: the AEAD forgery limit is reached";
     Error::new(ErrorKind::Unfinished, what).advise("run the same command again")
 }
 
@@ -136,27 +135,27 @@ pub(crate) fn port_closed(why: &str) -> Error {
 /// One object on its way to its destination.
 pub(crate) struct Writer {
     offer: Offer,
-    /// Nothing once it is open, or could not be opened.
+    /// `None` once it is open, or could not be opened.
     destination: Option<Box<dyn Open>>,
     reporter: Reporter,
     /// The source could not read all of its folders.
     is_incomplete: bool,
-    /// Told when the destination is closed.
+    /// Notified when the destination is closed.
     closed: oneshot::Sender<()>,
     opened: Option<Box<dyn Opened>>,
-    /// What the manifest is charged to, encoded and decoded.
+    /// The memory charge for the manifest, encoded and decoded.
     list: Box<dyn ListMemory>,
-    /// The encoded manifest, until all of it has come.
+    /// The encoded manifest, until it is complete.
     manifest: Vec<u8>,
-    /// The chunks of it that have come.
+    /// The chunks of it that have arrived.
     listed: BTreeSet<u64>,
     digests: BTreeMap<u64, Digest>,
-    /// Chunks that wait for their digest, or for the manifest.
+    /// Chunks that wait for their digest or for the manifest.
     waiting: BTreeMap<u64, Content>,
     missing_digests: MissingDigests,
-    /// Files that went wrong at the source before the destination was open.
+    /// Files that failed at the source before the destination was open.
     early_failures: Vec<AtSource>,
-    /// Bytes that these take.
+    /// Bytes of these failures.
     early_bytes: usize,
     ended: bool,
     pass: PassState,
@@ -171,14 +170,14 @@ impl Writer {
         self.attempt(Writer::settle);
     }
 
-    /// Closes the destination: what it holds is resumable then.
+    /// Closes the destination, which can then be resumed.
     fn close(self) {
         let Writer { closed, opened, waiting, .. } = self;
         drop((opened, waiting));
         let _ = closed.send(());
     }
 
-    /// After an error there is nothing more to do but to wait for the end.
+    /// After an error it only waits for the end.
     fn attempt(&mut self, work: impl FnOnce(&mut Writer) -> Result<(), Error>) {
         if self.ended {
             return;
@@ -201,7 +200,7 @@ impl Writer {
                     let reason = clipped(&reason);
                     self.take_source_failure(AtSource { entry, reason, changed })
                 }
-                // It is not among those of the manifest.
+                // It is not a chunk of the manifest.
                 Err(_) => Ok(()),
             },
             Job::Compared(compared) => match &mut self.opened {
@@ -261,7 +260,7 @@ impl Writer {
         }
     }
 
-    /// A chunk of the manifest: when all are there, the destination can be opened.
+    /// Takes a chunk of the manifest; opens the destination when all have arrived.
     fn take_manifest(&mut self, chunk: u64, content: Content) -> Result<(), Error> {
         if self.opened.is_some() {
             return Ok(());
@@ -269,7 +268,7 @@ impl Writer {
         let rest = self.offer.manifest_len - chunk * CHUNK;
         let len = rest.min(CHUNK) as usize;
         if let Some(part) = content.bytes().get(..len) {
-            // The memory for all of it was granted before anything came.
+            // The memory for all of it was charged before.
             self.manifest.resize(self.offer.manifest_len as usize, 0);
             self.manifest[(chunk * CHUNK) as usize..][..len].copy_from_slice(part);
             self.listed.insert(chunk);
@@ -291,7 +290,7 @@ impl Writer {
     /// Opens the destination and plans.
     fn open(&mut self, encoded: &[u8]) -> Result<(), Error> {
         if blake3::hash(encoded).as_bytes()[..] != self.offer.manifest_digest[..] {
-            let what = "the manifest that came is not the one that was offered";
+            let what = "the received manifest differs from the offered one";
             return Err(Error::new(ErrorKind::Verification, what));
         }
         let manifest = Arc::new(read_list(encoded, &mut *self.list)?);
@@ -318,8 +317,8 @@ impl Writer {
         Ok(())
     }
 
-    /// A file that went wrong at the source never gets its name; what is known too early is kept
-    /// until the destination is open.
+    /// Marks a file that failed at the source; it never gets its name. Failures that arrive before
+    /// the destination is open are kept.
     fn take_source_failure(&mut self, failed: AtSource) -> Result<(), Error> {
         if let Some(opened) = &mut self.opened {
             opened.fail_at_source(failed);
@@ -335,7 +334,8 @@ impl Writer {
         Ok(())
     }
 
-    /// After each job: what is due at the destination, and whether all is told.
+    /// Runs after each job: does pending work at the destination, and checks whether everything is
+    /// reported.
     fn settle(&mut self) -> Result<(), Error> {
         self.missing_digests.judge(Instant::now(), |chunk| self.waiting.contains_key(&chunk))?;
         if let Some(opened) = &mut self.opened {

@@ -1,4 +1,4 @@
-//! Chunks on their way into a store: verified, written, and asked for again where they came wrong.
+//! Writes chunks into a store: verifies them, and requests them again if they fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,8 +15,8 @@ use crate::error::Error;
 use longhaul_files::digest::Digest;
 use longhaul_files::{Failure, Mark, Plan, Sink, SinkOutcome, Verdict, VirtualObject};
 
-/// Takes verified chunks of an object. The documentation is that of [`Sink`], which has all of it;
-/// the parts with a body are for files alone.
+/// Takes verified chunks of an object. [`Sink`] implements and documents all methods; those with a
+/// default body are for files only.
 pub(super) trait Store: Send + Sized {
     fn needs(&self, chunk: u64) -> bool;
 
@@ -137,42 +137,42 @@ impl Store for Sink {
     }
 }
 
-/// An object that goes into a store.
+/// An object that is written into a store.
 pub(super) struct Writing<S> {
     object: VirtualObject,
-    /// Nothing once all stands.
+    /// `None` once the object is complete.
     store: Option<S>,
     reporter: Reporter,
     questions: Questions,
-    /// Bytes that were there before this run.
+    /// Bytes that existed before this run.
     resumed: u64,
-    /// Chunks that must come again.
+    /// Chunks that must be sent again.
     failed: BTreeSet<u64>,
     wrong: WrongChunks,
-    /// Entries of whose failure the source has told, and whether each changed there: it need not be
-    /// told back.
+    /// Entries that failed according to the source, and whether each changed there. They need not
+    /// be reported back.
     failed_at_source: BTreeMap<u32, bool>,
     failures_told: usize,
     spent: Spent,
 }
 
-/// Entries that the source is asked about: how many answers each wants, and has.
+/// Entries that the source is comparing: the number of expected answers, and the answers so far.
 pub(super) struct Questions(BTreeMap<u32, (usize, Vec<bool>)>);
 
 impl Questions {
-    /// Those of `plan`.
+    /// Returns the questions of `plan`.
     pub(super) fn of(plan: &Plan) -> Questions {
         let asked = plan.compare.iter();
         Questions(asked.map(|ask| (ask.entry, (ask.values.len(), Vec::new()))).collect())
     }
 
-    /// Whether every entry has its answers.
+    /// Returns whether every entry has its answers.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Answers come in the order of the questions, perhaps in several messages an entry. Returns an
-    /// entry that has all its answers by this one, with these.
+    /// Takes answers, which come in the order of the questions, perhaps in several messages per
+    /// entry. Returns the entry whose answers are complete with this message.
     pub(super) fn take(&mut self, compared: &Compared) -> Option<(u32, Vec<bool>)> {
         let entry = u32::try_from(compared.entry).ok()?;
         let (wanted, answers) = self.0.get_mut(&entry)?;
@@ -187,7 +187,7 @@ impl Questions {
 }
 
 impl<S: Store> Writing<S> {
-    /// Begins to write `object` into a store that is open, and tells its plan.
+    /// Starts to write `object` into an open store, and reports its plan.
     pub(super) fn begin(
         object: VirtualObject,
         store: S,
@@ -211,8 +211,8 @@ impl<S: Store> Writing<S> {
         }
     }
 
-    /// Tells what the store does by itself: failures, names, and chunks that it wants or does not
-    /// want any more.
+    /// Reports changes that the store makes itself: failures, names, and chunks that it newly needs
+    /// or no longer needs.
     fn tell_changes(&mut self) {
         let Some(store) = &mut self.store else { return };
         let changed = store.take_changed().into_iter();
@@ -230,7 +230,7 @@ impl<S: Store> Writing<S> {
         }
     }
 
-    /// Some chunks are still to come: the pass is over if no others are than those that failed.
+    /// Ends the pass if only the failed chunks are missing.
     fn judge_pass(&mut self, missing: u64, pass: PassState) {
         if missing > self.failed.len() as u64 || self.failed.is_empty() {
             return;
@@ -271,7 +271,7 @@ impl<S: Store> Opened for Writing<S> {
         };
         if verdict == Verdict::Mismatch {
             self.wrong.note(chunk)?;
-            // A wrong chunk that is not needed takes the place of none that is missing.
+            // A wrong chunk that is not needed does not count as missing.
             if store.needs(chunk) {
                 self.failed.insert(chunk);
             }
@@ -292,7 +292,7 @@ impl<S: Store> Opened for Writing<S> {
         let Some(store) = &mut self.store else { return Ok(()) };
         let Some((entry, answers)) = self.questions.take(answer) else { return Ok(()) };
         let needless = store.compare_result(entry, &answers)?;
-        // The source leaves them out: only a further pass brings them.
+        // The source does not send them in this pass, only in another one.
         let changed = store.take_changed().into_iter();
         self.failed.extend(changed.filter(|chunk| store.needs(*chunk)));
         let there = |range: &Range<u64>| {
@@ -331,7 +331,7 @@ impl<S: Store> Opened for Writing<S> {
         let Some(store) = &mut self.store else { return Ok(true) };
         self.spent.on(|| store.tick(Instant::now()))?;
         if store.missing_chunks() == 0 {
-            // A sync that fails here leaves something to be sent again.
+            // If this sync fails, some chunks must be sent again.
             self.spent.on(|| store.sync())?;
         }
         self.tell_changes();

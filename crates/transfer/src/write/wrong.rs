@@ -1,7 +1,7 @@
-//! A limit on how often one chunk may come wrong.
+//! A limit on how often one chunk may fail verification.
 //!
-//! An honest sender has a limit of its own and reports it first. A hostile one would send a wrong
-//! chunk again without an end, in each pass or many times within one.
+//! An honest sender has its own limit and reports it first. A hostile sender could repeat a wrong
+//! chunk forever, in each pass or many times within one.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 /// How often one chunk may differ from its digest. An honest sender gives up before the fifth time.
 const MOST: u32 = 4;
 
-/// The chunks that have come wrong and have not come right since.
+/// The chunks that have failed verification and have not passed since.
 #[derive(Debug, Default)]
 pub(super) struct WrongChunks(BTreeMap<u64, u32>);
 
@@ -18,21 +18,20 @@ impl WrongChunks {
     /// Counts a chunk that differs from its digest.
     ///
     /// # Errors
-    /// [`ErrorKind::Verification`]: this chunk has come wrong too often.
+    /// [`ErrorKind::Verification`]: this chunk has failed too often.
     pub(super) fn note(&mut self, chunk: u64) -> Result<(), Error> {
         let times = self.0.entry(chunk).or_default();
         *times += 1;
         if *times <= MOST {
             return Ok(());
         }
-        let what = format!(
-            "chunk {chunk} came wrong {times} times: what arrives is not what its digest says"
-        );
+        let what =
+            format!("chunk {chunk} failed verification {times} times: its digest does not match");
         let error = Error::new(ErrorKind::Verification, what);
         Err(error.advise("suspect memory or disk of one of the hosts"))
     }
 
-    /// Forgets a chunk that came right, or that is no longer needed.
+    /// Removes a chunk that passed verification, or that is no longer needed.
     pub(super) fn forget(&mut self, chunk: u64) {
         self.0.remove(&chunk);
     }

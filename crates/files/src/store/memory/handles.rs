@@ -47,9 +47,12 @@ impl Handle {
         })
     }
 
-    fn lock(&self, state: &mut State) -> io::Result<()> {
+    fn lock(&self, state: &mut State) -> io::Result<bool> {
+        if !state.has_locks {
+            return Ok(false);
+        }
         let holder = *state.locks.entry(self.number).or_insert(self.id);
-        if holder == self.id { Ok(()) } else { Err(busy()) }
+        if holder == self.id { Ok(true) } else { Err(busy()) }
     }
 }
 
@@ -116,7 +119,7 @@ impl Folder for Handle {
         self.with(|state| {
             let handle = Handle::new(&self.disk, state, self.number, Access::Read)?;
             match handle.lock(state) {
-                Ok(()) => Ok(Arc::new(handle) as _),
+                Ok(_) => Ok(Arc::new(handle) as _),
                 Err(error) => {
                     // Its end takes the lock of the disk, which is held here.
                     state.close(handle.number, handle.id);
@@ -280,7 +283,7 @@ impl File for Handle {
         self.change(|inode| inode.cached.modified = modified)
     }
 
-    fn lock(&self) -> io::Result<()> {
+    fn lock(&self) -> io::Result<bool> {
         self.with(|state| Handle::lock(self, state))
     }
 

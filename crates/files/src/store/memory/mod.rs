@@ -134,6 +134,8 @@ struct State {
     clock: i64,
     changes: Vec<Change>,
     locks: BTreeMap<u64, u64>,
+    /// Whether the file system has locks.
+    has_locks: bool,
     faults: Faults,
     rng: Rng,
     /// Errors that syncs of the file system report, once for each handle.
@@ -467,6 +469,7 @@ impl Disk {
             clock: 1_000_000,
             changes: Vec::new(),
             locks: BTreeMap::new(),
+            has_locks: true,
             faults: Faults::default(),
             rng: Rng::new(seed),
             errors: 0,
@@ -480,12 +483,17 @@ impl Disk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The top folder.
+    /// From now on there are no locks, as on some network file systems.
+    pub(crate) fn lose_locks(&self) {
+        self.state().has_locks = false;
+    }
+
     /// From now on names are found whatever their case.
     pub(crate) fn fold_names(&self) {
         self.state().folds = true;
     }
 
+    /// The top folder.
     pub(crate) fn root(&self) -> SharedFolder {
         handles::folder(self, &mut self.state(), ROOT).expect("the top is a folder")
     }

@@ -39,3 +39,31 @@ fn a_rate_that_falls_below_a_quarter_is_requested_immediately() {
     assert_eq!(near.since(far), Span::ZERO);
     assert_eq!(far.since(near), Span::ZERO);
 }
+
+/// Three senders, each on a path of 250 Mbit/s, and a receiver's link of `link` Mbit/s.
+fn three_narrow_paths(link: u64) -> Star {
+    let mut star = Star::new(link, settings(&[]));
+    for flow in 1..=3 {
+        star.join(flow, 50, 300).narrow = Some(Rate::from_mbps(250));
+    }
+    star
+}
+
+#[test]
+fn senders_on_narrow_paths_fill_a_wide_link_together() {
+    let mut star = three_narrow_paths(10_000);
+    star.run(ms(6000));
+    let total: f64 = star.rates(4000, 6000).iter().sum();
+    assert!(total > 600.0, "{total} Mbit/s of 750");
+}
+
+#[test]
+fn the_search_over_several_paths_hardly_overruns_the_link_that_they_share() {
+    for link in [260, 400, 700] {
+        let mut star = three_narrow_paths(link);
+        star.run(ms(8000));
+        let total: f64 = star.rates(5000, 8000).iter().sum();
+        assert!(total > 0.85 * link as f64, "{total} of {link} Mbit/s");
+        assert!(star.loss() < 0.02, "{} at {link} Mbit/s", star.loss());
+    }
+}

@@ -10,7 +10,7 @@ use super::{key, put, wish};
 
 const CLIENT: Writer = Writer { client: [1; 32], instance: 7 };
 
-/// A server, its disk, and one client whose streams come late.
+/// A server, its disk, and one client with delayed streams.
 struct World {
     calls: Calls,
     values: BTreeMap<Key, Entry>,
@@ -19,11 +19,11 @@ struct World {
     edits: Edits,
     stream: u64,
     seen: Option<u64>,
-    /// What each stream has on its way to the server.
+    /// The edits in flight on each stream.
     on_way: BTreeMap<u64, VecDeque<Sent>>,
-    /// Answers on their way on the stream that stands.
+    /// Answers in flight on the open stream.
     answers: Vec<(u64, Answer)>,
-    /// The versions that the server has made of each edit.
+    /// For each edit, the versions that the server created.
     made: BTreeMap<u64, Vec<u64>>,
     told: BTreeMap<u64, Answer>,
 }
@@ -72,7 +72,7 @@ impl World {
         self.on_way.entry(self.stream).or_default().extend(sent);
     }
 
-    /// The server takes what `stream` brings, and its disk stores it.
+    /// The server processes the edits of `stream`, and its disk stores the result.
     fn arrive(&mut self, stream: u64) {
         for sent in self.on_way.remove(&stream).unwrap_or_default() {
             let Sent { number, wish, condition, again } = sent;
@@ -115,7 +115,7 @@ impl World {
         self.forgotten.extend(rows.forgotten);
     }
 
-    /// The server is killed and starts again.
+    /// Kills and restarts the server.
     fn restart(&mut self) {
         self.on_way.clear();
         let newest = self.calls.tree().revision();
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// Takes up presence again; the keys whose presence is lost.
+    /// Resumes presence; returns the keys of lost presence.
     fn hold(&mut self) -> Vec<Key> {
         let mut lost = Vec::new();
         while let Some(hold) = self.edits.poll_hold() {
@@ -177,8 +177,8 @@ impl World {
 }
 
 proptest! {
-    /// A client whose connection is cut at any moment, whose old streams arrive late, beside
-    /// another writer that puts the same values, at a server that is killed.
+    /// A client whose connection is cut at any time and whose old streams arrive late, with another
+    /// writer that puts the same values, and a server that is killed.
     #[test]
     fn each_edit_is_made_once_at_most_and_its_client_hears_the_truth(
         steps in prop::collection::vec((0..12_u8, 0..3_u8), 1..200),
@@ -188,7 +188,7 @@ proptest! {
             let name = ["k0", "k1", "k2"][usize::from(which)];
             match what {
                 0..=2 => {
-                    // Values come twice: nobody may be known by them.
+                    // Values repeat, so they cannot identify an edit.
                     let version = world.calls.tree().entry(name).map_or(0, |entry| entry.version);
                     let version = (what == 2).then_some(version);
                     let value = if which == 2 { None } else { Some([0].as_slice().into()) };
@@ -213,7 +213,7 @@ proptest! {
         for (number, answer) in &world.told {
             let made = world.made.get(number).map_or(&[][..], Vec::as_slice);
             match answer {
-                // There was nothing to delete.
+                // A missing key was deleted.
                 Answer::Made(0) => prop_assert!(made.is_empty()),
                 Answer::Made(version) => prop_assert_eq!(made, [*version]),
                 Answer::Conflict(_) => prop_assert!(made.is_empty(), "{} was made", number),
@@ -229,7 +229,7 @@ fn an_edit_whose_answer_was_lost_is_not_made_again_and_its_writer_hears_the_vers
     let number = world.edits.add(wish("k", b"mine"));
     world.send();
     world.arrive(world.stream);
-    // Somebody else has written since, and somebody else wrote the same value elsewhere.
+    // Another writer has written since, and another one wrote the same value elsewhere.
     world.foreign("k", b"theirs");
     world.foreign("other", b"mine");
     let other = world.edits.add(Wish { version: Some(0), ..wish("other", b"mine") });
@@ -263,7 +263,7 @@ fn an_outcome_that_is_forgotten_is_unknown_and_never_made() {
     world.send();
     world.arrive(world.stream);
     world.calls.ended(world.by(), false);
-    // So many other programs of this client come and go.
+    // Enough other programs of this client come and go to use up the server's memory of writers.
     for instance in 100..100 + WRITERS as u64 {
         let by = By { writer: Writer { instance, ..CLIENT }, stream: instance };
         world.calls.begin(by, true, None).expect("there is room");
@@ -277,7 +277,7 @@ fn an_outcome_that_is_forgotten_is_unknown_and_never_made() {
     world.settle();
     assert_eq!(world.told[&number], Answer::Unknown);
     assert!(matches!(world.told[&fresh], Answer::Made(_)), "it was never sent");
-    // Still so after another loss.
+    // Still so after another lost connection.
     let number = world.edits.add(wish("k", b"mine"));
     world.lose();
     world.settle();
@@ -305,13 +305,13 @@ fn presence_that_cannot_be_taken_up_again_is_said_to_be_lost() {
         world.edits.add(Wish { version, presence: true, ..wish(name, b"me") });
     }
     world.settle();
-    // A new stream that is there before the old one has ended keeps everything.
+    // A new stream that begins before the old one has ended keeps everything.
     let old = world.by();
     world.lose();
     assert_eq!(world.hold(), []);
     assert_eq!(world.calls.ended(old, false), [], "its place is taken");
     assert_eq!(world.value("lock"), Some(&b"me"[..]));
-    // The server has noticed the loss: what has vanished comes anew, but no lock.
+    // The server has noticed the loss: vanished presence is created again, except a lock.
     let gone = world.calls.ended(world.by(), false);
     assert_eq!(gone.len(), 3);
     world.foreign("robbed", b"theirs");
@@ -329,14 +329,14 @@ fn a_presence_never_overwrites_a_newer_value_of_its_own_client() {
     let mut world = World::new();
     world.edits.add(Wish { presence: true, ..wish("k", b"old") });
     world.settle();
-    // Its answer is lost.
+    // The answer is lost.
     world.edits.add(Wish { presence: true, ..wish("k", b"new") });
     world.send();
     world.arrive(world.stream);
     world.lose();
     world.settle();
     assert_eq!(world.value("k"), Some(&b"new"[..]));
-    // A kept value takes its place, and no presence comes back.
+    // A stored value replaces it, and no presence comes back.
     world.edits.add(wish("k", b"kept"));
     world.settle();
     world.lose();

@@ -1,5 +1,4 @@
-//! What a scenario asks for and no emulation gives: disks, and most of what programs do, are what
-//! they are.
+//! Parts of a scenario that no emulation provides, such as simulated disks and programs' limits.
 
 use std::fs;
 
@@ -9,14 +8,14 @@ use super::copies::is_alone;
 use super::streams::{kernels_name, knows};
 use crate::scenario::{Amount, Flow, Host, Scenario, Tcp, Traffic, Transfer};
 
-/// Each thing by its host's or flow's name.
+/// Each missing part, with the name of its host or flow.
 pub(super) fn of(scenario: &Scenario) -> Vec<String> {
     let mut absent: Vec<String> = Vec::new();
     for (place, host) in scenario.hosts.iter().enumerate() {
         let keys = of_host(host, is_alone(scenario, place));
         if !keys.is_empty() {
             let (name, keys) = (&host.name, keys.join(", "));
-            absent.push(format!("host {name}: {keys} (for the simulator alone)"));
+            absent.push(format!("host {name}: {keys} (simulator only)"));
         }
     }
     for flow in &scenario.flows {
@@ -25,7 +24,7 @@ pub(super) fn of(scenario: &Scenario) -> Vec<String> {
     absent
 }
 
-/// `alone`: one copy leaves it, which can be told what to send at most.
+/// `alone`: only one copy leaves the host, and its rate can be limited by a flag.
 fn of_host(host: &Host, alone: bool) -> Vec<&'static str> {
     let buffer = host.socket_buffer != Host::DEFAULT_SOCKET_BUFFER;
     let keys = [
@@ -52,12 +51,12 @@ fn of_flow(flow: &Flow) -> Vec<String> {
 fn of_copy(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     let mut absent = Vec::new();
     if flow.amount == Amount::Endless {
-        absent.push("a real copy has an end; it is NOT run: give it a size, or lasts".into());
+        absent.push("a real copy must end; it is NOT run: set size or lasts".into());
     }
     for (key, asked) in [("reads-disk", transfer.reads_disk), ("writes-disk", transfer.writes_disk)]
     {
         if asked {
-            absent.push(format!("{key}: its files are in this machine's memory"));
+            absent.push(format!("{key}: not emulated; its files are in this machine's memory"));
         }
     }
     let simulated = [
@@ -65,7 +64,7 @@ fn of_copy(flow: &Flow, transfer: &Transfer) -> Vec<String> {
         ("reorder-buffer", transfer.reorder_buffer.is_some()),
     ];
     let simulated = simulated.into_iter().filter(|(_, asked)| *asked);
-    absent.extend(simulated.map(|(key, _)| format!("{key} (for the simulator alone)")));
+    absent.extend(simulated.map(|(key, _)| format!("{key} (simulator only)")));
     let mebi = 1 << 20;
     if let (Some(segment), Amount::Size(size)) = (transfer.segment, flow.amount)
         && segment < size
@@ -83,11 +82,11 @@ fn of_tcp(tcp: &Tcp) -> Vec<String> {
     if !knows(name) {
         let own = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
         let own = own.unwrap_or_default();
-        absent.push(format!("this kernel has no {name}; it runs by {}", own.trim()));
+        absent.push(format!("this kernel has no {name}; it uses {}", own.trim()));
     }
     if tcp.initial_window != Tcp::DEFAULT_INITIAL_WINDOW {
         let window = tcp.initial_window;
-        absent.push(format!("initial-window {window}: the kernel begins with its own"));
+        absent.push(format!("initial-window {window}: not emulated; the kernel uses its own"));
     }
     absent
 }
@@ -138,7 +137,7 @@ mod tests {
         let absent = of(&Scenario::parse("absent", text, &Reading::PLAIN).unwrap());
         let begins = [
             "host b: send-buffer, report-cost, socket-buffer, disk-rate, disk-stall (",
-            "flow endless: a real copy has an end; it is NOT run",
+            "flow endless: a real copy must end; it is NOT run",
             "flow endless: writes-disk",
             "flow cut: ordered-control",
             "flow cut: reorder-buffer",

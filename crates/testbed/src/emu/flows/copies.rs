@@ -1,4 +1,4 @@
-//! Copies by the real program: a server on each host that receives, a copy for each flow.
+//! Copies by the real program: a server on each receiving host, a client for each flow.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,20 +23,20 @@ use crate::random::Random;
 use crate::scenario::{Amount, Flow, Scenario, Strategy, Traffic, Transfer};
 use crate::sim::check_copy;
 
-/// Where the program finds its identity.
+/// The variable with the program's configuration folder.
 const CONFIG: &str = "LONGHAUL_CONFIG_DIR";
-/// What may wait in memory of an object in one segment, where the scenario says nothing.
+/// The memory limit for an object in one segment, if the scenario sets none.
 const BUDGET: &str = "4Gi";
 /// Header and tag of a sealed datagram.
 const OVERHEAD: u32 = 32;
-/// A server is ready well before this, on a busy machine too.
+/// Generous timeout for a server's start, even on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// How soon the end of a run is noticed.
+/// How often to check for the end of a run.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Identities, objects, folders and servers of a run.
 pub(super) struct Copies {
-    // In this order: servers end before their folders go.
+    // Drop order: servers end before their folders are removed.
     servers: BTreeMap<usize, Server>,
     binary: PathBuf,
     scratch: Scratch,
@@ -45,16 +45,16 @@ pub(super) struct Copies {
 /// A running server; killed when dropped.
 struct Server {
     _child: Kept,
-    /// Who it is.
+    /// Its public id.
     id: String,
 }
 
-/// A child that does not outlive this.
+/// A child process that is killed when this is dropped.
 struct Kept(Child);
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // It may have ended by itself: then there is nothing to kill.
+        // It may have ended already: then there is nothing to kill.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -65,7 +65,8 @@ fn failed(what: &str, error: &dyn std::fmt::Display) -> EmulationError {
 }
 
 impl Copies {
-    /// Makes what the copies of `scenario` need; nothing if it has none.
+    /// Prepares identities, objects and servers for the copies of `scenario`; `None` if it has no
+    /// copies.
     pub(super) fn prepare(
         emulation: &Emulation,
         scenario: &Scenario,
@@ -97,7 +98,7 @@ impl Copies {
         Ok(Some(copies))
     }
 
-    /// The copying side's id.
+    /// The id of the copying side.
     fn identity(&self) -> Result<String, EmulationError> {
         let output = Command::new(&self.binary).arg("id").env(CONFIG, self.client()).output();
         let output = output.map_err(|error| failed("run longhaul id", &error))?;
@@ -150,7 +151,7 @@ impl Copies {
         let ready: Value = serde_json::from_str(&line).unwrap_or_default();
         match (ready["event"].as_str(), ready["id"].as_str()) {
             (Some("ready"), Some(id)) => Ok(Server { id: id.to_owned(), _child: child }),
-            _ => Err(failed(&"it did not say that it is ready")),
+            _ => Err(failed(&"it printed no readiness event")),
         }
     }
 
@@ -162,14 +163,14 @@ impl Copies {
         end: &mut FlowEnd,
     ) -> Result<(), String> {
         let Some(server) = self.servers.get(&run.flow.to) else {
-            return Err("not run: a real copy has an end".into());
+            return Err("not run: a real copy must end; set size or lasts".into());
         };
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let command = run.emulation.command(run.from(), &self.binary);
         let child = command
             .map_err(|error| text(&error))?
             .args(["cp", "--json", "-q", "--memory", BUDGET, "--server-id", &server.id])
-            // Paths of several scenarios share their addresses.
+            // Several scenarios use the same addresses for different paths.
             .arg("--no-path-memory")
             .args(arguments(run.flow, transfer))
             .args(limit(run.scenario, run.flow, transfer))
@@ -194,7 +195,7 @@ impl Copies {
             if run.stop.is_stopped() || over.is_some_and(|over| over <= Instant::now()) {
                 drop(child);
                 told.tell(end)?;
-                // What came after its last report nobody knows: its time ends there.
+                // Progress after its last report is unknown, so its time ends there.
                 end.finished = over.is_some_and(|over| over <= Instant::now());
                 return Ok(());
             }
@@ -202,13 +203,13 @@ impl Copies {
         let status = child.0.wait().map_err(|error| text(&error))?;
         match told.tell(end)? {
             true => Ok(()),
-            false => Err(format!("the copy told no end: {status}")),
+            false => Err(format!("the copy reported no end: {status}")),
         }
     }
 }
 
-/// A folder with the objects of all copies, and room for what comes of them. What is cut off is
-/// nobody's to keep: all that lasts for a time is one object under many names, and none is stored.
+/// Creates a folder with the objects of all copies, and room for their results. Copies that last
+/// for a time share one object under many names, and their results are not stored.
 fn objects(
     scenario: &Scenario,
     sizes: &[(usize, Bytes)],
@@ -217,7 +218,7 @@ fn objects(
     let lasts = |place: usize| matches!(scenario.flows[place].amount, Amount::Lasts(_));
     let largest = sizes.iter().filter(|(place, _)| lasts(*place)).max_by_key(|(_, size)| *size);
     let whole = sizes.iter().filter(|(place, _)| !lasts(*place));
-    // Each whole object is there twice at the end.
+    // Each complete object exists twice at the end.
     let all = whole.fold(0u64, |sum, (_, size)| sum.saturating_add(2 * size.get()));
     let all = all.saturating_add(largest.map_or(0, |(_, size)| size.get()));
     let scratch = Scratch::new(Bytes::new(all)).map_err(|error| failed("copies", &error))?;
@@ -236,7 +237,7 @@ fn objects(
     Ok(scratch)
 }
 
-/// A child's lines on stdout, as they come.
+/// A child's lines on stdout, as they arrive.
 fn lines(child: &mut Child) -> io::Result<Receiver<String>> {
     let stdout = child.stdout.take().ok_or_else(|| io::Error::other("its output is not piped"))?;
     let (sender, receiver) = channel();
@@ -251,13 +252,13 @@ fn lines(child: &mut Child) -> io::Result<Receiver<String>> {
     Ok(receiver)
 }
 
-/// The name of the object of the flow at `place`.
+/// The object's name for the flow at `place`.
 fn object(place: usize) -> String {
     format!("object-{place}")
 }
 
-/// How large the object of a copy is: what lasts for a time gets more than can pass by then.
-/// Nothing for what has no end.
+/// The size of a copy's object; a copy that lasts for a time gets more than it can send by then.
+/// `None` for an endless copy.
 fn size(
     scenario: &Scenario,
     flow: &Flow,
@@ -269,9 +270,8 @@ fn size(
         Amount::Lasts(span) => {
             let rate = narrowest(scenario, flow, transfer.rate).ok_or_else(|| {
                 let name = &flow.name;
-                let what = format!(
-                    "flow {name} lasts for a time: that needs a rate, its own or that of a link"
-                );
+                let what =
+                    format!("flow {name} has 'lasts', which needs a rate of the flow or of a link");
                 EmulationError::Program(what)
             })?;
             Ok(Some(rate.over(span) + Bytes::mebi(1)))
@@ -279,7 +279,7 @@ fn size(
     }
 }
 
-/// The least of a flow's own rate, its hosts' cards and the links on its way.
+/// The minimum of a flow's rate, its hosts' cards and the links on its route.
 fn narrowest(scenario: &Scenario, flow: &Flow, own: Option<Rate>) -> Option<Rate> {
     let way = scenario.routes().between(flow.from, flow.to).unwrap_or_default();
     let links = way.into_iter().filter_map(|link| scenario.network.links[link].link.fastest());
@@ -287,7 +287,7 @@ fn narrowest(scenario: &Scenario, flow: &Flow, own: Option<Rate>) -> Option<Rate
     links.chain(cards).chain(own).min()
 }
 
-/// Bytes that no link could compress.
+/// Writes incompressible bytes.
 fn make_object(path: &Path, size: Bytes, stop: &Stop) -> io::Result<()> {
     let mut random = Random::new(7);
     let piece: Vec<u8> = (0..1 << 17).flat_map(|_| random.bits().to_le_bytes()).collect();
@@ -304,7 +304,7 @@ fn make_object(path: &Path, size: Bytes, stop: &Stop) -> io::Result<()> {
     Ok(())
 }
 
-/// The flags that a transfer asks for.
+/// The flags for a transfer.
 fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     let mut arguments = vec!["--protocol".to_owned(), transfer.protocol.clone()];
     if let Some(rate) = transfer.rate {
@@ -320,7 +320,7 @@ fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     if let Some(block) = transfer.block {
         arguments.extend(["--datagram".to_owned(), (block + OVERHEAD).to_string()]);
     }
-    // What is cut off is not stored.
+    // A copy that is cut off is not stored.
     let counted = matches!(flow.amount, Amount::Lasts(_)).then_some(Strategy::Fake);
     let receive = transfer.receive.or(counted);
     arguments.extend(receive.map(|strategy| format!("--receive={}", strategy.name())));
@@ -329,7 +329,7 @@ fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     arguments
 }
 
-/// The protocol's own settings as flags, to the last bit of each.
+/// The protocol's settings as flags, with full precision.
 fn settings(transfer: &Transfer) -> impl Iterator<Item = String> {
     let row = registry::find(&transfer.protocol);
     transfer.settings.iter().map(move |(name, value)| {
@@ -339,8 +339,8 @@ fn settings(transfer: &Transfer) -> impl Iterator<Item = String> {
     })
 }
 
-/// What the sending program of the flow's host gets out, as a flag; nothing where that is no limit
-/// or the flow is not alone there.
+/// The sending program's limit as a flag; `None` if the host has no limit or the flow shares the
+/// host.
 fn limit(scenario: &Scenario, flow: &Flow, transfer: &Transfer) -> Vec<String> {
     let full = Bytes::new(u64::from(scenario.mtu) - u64::from(UDP_IP));
     let payload = transfer.block.map_or(full, |block| Bytes::new((block + OVERHEAD).into()));
@@ -349,7 +349,7 @@ fn limit(scenario: &Scenario, flow: &Flow, transfer: &Transfer) -> Vec<String> {
     rate.map_or(Vec::new(), |rate| vec!["--bwlimit".to_owned(), format!("{}bit", rate.as_bps())])
 }
 
-/// Whether one copy, and nothing else, leaves the host at a place.
+/// Whether exactly one copy, and no other flow, leaves a host.
 pub(super) fn is_alone(scenario: &Scenario, host: usize) -> bool {
     let mut leaving = scenario.flows.iter().filter(|flow| flow.from == host);
     let first = leaving.next();

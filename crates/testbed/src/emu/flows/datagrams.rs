@@ -1,4 +1,4 @@
-//! UDP flows: a paced socket, and one that counts.
+//! UDP flows: a paced sending socket and a counting receiver.
 
 use std::io;
 use std::net::UdpSocket;
@@ -15,21 +15,21 @@ use crate::link::UDP_IP;
 use crate::random::Random;
 use crate::scenario::{Amount, Udp};
 
-/// What the receiving socket asks for.
+/// The requested receive buffer in bytes.
 const BUFFER: usize = 8 << 20;
-/// The receiving end looks up this often; what comes later than twice this is not waited for.
+/// The receiver's polling interval; datagrams later than twice this are not counted.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Datagrams that go out in one turn after a wait; the clock is looked at between turns.
+/// The most datagrams in one batch after a wait; the sender reads the clock between batches.
 const TURN: u32 = 64;
 
-/// What has come.
+/// Counters of the receiver.
 #[derive(Default)]
 struct Came {
     datagrams: u64,
     last: Option<Instant>,
 }
 
-/// Sends what the flow says from one host to the other.
+/// Sends a UDP flow from one host to the other.
 pub(super) fn run(run: &Run<'_>, udp: &Udp, end: &mut FlowEnd) -> Result<(), String> {
     let most = u32::from(run.scenario.mtu).saturating_sub(UDP_IP).max(1);
     let payload = udp.datagram.unwrap_or(most).clamp(1, most);
@@ -57,21 +57,21 @@ pub(super) fn run(run: &Run<'_>, udp: &Udp, end: &mut FlowEnd) -> Result<(), Str
     Ok(())
 }
 
-/// What is known of datagrams without numbers: nobody sees one that comes twice.
+/// Counts for datagrams without numbers: duplicates cannot be detected.
 fn counts(sent: u64, came: u64) -> FlowCounts {
     let lost = Some(sent.saturating_sub(came));
     FlowCounts {
         sent: Some(sent),
         received: Some(came),
         lost,
-        // Nobody repairs; and what iperf's receiver reports is what did not come.
+        // UDP does not retransmit; like iperf's receiver, this reports missing datagrams as lost.
         reported_lost: lost,
         retransmitted: Some(0),
         ..FlowCounts::default()
     }
 }
 
-/// A socket that sends to the other, and that.
+/// The sending socket, connected to the receiving one, and the receiving one.
 fn sockets(run: &Run<'_>) -> io::Result<(UdpSocket, UdpSocket)> {
     let of = |name: &str| run.emulation.addresses(name).map_err(io::Error::other);
     let bind = |name: &str, port: u16| -> io::Result<UdpSocket> {
@@ -87,7 +87,7 @@ fn sockets(run: &Run<'_>) -> io::Result<(UdpSocket, UdpSocket)> {
     Ok((out, inward))
 }
 
-/// The round trip of the flow's route, without queues.
+/// The round-trip time of the flow's route without queues.
 fn rtt(run: &Run<'_>) -> Span {
     let mut routes = run.scenario.routes();
     let (from, to) = (run.flow.from, run.flow.to);
@@ -95,7 +95,7 @@ fn rtt(run: &Run<'_>) -> Span {
     ways.iter().flatten().fold(Span::ZERO, |sum, way| sum + routes.delay(way))
 }
 
-/// Sends until the flow's end; how many datagrams.
+/// Sends until the flow's end; returns the number of datagrams.
 fn send(run: &Run<'_>, udp: &Udp, payload: u32, socket: &UdpSocket) -> io::Result<u64> {
     let seed = run.scenario.seed ^ Random::new(run.place as u64).bits();
     let mut random = Random::new(seed);
@@ -114,14 +114,14 @@ fn send(run: &Run<'_>, udp: &Udp, payload: u32, socket: &UdpSocket) -> io::Resul
     let mut sent = 0;
     while sent < left {
         let until = over.map_or(due, |over| due.min(over));
-        // Short waits are those of the system's timer: what is late goes out in one turn.
+        // The system timer is coarse: datagrams that became due during a wait go out in one batch.
         if run.stop.wait(Some(until)) || over.is_some_and(|over| over <= due) {
             break;
         }
         for _ in 0..TURN {
             match socket.send(&piece) {
                 Ok(_) => {}
-                // Nobody listens any more, or the card is full: as lost as on the line.
+                // The receiver has closed, or the card is full: lost as on the line.
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -148,7 +148,7 @@ fn is_passing(error: &io::Error) -> bool {
     ) || error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// Counts until the sender has `ended` and nothing more can be on its way.
+/// Counts datagrams until the sender has `ended` and none can still be in flight.
 fn receive(socket: &UdpSocket, ended: impl Fn() -> bool, rtt: Span) -> Came {
     let (mut room, mut came) = (vec![0; 65_536], Came::default());
     let mut quiet_since = None;

@@ -1,16 +1,16 @@
-//! What a flow came to.
+//! The result of a flow.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
 use crate::scenario::{Flow, Scenario};
 
-/// What a flow came to.
+/// The result of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowEnd {
     /// Its name.
     pub name: String,
-    /// What carried it: a protocol's name, `tcp cubic`, `udp`, …
+    /// The protocol's name, `tcp cubic`, `udp`, …
     pub carrier: String,
     /// The name of the sending host.
     pub from: String,
@@ -18,50 +18,50 @@ pub struct FlowEnd {
     pub to: String,
     /// When it started.
     pub started: Time,
-    /// How much it was to deliver; nothing where there is no end.
+    /// The amount to deliver; `None` for an endless flow.
     pub object: Option<Bytes>,
-    /// How much it delivered, each byte once; for UDP, all that arrived.
+    /// The delivered amount, each byte once; for UDP, all arrivals.
     pub delivered: Bytes,
-    /// From its start until all was delivered, or its time or the run was over.
+    /// From its start until everything was delivered, or until the end of its time or of the run.
     pub took: Span,
-    /// Of this, what a copy's session took before the first datagram of the object.
+    /// The part of `took` that a copy's session needed before the first datagram of the object.
     pub setup: Span,
-    /// Whether it delivered all that it was to, or went on for as long as it was to.
+    /// Whether it delivered everything, or ran for its full time.
     pub finished: bool,
-    /// Why it did not come to its end.
+    /// Why it did not finish.
     pub error: Option<String>,
-    /// What was counted.
+    /// The counters.
     pub counts: FlowCounts,
-    /// How long each mouse took, in the order of their starts.
+    /// The duration of each mouse, in the order of their starts.
     pub lives: Vec<Span>,
-    /// Of a copy, and of TCP: bytes delivered so far, and when since its start.
+    /// For copies and TCP: time since the start, and bytes delivered by then.
     pub series: Vec<(Span, Bytes)>,
 }
 
-/// What the ends of a flow count, in datagrams (segments, of TCP); nothing where nobody tells.
+/// Counters of a flow's ends, in datagrams (segments of TCP); `None` for an unknown value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounts {
     /// Sent in all.
     pub sent: Option<u64>,
     /// Of these, sent again.
     pub retransmitted: Option<u64>,
-    /// Came to the receiving program.
+    /// Received by the program.
     pub received: Option<u64>,
-    /// Of these, those that were there already.
+    /// Of these, duplicates.
     pub duplicates: Option<u64>,
-    /// Sent, and never came: lost on a link, in a queue, in the receiver's socket. Of a copy that
-    /// was cut off: blocks found missing, each once.
+    /// Sent, and never received: lost on a link, in a queue, or in the receiver's socket. For a
+    /// copy that was cut off: blocks found missing, each once.
     pub lost: Option<u64>,
-    /// Losses as reported to the sender, the same one perhaps several times.
+    /// Losses as reported to the sender; one loss may count several times.
     pub reported_lost: Option<u64>,
     /// Blocks of the object.
     pub blocks: Option<u64>,
-    /// Rounds over the segment that needed most.
+    /// Rounds of the segment that needed most.
     pub rounds: Option<u64>,
 }
 
 impl FlowEnd {
-    /// A flow that has not begun.
+    /// The result of a flow that has not started.
     pub fn of(scenario: &Scenario, flow: &Flow) -> FlowEnd {
         FlowEnd {
             name: flow.name.clone(),
@@ -81,13 +81,13 @@ impl FlowEnd {
         }
     }
 
-    /// What was delivered over the time that it took, a copy's session included.
+    /// The delivered bytes over the duration, including a copy's session setup.
     pub fn goodput(&self) -> Rate {
         if self.took == Span::ZERO { Rate::ZERO } else { self.delivered / self.took }
     }
 
-    /// What was sent beyond what was needed, as a share of that: of the object's blocks, where
-    /// they are known, else of what was sent once.
+    /// Unnecessary data as a share of the necessary data: of the object's blocks if known,
+    /// otherwise of the data sent for the first time.
     pub fn waste(&self) -> Option<f64> {
         let FlowCounts { sent, retransmitted, blocks, .. } = self.counts;
         let (sent, again) = (sent?, retransmitted?);

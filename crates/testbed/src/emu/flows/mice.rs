@@ -1,4 +1,4 @@
-//! Short TCP connections, one after the other.
+//! Short TCP connections ("mice"), one after the other.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -16,12 +16,12 @@ use super::{Run, duration, streams};
 use crate::random::Random;
 use crate::scenario::{Amount, Arrivals, Mice};
 
-/// Mice that are on their way at most; the next one waits for one of them.
+/// The most concurrent mice; the next one waits until one finishes.
 const MOST_AT_ONCE: usize = 256;
-/// How soon the end of a run is noticed.
+/// How often to check for the end of a run.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What the mice of a flow share.
+/// State shared by a flow's mice.
 struct Nest<'r> {
     run: &'r Run<'r>,
     tcp: KernelTcp,
@@ -29,14 +29,14 @@ struct Nest<'r> {
     size: Bytes,
     over: AtomicBool,
     received: AtomicU64,
-    /// Of the mice on their way, which one has which port, and when it set out.
+    /// For each mouse in flight, by its port: its index and its start.
     ports: Mutex<BTreeMap<u16, (usize, Instant)>>,
     lives: Mutex<BTreeMap<usize, Span>>,
     segments: Mutex<Segments>,
     trouble: Mutex<Option<String>>,
 }
 
-/// Sends the mice of a flow from one host to the other.
+/// Sends a flow's mice from one host to the other.
 pub(super) fn run(run: &Run<'_>, mice: &Mice, end: &mut FlowEnd) -> Result<(), String> {
     let Amount::Size(size) = run.flow.amount else { return Err("its mice have no size".into()) };
     let text = |error: &dyn std::fmt::Display| error.to_string();
@@ -59,7 +59,7 @@ pub(super) fn run(run: &Run<'_>, mice: &Mice, end: &mut FlowEnd) -> Result<(), S
     };
     thread::scope(|scope| {
         let taking = scope.spawn(|| nest.take_all(&listener));
-        // Those that set out belong to the sending host, and so does the thread that sends them.
+        // The sending sockets belong to the sending host, and so does the thread that opens them.
         let sent = run.emulation.enter_host(run.from(), || nest.send_all(mice));
         if let Err(error) = sent {
             nest.fail(&error);
@@ -88,7 +88,7 @@ fn with<T, R>(lock: &Mutex<T>, act: impl FnOnce(&mut T) -> R) -> R {
 impl Nest<'_> {
     fn fail(&self, error: &dyn std::fmt::Display) {
         if self.is_over() {
-            // Of two ends that were stopped, one finds the other gone.
+            // When both ends stop, one of them finds the other closed.
             return;
         }
         with(&self.trouble, |trouble| {
@@ -101,7 +101,7 @@ impl Nest<'_> {
         self.over.load(Ordering::Relaxed) || self.run.stop.is_stopped()
     }
 
-    /// Lets the mice set out, each at its time, and waits for all; runs on the sending host.
+    /// Starts each mouse at its time, and waits for all; runs on the sending host.
     fn send_all(&self, mice: &Mice) {
         let mut random = Random::new(self.run.scenario.seed ^ self.run.place as u64);
         let mut due = self.run.start();
@@ -131,12 +131,12 @@ impl Nest<'_> {
             while !self.is_over() && away.iter().any(|mouse| !mouse.is_finished()) {
                 self.run.stop.wait(Some(Instant::now() + LOOK_EVERY / 10));
             }
-            // Whoever is still away has been told to come back.
+            // Mice still in flight were told to stop.
             self.over.store(true, Ordering::Relaxed);
         });
     }
 
-    /// One mouse, there and back.
+    /// Runs one mouse.
     fn send(&self, nth: usize) {
         let set_out = Instant::now();
         let sent = kernel_tcp::open(&self.tcp).and_then(|socket| {
@@ -168,8 +168,8 @@ impl Nest<'_> {
         });
     }
 
-    /// Takes what a mouse brings. It waits for the close of this end, so that until then its port
-    /// is its own.
+    /// Receives a mouse's bytes. The sender waits for this end to close, so its port stays unique
+    /// until then.
     fn take(&self, stream: &TcpStream, port: u16) {
         let brought = AtomicU64::new(0);
         if let Err(error) = kernel_tcp::take(stream, self.tcp.window, &brought, &self.over) {

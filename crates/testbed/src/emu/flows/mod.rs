@@ -1,12 +1,12 @@
-//! A scenario's flows, for real: what [`crate::sim`] does in virtual time.
+//! Runs a scenario's flows in real time, as [`crate::sim`] does in virtual time.
 //!
-//! Copies are run by the real program, a server on each host that receives and a copy for each
-//! flow; TCP and short connections by the kernel's TCP; UDP by a socket that is paced. What a
-//! scenario asks for and no emulation can give is told by name ([`Flows::absent`]).
+//! The real program runs the copies: one server per receiving host, one client per flow. The
+//! kernel's TCP runs TCP flows and short connections; a paced socket sends UDP. [`Flows::absent`]
+//! lists the parts of a scenario that cannot be emulated.
 //!
-//! Files by decision: `absent` (what cannot be), `copies` (the real program) and what it `tells`,
-//! `streams` (TCP), `mice`, `datagrams` (UDP), `end` (what a flow came to), `scratch` (a folder
-//! that is gone however this ends).
+//! Modules: `absent` (parts that cannot be emulated), `copies` (the real program) and `tells` (its
+//! events), `streams` (TCP), `mice`, `datagrams` (UDP), `end` (a flow's result), `scratch` (a
+//! temporary folder that is always removed).
 
 mod absent;
 mod copies;
@@ -32,12 +32,12 @@ pub use end::{FlowCounts, FlowEnd};
 
 use copies::Copies;
 
-/// The first port that a flow's receiving end listens on; each flow has one of its own.
+/// The first port for receivers; each flow has its own port.
 const FIRST_PORT: u16 = 20_000;
-/// Flows that are run at most: a port each, and threads.
+/// The most flows of a run: each needs a port and threads.
 pub const MAX_FLOWS: usize = 1_000;
 
-/// Says to all flows of a run that it is over.
+/// Tells all flows of a run to stop.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     said: Arc<AtomicBool>,
@@ -45,7 +45,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Says so.
+    /// Signals the stop.
     pub fn stop(&self) {
         let (door, bell) = &*self.bell;
         let _inside = door.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,12 +53,12 @@ impl Stop {
         bell.notify_all();
     }
 
-    /// Whether it was said.
+    /// Whether the stop was signalled.
     pub(crate) fn is_stopped(&self) -> bool {
         self.said.load(Ordering::Relaxed)
     }
 
-    /// Waits until it is said, or until a time, or for ever; whether it was said.
+    /// Waits for the stop, at most until a time if one is given; returns whether it was signalled.
     pub(super) fn wait(&self, until: Option<Instant>) -> bool {
         let (door, bell) = &*self.bell;
         let mut inside = door.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +76,7 @@ impl Stop {
     }
 }
 
-/// The flows of a scenario, ready to start; commands are not among them.
+/// A scenario's flows, ready to start, except commands.
 pub struct Flows<'e> {
     emulation: &'e Emulation,
     scenario: &'e Scenario,
@@ -84,24 +84,24 @@ pub struct Flows<'e> {
     absent: Vec<String>,
 }
 
-/// A flow at its start.
+/// A flow's context.
 struct Run<'e> {
     emulation: &'e Emulation,
     scenario: &'e Scenario,
-    /// Its place in the scenario.
+    /// Its index in the scenario.
     place: usize,
     flow: &'e Flow,
-    /// When the scenario began.
+    /// When the scenario started.
     began: Instant,
     stop: &'e Stop,
 }
 
 impl<'e> Flows<'e> {
-    /// Makes everything ready: objects, servers, identities. `binary` is the `longhaul` to run.
+    /// Prepares objects, servers and identities. `binary` is the `longhaul` program to run.
     ///
     /// # Errors
-    /// [`EmulationError::Program`] where the objects find no room, a server does not start, or
-    /// `stop` was said before all was ready.
+    /// [`EmulationError::Program`] if there is no room for the objects, a server does not start, or
+    /// `stop` was signalled first.
     pub fn prepare(
         emulation: &'e Emulation,
         scenario: &'e Scenario,
@@ -110,7 +110,7 @@ impl<'e> Flows<'e> {
     ) -> Result<Flows<'e>, EmulationError> {
         let flows = scenario.flows.len();
         if flows > MAX_FLOWS {
-            let what = format!("{flows} flows; an emulation runs {MAX_FLOWS} at most");
+            let what = format!("{flows} flows; an emulation runs at most {MAX_FLOWS}");
             return Err(EmulationError::Spec(what));
         }
         let absent = absent::of(scenario);
@@ -118,7 +118,7 @@ impl<'e> Flows<'e> {
         Ok(Flows { emulation, scenario, copies, absent })
     }
 
-    /// What the scenario asks for and this emulation does not give, each with its host or flow.
+    /// The parts of the scenario that this emulation does not provide, each with its host or flow.
     pub fn absent(&self) -> &[String] {
         &self.absent
     }
@@ -128,11 +128,11 @@ impl<'e> Flows<'e> {
         scenario.flows.iter().any(|flow| !matches!(flow.traffic, Traffic::Command(_)))
     }
 
-    /// Runs all flows, each at its time after `began`, until every flow that can end has, or until
-    /// `stop`; what they came to, in the scenario's order, commands left out. The links' schedules
-    /// begin with them.
+    /// Runs each flow at its time after `began`, until every flow that can end has ended, or until
+    /// `stop`. Returns the results in the scenario's order, without commands. The links' schedules
+    /// start at the same time.
     pub fn run(&self, began: Instant, stop: &Stop) -> Vec<FlowEnd> {
-        // Servers and objects took their time. An emulation that has ended shows at the flows.
+        // Servers and objects took time to prepare. If the emulation has ended, the flows fail.
         let _ = self.emulation.begin_schedules();
         let flows = self.scenario.flows.iter().enumerate();
         let flows: Vec<_> =
@@ -187,7 +187,7 @@ impl Run<'_> {
         self.began + duration(self.flow.start.since(Time::ZERO))
     }
 
-    /// When its time is over, if it has one.
+    /// When its time ends, if it has a duration.
     fn over(&self) -> Option<Instant> {
         match self.flow.amount {
             Amount::Lasts(span) => Some(self.start() + duration(span)),
@@ -207,7 +207,7 @@ impl Run<'_> {
         &self.scenario.hosts[self.flow.to].name
     }
 
-    /// How long ago the flow started.
+    /// Time since the flow's start.
     fn took(&self) -> Span {
         Span::from_secs_f64(self.start().elapsed().as_secs_f64())
     }

@@ -1,4 +1,4 @@
-//! A folder for a run, in memory where the machine has one there, gone however the run ends.
+//! A temporary folder for a run, in memory if possible, removed however the run ends.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -8,11 +8,11 @@ use std::process::{Child, Command, Stdio};
 use longhaul_proto::units::Bytes;
 use tempfile::TempDir;
 
-/// The folder in memory that Linux has.
+/// Linux's in-memory folder.
 const MEMORY: &str = "/dev/shm";
-/// Waits until its input ends, which only this process holds open, and removes a folder. A process
-/// that was killed has said no word before: the programs that use the folder are being killed too,
-/// and may still make something in it.
+/// Removes a folder when its standard input closes; only this process holds the other end. If this
+/// process was killed, it wrote nothing before: its programs are then being killed too, and may
+/// still create files in the folder.
 const SWEEP: &str = r#"
 trap '' INT TERM HUP
 read -r word
@@ -25,13 +25,13 @@ done
 
 /// The folder.
 pub(super) struct Scratch {
-    // In this order: whoever ends by itself cleans up by itself.
+    // Drop order: a normal exit removes the folder itself.
     folder: TempDir,
     sweeper: Child,
 }
 
 impl Scratch {
-    /// Makes a folder with room for `bytes`: in memory, or else where temporary files go.
+    /// Creates a folder with room for `bytes`, in memory or else in the folder for temporary files.
     pub(super) fn new(bytes: Bytes) -> io::Result<Scratch> {
         let elsewhere = std::env::temp_dir();
         let places = [Path::new(MEMORY), &elsewhere];
@@ -49,7 +49,7 @@ impl Scratch {
         let sweeper = Command::new("/bin/sh")
             .args(["-c", SWEEP, "sh"])
             .arg(folder.path())
-            // A shell's `kill -9 %1` kills the whole process group of this process.
+            // A shell's `kill -9 %1` kills this process's whole process group.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -58,7 +58,7 @@ impl Scratch {
         Ok(Scratch { folder, sweeper })
     }
 
-    /// Where it is.
+    /// Its path.
     pub(super) fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -67,15 +67,15 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Some(mut input) = self.sweeper.stdin.take() {
-            // Where it does not get the word, it only takes longer.
+            // If this write fails, the sweeper only takes longer.
             let _ = input.write_all(b"ended\n");
         }
-        // It has removed everything when it has ended.
+        // The folder is removed when the sweeper has ended.
         let _ = self.sweeper.wait();
     }
 }
 
-/// Bytes that may be written below `place`.
+/// Bytes that can be written below `place`.
 fn room(place: &Path) -> u64 {
     rustix::fs::statvfs(place).map_or(0, |free| free.f_bavail.saturating_mul(free.f_frsize))
 }

@@ -1,4 +1,4 @@
-//! TCP flows, by the kernel's TCP.
+//! TCP flows over the kernel's TCP.
 
 use std::fs;
 use std::io;
@@ -12,18 +12,18 @@ use super::Run;
 use super::end::{FlowCounts, FlowEnd};
 use crate::scenario::{Amount, Congestion, Tcp};
 
-/// How far apart the points of a flow's course are.
+/// The interval between points of a flow's progress.
 const POINTS_APART: Span = Span::from_millis(100);
-/// Connections of one flow that are opened at most.
+/// The most connections of one flow.
 pub(super) const MAX_STREAMS: u32 = 1_000;
-/// What buffers may grow to where the scenario sets no window: more than any BDP that passes here.
+/// The buffer limits without a configured window: more than any BDP of these paths.
 const LARGEST_BUFFER: &str = "4096 131072 268435456";
 
-/// Moves what the flow says from one host to the other.
+/// Transfers a TCP flow's bytes from one host to the other.
 pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), String> {
     let streams = tcp.streams;
     let Some(streams) = u16::try_from(streams).ok().filter(|_| streams <= MAX_STREAMS) else {
-        return Err(format!("{streams} streams; an emulated flow has {MAX_STREAMS} at most"));
+        return Err(format!("{streams} streams; an emulated flow has at most {MAX_STREAMS}"));
     };
     let mut running = start(run.emulation, &kernel_tcp(run, tcp, streams))?;
     let over = run.over();
@@ -38,7 +38,7 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
             end.series.push((now, running.received()));
         }
     }
-    // What is in the buffers when its time is over does not count, as in the simulator.
+    // As in the simulator, bytes still in the buffers when its time ends do not count.
     end.delivered = running.received();
     end.took = run.took();
     let sized = matches!(run.flow.amount, Amount::Size(_));
@@ -65,11 +65,11 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
     Ok(())
 }
 
-/// What the kernel is asked for.
+/// The kernel transfer for a flow.
 pub(super) fn kernel_tcp(run: &Run<'_>, tcp: &Tcp, streams: u16) -> KernelTcp {
     if tcp.window.is_none() {
         for host in [run.from(), run.to()] {
-            // Where it is forbidden, the kernel's own limit stays: `absent` has said so.
+            // If it is forbidden, the kernel's limit stays: `absent` has reported it.
             let _ = run.emulation.enter_host(host, widen);
         }
     }
@@ -91,7 +91,7 @@ fn start(
     emulation.start_tcp(tcp).map_err(|error: EmulationError| error.to_string())
 }
 
-/// Lets the buffers of the calling thread's host grow to whatever a path needs.
+/// Lets the buffers of the calling thread's host grow as far as a path needs.
 fn widen() -> io::Result<()> {
     for buffer in ["tcp_wmem", "tcp_rmem"] {
         fs::write(format!("/proc/sys/net/ipv4/{buffer}"), LARGEST_BUFFER)?;
@@ -99,7 +99,7 @@ fn widen() -> io::Result<()> {
     Ok(())
 }
 
-/// The kernel's name of a congestion control.
+/// The kernel's name for a congestion control.
 pub(super) fn kernels_name(congestion: Congestion) -> &'static str {
     match congestion {
         Congestion::NewReno => "reno",
@@ -108,7 +108,7 @@ pub(super) fn kernels_name(congestion: Congestion) -> &'static str {
     }
 }
 
-/// Whether the kernel has a congestion control.
+/// Whether the kernel provides a congestion control.
 pub(super) fn knows(name: &str) -> bool {
     const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let available = fs::read_to_string(AVAILABLE).unwrap_or_default();

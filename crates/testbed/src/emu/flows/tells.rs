@@ -1,4 +1,4 @@
-//! What a copy tells on its way: lines of JSON.
+//! A copy's events: lines of JSON.
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
@@ -6,19 +6,19 @@ use serde_json::Value;
 
 use super::end::{FlowCounts, FlowEnd};
 
-/// What a copy has told so far.
+/// A copy's events so far.
 #[derive(Default)]
 pub(super) struct Told {
     summary: Option<Value>,
     error: Option<String>,
     series: Vec<(Span, Bytes)>,
-    /// What was counted up to the last report, and what its session took.
+    /// The counters of the last report, and the duration of the session's setup.
     so_far: FlowCounts,
     setup: Span,
 }
 
 impl Told {
-    /// Takes a line that came `at` after the copy's start; what is no event says nothing.
+    /// Processes a line that arrived `at` after the copy's start; ignores lines that are no events.
     pub(super) fn take(&mut self, line: &str, at: Span) {
         let event: Value = serde_json::from_str(line).unwrap_or_default();
         match event["event"].as_str() {
@@ -39,7 +39,7 @@ impl Told {
         }
     }
 
-    /// Puts into `end` what was told; whether the copy has told its end.
+    /// Stores the reported values in `end`; returns whether the copy reported its end.
     pub(super) fn tell(self, end: &mut FlowEnd) -> Result<bool, String> {
         end.delivered = self.series.last().map_or(Bytes::ZERO, |(_, bytes)| *bytes);
         end.took = self.series.last().map_or(Span::ZERO, |(at, _)| *at);
@@ -64,14 +64,14 @@ impl Told {
             rounds: count("rounds"),
         };
         if summary["protocol"] == "tcp" {
-            return Err("UDP did not pass; the data went by TCP".into());
+            return Err("UDP was blocked; the data went over TCP".into());
         }
         end.finished = true;
         Ok(true)
     }
 }
 
-/// So many seconds of an event; none where it tells none.
+/// An event's field as a time span in seconds; zero if the field is missing.
 fn span(event: &Value, name: &str) -> Span {
     Span::from_secs_f64(event[name].as_f64().unwrap_or_default())
 }

@@ -22,12 +22,12 @@ const MAX_TEXT: usize = 4_096;
 
 const CONGESTION: [(&str, Congestion); 3] =
     [("newreno", Congestion::NewReno), ("cubic", Congestion::Cubic), ("bbr", Congestion::Bbr)];
-/// How a receiving program moves payloads.
+/// How a receiving program stores payloads.
 const STRATEGY: [(&str, Strategy); 3] =
     [("naive", Strategy::Naive), ("scatter", Strategy::Scatter), ("fake", Strategy::Fake)];
 
-/// The flows that an entry stands for: one for each copy and each pair of hosts that its names
-/// match. `hosts` are all hosts' names; `nth` is the entry's own place.
+/// The flows of an entry: one for each copy and each pair of hosts that match its names. `hosts`
+/// are all host names; `nth` is the entry's index.
 pub(super) fn flows(
     entry: &Section<'_>,
     hosts: &[&str],
@@ -68,7 +68,7 @@ pub(super) fn flows(
     Ok(flows)
 }
 
-/// The key that says what carries the flow.
+/// The key that selects the flow's carrier.
 fn carrier(entry: &Section<'_>) -> Result<&'static str, FileError> {
     let names = || keys::CARRIERS.iter().map(|(name, _)| *name);
     let given: Vec<&'static str> = names().filter(|name| entry.has(name)).collect();
@@ -86,7 +86,7 @@ fn carrier(entry: &Section<'_>) -> Result<&'static str, FileError> {
     if let Some((key, value)) = entry.entries().find(|(key, _)| !belongs(key)) {
         let owners = keys::CARRIERS.iter().filter(|(_, keys)| keys.contains(&key));
         let owners = list(owners.map(|(name, _)| *name));
-        let what = format!("'{key}' says nothing about a flow by {carrier}");
+        let what = format!("'{key}' has no effect on a flow by {carrier}");
         let error = entry.source.error(&value.span(), what);
         return Err(error.advise(format!("it belongs to one by {owners}")));
     }
@@ -97,11 +97,11 @@ fn carrier(entry: &Section<'_>) -> Result<&'static str, FileError> {
 struct Ends<'h> {
     from: usize,
     to: usize,
-    /// The name of the one that differs from flow to flow.
+    /// The name of the host that differs from flow to flow.
     varied: &'h str,
 }
 
-/// The hosts of each flow that an entry stands for.
+/// The hosts of each flow of an entry.
 fn ends<'h>(
     entry: &Section<'_>,
     carrier: &str,
@@ -138,7 +138,7 @@ fn ends<'h>(
         ([one], all) => all.iter().map(|to| (*one, *to)).collect(),
         (a, b) if a.len() == b.len() => a.iter().copied().zip(b.iter().copied()).collect(),
         (a, b) => {
-            let what = format!("{} senders and {} receivers make no pairs", a.len(), b.len());
+            let what = format!("{} senders and {} receivers cannot be paired", a.len(), b.len());
             return Err(entry.error("to", what));
         }
     };
@@ -146,7 +146,7 @@ fn ends<'h>(
         let varied = hosts[if senders.len() > 1 { from } else { to }];
         Ends { from, to, varied }
     };
-    // Of hosts that match, the one at the other end is not meant.
+    // A pattern that matches the host at the other end does not mean that host.
     let apart = pairs.into_iter().filter(|(from, to)| carrier == "command" || from != to);
     Ok(apart.map(flow).collect())
 }
@@ -218,7 +218,7 @@ fn protocol(entry: &Section<'_>) -> Result<Transfer, FileError> {
     })
 }
 
-/// What an entry sets of its protocol's own.
+/// The settings of the protocol that an entry sets.
 fn settings(entry: &Section<'_>, row: &'static Row) -> Result<BTreeMap<String, f64>, FileError> {
     let mut settings = BTreeMap::new();
     let Some(value) = entry.value("settings") else { return Ok(settings) };
@@ -237,7 +237,8 @@ fn settings(entry: &Section<'_>, row: &'static Row) -> Result<BTreeMap<String, f
             error.among(name, known, "its settings")
         })?;
         let Some(number) = section.setting(name, |text| option.parse(text))? else { continue };
-        // From outside: one value of a sweep does not keep the others from running.
+        // A value from outside is not an error here: one value of a sweep must not keep the others
+        // from running.
         if let Err(error) = check_setting(row, name, number)
             && !section.extent_of(name).is_empty()
         {
@@ -268,7 +269,7 @@ fn mice(entry: &Section<'_>) -> Result<Mice, FileError> {
     let arrivals = match (arrivals, every) {
         (2, None) => Arrivals::InTurn,
         (2, Some(_)) => {
-            let what = "mice that come in turn wait for the one before, not for a time";
+            let what = "mice in turn wait for the one before, so they have no interval";
             return Err(entry.error("every", what));
         }
         (_, None) => return Err(entry.missing("every")),

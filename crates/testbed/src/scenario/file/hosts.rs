@@ -5,7 +5,7 @@ use longhaul_proto::time::Span;
 use super::section::{FileError, Section};
 use crate::scenario::{Disk, Host, Pace, Stalls};
 
-/// Gives `host` what `table` says of it.
+/// Fills `host` with the values of `table`.
 pub(super) fn describe(host: &mut Host, table: &Section<'_>) -> Result<(), FileError> {
     if let Some(rate) = table.rate("nic")? {
         host.nic = Some(rate);
@@ -15,7 +15,7 @@ pub(super) fn describe(host: &mut Host, table: &Section<'_>) -> Result<(), FileE
     let pace = |pace: &mut Pace, packets: &str, rate: &str| -> Result<(), FileError> {
         if let Some(number) = table.number(packets)? {
             if number <= 0.0 {
-                let what = format!("'{packets}' in {}: no positive number", table.title);
+                let what = format!("'{packets}' in {}: not a positive number", table.title);
                 return Err(table.error(packets, what));
             }
             pace.packets = Some(number);

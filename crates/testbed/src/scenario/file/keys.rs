@@ -1,6 +1,6 @@
-//! Every key of a scenario file: what is in a table that is not in its list is a mistake.
+//! Every key of a scenario file; a key that is not in its table's list is an error.
 //!
-//! The page `docs/scenarios.md` explains each; a test keeps page and lists in step.
+//! `docs/scenarios.md` explains each key; a test keeps the page and these lists in step.
 
 /// The file itself.
 pub(super) const WHOLE: &[&str] = &[
@@ -21,7 +21,7 @@ pub(super) const WHOLE: &[&str] = &[
 /// `[topology]`.
 pub(super) const TOPOLOGY: &[&str] =
     &["kind", "left", "right", "hosts", "hops", "link", "bottleneck", "access", "access-delays"];
-/// `[all-hosts]` and, beside `name`, `[[host]]`.
+/// `[all-hosts]`, and `[[host]]` in addition to `name`.
 pub(super) const HOST: &[&str] = &[
     "name",
     "nic",
@@ -38,7 +38,7 @@ pub(super) const HOST: &[&str] = &[
     "disk-stall",
     "disk-stall-every",
 ];
-/// What a link is: `[all-links]`, `back`, and the links of `[topology]`.
+/// A link's properties: `[all-links]`, `back`, and the links of `[topology]`.
 pub(super) const LINK: &[&str] = &[
     "rate",
     "delay",
@@ -61,7 +61,7 @@ pub(super) const LINK: &[&str] = &[
     "up",
     "changes",
 ];
-/// Where a link is, and its other direction: `[[link]]` beside [`LINK`].
+/// A link's ends, and its other direction: `[[link]]` in addition to [`LINK`].
 pub(super) const LINK_ENDS: &[&str] = &["between", "from", "to", "back"];
 /// `loss` as a table.
 pub(super) const LOSS: &[&str] = &[
@@ -80,9 +80,9 @@ pub(super) const LOSS: &[&str] = &[
 pub(super) const CHANGE: &[&str] = &["at", "over", "rate", "delay", "loss", "up"];
 /// `[[route]]`.
 pub(super) const ROUTE: &[&str] = &["from", "to", "via"];
-/// `[[flow]]`: what each flow has.
+/// `[[flow]]`: common keys.
 pub(super) const FLOW: &[&str] = &["name", "from", "to", "start", "copies", "apart"];
-/// Beside [`FLOW`]: the key that says what carries the flow, and what else such a flow has.
+/// `[[flow]]`: the key that selects the carrier, and the further keys of such a flow.
 pub(super) const CARRIERS: &[(&str, &[&str])] = &[
     (
         "protocol",

@@ -21,22 +21,22 @@ use crate::scenario::topology::Duplex;
 /// The most changes of all links together.
 const MAX_CHANGES: usize = 100_000;
 
-/// Tables that say what a link is, each going before those ahead of it: what all links are, what
-/// this one is, what its other direction is.
+/// Tables with a link's properties, later ones overriding earlier ones: all links, this link, its
+/// other direction.
 pub(super) struct Layers<'s, 'a> {
     tables: Vec<&'s Section<'a>>,
     shared: &'s Shared<'s>,
-    /// Goes before the delay of the tables.
+    /// Overrides the tables' delay.
     pub(super) delay: Option<Span>,
 }
 
-/// What all links of a file share.
+/// State shared by all links of a file.
 pub(super) struct Shared<'r> {
     pub(super) reading: &'r Reading<'r>,
     pub(super) mtu: u16,
-    /// Loss models that were read, by where they stand: a trace that all links have is read once.
+    /// Loss models by their position in the file: a trace that all links share is read once.
     losses: RefCell<BTreeMap<usize, Loss>>,
-    /// Changes of all links so far.
+    /// The number of changes of all links so far.
     changes: Cell<usize>,
 }
 
@@ -46,13 +46,13 @@ impl<'r> Shared<'r> {
     }
 }
 
-/// A queue as it is written.
+/// A queue in the file's notation.
 enum Queue {
-    /// The default: once the rate times the round-trip time, at least 100 full packets.
+    /// The default: one bandwidth-delay product, at least 100 full packets.
     Default,
     Bytes(Bytes),
     Packets(u64),
-    /// In products of rate and round-trip time.
+    /// In bandwidth-delay products.
     Products(f64),
 }
 
@@ -64,7 +64,7 @@ struct Direction {
 }
 
 impl<'s, 'a> Layers<'s, 'a> {
-    /// The layers `tables`, the last going before the others; nothing where none is there.
+    /// Builds the layers from `tables`, later ones overriding earlier ones; skips missing ones.
     pub(super) fn new(
         tables: impl IntoIterator<Item = Option<&'s Section<'a>>>,
         shared: &'s Shared<'s>,
@@ -72,7 +72,7 @@ impl<'s, 'a> Layers<'s, 'a> {
         Layers { tables: tables.into_iter().flatten().collect(), shared, delay: None }
     }
 
-    /// Both directions; those of `back` go before these.
+    /// Both directions; `back` overrides these tables for the second one.
     pub(super) fn duplex(&self, back: Option<&'s Section<'a>>) -> Result<Duplex, FileError> {
         let forward = self.direction()?;
         let tables = self.tables.iter().copied().chain(back).map(Some);
@@ -92,7 +92,7 @@ impl<'s, 'a> Layers<'s, 'a> {
         self.finish(direction, rtt)
     }
 
-    /// The last table that has `key`.
+    /// The last table with `key`.
     fn holder(&self, key: &str) -> Option<&'s Section<'a>> {
         self.tables.iter().rev().find(|table| table.has(key)).copied()
     }
@@ -109,7 +109,7 @@ impl<'s, 'a> Layers<'s, 'a> {
         self.of(key, |table, key| table.span(key))
     }
 
-    /// A share; nothing said is none.
+    /// A share; zero if the key is missing.
     fn share(&self, key: &str) -> Result<f64, FileError> {
         Ok(self.of(key, |table, key| table.ratio(key))?.map_or(0.0, LossRatio::get))
     }
@@ -144,7 +144,7 @@ impl<'s, 'a> Layers<'s, 'a> {
         Ok(Direction { link, queue: queue.unwrap_or(Queue::Default), at })
     }
 
-    /// A policer; without a burst of its own one that lets 50 ms of its rate through at once.
+    /// A policer; the default burst is 50 ms of its rate.
     fn policer(&self) -> Result<Option<Policer>, FileError> {
         let rate = self.of("policer-rate", |table, key| table.rate(key))?;
         let burst = self.of("policer-burst", |table, key| table.bytes(key))?;
@@ -166,7 +166,7 @@ impl<'s, 'a> Layers<'s, 'a> {
         })
     }
 
-    /// Gives a direction its queue, and looks whether it can be.
+    /// Sets a direction's queue, and validates the result.
     fn finish(&self, direction: Direction, rtt: Span) -> Result<LinkSpec, FileError> {
         let Direction { mut link, queue, at } = direction;
         let frame = u64::from(self.shared.mtu) + u64::from(link.framing);
@@ -218,7 +218,7 @@ impl<'s, 'a> Layers<'s, 'a> {
         let firsts = ["ratio", "worsens", "bit-errors", "pattern", "trace", "gaps"];
         let given: Vec<&str> = firsts.into_iter().filter(|key| model.has(key)).collect();
         let [kind] = given[..] else {
-            let what = format!("a loss has one of {}", firsts.join(", "));
+            let what = format!("a loss needs one of {}", firsts.join(", "));
             return Err(model.source.error(&model.extent, what));
         };
         let share = |key: &str| Ok(model.ratio(key)?.map(LossRatio::get));
@@ -235,7 +235,7 @@ impl<'s, 'a> Layers<'s, 'a> {
                     return Ok(Loss::independent(ratio));
                 };
                 let chain = GilbertElliott::bursts(ratio, burst).ok_or_else(|| {
-                    let what = format!("no bursts of {burst} packets make a loss of {ratio}");
+                    let what = format!("bursts of {burst} packets cannot make a loss of {ratio}");
                     model.error("burst", what).advise("make the bursts longer")
                 })?;
                 Ok(Loss::GilbertElliott(chain))
@@ -279,7 +279,7 @@ impl<'s, 'a> Layers<'s, 'a> {
                 (None, _) => {}
             }
             if change.has("loss") {
-                // The layers' own way to read it, of a table that ends before this one does.
+                // A layer of its own, because the change's table ends before the link's.
                 push(Change::Loss(self.changed_loss(&change)?));
             }
             if let Some(up) = change.flag("up")? {

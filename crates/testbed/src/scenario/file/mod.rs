@@ -1,9 +1,9 @@
 //! Scenarios as TOML files.
 //!
-//! Quantities are written as flags are (`"1G"`, `"100ms"`, `"0.1%"`). A file that is wrong gets
-//! an error with its line and, for a mistyped word, the nearest one that there is. In reading
-//! order: `keys` (all there are), `section` (a table, read key by key), then `hosts`, `links`,
-//! `network`, `flows`, and `settings` (values from outside).
+//! Quantities are written like flags (`"1G"`, `"100ms"`, `"0.1%"`). An error names the line and,
+//! for a mistyped word, the nearest valid one. In reading order: `keys` (all valid keys), `section`
+//! (a table, read key by key), then `hosts`, `links`, `network`, `flows`, and `settings` (values
+//! from outside).
 
 mod flows;
 mod hosts;
@@ -28,16 +28,16 @@ use section::{Extent, Section, Source};
 
 use super::{DEFAULT_MTU, MAX_FLOWS, Place, Record, Scenario};
 
-/// What a reader of a scenario file is given beside the text.
+/// The inputs of a scenario file's reader besides the text.
 pub struct Reading<'r> {
-    /// Values that go before those of the file: where, as `flow.0.rate`, and what.
+    /// Values that override those of the file: path, such as `flow.0.rate`, and value.
     pub settings: &'r [(String, String)],
-    /// Gives the text of a trace that the file names, or why it cannot.
+    /// Returns the text of a trace that the file names, or an error.
     pub trace: &'r dyn Fn(&str) -> Result<String, String>,
 }
 
 impl Reading<'_> {
-    /// Nothing beside the text: no settings, no traces.
+    /// Only the text: no settings, no traces.
     pub const PLAIN: Reading<'static> =
         Reading { settings: &[], trace: &|_| Err("no trace can be read here".into()) };
 }
@@ -46,8 +46,8 @@ impl Scenario {
     /// Reads the scenario called `name` from the text of its file.
     ///
     /// # Errors
-    /// The first thing that is wrong: with TOML's form, with a key or a value, or with what they
-    /// make together ([`Scenario::validate`]).
+    /// The first error found: in the TOML syntax, in a key or value, or in their combination
+    /// ([`Scenario::validate`]).
     pub fn parse(name: &str, text: &str, reading: &Reading<'_>) -> Result<Scenario, FileError> {
         let source = Source(text);
         let table = DeTable::parse(text).map_err(|error| {
@@ -72,7 +72,7 @@ impl Scenario {
     }
 }
 
-/// Where each part of a scenario stands in its file.
+/// The position of each part of a scenario in its file.
 type Places = BTreeMap<Place, Extent>;
 
 struct File<'a> {

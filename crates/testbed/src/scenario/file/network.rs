@@ -1,4 +1,4 @@
-//! Hosts, routers, links and routes of a scenario file, and the topology that they start from.
+//! Hosts, routers, links and routes of a scenario file, and its topology.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{File, Places, hosts, keys};
 use crate::scenario::topology::{Duplex, Topology};
 use crate::scenario::{Host, LinkBetween, MAX_LINKS, MAX_NODES, Network, Place, Route};
 
-/// What is read so far.
+/// The parts read so far.
 pub(super) struct Parts<'a> {
     pub(super) hosts: Vec<Host>,
     pub(super) network: Network,
@@ -19,7 +19,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> File<'a> {
-    /// All of it.
+    /// Reads all parts.
     pub(super) fn network(&self) -> Result<Parts<'a>, FileError> {
         let all_links = self.whole.table("all-links", "[all-links]", &[keys::LINK])?;
         let (network, places) = (Network::default(), Places::new());
@@ -33,7 +33,7 @@ impl<'a> File<'a> {
         Ok(parts)
     }
 
-    /// The hosts and links of `[topology]`.
+    /// Reads the hosts and links of `[topology]`.
     fn topology(&self, table: &Section<'a>, parts: &mut Parts<'a>) -> Result<(), FileError> {
         let topology = self.form(table, parts)?;
         if topology.nodes() > MAX_NODES {
@@ -51,7 +51,7 @@ impl<'a> File<'a> {
         Ok(())
     }
 
-    /// The form that `[topology]` asks for.
+    /// The topology that `[topology]` selects.
     fn form(&self, table: &Section<'a>, parts: &Parts<'a>) -> Result<Topology, FileError> {
         let forms: [(&str, &[&str]); 4] = [
             ("pair", &["link"]),
@@ -63,7 +63,7 @@ impl<'a> File<'a> {
         let (kind, used) = table.word("kind", &words)?.ok_or_else(|| table.missing("kind"))?;
         let foreign = |key: &str| key != "kind" && !used.contains(&key);
         if let Some((key, value)) = table.entries().find(|(key, _)| foreign(key)) {
-            let what = format!("'{key}' says nothing about a {kind}");
+            let what = format!("'{key}' has no effect on a {kind}");
             let error = table.source.error(&value.span(), what);
             return Err(error.advise(format!("its keys: {}", used.join(", "))));
         }
@@ -100,7 +100,7 @@ impl<'a> File<'a> {
         })
     }
 
-    /// A link of `[topology]`; `delay` goes before what the tables say.
+    /// A link of `[topology]`; `delay` overrides the tables' delay.
     fn topology_link(
         &self,
         table: &Section<'a>,
@@ -117,7 +117,7 @@ impl<'a> File<'a> {
         layers.duplex(back.as_ref())
     }
 
-    /// `[all-hosts]`, `[[host]]` and `routers`.
+    /// Reads `[all-hosts]`, `[[host]]` and `routers`.
     fn hosts(&self, parts: &mut Parts<'a>) -> Result<(), FileError> {
         let whole = &self.whole;
         let all = whole.table("all-hosts", "[all-hosts]", &[&keys::HOST[1..]])?;
@@ -127,13 +127,13 @@ impl<'a> File<'a> {
             places.insert(host.name.clone(), place);
         }
         let from_topology = parts.hosts.len();
-        // Where hosts are added, the topology's routers and links move behind them.
+        // Added hosts shift the indices of the topology's routers and links.
         for value in whole.list("host")? {
             let table = Section::new(whole.source, "[[host]]", value, &[keys::HOST])?;
             let name = table.text("name")?.ok_or_else(|| table.missing("name"))?;
             let place = match places.get(name) {
                 Some(place) if *place < from_topology => *place,
-                // A name given twice is found when all is checked.
+                // The final validation finds duplicate names.
                 _ => {
                     parts.hosts.push(Host::new(name));
                     parts.hosts.len() - 1
@@ -167,7 +167,7 @@ impl<'a> File<'a> {
         Ok(())
     }
 
-    /// `[[link]]`.
+    /// Reads `[[link]]`.
     fn links(&self, parts: &mut Parts<'a>) -> Result<(), FileError> {
         let whole = &self.whole;
         let names = Names::of(&parts.hosts, &parts.network.routers);
@@ -178,7 +178,7 @@ impl<'a> File<'a> {
             let layers = Layers::new(layers, &self.shared);
             let one_way = table.has("from") || table.has("to");
             if one_way == table.has("between") {
-                let what = "a link has 'between' for both directions, or 'from' and 'to' for one";
+                let what = "a link needs 'between' for both directions, or 'from' and 'to' for one";
                 return Err(whole.source.error(&table.extent, what));
             }
             if one_way && table.has("back") {
@@ -213,7 +213,7 @@ impl<'a> File<'a> {
         Ok(())
     }
 
-    /// `[[route]]`.
+    /// Reads `[[route]]`.
     fn routes(&self, parts: &mut Parts<'a>) -> Result<(), FileError> {
         let names = Names::of(&parts.hosts, &parts.network.routers);
         for value in self.whole.list("route")? {
@@ -232,7 +232,7 @@ impl<'a> File<'a> {
     }
 }
 
-/// The places of nodes by their names.
+/// Node indices by name.
 struct Names(BTreeMap<String, usize>);
 
 impl Names {

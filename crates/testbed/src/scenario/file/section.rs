@@ -1,4 +1,4 @@
-//! A table of a scenario file, read key by key; what is wrong is said with its line.
+//! A table of a scenario file, read key by key; errors name the line.
 
 use core::fmt;
 use core::ops::Range;
@@ -8,25 +8,25 @@ use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What is wrong with a scenario file.
+/// An error in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
-    /// In which line, from 1; none where the file has no such line (a value given from outside).
+    /// The line, from 1; `None` if the value comes from outside.
     pub line: Option<usize>,
-    /// What.
+    /// The error.
     pub what: String,
-    /// What to do about it, if that is known.
+    /// The suggested action, if known.
     pub advice: Option<String>,
 }
 
 impl FileError {
-    /// The same error, with what to do about it.
+    /// Adds a suggested action.
     pub(super) fn advise(self, advice: impl Into<String>) -> FileError {
         FileError { advice: Some(advice.into()), ..self }
     }
 
-    /// The same error of a word that is none of those `known`, with the nearest of them, or
-    /// `otherwise` and all.
+    /// For a word that is not among `known`: suggests the nearest one, or `otherwise` with all of
+    /// them.
     pub(super) fn among<'k>(
         self,
         word: &str,
@@ -52,7 +52,7 @@ impl fmt::Display for FileError {
 
 impl core::error::Error for FileError {}
 
-/// What a value spans in the text; empty where it comes from outside.
+/// The range of a value in the text; empty if the value comes from outside.
 pub(super) type Extent = Range<usize>;
 
 /// The text of the file.
@@ -63,16 +63,16 @@ impl Source<'_> {
     pub(super) fn error(self, at: &Extent, what: impl Into<String>) -> FileError {
         let before = self.0.as_bytes().get(..at.start).unwrap_or(self.0.as_bytes());
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        // A file's own words, shown on a terminal, must not steer it.
+        // A file's own words must not send control sequences to the terminal.
         let what = what.into().replace(char::is_control, "?");
         FileError { line: (!at.is_empty()).then_some(line), what, advice: None }
     }
 }
 
-/// A value that is known to be missing, or where it is.
+/// A value, `None` if it is missing.
 type Found<T> = Result<Option<T>, FileError>;
 
-/// A table, with the name by which people know it.
+/// A table, with a title for error messages.
 pub(super) struct Section<'a> {
     pub(super) source: Source<'a>,
     pub(super) title: &'static str,
@@ -81,7 +81,7 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// The table at `value`, all of whose keys are among `keys`.
+    /// The table at `value`; an error if it has a key that is not among `keys`.
     pub(super) fn new(
         source: Source<'a>,
         title: &'static str,
@@ -95,7 +95,7 @@ impl<'a> Section<'a> {
         Section::of_table(source, title, extent, table, keys)
     }
 
-    /// As [`Section::new`], of a table.
+    /// Like [`Section::new`], for a table.
     pub(super) fn of_table(
         source: Source<'a>,
         title: &'static str,
@@ -123,12 +123,12 @@ impl<'a> Section<'a> {
         self.table.contains_key(key)
     }
 
-    /// Where `key` is; the whole table where it is not.
+    /// The position of `key`, or of the whole table if the key is missing.
     pub(super) fn extent_of(&self, key: &str) -> Extent {
         self.value(key).map_or_else(|| self.extent.clone(), Spanned::span)
     }
 
-    /// Something wrong with the value of `key`, or with the table that lacks it.
+    /// An error in the value of `key`, or in the table without that key.
     pub(super) fn error(&self, key: &str, what: impl Into<String>) -> FileError {
         self.source.error(&self.extent_of(key), what)
     }
@@ -216,24 +216,26 @@ impl<'a> Section<'a> {
         self.quantity(key, |text| bare(text).map_or_else(|| parse(text), Ok))
     }
 
-    /// A number that need not be whole.
+    /// A number, not necessarily whole.
     pub(super) fn number(&self, key: &str) -> Found<f64> {
         let parse = |text: &str| match text.replace('_', "").parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(number),
-            _ => Err(format!("'{text}' is no number")),
+            _ => Err(format!("'{text}' is not a number")),
         };
         self.quantity(key, parse)
     }
 
-    /// A count, whole and not negative.
+    /// A whole number, not negative.
     pub(super) fn count<T: core::str::FromStr>(&self, key: &str) -> Found<T> {
         let parse = |text: &str| {
-            text.replace('_', "").parse().map_err(|_| format!("'{text}' is no count in its range"))
+            text.replace('_', "")
+                .parse()
+                .map_err(|_| format!("'{text}' is not a whole number in its range"))
         };
         self.quantity(key, parse)
     }
 
-    /// One of some words.
+    /// One of several words.
     pub(super) fn word<T: Clone>(&self, key: &str, words: &[(&str, T)]) -> Found<T> {
         let Some(given) = self.text(key)? else { return Ok(None) };
         if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == given) {
@@ -244,7 +246,7 @@ impl<'a> Section<'a> {
         Err(error.among(given, known(), "it is one of"))
     }
 
-    /// A list of texts, each with its extent.
+    /// A list of texts, each with its position.
     pub(super) fn texts(&self, key: &str) -> Result<Vec<(&'a str, Extent)>, FileError> {
         let text = |value: &'a Spanned<DeValue<'a>>| {
             let text = value.get_ref().as_str();
@@ -254,13 +256,13 @@ impl<'a> Section<'a> {
         self.list(key)?.iter().map(text).collect()
     }
 
-    /// A list of spans of time.
+    /// A list of time spans.
     pub(super) fn spans(&self, key: &str) -> Result<Vec<Span>, FileError> {
         let parse = longhaul_proto::quantity::parse_span;
         self.list(key)?.iter().map(|value| self.parsed(key, value, parse)).collect()
     }
 
-    /// The values of a list; none where there is no such key.
+    /// The values of a list; empty if the key is missing.
     pub(super) fn list(&self, key: &str) -> Result<&'a [Spanned<DeValue<'a>>], FileError> {
         let Some(value) = self.value(key) else { return Ok(&[]) };
         let list = value.get_ref().as_array();
@@ -278,20 +280,20 @@ impl<'a> Section<'a> {
         value.map(|value| Section::new(self.source, title, value, keys)).transpose()
     }
 
-    /// The keys and values, in the order of their names.
+    /// The keys and values, sorted by key.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Spanned<DeValue<'a>>)> {
         self.table.iter().map(|(key, value)| (&**key.get_ref(), value))
     }
 }
 
-/// The known word that is nearest to `word`, if one is near.
+/// The known word nearest to `word`, if any is close.
 pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let scored = known.map(|known| (strsim::jaro_winkler(known, word), known));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
     best.filter(|(score, _)| *score > 0.7).map(|(_, known)| known)
 }
 
-/// Words, with commas.
+/// Joins words with commas.
 pub(super) fn list<'k>(words: impl Iterator<Item = &'k str>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! Values from outside that go before those of the file: `--seed`, `--sweep`.
+//! Values from outside that override those of the file: `--seed`, `--sweep`.
 
 use std::borrow::Cow;
 
@@ -7,25 +7,25 @@ use toml::de::{DeTable, DeValue};
 
 use super::section::{FileError, list};
 
-/// Puts `value` at `path` in `table`.
+/// Sets `value` at `path` in `table`.
 ///
-/// A path is keys with dots between. A list's entry is its place, from 0, or its name (a link's:
-/// its ends with a hyphen), or `*` for all: `seed`, `topology.bottleneck.loss`, `link.0.rate`,
-/// `flow.*.size`.
+/// A path is a list of keys separated by dots. A list's entry is selected by its index, from 0, or
+/// by its name (a link's name is its two ends with a hyphen), or by `*` for all entries: `seed`,
+/// `topology.bottleneck.loss`, `link.0.rate`, `flow.*.size`.
 pub(super) fn set(table: &mut DeTable<'_>, path: &str, value: &str) -> Result<(), FileError> {
     let words: Vec<&str> = path.split('.').collect();
     in_table(table, &words, value).map_err(|has| {
         let what = format!("the scenario has no '{path}' to set");
         let advice = (!has.is_empty())
-            .then(|| format!("where it ends there is {}", list(has.iter().map(String::as_str))));
+            .then(|| format!("choose one of {}", list(has.iter().map(String::as_str))));
         FileError { line: None, what, advice }
     })
 }
 
-/// Tables that a file may leave out, and that a path may lead into all the same.
+/// Tables that a file may omit, but a path may create.
 const MAY_BE_NEW: [&str; 4] = ["settings", "back", "all-hosts", "all-links"];
 
-/// What there is instead, where a path does not go on.
+/// The available keys at the point where a path fails.
 type Missing = Vec<String>;
 
 fn in_table(table: &mut DeTable<'_>, words: &[&str], value: &str) -> Result<(), Missing> {
@@ -76,13 +76,13 @@ fn in_value(place: &mut DeValue<'_>, words: &[&str], value: &str) -> Result<(), 
     }
 }
 
-/// How an entry can be called: by its name, or else its place.
+/// The name that selects an entry, or else its index.
 fn named((nth, entry): (usize, &Spanned<DeValue<'_>>)) -> String {
     let name = entry.get_ref().as_table().and_then(|table| table.get("name"));
     name.and_then(|name| name.get_ref().as_str()).map_or_else(|| nth.to_string(), str::to_owned)
 }
 
-/// Whether an entry's name is `name`, or its ends are, with a hyphen between.
+/// Whether an entry is called `name`, or has these ends with a hyphen between.
 fn is_named(entry: &DeValue<'_>, name: &str) -> bool {
     let text = |key: &str| entry.as_table()?.get(key)?.get_ref().as_str();
     let ends = || {

@@ -15,7 +15,7 @@ fn parse(text: &str) -> Result<Scenario, FileError> {
     Scenario::parse("test", text, &Reading::PLAIN)
 }
 
-/// The error of a text that has one.
+/// The error of an invalid text.
 fn refused(text: &str) -> FileError {
     parse(text).expect_err(text)
 }
@@ -264,7 +264,7 @@ fn a_trace_is_asked_for_by_its_name() {
     let error = Scenario::parse("test", &text.replace("tuesday", "friday"), &reading).unwrap_err();
     assert_eq!((error.line, error.what.as_str()), (Some(5), "friday.txt: no such file"));
     let error = Scenario::parse("test", &text.replace("tuesday", "monday"), &reading).unwrap_err();
-    let what = "monday.txt: line 2: 'many' is no count of packets";
+    let what = "monday.txt: line 2: 'many' is not a number of packets";
     assert_eq!((error.line, error.what.as_str()), (Some(5), what));
 }
 
@@ -283,9 +283,13 @@ fn a_wrong_file_is_refused_with_its_line_and_the_nearest_word() {
         (&format!("{PAIR}[all-links]\nqueue = \"1000B\""), 5, "smaller than a packet"),
         (&format!("{PAIR}[all-links]\nqueue = \"1 box\""), 5, "100 packets or 1bdp"),
         (&format!("{PAIR}[all-links]\nloss = 1.5"), 5, "more than 1 (100%)"),
-        (&format!("{PAIR}[all-links]\nloss = {{ ratio = 0.9, burst = 1 }}"), 5, "no bursts of 1"),
-        (&format!("{PAIR}[all-links]\nloss = {{ burst = 1 }}"), 5, "a loss has one of ratio"),
-        (&format!("{PAIR}[all-hosts]\nreceives-packets = -3"), 5, "no positive number"),
+        (
+            &format!("{PAIR}[all-links]\nloss = {{ ratio = 0.9, burst = 1 }}"),
+            5,
+            "bursts of 1 packets cannot",
+        ),
+        (&format!("{PAIR}[all-links]\nloss = {{ burst = 1 }}"), 5, "a loss needs one of ratio"),
+        (&format!("{PAIR}[all-hosts]\nreceives-packets = -3"), 5, "not a positive number"),
         (&format!("{PAIR}[all-hosts]\ndisk-stall = \"1s\""), 4, "lacks 'disk-stall-every'"),
         (
             &format!("{PAIR}[[host]]\nname = \"left\"\n[[host]]\nname = \"left\""),
@@ -338,15 +342,15 @@ fn what_is_not_connected_and_what_goes_round_is_refused() {
     let ring = [link("a", "r"), link("r", "s"), link("s", "b"), link("r", "b")].concat();
     let route = |via: &str| format!("[[route]]\nfrom = \"a\"\nto = \"b\"\nvia = [{via}]\n");
     let wrong = [
-        ([hosts, flow].concat(), "no way leads from a to b"),
-        ([hosts, one_way, flow].concat(), "no way leads from b to a"),
-        ([hosts, &ring, &route("\"r\", \"s\", \"r\"")].concat(), "comes to r twice"),
+        ([hosts, flow].concat(), "no route leads from a to b"),
+        ([hosts, one_way, flow].concat(), "no route leads from b to a"),
+        ([hosts, &ring, &route("\"r\", \"s\", \"r\"")].concat(), "passes r twice"),
         ([hosts, &ring, &route("\"s\"")].concat(), "needs a link from a to s"),
         (
             [hosts, &ring, &route("\"r\""), &route("\"r\", \"s\"")].concat(),
             "two routes from a to b",
         ),
-        ([hosts, &ring, &route("\"r\", \"b\"")].concat(), "comes to b twice"),
+        ([hosts, &ring, &route("\"r\", \"b\"")].concat(), "passes b twice"),
     ];
     for (text, reason) in wrong {
         let error = refused(&text);
@@ -367,7 +371,7 @@ fn a_host_of_each_name_is_read_up_to_the_limit_that_the_error_names() {
     assert!(error.what.contains("more than 2000 hosts"), "{error}");
 }
 
-/// A value, deep enough to be read in every way.
+/// Overwrites a part of the text with garbage.
 fn garbled(text: &str, at: usize, with: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
     let at = at % bytes.len();
@@ -407,7 +411,7 @@ fn every_scenario_of_the_repository_is_sound_and_says_what_it_shows() {
     }
 }
 
-/// The keys in the tables of the page, by heading.
+/// The keys in the page's tables, by heading.
 fn documented(page: &str) -> BTreeMap<String, Vec<String>> {
     let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut heading = String::new();
@@ -477,8 +481,8 @@ fn what_each_part_promises_alone_is_looked_at_too() {
         (with("time-limit = \"0\"", ""), "leaves no time"),
         (with("record-every = \"0\"", ""), "has no end"),
         (with("routers = [\"a b\"]", ""), "letters, digits"),
-        (with("seed = -1", ""), "no count in its range"),
-        (with("mtu = 1e99", ""), "no count in its range"),
+        (with("seed = -1", ""), "not a whole number in its range"),
+        (with("mtu = 1e99", ""), "not a whole number in its range"),
         (hosts("nic = 0"), "card of a has a rate of zero"),
         (hosts("sends-rate = \"0\""), "sends at a rate of zero"),
         (hosts("socket-buffer = \"1KB\""), "smaller than a packet"),
@@ -496,9 +500,9 @@ fn what_each_part_promises_alone_is_looked_at_too() {
         (with("", "[all-links]\nqueue = \"1bdp\"\ndelay = 0").replace("10ms", "0ms"), "'bdp-rtt'"),
         (flow("protocol = \"\""), "cannot be ''; it is one of: rbudp"),
         (flow("protocol = \"gtp\"\nrate = 0"), "a rate of zero"),
-        (flow("protocol = \"gtp\"\nsegment = 0"), "segments of no bytes"),
-        (flow("protocol = \"gtp\"\nreads-disk = true"), "reads a disk that a has not"),
-        (flow("protocol = \"gtp\"\nwrites-disk = true"), "writes a disk that b has not"),
+        (flow("protocol = \"gtp\"\nsegment = 0"), "segment size of zero"),
+        (flow("protocol = \"gtp\"\nreads-disk = true"), "reads from a disk, but a has no disk"),
+        (flow("protocol = \"gtp\"\nwrites-disk = true"), "writes to a disk, but b has no disk"),
         (
             flow("protocol = \"rbudp\"\nsettings = { tail-copies = \"b\" }"),
             "is not a count: write a whole number",
@@ -513,7 +517,7 @@ fn what_each_part_promises_alone_is_looked_at_too() {
         (flow("mice = 5\nevery = \"1s\""), "lacks 'size'"),
         (flow("mice = 0\nsize = 1\nevery = \"1s\""), "0 mice"),
         (mice(""), "lacks 'every'"),
-        (mice("arrivals = \"poisson\"\nevery = 0"), "come at once"),
+        (mice("arrivals = \"poisson\"\nevery = 0"), "start at the same time"),
         (mice("arrivals = \"in-turn\"\nevery = \"1s\""), "wait for the one before"),
         (flow("command = \" \""), "empty command"),
         (flow("udp = 1\nstart = \"1h\""), "after the time limit"),

@@ -1,4 +1,4 @@
-//! A sender that does not obey, over real sockets: it harms itself, and is named.
+//! A sender that violates the protocol, over real sockets: it harms only itself, and is named.
 
 use std::fs;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -21,30 +21,30 @@ use crate::progress::{Cancel, Notice, Observer, Progress};
 use crate::session::Identity;
 use crate::summary::Summary;
 
-/// What a liar does with each block that it was asked for.
+/// What the liar does with each requested block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
-    /// It sends nine others as well.
+    /// It also sends nine blocks that were not requested.
     Unasked,
-    /// It sends it nine times more.
+    /// It sends the block nine more times.
     Again,
-    /// It sends it once, at ten times the rate that it was asked for.
+    /// It sends the block once, but ten times faster than requested.
     Fast,
 }
 
-/// An honest sender's words, and other blocks.
+/// A sender with honest messages and wrong blocks.
 struct Liar {
     honest: BoxedSender,
     layout: Layout,
     lie: Lie,
-    /// The next block that nobody asked for, from the end.
+    /// The next block that was not requested, from the end.
     next: u64,
 }
 
 impl Liar {
     fn of(setup: &Setup, lie: Lie) -> BoxedSender {
         let (layout, next) = (setup.layout, setup.layout.blocks());
-        // Nor does the user's rate hold it back.
+        // The user's rate does not limit it either.
         let free = Setup { rate: None, rate_limit: None, ..setup.clone() };
         let setup = if lie == Lie::Fast { &free } else { setup };
         Box::new(Liar { honest: (registry::of_many().sender)(setup), layout, lie, next })
@@ -127,7 +127,7 @@ impl Sender for Liar {
     }
 }
 
-/// The protocol with a sender that tells `lie`.
+/// Returns the protocol with a sender that tells `lie`.
 fn row(sender: fn(&Setup) -> BoxedSender) -> Row {
     let Row { name, title, paper, summary, experiments, frugal, many, options, receiver, .. } =
         *registry::of_many();
@@ -138,7 +138,7 @@ static UNASKED: LazyLock<Row> = LazyLock::new(|| row(|setup| Liar::of(setup, Lie
 static FAST: LazyLock<Row> = LazyLock::new(|| row(|setup| Liar::of(setup, Lie::Fast)));
 static AGAIN: LazyLock<Row> = LazyLock::new(|| row(|setup| Liar::of(setup, Lie::Again)));
 
-/// Keeps who was left out, and why.
+/// Records which sources were excluded, and why.
 #[derive(Default)]
 struct Listener(Mutex<Vec<(String, String)>>);
 
@@ -154,20 +154,20 @@ impl Observer for Listener {
     }
 }
 
-/// Bytes of the object that three have. A third of it shows what a source is worth, also where much
-/// of the flood is lost.
+/// Bytes of the object that three sources have. A third of it is enough to judge a source, even if
+/// much of the flood is lost.
 const LEN: u64 = 90_000_000;
-/// Bytes of the object that an honest one has, where each has another.
+/// Bytes of an honest source's object, if each source has a different one.
 const LEN_OF_PART: u64 = 36_000_000;
-/// A liar's is so many times longer: it is still at it when that is seen.
+/// The liar's object is this many times longer, so that it still sends when it is detected.
 const LONGER: usize = 4;
-/// What a liar has brought at the most when it is left out: half of its own object, or half of what
-/// an honest one of three brings.
+/// Most bytes that a liar has sent when it is excluded: half of its own object, or half of what one
+/// of three honest sources sends.
 const OF_ITS_OWN: u64 = LEN_OF_PART * LONGER as u64 / 2;
 const OF_A_THIRD: u64 = LEN / 6;
 
-/// Copies from three servers, the first of which lies: one object, or one from each. It is left
-/// out, because of what is said, before it has brought more than `most` bytes.
+/// Copies one object from three servers, or one from each. The first server lies. Checks that it is
+/// excluded for the given reason before it has sent more than `most` bytes.
 fn copy_beside(
     lies: fn(&str) -> Option<&'static Row>,
     replicas: bool,
@@ -217,10 +217,10 @@ fn copy_beside(
     assert_eq!(summary.failed_sources, 1);
     assert!(summary.sources[1..].iter().all(|row| row.refused == 0), "{:?}", summary.sources);
     assert_eq!(summary.receiver.refused, summary.sources[0].refused);
-    // It was not heard to its end, and the rest came from the others.
+    // The copy did not wait for its end, and the rest came from the others.
     let brought: Vec<u64> = summary.sources.iter().map(|row| row.received_bytes).collect();
     assert!(brought[0] <= most, "{brought:?}");
-    // No row has the chunks that wait for the writer when their source is left out.
+    // No row counts the chunks that wait for the writer when their source is excluded.
     let due = if replicas { LEN - most } else { 2 * LEN_OF_PART };
     assert!(brought[1..].iter().sum::<u64>() >= due, "{brought:?}");
     summary
@@ -232,24 +232,24 @@ fn unasked(name: &str) -> Option<&'static Row> {
 
 #[test]
 fn a_sender_of_what_nobody_asked_for_is_left_out_by_name_and_its_row_has_the_number() {
-    let summary = copy_beside(unasked, false, "of no use", OF_ITS_OWN);
+    let summary = copy_beside(unasked, false, "useless data", OF_ITS_OWN);
     assert!(summary.sources[0].refused > 1_500, "{:?}", summary.sources);
 }
 
 #[test]
 fn a_replica_that_sends_what_others_were_asked_for_is_left_out_and_they_bring_it_all() {
-    copy_beside(unasked, true, "of no use", OF_A_THIRD);
+    copy_beside(unasked, true, "useless data", OF_A_THIRD);
 }
 
 #[test]
 fn a_replica_that_sends_each_block_ten_times_is_left_out_and_the_others_bring_it_all() {
     let again = |name: &str| (name == AGAIN.name).then_some(&*AGAIN);
-    copy_beside(again, true, "of no use", OF_A_THIRD);
+    copy_beside(again, true, "useless data", OF_A_THIRD);
 }
 
 #[test]
 fn a_sender_at_ten_times_the_rate_that_it_is_asked_for_is_left_out_by_name() {
-    // Of replicas one that is left alone brings most of the object.
+    // A replica that remains alone sends most of the object.
     for (replicas, most) in [(false, OF_ITS_OWN), (true, LEN * 2 / 3)] {
         let fast = |name: &str| (name == FAST.name).then_some(&*FAST);
         copy_beside(fast, replicas, "faster than this host asks", most);

@@ -1,4 +1,5 @@
-//! Many senders into one receiver, in one process: what grows with them, and what does not.
+//! Many senders to one receiver, in one process: which resources grow with their number, and which
+//! do not.
 
 mod lies;
 
@@ -22,15 +23,15 @@ use crate::progress::{Cancel, Nobody};
 use crate::serve::{Order, Protocols, serve};
 use crate::session::Identity;
 
-/// Senders, each with an address of its own on loopback.
+/// Senders, each with its own address on loopback.
 const SENDERS: u8 = 64;
 
 fn content(number: u8) -> Vec<u8> {
     (0..200_000u32).map(|at| (at as u8).wrapping_mul(number)).collect()
 }
 
-/// A server of `root` on all addresses of this host, by these protocols; its control port, and what
-/// it lives by.
+/// Starts a server of `root` on all addresses of this host, for these protocols. Returns its
+/// control port, and the guard that keeps it alive.
 pub(super) fn server(
     protocols: Protocols,
     root: &Path,
@@ -70,19 +71,19 @@ pub(super) fn options(config: &Path, sources: Vec<Location>, destination: &Path)
     }
 }
 
-/// The names of this process's threads.
+/// Returns the names of this process's threads.
 fn threads() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
-    // One that has just ended has no name.
+    // A thread that has just ended has no name.
     let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
     tasks.filter_map(name).map(|name| name.trim().to_owned()).collect()
 }
 
-/// What threads a process has had.
+/// The threads that a process has had.
 #[derive(Debug, Default)]
 struct Threads {
     names: BTreeSet<String>,
-    /// The most at once with the same first word.
+    /// The most threads at a time with the same first word.
     most: BTreeMap<String, usize>,
 }
 
@@ -105,7 +106,7 @@ impl Threads {
     }
 }
 
-/// Set in a process that runs nothing but the test below.
+/// Set in a process that runs only the test below.
 const ALONE: &str = "LONGHAUL_TEST_ALONE";
 
 #[test]
@@ -113,7 +114,7 @@ fn sixty_four_senders_are_received_by_one_thread_and_written_by_four() {
     if std::env::var_os(ALONE).is_some() {
         return receive_from_all();
     }
-    // Tests beside this one have threads of the same names.
+    // Parallel tests have threads of the same names.
     let name = "many::tests::sixty_four_senders_are_received_by_one_thread_and_written_by_four";
     let mut alone = Command::new(std::env::current_exe().unwrap());
     let output = alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
@@ -161,10 +162,10 @@ fn receive_from_all() {
     for number in 1..=SENDERS {
         assert!(fs::read(here.join(format!("part{number}"))).unwrap() == content(number));
     }
-    // One port is the server's, and the other the copy's.
+    // One port is the server's, the other the copy's.
     assert_eq!((during.most("receive"), during.most("write")), (2, 4), "{during:?}");
-    // Nor does any other come with a sender, by its name or as one of as many; but for those with
-    // which the server sends.
+    // No other thread comes with a sender, neither by name nor by number, except those with which
+    // the server sends.
     let is_other = |name: &&String| !name.starts_with("send");
     let others = during.names.iter().filter(is_other).count();
     assert!(others < usize::from(SENDERS), "{during:?}");

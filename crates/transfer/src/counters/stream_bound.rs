@@ -1,20 +1,20 @@
-//! What bounded a copy whose chunks went by streams.
+//! What limited a copy whose chunks went over streams.
 //!
-//! TCP tells nobody why it takes no more. So the path is named only where the sender had to wait
-//! for its streams, and neither end's disk, CPU or memory was what made it wait.
+//! TCP does not report why it accepts no more data. So the path is named only if the sender had to
+//! wait for its streams, and no disk, CPU or memory of either end caused the wait.
 
 use longhaul_proto::time::Span;
 
-use crate::counters::Times;
+use super::Times;
 use crate::summary::BoundBy;
 
-/// Where the time went: of the thread that feeds the streams, of the other end's writer, and of the
-/// two threads that carry the streams.
+/// Returns the limit from the times of the thread that feeds the streams, of the other end's
+/// writer, and of the two threads that carry the streams.
 pub(super) fn bound(from: &Times, to: &Times, streams: u32, capped: bool, small: bool) -> BoundBy {
     let whole = from.paced + from.stream + from.busy;
     let half = |span: Span| whole > Span::ZERO && span >= whole / 2;
     let most = |span: Span| whole > Span::ZERO && span >= whole / 10 * 8;
-    // Each stream waits by itself.
+    // Each stream waits separately.
     let for_room = to.room / u64::from(streams.max(1));
     let has_waited = for_room > Span::ZERO && for_room >= whole / 5;
     if capped && half(from.paced) {
@@ -37,7 +37,7 @@ pub(super) fn bound(from: &Times, to: &Times, streams: u32, capped: bool, small:
     }
 }
 
-/// What a busy writer at `to` is busy with: `small` files, hashing, or its disk.
+/// Returns what a busy writer at `to` spends its time on: `small` files, hashing, or its disk.
 pub(super) fn destination(to: &Times, small: bool) -> BoundBy {
     match to.disk_cpu * 2 > to.disk {
         _ if small => BoundBy::SmallFiles,
@@ -50,7 +50,7 @@ pub(super) fn destination(to: &Times, small: bool) -> BoundBy {
 mod tests {
     use super::*;
 
-    /// A sender with eight streams that waited, for its rate and for them, and read.
+    /// A sender with eight streams that waited for its rate and for the streams, and read.
     fn from(paced: u64, stream: u64, busy: u64) -> Times {
         let [paced, stream, busy] = [paced, stream, busy].map(Span::from_nanos);
         Times { paced, stream, busy, disk: busy, ..Times::default() }

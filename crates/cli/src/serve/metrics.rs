@@ -1,0 +1,158 @@
+//! The metrics of a server as OpenMetrics text.
+//!
+//! Names end in their unit, counters in `_total`. No label has a path, a client's id or a name:
+//! clients could make series without an end. Totals include the transfers under way.
+
+use std::fmt::Write;
+
+use longhaul::{ServerStatus, TransferStatus};
+
+/// The text, grown family by family.
+struct Text(String);
+
+/// What a family is.
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+    Info,
+}
+
+impl Text {
+    /// A family with its samples: labels, and a value each.
+    fn family<'a>(
+        &mut self,
+        (kind, name, unit): (Kind, &str, &str),
+        help: &str,
+        samples: impl IntoIterator<Item = (&'a str, f64)>,
+    ) {
+        let (word, ending) = match kind {
+            Kind::Counter => ("counter", "_total"),
+            Kind::Gauge => ("gauge", ""),
+            Kind::Info => ("info", "_info"),
+        };
+        let unit = if unit.is_empty() { String::new() } else { format!("# UNIT {name} {unit}\n") };
+        let text = &mut self.0;
+        write!(text, "# TYPE {name} {word}\n{unit}# HELP {name} {help}\n").expect("text grows");
+        for (labels, value) in samples {
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+            writeln!(text, "{name}{ending}{labels} {value}").expect("text grows");
+        }
+    }
+}
+
+const IN: &str = "way=\"in\"";
+const OUT: &str = "way=\"out\"";
+
+/// The metrics of a server.
+pub(super) fn text(status: &ServerStatus) -> String {
+    let mut text = Text(String::new());
+    let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
+    let build = (Kind::Info, "longhaul_build", "");
+    text.family(build, "The release that runs.", [(version, 1.0)]);
+    totals(&mut text, status);
+    now(&mut text, status);
+    process(&mut text);
+    text.0 + "# EOF\n"
+}
+
+fn totals(text: &mut Text, status: &ServerStatus) {
+    let all = &status.totals;
+    let float = |count: u64| count as f64;
+    text.family(
+        (Kind::Counter, "longhaul_requests_ended", ""),
+        "Requests of all services that have ended.",
+        [
+            ("result=\"done\"", float(all.done)),
+            ("result=\"partial\"", float(all.partial)),
+            ("result=\"failed\"", float(all.failed)),
+        ],
+    );
+    text.family(
+        (Kind::Counter, "longhaul_clients_refused", ""),
+        "Clients that were turned away before a request.",
+        [("", float(all.refused_clients))],
+    );
+    text.family(
+        (Kind::Counter, "longhaul_delivered_bytes", "bytes"),
+        "Content that was verified and written at its destination.",
+        [(IN, float(all.received_bytes)), (OUT, float(all.sent_bytes))],
+    );
+    text.family(
+        (Kind::Counter, "longhaul_delivered_files", "files"),
+        "Files that got their names at their destination.",
+        [(IN, float(all.received_files)), (OUT, float(all.sent_files))],
+    );
+    text.family(
+        (Kind::Counter, "longhaul_sent_datagrams", "datagrams"),
+        "Data datagrams that sending ends have sent.",
+        [("", float(all.sent))],
+    );
+    text.family(
+        (Kind::Counter, "longhaul_retransmitted_blocks", "blocks"),
+        "Blocks that sending ends have sent again.",
+        [("", float(all.retransmitted))],
+    );
+    text.family(
+        (Kind::Counter, "longhaul_received_datagrams", "datagrams"),
+        "Data datagrams that receiving ends have received.",
+        [("", float(all.received))],
+    );
+    text.family(
+        (Kind::Counter, "longhaul_lost_datagrams", "datagrams"),
+        "Data datagrams that were lost, by where.",
+        [
+            ("where=\"path\"", float(all.path_lost)),
+            ("where=\"socket\"", float(all.socket_lost)),
+            ("where=\"memory\"", float(all.memory_lost)),
+        ],
+    );
+}
+
+fn now(text: &mut Text, status: &ServerStatus) {
+    let transfers = &status.transfers;
+    let sum = |receives: bool, of: fn(&TransferStatus) -> f64| {
+        transfers.iter().filter(|transfer| transfer.receives == receives).map(of).sum::<f64>()
+    };
+    let both = |of: fn(&TransferStatus) -> f64| [(IN, sum(true, of)), (OUT, sum(false, of))];
+    text.family((Kind::Gauge, "longhaul_transfers", ""), "Transfers under way.", both(|_| 1.0));
+    text.family(
+        (Kind::Gauge, "longhaul_goodput_bits_per_second", ""),
+        "Goodput of all transfers under way.",
+        both(|transfer| transfer.rate_now.as_bps() as f64),
+    );
+    let queue = transfers.iter().map(|transfer| transfer.queue.as_secs_f64()).fold(0.0, f64::max);
+    text.family(
+        (Kind::Gauge, "longhaul_longest_queue_seconds", "seconds"),
+        "The longest queueing delay of a transfer under way.",
+        [("", queue)],
+    );
+    let receivers: u64 = status.streams.iter().map(|stream| stream.receivers).sum();
+    let sent = status.streams.iter().filter(|stream| stream.sender.is_some()).count();
+    let streams = (Kind::Gauge, "longhaul_streams", "");
+    text.family(streams, "Streams that are sent now.", [("", sent as f64)]);
+    let family = (Kind::Gauge, "longhaul_stream_receivers", "");
+    text.family(family, "Receivers of all streams.", [("", receivers as f64)]);
+    if let Some(tree) = &status.shared_tree {
+        let keys = (Kind::Gauge, "longhaul_shared_tree_keys", "");
+        text.family(keys, "Keys of the shared tree.", [("", tree.keys as f64)]);
+        let changes = (Kind::Counter, "longhaul_shared_tree_changes", "");
+        text.family(changes, "Changes of the shared tree.", [("", tree.changes as f64)]);
+        let watches = (Kind::Gauge, "longhaul_shared_tree_watches", "");
+        text.family(watches, "Watches under way.", [("", tree.watches as f64)]);
+    }
+}
+
+fn process(text: &mut Text) {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = time.tv_sec as f64 + time.tv_nsec as f64 / 1e9;
+    let cpu = (Kind::Counter, "process_cpu_seconds", "seconds");
+    text.family(cpu, "CPU time of the server.", [("", seconds)]);
+    let own = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let resident = own.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = resident.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+    if let Some(kibibytes) = kibibytes {
+        let memory = (Kind::Gauge, "process_resident_memory_bytes", "bytes");
+        text.family(memory, "Resident memory of the server.", [("", kibibytes * 1024.0)]);
+    }
+}

@@ -1,0 +1,84 @@
+//! The page of a server, its events and its metrics: their flags, and the page that they start.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longhaul::{Server, ServerControl};
+use longhaul_gateway::{Page, PageSettings, Watched, Watching};
+
+use super::metrics;
+use crate::error::{Error, ErrorKind};
+use crate::json::{self, ServedAt};
+
+/// The shortest token: 16 characters of base64 are 96 bits.
+const SHORTEST: usize = 16;
+
+/// A page that shows what the server is doing.
+#[derive(Clone, clap::Args)]
+pub(super) struct UiArgs {
+    /// Show what the server is doing on a page for browsers at this address of the loopback, and
+    /// offer metrics there (OpenMetrics). Its address, with a token, is printed at the start
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    ui: Option<SocketAddr>,
+    /// Read the token of the page from FILE instead of making a new one; nobody else may read the
+    /// file
+    #[arg(long, value_name = "FILE", requires = "ui")]
+    ui_token: Option<PathBuf>,
+}
+
+impl UiArgs {
+    /// Starts the page that the flags ask for.
+    pub(super) fn start(&self, root: &Path, server: &Server) -> Result<Option<Page>, Error> {
+        let Some(listen) = self.ui else { return Ok(None) };
+        let token = self.ui_token.as_deref().map(read_token).transpose()?;
+        let at = ServedAt {
+            root: root.display().to_string(),
+            address: server.address().to_string(),
+            id: server.id().to_owned(),
+        };
+        let watched = View { control: server.control(), at: Arc::new(at) };
+        let page = Page::start(PageSettings { listen, token }, watched);
+        page.map(Some).map_err(super::http::in_flags)
+    }
+}
+
+fn read_token(path: &Path) -> Result<String, Error> {
+    let local = |what: String, advice: &str| Error::new(ErrorKind::LocalFile, what).advise(advice);
+    let shown = path.display();
+    let unread = |error| local(format!("cannot read {shown}: {error}"), "check --ui-token");
+    let found = fs::metadata(path).map_err(unread)?;
+    let own = rustix::process::geteuid().as_raw();
+    if ![own, 0].contains(&found.uid()) || found.mode() & 0o077 != 0 {
+        let what = format!("others than this user can read or change {shown}");
+        return Err(local(what, "own it, and run chmod 600 on it"));
+    }
+    let token = fs::read_to_string(path).map_err(unread)?.trim().to_owned();
+    let is_plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    if token.len() < SHORTEST || !is_plain {
+        let what = format!("{shown} has no token");
+        let advice = "write one line of 16 or more letters, digits, - and _";
+        return Err(local(what, advice));
+    }
+    Ok(token)
+}
+
+/// A server as its page sees it.
+struct View {
+    control: ServerControl,
+    at: Arc<ServedAt>,
+}
+
+impl Watched for View {
+    fn state(&self) -> Watching {
+        let (control, at) = (self.control.clone(), self.at.clone());
+        Box::pin(async move { Some(json::server_status(&control.status().await.ok()?, Some(&at))) })
+    }
+
+    fn metrics(&self) -> Watching {
+        let control = self.control.clone();
+        Box::pin(async move { Some(metrics::text(&control.status().await.ok()?)) })
+    }
+}

@@ -1,0 +1,235 @@
+//! `longhaul top`: what a server is doing, in a terminal.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul::units::{Bytes, Rate};
+use longhaul::{
+    BoundBy, CancelHandle, Location, ServerStatus, SharedTreeStatus, StreamStatus, TransferStatus,
+    blocking,
+};
+
+use crate::config::{self, Setting};
+use crate::error::{Error, ErrorKind};
+use crate::progress::duration;
+use crate::reach::ReachArgs;
+use crate::report::Kind;
+use crate::screen::{Screen, Show};
+use crate::{console, exit, json, plain, signals, table};
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul top                                the server of this host
+  longhaul top lh://dtn.example.org:7718      another one, until Ctrl-C
+  longhaul top --once dtn.example.org         one snapshot
+  longhaul top --json dtn.example.org         one JSON object a second
+";
+
+const ABOUT: &str = "\
+Show what a server is doing
+
+Shows its transfers with rate, queue and losses and what bounds each, its streams and its shared \
+tree, and draws them again each second. Needs the right `status=ro` in the server's list of \
+clients, which shows the ids and paths of all clients.";
+
+/// Moves to the top of a terminal, and clears it.
+const ERASE: &str = "\x1b[H\x1b[J";
+/// The most columns of a transfer's client and paths.
+const WIDEST: usize = 48;
+/// The time over which `--once` measures rates.
+const ONCE: Duration = Duration::from_secs(1);
+
+/// Show what a server is doing
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
+pub(crate) struct TopArgs {
+    /// The server: lh://HOST[:PORT] or HOST[:PORT]
+    #[arg(value_name = "HOST", default_value = "localhost", value_parser = parse_host)]
+    host: Location,
+    /// Print one snapshot, with the rates of one second
+    #[arg(long)]
+    once: bool,
+    /// Seconds between two snapshots, from 0.1 to 10
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
+    interval: Duration,
+    #[command(flatten)]
+    reach: ReachArgs,
+    /// Write each snapshot as a JSON object on stdout, one a line
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_host(text: &str) -> Result<Location, String> {
+    let text = if text.contains("://") { text.to_owned() } else { format!("lh://{text}/") };
+    text.parse().map_err(|error| format!("{error}"))
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=10.0).contains(seconds));
+    let wrong = || format!("{text} is not a number of seconds from 0.1 to 10");
+    seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
+}
+
+/// Shows snapshots until a signal comes.
+pub(crate) fn run(args: &TopArgs, settings: &[Setting]) -> u8 {
+    let cancel = CancelHandle::default();
+    let show = Show {
+        json: args.json,
+        progress: false,
+        verbose: false,
+        quiet: true,
+        silent: false,
+        kind: Kind::Copy,
+    };
+    let screen = Arc::new(Screen::new(show, cancel.clone()));
+    match start(args, settings, &screen, &cancel) {
+        Ok(()) => exit::DONE,
+        // Ctrl-C is how a view ends.
+        Err(error) if error.kind == ErrorKind::Cancelled && !args.once => exit::DONE,
+        Err(error) => {
+            screen.failed(&error);
+            exit::status(error.kind)
+        }
+    }
+}
+
+fn start(
+    args: &TopArgs,
+    settings: &[Setting],
+    screen: &Arc<Screen>,
+    cancel: &CancelHandle,
+) -> Result<(), Error> {
+    args.reach.check(&[&args.host], &|flag| config::has(settings, flag))?;
+    signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once").map_err(
+        |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
+    )?;
+    let asking = screen.clone();
+    let client = args.reach.client(&[&args.host], move |server| asking.trusts(server))?.build()?;
+    let request = client.connect(args.host.clone()).reach(args.reach.options());
+    let connection = blocking::wait(request.cancel_with(cancel).into_future())?;
+    let every = if args.once { ONCE } else { args.interval };
+    let mut watch = blocking::wait(connection.watch_status(every))?;
+    // The first snapshot has no rates yet.
+    let mut skip = u32::from(args.once);
+    let draws = console::is_terminal_out() && !args.once;
+    while let Some(status) = blocking::wait(watch.next()) {
+        let status = status?;
+        if skip > 0 {
+            skip -= 1;
+            continue;
+        }
+        match args.json {
+            true => console::out(json::server_status(&status, None)),
+            false => {
+                let erase = if draws { ERASE } else { "" };
+                console::out(format_args!("{erase}{}", view(&status, &args.host.to_string())));
+            }
+        }
+        if args.once || console::has_lost() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// A snapshot as lines.
+fn view(status: &ServerStatus, host: &str) -> String {
+    let all = &status.totals;
+    let mut lines = vec![
+        format!(
+            "{}: received {}, sent {}; requests: {} done, {} partial, {} failed",
+            plain::text(host),
+            Bytes::new(all.received_bytes),
+            Bytes::new(all.sent_bytes),
+            all.done,
+            all.partial,
+            all.failed
+        ),
+        String::new(),
+    ];
+    match status.transfers.is_empty() {
+        true => lines.push("no transfer is under way".to_owned()),
+        false => lines.extend(transfers(&status.transfers)),
+    }
+    if !status.streams.is_empty() {
+        lines.push(String::new());
+        lines.extend(streams(&status.streams));
+    }
+    if let Some(SharedTreeStatus { keys, changes, watches, .. }) = status.shared_tree {
+        lines.push(String::new());
+        lines.push(format!("shared tree: {keys} keys, {changes} changes, {watches} watches"));
+    }
+    lines.join("\n")
+}
+
+fn transfers(all: &[TransferStatus]) -> Vec<String> {
+    let head = [
+        "", "transfer", "rate", "sending", "done", "of", "left", "queue", "path", "socket",
+        "memory", "bound by",
+    ];
+    let head = head.map(str::to_owned).to_vec();
+    let rows = all.iter().map(|told| {
+        let left = told.total_bytes.saturating_sub(told.bytes);
+        let left = match told.rate_now {
+            Rate::ZERO => "-".to_owned(),
+            rate => duration(Bytes::new(left) / rate),
+        };
+        let who = told.name.as_deref().unwrap_or(&told.address);
+        vec![
+            if told.receives { "in" } else { "out" }.to_owned(),
+            plain::text(&format!("{who} {}", told.wish)).chars().take(WIDEST).collect(),
+            told.rate_now.to_string(),
+            told.sending_rate.to_string(),
+            Bytes::new(told.bytes).to_string(),
+            Bytes::new(told.total_bytes).to_string(),
+            left,
+            told.queue.to_string(),
+            told.path_lost.to_string(),
+            told.socket_lost.to_string(),
+            told.memory_lost.to_string(),
+            match told.bound_by {
+                BoundBy::Nothing => "-",
+                bound => bound.name(),
+            }
+            .to_owned(),
+        ]
+    });
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
+    table::lines(&rows, 2)
+}
+
+fn streams(all: &[StreamStatus]) -> Vec<String> {
+    let head = ["stream", "receivers", "frames", "sender"].map(str::to_owned).to_vec();
+    let rows = all.iter().map(|told| {
+        vec![
+            plain::text(&told.name),
+            told.receivers.to_string(),
+            told.frames.to_string(),
+            plain::text(told.sender.as_deref().unwrap_or("-")),
+        ]
+    });
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
+    table::lines(&rows, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_nothing_says_so_and_names_move_no_cursor() {
+        let quiet = view(&ServerStatus::default(), "lh://h/");
+        assert!(quiet.contains("no transfer is under way"), "{quiet}");
+        let evil = view(&ServerStatus::default(), "lh://h\x1b[2J/");
+        assert!(!evil.contains('\x1b'), "{evil}");
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_a_url() {
+        for (text, url) in [("localhost", "lh://localhost/"), ("lh://h:7718/", "lh://h:7718/")] {
+            assert_eq!(parse_host(text).unwrap().to_string(), url);
+        }
+        assert!(parse_interval("0.1").is_ok() && parse_interval("11").is_err());
+    }
+}

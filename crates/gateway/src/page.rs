@@ -1,0 +1,291 @@
+//! What a host is doing, as a page for browsers, as events, and as metrics for monitors.
+//!
+//! The page changes nothing, and asks for a token in everything it answers. A browser gets one
+//! file, which may load nothing from elsewhere; the events of all pages are made at most ten times
+//! a second.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use data_encoding::BASE64URL_NOPAD;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderName};
+use hyper::{Method, Request, StatusCode};
+use longhaul_text::reason;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::accept::{self, Answers};
+use crate::body::{Body, Pieces};
+use crate::condition;
+use crate::error::Error;
+use crate::reply::{self, Reply};
+use crate::tokens::hash;
+
+/// The page, with places for a nonce.
+const PAGE: &str = include_str!("page.html");
+const NONCE: &str = "{nonce}";
+/// Pages that get events at the same time.
+const WATCHERS: usize = 32;
+/// How often events are made, for all pages together.
+const EVERY: Duration = Duration::from_millis(100);
+/// A page that hears nothing for this long gets a sign of life.
+const SIGN: Duration = Duration::from_secs(5);
+/// What OpenMetrics calls itself.
+const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// An answer of what is watched; nothing once it has ended.
+pub type Watching = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
+
+/// What a page shows.
+pub trait Watched: Send + Sync + 'static {
+    /// The state as one JSON object.
+    fn state(&self) -> Watching;
+
+    /// The metrics as OpenMetrics text.
+    fn metrics(&self) -> Watching;
+}
+
+/// Where a page is.
+#[derive(Clone, Debug)]
+pub struct PageSettings {
+    /// Where it listens: an address of the loopback, since it has no TLS.
+    pub listen: SocketAddr,
+    /// The token that its readers need; without one, a new one is made.
+    pub token: Option<String>,
+}
+
+/// A running page. It stops when dropped.
+pub struct Page {
+    address: SocketAddr,
+    token: String,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Page({})", self.address)
+    }
+}
+
+impl Page {
+    /// Starts a page of `watched` on a thread of its own.
+    ///
+    /// # Errors
+    /// The address is not of the loopback (usage), or cannot be used.
+    pub fn start(settings: PageSettings, watched: impl Watched) -> Result<Page, Error> {
+        let PageSettings { listen, token } = settings;
+        if !listen.ip().is_loopback() {
+            let what = format!("{listen} would show the page in the clear, its token included");
+            let advice = "listen on 127.0.0.1, and reach it by ssh -L";
+            return Err(Error::usage(what, advice));
+        }
+        let token = token.map_or_else(random, Ok)?;
+        let unusable = |error: io::Error| {
+            let what = format!("cannot listen on {listen}: {}", reason(&error));
+            Error::host(what, "name another address or port")
+        };
+        let listener = TcpListener::bind(listen).map_err(unusable)?;
+        listener.set_nonblocking(true).map_err(unusable)?;
+        let address = listener.local_addr().map_err(unusable)?;
+        let watchers = Arc::new(Semaphore::new(WATCHERS));
+        let (token_hash, last) = (hash(&token), Mutex::new(None));
+        let pages = Arc::new(Pages { watched: Box::new(watched), token_hash, last, watchers });
+        let (stop, stopped) = oneshot::channel();
+        let run = move || accept::run(listener, None, pages, stopped);
+        let thread = std::thread::Builder::new().name("longhaul page".to_owned()).spawn(run);
+        let thread = thread.map_err(unusable)?;
+        Ok(Page { address, token, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The address of the page with its token.
+    pub fn url(&self) -> String {
+        format!("http://{}/?token={}", self.address, self.token)
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// 144 bits that nobody can guess.
+fn random() -> Result<String, Error> {
+    let mut bytes = [0; 18];
+    let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
+    let none = |_| Error::host("the system has no random bytes".to_owned(), "try again");
+    random.fill(&mut bytes).map_err(none)?;
+    Ok(BASE64URL_NOPAD.encode(&bytes))
+}
+
+/// What all requests share.
+struct Pages {
+    watched: Box<dyn Watched>,
+    token_hash: [u8; 32],
+    /// The last state, and when it was made.
+    last: Mutex<Option<(Instant, Arc<str>)>>,
+    watchers: Arc<Semaphore>,
+}
+
+impl Answers for Pages {
+    fn answer(
+        self: Arc<Self>,
+        _: SocketAddr,
+        request: Request<Incoming>,
+    ) -> Pin<Box<dyn Future<Output = Reply>>> {
+        Box::pin(async move {
+            let mut reply = self.respond(&request).await;
+            for (name, value) in [
+                ("x-content-type-options", "nosniff"),
+                ("referrer-policy", "no-referrer"),
+                ("cache-control", "no-store"),
+                ("cross-origin-resource-policy", "same-origin"),
+            ] {
+                reply = reply::with(reply, HeaderName::from_static(name), value);
+            }
+            reply
+        })
+    }
+}
+
+impl Pages {
+    async fn respond(self: &Arc<Self>, request: &Request<Incoming>) -> Reply {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let text = "this page changes nothing: use GET";
+            let reply = reply::plain(StatusCode::METHOD_NOT_ALLOWED, text);
+            return reply::with(reply, header::ALLOW, "GET, HEAD");
+        }
+        if !self.may_read(request) {
+            let text = "the token is missing or wrong: use the address that the server printed";
+            return reply::plain(StatusCode::FORBIDDEN, text);
+        }
+        let reply = match request.uri().path() {
+            "/" => page(),
+            "/metrics" => typed(self.watched.metrics().await, METRICS),
+            "/state" => typed(self.watched.state().await, "application/json"),
+            "/events" if request.method() == Method::GET => self.events(),
+            _ => reply::plain(StatusCode::NOT_FOUND, "nothing is there"),
+        };
+        // hyper sends no content of a reply to HEAD.
+        reply
+    }
+
+    /// Whether the token is in the address, or in a header as that of a bearer.
+    fn may_read(&self, request: &Request<Incoming>) -> bool {
+        let query = request.uri().query().unwrap_or_default();
+        let in_query = query.split('&').find_map(|pair| pair.strip_prefix("token="));
+        let token = in_query.or_else(|| bearer(request.headers()));
+        token.is_some_and(|token| hash(token) == self.token_hash)
+    }
+
+    /// The state as it was made for all pages a moment ago.
+    async fn state(&self) -> Option<Arc<str>> {
+        let mut last = self.last.lock().await;
+        if let Some((made, state)) = &*last
+            && made.elapsed() < EVERY * 9 / 10
+        {
+            return Some(state.clone());
+        }
+        let state: Arc<str> = self.watched.state().await?.into();
+        *last = Some((Instant::now(), state.clone()));
+        Some(state)
+    }
+
+    fn events(self: &Arc<Self>) -> Reply {
+        let Ok(seat) = self.watchers.clone().try_acquire_owned() else {
+            let text = "too many pages are open: close one";
+            return reply::plain(StatusCode::SERVICE_UNAVAILABLE, text);
+        };
+        let (pieces, body) = Body::pieces();
+        let pages = self.clone();
+        tokio::task::spawn_local(async move { pages.tell(&pieces, seat).await });
+        let mut reply = Reply::new(body);
+        let kind = header::HeaderValue::from_static("text/event-stream");
+        reply.headers_mut().insert(header::CONTENT_TYPE, kind);
+        reply
+    }
+
+    /// Sends each state that differs from the one before, until the page is gone.
+    async fn tell(&self, pieces: &Pieces, _seat: OwnedSemaphorePermit) {
+        let mut tick = interval(EVERY);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut told, mut at) = (None, Instant::now());
+        loop {
+            tick.tick().await;
+            let Some(state) = self.state().await else { return };
+            let is_new = told.as_ref() != Some(&state);
+            let text = match is_new {
+                true => format!("data: {state}\n\n"),
+                false if at.elapsed() >= SIGN => ":\n\n".to_owned(),
+                false => continue,
+            };
+            if !pieces.send(Ok(text.into_bytes())).await {
+                return;
+            }
+            (told, at) = (Some(state), Instant::now());
+        }
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = condition::text(headers, header::AUTHORIZATION)?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn typed(text: Option<String>, kind: &str) -> Reply {
+    match text {
+        Some(text) => {
+            let reply = reply::plain(StatusCode::OK, text.trim_end());
+            reply::with(reply, header::CONTENT_TYPE, kind)
+        }
+        None => reply::plain(StatusCode::SERVICE_UNAVAILABLE, "the server is ending"),
+    }
+}
+
+/// The page. Its script and style run by a nonce, and nothing else does.
+fn page() -> Reply {
+    let Ok(nonce) = random() else {
+        return reply::plain(StatusCode::INTERNAL_SERVER_ERROR, "no random bytes");
+    };
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \
+         connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    let reply = reply::plain(StatusCode::OK, PAGE.replace(NONCE, &nonce).trim_end());
+    let reply = reply::with(reply, header::CONTENT_TYPE, "text/html; charset=utf-8");
+    reply::with(reply, header::CONTENT_SECURITY_POLICY, &policy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_loads_nothing_from_elsewhere() {
+        for word in ["http://", "https://", "//cdn", "@import", "src=", "<link", "url("] {
+            assert!(!PAGE.contains(word), "the page has {word}");
+        }
+        // Styles and handlers in attributes do not pass the policy.
+        for word in [" style=", " onclick=", " onload=", "innerHTML", "eval("] {
+            assert!(!PAGE.contains(word), "the page has {word}");
+        }
+        assert_eq!(PAGE.matches(NONCE).count(), 2);
+    }
+
+    #[test]
+    fn tokens_are_long_and_never_the_same() {
+        let (one, other) = (random().unwrap(), random().unwrap());
+        assert!(one.len() == 24 && one != other, "{one} {other}");
+    }
+}

@@ -1,0 +1,46 @@
+//! How many calls of one client a server has before it at a time.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use tokio::sync::Semaphore;
+
+/// Calls of one client id whose answers are not written yet, over all its streams. A call and its
+/// answer have a value of 64 KiB each, so they take 32 MiB at most.
+const TURNS: usize = 256;
+
+/// The calls of each client.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(RefCell<HashMap<[u8; 32], Weak<Semaphore>>>);
+
+impl Turns {
+    /// A permit of it is one call of `client`. The streams of a client share it.
+    pub(crate) fn of(&self, client: [u8; 32]) -> Arc<Semaphore> {
+        let mut all = self.0.borrow_mut();
+        all.retain(|_, turns| turns.strong_count() > 0);
+        if let Some(turns) = all.get(&client).and_then(Weak::upgrade) {
+            return turns;
+        }
+        let turns = Arc::new(Semaphore::new(TURNS));
+        all.insert(client, Arc::downgrade(&turns));
+        turns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_streams_of_one_client_share_its_turns_and_those_of_another_do_not() {
+        let all = Turns::default();
+        let (one, same, other) = (all.of([1; 32]), all.of([1; 32]), all.of([2; 32]));
+        let held = one.try_acquire_many(TURNS as u32).unwrap();
+        assert!(same.try_acquire().is_err() && other.try_acquire().is_ok());
+        drop(held);
+        drop((one, same, other));
+        all.of([3; 32]);
+        assert_eq!(all.0.borrow().len(), 1, "clients that have gone are forgotten");
+    }
+}

@@ -1,0 +1,124 @@
+//! What watches have brought to a client and its program has not taken yet.
+//!
+//! A program may have 15 watches, and a server decides how much each of them brings. So all watches
+//! of a client share one limit, for snapshots that are not complete too.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use longhaul_proto::share::News;
+use longhaul_session::{Error, Kind};
+
+/// Bytes that all watches of a client may hold: two snapshots as large as a server's tree may be.
+const MOST: usize = 2 << 30;
+
+/// The limit. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Limit {
+    held: Arc<AtomicUsize>,
+    most: usize,
+}
+
+/// A part of the limit; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    limit: Limit,
+    bytes: usize,
+}
+
+/// News of a watch that count against the limit of their client until they are taken.
+#[derive(Debug)]
+pub struct Unread {
+    news: News,
+    _held: Held,
+}
+
+impl Default for Limit {
+    fn default() -> Limit {
+        Limit { held: Arc::default(), most: MOST }
+    }
+}
+
+impl Limit {
+    pub(crate) fn hold(&self) -> Held {
+        Held { limit: self.clone(), bytes: 0 }
+    }
+
+    /// Counts `news` until they are taken.
+    ///
+    /// # Errors
+    /// They are more than the limit has left.
+    pub(crate) fn unread(&self, news: News) -> Result<Unread, Error> {
+        let mut held = self.hold();
+        held.set(news.bytes())?;
+        Ok(Unread { news, _held: held })
+    }
+}
+
+impl Held {
+    /// Holds `bytes` from now on.
+    ///
+    /// # Errors
+    /// The limit has no room for them; it holds what it held.
+    pub(crate) fn set(&mut self, bytes: usize) -> Result<(), Error> {
+        let Limit { held, most } = &self.limit;
+        if bytes > self.bytes {
+            let more = bytes - self.bytes;
+            let now = held.fetch_add(more, Ordering::Relaxed) + more;
+            if now > *most {
+                held.fetch_sub(more, Ordering::Relaxed);
+                let what = format!(
+                    "the watches of this client have brought more than {} MiB that the program \
+                     has not taken",
+                    most >> 20
+                );
+                return Err(Error::new(Kind::Usage, what)
+                    .advise("take the events of each watch, or watch smaller prefixes"));
+            }
+        } else {
+            held.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.limit.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Unread {
+    /// Takes the news.
+    pub fn take(self) -> News {
+        self.news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::share::{Entry, Key};
+
+    use super::*;
+
+    fn news(len: usize) -> News {
+        let entry = Entry { value: vec![0; len].into(), version: 1, owner: None };
+        News::Snapshot(vec![(Key::new("a").unwrap(), entry)])
+    }
+
+    #[test]
+    fn all_watches_of_a_client_share_one_limit_and_what_is_taken_makes_room() {
+        let limit = Limit { held: Arc::default(), most: 1000 };
+        let mut snapshot = limit.hold();
+        snapshot.set(400).unwrap();
+        let unread = limit.unread(news(500 - 97)).unwrap();
+        assert!(limit.unread(news(4)).is_err() && snapshot.set(501).is_err());
+        assert_eq!(unread.take(), news(500 - 97));
+        snapshot.set(999).unwrap();
+        assert!(snapshot.set(1001).is_err());
+        snapshot.set(0).unwrap();
+        drop((limit.unread(news(900)).unwrap(), snapshot));
+        assert_eq!(limit.held.load(Ordering::Relaxed), 0);
+    }
+}

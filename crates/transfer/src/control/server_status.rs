@@ -1,0 +1,389 @@
+//! The messages of the service `status`. The client sends one [`StatusAsk`]; the server answers
+//! with [`StatusTold`] messages until the client leaves.
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Rate;
+
+use crate::server_status::{
+    ServerStatus, ServerTotals, SharedTreeStatus, StreamStatus, TransferStatus,
+};
+use crate::summary::BoundBy;
+
+/// The name of the service, and the word of its right.
+pub const SERVICE: &str = "status";
+
+/// The version of its messages. It rises with each field that must not be skipped.
+pub(crate) const VERSION: u32 = 1;
+
+/// The client's wish to know what the server is doing.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct StatusAsk {
+    /// Milliseconds between two answers; the server waits 100 at least.
+    #[prost(uint32, tag = "1")]
+    pub interval_millis: u32,
+}
+
+/// What the server is doing.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct StatusTold {
+    /// Transfers under way, the oldest first.
+    #[prost(message, repeated, tag = "1")]
+    pub transfers: Vec<TransferTold>,
+    /// Streams that somebody sends or receives.
+    #[prost(message, repeated, tag = "2")]
+    pub streams: Vec<StreamTold>,
+    /// The shared tree, where the server has one.
+    #[prost(message, optional, tag = "3")]
+    pub shared_tree: Option<TreeTold>,
+    /// Counts since the server started.
+    #[prost(message, optional, tag = "4")]
+    pub totals: Option<TotalsTold>,
+}
+
+impl From<ServerStatus> for StatusTold {
+    fn from(told: ServerStatus) -> StatusTold {
+        StatusTold {
+            transfers: told.transfers.into_iter().map(Into::into).collect(),
+            streams: told.streams.into_iter().map(Into::into).collect(),
+            shared_tree: told.shared_tree.map(Into::into),
+            totals: Some(told.totals.into()),
+        }
+    }
+}
+
+impl From<StatusTold> for ServerStatus {
+    fn from(told: StatusTold) -> ServerStatus {
+        ServerStatus {
+            transfers: told.transfers.into_iter().map(Into::into).collect(),
+            streams: told.streams.into_iter().map(Into::into).collect(),
+            shared_tree: told.shared_tree.map(Into::into),
+            totals: told.totals.unwrap_or_default().into(),
+        }
+    }
+}
+
+/// A transfer under way.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TransferTold {
+    /// The number of the transfer at its server.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// Where the client is.
+    #[prost(string, tag = "2")]
+    pub address: String,
+    /// The client's id.
+    #[prost(string, tag = "3")]
+    pub id: String,
+    /// What the list of clients calls it.
+    #[prost(string, optional, tag = "4")]
+    pub name: Option<String>,
+    /// What is done, and with which paths.
+    #[prost(string, tag = "5")]
+    pub wish: String,
+    /// The server receives; else it sends.
+    #[prost(bool, tag = "6")]
+    pub receives: bool,
+    /// Time since the request, in nanoseconds.
+    #[prost(uint64, tag = "7")]
+    pub age_nanos: u64,
+    /// Bytes that are verified and written at the destination.
+    #[prost(uint64, tag = "8")]
+    pub bytes: u64,
+    /// Of these, bytes that were there before.
+    #[prost(uint64, tag = "9")]
+    pub resumed_bytes: u64,
+    /// Bytes of the object; 0 until that is known.
+    #[prost(uint64, tag = "10")]
+    pub total_bytes: u64,
+    /// Files that have their names at the destination.
+    #[prost(uint64, tag = "11")]
+    pub files: u64,
+    /// Files of the object; 0 until that is known.
+    #[prost(uint64, tag = "12")]
+    pub total_files: u64,
+    /// Goodput of the last second, or since the server was asked last, in bits a second.
+    #[prost(uint64, tag = "13")]
+    pub rate_now_bps: u64,
+    /// The rate at which the sending end sends, in bits a second.
+    #[prost(uint64, tag = "14")]
+    pub sending_rate_bps: u64,
+    /// Smoothed round-trip time, in nanoseconds.
+    #[prost(uint64, tag = "15")]
+    pub rtt_nanos: u64,
+    /// By how much the round-trip time is above the lowest seen here, in nanoseconds.
+    #[prost(uint64, tag = "16")]
+    pub queue_nanos: u64,
+    /// TCP connections that carry the data; 0 for datagrams.
+    #[prost(uint32, tag = "17")]
+    pub streams: u32,
+    /// Data datagrams sent.
+    #[prost(uint64, tag = "18")]
+    pub sent: u64,
+    /// Of these, blocks sent again.
+    #[prost(uint64, tag = "19")]
+    pub retransmitted: u64,
+    /// Data datagrams received.
+    #[prost(uint64, tag = "20")]
+    pub received: u64,
+    /// Datagrams lost on the path.
+    #[prost(uint64, tag = "21")]
+    pub path_lost: u64,
+    /// Datagrams lost in the receiving socket, whose buffer was full.
+    #[prost(uint64, tag = "22")]
+    pub socket_lost: u64,
+    /// Datagrams that came and found no memory at the receiving end.
+    #[prost(uint64, tag = "23")]
+    pub memory_lost: u64,
+    /// What bounds the transfer, by its name in the events.
+    #[prost(string, tag = "24")]
+    pub bound_by: String,
+}
+
+impl From<TransferStatus> for TransferTold {
+    fn from(told: TransferStatus) -> TransferTold {
+        TransferTold {
+            number: told.number,
+            address: told.address,
+            id: told.id,
+            name: told.name,
+            wish: told.wish,
+            receives: told.receives,
+            age_nanos: told.age.as_nanos(),
+            bytes: told.bytes,
+            resumed_bytes: told.resumed_bytes,
+            total_bytes: told.total_bytes,
+            files: told.files,
+            total_files: told.total_files,
+            rate_now_bps: told.rate_now.as_bps(),
+            sending_rate_bps: told.sending_rate.as_bps(),
+            rtt_nanos: told.rtt.as_nanos(),
+            queue_nanos: told.queue.as_nanos(),
+            streams: told.streams,
+            sent: told.sent,
+            retransmitted: told.retransmitted,
+            received: told.received,
+            path_lost: told.path_lost,
+            socket_lost: told.socket_lost,
+            memory_lost: told.memory_lost,
+            bound_by: told.bound_by.name().to_owned(),
+        }
+    }
+}
+
+impl From<TransferTold> for TransferStatus {
+    fn from(told: TransferTold) -> TransferStatus {
+        TransferStatus {
+            number: told.number,
+            address: told.address,
+            id: told.id,
+            name: told.name,
+            wish: told.wish,
+            receives: told.receives,
+            age: Span::from_nanos(told.age_nanos),
+            bytes: told.bytes,
+            resumed_bytes: told.resumed_bytes,
+            total_bytes: told.total_bytes,
+            files: told.files,
+            total_files: told.total_files,
+            rate_now: Rate::from_bps(told.rate_now_bps),
+            sending_rate: Rate::from_bps(told.sending_rate_bps),
+            rtt: Span::from_nanos(told.rtt_nanos),
+            queue: Span::from_nanos(told.queue_nanos),
+            streams: told.streams,
+            sent: told.sent,
+            retransmitted: told.retransmitted,
+            received: told.received,
+            path_lost: told.path_lost,
+            socket_lost: told.socket_lost,
+            memory_lost: told.memory_lost,
+            bound_by: BoundBy::named(&told.bound_by),
+        }
+    }
+}
+
+/// A stream as it stands at its server.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct StreamTold {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// The id of its sender, if there is one.
+    #[prost(string, optional, tag = "2")]
+    pub sender: Option<String>,
+    /// How many receive it, or wait for it.
+    #[prost(uint64, tag = "3")]
+    pub receivers: u64,
+    /// Frames of its sender so far.
+    #[prost(uint64, tag = "4")]
+    pub frames: u64,
+    /// Datagrams that came from its sender.
+    #[prost(uint64, tag = "5")]
+    pub datagrams: u64,
+}
+
+impl From<StreamStatus> for StreamTold {
+    fn from(told: StreamStatus) -> StreamTold {
+        StreamTold {
+            name: told.name,
+            sender: told.sender,
+            receivers: told.receivers,
+            frames: told.frames,
+            datagrams: told.datagrams,
+        }
+    }
+}
+
+impl From<StreamTold> for StreamStatus {
+    fn from(told: StreamTold) -> StreamStatus {
+        StreamStatus {
+            name: told.name,
+            sender: told.sender,
+            receivers: told.receivers,
+            frames: told.frames,
+            datagrams: told.datagrams,
+        }
+    }
+}
+
+/// A shared tree.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TreeTold {
+    /// Keys that have a value.
+    #[prost(uint64, tag = "1")]
+    pub keys: u64,
+    /// Changes so far, those of earlier runs of the server included.
+    #[prost(uint64, tag = "2")]
+    pub changes: u64,
+    /// Watches under way that have heard of all changes.
+    #[prost(uint64, tag = "3")]
+    pub watches: u64,
+}
+
+impl From<SharedTreeStatus> for TreeTold {
+    fn from(told: SharedTreeStatus) -> TreeTold {
+        TreeTold { keys: told.keys, changes: told.changes, watches: told.watches }
+    }
+}
+
+impl From<TreeTold> for SharedTreeStatus {
+    fn from(told: TreeTold) -> SharedTreeStatus {
+        SharedTreeStatus { keys: told.keys, changes: told.changes, watches: told.watches }
+    }
+}
+
+/// Counts of a server since its start.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TotalsTold {
+    /// Requests of all services that were done.
+    #[prost(uint64, tag = "1")]
+    pub done: u64,
+    /// Requests of which some files failed.
+    #[prost(uint64, tag = "2")]
+    pub partial: u64,
+    /// Requests that were refused or not finished.
+    #[prost(uint64, tag = "3")]
+    pub failed: u64,
+    /// Clients that were turned away before a request.
+    #[prost(uint64, tag = "4")]
+    pub refused_clients: u64,
+    /// Bytes that clients wrote here.
+    #[prost(uint64, tag = "5")]
+    pub received_bytes: u64,
+    /// Bytes that clients read here.
+    #[prost(uint64, tag = "6")]
+    pub sent_bytes: u64,
+    /// Files that clients wrote here.
+    #[prost(uint64, tag = "7")]
+    pub received_files: u64,
+    /// Files that clients read here.
+    #[prost(uint64, tag = "8")]
+    pub sent_files: u64,
+    /// Data datagrams sent, by clients and by the server.
+    #[prost(uint64, tag = "9")]
+    pub sent: u64,
+    /// Of these, blocks sent again.
+    #[prost(uint64, tag = "10")]
+    pub retransmitted: u64,
+    /// Data datagrams received, by clients and by the server.
+    #[prost(uint64, tag = "11")]
+    pub received: u64,
+    /// Datagrams lost on the path.
+    #[prost(uint64, tag = "12")]
+    pub path_lost: u64,
+    /// Datagrams lost in a receiving socket.
+    #[prost(uint64, tag = "13")]
+    pub socket_lost: u64,
+    /// Datagrams that found no memory at the receiving end.
+    #[prost(uint64, tag = "14")]
+    pub memory_lost: u64,
+}
+
+impl From<ServerTotals> for TotalsTold {
+    fn from(told: ServerTotals) -> TotalsTold {
+        TotalsTold {
+            done: told.done,
+            partial: told.partial,
+            failed: told.failed,
+            refused_clients: told.refused_clients,
+            received_bytes: told.received_bytes,
+            sent_bytes: told.sent_bytes,
+            received_files: told.received_files,
+            sent_files: told.sent_files,
+            sent: told.sent,
+            retransmitted: told.retransmitted,
+            received: told.received,
+            path_lost: told.path_lost,
+            socket_lost: told.socket_lost,
+            memory_lost: told.memory_lost,
+        }
+    }
+}
+
+impl From<TotalsTold> for ServerTotals {
+    fn from(told: TotalsTold) -> ServerTotals {
+        ServerTotals {
+            done: told.done,
+            partial: told.partial,
+            failed: told.failed,
+            refused_clients: told.refused_clients,
+            received_bytes: told.received_bytes,
+            sent_bytes: told.sent_bytes,
+            received_files: told.received_files,
+            sent_files: told.sent_files,
+            sent: told.sent,
+            retransmitted: told.retransmitted,
+            received: told.received,
+            path_lost: told.path_lost,
+            socket_lost: told.socket_lost,
+            memory_lost: told.memory_lost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_tells_arrives_as_it_is() {
+        let transfer = TransferStatus {
+            name: Some("Ada".to_owned()),
+            wish: "reads /x".to_owned(),
+            queue: Span::from_millis(3),
+            sending_rate: Rate::from_bps(7),
+            bound_by: BoundBy::PeerLimit,
+            socket_lost: 9,
+            ..TransferStatus::default()
+        };
+        let stream = StreamStatus { receivers: 4, ..StreamStatus::default() };
+        let status = ServerStatus {
+            transfers: vec![transfer],
+            streams: vec![stream],
+            shared_tree: Some(SharedTreeStatus { keys: 1, changes: 2, watches: 3 }),
+            totals: ServerTotals { memory_lost: 5, ..ServerTotals::default() },
+        };
+        assert_eq!(ServerStatus::from(StatusTold::from(status.clone())), status);
+        let newer = TransferTold { bound_by: "moon".to_owned(), ..TransferTold::default() };
+        assert_eq!(TransferStatus::from(newer).bound_by, BoundBy::Nothing);
+    }
+}

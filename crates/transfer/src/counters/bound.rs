@@ -1,0 +1,127 @@
+//! What bounds a transfer, by where the time of its two ends goes.
+
+use longhaul_proto::time::Span;
+
+use super::{Counters, Times, stream_bound};
+use crate::summary::BoundBy;
+
+/// Files smaller than this on average are a copy of many small files.
+const SMALL: u64 = 64 << 10;
+
+/// Whether an object of so many bytes and files is one of many small files.
+pub(crate) fn is_small(bytes: u64, files: u64) -> bool {
+    bytes / files.max(1) < SMALL
+}
+
+/// The two ends of a transfer.
+pub(crate) struct Ends<'a> {
+    /// The sender's times over all attempts.
+    pub(crate) all: &'a Times,
+    /// The sender's counters.
+    pub(crate) from: &'a Counters,
+    /// The receiver's counters.
+    pub(crate) to: &'a Counters,
+    /// The user has set the rate.
+    pub(crate) fixed_rate: bool,
+    /// The object has many small files.
+    pub(crate) small: bool,
+}
+
+impl Ends<'_> {
+    /// Returns where the time of the slower end went in a transfer of this length, if that can be
+    /// told.
+    pub(crate) fn bound(&self, elapsed: Span) -> BoundBy {
+        let Ends { all, from, to, fixed_rate, small } = *self;
+        if !explains(all, &to.times, elapsed) {
+            return BoundBy::Nothing;
+        }
+        match from.sender.streams {
+            0 if from.sender.sent == 0 => BoundBy::Nothing,
+            0 => bound(&from.times, &to.times, fixed_rate, small),
+            streams => stream_bound::bound(&from.times, &to.times, streams, fixed_rate, small),
+        }
+    }
+}
+
+/// Whether what the threads did is where the time went: threads that moved all in a moment, after
+/// a long login or a silence, say nothing of what bounded the copy.
+fn explains(from: &Times, to: &Times, elapsed: Span) -> bool {
+    let sending = from.paced + from.granted + from.stream + from.busy;
+    // A sender that waits for reports is none of these, while the receiver works on.
+    let receiving = to.disk.max(to.busy).max(to.awake);
+    sending.max(receiving) >= elapsed / 2
+}
+
+fn bound(from: &Times, to: &Times, fixed_rate: bool, small: bool) -> BoundBy {
+    let work = from.busy.saturating_sub(from.disk);
+    let most = from.paced.max(from.granted).max(from.disk).max(work);
+    if most == Span::ZERO {
+        return BoundBy::Nothing;
+    }
+    let destination = || stream_bound::destination(to, small);
+    // It works beside all else, and goes on when the sender has nothing left to wait for.
+    if to.disk > most {
+        return destination();
+    }
+    let whole = from.paced + from.granted + from.busy;
+    let receives = to.busy.max(to.awake) > work.max(whole / 10 * 8);
+    if receives && !(fixed_rate && most == from.paced) {
+        return BoundBy::ReceiverCpu;
+    }
+    if most == from.paced {
+        return if fixed_rate { BoundBy::RateOption } else { BoundBy::Path };
+    }
+    if most == from.granted {
+        return if to.disk * 2 > from.granted { destination() } else { BoundBy::PeerLimit };
+    }
+    let waits = most == from.disk && from.disk_cpu * 2 < from.disk;
+    if waits { BoundBy::SourceDisk } else { BoundBy::SenderCpu }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sending(paced: u64, granted: u64, busy: u64) -> Times {
+        let [paced, granted, busy] = [paced, granted, busy].map(Span::from_nanos);
+        Times { paced, granted, busy, ..Times::default() }
+    }
+
+    #[test]
+    fn threads_that_worked_for_a_moment_only_explain_nothing() {
+        const SECOND: u64 = 1_000_000_000;
+        let elapsed = Span::from_nanos(10 * SECOND);
+        let idle = Times::default();
+        assert!(!explains(&sending(SECOND, SECOND, SECOND), &idle, elapsed));
+        assert!(explains(&sending(2 * SECOND, 2 * SECOND, SECOND), &idle, elapsed));
+        // A disk that goes on when all is sent.
+        let writes = Times { disk: Span::from_secs(9), ..Times::default() };
+        assert!(explains(&sending(SECOND, 0, 0), &writes, elapsed));
+        // A receiver that is behind, and has its sender wait for reports.
+        let behind = Times { awake: Span::from_secs(6), ..Times::default() };
+        assert!(explains(&sending(SECOND, 0, 0), &behind, elapsed));
+    }
+
+    #[test]
+    fn the_receivers_cpu_is_named_where_its_threads_have_no_time_left() {
+        let of = |from: &Times, to: &Times| bound(from, to, false, false);
+        let busy = Times { busy: Span::from_nanos(95), ..Times::default() };
+        assert_eq!(of(&sending(60, 0, 40), &busy), BoundBy::ReceiverCpu);
+        assert_eq!(of(&sending(60, 0, 40), &Times::default()), BoundBy::Path);
+        assert_eq!(bound(&sending(60, 0, 40), &busy, true, false), BoundBy::RateOption);
+        assert_eq!(of(&sending(3, 0, 97), &busy), BoundBy::SenderCpu);
+        // One that is always behind, but has no CPU for it.
+        let (awake, cpu) = (Span::from_nanos(95), Span::from_nanos(20));
+        let behind = Times { awake, busy: cpu, ..Times::default() };
+        assert_eq!(of(&sending(60, 0, 40), &behind), BoundBy::ReceiverCpu);
+        assert_eq!(of(&sending(0, 90, 10), &behind), BoundBy::ReceiverCpu);
+        // Hashing is no disk.
+        let writing = |cpu| {
+            let (disk, disk_cpu) = (Span::from_nanos(90), Span::from_nanos(cpu));
+            Times { disk, disk_cpu, ..Times::default() }
+        };
+        assert_eq!(of(&sending(10, 80, 10), &writing(80)), BoundBy::ReceiverCpu);
+        assert_eq!(of(&sending(10, 80, 10), &writing(20)), BoundBy::DestinationDisk);
+        assert_eq!(of(&sending(10, 80, 10), &Times::default()), BoundBy::PeerLimit);
+    }
+}

@@ -1,0 +1,242 @@
+//! The transfers that are under way, and counts of all that were.
+//!
+//! Nothing is counted for who watches: the threads of a transfer count anyhow, and their counters
+//! are read when somebody asks.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use longhaul_proto::time::Span;
+
+use super::Tell;
+use super::events::{ServedClient, ServerEvent};
+use super::running::Running;
+use crate::counters::bound::{Ends, is_small};
+use crate::counters::recent::Recent;
+use crate::counters::{Counters, span};
+use crate::server_status::{ServerTotals, TransferStatus};
+
+/// What is under way at a server. Clones are of the same server.
+#[derive(Clone, Default)]
+pub(super) struct Live {
+    now: Rc<Now>,
+    ended: Arc<Ended>,
+}
+
+#[derive(Default)]
+struct Now {
+    transfers: RefCell<BTreeMap<u64, Entry>>,
+    last: Cell<u64>,
+    /// Of transfers that have ended.
+    before: Cell<ServerTotals>,
+}
+
+/// Requests that have ended, by their events.
+#[derive(Default)]
+struct Ended {
+    done: AtomicU64,
+    partial: AtomicU64,
+    failed: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Ended {
+    fn note(&self, event: &ServerEvent) {
+        let (count, more) = match event {
+            ServerEvent::Ended { error: Some(_), .. } => (&self.failed, 1),
+            ServerEvent::Ended { moved, .. } if moved.failed > 0 => (&self.partial, 1),
+            ServerEvent::Ended { .. } => (&self.done, 1),
+            ServerEvent::Refused { .. } => (&self.refused, 1),
+            ServerEvent::RefusedMore { count } => (&self.refused, *count),
+            _ => return,
+        };
+        count.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+/// How a transfer goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    /// The server receives.
+    pub(super) receives: bool,
+    /// The client has set or limited the rate.
+    pub(super) fixed_rate: bool,
+}
+
+/// A transfer under way.
+struct Entry {
+    client: ServedClient,
+    way: Way,
+    running: Running,
+    since: Instant,
+    recent: Recent,
+    least_rtt: Option<Span>,
+    /// What was told last: counts do not fall, although a datagram that came late is not lost.
+    told: TransferStatus,
+}
+
+/// A transfer, until it is dropped.
+pub(super) struct Seat {
+    live: Live,
+    number: u64,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let entry = self.live.now.transfers.borrow_mut().remove(&self.number);
+        if let Some(mut entry) = entry {
+            let status = entry.status(self.number);
+            let before = &self.live.now.before;
+            before.set(plus(before.get(), &status));
+        }
+    }
+}
+
+impl Live {
+    /// Tells `tell`, and counts the requests that end.
+    pub(super) fn counting(&self, tell: Tell) -> Tell {
+        let ended = self.ended.clone();
+        Arc::new(move |event| {
+            ended.note(&event);
+            tell(event);
+        })
+    }
+
+    /// A transfer of `client` begins.
+    pub(super) fn enter(&self, client: ServedClient, way: Way, running: Running) -> Seat {
+        let number = self.now.last.get() + 1;
+        self.now.last.set(number);
+        let entry = Entry {
+            client,
+            way,
+            running,
+            since: Instant::now(),
+            recent: Recent::default(),
+            least_rtt: None,
+            told: TransferStatus::default(),
+        };
+        self.now.transfers.borrow_mut().insert(number, entry);
+        Seat { live: self.clone(), number }
+    }
+
+    /// The transfers under way, and the counts of all.
+    pub(super) fn status(&self) -> (Vec<TransferStatus>, ServerTotals) {
+        let mut transfers = self.now.transfers.borrow_mut();
+        let transfers: Vec<TransferStatus> =
+            transfers.iter_mut().map(|(number, entry)| entry.status(*number)).collect();
+        let sum = transfers.iter().fold(self.now.before.get(), plus);
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let Ended { done, partial, failed, refused } = &*self.ended;
+        let (done, partial, failed) = (count(done), count(partial), count(failed));
+        (transfers, ServerTotals { done, partial, failed, refused_clients: count(refused), ..sum })
+    }
+}
+
+fn plus(totals: ServerTotals, status: &TransferStatus) -> ServerTotals {
+    let mut sum = totals;
+    let bytes = status.bytes.saturating_sub(status.resumed_bytes);
+    let (all_bytes, all_files) = match status.receives {
+        true => (&mut sum.received_bytes, &mut sum.received_files),
+        false => (&mut sum.sent_bytes, &mut sum.sent_files),
+    };
+    for (sum, more) in [
+        (all_bytes, bytes),
+        (all_files, status.files),
+        (&mut sum.sent, status.sent),
+        (&mut sum.retransmitted, status.retransmitted),
+        (&mut sum.received, status.received),
+        (&mut sum.path_lost, status.path_lost),
+        (&mut sum.socket_lost, status.socket_lost),
+        (&mut sum.memory_lost, status.memory_lost),
+    ] {
+        *sum = sum.saturating_add(more);
+    }
+    sum
+}
+
+impl Entry {
+    fn status(&mut self, number: u64) -> TransferStatus {
+        let (now, board) = (Instant::now(), self.running.board());
+        let (mine, theirs) = (board.mine(), board.theirs());
+        let (total_bytes, total_files) = board.totals();
+        let (from, to) = if self.way.receives { (theirs, mine) } else { (mine, theirs) };
+        let age = span(now.duration_since(self.since));
+        let ends = Ends {
+            all: &from.times,
+            from: &from,
+            to: &to,
+            fixed_rate: self.way.fixed_rate,
+            small: is_small(total_bytes, total_files),
+        };
+        let bound_by = ends.bound(age);
+        let Counters { sender, receiver, written, .. } = Counters::joined(&from, &to);
+        let told = &self.told;
+        let bytes = written.bytes.max(told.bytes);
+        // Those that were there come to stand in no time.
+        let resumed_bytes = self.running.there().max(told.resumed_bytes).min(bytes);
+        self.recent.note(now, bytes - resumed_bytes);
+        let has_rtt = sender.rtt > Span::ZERO;
+        let least = self.least_rtt.map_or(sender.rtt, |least| least.min(sender.rtt));
+        self.least_rtt = if has_rtt { Some(least) } else { self.least_rtt };
+        let ServedClient { address, id, name, wish, .. } = &self.client;
+        let status = TransferStatus {
+            number,
+            address: address.to_string(),
+            id: id.clone(),
+            name: name.clone(),
+            wish: wish.clone(),
+            receives: self.way.receives,
+            age,
+            bytes,
+            resumed_bytes,
+            total_bytes,
+            files: written.files.max(told.files),
+            total_files,
+            rate_now: self.recent.rate(),
+            sending_rate: sender.rate,
+            rtt: sender.rtt,
+            queue: if has_rtt { sender.rtt.saturating_sub(least) } else { Span::ZERO },
+            streams: sender.streams,
+            sent: sender.sent.max(told.sent),
+            retransmitted: sender.retransmitted.max(told.retransmitted),
+            received: receiver.received.max(told.received),
+            path_lost: receiver.highest.saturating_sub(receiver.received).max(told.path_lost),
+            socket_lost: receiver.socket_lost.max(told.socket_lost),
+            memory_lost: receiver
+                .memory_lost
+                .saturating_add(receiver.early_lost)
+                .max(told.memory_lost),
+            bound_by,
+        };
+        self.told = status.clone();
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_that_ends_stays_in_the_totals_without_what_was_there() {
+        let status = TransferStatus {
+            bytes: 100,
+            resumed_bytes: 30,
+            files: 2,
+            receives: true,
+            sent: 7,
+            path_lost: 1,
+            ..TransferStatus::default()
+        };
+        let once = plus(ServerTotals::default(), &status);
+        assert_eq!((once.received_bytes, once.received_files, once.sent_bytes), (70, 2, 0));
+        let other = TransferStatus { receives: false, ..status };
+        let twice = plus(once, &other);
+        assert_eq!((twice.received_bytes, twice.sent_bytes, twice.sent_files), (70, 70, 2));
+        assert_eq!((twice.sent, twice.path_lost), (14, 2));
+    }
+}

@@ -1,0 +1,60 @@
+//! A client's side of what a server is doing.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::control::server_status::{self, StatusAsk, StatusTold};
+use crate::error::{Error, ErrorKind};
+use crate::server_status::ServerStatus;
+use crate::session::{Connection, Session};
+
+/// A server answers at least every 10 s.
+const SILENT: Duration = Duration::from_secs(30);
+
+/// Asks by the `first` stream of the connection or a new one, and tells what comes by `tell` until
+/// nobody wants it.
+pub(crate) async fn serve(
+    connection: &Connection,
+    first: Option<Session>,
+    every: Duration,
+    tell: mpsc::Sender<Result<Vec<ServerStatus>, Error>>,
+) {
+    let ended = tokio::select! {
+        ended = watch(connection, first, every, &tell) => ended,
+        () = tell.closed() => Ok(()),
+    };
+    if let Err(error) = ended {
+        let _ = tell.send(Err(error)).await;
+    }
+}
+
+async fn watch(
+    connection: &Connection,
+    first: Option<Session>,
+    every: Duration,
+    tell: &mpsc::Sender<Result<Vec<ServerStatus>, Error>>,
+) -> Result<(), Error> {
+    let mut session = match first {
+        Some(mut session) => {
+            session.ask_for(server_status::SERVICE, server_status::VERSION);
+            session
+        }
+        None => connection.open(server_status::SERVICE, server_status::VERSION).await?,
+    };
+    let interval_millis = u32::try_from(every.as_millis()).unwrap_or(u32::MAX);
+    session.write(&StatusAsk { interval_millis }).await?;
+    loop {
+        let silent = |_| {
+            let what = format!("the server says nothing for {} s", SILENT.as_secs());
+            Error::new(ErrorKind::Unfinished, what)
+        };
+        let told = timeout(SILENT, session.read::<StatusTold>()).await.map_err(silent)??;
+        let early = || Error::new(ErrorKind::Unfinished, "the server has ended");
+        let status = ServerStatus::from(told.ok_or_else(early)?);
+        if tell.send(Ok(vec![status])).await.is_err() {
+            return Ok(());
+        }
+    }
+}
