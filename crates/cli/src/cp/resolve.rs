@@ -345,7 +345,8 @@ fn usage(what: impl Into<String>, advice: &str) -> Error {
 /// Splits the locations into sources and destination; refuses a mix of local and remote sources.
 fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
     let Some((destination, sources)) = locations.split_last().filter(|(_, s)| !s.is_empty()) else {
-        return Err(usage("a source without a destination", "name the sources, then the destination"));
+        let what = "a source without a destination";
+        return Err(usage(what, "name the sources, then the destination"));
     };
     let local = sources.iter().find(|source| source.is_local());
     let remote = sources.iter().find(|source| !source.is_local());

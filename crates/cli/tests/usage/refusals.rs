@@ -96,7 +96,7 @@ fn a_setting_that_the_protocol_does_not_have_or_that_is_out_of_range_is_refused(
 fn an_invalid_host_of_probe_or_doctor_is_refused() {
     let many = format!("--rate={}", ["1M"; 31].join(","));
     let cases: [(&[&str], &str); 10] = [
-        (&["probe", "./folder"], "is no host"),
+        (&["probe", "./folder"], "is not a host"),
         (&["probe", "http://h"], "does not support http://"),
         (&["probe", "lh://h", "--rate=10M,fast"], "950M"),
         (&["probe", "lh://h", "--rate=0"], "100 Gbit/s"),
