@@ -2,8 +2,8 @@
 //!
 //! The logic of the tree and of watching is in `longhaul_proto::share`. This crate has [`messages`]
 //! (the wire messages), [`convert`] (their validation), `disk` (the file), `store` (the thread that
-//! owns tree and file), `server` and [`client`] (the two sides of a session's streams). [`Right`]
-//! describes a client's right.
+//! owns tree and file), `server` and [`client`] (the two sides of a session's streams), `turns` and
+//! `unread` (memory limits of both sides). [`Right`] describes a client's right.
 
 pub mod client;
 #[doc(hidden)]
