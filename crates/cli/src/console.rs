@@ -20,7 +20,7 @@ pub(crate) fn is_terminal_out() -> bool {
     io::stdout().is_terminal()
 }
 
-/// How many columns the terminal on stderr has; nothing where there is none, or it does not say.
+/// Columns of the terminal on stderr, if known.
 pub(crate) fn columns() -> Option<u16> {
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
     Some(size.ws_col).filter(|columns| *columns > 0)

@@ -14,7 +14,7 @@ const OF_CP: &Habits = &[
     (&["-C"], "data are not compressed; leave it out, or compress the files first"),
     (
         &["--transfers", "--checkers", "--multi-thread-streams"],
-        "longhaul sends all files as one object, which fills the path; leave it out",
+        "small files travel as one object and large ones fill the path; leave it out",
     ),
     (
         &["--chown", "--usermap", "--groupmap"],

@@ -178,7 +178,7 @@ impl ReachArgs {
             matches!(place, Location::Daemon { port: u16::MAX, .. }) && self.data_port.is_none()
         };
         if let Some(place) = places.iter().find(last) {
-            let what = format!("{place}: no data port follows port 65535");
+            let what = format!("{place}: no port comes after 65535 for the data");
             let advice = "add the --data-port that the server runs with";
             return Err(Error::new(ErrorKind::Usage, what).advise(advice));
         }

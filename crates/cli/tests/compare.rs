@@ -108,7 +108,7 @@ fn a_host_is_measured_and_nothing_is_left_there_unless_asked() {
 }
 
 #[test]
-fn what_cannot_be_compared_says_why() {
+fn an_invalid_comparison_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     let scenario = |name: &str, text: String| {
         let path = folder.path().join(name);

@@ -23,7 +23,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A request that was refused for want of a right, or that changed the folder.
 #[derive(Clone, Debug)]
 pub struct Told {
-    /// From where.
+    /// The client's address.
     pub address: SocketAddr,
     /// The user, from the comment after the token.
     pub name: Option<String>,
@@ -50,7 +50,7 @@ impl Told {
     }
 }
 
-/// What all requests share.
+/// State that all requests share.
 pub(crate) struct Shared {
     root: Root,
     tokens: RwLock<Tokens>,

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use crate::convert;
 use crate::messages::{Answer, Ask, Asked, Begin, Begun, Get, Hold, Put, Tell, Told, Watch};
-use crate::turns::Turns;
 use crate::store::{Command, Failed, Made, Size, Store};
+use crate::turns::Turns;
 
 /// Limit of unanswered calls of one stream.
 pub(crate) const CALLS: usize = 64;

@@ -268,7 +268,7 @@ fn expand(args: &CopyArgs, client: &Client, named: Vec<Location>) -> Result<Vec<
 fn check_replicas(args: &CopyArgs, sources: &[Location]) -> Result<(), Error> {
     match args.replicas && sources.len() < 2 {
         true => {
-            let what = "--replicas needs two or more sources that hold the same object";
+            let what = "--replicas needs two sources or more that hold the same object";
             Err(usage(what, "name all sources, then the destination"))
         }
         false => Ok(()),
@@ -329,7 +329,7 @@ fn check_rates(args: &CopyArgs) -> Result<(), Error> {
             }
             Some(rate) if rate < LEAST_RATE => {
                 let bits = rate.as_bps();
-                let what = format!("{flag} {bits} bit/s is less than one datagram a second");
+                let what = format!("{flag} of {bits} bit/s is less than one datagram a second");
                 return Err(usage(what, &format!("write {bits}M if you mean Mbit/s")));
             }
             _ => {}
@@ -345,7 +345,8 @@ fn usage(what: impl Into<String>, advice: &str) -> Error {
 /// Splits the locations into sources and destination; refuses a mix of local and remote sources.
 fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
     let Some((destination, sources)) = locations.split_last().filter(|(_, s)| !s.is_empty()) else {
-        return Err(usage("no destination", "name the sources, then the destination"));
+        let what = "a source without a destination";
+        return Err(usage(what, "name the sources, then the destination"));
     };
     let local = sources.iter().find(|source| source.is_local());
     let remote = sources.iter().find(|source| !source.is_local());

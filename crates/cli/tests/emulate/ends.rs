@@ -25,7 +25,7 @@ fn inhabitants(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn nobody_is_left_in_a_host_whichever_way_the_emulation_ends() {
+fn no_process_outlives_the_emulation_however_it_ends() {
     let script = format!("echo started; readlink /proc/self/ns/net; {STUBBORN}");
     for signal in [Signal::KILL, Signal::TERM, Signal::HUP] {
         let mut child = need!(started(&["--run", "b", &script]));

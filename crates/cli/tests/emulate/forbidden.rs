@@ -9,7 +9,7 @@ use super::{emulate, have, piped};
 use crate::rig::{Child, Ended, Skipped, need, skip};
 
 #[test]
-fn where_the_machine_forbids_it_the_exit_status_and_the_reason_say_so() {
+fn forbidden_emulation_has_its_exit_status_and_reason() {
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
     let no_tun = format!("mount -t tmpfs none /dev/net && exec {longhaul} emulate -- true");
     let none_left = format!(

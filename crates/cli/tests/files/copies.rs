@@ -122,7 +122,7 @@ fn slashes_mean_what_they_mean_to_rsync() {
 }
 
 #[test]
-fn what_is_there_and_equal_is_skipped_and_checksum_looks_closer() {
+fn equal_files_are_skipped_and_checksum_compares_content() {
     let pair = Pair::new();
     write(&pair.here.join("t/small"), &bytes(1000, 1));
     write(&pair.here.join("t/large"), &bytes(10 << 20, 2));

@@ -177,7 +177,7 @@ fn small_files(root: &Path) {
 }
 
 #[test]
-fn a_disk_that_fills_up_at_the_far_end_stops_the_copy_which_goes_on_after_room_was_made() {
+fn a_full_disk_at_the_far_end_stops_the_copy_which_resumes_with_free_space() {
     let pair = Pair::new();
     small_files(&pair.here);
     let apart = need!(Apart::tiny(&pair.there, 40 << 20));
@@ -192,7 +192,7 @@ fn a_disk_that_fills_up_at_the_far_end_stops_the_copy_which_goes_on_after_room_w
 }
 
 #[test]
-fn a_disk_that_fills_up_here_stops_the_copy_which_goes_on_after_room_was_made() {
+fn a_full_disk_here_stops_the_copy_which_resumes_with_free_space() {
     let pair = Pair::new();
     small_files(&pair.there);
     let small = pair.scratch.path().join("small");
@@ -213,7 +213,7 @@ fn a_disk_that_fills_up_here_stops_the_copy_which_goes_on_after_room_was_made() 
 }
 
 #[test]
-fn the_second_of_two_copies_into_one_file_is_told_and_the_first_completes() {
+fn the_second_of_two_copies_into_one_file_is_refused() {
     let pair = Pair::new();
     // Large enough that the second copy ends long before the first.
     const LEN: usize = 30_000_000;
@@ -233,7 +233,7 @@ fn the_second_of_two_copies_into_one_file_is_told_and_the_first_completes() {
 }
 
 #[test]
-fn the_second_of_two_copies_of_a_tree_into_one_place_is_told_and_the_first_completes() {
+fn the_second_of_two_copies_into_one_tree_is_refused() {
     let pair = Pair::new();
     for root in [&pair.here, &pair.there] {
         for number in 0..200 {

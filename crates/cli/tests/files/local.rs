@@ -58,7 +58,7 @@ fn a_tree_is_copied_within_a_host_verified_and_again_without_work() {
 }
 
 #[test]
-fn what_an_interrupted_copy_left_is_compared_and_not_written_again() {
+fn a_partial_file_is_compared_and_not_written_again() {
     let here = Here::new();
     let whole = bytes(20 << 20, 1);
     write(&here.at("big"), &whole);
@@ -130,7 +130,7 @@ fn a_copy_onto_or_into_itself_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_rate_or_a_pipe_within_a_host_is_told_what_it_is_for() {
+fn a_rate_or_a_pipe_within_a_host_is_explained() {
     let here = Here::new();
     write(&here.at("file"), b"f");
     here.cp(&["--bwlimit=1M", "file", "other"]).is(0, &["for a network"]);

@@ -153,7 +153,7 @@ fn interrupt(flags: &[&str], [file, folder, old]: [u32; 3]) {
 }
 
 #[test]
-fn nobody_else_sees_what_an_unfinished_copy_has_made_and_a_resumed_one_ends_with_the_right_modes() {
+fn unfinished_copies_are_private_and_a_resumed_one_ends_with_the_right_modes() {
     let without_p = (&[][..], [0o440, 0o550, 0o711]);
     side_by_side([without_p, (&["-p"], [0o444, 0o555, 0o755])], |(flags, modes)| {
         interrupt(flags, modes);
@@ -198,7 +198,7 @@ fn an_ordinary_user_copies_read_only_files_with_p_both_ways_however_few_they_are
 }
 
 #[test]
-fn a_copy_that_was_killed_after_its_file_became_read_only_goes_on() {
+fn a_copy_killed_after_its_file_became_read_only_resumes() {
     let pair = need!(read_only(&[("large", LARGE)]));
     let start = |flag| {
         let from = pair.at("there/large");

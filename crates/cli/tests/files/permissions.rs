@@ -63,7 +63,7 @@ fn release(root: &Path) {
 }
 
 #[test]
-fn what_the_client_may_not_read_or_write_is_named_and_the_rest_is_copied() {
+fn files_without_permission_at_the_client_are_named_and_the_rest_is_copied() {
     let pair = need!(pair_of_nobody());
     forbidden(&pair.here);
     let cp = |args: &[&dyn AsRef<std::ffi::OsStr>]| {
@@ -88,7 +88,7 @@ fn what_the_client_may_not_read_or_write_is_named_and_the_rest_is_copied() {
 }
 
 #[test]
-fn what_the_server_may_not_read_or_write_is_named_and_the_rest_is_copied() {
+fn files_without_permission_at_the_server_are_named_and_the_rest_is_copied() {
     let mut pair = need!(pair_of_nobody());
     if rustix::process::geteuid().is_root() {
         // The client runs as root, and refuses a key that another user owns.

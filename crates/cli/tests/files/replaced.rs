@@ -82,7 +82,7 @@ fn a_small_file_that_is_there_and_equal_is_no_copy_for_checksum_either() {
 }
 
 #[test]
-fn what_was_left_out_because_of_its_size_and_time_is_not_called_verified() {
+fn files_skipped_by_size_and_time_do_not_count_as_verified() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(3_000_000, 1));
     let run = |flags: &[&str]| pair.copy(flags, "file", pair.at("")).end();

@@ -100,22 +100,22 @@ fn a_kill_costs_little(way: Way, the_client: bool) {
 }
 
 #[test]
-fn a_push_whose_client_is_killed_goes_on() {
+fn a_push_resumes_after_its_client_is_killed() {
     a_kill_costs_little(Way::Push, true);
 }
 
 #[test]
-fn a_push_whose_server_is_killed_goes_on() {
+fn a_push_resumes_after_its_server_is_killed() {
     a_kill_costs_little(Way::Push, false);
 }
 
 #[test]
-fn a_pull_whose_client_is_killed_goes_on() {
+fn a_pull_resumes_after_its_client_is_killed() {
     a_kill_costs_little(Way::Pull, true);
 }
 
 #[test]
-fn a_pull_whose_server_is_killed_goes_on() {
+fn a_pull_resumes_after_its_server_is_killed() {
     a_kill_costs_little(Way::Pull, false);
 }
 
@@ -152,7 +152,7 @@ fn a_lost_or_damaged_journal_is_rebuilt_from_what_is_there() {
 }
 
 #[test]
-fn what_is_wrong_in_a_partial_file_is_never_believed() {
+fn wrong_data_in_a_partial_file_are_never_accepted() {
     let mut case = Case::new(Way::Push, SIZE);
     case.kill_half_way(true);
     let partial = case.file(".to.lh-part");
@@ -164,7 +164,7 @@ fn what_is_wrong_in_a_partial_file_is_never_believed() {
 }
 
 #[test]
-fn ctrl_c_ends_cleanly_and_the_same_command_goes_on() {
+fn ctrl_c_ends_cleanly_and_the_same_command_resumes() {
     side_by_side([Way::Push, Way::Pull], |way| {
         let case = Case::new(way, SIZE);
         let mut copy = case.start(RATE);
@@ -181,7 +181,7 @@ fn ctrl_c_ends_cleanly_and_the_same_command_goes_on() {
 }
 
 #[test]
-fn ctrl_c_between_two_tries_ends_at_once_and_says_how_to_go_on() {
+fn ctrl_c_between_two_retries_ends_immediately_with_advice() {
     for way in [Way::Push, Way::Pull] {
         let mut case = Case::new(way, SIZE);
         // A TCP connection reports a killed peer immediately.
@@ -203,7 +203,7 @@ fn ctrl_c_between_two_tries_ends_at_once_and_says_how_to_go_on() {
 }
 
 #[test]
-fn the_second_ctrl_c_ends_at_once() {
+fn the_second_ctrl_c_ends_immediately() {
     for way in [Way::Push, Way::Pull] {
         let mut case = Case::new(way, SIZE);
         let mut copy = case.start(RATE);
@@ -251,7 +251,7 @@ fn a_source_that_changed_in_between_is_noticed_and_only_that_is_sent() {
 }
 
 #[test]
-fn what_goes_in_vain_when_the_source_has_changed_is_waste_and_no_loss() {
+fn blocks_of_a_changed_source_are_waste_not_loss() {
     const LEN: usize = 50_000_000;
     const CHUNK: u64 = 1 << 20;
     side_by_side([Way::Push, Way::Pull], |way| {
@@ -362,7 +362,7 @@ fn found(event: &Value) -> u64 {
 }
 
 #[test]
-fn a_killed_copy_goes_on_with_another_cipher_and_in_the_other_direction() {
+fn a_killed_copy_resumes_with_another_cipher_and_direction() {
     let mut case = Case::new(Way::Push, SIZE);
     let pair = &mut case.pair;
     let half_way = |pair: &Pair, flags: &[&str], at: u64| {

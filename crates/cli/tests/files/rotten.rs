@@ -8,7 +8,7 @@ use crate::rig::{Pair, bytes, remains, write};
 const LEN: usize = 40_000_000;
 
 #[test]
-fn what_rots_in_a_partial_file_is_found_though_the_journal_vouches_for_it() {
+fn corruption_in_a_partial_file_is_found_despite_the_journal() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(LEN, 1));
     let mut copy = pair.copy(&["--rate=100M"], "file", pair.at(""));

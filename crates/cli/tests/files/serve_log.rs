@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use crate::rig::{Child, Host, Pair, Server, bytes, wait_until, write};
 
 #[test]
-fn a_server_tells_of_clients_and_ends_and_refusals_on_stderr_and_is_silent_with_q() {
+fn a_server_logs_clients_ends_and_refusals_to_stderr_unless_quiet() {
     for (quiet, flags) in [(false, &[][..]), (true, &["-q"])] {
         let mut pair = Pair::with(flags);
         write(&pair.here.join("file"), &bytes(1000, 1));

@@ -215,7 +215,7 @@ fn a_file_that_vanishes_while_it_is_read_arrives_as_it_was() {
 }
 
 #[test]
-fn of_several_sources_one_that_is_missing_fails_alone() {
+fn one_missing_source_of_several_fails_alone() {
     let pair = Pair::new();
     let names = ["a", "missing", "c"];
     for root in [&pair.here, &pair.there] {

@@ -126,7 +126,7 @@ fn a_client_that_may_only_write_deletes_nothing() {
 }
 
 #[test]
-fn what_sync_cannot_mean_is_refused() {
+fn an_ambiguous_sync_is_refused() {
     let pair = Pair::new();
     trees(&pair.here, &pair.there);
     write(&pair.here.join("deep/run/a"), b"a");

@@ -71,7 +71,7 @@ fn a_copy_that_waits_for_memory_sends_nothing_meanwhile() {
 }
 
 #[test]
-fn a_killed_client_is_followed_at_once_by_the_same_command_again_and_again() {
+fn the_same_command_resumes_immediately_after_each_kill() {
     let pair = Pair::new();
     for number in 0..3 {
         write(&pair.here.join(format!("tree/{number}")), &bytes(LEN, number));

@@ -191,7 +191,7 @@ fn an_equal_tree_is_not_called_copied_when_its_content_was_compared() {
 }
 
 #[test]
-fn what_is_there_is_said_once() {
+fn resumed_bytes_are_reported_once() {
     let pair = Pair::new();
     let id = pinned(&pair);
     write(&pair.here.join("file"), &bytes(2_000_000, 1));
@@ -252,7 +252,7 @@ fn off_a_terminal_progress_is_calm_lines_with_a_last_one() {
 }
 
 #[test]
-fn what_is_there_already_is_said_and_nothing_is_made_of_it() {
+fn existing_files_are_reported_and_nothing_is_copied() {
     let pair = Pair::new();
     write(&pair.here.join("tree/a"), &bytes(500_000, 1));
     write(&pair.here.join("tree/b"), b"b");

@@ -26,7 +26,7 @@ fn pair() -> Pair {
 }
 
 #[test]
-fn a_client_that_nobody_allowed_is_told_its_id_and_what_to_do() {
+fn a_client_without_rights_gets_its_id_and_advice() {
     let pair = pair();
     let stranger = Host::new(&pair.scratch.path().join("stranger"));
     let ended = copy(&pair, &stranger, &["--accept-new"]);
@@ -83,7 +83,7 @@ fn a_known_servers_file_that_makes_no_sense_trusts_nobody() {
 }
 
 #[test]
-fn who_is_allowed_may_stand_in_a_file() {
+fn allowed_ids_may_be_in_a_file() {
     let scratch = tempfile::tempdir().unwrap();
     let list = scratch.path().join("allowed");
     let client = Host::new(&scratch.path().join("client"));

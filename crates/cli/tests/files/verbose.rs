@@ -15,7 +15,7 @@ fn told(ended: &Ended, event: &str) -> Vec<String> {
 }
 
 #[test]
-fn verbose_names_what_is_made_once_it_stands_and_twice_verbose_what_is_skipped_too() {
+fn verbose_prints_created_names_and_twice_verbose_skipped_ones() {
     let pair = Pair::new();
     let names: Vec<String> = (0..40).map(|n| format!("t/d{}/f{n}", n % 3)).collect();
     for root in [&pair.here, &pair.there] {

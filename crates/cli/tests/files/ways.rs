@@ -184,7 +184,7 @@ fn silent_and_foreign_connections_do_not_keep_a_copy_from_completing() {
 }
 
 #[test]
-fn nobody_at_the_other_end_is_unreachable_and_a_changed_mind_is_usage() {
+fn a_missing_server_is_unreachable_and_a_wrong_flag_is_usage() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -37,7 +37,7 @@ fn runs_there(ssh: &Ssh) -> bool {
 }
 
 #[test]
-fn a_file_goes_from_host_to_host_and_is_told_of_here() {
+fn a_file_is_copied_between_two_hosts_and_shown_here() {
     let ssh = need!(hosts());
     let (to, copy) = of_gate(&ssh, "copy");
     let ended = ssh.start("", &["--mkpath", "-v", &ssh.at("source"), &to]).end();
@@ -110,7 +110,7 @@ fn the_host_of_ssh_runs_the_copy_to_and_from_a_server_that_knows_it() {
 }
 
 #[test]
-fn ctrl_c_here_ends_the_copy_there_and_the_same_command_goes_on() {
+fn ctrl_c_here_ends_the_copy_there_and_the_same_command_resumes() {
     let ssh = need!(hosts());
     let content = bytes(40_000_000, 31);
     write(&ssh.path("there/source"), &content);

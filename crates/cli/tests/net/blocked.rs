@@ -36,7 +36,7 @@ fn a_data_port_that_is_blocked_is_left_for_tcp_with_a_warning() {
 }
 
 #[test]
-fn a_data_port_that_becomes_blocked_is_left_for_tcp_and_the_copy_goes_on() {
+fn a_copy_switches_to_tcp_when_its_data_port_is_blocked() {
     side_by_side(WAYS, |way| {
         let rig = Relayed::new(40_000_000);
         let (from, to, _) = rig.way(way);
@@ -53,7 +53,7 @@ fn a_data_port_that_becomes_blocked_is_left_for_tcp_and_the_copy_goes_on() {
 }
 
 #[test]
-fn where_only_tcp_passes_both_control_and_data_go_by_it() {
+fn control_and_data_use_tcp_if_only_tcp_passes() {
     for way in WAYS {
         let rig = Relayed::new(6_000_000);
         rig.relay.rules.no_data.store(true, Ordering::Relaxed);
@@ -250,7 +250,7 @@ fn seconds_to_tcp(way: Way, all_of_it: bool) -> f64 {
 }
 
 #[test]
-fn where_udp_stops_passing_tcp_takes_over_within_three_seconds() {
+fn tcp_takes_over_within_three_seconds_when_udp_stops() {
     for way in WAYS {
         for all_of_it in [false, true] {
             let seconds = seconds_to_tcp(way, all_of_it);

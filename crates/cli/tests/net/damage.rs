@@ -27,7 +27,7 @@ fn damage_now_and_then_is_noticed_and_repaired() {
 }
 
 #[test]
-fn what_is_damaged_again_and_again_ends_with_a_status_of_its_own() {
+fn repeated_damage_ends_with_its_own_exit_status() {
     for way in WAYS {
         let rig = Relayed::with(LEN, &["--allow-plain"]);
         rig.relay.rules.damaged.store(usize::MAX, Ordering::Relaxed);

@@ -139,7 +139,7 @@ fn lost_while_frozen(object: usize, datagram: u64) -> (u64, u64) {
 }
 
 #[test]
-fn what_the_kernel_drops_for_a_frozen_receiver_is_counted_as_its_own() {
+fn kernel_drops_at_a_frozen_receiver_count_as_socket_losses() {
     // Loopback loses nothing, so all missing datagrams were dropped in the socket or for want of
     // memory. The kernel counts merged buffers; longhaul assumes their average length. Large
     // datagrams are not merged but a few small ones are, so the count may be 5 % too high.

@@ -220,7 +220,7 @@ fn a_flood_of_forgeries_on_the_data_port_changes_nothing_and_is_counted() {
 }
 
 #[test]
-fn what_belongs_to_nobody_and_what_is_forged_are_both_counted() {
+fn stray_and_forged_datagrams_are_counted() {
     for tricks in [&[Trick::Random], &[Trick::Forged]] {
         let flood = Flood { tricks, ..MANY };
         let flags = ["--rate=20M", "--datagram=1400"];

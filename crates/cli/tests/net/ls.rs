@@ -93,7 +93,7 @@ fn listing_needs_the_right_to_read() {
 }
 
 #[test]
-fn where_only_tcp_passes_a_listing_goes_by_it() {
+fn a_listing_uses_tcp_if_only_tcp_passes() {
     let rig = Relayed::new(10);
     rig.relay.rules.no_data.store(true, Ordering::Relaxed);
     rig.relay.rules.no_control.store(true, Ordering::Relaxed);

@@ -126,7 +126,7 @@ fn texts(ended: &Ended, event: &str, field: &str) -> Vec<String> {
 }
 
 #[test]
-fn several_hosts_are_fetched_at_once_into_one_folder_and_each_has_its_row() {
+fn several_hosts_are_fetched_in_parallel_and_each_has_its_row() {
     let star = Star::new(3);
     let contents = [bytes(6_000_000, 1), bytes(9_000_000, 2), bytes(2_000_000, 3)];
     for (number, (root, content)) in star.roots.iter().zip(&contents).enumerate() {
@@ -172,7 +172,7 @@ fn a_source_that_fails_does_not_stop_the_others_and_is_named() {
 }
 
 #[test]
-fn two_sources_with_one_name_are_refused_and_two_that_meet_in_a_folder_are_told() {
+fn two_sources_with_one_name_are_refused_and_a_clash_in_a_folder_is_reported() {
     let star = Star::new(2);
     for (root, seed) in star.roots.iter().zip([1, 2]) {
         write(&root.join("x"), &bytes(100, seed));
@@ -362,7 +362,7 @@ fn a_replica_that_changes_under_way_is_named_and_its_part_comes_from_the_others(
 }
 
 #[test]
-fn a_killed_copy_of_replicas_goes_on_with_others() {
+fn a_killed_copy_of_replicas_resumes_with_others() {
     let content = bytes(24_000_000, 10);
     let star = Star::of_replicas(3, &content);
     let mut copy = star.replicas(&["--rate=24M"], &[0, 1]);

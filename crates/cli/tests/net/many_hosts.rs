@@ -136,7 +136,7 @@ fn a_limit_is_for_all_sources_together_whatever_carries_the_data() {
 }
 
 #[test]
-fn more_memory_than_was_allowed_is_told() {
+fn exceeding_the_memory_limit_is_reported() {
     let star = Star::new(2);
     star.roots.iter().zip(["a", "b"]).for_each(|(root, name)| write(&root.join(name), b"little"));
     let ended = star.start(&["--memory=32Mi"], &[(0, "a"), (1, "b")], ".").end();
@@ -146,7 +146,7 @@ fn more_memory_than_was_allowed_is_told() {
 }
 
 #[test]
-fn a_copy_from_several_hosts_killed_at_any_moment_goes_on_with_another_of_them() {
+fn a_copy_from_several_hosts_resumes_with_other_hosts_after_a_kill() {
     // What each had brought by then, and what is found of both at the least: what was written is
     // made to last once a second.
     for (each, least) in [(0, 0), (1, 0), (6_000_000, 6_000_000)] {

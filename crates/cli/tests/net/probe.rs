@@ -73,7 +73,7 @@ fn without_json_a_table_is_printed_with_units() {
 }
 
 #[test]
-fn who_is_not_allowed_measures_nothing() {
+fn a_client_without_rights_measures_nothing() {
     let pair = Pair::new();
     let stranger = Host::new(&pair.scratch.path().join("stranger"));
     let ended = probe(&stranger, &pair.server.address, &pair.server.id, &["--rate=5M"]);

@@ -80,7 +80,7 @@ fn freeze(cell: Cell, way: Way, end: End) {
 }
 
 #[test]
-fn a_copy_of_which_either_end_is_killed_half_way_is_taken_up_by_another_protocol() {
+fn a_killed_copy_resumes_with_another_protocol() {
     let (content, all) = (bytes(12_000_000, 5), cells());
     each(&all, |cell| {
         let at = all.iter().position(|other| format!("{other:?}") == format!("{cell:?}"));

@@ -75,7 +75,7 @@ fn a_server_tells_of_those_who_compare_what_it_has_and_of_how_that_ended() {
 }
 
 #[test]
-fn a_replica_that_is_never_there_is_told_and_counted_and_costs_nothing() {
+fn an_unreachable_replica_is_reported_and_costs_nothing() {
     let content = bytes(3_000_000, 33);
     let mut star = Star::of_replicas(2, &content);
     star.signal(0, Signal::KILL);
@@ -91,7 +91,7 @@ fn a_replica_that_is_never_there_is_told_and_counted_and_costs_nothing() {
 }
 
 #[test]
-fn a_replica_that_is_frozen_at_the_start_holds_up_nobody_and_takes_part_when_it_thaws() {
+fn a_replica_frozen_at_the_start_delays_no_copy_and_joins_later() {
     let content = bytes(40_000_000, 34);
     let mut star = Star::of_replicas(3, &content);
     star.signal(0, Signal::STOP);

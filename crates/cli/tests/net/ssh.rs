@@ -156,7 +156,7 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn a_file_goes_over_ssh_both_ways_with_its_data_beside_it() {
+fn a_file_is_copied_over_ssh_both_ways_with_data_by_udp() {
     let ssh = need!(Ssh::new());
     for way in WAYS {
         let ended = ssh.copies(way, "", &["--rate=100M"]);
@@ -167,7 +167,7 @@ fn a_file_goes_over_ssh_both_ways_with_its_data_beside_it() {
 }
 
 #[test]
-fn a_copy_over_ssh_that_was_killed_goes_on_at_once() {
+fn a_killed_copy_over_ssh_resumes_immediately() {
     let ssh = need!(Ssh::new());
     write(&ssh.here.join("object"), &bytes(40_000_000, 11));
     let to = ssh.at("copy");
@@ -332,7 +332,7 @@ fn folders_are_listed_over_ssh_and_through_its_channel_alone() {
 }
 
 #[test]
-fn where_only_ssh_passes_the_data_go_through_it_with_a_warning() {
+fn data_go_through_ssh_with_a_warning_if_only_ssh_passes() {
     let ssh = need!(Ssh::only_channel());
     for way in WAYS {
         let ended = ssh.copies(way, "", &[]);

@@ -124,7 +124,7 @@ fn rights_are_by_prefix_and_mode() {
 }
 
 #[test]
-fn limits_are_told_before_anything_is_sent() {
+fn limits_are_reported_before_anything_is_sent() {
     let pair = pair("stream=rw");
     let send = |words: &[&str]| {
         let words = [&["--test-pattern"], words].concat();
@@ -191,7 +191,7 @@ fn another_id_may_not_send_the_same_stream_and_the_same_id_takes_it_over() {
 }
 
 #[test]
-fn a_receiver_goes_on_with_the_next_sender_when_one_is_killed() {
+fn a_receiver_continues_with_the_next_sender_after_a_kill() {
     let pair = pair("stream=rw");
     let mut receiver = receive(&pair, "x", &["--json", "--check"]);
     let first = pattern(&pair, "x", 100_000, 1, &[DEADLINE]);

@@ -7,7 +7,7 @@ use super::many::Star;
 use crate::rig::{bytes, content, remains};
 
 #[test]
-fn a_copy_killed_while_its_sources_are_compared_has_made_nothing_and_begins_anew() {
+fn a_copy_killed_while_its_sources_are_compared_starts_again() {
     let object = bytes(3_000_000, 41);
     let mut star = Star::of_replicas(2, &object);
     // One that says nothing is no majority: the other's word alone decides nothing.
@@ -23,7 +23,7 @@ fn a_copy_killed_while_its_sources_are_compared_has_made_nothing_and_begins_anew
 }
 
 #[test]
-fn a_copy_killed_at_its_beginning_or_its_end_goes_on_with_other_sources() {
+fn a_copy_killed_at_its_start_or_end_resumes_with_other_sources() {
     const LEN: usize = 6_000_000;
     let object = bytes(LEN, 42);
     // Two sources send 1 MB/s, and progress comes once a second.

@@ -55,7 +55,7 @@ fn a_client_killed_at_the_very_end_asks_again_and_nothing_is_doubled() {
 }
 
 #[test]
-fn a_server_killed_at_the_very_end_goes_on_where_it_was() {
+fn a_copy_resumes_after_its_server_is_killed_at_the_very_end() {
     goes_into_the_same_place(true);
 }
 

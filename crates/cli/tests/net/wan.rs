@@ -46,7 +46,7 @@ fn an_object_arrives_whole_at_any_loss_with_disorder_repeats_and_damage() {
 }
 
 #[test]
-fn what_a_copy_says_was_lost_on_the_path_is_what_the_network_dropped() {
+fn reported_path_loss_equals_the_networks_drops() {
     const LOSS: f64 = 0.05;
     let wan = need!(Wan::new(link(100, 20, LOSS), MTU, 8_000_000));
     for (way, from, to) in [(Way::Push, "a", "b"), (Way::Pull, "b", "a")] {
@@ -75,7 +75,7 @@ fn what_a_copy_says_was_lost_on_the_path_is_what_the_network_dropped() {
 }
 
 #[test]
-fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_goes_on() {
+fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_resumes() {
     const LOSS: f64 = 0.01;
     let wan = need!(Wan::new(link(100, 40, LOSS), MTU, 24_000_000));
     let args = ["--protocol=rbudp", "--rate=94M", "--segment=2Mi"];
@@ -201,7 +201,7 @@ fn every_packet_size_is_found_and_used() {
 }
 
 #[test]
-fn a_size_that_the_path_does_not_take_is_given_up_and_not_told() {
+fn a_datagram_size_that_does_not_pass_is_dropped_silently() {
     let wan = need!(Wan::new(link(200, 10, 0.0), MTU, 3_000_000));
     for way in WAYS {
         let ended = wan.start(way, &["--rate=80M", "--datagram=4000"]).end();

@@ -118,7 +118,7 @@ fn a_plot_shows_every_flow_that_received_over_time() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_with_what_to_do() {
+fn invalid_input_is_refused_with_advice() {
     let refused = |case: &Case, args: &[&str], status, words: &[&str]| {
         let run = case.run(args);
         assert_eq!((run.status, run.stdout.as_str()), (status, ""), "{}", run.stderr);

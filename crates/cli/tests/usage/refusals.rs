@@ -37,7 +37,7 @@ fn quantities_show_an_example() {
 }
 
 #[test]
-fn what_fits_no_copy_says_why() {
+fn impossible_copies_are_refused_with_the_reason() {
     let cases: [(&[&str], &str); 28] = [
         (&["-P", "2222", "a", "h:b"], "-e 'ssh -p 2222'"),
         (&["-", "h:a/"], "a pipe has no name"),
@@ -93,10 +93,10 @@ fn a_setting_that_the_protocol_does_not_have_or_that_is_out_of_range_is_refused(
 }
 
 #[test]
-fn what_cannot_be_probed_or_looked_at_is_refused() {
+fn an_invalid_host_of_probe_or_doctor_is_refused() {
     let many = format!("--rate={}", ["1M"; 31].join(","));
     let cases: [(&[&str], &str); 10] = [
-        (&["probe", "./folder"], "is no host"),
+        (&["probe", "./folder"], "is not a host"),
         (&["probe", "http://h"], "does not support http://"),
         (&["probe", "lh://h", "--rate=10M,fast"], "950M"),
         (&["probe", "lh://h", "--rate=0"], "100 Gbit/s"),
@@ -141,7 +141,7 @@ fn an_unknown_flag_or_subcommand_names_the_nearest() {
 }
 
 #[test]
-fn habits_of_scp_and_rsync_are_told_what_to_write() {
+fn flags_of_scp_and_rsync_are_refused_with_the_replacement() {
     let cases = [
         ("--timeout=30", "--stall 30s"),
         ("--delete", "longhaul sync --delete"),
@@ -152,7 +152,7 @@ fn habits_of_scp_and_rsync_are_told_what_to_write() {
         ("--size-only", "--checksum"),
         ("--ignore-existing", "--exclude"),
         ("--rsync-path=/x", "--remote-path"),
-        ("--append-verify", "never before"),
+        ("--append-verify", "only after"),
         ("--out-format=%n", "--json"),
         ("-R", "last name"),
         ("-O", "leave it out"),
