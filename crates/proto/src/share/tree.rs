@@ -106,6 +106,7 @@ pub enum Refusal {
     Replaced,
 }
 
+/// A tree of small values with their versions, and the recent changes for its watchers.
 #[derive(Debug)]
 pub struct Tree {
     entries: BTreeMap<Key, Entry>,
