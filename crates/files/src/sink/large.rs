@@ -201,12 +201,7 @@ impl Large {
                 compare.extend(there.map(|value| (*chunk, value)));
             }
         }
-        for chunk in partial::chunks_with_content(&*file, size).into_iter().flatten() {
-            if !large.have.has(chunk) && !known.has(chunk) && !large.is_hole(chunk) {
-                watch.go_on()?;
-                compare.push((chunk, read_value(&*file, size, chunk)?));
-            }
-        }
+        large.read_unrecorded(&*file, &known, &mut compare, watch)?;
         compare.sort_unstable_by_key(|(chunk, _)| *chunk);
         large.file = Some(file);
         if !is_locked {
@@ -215,6 +210,24 @@ impl Large {
             return Ok(Some(Remains { large, compare: Vec::new(), allocated: found.allocated }));
         }
         Ok(Some(Remains { large, compare, allocated: found.allocated }))
+    }
+
+    /// Adds the values of chunks that have content but no record in the journal.
+    fn read_unrecorded(
+        &self,
+        file: &dyn File,
+        known: &Bits,
+        compare: &mut Vec<(u64, Digest)>,
+        watch: &Watch,
+    ) -> io::Result<()> {
+        let size = self.header.size;
+        for chunk in partial::chunks_with_content(file, size).into_iter().flatten() {
+            if !self.have.has(chunk) && !known.has(chunk) && !self.is_hole(chunk) {
+                watch.go_on()?;
+                compare.push((chunk, read_value(file, size, chunk)?));
+            }
+        }
+        Ok(())
     }
 
     fn chunks(&self) -> u64 {

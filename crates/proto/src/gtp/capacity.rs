@@ -14,10 +14,11 @@
 //! may come from hosts that pause and catch up; it counts when it repeats. A confirmed ceiling
 //! holds longer.
 //!
-//! One path shows the slower of itself and the receiver's link. When flows arrive over several paths,
-//! nothing that a single path showed limits C_r: it rises in doubling steps up to the sum of the
-//! trains, or to a ceiling that all flows show. Most likely the fastest train showed the receiver's
-//! link, so near that rate the steps are small and each is observed for another interval.
+//! One path shows the slower of itself and the receiver's link. When flows arrive over several
+//! paths, nothing that a single path showed limits C_r: it rises in doubling steps up to the sum
+//! of the trains, or to a ceiling that all flows show. Most likely the fastest train showed the
+//! receiver's link, so near that rate the steps are small and each is observed for another
+//! interval.
 //!
 //! The receiver's own loss is that of the median flow, weighted by rate, and its queue is one that
 //! all flows have: an overrun link delays and drops all flows alike, a bad path only one.
@@ -98,8 +99,8 @@ pub(super) struct Capacity {
     /// Rate of the fastest first train, until it is doubted; and whether it is a ceiling.
     shown: f64,
     exact: bool,
-    /// C_r rests on what one path showed; and the trains up to whose sum it may rise quickly, because
-    /// several paths have not shown a ceiling yet.
+    /// C_r rests on what one path showed; and the trains up to whose sum it may rise quickly,
+    /// because several paths have not shown a ceiling yet.
     alone: bool,
     several: Option<Trains>,
     /// C_r when it began to rise, and its last relative step.

@@ -97,8 +97,8 @@ impl Link {
         let is_full = others.seen() > 0.0 && came >= found * capacity.tuning().link_full;
         let (total, current) = (whole.total + theirs, whole.current + theirs);
         let loss = if is_full { 0.0 } else { whole.loss };
-        // While other traffic may fill the link, loss shows no ceiling, so nothing would end a quick
-        // search.
+        // While other traffic may fill the link, loss shows no ceiling, so nothing would end a
+        // quick search.
         let is_small = others.seen() < found * capacity.tuning().others_small;
         let trains = if is_small { whole.trains } else { Trains::default() };
         Whole { total, current, loss, trains, ..whole }

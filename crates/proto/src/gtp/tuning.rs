@@ -106,8 +106,8 @@ tuning! {
     search: f64 = 2.0;
     /// Growth of the receive rate's step while a train has shown far more, as a factor.
     step_growth: f64 = 2.0;
-    /// Receive rate, as a share of the fastest train's, from which on the receiver's link did not limit
-    /// that train.
+    /// Receive rate, as a share of the fastest train's, from which on the receiver's link did not
+    /// limit that train.
     past: f64 = 1.06;
     /// Intervals for which a ceiling of the receive rate holds the first time.
     belief: u64 = 8;

@@ -486,24 +486,28 @@ impl Running<'_, '_> {
                 }));
             }
             WriterEvent::Outcome(outcome, mark) => {
-                let mut outcome = *outcome;
-                self.note_due();
-                outcome.status = Some(self.end.board.status());
-                let last = self.end.board.last_block();
-                outcome.since_last_nanos = last.map(|at| clock::now().since(at).as_nanos());
-                let told = Message::Outcome(outcome.clone());
-                // The outcome ends the reading of datagrams, so it must not overtake the last
-                // names.
-                match self.names_told {
-                    true => self.end.wire.outbox().tell(told),
-                    false => self.tell_both_ways(told),
-                }
+                let outcome = self.send_outcome(*outcome);
                 return Ok(Some(Received { outcome, mark }));
             }
             WriterEvent::Again(why) => return Err(End::Lost(why)),
             WriterEvent::Failed(error) => return Err(End::Fatal(error)),
         }
         Ok(None)
+    }
+
+    /// Completes the outcome and sends it.
+    fn send_outcome(&mut self, mut outcome: Outcome) -> Outcome {
+        self.note_due();
+        outcome.status = Some(self.end.board.status());
+        let last = self.end.board.last_block();
+        outcome.since_last_nanos = last.map(|at| clock::now().since(at).as_nanos());
+        let message = Message::Outcome(outcome.clone());
+        // The outcome ends the reading of datagrams, so it must not overtake the last names.
+        match self.names_told {
+            true => self.end.wire.outbox().tell(message),
+            false => self.tell_both_ways(message),
+        }
+        outcome
     }
 
     fn deleted(&mut self, paths: &[Vec<u8>]) {

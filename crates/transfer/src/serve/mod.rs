@@ -6,9 +6,9 @@
 //! its destination free, and further streams find their transfer; `transfer` answers one request
 //! (`hooks` is what others ask it meanwhile), `answer` the question before it where there are
 //! several sources. `listing` is the service of listings, `pipe` that of files of unknown length,
-//! `reading` that of ranges of files, `sharing` that of the shared tree, `streaming`
-//! that of streams.
-//! `live` knows what is under way, and `status` is the service that tells it to clients. `door` says what an id may reach; `closing` ends a server; `over_ssh` is the server of one copy
+//! `reading` that of ranges of files, `sharing` that of the shared tree, `streaming` that of
+//! streams. `live` knows what is under way, and `status` is the service that tells it to clients.
+//! `door` says what an id may reach; `closing` ends a server; `over_ssh` is the server of one copy
 //! that ssh started; `events` are what a server reports, and `refusals` limits how many clients
 //! that were turned away it reports. `rehearsal` is a session without a network, for the fuzzer.
 

@@ -8,6 +8,7 @@
 //! atomic. After a power failure any subset of the volatile pages and entries may exist.
 
 mod handles;
+mod rng;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
+pub(crate) use self::rng::Rng;
 use super::{Attributes, FileKind, SharedFolder, real};
 use crate::manifest::FileTime;
 
@@ -23,37 +25,6 @@ const PAGE: usize = 4096;
 const ROOT: u64 = 1;
 /// The disk's number in identities.
 const DEVICE: u64 = 7;
-
-/// A small pseudorandom generator (splitmix64).
-#[derive(Clone, Debug)]
-pub(crate) struct Rng(u64);
-
-impl Rng {
-    pub(crate) fn new(seed: u64) -> Rng {
-        Rng(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `end`, which is not zero.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    /// True `times` of 10,000 times.
-    pub(crate) fn chance(&mut self, times: u32) -> bool {
-        self.below(10_000) < times.into()
-    }
-
-    pub(crate) fn coin(&mut self) -> bool {
-        self.next() >> 63 == 1
-    }
-}
 
 /// The rate of each fault, per 10,000 calls; also the number of faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
