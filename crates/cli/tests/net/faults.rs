@@ -209,7 +209,7 @@ fn a_far_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
             Way::Push => start(&pair, way, &["--stall=3s"]),
             Way::Pull => pair.start(&[&"-r", &"--stall=3s", &pair.at("tree"), &"."]),
         };
-        copy.end().is(7, &["3 s", "disks", "same command"]);
+        copy.end().is(7, &["3 s", "neither disk made progress", "same command"]);
     }
 }
 

@@ -261,8 +261,10 @@ fn a_client_refuses_names_that_are_none_and_a_listing_that_ends_early() {
     for bad in [&b""[..], b"..", b"a/b", b"nul\0"] {
         lied(vec![whole(vec![name(bad)])]).is(1, &["an invalid name"]);
     }
-    lied(vec![whole(vec![ListedName { mode: u32::MAX, ..name(b"x") }])]).is(1, &["is none"]);
-    lied(vec![whole(vec![ListedName { nanos: u32::MAX, ..name(b"x") }])]).is(1, &["is none"]);
+    lied(vec![whole(vec![ListedName { mode: u32::MAX, ..name(b"x") }])])
+        .is(1, &["an invalid name"]);
+    lied(vec![whole(vec![ListedName { nanos: u32::MAX, ..name(b"x") }])])
+        .is(1, &["an invalid name"]);
     lied(vec![Listed { names: vec![name(b"x")], done: false }]).is(1, &["ended the listing early"]);
     // Any time can be shown.
     let times = [i64::MIN, i64::MAX].map(|seconds| ListedName { seconds, ..name(b"x") });
