@@ -10,7 +10,7 @@ use crate::exit;
 /// First lines of `longhaul help sync`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  longhaul sync run42 dtn.example.org:/data/          make /data/run42 equal to run42
+  longhaul sync run42 dtn.example.org:/data/          update /data/run42
   longhaul sync -nv --delete run42/ lh://dtn/backup/  print what would be done
   longhaul sync --delete --max-delete 100 run42/ dtn.example.org:/backup/
 ";

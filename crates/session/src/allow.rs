@@ -277,7 +277,7 @@ mod tests {
             ("files=r", "is no mode"),
             ("files=ro,", "`` is no service"),
             ("File=ro", "`File` is no service"),
-            ("shell=rw", "`shell` is no service; files, share, stream are"),
+            ("shell=rw", "`shell` is no service; files, share, stream, status are"),
             ("files=ro,files=rw:/sub", "named twice"),
             ("share=ro,share=ro", "named twice"),
             ("files=ro:/../x", "below the root"),

@@ -173,7 +173,7 @@ mod tests {
             });
             true
         });
-        let failed = "cannot read the content to be sent: the producer failed";
+        let failed = "cannot read the content to send: the producer failed";
         assert_eq!(told, ["part", "part", failed]);
     }
 }
