@@ -10,7 +10,6 @@ use longhaul_proto::quantity::parse_bytes;
 use crate::config::{self, Setting};
 use crate::error::{Error, ErrorKind};
 use crate::reach::{ReachArgs, advise_scheme};
-use crate::report::Kind;
 use crate::screen::{Screen, Show};
 use crate::{exit, plain, signals};
 
@@ -90,15 +89,7 @@ impl Part {
 /// Writes the files, in order.
 pub(crate) fn run(args: &CatArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
-    let show = Show {
-        json: false,
-        progress: false,
-        verbose: false,
-        quiet: true,
-        silent: false,
-        kind: Kind::Copy,
-    };
-    let screen = Arc::new(Screen::new(show, cancel.clone()));
+    let screen = Arc::new(Screen::new(Show::errors(false), cancel.clone()));
     match start(args, settings, &screen, &cancel) {
         Ok(()) => exit::DONE,
         Err(error) => {
@@ -122,9 +113,7 @@ fn start(
     }
     let places: Vec<&Location> = args.paths.iter().collect();
     args.reach.check(&places, &|flag| config::has(settings, flag))?;
-    signals::cancel_on_signal(cancel.clone(), signals::ENDING).map_err(|error| {
-        Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
-    })?;
+    signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
     let asking = screen.clone();
     let client = args.reach.client(&places, move |server| asking.trusts(server))?.build()?;
     for path in &args.paths {

@@ -7,7 +7,6 @@ mod resolve;
 
 pub(crate) use resolve::{TCP, protocols};
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -313,7 +312,7 @@ fn start(
     };
     watch_signals(&cancel, first)?;
     if args.watch_stdin {
-        signals::cancel_with_stdin(cancel.clone()).map_err(cannot_watch)?;
+        signals::cancel_with_stdin(cancel.clone())?;
     }
     if args.compress && !args.quiet {
         console::warn("-z has no effect: longhaul does not compress data");
@@ -350,11 +349,7 @@ fn start_elsewhere(
 }
 
 fn watch_signals(cancel: &CancelHandle, first: &'static str) -> Result<(), Error> {
-    signals::cancel_on_signal(cancel.clone(), first).map_err(cannot_watch)
-}
-
-fn cannot_watch(error: io::Error) -> Error {
-    Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
+    signals::cancel_on_signal(cancel.clone(), first)
 }
 
 /// The exit status of a copy that was done.

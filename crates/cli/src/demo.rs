@@ -60,8 +60,7 @@ pub(crate) fn run(args: &DemoArgs) -> u8 {
         cancel.clone(),
         "cleaning up; send the signal again to stop immediately",
     );
-    let ended = watched.map_err(|error| local("cannot watch signals", &error));
-    let shown = ended.and_then(|()| workplace(args)).and_then(|place| {
+    let shown = watched.and_then(|()| workplace(args)).and_then(|place| {
         demonstrate(args, place.path(), &cancel)?;
         #[cfg(target_os = "linux")]
         race(track, place.path(), &cancel)?;

@@ -11,7 +11,6 @@ use serde_json::json;
 use crate::config::{self, Setting};
 use crate::error::{Error, ErrorKind};
 use crate::reach::{ReachArgs, advise_scheme};
-use crate::report::Kind;
 use crate::screen::{Screen, Show};
 use crate::{console, exit, json, plain, signals, utc};
 
@@ -55,15 +54,7 @@ pub(crate) struct LsArgs {
 /// Lists a folder and prints the names.
 pub(crate) fn run(args: &LsArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
-    let show = Show {
-        json: args.json,
-        progress: false,
-        verbose: false,
-        quiet: true,
-        silent: false,
-        kind: Kind::Copy,
-    };
-    let screen = Arc::new(Screen::new(show, cancel.clone()));
+    let screen = Arc::new(Screen::new(Show::errors(args.json), cancel.clone()));
     match start(args, settings, &screen, cancel) {
         Ok(()) => exit::DONE,
         Err(error) => {
@@ -86,9 +77,7 @@ fn start(
         return Err(usage(what, "name a folder on another host: lh://host/path or host:path"));
     }
     args.reach.check(&[&args.path], &|flag| config::has(settings, flag))?;
-    signals::cancel_on_signal(cancel.clone(), signals::ENDING).map_err(|error| {
-        Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
-    })?;
+    signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
     let asking = screen.clone();
     let client = args.reach.client(&[&args.path], move |server| asking.trusts(server))?.build()?;
     let expanded = client.expand(args.path.clone(), args.reach.options(), &cancel);

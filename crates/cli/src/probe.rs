@@ -103,9 +103,7 @@ fn start(
     cancel: CancelHandle,
 ) -> Result<u8, Error> {
     let probe = resolve(args, settings, screen)?;
-    signals::cancel_on_signal(cancel.clone(), signals::ENDING).map_err(|error| {
-        Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
-    })?;
+    signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
     let mut probe = probe.cancel_with(&cancel).start()?;
     let mut events = probe.events();
     let mut all = Vec::new();

@@ -31,6 +31,13 @@ pub(crate) struct Show {
     pub(crate) kind: Kind,
 }
 
+impl Show {
+    /// Only errors, and events with `json`: for commands that print their own results.
+    pub(crate) fn errors(json: bool) -> Show {
+        Show { json, progress: false, verbose: false, quiet: true, silent: false, kind: Kind::Copy }
+    }
+}
+
 /// Shows events of a copy to the user.
 pub(crate) struct Screen {
     show: Show,

@@ -117,7 +117,7 @@ fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
     // ssh has authenticated the user, who may reach all of the user's own files.
     let identity = Identity::load_or_create(config::folder()?)?;
     let cancel = CancelHandle::default();
-    signals::cancel_on_signal(cancel.clone(), signals::ENDING).map_err(unwatched)?;
+    signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
     let server = SshServer::new(identity).memory(args.memory).ports(args.ports);
     match blocking::wait(server.cancel_with(&cancel).serve()) {
         // A signal is the normal end of a server.
@@ -126,13 +126,9 @@ fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
     }
 }
 
-fn unwatched(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
-}
-
 fn serve(args: &ServeArgs) -> Result<(), Error> {
     // Before the list is read, so that no SIGHUP after a change of the list is missed.
-    let held = signals::hold_reload().map_err(unwatched)?;
+    let held = signals::hold_reload()?;
     let list = first_list(args)?;
     if args.listen.port() == u16::MAX && args.data_port.is_none() {
         let what = "no data port follows port 65535";
@@ -190,7 +186,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
         notify::tell(notify::STOPPING);
         ending.shutdown(Duration::ZERO);
     };
-    signals::direct_server(held, reload, shut_down).map_err(unwatched)?;
+    signals::direct_server(held, reload, shut_down)?;
     announce(root, &server, (*gateway).as_ref(), page.as_ref(), args.json);
     notify::tell(notify::READY);
     let mut events = server.events();

@@ -17,7 +17,6 @@ use crate::config::{self, Setting};
 use crate::error::{Error, ErrorKind};
 use crate::quantity::parse_span;
 use crate::reach::ReachArgs;
-use crate::report::Kind;
 use crate::screen::{Screen, Show};
 use crate::{console, exit, plain, signals};
 use longhaul::units::Span;
@@ -151,18 +150,8 @@ fn open(args: &OneArgs, settings: &[Setting]) -> Result<Tree, Error> {
     let key = key.trim_matches('/').to_owned();
     args.reach.check(&[&args.url], &|flag| config::has(settings, flag))?;
     let cancel = CancelHandle::default();
-    signals::cancel_on_signal(cancel.clone(), signals::ENDING).map_err(|error| {
-        Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
-    })?;
-    let show = Show {
-        json: false,
-        progress: false,
-        verbose: false,
-        quiet: true,
-        silent: false,
-        kind: Kind::Copy,
-    };
-    let screen = Arc::new(Screen::new(show, cancel.clone()));
+    signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
+    let screen = Arc::new(Screen::new(Show::errors(false), cancel.clone()));
     let client = args.reach.client(&[&args.url], move |server| screen.trusts(server))?.build()?;
     let request = client.share(args.url.clone()).reach(args.reach.options());
     let request =

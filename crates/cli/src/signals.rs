@@ -8,6 +8,7 @@ use longhaul::CancelHandle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::error::{Error, ErrorKind};
 use crate::{console, exit};
 
 /// Message after the first Ctrl-C.
@@ -17,8 +18,8 @@ pub(crate) const ENDING: &str = "stopping; send the signal again to stop immedia
 ///
 /// # Errors
 /// The signals cannot be watched.
-pub(crate) fn cancel_on_signal(cancel: CancelHandle, first: &'static str) -> io::Result<()> {
-    watch(Signals::new([SIGINT, SIGTERM])?, move |signal| {
+pub(crate) fn cancel_on_signal(cancel: CancelHandle, first: &'static str) -> Result<(), Error> {
+    watch(Signals::new([SIGINT, SIGTERM]).map_err(unwatched)?, move |signal| {
         end(signal, cancel.is_cancelled(), first);
         cancel.cancel();
     })
@@ -28,12 +29,12 @@ pub(crate) fn cancel_on_signal(cancel: CancelHandle, first: &'static str) -> io:
 ///
 /// # Errors
 /// There is no thread for it.
-pub(crate) fn cancel_with_stdin(cancel: CancelHandle) -> io::Result<()> {
+pub(crate) fn cancel_with_stdin(cancel: CancelHandle) -> Result<(), Error> {
     let wait = move || {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         cancel.cancel();
     };
-    thread::Builder::new().name("stdin".into()).spawn(wait)?;
+    thread::Builder::new().name("stdin".into()).spawn(wait).map_err(unwatched)?;
     Ok(())
 }
 
@@ -42,8 +43,12 @@ pub(crate) fn cancel_with_stdin(cancel: CancelHandle) -> io::Result<()> {
 ///
 /// # Errors
 /// The signal cannot be watched.
-pub(crate) fn hold_reload() -> io::Result<Signals> {
-    Signals::new([SIGHUP])
+pub(crate) fn hold_reload() -> Result<Signals, Error> {
+    Signals::new([SIGHUP]).map_err(unwatched)
+}
+
+fn unwatched(error: io::Error) -> Error {
+    Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
 }
 
 /// Handles the signals of a server, those of `held` first: SIGHUP calls `reload`, the first SIGINT
@@ -56,11 +61,11 @@ pub(crate) fn direct_server(
     held: Signals,
     reload: impl Fn() + Send + 'static,
     shut_down: impl Fn() + Send + 'static,
-) -> io::Result<()> {
+) -> Result<(), Error> {
     let has_terminal = io::stdin().is_terminal();
     let mut is_ending = false;
-    held.add_signal(SIGINT)?;
-    held.add_signal(SIGTERM)?;
+    held.add_signal(SIGINT).map_err(unwatched)?;
+    held.add_signal(SIGTERM).map_err(unwatched)?;
     watch(held, move |signal| {
         if signal == SIGHUP && (!has_terminal || io::stdin().is_terminal()) {
             return reload();
@@ -83,7 +88,8 @@ fn end(signal: i32, is_ending: bool, first: &str) {
 }
 
 /// Calls `act` with each of these signals, on a separate thread.
-fn watch(mut signals: Signals, act: impl FnMut(i32) + Send + 'static) -> io::Result<()> {
-    thread::Builder::new().name("signals".into()).spawn(move || signals.forever().for_each(act))?;
+fn watch(mut signals: Signals, act: impl FnMut(i32) + Send + 'static) -> Result<(), Error> {
+    let run = move || signals.forever().for_each(act);
+    thread::Builder::new().name("signals".into()).spawn(run).map_err(unwatched)?;
     Ok(())
 }

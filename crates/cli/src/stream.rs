@@ -22,7 +22,6 @@ use crate::config::{self, Setting};
 use crate::error::{Error, ErrorKind};
 use crate::quantity::{parse_bytes, parse_span};
 use crate::reach::ReachArgs;
-use crate::report::Kind;
 use crate::screen::{Screen, Show};
 use crate::{console, exit, json, plain, signals};
 use lines::Lines;
@@ -164,18 +163,8 @@ fn client(
     }
     args.reach.check(&[url], &|flag| config::has(settings, flag))?;
     let cancel = CancelHandle::default();
-    signals::cancel_on_signal(cancel.clone(), signals::ENDING).map_err(|error| {
-        Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
-    })?;
-    let show = Show {
-        json: false,
-        progress: false,
-        verbose: false,
-        quiet: true,
-        silent: false,
-        kind: Kind::Copy,
-    };
-    let screen = Arc::new(Screen::new(show, cancel.clone()));
+    signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
+    let screen = Arc::new(Screen::new(Show::errors(false), cancel.clone()));
     let client = args.reach.client(&[url], move |server| screen.trusts(server))?.build()?;
     Ok((client, cancel))
 }

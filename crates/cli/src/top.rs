@@ -13,7 +13,6 @@ use crate::config::{self, Setting};
 use crate::error::{Error, ErrorKind};
 use crate::progress::duration;
 use crate::reach::ReachArgs;
-use crate::report::Kind;
 use crate::screen::{Screen, Show};
 use crate::{console, exit, json, plain, signals, table};
 
@@ -74,15 +73,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 /// Shows snapshots until a signal comes.
 pub(crate) fn run(args: &TopArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
-    let show = Show {
-        json: args.json,
-        progress: false,
-        verbose: false,
-        quiet: true,
-        silent: false,
-        kind: Kind::Copy,
-    };
-    let screen = Arc::new(Screen::new(show, cancel.clone()));
+    let screen = Arc::new(Screen::new(Show::errors(args.json), cancel.clone()));
     match start(args, settings, &screen, &cancel) {
         Ok(()) => exit::DONE,
         // Ctrl-C is how a view ends.
@@ -101,9 +92,7 @@ fn start(
     cancel: &CancelHandle,
 ) -> Result<(), Error> {
     args.reach.check(&[&args.host], &|flag| config::has(settings, flag))?;
-    signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once").map_err(
-        |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
-    )?;
+    signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
     let asking = screen.clone();
     let client = args.reach.client(&[&args.host], move |server| asking.trusts(server))?.build()?;
     let request = client.connect(args.host.clone()).reach(args.reach.options());

@@ -1,18 +1,16 @@
 //! The gateway's handle: start, address, change of tokens, stop.
 
 use std::fmt;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use longhaul_files::Root;
 use longhaul_text::reason;
-use tokio::sync::oneshot;
 
 use crate::accept;
 use crate::error::Error;
+use crate::listening::Listening;
 use crate::shared::{Shared, Told};
 use crate::tokens::Token;
 
@@ -35,11 +33,9 @@ pub struct Settings {
 
 /// A running gateway. Dropping it stops it and ends pending requests.
 pub struct Gateway {
-    address: SocketAddr,
+    listening: Listening,
     is_tls: bool,
     shared: Arc<Shared>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl fmt::Debug for Gateway {
@@ -74,45 +70,25 @@ impl Gateway {
             let what = format!("cannot serve {}: {}", root.display(), reason(&error));
             Error::host(what, "name a folder that exists")
         })?;
-        let unusable = |error: io::Error| {
-            let what = format!("cannot listen on {listen}: {}", reason(&error));
-            Error::host(what, "name another address or port")
-        };
-        let listener = TcpListener::bind(listen).map_err(unusable)?;
-        listener.set_nonblocking(true).map_err(unusable)?;
-        let address = listener.local_addr().map_err(unusable)?;
         let shared = Arc::new(Shared::new(opened, tokens, (public, read_only), tell));
-        let (stop, stopped) = oneshot::channel();
-        let (serving, is_tls) = (shared.clone(), acceptor.is_some());
-        let run = move || accept::run(listener, acceptor, serving, stopped);
-        let thread = std::thread::Builder::new().name("longhaul http".to_owned()).spawn(run);
-        let thread = thread.map_err(unusable)?;
-        Ok(Gateway { address, is_tls, shared, stop: Some(stop), thread: Some(thread) })
+        let is_tls = acceptor.is_some();
+        let listening = Listening::start("longhaul http", listen, acceptor, shared.clone())?;
+        Ok(Gateway { listening, is_tls, shared })
     }
 
     /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address()
     }
 
     /// Its URL.
     pub fn url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
-        format!("{scheme}://{}/", self.address)
+        format!("{scheme}://{}/", self.address())
     }
 
     /// Replaces the tokens for new requests.
     pub fn set_tokens(&self, tokens: Vec<Token>) {
         self.shared.set_tokens(tokens);
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // The thread's panic was already printed.
-            let _ = thread.join();
-        }
     }
 }

@@ -1,10 +1,10 @@
 //! HTTP and WebDAV for a served folder, so that curl, rclone and browsers reach it.
 //!
 //! In reading order: [`Gateway`] starts and stops the service; `tokens` has the rights, `shared`
-//! the limits; `accept` accepts connections; `answer` dispatches a request by its method: `get`
-//! (files and their ranges), `folder` (listings, PROPFIND), `change` (PUT, MKCOL, DELETE, MOVE).
-//! Below them `url` (paths), `range` (the header), `condition` (ETags and dates), `body` and
-//! `reply` (replies).
+//! the limits; `listening` runs the thread on which `accept` accepts connections; `answer`
+//! dispatches a request by its method: `get` (files and their ranges), `folder` (listings,
+//! PROPFIND), `change` (PUT, MKCOL, DELETE, MOVE). Below them `url` (paths), `range` (the header),
+//! `condition` (ETags and dates), `body` and `reply` (replies).
 //!
 //! [`Page`] is a server of its own: what the served host is doing, for browsers and monitors.
 //!
@@ -22,6 +22,7 @@ mod error;
 mod folder;
 mod gateway;
 mod get;
+mod listening;
 mod page;
 mod range;
 mod reply;

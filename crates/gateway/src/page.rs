@@ -5,25 +5,23 @@
 //! a second.
 
 use std::fmt;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64URL_NOPAD;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::{Method, Request, StatusCode};
-use longhaul_text::reason;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::accept::{self, Answers};
+use crate::accept::Answers;
 use crate::body::{Body, Pieces};
 use crate::condition;
 use crate::error::Error;
+use crate::listening::Listening;
 use crate::reply::{self, Reply};
 use crate::tokens::hash;
 
@@ -62,15 +60,13 @@ pub struct PageSettings {
 
 /// A running page. It stops when dropped.
 pub struct Page {
-    address: SocketAddr,
+    listening: Listening,
     token: String,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl fmt::Debug for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Page({})", self.address)
+        write!(f, "Page({})", self.listening.address())
     }
 }
 
@@ -87,36 +83,16 @@ impl Page {
             return Err(Error::usage(what, advice));
         }
         let token = token.map_or_else(random, Ok)?;
-        let unusable = |error: io::Error| {
-            let what = format!("cannot listen on {listen}: {}", reason(&error));
-            Error::host(what, "name another address or port")
-        };
-        let listener = TcpListener::bind(listen).map_err(unusable)?;
-        listener.set_nonblocking(true).map_err(unusable)?;
-        let address = listener.local_addr().map_err(unusable)?;
         let watchers = Arc::new(Semaphore::new(WATCHERS));
         let (token_hash, last) = (hash(&token), Mutex::new(None));
         let pages = Arc::new(Pages { watched: Box::new(watched), token_hash, last, watchers });
-        let (stop, stopped) = oneshot::channel();
-        let run = move || accept::run(listener, None, pages, stopped);
-        let thread = std::thread::Builder::new().name("longhaul page".to_owned()).spawn(run);
-        let thread = thread.map_err(unusable)?;
-        Ok(Page { address, token, stop: Some(stop), thread: Some(thread) })
+        let listening = Listening::start("longhaul page", listen, None, pages)?;
+        Ok(Page { listening, token })
     }
 
     /// The address of the page with its token.
     pub fn url(&self) -> String {
-        format!("http://{}/?token={}", self.address, self.token)
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
-            let _ = thread.join();
-        }
+        format!("http://{}/?token={}", self.listening.address(), self.token)
     }
 }
 

@@ -38,8 +38,8 @@ pub(super) fn run(
 ) -> Result<(Setting, Vec<Run>), Error> {
     let size = args.size.unwrap_or(SIZE);
     let cancel = CancelHandle::default();
-    signals::cancel_on_signal(cancel.clone(), "stopping; press Ctrl-C again to stop immediately")
-        .map_err(|error| local("cannot watch signals", &error))?;
+    let first = "stopping; press Ctrl-C again to stop immediately";
+    signals::cancel_on_signal(cancel.clone(), first)?;
     let folder = tempfile::tempdir().map_err(|error| local("cannot make a folder", &error))?;
     let object = folder.path().join("longhaul-compare");
     let mut runs = Vec::new();

@@ -37,8 +37,6 @@ pub struct GtpReceiver {
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<(FlowId, Event)>,
     capacity: Capacity,
-    /// The rate of each flow's first train, in bits a second.
-    trains: BTreeMap<FlowId, f64>,
     /// Knowledge about the access link from other sources than the flows.
     link: Link,
     /// The newest flow's rules, which decide what all flows share.
@@ -66,7 +64,6 @@ impl Default for GtpReceiver {
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
             capacity: Capacity::new(),
-            trains: BTreeMap::new(),
             link: Link::new(),
             rules: None,
             changed: false,
@@ -191,8 +188,8 @@ impl GtpReceiver {
         let (mut did, mut unmeasured) = (Vec::with_capacity(self.flows.len()), 0.0);
         let (mut shortest, mut longest) = (f64::INFINITY, 0.0f64);
         let (mut count, mut trains) = (Count::default(), Trains::default());
-        for (id, flow) in self.flows.iter_mut().filter(|(_, flow)| flow.is_active()) {
-            self.trains.get(id).into_iter().for_each(|&rate| trains.add(rate));
+        for flow in self.flows.values_mut().filter(|flow| flow.is_active()) {
+            flow.standing.train().into_iter().for_each(|rate| trains.add(rate));
             let Count { came, dropped } = flow.take_count();
             (count.came, count.dropped) = (count.came + came, count.dropped + dropped);
             match flow.on_interval(now, searching) {
@@ -224,13 +221,13 @@ impl GtpReceiver {
     }
 
     /// Uses a flow's first train to estimate the receiver's capacity.
-    fn note_train(&mut self, id: FlowId) {
-        let flow = self.flows.get(&id).filter(|flow| flow.standing.fixed().is_none());
+    fn note_train(&mut self, flow: FlowId) {
+        let flow = self.flows.get_mut(&flow).filter(|flow| flow.standing.fixed().is_none());
         let Some(flow) = flow else { return };
         let first = flow.end.pulses.train().filter(|train| train.first.0 == 0);
         if let Some(train) = first {
             let rate = (train.bytes / train.span).as_bps() as f64;
-            self.trains.insert(id, rate);
+            flow.standing.set_train(rate);
             self.changed |= self.capacity.on_train(rate, train.steps);
             // All of one step may have been lateness.
             let sure = rate * (1.0 - 1.0 / f64::from(train.steps.max(1)));
@@ -323,7 +320,6 @@ impl Receiver for GtpReceiver {
 
     fn remove_flow(&mut self, flow: FlowId) {
         let Some(gone) = self.flows.remove(&flow) else { return };
-        self.trains.remove(&flow);
         if gone.is_active() {
             self.gone += gone.rate();
             self.changed = true;

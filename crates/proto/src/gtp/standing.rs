@@ -23,6 +23,8 @@ pub(super) struct Standing {
     response: Option<Span>,
     path: PathRtt,
     fixed: Option<f64>,
+    /// Rate of the first train, in bits a second.
+    train: Option<f64>,
     limit: f64,
     offered: f64,
     drain: f64,
@@ -43,6 +45,7 @@ impl Standing {
             response: None,
             path: PathRtt::new(now, setup.rtt, rules.tuning.path_age),
             fixed: setup.fixed_rate().map(|rate| rate.as_bps() as f64),
+            train: None,
             limit: bps(setup.rate_limit.filter(|_| setup.rate.is_none())),
             offered: f64::INFINITY,
             drain: f64::INFINITY,
@@ -113,6 +116,16 @@ impl Standing {
     /// The rate that the user fixed.
     pub(super) fn fixed(&self) -> Option<f64> {
         self.fixed
+    }
+
+    /// Sets the rate of the first train.
+    pub(super) fn set_train(&mut self, rate: f64) {
+        self.train = Some(rate);
+    }
+
+    /// The rate of the first train, in bits a second.
+    pub(super) fn train(&self) -> Option<f64> {
+        self.train
     }
 
     /// min{C_i, R_App, R_Send} (section 4.2), in bits a second.

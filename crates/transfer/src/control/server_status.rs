@@ -15,6 +15,23 @@ pub const SERVICE: &str = "status";
 /// The version of its messages. It rises with each field that must not be skipped.
 pub(crate) const VERSION: u32 = 1;
 
+/// Converts between a public type and a message with the same fields.
+macro_rules! mirrors {
+    ($public:ident, $message:ident { $($field:ident),* $(,)? }) => {
+        impl From<$public> for $message {
+            fn from($public { $($field),* }: $public) -> $message {
+                $message { $($field),* }
+            }
+        }
+
+        impl From<$message> for $public {
+            fn from($message { $($field),* }: $message) -> $public {
+                $public { $($field),* }
+            }
+        }
+    };
+}
+
 /// The client's wish to know what the server is doing.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StatusAsk {
@@ -221,29 +238,7 @@ pub struct StreamTold {
     pub datagrams: u64,
 }
 
-impl From<StreamStatus> for StreamTold {
-    fn from(told: StreamStatus) -> StreamTold {
-        StreamTold {
-            name: told.name,
-            sender: told.sender,
-            receivers: told.receivers,
-            frames: told.frames,
-            datagrams: told.datagrams,
-        }
-    }
-}
-
-impl From<StreamTold> for StreamStatus {
-    fn from(told: StreamTold) -> StreamStatus {
-        StreamStatus {
-            name: told.name,
-            sender: told.sender,
-            receivers: told.receivers,
-            frames: told.frames,
-            datagrams: told.datagrams,
-        }
-    }
-}
+mirrors!(StreamStatus, StreamTold { name, sender, receivers, frames, datagrams });
 
 /// A shared tree.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -259,17 +254,7 @@ pub struct TreeTold {
     pub watches: u64,
 }
 
-impl From<SharedTreeStatus> for TreeTold {
-    fn from(told: SharedTreeStatus) -> TreeTold {
-        TreeTold { keys: told.keys, changes: told.changes, watches: told.watches }
-    }
-}
-
-impl From<TreeTold> for SharedTreeStatus {
-    fn from(told: TreeTold) -> SharedTreeStatus {
-        SharedTreeStatus { keys: told.keys, changes: told.changes, watches: told.watches }
-    }
-}
+mirrors!(SharedTreeStatus, TreeTold { keys, changes, watches });
 
 /// Counts of a server since its start.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -318,47 +303,25 @@ pub struct TotalsTold {
     pub memory_lost: u64,
 }
 
-impl From<ServerTotals> for TotalsTold {
-    fn from(told: ServerTotals) -> TotalsTold {
-        TotalsTold {
-            done: told.done,
-            partial: told.partial,
-            failed: told.failed,
-            refused_clients: told.refused_clients,
-            received_bytes: told.received_bytes,
-            sent_bytes: told.sent_bytes,
-            received_files: told.received_files,
-            sent_files: told.sent_files,
-            sent: told.sent,
-            retransmitted: told.retransmitted,
-            received: told.received,
-            path_lost: told.path_lost,
-            socket_lost: told.socket_lost,
-            memory_lost: told.memory_lost,
-        }
+mirrors!(
+    ServerTotals,
+    TotalsTold {
+        done,
+        partial,
+        failed,
+        refused_clients,
+        received_bytes,
+        sent_bytes,
+        received_files,
+        sent_files,
+        sent,
+        retransmitted,
+        received,
+        path_lost,
+        socket_lost,
+        memory_lost
     }
-}
-
-impl From<TotalsTold> for ServerTotals {
-    fn from(told: TotalsTold) -> ServerTotals {
-        ServerTotals {
-            done: told.done,
-            partial: told.partial,
-            failed: told.failed,
-            refused_clients: told.refused_clients,
-            received_bytes: told.received_bytes,
-            sent_bytes: told.sent_bytes,
-            received_files: told.received_files,
-            sent_files: told.sent_files,
-            sent: told.sent,
-            retransmitted: told.retransmitted,
-            received: told.received,
-            path_lost: told.path_lost,
-            socket_lost: told.socket_lost,
-            memory_lost: told.memory_lost,
-        }
-    }
-}
+);
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,61 @@
+//! A bound address and the thread that answers its connections.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use longhaul_text::reason;
+use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
+
+use crate::accept::{self, Answers};
+use crate::error::Error;
+
+/// A running listener. Dropping it stops it and ends pending requests.
+pub(crate) struct Listening {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listening {
+    /// Answers the connections to `listen` on a thread of this name.
+    ///
+    /// # Errors
+    /// The address cannot be used, or there is no thread.
+    pub(crate) fn start(
+        thread: &str,
+        listen: SocketAddr,
+        acceptor: Option<TlsAcceptor>,
+        answers: Arc<dyn Answers>,
+    ) -> Result<Listening, Error> {
+        let unusable = |error: io::Error| {
+            let what = format!("cannot listen on {listen}: {}", reason(&error));
+            Error::host(what, "name another address or port")
+        };
+        let listener = TcpListener::bind(listen).map_err(unusable)?;
+        listener.set_nonblocking(true).map_err(unusable)?;
+        let address = listener.local_addr().map_err(unusable)?;
+        let (stop, stopped) = oneshot::channel();
+        let run = move || accept::run(listener, acceptor, answers, stopped);
+        let thread = std::thread::Builder::new().name(thread.to_owned()).spawn(run);
+        let thread = Some(thread.map_err(unusable)?);
+        Ok(Listening { address, stop: Some(stop), thread })
+    }
+
+    /// The address, with the port that the system chose.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // The thread's panic was already printed.
+            let _ = thread.join();
+        }
+    }
+}
