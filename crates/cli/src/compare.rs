@@ -49,8 +49,9 @@ them.";
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
 #[command(group = clap::ArgGroup::new("where").required(true).args(["host", "scenario"]))]
 pub(crate) struct CompareArgs {
-    /// A server, lh://HOST[:PORT][/PATH], or a host of ssh, [USER@]HOST[:PATH]
+    // Not a doc comment: rustdoc reads brackets as links.
     #[arg(value_name = "HOST", value_parser = parse_host)]
+    #[arg(help = "A server, lh://HOST[:PORT][/PATH], or a host of ssh, [USER@]HOST[:PATH]")]
     host: Option<Location>,
     /// Simulate this scenario
     #[arg(long, value_name = "FILE")]

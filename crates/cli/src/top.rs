@@ -43,7 +43,8 @@ const ONCE: Duration = Duration::from_secs(1);
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
 pub(crate) struct TopArgs {
-    /// The server: lh://HOST[:PORT] or HOST[:PORT]
+    // Not a doc comment: rustdoc reads brackets as links.
+    #[arg(help = "The server: lh://HOST[:PORT] or HOST[:PORT]")]
     #[arg(value_name = "HOST", default_value = "localhost", value_parser = parse_host)]
     host: Location,
     /// Print one snapshot, with the rates of one second
