@@ -121,10 +121,10 @@ pub(crate) struct CopyArgs {
     /// the limit
     #[arg(long, value_name = "RATE", value_parser = parse_rate_with_unit)]
     bwlimit: Option<Rate>,
-    /// Share the path with other traffic: equal takes the share of one TCP flow, N that of N flows,
+    /// Take this part of a path with other traffic: equal that of one TCP flow, N that of N flows,
     /// low about 2 %; no effect with --rate, sabul, gtp and TCP
-    #[arg(long, value_name = "low|equal|N")]
-    share: Option<Weight>,
+    #[arg(long, value_name = "low|equal|N", default_value_t)]
+    share: Weight,
     /// Send at this rate and ignore loss (sabul, tsunami, fobs-table: at most this rate). Counts
     /// bits of UDP payload with longhaul's header and tag; applies to each source
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]

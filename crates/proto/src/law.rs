@@ -7,18 +7,13 @@ use crate::units::Rate;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Law {
     /// [`crate::rate::train::Trains`].
-    #[default]
     Trains,
     /// [`crate::rate::shadow::Shadow`].
+    #[default]
     Shadow,
 }
 
 impl Law {
-    /// The law for a copy: the one that shares paths if `share` is set.
-    pub fn of(share: Option<Weight>) -> Law {
-        if share.is_some() { Law::Shadow } else { Law::Trains }
-    }
-
     /// Every law, with its name in a scenario.
     pub const ALL: [(&'static str, Law); 2] = [("trains", Law::Trains), ("shadow", Law::Shadow)];
 }

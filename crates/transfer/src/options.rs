@@ -229,8 +229,8 @@ pub struct CopyOptions {
     pub rate: Option<Rate>,
     /// An upper limit for the rate search (`--bwlimit`), for all sources together.
     pub rate_limit: Option<Rate>,
-    /// The weight on a shared path; `None` if the copy need not share.
-    pub weight: Option<Weight>,
+    /// The weight of the copy on a path that it shares with other traffic.
+    pub weight: Weight,
     /// Where the rates of paths are stored between copies; `None` starts each as on a new path.
     pub path_memory: Option<PathMemory>,
     /// How data are sealed.
@@ -292,7 +292,7 @@ impl CopyOptions {
             source_settings: Vec::new(),
             rate: None,
             rate_limit: None,
-            weight: None,
+            weight: Weight::default(),
             path_memory: None,
             cipher: Cipher::Auto,
             receive: Receive::Naive,

@@ -289,9 +289,8 @@ const LEARNED: &str = "The seeds of this page were not used for tuning. The path
                        halves shows little. No cell of the shadow window beside TCP is below half \
                        of a fair share, and none alone is 2 points below trains. The worst cells \
                        are 67 % with one CUBIC flow, 152 % with four and 57 % with one BBR flow; \
-                       for trains they are 13, 31 and 14 %. `cp --share` takes the shadow window; \
-                       trains stay the default, because alone on some emulated paths the shadow \
-                       window is slower, which the simulator does not show. The law requests a \
+                       for trains they are 13, 31 and 14 %. So the shadow window is the law of \
+                       every copy without a rate. The law requests a \
                        train before it concludes that other flows are present only if that takes \
                        less than a quarter of a round trip; without this rule, three cells alone \
                        were below trains, because the train overfilled a short queue. The law \

@@ -140,8 +140,9 @@ impl CopyRequest {
         self.with(|options| options.rate_limit = limit)
     }
 
-    /// Shares the path with other traffic; the copy takes this part of it.
-    pub fn weight(self, weight: Option<Weight>) -> CopyRequest {
+    /// Sets the part that the copy takes of a path with other traffic; by default that of one TCP
+    /// flow.
+    pub fn weight(self, weight: Weight) -> CopyRequest {
         self.with(|options| options.weight = weight)
     }
 

@@ -108,7 +108,7 @@ pub struct Request {
     #[prost(message, optional, tag = "28")]
     pub delete: Option<DeleteWire>,
     /// The weight of a pull on a shared path, in equivalents of a TCP flow; zero: almost nothing;
-    /// absent: the rate search ignores other traffic.
+    /// absent: one.
     #[prost(uint32, optional, tag = "29")]
     pub share: Option<u32>,
 }

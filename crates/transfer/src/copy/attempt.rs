@@ -15,7 +15,6 @@ use longhaul_net::sealing::keys::Suite;
 use longhaul_net::socket::Path;
 use longhaul_net::zone;
 use longhaul_proto::endpoint::ReceiveCapacity;
-use longhaul_proto::law::Weight;
 use longhaul_proto::registry;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -448,7 +447,7 @@ impl<'a> Attempt<'a> {
                 .delete
                 .filter(|_| direction == Direction::Push)
                 .map(|delete| DeleteWire { most: delete.most }),
-            share: options.weight.map(Weight::flows),
+            share: Some(options.weight.flows()),
             extent: options.part.map(|PartOfPipe { pipe, offset }| Extent { pipe, offset }),
         }
     }

@@ -48,8 +48,8 @@ pub(crate) struct Terms {
     pub(crate) rate_limit: Option<Rate>,
     /// The rate of an earlier copy on the path, from which the sending end starts.
     pub(crate) remembered: Option<Remembered>,
-    /// The weight on a shared path; `None` if the rate search ignores other traffic.
-    pub(crate) weight: Option<Weight>,
+    /// The weight on a shared path.
+    pub(crate) weight: Weight,
     /// Segment size; zero for the whole object.
     pub(crate) segment: Bytes,
     /// UDP payload of a full data datagram.
@@ -93,8 +93,8 @@ impl Terms {
             rate: self.rate,
             rate_limit: self.rate_limit,
             card: None,
-            law: Law::of(self.weight),
-            weight: self.weight.unwrap_or_default(),
+            law: Law::default(),
+            weight: self.weight,
             remembered: self.remembered,
             grant: EARLY_GRANT,
             settings: self.settings.clone(),

@@ -54,7 +54,7 @@ pub(super) fn terms(session: &Session) -> Terms {
         rate: None,
         rate_limit: None,
         remembered: None,
-        weight: None,
+        weight: longhaul_proto::law::Weight::default(),
         segment: DEFAULT_SEGMENT,
         datagram: 1_400,
         rtt: Span::from_millis(1),

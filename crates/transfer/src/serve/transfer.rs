@@ -336,7 +336,7 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
         Error::new(ErrorKind::Usage, what).advise("ask for 64 flows at most")
     };
     let weight = |share| Weight::new(share).ok_or_else(|| refused(share));
-    let weight = request.share.map(weight).transpose()?;
+    let weight = request.share.map(weight).transpose()?.unwrap_or_default();
     let rate = |bps: u64| (bps > 0).then(|| Rate::from_bps(bps));
     let (peer, datagram) = (session.remote.ip(), request.datagram as u16);
     Ok(Terms {

@@ -203,7 +203,7 @@ fn protocol(entry: &Section<'_>) -> Result<Transfer, FileError> {
     Ok(Transfer {
         protocol: row.name.to_owned(),
         rate: entry.rate("rate")?,
-        law: entry.word("law", &Law::ALL)?.unwrap_or(Law::of(share)),
+        law: entry.word("law", &Law::ALL)?.unwrap_or_default(),
         share,
         remembered: entry.rate("remembered")?,
         segment: entry.bytes("segment")?,
