@@ -117,6 +117,9 @@ pub(crate) struct CopyArgs {
     /// Write events as JSON to stdout, one object a line; the last one is the summary
     #[arg(long)]
     json: bool,
+    /// With --json, also write a `sample` event every 100 ms: rate, delivered, queue, loss, phase
+    #[arg(long, requires = "json")]
+    series: bool,
     /// Limit the rate that longhaul searches for, with a unit: 500M, 60MB/s; several sources share
     /// the limit
     #[arg(long, value_name = "RATE", value_parser = parse_rate_with_unit)]
@@ -365,6 +368,7 @@ fn show_what(args: &CopyArgs) -> Show {
     let hidden = args.no_progress || args.quiet;
     Show {
         json: args.json,
+        series: args.series,
         progress: !hidden && (asked || (progress::can_draw() && !args.json)),
         verbose: args.verbose > 0,
         quiet: args.quiet || args.watch_stdin,

@@ -7,11 +7,13 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use longhaul::accounting::ReceiveCapacity;
+use longhaul::units::Phase;
 use longhaul::{
-    Event, Location, Moved, Progress, Segments, ServedClient, ServerEvent, ServerStatus,
-    ServerTotals, SourceRow, StreamStatus, Summary, TransferStatus,
+    Event, Location, Moved, PathSample, Progress, Segments, ServedClient, ServerEvent,
+    ServerStatus, ServerTotals, SourceRow, StreamStatus, Summary, TransferStatus,
 };
 use longhaul_gateway::Told;
 use longhaul_proto::units::Rate;
@@ -35,6 +37,20 @@ pub(crate) fn start(sources: &[Location], destination: &Location, protocol: &str
 /// Progress of a copy.
 pub(crate) fn progress(progress: &Progress) -> String {
     line(&progress_value(progress))
+}
+
+/// A sample of a copy's path, `at` after the start.
+pub(crate) fn sample(progress: &Progress, at: Duration) -> String {
+    let PathSample { rate, delivered, queue, loss, phase, .. } = progress.path;
+    line(&json!({
+        "event": "sample",
+        "seconds": at.as_secs_f64(),
+        "rate_bps": rate.as_bps(),
+        "delivered_bps": delivered.as_bps(),
+        "queue_seconds": queue.as_secs_f64(),
+        "loss": loss.get(),
+        "phase": phase.map(Phase::name),
+    }))
 }
 
 fn progress_value(progress: &Progress) -> Value {

@@ -13,7 +13,6 @@ use crate::config::{self, Setting};
 use crate::error::{Error, ErrorKind};
 use crate::quantity::{parse_rate, parse_span};
 use crate::reach::{ReachArgs, parse_host};
-use crate::report::Kind;
 use crate::screen::{Screen, Show};
 use crate::{console, exit, json, signals};
 
@@ -77,14 +76,7 @@ fn parse_time(text: &str) -> Result<Span, String> {
 /// Measures, and prints each finding when it arrives.
 pub(crate) fn run(args: &ProbeArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
-    let show = Show {
-        json: args.json,
-        progress: false,
-        verbose: false,
-        quiet: args.json,
-        silent: false,
-        kind: Kind::Copy,
-    };
+    let show = Show { quiet: args.json, ..Show::errors(args.json) };
     let screen = Arc::new(Screen::new(show, cancel.clone()));
     match start(args, settings, &screen, cancel) {
         Ok(status) => status,

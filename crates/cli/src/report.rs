@@ -257,7 +257,7 @@ fn speed(summary: &Summary) -> String {
 
 /// The result of the rate search.
 fn path_found(found: &Found, elapsed: Span) -> String {
-    let Found { rate, after, loss_ppm, shared } = *found;
+    let Found { rate, after, loss_ppm, shared, .. } = *found;
     let loss = match loss_ppm {
         0 => String::new(),
         ppm => format!("; loss of {} is the path's own", LossRatio::of(ppm.into(), 1_000_000)),

@@ -19,6 +19,8 @@ const JSON_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Show {
     /// Events as JSON on stdout.
     pub(crate) json: bool,
+    /// A `sample` event for each progress report, with `json`.
+    pub(crate) series: bool,
     /// Progress on stderr.
     pub(crate) progress: bool,
     /// Names of files.
@@ -34,7 +36,15 @@ pub(crate) struct Show {
 impl Show {
     /// Only errors, and events with `json`: for commands that print their own results.
     pub(crate) fn errors(json: bool) -> Show {
-        Show { json, progress: false, verbose: false, quiet: true, silent: false, kind: Kind::Copy }
+        Show {
+            json,
+            series: false,
+            progress: false,
+            verbose: false,
+            quiet: true,
+            silent: false,
+            kind: Kind::Copy,
+        }
     }
 }
 
@@ -42,6 +52,7 @@ impl Show {
 pub(crate) struct Screen {
     show: Show,
     cancel: CancelHandle,
+    started: Instant,
     state: Mutex<State>,
 }
 
@@ -57,7 +68,8 @@ impl Screen {
     /// Makes a screen; cancelling `cancel` ends a pending question.
     pub(crate) fn new(show: Show, cancel: CancelHandle) -> Screen {
         let meter = Meter::new(show.progress);
-        Screen { show, cancel, state: Mutex::new(State { meter, json_last: None, resumed: None }) }
+        let state = Mutex::new(State { meter, json_last: None, resumed: None });
+        Screen { show, cancel, started: Instant::now(), state }
     }
 
     /// Reports the start of the copy.
@@ -152,11 +164,23 @@ impl Screen {
     /// Shows an event.
     pub(crate) fn see(&self, event: Event) {
         match event_in_flags(event) {
-            Event::Progress(progress) => self.progress(&progress),
+            Event::Progress(progress) => {
+                if self.show.series {
+                    console::out(json::sample(&progress, self.started.elapsed()));
+                }
+                self.progress(&progress);
+            }
             event => {
                 let line = self.show.json.then(|| json::event(&event));
                 self.event(event, line);
             }
+        }
+    }
+
+    /// Writes a sample of a copy on another host.
+    pub(crate) fn relay_sample(&self, line: &str) {
+        if self.show.series {
+            console::out(line);
         }
     }
 

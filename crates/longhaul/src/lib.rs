@@ -65,7 +65,7 @@ pub use longhaul_transfer::options::{
     Allow, Cipher, Delete, Filter, Names, Protocol, ReachOptions, Receive, ServerPin,
 };
 pub use longhaul_transfer::probe::{Measured, PathFound, Ports, Trips, Way};
-pub use longhaul_transfer::progress::{Progress, SourceRow, SourceState};
+pub use longhaul_transfer::progress::{PathSample, Progress, SourceRow, SourceState};
 pub use longhaul_transfer::session::{IdError, PeerId};
 pub use longhaul_transfer::summary::{BoundBy, Segments};
 
@@ -81,7 +81,7 @@ pub struct EmbeddingPage;
 
 /// Sizes, rates and times in settings, events and summaries.
 pub mod units {
-    pub use longhaul_proto::law::{Found, Weight};
+    pub use longhaul_proto::law::{Found, Phase, Weight};
     pub use longhaul_proto::time::Span;
     pub use longhaul_proto::units::{Bytes, LossRatio, Rate};
 }

@@ -18,6 +18,31 @@ impl Law {
     pub const ALL: [(&'static str, Law); 2] = [("trains", Law::Trains), ("shadow", Law::Shadow)];
 }
 
+/// The state of a rate search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// No rate was found yet.
+    Start,
+    /// The rate follows what the path carries.
+    Alone,
+    /// Other traffic has a queue on the path, and the copy takes its part.
+    Shared,
+}
+
+impl Phase {
+    /// Every phase.
+    pub const ALL: [Phase; 3] = [Phase::Start, Phase::Alone, Phase::Shared];
+
+    /// Its name in `--json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Start => "start",
+            Phase::Alone => "alone",
+            Phase::Shared => "shared",
+        }
+    }
+}
+
 /// A law's findings about its path so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
@@ -30,6 +55,8 @@ pub struct Found {
     /// How long the law believed that other traffic was on the path; `None` from a law that does
     /// not look for it.
     pub shared: Option<Span>,
+    /// The state of the search; `None` from a law that does not search.
+    pub phase: Option<Phase>,
 }
 
 /// The part of a shared path that a copy takes, counted in flows of TCP's CUBIC.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use longhaul_proto::law::Phase;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{LossRatio, Rate};
 
@@ -42,6 +43,8 @@ pub struct Progress {
     pub rtt: Span,
     /// Of [`bytes`](Progress::bytes), those that existed before.
     pub resumed_bytes: u64,
+    /// The state of the path since the previous progress; with several sources their sum.
+    pub path: PathSample,
     /// The sources, if the copy has several.
     pub sources: Vec<SourceRow>,
 }
@@ -63,6 +66,37 @@ impl Progress {
             *sum = sum.saturating_add(more);
         }
         self.rtt = self.rtt.max(part.rtt);
+        self.path.add(&part.path);
+    }
+}
+
+/// The state of a copy's path over the last tenth of a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct PathSample {
+    /// The sending rate, in UDP payload with headers and tags; zero over TCP.
+    pub rate: Rate,
+    /// Bytes of blocks that arrived, duplicates included.
+    pub delivered: Rate,
+    /// The rise of the round-trip time above its least; with several sources the longest.
+    pub queue: Span,
+    /// The fraction of the datagrams that did not arrive; with several sources the largest.
+    pub loss: LossRatio,
+    /// The state of the rate search; `None` if there is none.
+    pub phase: Option<Phase>,
+}
+
+impl PathSample {
+    fn add(&mut self, part: &PathSample) {
+        let sum =
+            |one: Rate, other: Rate| Rate::from_bps(one.as_bps().saturating_add(other.as_bps()));
+        self.rate = sum(self.rate, part.rate);
+        self.delivered = sum(self.delivered, part.delivered);
+        self.queue = self.queue.max(part.queue);
+        if part.loss > self.loss {
+            self.loss = part.loss;
+        }
+        self.phase = self.phase.max(part.phase);
     }
 }
 

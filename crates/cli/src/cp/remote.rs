@@ -172,6 +172,7 @@ impl Run<'_> {
             }
             "summary" => self.last = Some(Ok((parse::summary(&value), value.to_string()))),
             "error" => self.last = Some(Err(self.explain(parse::error(&value)))),
+            "sample" => self.screen.relay_sample(&value.to_string()),
             _ => {
                 if let Some(event) = parse::event(&value) {
                     self.screen.relay(event, || value.to_string());

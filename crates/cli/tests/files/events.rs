@@ -95,9 +95,9 @@ fn every_line_that_a_command_writes_is_on_the_page_with_all_its_fields() {
     let copies = ["Copies", "Sessions"];
     let there = pair.at("tree");
     let copy = |args: &[&dyn AsRef<std::ffi::OsStr>]| -> Ended { pair.cp(args) };
-    let made = copy(&[&"-rvv", &"tree", &there]);
+    let made = copy(&[&"-rvv", &"--series", &"tree", &there]);
     let seen = page.holds(&copies, &made.stdout);
-    for event in ["start", "connected", "progress", "file", "link", "summary"] {
+    for event in ["start", "connected", "progress", "sample", "file", "link", "summary"] {
         assert!(seen.contains(event), "{event}: {made}");
     }
     let again = page.holds(&copies, &copy(&[&"-rvv", &"tree/", &there]).stdout);

@@ -75,6 +75,30 @@ fn reported_path_loss_equals_the_networks_drops() {
 }
 
 #[test]
+fn a_series_has_the_rate_what_arrives_the_loss_and_the_phase_at_each_end() {
+    let wan = need!(Wan::new(link(20, 20, 0.05), MTU, 5_000_000));
+    for way in WAYS {
+        let ended = wan.start(way, &["--series", "--no-path-memory"]).end();
+        let samples = ended.events("sample");
+        let all = |name: &str| -> Vec<f64> {
+            samples.iter().map(|sample| sample[name].as_f64().expect("a number")).collect()
+        };
+        assert!(all("seconds").is_sorted(), "{way:?}: {ended}");
+        let most = |name| all(name).into_iter().fold(0.0, f64::max);
+        assert!(most("rate_bps") > 5e6, "{way:?}: {ended}");
+        assert!(most("delivered_bps") > 2e6, "{way:?}: {ended}");
+        let loss = most("loss");
+        assert!(loss > 0.0 && loss <= 1.0, "{way:?}: {ended}");
+        assert!(samples.iter().any(|sample| sample["phase"] == "alone"), "{way:?}: {ended}");
+        wan.assert_copied(way);
+    }
+    let without = wan.start(Way::Push, &["--rate=15M"]).end();
+    assert!(without.events("sample").is_empty(), "{without}");
+    let told = wan.start(Way::Push, &["--rate=15M", "--series"]).end();
+    assert!(told.events("sample").iter().all(|sample| sample["phase"].is_null()), "{told}");
+}
+
+#[test]
 fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_resumes() {
     const LOSS: f64 = 0.01;
     let wan = need!(Wan::new(link(100, 40, LOSS), MTU, 24_000_000));

@@ -33,7 +33,7 @@ use super::departures::Departures;
 use super::train::{MISDATED, Trains};
 use super::{Feedback, RateController};
 use crate::endpoint::PacketNumber;
-use crate::law::{Found, Weight};
+use crate::law::{Found, Phase, Weight};
 use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
@@ -472,7 +472,9 @@ impl RateController for Shadow {
     }
 
     fn found(&self) -> Found {
-        Found { shared: Some(self.shared), ..self.trains.found() }
+        let found = self.trains.found();
+        let phase = if self.windows.is_some() { Some(Phase::Shared) } else { found.phase };
+        Found { shared: Some(self.shared), phase, ..found }
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {

@@ -24,7 +24,7 @@ use super::asked::Asked;
 use super::departures::Departures;
 use super::{Feedback, RateController};
 use crate::endpoint::PacketNumber;
-use crate::law::Found;
+use crate::law::{Found, Phase};
 use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
@@ -527,9 +527,12 @@ impl RateController for Trains {
     }
 
     fn found(&self) -> Found {
-        let Some((started, began)) = self.started.zip(self.began) else { return Found::default() };
+        let Some((started, began)) = self.started.zip(self.began) else {
+            return Found { phase: Some(Phase::Start), ..Found::default() };
+        };
         let (rate, after) = (Rate::from_bps_f64(self.rate()), started.since(began));
-        Found { rate, after, loss_ppm: (self.loss.clamp(0.0, 1.0) * 1e6) as u32, shared: None }
+        let loss_ppm = (self.loss.clamp(0.0, 1.0) * 1e6) as u32;
+        Found { rate, after, loss_ppm, shared: None, phase: Some(Phase::Alone) }
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {

@@ -273,6 +273,9 @@ pub struct Status {
     /// (sending end).
     #[prost(uint64, optional, tag = "39")]
     pub shared_nanos: Option<u64>,
+    /// The state of the rate search: 1 start, 2 alone, 3 shared; others: none (sending end).
+    #[prost(uint32, tag = "40")]
+    pub phase: u32,
 }
 
 /// Another copy writes a file of the destination at this moment; the server waits for its end.

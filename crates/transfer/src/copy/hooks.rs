@@ -14,6 +14,7 @@ use longhaul_proto::units::{Bytes, Rate};
 
 use crate::control::Outcome;
 use crate::counters::board::Board;
+use crate::counters::path_watch::PathWatch;
 use crate::counters::recent::{Recent, over};
 use crate::counters::{Counters, SenderCounters, Written};
 use crate::error::{Error, ErrorKind};
@@ -61,6 +62,7 @@ pub(super) struct State {
     last_progress: Instant,
     last_count: u64,
     recent: Recent,
+    path: PathWatch,
     /// Bytes that existed when the first plan was made.
     pub(super) resumed: Option<u64>,
     /// Bytes that existed according to this attempt.
@@ -94,6 +96,7 @@ impl State {
             last_progress: now,
             last_count: 0,
             recent: Recent::default(),
+            path: PathWatch::default(),
             resumed: None,
             found: 0,
             skipped: 0,
@@ -181,6 +184,7 @@ impl ClientHooks {
             refused: receiver.unasked,
             rtt: sender.rtt,
             resumed_bytes: state.resumed.unwrap_or(0),
+            path: state.path.note(Instant::now(), self.board.block().unwrap_or(0), counters),
             sources: Vec::new(),
         }
     }

@@ -1,10 +1,12 @@
 //! What the threads of a transfer count while they run: the counters of one end, the [`board`] on
-//! which others read them, the time that a writing thread has [`spent`], and how fast bytes come to
-//! stand ([`recent`]). [`bound`] tells what bounds a transfer, `stream_bound` the same of one by
-//! streams. `wire` is the one place where counters become a message and come from one.
+//! which others read them, the time that a writing thread has [`spent`], how fast bytes come to
+//! stand ([`recent`]), and the state of the path ([`path_watch`]). [`bound`] tells what bounds a
+//! transfer, `stream_bound` the same of one by streams. `wire` is the one place where counters
+//! become a message and come from one.
 
 pub(crate) mod board;
 pub(crate) mod bound;
+pub(crate) mod path_watch;
 pub(crate) mod recent;
 pub(crate) mod spent;
 mod stream_bound;

@@ -1,7 +1,7 @@
 //! Conversion of counters to and from a message of the control stream. Nothing else reads or writes
 //! its fields.
 
-use longhaul_proto::law::Found;
+use longhaul_proto::law::{Found, Phase};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
@@ -54,6 +54,7 @@ impl From<&Counters> for Status {
             found_nanos: sender.found.after.as_nanos(),
             path_loss_ppm: sender.found.loss_ppm,
             shared_nanos: sender.found.shared.map(Span::as_nanos),
+            phase: sender.found.phase.map_or(0, |phase| phase as u32 + 1),
         }
     }
 }
@@ -80,6 +81,7 @@ impl From<&Status> for Counters {
                     after: span(status.found_nanos),
                     loss_ppm: status.path_loss_ppm.min(1_000_000),
                     shared: status.shared_nanos.map(span),
+                    phase: Phase::ALL.get((status.phase as usize).wrapping_sub(1)).copied(),
                 },
             },
             receiver: ReceiverCounters {
@@ -169,7 +171,10 @@ mod tests {
             found_nanos: next(),
             path_loss_ppm: next() as u32,
             shared_nanos: Some(next()),
+            phase: 3,
         };
         assert_eq!(Status::from(&Counters::from(&sent)), sent);
+        let unknown = Status { phase: u32::MAX, ..Status::default() };
+        assert_eq!(Status::from(&Counters::from(&unknown)), Status::default());
     }
 }

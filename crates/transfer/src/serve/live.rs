@@ -10,12 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use longhaul_proto::time::Span;
-
 use super::Tell;
 use super::events::{ServedClient, ServerEvent};
 use super::running::Running;
 use crate::counters::bound::{Ends, is_small};
+use crate::counters::path_watch::QueueWatch;
 use crate::counters::recent::Recent;
 use crate::counters::{Counters, span};
 use crate::server_status::{ServerTotals, TransferStatus};
@@ -74,7 +73,7 @@ struct Entry {
     running: Running,
     since: Instant,
     recent: Recent,
-    least_rtt: Option<Span>,
+    queue: QueueWatch,
     /// What was told last: counts do not fall, although a datagram that came late is not lost.
     told: TransferStatus,
 }
@@ -116,7 +115,7 @@ impl Live {
             running,
             since: Instant::now(),
             recent: Recent::default(),
-            least_rtt: None,
+            queue: QueueWatch::default(),
             told: TransferStatus::default(),
         };
         self.now.transfers.borrow_mut().insert(number, entry);
@@ -179,9 +178,6 @@ impl Entry {
         // Those that were there come to stand in no time.
         let resumed_bytes = self.running.there().max(told.resumed_bytes).min(bytes);
         self.recent.note(now, bytes - resumed_bytes);
-        let has_rtt = sender.rtt > Span::ZERO;
-        let least = self.least_rtt.map_or(sender.rtt, |least| least.min(sender.rtt));
-        self.least_rtt = if has_rtt { Some(least) } else { self.least_rtt };
         let ServedClient { address, id, name, wish, .. } = &self.client;
         let status = TransferStatus {
             number,
@@ -199,7 +195,7 @@ impl Entry {
             rate_now: self.recent.rate(),
             sending_rate: sender.rate,
             rtt: sender.rtt,
-            queue: if has_rtt { sender.rtt.saturating_sub(least) } else { Span::ZERO },
+            queue: self.queue.note(sender.rtt),
             streams: sender.streams,
             sent: sender.sent.max(told.sent),
             retransmitted: sender.retransmitted.max(told.retransmitted),

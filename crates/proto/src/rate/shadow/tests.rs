@@ -423,7 +423,8 @@ fn the_rate_is_the_window_over_the_round_trip_and_a_tenth_more_than_the_path_at_
 #[test]
 fn what_was_found_is_the_rate_of_trains_and_how_long_others_were_there() {
     let mut shadow = Shadow::new(DATAGRAM, None, Weight::EQUAL);
-    assert_eq!(shadow.found(), Found { shared: Some(Span::ZERO), ..Found::default() });
+    let start = Found { phase: Some(Phase::Start), ..Found::default() };
+    assert_eq!(shadow.found(), Found { shared: Some(Span::ZERO), ..start });
     RateController::train(&mut shadow, at(1.0), PacketNumber(0));
     shadow.on_sent(at(1.0), PacketNumber(0), 32);
     shadow.on_feedback(at(1.25), &feedback(&train(0, 100, 9), None));
@@ -431,12 +432,16 @@ fn what_was_found_is_the_rate_of_trains_and_how_long_others_were_there() {
     let mut hear = |secs| shadow.on_feedback(at(secs), &feedback(&Pulse::default(), None));
     hear(1.5);
     hear(3.25);
+    assert_eq!(shadow.found().phase, Some(Phase::Shared));
     shadow.windows = None;
     shadow.on_feedback(at(4.0), &feedback(&Pulse::default(), None));
     // 90 % of what the first train showed.
     let (rate, after) = (Rate::from_mbps(90), Span::from_millis(250));
     let shared = Some(Span::from_secs(2));
-    assert_eq!(shadow.found(), Found { rate, after, loss_ppm: 0, shared });
+    assert_eq!(
+        shadow.found(),
+        Found { rate, after, loss_ppm: 0, shared, phase: Some(Phase::Alone) }
+    );
 }
 
 /// A path of 957 Mbit/s and 300 ms whose first train seems to have come at `mbps`, alone: the rates

@@ -500,7 +500,7 @@ fn a_queue_is_ours_if_it_is_long_and_grows() {
 fn what_was_found_is_the_rate_its_time_and_the_paths_own_loss() {
     let at = |millis| Time::ZERO + ms(millis);
     let mut trains = Trains::new(DATAGRAM, None);
-    assert_eq!(trains.found(), Found::default());
+    assert_eq!(trains.found(), Found { phase: Some(Phase::Start), ..Found::default() });
     trains.train(at(100), PacketNumber(0));
     trains.on_sent(at(100), PacketNumber(0), 40);
     trains.on_sent(at(110), PacketNumber(40), 1);
@@ -508,5 +508,8 @@ fn what_was_found_is_the_rate_its_time_and_the_paths_own_loss() {
     trains.on_feedback(at(125), &feedback(&pulse, ms(20), None));
     trains.loss = 0.01;
     let (rate, after) = (Rate::from_mbps(720), ms(25));
-    assert_eq!(trains.found(), Found { rate, after, loss_ppm: 10_000, shared: None });
+    assert_eq!(
+        trains.found(),
+        Found { rate, after, loss_ppm: 10_000, shared: None, phase: Some(Phase::Alone) }
+    );
 }

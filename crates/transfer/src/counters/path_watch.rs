@@ -1,0 +1,105 @@
+//! The state of the path between two looks at the counters.
+
+use std::time::{Duration, Instant};
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::LossRatio;
+
+use super::Counters;
+use super::recent::over;
+use crate::progress::PathSample;
+
+/// The other end counts every 100 ms; after this time without a new count nothing was delivered.
+const NEWS: Duration = Duration::from_millis(250);
+
+/// Computes samples of the path.
+#[derive(Debug, Default)]
+pub(crate) struct PathWatch {
+    /// When the counts last grew, and datagrams received and known to have been sent then.
+    last: Option<(Instant, u64, u64)>,
+    queue: QueueWatch,
+    sample: PathSample,
+}
+
+/// The queue of a path, as the rise of its round-trip time.
+#[derive(Debug, Default)]
+pub(crate) struct QueueWatch {
+    least: Option<Span>,
+}
+
+impl QueueWatch {
+    /// Returns the rise of `rtt` above the least one; zero until there is one.
+    pub(crate) fn note(&mut self, rtt: Span) -> Span {
+        if rtt == Span::ZERO {
+            return Span::ZERO;
+        }
+        let least = self.least.map_or(rtt, |least| least.min(rtt));
+        self.least = Some(least);
+        rtt.saturating_sub(least)
+    }
+}
+
+impl PathWatch {
+    /// Returns the sample at `now`, from the counters of both ends and blocks of `block` bytes.
+    pub(crate) fn note(&mut self, now: Instant, block: u32, counters: &Counters) -> PathSample {
+        let Counters { sender, receiver, .. } = counters;
+        let (received, highest) = (receiver.received, receiver.highest);
+        let sample = &mut self.sample;
+        (sample.rate, sample.phase) = (sender.rate, sender.found.phase);
+        sample.queue = self.queue.note(sender.rtt);
+        let (at, before, sent_before) = *self.last.get_or_insert((now, received, highest));
+        let (came, passed) = (received.saturating_sub(before), now.duration_since(at));
+        if (came > 0 || passed >= NEWS) && !passed.is_zero() {
+            let sent = highest.saturating_sub(sent_before);
+            sample.delivered = over(came.saturating_mul(u64::from(block)), passed);
+            sample.loss = LossRatio::of(sent.saturating_sub(came), sent);
+            self.last = Some((now, received, highest));
+        }
+        *sample
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_proto::law::Phase;
+    use longhaul_proto::units::Rate;
+
+    fn counters(received: u64, highest: u64, rtt: u64) -> Counters {
+        let mut counters = Counters::default();
+        (counters.receiver.received, counters.receiver.highest) = (received, highest);
+        counters.sender.rtt = Span::from_millis(rtt);
+        counters.sender.rate = Rate::from_mbps(9);
+        counters.sender.found.phase = Some(Phase::Shared);
+        counters
+    }
+
+    #[test]
+    fn a_sample_has_what_came_and_was_lost_since_the_counts_last_grew() {
+        let (mut watch, start) = (PathWatch::default(), Instant::now());
+        let mut at = |millis, received, highest, rtt| {
+            let now = start + Duration::from_millis(millis);
+            let sample = watch.note(now, 1_000, &counters(received, highest, rtt));
+            assert_eq!((sample.rate, sample.phase), (Rate::from_mbps(9), Some(Phase::Shared)));
+            let (loss, queue) = (sample.loss.get(), sample.queue.as_nanos() / 1_000_000);
+            (sample.delivered.as_bps(), loss, queue)
+        };
+        assert_eq!(at(0, 5, 5, 40), (0, 0.0, 0));
+        assert_eq!(at(100, 95, 105, 45), (7_200_000, 0.1, 5));
+        // A count that is a little late changes nothing; one that stays away does.
+        assert_eq!(at(200, 95, 105, 30), (7_200_000, 0.1, 0));
+        assert_eq!(at(300, 195, 205, 31), (4_000_000, 0.0, 1));
+        assert_eq!(at(549, 195, 205, 0), (4_000_000, 0.0, 0));
+        assert_eq!(at(550, 195, 205, 30), (0, 0.0, 0));
+    }
+
+    #[test]
+    fn counts_of_any_size_and_counts_that_fall_have_a_sample() {
+        let (mut watch, start) = (PathWatch::default(), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        watch.note(at(0), u32::MAX, &counters(0, 0, 1));
+        watch.note(at(1), u32::MAX, &counters(u64::MAX, 3, 1));
+        let sample = watch.note(at(300), u32::MAX, &counters(7, 0, 1));
+        assert_eq!((sample.delivered, sample.loss), (Rate::ZERO, LossRatio::default()));
+    }
+}
