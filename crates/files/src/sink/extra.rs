@@ -104,12 +104,14 @@ impl Extra {
         let is_empty = manifest.entries().iter().all(|entry| entry.kind == Kind::Folder);
         if is_empty && count > 0 {
             return refuse(format!(
-                "the source has no files, so sync would delete {names} of {shown}; it deleted nothing"
+                "the source has no files, so sync would delete {names} of {shown}; it deleted \
+                 nothing"
             ));
         }
         match self.most.filter(|most| count > *most) {
             Some(most) => refuse(format!(
-                "sync would delete {names} of {shown}, more than the limit of {most}; it deleted nothing"
+                "sync would delete {names} of {shown}, more than the limit of {most}; it deleted \
+                 nothing"
             )),
             None => Ok(()),
         }

@@ -134,8 +134,8 @@ impl Connection {
     }
 
     /// Drops this handle, and waits until the connection is closed: that is when the last handle
-    /// and all its calls are dropped. If a program exits without it, the server may learn of the end
-    /// by a timeout.
+    /// and all its calls are dropped. If a program exits without it, the server may learn of the
+    /// end by a timeout.
     pub async fn close(self) {
         drop(self.orders);
         self.serving.ended().await;
