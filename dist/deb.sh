@@ -28,7 +28,7 @@ doc=$tree/usr/share/doc/longhaul
 mkdir -p "$doc/docs"
 # As in the repository, so that links between the pages lead somewhere.
 cp README.md "$doc"
-cp -R docs/*.md docs/protocols "$doc/docs"
+cp -R docs/*.md docs/*.png docs/protocols "$doc/docs"
 gzip -9 -n -c CHANGELOG.md > "$doc/changelog.gz"
 cat LICENSE-MIT > "$doc/copyright"
 mkdir -p "$tree/etc/longhaul"

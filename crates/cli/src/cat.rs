@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
-use longhaul::{CancelHandle, Client, Location, RemoteFile, blocking};
+use longhaul::{CancelHandle, Client, Connection, Location, RemoteFile, blocking};
 use longhaul_proto::quantity::parse_bytes;
 
 use crate::config::{self, Setting};
@@ -133,6 +133,12 @@ fn write_file(
 ) -> Result<bool, Error> {
     let request = client.connect(path.clone()).reach(args.reach.options()).cancel_with(cancel);
     let connection = blocking::wait(request.into_future())?;
+    let written = write_ranges(args, &connection, path);
+    blocking::wait(connection.close());
+    written
+}
+
+fn write_ranges(args: &CatArgs, connection: &Connection, path: &Location) -> Result<bool, Error> {
     let file = blocking::wait(connection.open_file(path.path()))?;
     let mut reads = blocking::wait(file.read_ranges(ranges(args, &file, path)?))?;
     while let Some(piece) = blocking::wait(reads.next()) {

@@ -40,7 +40,8 @@ fn with_settings(root: Command) -> Command {
 }
 
 fn render(args: &ManArgs, root: Command) -> Result<(), Error> {
-    let mut root = with_settings(root);
+    // Otherwise there is a page for each word of `longhaul help`.
+    let mut root = with_settings(root).disable_help_subcommand(true);
     root.build();
     if let Some(folder) = &args.dir {
         return clap_mangen::generate_to(root, folder).map_err(|error| {

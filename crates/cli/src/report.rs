@@ -135,7 +135,9 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
     }
     if summary.failed_files > 0 {
         let failed = count(summary.failed_files, "file");
-        lines.push(format!("  failed   {failed}, named above; mend and run the same again"));
+        lines.push(format!(
+            "  failed   {failed}, named above; fix the cause and run the same command again"
+        ));
     }
     lines
 }

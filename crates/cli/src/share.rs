@@ -114,15 +114,20 @@ struct RmArgs {
 
 /// Runs the command; returns the exit status.
 pub(crate) fn run(args: &ShareArgs, settings: &[Setting]) -> u8 {
-    let open = |args| open(args, settings);
+    let on = |one, work: &dyn Fn(&Tree) -> Result<(), Error>| {
+        let tree = open(one, settings)?;
+        let done = work(&tree);
+        blocking::wait(tree.share.close());
+        done
+    };
     let done = match &args.what {
-        What::Get(args) => open(&args.one).and_then(|tree| get(&tree, args.json)),
-        What::Put(args) => open(&args.one).and_then(|tree| put(&tree, args)),
-        What::Watch(args) => open(&args.one).and_then(|tree| watch(&tree, args.json)),
-        What::Ls(args) => open(&args.one).and_then(|tree| list(&tree, args.json)),
-        What::Rm(args) => open(&args.one).and_then(|tree| remove(&tree, args.if_version)),
-        What::Import(args) => open(args).and_then(|tree| import(&tree)),
-        What::Export(args) => open(args).and_then(|tree| export(&tree)),
+        What::Get(args) => on(&args.one, &|tree| get(tree, args.json)),
+        What::Put(args) => on(&args.one, &|tree| put(tree, args)),
+        What::Watch(args) => on(&args.one, &|tree| watch(tree, args.json)),
+        What::Ls(args) => on(&args.one, &|tree| list(tree, args.json)),
+        What::Rm(args) => on(&args.one, &|tree| remove(tree, args.if_version)),
+        What::Import(args) => on(args, &|tree| import(tree)),
+        What::Export(args) => on(args, &|tree| export(tree)),
     };
     match done {
         Ok(()) => exit::DONE,

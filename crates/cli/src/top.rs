@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use longhaul::units::{Bytes, Rate};
 use longhaul::{
-    BoundBy, CancelHandle, Location, ServerStatus, SharedTreeStatus, StreamStatus, TransferStatus,
-    blocking,
+    BoundBy, CancelHandle, Connection, Location, ServerStatus, SharedTreeStatus, StreamStatus,
+    TransferStatus, blocking,
 };
 
 use crate::config::{self, Setting};
@@ -98,6 +98,12 @@ fn start(
     let client = args.reach.client(&[&args.host], move |server| asking.trusts(server))?.build()?;
     let request = client.connect(args.host.clone()).reach(args.reach.options());
     let connection = blocking::wait(request.cancel_with(cancel).into_future())?;
+    let shown = show(args, &connection);
+    blocking::wait(connection.close());
+    shown
+}
+
+fn show(args: &TopArgs, connection: &Connection) -> Result<(), Error> {
     let every = if args.once { ONCE } else { args.interval };
     let mut watch = blocking::wait(connection.watch_status(every))?;
     // The first snapshot has no rates yet.

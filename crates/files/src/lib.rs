@@ -53,6 +53,7 @@ pub use place::{Place, Root};
 pub use range_file::{ChunkValues, RangeFile, Stamp};
 pub use sink::{
     Delete, Deleted, Mark, PipeFile, Plan, Sink, SinkOptions, SinkOutcome, Together, Verdict,
+    make_folders,
 };
 pub use source::{ChunkRead, Source, SourceOptions};
 pub use store::buffers::{MemoryFolder, Store};

@@ -42,7 +42,9 @@ impl Services {
     pub fn find(&self, name: &str, needs: u32) -> Result<Rc<dyn Service>, Error> {
         let refuse = |what: String| {
             let error = Error::new(Kind::Unreachable, what);
-            error.advise("use the same release of longhaul on both sides")
+            error.advise(
+                "see that the server was started with it, and that both sides run the same release",
+            )
         };
         let is_asked = |service: &&Rc<dyn Service>| name.is_empty() || service.name() == name;
         let shown: String = name.chars().filter(char::is_ascii_graphic).take(40).collect();

@@ -34,6 +34,17 @@ pub enum Order {
     Watch(Prefix, mpsc::Sender<Result<Unread, Error>>),
 }
 
+impl Order {
+    /// Answers that nothing comes of it. The receiver may be gone.
+    fn refuse(self, error: &Error) {
+        match self {
+            Order::Get(_, tell) | Order::Lost(_, tell) => drop(tell.send(Err(error.clone()))),
+            Order::Edit(_, tell) => drop(tell.send(Err(error.clone()))),
+            Order::Watch(_, tell) => drop(tell.try_send(Err(error.clone()))),
+        }
+    }
+}
+
 /// A connection with its first, unused stream.
 pub type Connected = (Connection, Session);
 
@@ -44,7 +55,7 @@ fn lie(lie: Lie) -> Error {
 
 /// Serves `orders` over the connection `first` and over later ones from `connect`, each within
 /// `retry_for` of the loss. Ends with `ends`, or when the program holds no handle and nothing is
-/// pending.
+/// pending. After a failure all further orders get its reason.
 pub async fn run(
     first: Connected,
     connect: impl AsyncFn() -> Result<Connected, Error>,
@@ -56,11 +67,11 @@ pub async fn run(
     let mut instance = [0; 8];
     aws_lc_rs::rand::fill(&mut instance).expect("the system has randomness");
     let mut client = Client { instance: u64::from_ne_bytes(instance), ..Client::default() };
-    let mut next = Some(first);
-    while let Some(connected) = next {
-        let Err(error) = client.work(connected, &mut orders, &mut ends).await else { return };
+    let mut next = first;
+    let failed = loop {
+        let Err(error) = client.work(next, &mut orders, &mut ends).await else { return };
         if error.kind != Kind::Lost {
-            return client.fail(&error);
+            break error;
         }
         client.lost();
         let connected = tokio::select! {
@@ -68,9 +79,19 @@ pub async fn run(
             () = &mut ends => return,
         };
         next = match connected {
-            Ok(connected) => Some(connected),
-            Err(error) => return client.fail(&error),
+            Ok(connected) => connected,
+            Err(error) => break error,
         };
+    };
+    client.fail(&failed);
+    let refuse = async {
+        while let Some(order) = orders.recv().await {
+            order.refuse(&failed);
+        }
+    };
+    tokio::select! {
+        () = refuse => {}
+        () = ends => {}
     }
 }
 

@@ -21,11 +21,7 @@ pub(crate) async fn serve(
     every: Duration,
     tell: mpsc::Sender<Result<Vec<ServerStatus>, Error>>,
 ) {
-    let ended = tokio::select! {
-        ended = watch(connection, first, every, &tell) => ended,
-        () = tell.closed() => Ok(()),
-    };
-    if let Err(error) = ended {
+    if let Err(error) = watch(connection, first, every, &tell).await {
         let _ = tell.send(Err(error)).await;
     }
 }
@@ -50,11 +46,18 @@ async fn watch(
             let what = format!("the server says nothing for {} s", SILENT.as_secs());
             Error::new(ErrorKind::Unfinished, what)
         };
-        let told = timeout(SILENT, session.read::<StatusTold>()).await.map_err(silent)??;
+        let told = tokio::select! {
+            told = timeout(SILENT, session.read::<StatusTold>()) => told.map_err(silent)??,
+            () = tell.closed() => break,
+        };
         let early = || Error::new(ErrorKind::Unfinished, "the server has ended");
         let status = ServerStatus::from(told.ok_or_else(early)?);
         if tell.send(Ok(vec![status])).await.is_err() {
-            return Ok(());
+            break;
         }
     }
+    let (writer, reader) = session.split();
+    // Nobody wants more, so a failed goodbye does not matter.
+    let _ = writer.leave(reader).await;
+    Ok(())
 }

@@ -112,7 +112,9 @@ fn totals(text: &mut Text, status: &ServerStatus) {
 fn now(text: &mut Text, status: &ServerStatus) {
     let transfers = &status.transfers;
     let sum = |receives: bool, of: fn(&TransferStatus) -> f64| {
-        transfers.iter().filter(|transfer| transfer.receives == receives).map(of).sum::<f64>()
+        // An empty sum of floats is -0.
+        let these = transfers.iter().filter(|transfer| transfer.receives == receives);
+        these.map(of).fold(0.0, |sum, one| sum + one)
     };
     let both = |of: fn(&TransferStatus) -> f64| [(IN, sum(true, of)), (OUT, sum(false, of))];
     text.family((Kind::Gauge, "longhaul_transfers", ""), "Transfers under way.", both(|_| 1.0));

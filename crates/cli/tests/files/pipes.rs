@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::future::IntoFuture;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::pin::Pin;
 use std::process::{ChildStdin, Command, Output, Stdio};
@@ -49,6 +50,10 @@ fn a_pipe_is_written_into_a_file_and_a_file_into_a_pipe() {
         assert!(output.status.success() && output.stdout.is_empty(), "{}", said(&output));
         assert!(said(&output).contains("verified"), "{}", said(&output));
         assert!(fs::read(pair.there.join("d.tar")).expect("it is there") == sent, "{size} bytes");
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode();
+        fs::write(pair.scratch.path().join("new"), b"").expect("a new file");
+        let new = mode(&pair.scratch.path().join("new"));
+        assert_eq!(mode(&pair.there.join("d.tar")) & 0o777, new & 0o644, "{size} bytes");
         let output = piped(cp(&pair, &[&there, &"-"]), b"");
         assert!(output.status.success(), "{}", said(&output));
         assert!(output.stdout == sent, "{size} bytes: {} came", output.stdout.len());

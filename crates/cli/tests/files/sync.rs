@@ -64,6 +64,8 @@ fn a_push_a_pull_and_a_local_sync_delete_what_the_source_lacks_and_nothing_outsi
         assert_eq!(done.events("deleted").len(), 6, "{done}");
         assert!(fs::remove_file(old.join("run/keep.tmp")).is_ok(), "{done}");
         assert_same(&source.join("run"), &old.join("run"));
+        let nothing = sync(&pair, &["--delete", "-n"], &from, &to);
+        assert!(nothing.events("folder").is_empty(), "nothing is left to do: {nothing}");
         assert!(outside.join("precious").exists() && old.join("other").exists());
         assert!(remains(&old).is_empty());
     }

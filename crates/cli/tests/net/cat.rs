@@ -49,11 +49,13 @@ fn is(output: &Output, content: &[u8]) {
 
 #[test]
 fn files_and_ranges_of_them_come_on_stdout() {
-    let pair = Pair::new();
+    let mut pair = Pair::new();
     let content = bytes(3 * MEBI + 100, 1);
     write(&pair.there.join("sub/file"), &content);
     write(&pair.there.join("empty"), b"");
     is(&of_pair(&pair, &[], "sub/file"), &content);
+    let ended = pair.server.child().event(|event| event["event"] == "ended");
+    assert_eq!(ended["result"], "done", "the command says goodbye: {ended}");
     is(&of_pair(&pair, &[], "empty"), b"");
     let two = [&content[5..9], &content[MEBI..3 * MEBI]].concat();
     is(&of_pair(&pair, &["--range=5-9", "--range=1Mi-3Mi"], "sub/file"), &two);

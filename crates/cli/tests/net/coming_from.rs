@@ -29,7 +29,7 @@ fn outcome(command: &str) -> Outcome {
         _ if printing.iter().any(|part| command.contains(part)) => Outcome::Printed,
         _ if command.contains("run42.tar") => Outcome::There("run42.tar"),
         _ if command.contains("backup") => Outcome::Here("backup/a.dat"),
-        _ if command.contains("run*") => Outcome::Here("b.dat"),
+        _ if command.contains("b*.dat") => Outcome::Here("b.dat"),
         _ if command.contains("--mkpath") => Outcome::There("x/y/a.dat"),
         _ if command.contains("/new/") => Outcome::There("new/a.dat"),
         _ if command.contains("run42") => Outcome::There("run42/a.dat"),

@@ -194,7 +194,7 @@ fn metrics_are_well_formed_count_what_was_copied_and_have_no_names() {
             assert!(!is_counter || value(&after, series) >= *count, "{name} fell");
         }
     }
-    for name in ["secret-name", "lh1:", "127.0.0.1", "source"] {
+    for name in ["secret-name", "lh1:", "127.0.0.1", "source", " -0"] {
         assert!(!text.contains(name), "{name} is in {text}");
     }
 }
@@ -264,13 +264,15 @@ fn events_come_ten_times_a_second_at_most_and_show_the_transfer() {
 
 #[test]
 fn top_shows_a_server_to_who_has_the_right_and_to_nobody_else() {
-    let seen = Seen::new();
+    let mut seen = Seen::new();
     let mut copy = seen.slow_copy("source", &bytes(12_000_000, 3));
     copy.progressed(100_000);
     let once = Child::spawn(&mut seen.top(&["--once"])).ended_with(0);
     let text = once.stdout.join("\n");
     assert!(text.contains("writes to /secret-name") && text.contains("bit/s"), "{once}");
     assert!(text.contains("shared tree: 0 keys"), "{once}");
+    let ended = seen.server.child().event(|event| event["event"] == "ended");
+    assert_eq!(ended["result"], "done", "the command says goodbye: {ended}");
     let told = Child::spawn(&mut seen.top(&["--once", "--json"])).ended_with(0);
     let told: Value = serde_json::from_str(&told.stdout[0]).expect("a line of JSON");
     assert!(told["transfers"][0]["rate_now_bps"].as_u64().expect("a rate") > 1_000_000, "{told}");

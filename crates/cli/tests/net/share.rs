@@ -64,8 +64,10 @@ fn library(client: &Host, server: &Server) -> Share {
 
 #[test]
 fn values_are_put_read_listed_watched_and_deleted() {
-    let pair = pair("share=rw");
+    let mut pair = pair("share=rw");
     share(&pair, "get", "world/a", &[]).is(5, &["no key world/a is there"]);
+    let ended = pair.pair.server.child().event(|event| event["event"] == "ended");
+    assert_eq!(ended["result"], "done", "the command says goodbye: {ended}");
     share(&pair, "put", "world/a", &["one"]).is(0, &[]);
     assert_eq!(share(&pair, "get", "world/a", &[]).is(0, &[]).stdout, ["one"]);
     let read = share(&pair, "get", "world/a", &["--json"]).last();
@@ -119,8 +121,10 @@ fn rights_are_by_prefix_and_mode() {
     share(&writes, "put", "in/a", &["y", "--if-version=0"]).is(1, &["may not be read"]);
     let none = pair("files=rw");
     share(&none, "ls", "", &[]).is(3, &["has no right to share"]);
+    share(&none, "get", "a", &[]).is(3, &["has no right to share"]);
     let without = Pair::with_rights(",share=rw", &[]);
     share(&without, "ls", "", &[]).is(3, &["no service share is known here"]);
+    share(&without, "get", "a", &[]).is(3, &["no service share is known here"]);
 }
 
 #[test]

@@ -13,7 +13,9 @@ use tempfile::TempDir;
 
 use super::liar::block_on;
 use super::{WAYS, Way};
-use crate::rig::{Child, Ended, Host, Server, Skipped, assert_same, bytes, need, skip, write};
+use crate::rig::{
+    Child, Ended, Host, Server, Skipped, assert_same, bytes, need, remains, skip, write,
+};
 
 const SSHD: &str = "/usr/sbin/sshd";
 /// Where sshd wants an empty folder before it starts as root.
@@ -204,6 +206,16 @@ fn a_tree_goes_over_ssh_through_a_gate() {
 }
 
 #[test]
+fn a_tree_copied_over_ssh_to_a_new_name_leaves_no_mark() {
+    let ssh = need!(Ssh::new());
+    write(&ssh.here.join("tree/f"), b"content");
+    for n in 0..8 {
+        ssh.cp("", &["-r", "tree", &ssh.at(&format!("new{n}"))]).is(0, &[]);
+    }
+    assert_eq!(remains(&ssh.there), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn a_server_and_a_host_behind_ssh_are_fetched_at_once_and_may_be_replicas() {
     let ssh = need!(Ssh::new());
     let root = ssh.path("root");
@@ -214,11 +226,13 @@ fn a_server_and_a_host_behind_ssh_are_fetched_at_once_and_may_be_replicas() {
     let server = Server::start(&host, &root, &["--allow", &ssh.client.id]);
     let of_server = |path: &str| format!("lh://{}/{path}", server.address);
     let far = ssh.at("source");
-    let ended = ssh.cp("", &["--accept-new", &far, &of_server("part"), "."]);
+    let (part, to) = (of_server("part"), ssh.here.join("new/er"));
+    ssh.cp("", &["--accept-new", &far, &part, "new/er"]).is(4, &["new/er"]);
+    let ended = ssh.cp("", &["--accept-new", "--mkpath", &far, &part, "new/er"]);
     let summary = ended.summary();
     assert_eq!((&summary["protocol"], &summary["files"]), (&"gtp".into(), &2.into()), "{ended}");
-    assert!(fs::read(ssh.here.join("part")).expect("it was copied") == content);
-    assert!(fs::read(ssh.here.join("source")).expect("it was copied") == ssh.content);
+    assert!(fs::read(to.join("part")).expect("it was copied") == content);
+    assert!(fs::read(to.join("source")).expect("it was copied") == ssh.content);
     let both = [&far, &of_server("source")];
     let ended = ssh.cp("", &["--replicas", "--accept-new", both[0], both[1], "copy"]);
     assert_eq!(ended.summary()["verified"], true, "{ended}");

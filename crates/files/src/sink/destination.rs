@@ -243,6 +243,14 @@ impl Mark {
     }
 }
 
+/// Creates the folder `place` and its missing parents.
+///
+/// # Errors
+/// As [`Sink::open`](super::Sink::open).
+pub fn make_folders(place: &Place) -> Result<(), Error> {
+    make_path(place, false).map(drop)
+}
+
 /// Creates the folder `place` and its missing parents. With `dry` it creates nothing; if a folder
 /// is missing, it returns the innermost existing one.
 fn make_path(place: &Place, dry: bool) -> Result<Option<SharedFolder>, Error> {

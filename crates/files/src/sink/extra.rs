@@ -100,17 +100,18 @@ impl Extra {
                 show(path)
             ));
         }
+        let names = if count == 1 { "1 name".to_owned() } else { format!("{count} names") };
         let is_empty = manifest.entries().iter().all(|entry| entry.kind == Kind::Folder);
         if is_empty && count > 0 {
             return refuse(format!(
-                "the source has no files, and {count} names of {shown} would be deleted; nothing \
-                 was"
+                "the source has no files, so sync would delete {names} of {shown}; it deleted \
+                 nothing"
             ));
         }
         match self.most.filter(|most| count > *most) {
             Some(most) => refuse(format!(
-                "{count} names of {shown} would be deleted, more than the limit of {most}; nothing \
-                 was"
+                "sync would delete {names} of {shown}, more than the limit of {most}; it deleted \
+                 nothing"
             )),
             None => Ok(()),
         }

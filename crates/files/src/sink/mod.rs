@@ -53,7 +53,7 @@ use super::{Failure, Manifest, VirtualObject, Watch};
 use crate::error::{Error, FileErrorKind};
 
 pub use self::alone::Together;
-pub use self::destination::Mark;
+pub use self::destination::{Mark, make_folders};
 pub use self::extra::{Delete, Deleted};
 pub use self::finish::SinkOutcome;
 pub use self::left::Left;

@@ -56,7 +56,7 @@ impl MemoryFolder {
 
     /// Adds a file of any size.
     pub fn put(&self, name: &OsStr, bytes: Vec<u8>) {
-        let content = self.content(bytes, 0o600);
+        let content = self.content(bytes, 0o644);
         self.files().insert(name.as_bytes().to_vec(), content);
     }
 

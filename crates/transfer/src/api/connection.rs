@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::batches::Batches;
 use super::client::{Client, IntoLocation};
 use super::engine;
-use super::host::HostRequest;
+use super::host::{HostRequest, Serving};
 use super::queue::stream;
 use super::remote_file::RemoteFile;
 use crate::calls::Peer;
@@ -61,8 +61,8 @@ impl IntoFuture for ConnectRequest {
     /// that to the first call.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let (peer, orders) = self.0.open(NAME, WAITING, serve_orders).await?;
-            Ok(Connection { orders, peer })
+            let (peer, orders, serving) = self.0.open(NAME, WAITING, serve_orders).await?;
+            Ok(Connection { orders, peer, serving })
         })
     }
 }
@@ -75,6 +75,7 @@ impl IntoFuture for ConnectRequest {
 pub struct Connection {
     orders: mpsc::Sender<Order>,
     peer: Peer,
+    serving: Serving,
 }
 
 impl fmt::Debug for Connection {
@@ -130,6 +131,14 @@ impl Connection {
         sent.map_err(|_| engine::vanished(NAME))?;
         let opened = opened.await.map_err(|_| cut_off("the file was open"))?;
         Ok(RemoteFile::new(opened?))
+    }
+
+    /// Drops this handle, and waits until the connection is closed: that is when the last handle
+    /// and all its calls are dropped. If a program exits without it, the server may learn of the
+    /// end by a timeout.
+    pub async fn close(self) {
+        drop(self.orders);
+        self.serving.ended().await;
     }
 }
 

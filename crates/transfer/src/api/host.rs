@@ -1,5 +1,6 @@
 //! How a host is reached for calls: shared by the requests for a connection and for a shared tree.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
@@ -38,14 +39,15 @@ impl HostRequest {
         HostRequest { cancel: handle.clone(), ..self }
     }
 
-    /// Starts `serve` on a thread called `name`. Returns its description of the host and the sender
-    /// for its orders, which queues up to `waiting` of them. Dropping the future ends the attempt.
+    /// Starts `serve` on a thread called `name`. Returns its description of the host, the sender
+    /// for its orders, which queues up to `waiting` of them, and the thread. Dropping the future
+    /// ends the attempt.
     pub(super) async fn open<R: Send + 'static, O: Send + 'static>(
         self,
         name: &'static str,
         waiting: usize,
         serve: impl FnOnce(Calls<R, O>) + Send + 'static,
-    ) -> Result<(R, mpsc::Sender<O>), Error> {
+    ) -> Result<(R, mpsc::Sender<O>, Serving), Error> {
         let options = self.options?;
         let cancel = self.cancel.child();
         // A connection has no events, so nothing reads this queue.
@@ -54,10 +56,25 @@ impl HostRequest {
         let (ready, told) = oneshot::channel();
         let (order, orders) = mpsc::channel(waiting);
         let mut attempt = Attempt(Some(cancel.clone()));
-        engine::start(name, move || serve(Calls { options, observer, cancel, ready, orders }))?;
+        let (serving, ends) = mpsc::channel(1);
+        engine::start(name, move || {
+            serve(Calls { options, observer, cancel, ready, orders });
+            drop(ends);
+        })?;
         let reached = told.await.map_err(|_| engine::vanished(name))??;
         attempt.0 = None;
-        Ok((reached, order))
+        Ok((reached, order, Serving(serving)))
+    }
+}
+
+/// The thread that serves the orders. It ends after all senders of orders are dropped.
+#[derive(Clone)]
+pub(super) struct Serving(mpsc::Sender<Infallible>);
+
+impl Serving {
+    /// Waits until the thread has closed its connection.
+    pub(super) async fn ended(&self) {
+        self.0.closed().await;
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::batches::Batches;
 use super::client::{Client, IntoLocation};
-use super::host::HostRequest;
+use super::host::{HostRequest, Serving};
 use super::queue::stream;
 use crate::calls::Calls;
 use crate::error::public::{Error, ErrorKind};
@@ -73,8 +73,8 @@ impl IntoFuture for ShareRequest {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let serve = move |calls: Calls<(), Order>| serve_share(calls, self.retry_for);
-            let ((), orders) = self.host.open(NAME, WAITING, serve).await?;
-            Ok(Share { orders })
+            let ((), orders, serving) = self.host.open(NAME, WAITING, serve).await?;
+            Ok(Share { orders, serving })
         })
     }
 }
@@ -86,6 +86,7 @@ impl IntoFuture for ShareRequest {
 #[derive(Clone)]
 pub struct Share {
     orders: mpsc::Sender<Order>,
+    serving: Serving,
 }
 
 impl fmt::Debug for Share {
@@ -208,6 +209,14 @@ impl Share {
         let (tell, batches) = mpsc::channel(UNREAD);
         self.orders.send(Order::Watch(prefix, tell)).await.map_err(|_| ended())?;
         Ok(ShareWatch::over(Batches::new(batches, events)))
+    }
+
+    /// Drops this handle, and waits until the connection is closed: that is when the last handle
+    /// and all watches are dropped. If a program exits without it, the server may learn of the end
+    /// by a timeout.
+    pub async fn close(self) {
+        drop(self.orders);
+        self.serving.ended().await;
     }
 }
 

@@ -143,16 +143,18 @@ impl<'a> Attempt<'a> {
     pub(super) fn fallback_notice(&self, streams: u16) -> Notice {
         let port = match self.route.host() {
             Host::Daemon { port, .. } => {
-                format!("UDP {}", self.reach(&*self.hooks.observer).data_port(*port))
+                format!("UDP {} on the way", self.reach(&*self.hooks.observer).data_port(*port))
             }
-            Host::Ssh { .. } => format!("a UDP port range, and name it as {}", CallOption::Ports),
+            Host::Ssh { .. } => {
+                format!("a range of UDP ports on the way, and name it with {}", CallOption::Ports)
+            }
         };
         let carrier = match self.carrier.get() {
             "ssh" => THROUGH_SSH.to_owned(),
             _ if streams == 0 => "the control stream".to_owned(),
             _ => format!("{streams} TCP streams"),
         };
-        Notice::Fallback { carrier, advice: format!("for full speed open {port} on the way") }
+        Notice::Fallback { carrier, advice: format!("for full speed open {port}") }
     }
 
     fn reach<'b>(&'b self, observer: &'b dyn Observer) -> Reach<'b> {

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -193,12 +193,12 @@ impl Local<'_> {
         let manifest = source.manifest().clone();
         let to = options.place(options.destination.path().to_owned());
         let (mut sink, plan) = Sink::open(&to, &manifest, 0, &sink_options(options), &self.watch)?;
-        let resumed = self.plan(&mut source, &mut sink, plan)?;
+        let (resumed, skipped) = self.plan(&mut source, &mut sink, plan)?;
         if !without_entry(&source).is_empty() {
             sink.source_is_incomplete();
         }
         if options.dry_run {
-            return self.rehearsed(&source, &mut sink, &manifest, resumed);
+            return self.rehearsed(&source, &mut sink, &skipped, resumed);
         }
         for pass in 1.. {
             let missing: Vec<u64> = sink.missing().into_iter().flatten().collect();
@@ -225,8 +225,14 @@ impl Local<'_> {
         self.summary(&manifest, outcome, walked, resumed)
     }
 
-    /// Compares existing content, and returns the bytes that need not be copied.
-    fn plan(&self, source: &mut Source, sink: &mut Sink, plan: Plan) -> Result<u64, Error> {
+    /// Compares existing content, and returns the bytes that need not be copied, and the entries
+    /// that exist already.
+    fn plan(
+        &self,
+        source: &mut Source,
+        sink: &mut Sink,
+        plan: Plan,
+    ) -> Result<(u64, Vec<u32>), Error> {
         let manifest = source.manifest().clone();
         let due = |sink: &Sink| -> u64 {
             let chunks = sink.missing().into_iter().flatten();
@@ -242,7 +248,7 @@ impl Local<'_> {
         }
         let resumed = plan.resumed_bytes.saturating_add(before.saturating_sub(due(sink)));
         if self.options.names == Names::All {
-            let told = notices::skipped(&manifest, skipped.into_iter());
+            let told = notices::skipped(&manifest, skipped.iter().copied());
             told.for_each(|told| self.observer.notice(told));
         }
         if resumed > 0 {
@@ -252,7 +258,7 @@ impl Local<'_> {
         (progress.total_bytes, progress.total_files) = (manifest.bytes(), manifest.files());
         progress.resumed_bytes = resumed;
         self.bytes.store(resumed, Ordering::Relaxed);
-        Ok(resumed)
+        Ok((resumed, skipped))
     }
 
     /// Copies chunks: a thread reads them, the calling one writes them.
@@ -324,9 +330,11 @@ impl Local<'_> {
         &self,
         source: &Source,
         sink: &mut Sink,
-        manifest: &Arc<Manifest>,
+        skipped: &[u32],
         resumed: u64,
     ) -> Result<Summary, Error> {
+        let manifest = source.manifest();
+        let skipped: BTreeSet<u32> = skipped.iter().copied().collect();
         let failures: Vec<Failure> =
             without_entry(source).into_iter().chain(sink.failures().iter().cloned()).collect();
         let failed: BTreeSet<u32> = failures.iter().filter_map(|failure| failure.entry).collect();
@@ -339,7 +347,7 @@ impl Local<'_> {
         };
         for (number, entry) in (0..).zip(manifest.entries()) {
             let is_file = entry.size().is_some();
-            match sink.is_skipped(number) {
+            match skipped.contains(&number) {
                 true => outcome.skipped += u64::from(is_file),
                 false if failed.contains(&number) => {}
                 false => {

@@ -13,7 +13,7 @@ use crate::options::CopyOptions;
 use crate::progress::{Notice, SourceState};
 use crate::reach::route::Route;
 use crate::summary::Summary;
-use longhaul_files::Place;
+use longhaul_files::{Place, make_folders};
 use longhaul_text::CallOption;
 use longhaul_text::mkdir;
 
@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<Summary, Error> {
     check_names(options)?;
     if let Some(Route::Pull { destination, .. }) = sources.routes.first() {
-        check_folder(destination)?;
+        check_folder(destination, options)?;
     }
     let mut tasks = JoinSet::new();
     for number in 0..sources.routes.len() {
@@ -94,9 +94,15 @@ fn check_names(options: &CopyOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that the destination is a folder, before any host is contacted.
-fn check_folder(destination: &Path) -> Result<(), Error> {
+/// Checks that the destination is a folder, before any host is contacted, or creates it if wanted.
+fn check_folder(destination: &Path, options: &CopyOptions) -> Result<(), Error> {
     let place = Place::Ambient(destination.to_owned());
+    if options.make_path && options.dry_run {
+        return Ok(());
+    }
+    if options.make_path {
+        make_folders(&place)?;
+    }
     if place.is_folder()? {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use longhaul_net::port::Port;
 use longhaul_net::socket::{RECEIVE_BUFFER, Socket};
@@ -58,7 +59,11 @@ async fn run(
             session = side.accept() => session?,
             () = cancel.wished() => return Err(interrupted()),
         };
-        let Some(session) = session else { return Ok(()) };
+        let Some(session) = session else {
+            // The last message of the client may be unread: it has the mark of its copy removed.
+            server.closing.close(Duration::ZERO).await;
+            return Ok(());
+        };
         if session.carrier != "ssh" {
             // The client gets the error itself.
             dispatch::begin(&server, &services, session);
