@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn json_comes_where_it_is_preferred() {
+    fn clients_that_prefer_json_get_json() {
         let form = |accept: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, header::HeaderValue::from_static(accept));

@@ -153,7 +153,7 @@ fn a_table_says_what_each_flow_came_to_and_the_status_what_did_not() {
         line.unwrap_or_else(|| panic!("no {name} in {ended}")).clone()
     };
     assert!(line("flow").contains("goodput") && line("small").contains("20.00 kB"), "{ended}");
-    assert!(line("NOT FINISHED").contains("1.00 GB were to come"), "{ended}");
+    assert!(line("NOT FINISHED").contains("1.00 GB expected"), "{ended}");
 
     // Endless flows end with the last other flow, and are not failures.
     let endless = text.replace("size = \"1GB\"", "");

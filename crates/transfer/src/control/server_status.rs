@@ -32,7 +32,7 @@ macro_rules! mirrors {
     };
 }
 
-/// The client's wish to know what the server is doing.
+/// The client's request for the server's status.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StatusAsk {
     /// Milliseconds between two answers; the server waits 100 at least.
@@ -40,13 +40,13 @@ pub struct StatusAsk {
     pub interval_millis: u32,
 }
 
-/// What the server is doing.
+/// The server's status.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StatusTold {
     /// Transfers under way, the oldest first.
     #[prost(message, repeated, tag = "1")]
     pub transfers: Vec<TransferTold>,
-    /// Streams that somebody sends or receives.
+    /// Streams with a sender or a receiver.
     #[prost(message, repeated, tag = "2")]
     pub streams: Vec<StreamTold>,
     /// The shared tree, where the server has one.
@@ -91,13 +91,13 @@ pub struct TransferTold {
     /// The client's id.
     #[prost(string, tag = "3")]
     pub id: String,
-    /// What the list of clients calls it.
+    /// The client's name in the list of clients.
     #[prost(string, optional, tag = "4")]
     pub name: Option<String>,
-    /// What is done, and with which paths.
+    /// The operation and its paths.
     #[prost(string, tag = "5")]
     pub wish: String,
-    /// The server receives; else it sends.
+    /// Whether the server receives the data; otherwise it sends them.
     #[prost(bool, tag = "6")]
     pub receives: bool,
     /// Time since the request, in nanoseconds.
@@ -127,7 +127,7 @@ pub struct TransferTold {
     /// Smoothed round-trip time, in nanoseconds.
     #[prost(uint64, tag = "15")]
     pub rtt_nanos: u64,
-    /// By how much the round-trip time is above the lowest seen here, in nanoseconds.
+    /// Current round-trip time minus the lowest one of this transfer, in nanoseconds.
     #[prost(uint64, tag = "16")]
     pub queue_nanos: u64,
     /// TCP connections that carry the data; 0 for datagrams.
@@ -148,10 +148,10 @@ pub struct TransferTold {
     /// Datagrams lost in the receiving socket, whose buffer was full.
     #[prost(uint64, tag = "22")]
     pub socket_lost: u64,
-    /// Datagrams that came and found no memory at the receiving end.
+    /// Datagrams that the receiving end dropped for lack of memory.
     #[prost(uint64, tag = "23")]
     pub memory_lost: u64,
-    /// What bounds the transfer, by its name in the events.
+    /// The bottleneck, by its name in the events.
     #[prost(string, tag = "24")]
     pub bound_by: String,
 }
@@ -218,7 +218,7 @@ impl From<TransferTold> for TransferStatus {
     }
 }
 
-/// A stream as it stands at its server.
+/// The state of a stream.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StreamTold {
     /// Its name.
@@ -227,13 +227,13 @@ pub struct StreamTold {
     /// The id of its sender, if there is one.
     #[prost(string, optional, tag = "2")]
     pub sender: Option<String>,
-    /// How many receive it, or wait for it.
+    /// Number of clients that receive the stream or wait for it.
     #[prost(uint64, tag = "3")]
     pub receivers: u64,
     /// Frames of its sender so far.
     #[prost(uint64, tag = "4")]
     pub frames: u64,
-    /// Datagrams that came from its sender.
+    /// Datagrams received from its sender.
     #[prost(uint64, tag = "5")]
     pub datagrams: u64,
 }
@@ -246,10 +246,10 @@ pub struct TreeTold {
     /// Keys that have a value.
     #[prost(uint64, tag = "1")]
     pub keys: u64,
-    /// Changes so far, those of earlier runs of the server included.
+    /// Changes so far, including those in earlier runs of the server.
     #[prost(uint64, tag = "2")]
     pub changes: u64,
-    /// Watches under way that have heard of all changes.
+    /// Active watches that have received all changes.
     #[prost(uint64, tag = "3")]
     pub watches: u64,
 }
@@ -259,10 +259,10 @@ mirrors!(SharedTreeStatus, TreeTold { keys, changes, watches });
 /// Counts of a server since its start.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TotalsTold {
-    /// Requests of all services that were done.
+    /// Requests that succeeded, of all services.
     #[prost(uint64, tag = "1")]
     pub done: u64,
-    /// Requests of which some files failed.
+    /// Requests that succeeded except for some files.
     #[prost(uint64, tag = "2")]
     pub partial: u64,
     /// Requests that were refused or not finished.
@@ -298,7 +298,7 @@ pub struct TotalsTold {
     /// Datagrams lost in a receiving socket.
     #[prost(uint64, tag = "13")]
     pub socket_lost: u64,
-    /// Datagrams that found no memory at the receiving end.
+    /// Datagrams that receiving ends dropped for lack of memory.
     #[prost(uint64, tag = "14")]
     pub memory_lost: u64,
 }
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_tells_arrives_as_it_is() {
+    fn a_status_survives_its_conversion_to_a_message() {
         let transfer = TransferStatus {
             name: Some("Ada".to_owned()),
             wish: "reads /x".to_owned(),
