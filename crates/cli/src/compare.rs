@@ -144,7 +144,7 @@ fn compare(args: &CompareArgs) -> Result<u8, Error> {
     Ok(status)
 }
 
-/// What is asked for, or everything.
+/// The requested protocols; by default all.
 fn candidates(args: &CompareArgs) -> Result<Vec<Candidate>, Error> {
     if args.protocols.is_empty() {
         return Ok(candidate::all());
@@ -153,7 +153,7 @@ fn candidates(args: &CompareArgs) -> Result<Vec<Candidate>, Error> {
         args.protocols.iter().enumerate().find(|(at, one)| args.protocols[..*at].contains(one));
     match twice {
         Some((_, one)) => {
-            let what = format!("{one} stands twice in --protocols");
+            let what = format!("--protocols names {one} twice");
             Err(usage(what, "name it once; --repeat runs each several times"))
         }
         None => Ok(args.protocols.clone()),

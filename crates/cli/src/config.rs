@@ -1,8 +1,9 @@
 //! Defaults from files: `config.toml` with a section for each subcommand that has defaults, its
 //! keys the long flags of that subcommand, and a section `[host.NAME]` for copies from and to NAME.
 //!
-//! A setting becomes the flag it names, put before the user's own, so that flags win over the
-//! section of a host, that over the other sections, and the user's file over the system's.
+//! A setting becomes the flag that it names, and is put before the user's own flags. So flags
+//! override the section of a host, which overrides the other sections; the user's file overrides
+//! the system's.
 
 use std::env;
 use std::ffi::OsString;
@@ -79,8 +80,8 @@ impl Wanted<'_> {
         self.places.iter().find(|place| names(place).iter().any(|known| known == name))
     }
 
-    /// Whether the subcommand takes a key of `[host.NAME]`: `cp` takes all, the others only those
-    /// that say how to reach the host.
+    /// Whether the subcommand takes a key of `[host.NAME]`: `cp` takes all settings, the other
+    /// subcommands only those for reaching the host.
     fn has_key(&self, key: &str) -> bool {
         self.section == "cp" || REACH.contains(&key) && (self.has_flag)(key)
     }
@@ -202,7 +203,7 @@ pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, E
     read_all.merge(wanted)
 }
 
-/// The settings of a file: those of the subcommand, and those of hosts with the host's name.
+/// The settings of a file: the settings of the subcommand, and those of hosts with the host's name.
 #[derive(Debug, Default)]
 struct Read {
     general: Vec<Setting>,

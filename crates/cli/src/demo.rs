@@ -120,7 +120,7 @@ fn words(source: &Path, server: &Server, rate: Rate) -> Vec<String> {
     ]
 }
 
-/// What must hold for the demonstration to have shown anything.
+/// The checks without which the demonstration would prove nothing.
 fn judge(outcome: &DemoOutcome, files: u64) -> Result<(), Error> {
     let wrong = |what: String| Err(Error::new(ErrorKind::Verification, what));
     let DemoOutcome { killed: Half { bytes, .. }, summary, verdict, .. } = outcome;
@@ -152,7 +152,7 @@ fn race(track: contest::Track, place: &Path, cancel: &CancelHandle) -> Result<()
     }
 }
 
-/// A folder of its own, with room for what the demo makes.
+/// A temporary folder with room for the demo's files.
 fn workplace(args: &DemoArgs) -> Result<TempDir, Error> {
     if args.size < LEAST {
         let what = format!("--size {} is too small to be killed half-way", args.size);

@@ -134,8 +134,8 @@ struct PathArgs {
     mtu: u16,
 }
 
-/// Returns the ids of all flags of [`PathArgs`]. The id of their group would do as well, but then
-/// the error for a flag beside a scenario lists all of them.
+/// Returns the ids of all flags of [`PathArgs`]. A conflict with the id of their group would also
+/// work, but then the error for one flag lists all flags of the group.
 fn path_flags() -> Vec<Id> {
     let command = PathArgs::augment_args(Command::new("path"));
     command.get_arguments().map(|flag| flag.get_id().clone()).collect()

@@ -297,14 +297,14 @@ pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
     Some(line(&value))
 }
 
-/// Which server it is that tells of itself.
+/// The server of a status report.
 pub(crate) struct ServedAt {
     pub(crate) root: String,
     pub(crate) address: String,
     pub(crate) id: String,
 }
 
-/// What a server is doing.
+/// The status of a server.
 pub(crate) fn server_status(status: &ServerStatus, at: Option<&ServedAt>) -> String {
     let transfer = |told: &TransferStatus| {
         json!({
@@ -380,7 +380,7 @@ fn server_totals(all: &ServerTotals) -> Value {
     })
 }
 
-/// A request of HTTP has changed the folder.
+/// An HTTP request has changed the folder.
 pub(crate) fn http_written(told: &Told) -> String {
     line(&json!({
         "event": "http-write",

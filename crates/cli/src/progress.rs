@@ -333,7 +333,7 @@ mod tests {
     fn off_a_terminal_a_line_comes_every_ten_seconds_and_no_sooner() {
         let start = Instant::now();
         let mut calm = Calm::new(start);
-        // As often as a copy tells how far it is.
+        // The interval of a copy's progress events.
         let times = (1..=350).map(|tenths| Duration::from_millis(100 * tenths));
         let lines: Vec<_> = times.filter(|time| calm.is_due(start + *time)).collect();
         assert_eq!(lines, [10, 20, 30].map(Duration::from_secs));

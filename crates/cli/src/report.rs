@@ -12,7 +12,7 @@ use crate::progress::duration;
 
 /// Shorter times are shown in ms.
 const SHORT: Span = Span::from_millis(100);
-/// From this duration on, the summary says what limited the copy.
+/// Copies of at least this duration report their bottleneck.
 const LONG: Span = Span::from_secs(2);
 
 /// Formats an event as a line, with control characters escaped.
@@ -146,7 +146,7 @@ fn is_nothing(summary: &Summary) -> bool {
     there && came(summary).is_none() && summary.failed_files == 0 && summary.failed_sources == 0
 }
 
-/// What this run copied, if anything; folders are mentioned only if there is nothing else.
+/// The amount that this run copied, if any; folders are mentioned only if there is nothing else.
 fn came(summary: &Summary) -> Option<String> {
     let Summary { copied_files, copied_bytes, links, folders, .. } = *summary;
     let mut came = Vec::new();
@@ -342,7 +342,7 @@ fn refused(summary: &Summary) -> Option<String> {
     })
 }
 
-/// What limited the copy, and how to make it faster.
+/// The bottleneck of the copy, and how to make it faster.
 fn bound(by: BoundBy) -> &'static str {
     match by {
         BoundBy::Path => "by the path: it was full",

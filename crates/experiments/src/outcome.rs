@@ -33,7 +33,7 @@ pub struct CaseFlow {
     pub reported_lost: Count,
     /// Datagrams that reached the receiving program.
     pub received: Count,
-    /// Of these, blocks that were there already.
+    /// Of these, blocks that the receiver already had.
     pub duplicates: Count,
     /// Datagrams lost on the way: on a line, in a queue, in the receiver's socket.
     pub lost: Count,

@@ -140,7 +140,7 @@ impl Page {
         self.courses = drawn.into_iter().filter_map(real_course).collect();
     }
 
-    /// Removes runs of which no value is left.
+    /// Removes runs without remaining values.
     fn forget_runs(&mut self) {
         let mut places = vec![None; self.runs.len()];
         let mut kept = Vec::new();

@@ -49,7 +49,7 @@ pub struct Plot {
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it measures, with the unit.
+    /// The label of the axis, with the unit.
     pub label: String,
     /// Its scale.
     pub scale: Scale,

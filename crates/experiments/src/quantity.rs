@@ -50,7 +50,7 @@ pub(crate) const RETRANSMITTED: Quantity = quantity("retransmitted", Unit::Count
 pub(crate) const SENT: Quantity = quantity("sent", Unit::Count);
 /// Data datagrams that reached the receiving program.
 pub(crate) const RECEIVED: Quantity = quantity("received", Unit::Count);
-/// Datagrams whose block was there already.
+/// Datagrams whose block the receiver already had.
 pub(crate) const DUPLICATES: Quantity = quantity("duplicates", Unit::Count);
 /// Rounds over the object, the first one included.
 pub(crate) const ROUNDS: Quantity = quantity("rounds", Unit::Count);

@@ -29,7 +29,7 @@ impl Table {
 pub struct Row {
     /// The case: protocol, path, settings.
     pub case: String,
-    /// What is measured.
+    /// The measured quantity.
     pub quantity: Quantity,
     /// The paper's value, if it gives one.
     pub published: Option<Published>,

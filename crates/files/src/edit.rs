@@ -1,4 +1,5 @@
-//! Changes of single names below a root, as a file server makes them: each is atomic for readers.
+//! Creates, replaces, renames and removes single files and folders below a root. Each change is
+//! atomic for readers.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! One version of a regular file, read by ranges, and the values of its chunks.
+//! Reads ranges of one version of a regular file, and caches its chunk values.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -150,7 +150,7 @@ struct Kept {
 }
 
 impl ChunkValues {
-    /// Keeps `most` values, in 0.2 KiB each.
+    /// A cache of up to `most` values, 0.2 KiB each.
     pub fn new(most: usize) -> ChunkValues {
         ChunkValues { most, kept: Mutex::default() }
     }

@@ -25,7 +25,7 @@ pub struct Token {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Right {
     pub(crate) write: bool,
-    /// Only below this folder of the root.
+    /// The folder to which the right is limited, relative to the root.
     pub(crate) folder: Option<PathBuf>,
     /// The user, from the comment after the token.
     pub(crate) name: Option<String>,

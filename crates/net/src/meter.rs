@@ -1,4 +1,4 @@
-//! Rate limits by decaying charges, without a clock of their own.
+//! Rate limits by decaying charges; the caller passes the time.
 //!
 //! Each event adds a charge, and a charge decays by one second a second. Above the free amount the
 //! key exceeds its limit. Each event of a key over its limit costs twice as much as the one before,

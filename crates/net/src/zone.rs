@@ -11,7 +11,7 @@ use crate::error::Error;
 /// (RFC 6874) before a zone are equal. Returns it with the plain address.
 ///
 /// # Errors
-/// What is wrong with the address.
+/// The mistake in the address.
 pub fn read(text: &str) -> Result<String, &'static str> {
     let (address, zone) = split(text);
     let ip = address.parse::<Ipv6Addr>().map_err(|_| "no IPv6 address within the brackets")?;

@@ -180,8 +180,9 @@ pub struct Setup {
     pub law: Law,
     /// The part of a shared path that a found rate takes.
     pub weight: Weight,
-    /// What the path was like before; used by a protocol that finds its rate by `law`. It is a
-    /// hint that may come from the other end, and the path's first report overrules it.
+    /// Properties of the path from an earlier copy; used by a protocol that finds its rate by
+    /// `law`. It is a hint that may come from the other end, and the path's first report overrules
+    /// it.
     pub remembered: Option<Remembered>,
     /// Bytes that may be sent for the first time before the receiver grants more.
     pub grant: Bytes,
@@ -224,9 +225,9 @@ impl Setup {
     }
 }
 
-/// Other traffic on the receiving host's access link: TCP, and all else that is no flow of the
-/// receiver's. All of it is counted as if it were UDP: without the headers of Ethernet and IP and
-/// without 8 more bytes.
+/// Other traffic on the receiving host's access link: TCP, and all other traffic that does not
+/// belong to the receiver's flows. All of it is counted as if it were UDP: without the headers of
+/// Ethernet and IP and without 8 more bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Others {
     /// Speed of the host's card in bits a second of UDP payload in full datagrams; `None` if
@@ -307,7 +308,7 @@ pub trait Sender: Send {
     /// The smoothed round-trip time.
     fn rtt(&self) -> Span;
 
-    /// What the law that finds the rate knows about the path; nothing without such a law.
+    /// Results of the law that finds the rate; empty without such a law.
     fn found(&self) -> Found {
         Found::default()
     }

@@ -23,8 +23,8 @@ pub struct Allow {
     pub write: bool,
     /// Files only below this folder of the root.
     pub subfolder: Option<PathBuf>,
-    /// Rights to services other than files, as in the list: the word, and its value. One list may
-    /// serve hosts of which some lack a service.
+    /// Rights to services other than files, as in the list: the word, and its value. Several hosts
+    /// may use the same list, and some of them may not offer the service.
     pub others: Vec<(String, String)>,
     /// The client's name for logs, from the comment after the entry.
     pub name: Option<String>,
@@ -55,8 +55,8 @@ impl Allow {
 /// are allowed. A folder whose name looks like a mode needs a mode before it, as in `ID:rw:ro`.
 ///
 /// In the long form each service has its word, once: `files=MODE[:FOLDER]`, `share=MODE[:FOLDER]`,
-/// `stream=MODE[:FOLDER]`, `status=ro`. What is not named is not allowed. A folder with a comma
-/// needs the short form.
+/// `stream=MODE[:FOLDER]`, `status=ro`. Services without a word are not allowed. A folder with a
+/// comma needs the short form.
 ///
 /// # Errors
 /// The id has a typing error, a mode or a word is unknown, or the subfolder is not below the root.

@@ -636,7 +636,7 @@ mod tests {
         assert_eq!((error.kind(), tried), (io::ErrorKind::PermissionDenied, 1));
     }
 
-    /// Returns what was bound for `wanted`, if `refused` fails with `kind`.
+    /// Returns the address that `bind` chooses for `wanted` while `refused` fails with `kind`.
     fn bound(wanted: &str, refused: &str, kind: io::ErrorKind) -> Result<String, io::ErrorKind> {
         let exactly = |at: SocketAddr| match at == address(refused) {
             true => Err(kind.into()),

@@ -271,7 +271,7 @@ mod tests {
 
     use super::*;
 
-    /// What was done with a way out.
+    /// The calls that a recorded writer has received.
     #[derive(Debug, Default, PartialEq)]
     struct Seen {
         bytes: Vec<u8>,

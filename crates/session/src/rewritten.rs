@@ -25,7 +25,7 @@ impl Rewriting {
         Ok(Rewriting(folder))
     }
 
-    /// Does not wait: returns nothing if another process changes files in `folder`.
+    /// Like `wait`, but returns `None` if another process is changing files in `folder`.
     ///
     /// # Errors
     /// As [`Rewriting::wait`].

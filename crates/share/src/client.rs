@@ -18,7 +18,7 @@ use crate::unread::{Held, Limit, Unread};
 
 /// Limit of watches of a connection, which has one more stream for calls.
 const WATCHES: usize = 15;
-/// Bytes of memory that a snapshot may take: what a server's tree may take.
+/// The memory limit of a snapshot in bytes, equal to the limit of a server's tree.
 const MOST: usize = 1 << 30;
 
 /// A request of the program.
@@ -30,7 +30,7 @@ pub enum Order {
     Edit(Wish, oneshot::Sender<Result<Answer, Error>>),
     /// Reports when this client loses its presence at the key, and the key's value then.
     Lost(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
-    /// All that a prefix has, and its changes, until the receiver is dropped.
+    /// The entries of a prefix, then its changes, until the receiver is dropped.
     Watch(Prefix, mpsc::Sender<Result<Unread, Error>>),
 }
 
@@ -81,7 +81,7 @@ struct Watching {
     run: u64,
     tell: mpsc::Sender<Result<Unread, Error>>,
     limit: Limit,
-    /// For the snapshot that is not complete.
+    /// The reservation for the incomplete snapshot.
     held: Held,
 }
 
@@ -104,7 +104,7 @@ struct Client {
     /// Subscribers to the loss of a presence.
     losses: BTreeMap<Key, Vec<Waiting<Option<Entry>>>>,
     watches: Vec<Watching>,
-    /// How much all watches may bring that the program has not taken.
+    /// The limit of all watches for data that the program has not read.
     unread: Limit,
     closed: bool,
 }
@@ -400,7 +400,7 @@ async fn bring(connection: Connection, watching: &mut Watching) -> Result<(), Er
         watching.held.set(watching.replica.bytes())?;
         if let Some(news) = news {
             let news = watching.limit.unread(news)?;
-            // Nobody listens: `watch` ends.
+            // Fails if the program has dropped its watch; then `watch` ends.
             let _ = watching.tell.send(Ok(news)).await;
         }
     }

@@ -68,7 +68,7 @@ impl Shared {
         Ok(Rc::new(Shared { store, run, streams: Cell::new(0), turns: Turns::default() }))
     }
 
-    /// How large the tree is now; nothing once it has ended.
+    /// Returns the current size of the tree; `None` after its end.
     pub fn size(&self) -> impl Future<Output = Option<Size>> + use<> {
         let size = self.store.ask(Command::Count);
         async { size.await.ok() }
@@ -161,7 +161,7 @@ impl Shared {
                     let turn = turns.clone().acquire_owned().await;
                     let turn = turn.expect("nobody closes it");
                     let answering = self.begin(asked, writing, right)?;
-                    // It fails only where the answers have failed.
+                    // Fails only if writing answers has failed, which reports its own error.
                     let _ = queue.send((answering, turn)).await;
                 }
                 asked = reader.read::<Ask>().await?;

@@ -1,8 +1,8 @@
 //! The rates that paths carried, kept in a file between copies (RFC 9959).
 //!
-//! A path is a network of the other host (an IPv4 /24 or an IPv6 /48) and this host's own address.
-//! The file has one line a path and is readable by its owner only. A copy never fails because of
-//! this file: without it, or with a broken one, a copy begins as over a new path.
+//! A path is identified by the other host's network (an IPv4 /24 or an IPv6 /48) and this host's
+//! address. The file has one line for each path, and only its owner can read it. A copy never fails
+//! because of this file: if the file is missing or damaged, the copy treats the path as new.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -102,8 +102,8 @@ impl PathMemory {
         Some(Remembered { rate: entry.rate, rtt: entry.rtt })
     }
 
-    /// Stores what a copy found. If the path did not limit the copy, the new rate counts only if it
-    /// is higher. The copy is done and must not wait: if another process has locked the file,
+    /// Stores the result of a copy. If the path did not limit the copy, the new rate counts only if
+    /// it is higher. The copy is done and must not wait: if another process has locked the file,
     /// nothing is stored.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ impl PathMemory {
     }
 }
 
-/// What a copy has measured on its path.
+/// The path's properties as a copy measured them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) peer: IpAddr,

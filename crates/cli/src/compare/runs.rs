@@ -7,7 +7,7 @@ use super::candidate::Candidate;
 
 /// One run of one candidate.
 pub(super) struct Run {
-    /// What carried the object.
+    /// The carrier of the object.
     pub(super) candidate: Candidate,
     /// Number of the run, from 1.
     pub(super) turn: u32,
@@ -35,7 +35,7 @@ pub(super) struct Measured {
     pub(super) rates: Vec<(f64, f64)>,
 }
 
-/// What was lost and repeated; of the kernel's TCP no more than what it sent again.
+/// Lost and repeated data; for the kernel's TCP only the repeated data are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
     /// Sent beyond the first time of each block, as a share of those; of TCP, of segments.
@@ -48,7 +48,7 @@ pub(super) struct Counts {
     pub(super) blocks_lost: Option<f64>,
     /// Third loss: as reported to the sender, the same one perhaps several times.
     pub(super) reported_lost: Option<f64>,
-    /// Arrivals of what was there already.
+    /// Arrivals of data that the receiver already had.
     pub(super) duplicates: Option<f64>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Counts {
 pub(super) struct Cpu {
     /// Of this process.
     pub(super) here: f64,
-    /// Of the other end's threads that receive and write, where it tells.
+    /// CPU time of the other end's threads that receive and write, if the other end reports it.
     pub(super) there: Option<f64>,
 }
 

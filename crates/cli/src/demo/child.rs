@@ -50,7 +50,7 @@ impl Half {
 pub(super) struct Finished {
     /// Bytes of the tree.
     pub(super) bytes: u64,
-    /// Bytes that the first run had brought.
+    /// Bytes that the first run had copied.
     pub(super) resumed_bytes: u64,
     /// Everything was hashed and compared.
     pub(super) verified: bool,

@@ -239,8 +239,8 @@ mod tests {
 
     use super::*;
 
-    /// A terminal: its lines, and the one that the cursor is in. What is written behind a full line
-    /// goes into the next.
+    /// A terminal: its lines, and the one that the cursor is in. Text after a full line continues
+    /// in the next one.
     #[derive(Clone, Debug, Default)]
     struct Screen(Arc<Mutex<(Vec<String>, usize)>>);
 

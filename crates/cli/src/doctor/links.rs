@@ -122,7 +122,7 @@ mod tests {
         for (speed, hardware, grade) in [
             (Some(10_000), false, Grade::Warn),
             (None, true, Grade::Warn),
-            // A bridge that tells no speed may lead nowhere.
+            // A bridge without a reported speed may have no physical port.
             (None, false, Grade::Bad),
             (Some(999), true, Grade::Bad),
         ] {

@@ -51,8 +51,8 @@ pub(super) enum Event {
 
 /// Blocks the signals that end a run, so that none is lost from now on.
 ///
-/// A shell's job with `&` is born ignoring Ctrl-C; who sends it one all the same means it. Of
-/// `nohup` the purpose is that a terminal's end says nothing.
+/// A background job of a shell ignores SIGINT from its start; a user who sends it SIGINT anyway
+/// intends the effect. SIGHUP stays ignored if it was, because that is the purpose of `nohup`.
 pub(super) struct Asked(Signals);
 
 impl Asked {

@@ -24,7 +24,7 @@ const SOURCES: [(&str, &str); 16] = [
     ("crates/transfer/src/control/probe.rs", "A probe"),
     ("crates/transfer/src/control/list.rs", "A listing"),
     ("crates/transfer/src/control/file.rs", "Ranges of a remote file"),
-    ("crates/transfer/src/control/server_status.rs", "What a server is doing"),
+    ("crates/transfer/src/control/server_status.rs", "The status of a server"),
     ("crates/transfer/src/control/pipe.rs", "A pipe"),
     ("crates/share/src/messages.rs", "The shared tree"),
     ("crates/stream/src/messages.rs", "A stream"),

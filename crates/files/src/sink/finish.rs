@@ -48,7 +48,7 @@ impl Sink {
     /// Ends the copy: syncs everything; if no chunk is missing, creates links and gives folders
     /// their permissions and times.
     ///
-    /// Called earlier, it leaves the data for a later run, and reports how much is unfinished.
+    /// Before that it leaves the data for a later run, and reports the unfinished amount.
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).

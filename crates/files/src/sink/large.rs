@@ -62,7 +62,8 @@ pub(super) struct Large {
     journal_end: u64,
     /// The folder's entry for the partial file is on disk.
     is_named: bool,
-    /// A sync of the partial file failed: nothing of it may be journalled or synced any more.
+    /// A sync of the partial file failed: after that, chunks of the file may no longer be
+    /// journalled or synced.
     has_lost: bool,
     /// When it was last used, to find the file to close.
     pub(super) used: u64,
@@ -168,7 +169,7 @@ impl Large {
         let valid = !distrust && journal.as_ref().is_some_and(is_its);
         let is_locked = file.lock()?;
         if !is_locked && !valid {
-            // Another copy may be writing to it, of another version even. A new file is made.
+            // Another copy may be writing to the file, perhaps another version. Create a new file.
             return Ok(None);
         }
         // Before the file is touched: an old journal must never speak of new content.
@@ -205,7 +206,7 @@ impl Large {
         compare.sort_unstable_by_key(|(chunk, _)| *chunk);
         large.file = Some(file);
         if !is_locked {
-            // Another copy may go on writing to it.
+            // Another copy may still write to the old file.
             let (large, _) = large.restart(ground, watch)?;
             return Ok(Some(Remains { large, compare: Vec::new(), allocated: found.allocated }));
         }

@@ -27,7 +27,7 @@ impl Left {
         }
     }
 
-    /// Returns whether `found` is as it was left, and removes the record.
+    /// Returns whether `found` is unchanged since the record, and removes the record.
     pub(super) fn take(&self, found: &Attributes) -> bool {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         left.remove(&found.identity) == Some(found.modified)

@@ -35,8 +35,8 @@ pub(super) fn payload(before: Counted, now: Counted, header: u64) -> Option<u64>
 }
 
 impl Others {
-    /// Adds a reading: `came` bytes arrived, of which `ours` were ours. Returns the total of other
-    /// traffic, which never decreases.
+    /// Adds a reading: `came` bytes arrived in total, `ours` of them for our own sockets. Returns
+    /// the total of other traffic, which never decreases.
     pub(super) fn note(&mut self, came: u64, ours: u64) -> u64 {
         let [came, ours] = [came, ours].map(|bytes| bytes.min(MOST) as i64);
         self.sum = (self.sum + came - ours).max(self.told - WAITING);

@@ -100,7 +100,7 @@ fn parse_interface(body: &[u8]) -> Option<Interface> {
 pub(super) fn connections() -> io::Result<Vec<Connection>> {
     let mut all = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
-        // struct inet_diag_req_v2: family, protocol, what to tell beside, padding, states, socket.
+        // struct inet_diag_req_v2: family, protocol, requested extensions, padding, states, socket.
         let mut question = vec![family as u8, libc::IPPROTO_TCP as u8, 1 << (INET_DIAG_INFO - 1)];
         question.resize(4, 0);
         question.extend((1u32 << ESTABLISHED).to_ne_bytes());

@@ -15,7 +15,7 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Handles a new list of connections, during which all other traffic brought `others` bytes.
+    /// Handles a new list of connections, during which `others` bytes of all other traffic arrived.
     /// Returns how many connections count; zero if none is known: it is another kind of traffic, or
     /// passes through this host.
     pub(super) fn count(&mut self, now: &[Connection], others: u64) -> u32 {

@@ -97,7 +97,7 @@ impl Watch {
         Some(Others { link, bytes: Bytes::new(bytes), flows: self.number })
     }
 
-    /// Number of other flows, which brought `bytes` in total.
+    /// Returns the number of other flows; `bytes` is the total of other traffic so far.
     fn count_flows(&mut self, bytes: u64) -> u32 {
         let brought = bytes.saturating_sub(std::mem::replace(&mut self.counted, bytes));
         match netlink::connections() {

@@ -16,7 +16,7 @@ use crate::buffers::chunks::{ChunkBuffer, ChunkPool};
 pub enum Placed<E> {
     /// It was written to its place.
     Filled(Block),
-    /// It was there already: its place was not lent.
+    /// The block was a duplicate: its place was not lent.
     Present(Block),
     /// The pool has no buffer for its chunk: it counts as never received.
     NoRoom,

@@ -67,7 +67,7 @@ pub enum SendOutcome {
     Lost(io::Error),
 }
 
-/// Why sending cannot continue as it is.
+/// The reason why the sender must change something before it can continue.
 #[derive(Debug)]
 pub enum SendError {
     /// The datagrams are larger than the path's first link takes.
@@ -302,8 +302,8 @@ impl Inbox {
         }
     }
 
-    /// The messages of the last call in the order of arrival, followed by empty ones. None of them
-    /// was there at `since`.
+    /// The messages of the last call in the order of arrival, followed by empty ones. Drops counted
+    /// since `since`.
     pub(crate) fn messages(&self, since: Time) -> [Message<'_>; MESSAGES] {
         std::array::from_fn(|n| {
             let meta = &self.metas[n];

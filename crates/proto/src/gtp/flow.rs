@@ -341,8 +341,8 @@ impl Flow {
         }
     }
 
-    /// Sets the drops of this host's socket. They are not the path's own loss, however they behave
-    /// while the rate falls.
+    /// Sets the drops of this host's socket. They do not count as the path's own loss, even if they
+    /// continue while the rate falls.
     pub(super) fn set_socket_lost(&mut self, lost: u64) {
         self.growing = lost > self.end.pulses.socket_lost();
         self.overrun |= self.growing;
@@ -389,7 +389,7 @@ impl Flow {
         if self.end.is_finished() {
             return;
         }
-        // A host that slept itself has not read what arrived meanwhile.
+        // If this host itself was suspended, it has not read the datagrams that arrived meanwhile.
         if now.since(core::mem::replace(&mut self.looked, now)) > self.rules.tuning.silence / 2 {
             self.sign = now;
         }

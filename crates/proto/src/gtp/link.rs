@@ -29,7 +29,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A link of which nothing is known.
+    /// A link without any measurement.
     pub(super) fn new() -> Link {
         Link { card: f64::INFINITY, limit: f64::INFINITY, others: None, fixed: 0.0 }
     }

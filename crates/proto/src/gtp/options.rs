@@ -194,8 +194,8 @@ pub(crate) const OWN_LOSS: ProtocolOption = ProtocolOption::switch(
 );
 
 /// Section 3.6, future work: "dynamically adjust allocatable GTP traffic by monitoring and
-/// estimating TCP traffic, so as to achieve max-min fairness to all flows". A user who gives
-/// C_r has already decided what is left to others.
+/// estimating TCP traffic, so as to achieve max-min fairness to all flows". A user who sets C_r has
+/// already decided how much to leave to others.
 pub const OTHERS: ProtocolOption = ProtocolOption::choice(
     "others",
     "fair: what else comes in on the receiver's link keeps what it would have among equals; \

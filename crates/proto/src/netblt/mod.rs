@@ -1,11 +1,11 @@
 //! NETBLT: Clark, Lambert, Zhang, "NETBLT: A Bulk Data Transfer Protocol", RFC 998 (1987).
 //!
-//! The object is sent as a row of buffers. With GO the receiver allows as many as it has room for;
-//! the sender sends each completely, in bursts of an agreed size at an agreed interval. The
-//! receiver sets a data timer for each buffer. When the timer expires or the buffer's last packet
-//! arrives, the receiver answers with OK, or with RESEND and the list of missing blocks. Only
-//! listed blocks are resent. Several buffers are in flight at a time, so that the path is not idle
-//! while one is checked. The rate is agreed again with each buffer: OK offers a burst size and
+//! The object is sent as a row of buffers. With GO the receiver allows as many buffers as it has
+//! room for; the sender sends each completely, in bursts of an agreed size at an agreed interval.
+//! The receiver sets a data timer for each buffer. When the timer expires or the buffer's last
+//! packet arrives, the receiver answers with OK, or with RESEND and the list of missing blocks.
+//! Only listed blocks are resent. Several buffers are in flight at a time, so that the path is not
+//! idle while one is checked. The rate is agreed again with each buffer: OK offers a burst size and
 //! interval, and the slower of the offer and the sender's own rate applies next, in bursts of the
 //! smaller size.
 //!
@@ -44,7 +44,7 @@ use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
-/// What the two ends of RFC 998 agree on when they open a connection.
+/// The parameters that the ends of RFC 998 negotiate when they open a connection.
 pub const BUFFER: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "buffer",

@@ -27,7 +27,7 @@
 //!   costs a round trip, a copy of a few blocks almost nothing.
 //!
 //! Files by decision: `sender` selects and paces, `segments` keeps a sender's rounds, `receiver`
-//! counts, `reports` decides when to report what.
+//! counts, `reports` decides the time and content of reports.
 
 mod receiver;
 mod reports;

@@ -228,8 +228,8 @@ impl Segment {
         Some(asked.done)
     }
 
-    /// Handles an answer. An answer to an older DONE is useless: what it lists as missing has been
-    /// repaired since, or is covered by a newer DONE.
+    /// Handles an answer. An answer to an older DONE is useless: its missing blocks were repaired
+    /// since, or are in a newer DONE.
     pub(super) fn on_report(&mut self, now: Time, report: &Report) {
         let slice = report.slice();
         let Some(asked) = &mut self.asked else { return };

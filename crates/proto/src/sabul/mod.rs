@@ -36,7 +36,7 @@
 //! not say how to estimate the available bandwidth: here it is the arrival rate.
 //!
 //! The variant `sabul-ornl` never resends the last block, ignores no report and has no flow window
-//! unless one is set, so that it shows the troubles of the release.
+//! unless one is set, so that it reproduces the defects of the release.
 //!
 //! Files by decision: `sender` selects blocks, `window` keeps the flow window, `rate` and `release`
 //! control the rate; `receiver` finds gaps, `reports` decides when to report which losses.

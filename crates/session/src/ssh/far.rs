@@ -134,7 +134,7 @@ impl SshSide {
 }
 
 impl Under {
-    /// Nothing is known of a stream through ssh.
+    /// The path of a stream through ssh is unknown.
     pub(super) fn ssh() -> Under {
         Under {
             remote: SocketAddr::from(([0, 0, 0, 0], 0)),

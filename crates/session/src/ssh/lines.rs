@@ -131,7 +131,7 @@ impl Lines {
         }
     }
 
-    /// Returns the end of the other bytes, printable.
+    /// Returns the end of the output that is not longhaul's, without control characters.
     pub(super) fn noise(&self) -> String {
         let text = String::from_utf8_lossy(&self.noise);
         let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });

@@ -295,7 +295,7 @@ impl Forwarder {
         let before = self.starved.so_far();
         // An interrupted or refused wait only means another look.
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
-        // Nothing had arrived before this thread was woken; any wait since then was for a
+        // No packet had arrived before this thread was woken; any wait since then was for a
         // processor.
         let starved = self.starved.so_far().saturating_sub(before);
         let woken = Time::ZERO + self.now().since(Time::ZERO).saturating_sub(starved);

@@ -6,7 +6,7 @@ use longhaul_proto::time::{Span, Time};
 
 use crate::link::LinkTally;
 
-/// Lateness up to this limit is always acceptable, whatever the delay.
+/// Lateness up to this limit is acceptable for any delay.
 pub(crate) const LATE_ALLOWANCE: Span = Span::from_micros(300);
 
 /// The emulator's own drops up to this share of the offered packets do not invalidate a run.

@@ -91,13 +91,13 @@ pub struct LinkCount {
     pub name: &'static str,
     /// The count.
     pub value: u64,
-    /// The words behind the count in a printed account; empty for the counts with which each
-    /// account begins.
+    /// The words after the count in a printed account; empty for the counts at the start of each
+    /// account.
     pub words: &'static str,
 }
 
 impl LinkTally {
-    /// All counts, in the order in which they are told.
+    /// All counts, in the order of output.
     pub fn counts(&self) -> [LinkCount; 13] {
         // Every field is named, so that a new one does not compile until it is placed here.
         let LinkTally {
@@ -133,7 +133,7 @@ impl LinkTally {
         .map(|(name, value, words)| LinkCount { name, value, words })
     }
 
-    /// Packets that do not arrive, for whatever reason.
+    /// Packets that do not arrive, for any reason.
     pub fn dropped(&self) -> u64 {
         // Destructured in full, so that a new field does not compile until it is placed here.
         let LinkTally {

@@ -7,8 +7,8 @@ use longhaul_proto::units::{Bytes, Rate};
 
 use super::{CoDel, Loss, Policer};
 
-/// What Ethernet puts around an IP packet: 14 bytes of header, 4 of check sequence, 8 of preamble
-/// and a gap of 12. So 1 Gbit/s carries 1500 / 1538 Gbit/s of 1500-byte packets.
+/// Ethernet's framing of an IP packet: 14 bytes of header, 4 of check sequence, 8 of preamble and a
+/// gap of 12. So 1 Gbit/s carries 1500 / 1538 Gbit/s of 1500-byte packets.
 pub const ETHERNET_FRAMING: u32 = 38;
 
 /// The headers of UDP and IPv4 in a packet: 8 and 20 bytes.

@@ -249,7 +249,7 @@ impl Server {
         ServerControl { orders: self.orders.clone() }
     }
 
-    /// What the server is doing now; see [`ServerControl::status`].
+    /// Returns the server's current status; see [`ServerControl::status`].
     ///
     /// # Errors
     /// As there.
@@ -316,8 +316,7 @@ impl ServerControl {
         Ok(told.await.map_err(ended)??)
     }
 
-    /// What the server is doing now. Nothing is counted for it: a server that nobody asks has no
-    /// work with this.
+    /// Returns the server's current status. A server does extra work for it only during this call.
     ///
     /// # Errors
     /// The server has ended.
@@ -327,7 +326,7 @@ impl ServerControl {
         told.await.map_err(|_| Error::new(ErrorKind::Unreachable, "the server has ended"))
     }
 
-    /// Begins what [`Server::shutdown`] does, without waiting for the end.
+    /// Starts a shutdown like [`Server::shutdown`], without waiting for its end.
     pub fn shutdown(&self, grace: Duration) {
         // The server may have ended already.
         let _ = self.orders.send(Order::Shutdown(grace));

@@ -43,7 +43,7 @@ pub struct FileRange {
     pub len: u64,
 }
 
-/// The file is open, and this version of it is read from now on.
+/// The file is open. All reads return this version.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct FileOpened {
     /// Bytes of content.

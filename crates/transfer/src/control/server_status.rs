@@ -9,7 +9,7 @@ use crate::server_status::{
 };
 use crate::summary::BoundBy;
 
-/// The name of the service, and the word of its right.
+/// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "status";
 
 /// The version of its messages. It rises with each field that must not be skipped.
@@ -35,7 +35,7 @@ macro_rules! mirrors {
 /// The client's request for the server's status.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StatusAsk {
-    /// Milliseconds between two answers; the server waits 100 at least.
+    /// Milliseconds between two answers; the server uses at least 100.
     #[prost(uint32, tag = "1")]
     pub interval_millis: u32,
 }
@@ -43,13 +43,13 @@ pub struct StatusAsk {
 /// The server's status.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StatusTold {
-    /// Transfers under way, the oldest first.
+    /// Running transfers, oldest first.
     #[prost(message, repeated, tag = "1")]
     pub transfers: Vec<TransferTold>,
     /// Streams with a sender or a receiver.
     #[prost(message, repeated, tag = "2")]
     pub streams: Vec<StreamTold>,
-    /// The shared tree, where the server has one.
+    /// The shared tree, if the server has one.
     #[prost(message, optional, tag = "3")]
     pub shared_tree: Option<TreeTold>,
     /// Counts since the server started.
@@ -79,7 +79,7 @@ impl From<StatusTold> for ServerStatus {
     }
 }
 
-/// A transfer under way.
+/// A running transfer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TransferTold {
     /// The number of the transfer at its server.
@@ -118,7 +118,8 @@ pub struct TransferTold {
     /// Files of the object; 0 until that is known.
     #[prost(uint64, tag = "12")]
     pub total_files: u64,
-    /// Goodput of the last second, or since the server was asked last, in bits a second.
+    /// Goodput of the last second, or since the previous report if that was earlier, in bits a
+    /// second.
     #[prost(uint64, tag = "13")]
     pub rate_now_bps: u64,
     /// The rate at which the sending end sends, in bits a second.

@@ -48,7 +48,8 @@ use crate::session::{self, Identity, Session, Settings};
 use longhaul_files::{Asked, Mark, Place, Source, SourceOptions};
 use longhaul_text::CallOption;
 
-/// How often the observer hears the progress of the walk over the source, and may cancel it.
+/// Interval at which the observer gets the progress of the walk over the source, and may cancel the
+/// walk.
 const TICK: Duration = Duration::from_millis(100);
 /// Carrier of the data if only ssh passes.
 const THROUGH_SSH: &str = "the ssh channel";

@@ -30,7 +30,7 @@ use crate::summary::{Summary, hex};
 
 /// The summary's protocol name.
 const PROTOCOL: &str = "local";
-/// How often the observer hears the progress, and may cancel the copy.
+/// Interval at which the observer gets the progress, and may cancel the copy.
 const TICK: Duration = Duration::from_millis(100);
 /// Chunks that the reader may be ahead of the writer.
 const AHEAD: usize = 8;

@@ -33,7 +33,8 @@ impl UsedPath {
         UsedPath { peer, rtt, remembered }
     }
 
-    /// Returns what a copy that ended with `summary` found on the path; `None` if it was too short.
+    /// Returns the path's properties as measured by a copy that ended with `summary`; `None` if it
+    /// was too short.
     fn found(&self, summary: &Summary) -> Option<Found> {
         let sent = summary.receiver.received.saturating_add(summary.path_lost);
         if sent < FEWEST || summary.rate == Rate::ZERO {
@@ -54,7 +55,7 @@ impl UsedPath {
 }
 
 impl Attempt<'_> {
-    /// Stores what a finished copy found on its path for the next one.
+    /// Stores the path's properties for the next copy.
     pub(super) fn remember(&self, mut summary: Summary) -> Summary {
         let Some(path) = self.path.get() else { return summary };
         summary.remembered = path.remembered.map(|path| path.rate);

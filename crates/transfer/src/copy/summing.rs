@@ -1,4 +1,4 @@
-//! The summary of a finished copy, and what limited it.
+//! The summary of a finished copy, and its bottleneck.
 
 use longhaul_net::clock;
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
@@ -16,7 +16,7 @@ use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
 use longhaul_files::place::{as_path, show};
 
-/// What moves data for less says nothing of what bounds it.
+/// Shorter copies do not show their bottleneck.
 const TOO_SHORT: Span = Span::from_millis(200);
 
 /// Returns the summary.

@@ -1,7 +1,7 @@
-//! What the threads of a transfer count while they run: the counters of one end, the [`board`] on
-//! which others read them, the time that a writing thread has [`spent`], and how fast bytes come to
-//! stand ([`recent`]). [`bound`] tells what bounds a transfer, `stream_bound` the same of one by
-//! streams. `wire` is the one place where counters become a message and come from one.
+//! Counters of a transfer's threads: the counters of one end, the [`board`] on which other threads
+//! read them, the time that a writing thread has [`spent`], and the recent goodput ([`recent`]).
+//! [`bound`] finds the bottleneck of a transfer, and `stream_bound` that of a transfer over
+//! streams. `wire` converts counters to messages and back.
 
 pub(crate) mod board;
 pub(crate) mod bound;
@@ -50,7 +50,7 @@ pub(crate) struct SenderCounters {
     pub(crate) streams: u32,
     /// That number was the best of those tried.
     pub(crate) streams_found: bool,
-    /// What the rate control has found out about the path.
+    /// The path's properties as the rate control measured them.
     pub(crate) found: Found,
 }
 
@@ -320,7 +320,7 @@ mod tests {
             (sent, first, retransmitted)
         };
         assert_eq!(came(90, 88, 95), (95, 88, 7));
-        // And one that told of more is believed.
+        // A report of a higher count is accepted.
         assert_eq!(came(40, 40, 41), (50, 49, 1));
     }
 

@@ -37,7 +37,7 @@ pub(super) fn bound(from: &Times, to: &Times, streams: u32, capped: bool, small:
     }
 }
 
-/// Returns what a busy writer at `to` spends its time on: `small` files, hashing, or its disk.
+/// Returns the main work of a busy writer at `to`: `small` files, hashing, or its disk.
 pub(super) fn destination(to: &Times, small: bool) -> BoundBy {
     match to.disk_cpu * 2 > to.disk {
         _ if small => BoundBy::SmallFiles,

@@ -1,5 +1,5 @@
-//! A core's control messages, wrapped and numbered: a message that goes both by stream and by
-//! datagram reaches the other core once.
+//! A core's control messages, wrapped and numbered: the other core gets a message once, even if it
+//! is sent both by stream and by datagram.
 
 use longhaul_net::sealing::replay::{ReplayWindow, Seen};
 use longhaul_proto::endpoint::{Carrier, Outgoing, PacketNumber};

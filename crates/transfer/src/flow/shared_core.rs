@@ -125,7 +125,7 @@ impl SharedCore {
         self.inner().watch.add(peer, datagram);
     }
 
-    /// What the flows take together, by the core's last schedule.
+    /// The sum of the flows' rates in the core's last schedule.
     pub(crate) fn capacity(&self) -> Option<ReceiveCapacity> {
         self.inner().core.receive_capacity()
     }
@@ -153,13 +153,13 @@ impl SharedCore {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // A flow whose code failed is forgotten by its port; the others go on.
+        // A flow whose code failed is forgotten by its port; the others continue.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Inner {
-    /// Counts what comes to a port as ours from now on.
+    /// From now on counts the traffic of a port as our own.
     fn open(&mut self, port: &PortHandle) {
         let is_same = |door: &Door| Arc::ptr_eq(door.port.socket(), port.socket());
         if !self.ports.iter().any(is_same) {
@@ -167,7 +167,7 @@ impl Inner {
         }
     }
 
-    /// Tells the core what else came in, if it is time to look.
+    /// Reports other incoming traffic to the core, if the interval has passed.
     fn look(&mut self, now: Time) {
         if !self.watch.is_due(now) || !self.core.wants_others() {
             return;
@@ -191,7 +191,8 @@ impl Inner {
         first.is_some_and(|(first, _)| *first == flow)
     }
 
-    /// Puts what the core says of other flows into their boxes, up to the first word of `flow`.
+    /// Moves the core's output for other flows into their queues, up to the first output for
+    /// `flow`.
     fn control_of(&mut self, now: Time, flow: FlowId) -> Option<Outgoing> {
         if let Some(waiting) = self.members.get_mut(&flow)?.mail.pop_front() {
             return Some(waiting);

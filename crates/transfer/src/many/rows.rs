@@ -15,10 +15,10 @@ pub(super) struct Rows {
     asked: Mutex<Asked>,
 }
 
-/// The time in which the user decided about new servers, as long as nothing had arrived.
+/// The time that the user took to decide about new servers, before any data arrived.
 struct Asked {
     total: Duration,
-    /// Up to when it is counted: several sources may ask at a time.
+    /// The end of the counted time; several sources may ask at the same time.
     until: Instant,
 }
 
@@ -59,8 +59,8 @@ impl Rows {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A question that was asked at `since` was answered. While it waited, other sources may have
-    /// copied: then its time is a part of the copy's.
+    /// Records the answer to a question asked at `since`. If other sources copied in the meantime,
+    /// the time counts as copy time.
     fn answered(&self, since: Instant) {
         let has_come =
             self.rows().iter().any(|row| row.progress.bytes > row.progress.resumed_bytes);
@@ -150,13 +150,14 @@ impl Rows {
         }
     }
 
-    /// How long the copy has taken so far, less the time of questions.
+    /// The duration of the copy so far, without the time of questions.
     pub(super) fn elapsed(&self) -> Duration {
         self.started.elapsed().saturating_sub(self.asked().total)
     }
 }
 
-/// An observer for one source: its progress goes into its row, notices go on with its name.
+/// An observer for one source: its progress updates its row, and its notices are passed on with its
+/// name.
 pub(super) fn observer(
     rows: &Arc<Rows>,
     number: usize,
@@ -259,7 +260,7 @@ mod tests {
         assert_eq!(state(), SourceState::Receiving);
     }
 
-    /// A user who thinks about each server for so long.
+    /// A user who takes this long to decide about each server.
     struct Thinks(Duration);
 
     impl Observer for Thinks {
@@ -288,7 +289,7 @@ mod tests {
         let (elapsed, all) = (rows.elapsed(), begun.elapsed());
         assert!(elapsed + think <= all, "{elapsed:?} of {all:?}");
         assert!(rows.asked().total <= all, "two at a time are one");
-        // Once something has arrived a decision is a part of the copy's time.
+        // After the first data, a decision counts as copy time.
         let before = rows.asked().total;
         rows.set_progress(0, &Progress { bytes: 1, ..Progress::default() });
         assert!(observer(&rows, 1, &user).trust_new_server("s", "id"));

@@ -229,7 +229,7 @@ impl Probing<'_> {
         Ok(())
     }
 
-    /// Sends, and asks the server what arrived.
+    /// Sends, and asks the server for its count of arrivals.
     async fn send(&mut self, run: &ProbeRun) -> Result<ProbeCount, Error> {
         let span = Span::from_micros(run.micros);
         let session = &mut self.reached.session;

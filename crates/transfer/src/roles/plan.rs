@@ -23,7 +23,7 @@ pub(super) struct PlanSoFar {
     pub(super) complete: bool,
     chunks: u64,
     entries: u64,
-    /// What an honest plan may still name.
+    /// Chunks and entries that an honest plan may still name.
     left: u64,
 }
 

@@ -437,8 +437,8 @@ impl Running<'_, '_> {
         match event {
             WriterEvent::Planned { manifest, slices, have, implied, skipped, resumed_bytes } => {
                 let asks = slices.iter().any(|slice| !slice.compare.is_empty());
-                // The sender tells its user of them. An outcome that overtakes the plan would end
-                // it before.
+                // The sender reports these names to its user. If the outcome overtook the plan, the
+                // sender would end first.
                 self.names_told |= !skipped.is_empty();
                 self.tell_plan(slices);
                 let there = There { bytes: resumed_bytes, asks };

@@ -29,7 +29,7 @@ pub(super) struct Silence {
     heard: Option<Time>,
     /// How long only the control stream was heard.
     alone: Duration,
-    /// What the other end had sent when the silence began.
+    /// The other end's count of sent datagrams at the start of the silence.
     sent: u64,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Quiet {
 
 impl Quiet {
     /// Takes the time and the other end's last sign of life. Returns the length of a silence to
-    /// report, or an inner `None` when the other end is heard again.
+    /// report, or an inner `None` when the other end answers again.
     pub(super) fn look(&mut self, now: Time, lived: Time, rtt: Span) -> Option<Option<Span>> {
         if lived == Time::ZERO {
             return None;

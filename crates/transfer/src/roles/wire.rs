@@ -254,7 +254,7 @@ mod tests {
         });
     }
 
-    /// Messages that are more than the session takes while the other side reads nothing.
+    /// Queues more messages than the session takes while the other side does not read.
     fn unread(outbox: &Outbox) {
         for chunk in 0..128 {
             let piece = ChunkPiece { chunk, bytes: vec![7; 1 << 19], ..Default::default() };

@@ -23,13 +23,13 @@ use longhaul_stream::server::Streams;
 /// Timeout for a stream's first message.
 const REQUEST: Duration = Duration::from_secs(15);
 
-/// What of a server can be watched.
+/// The parts of a server that a status report covers.
 pub(super) fn view(server: &Rc<Server>, shared: Option<Rc<Shared>>) -> Rc<View> {
     let streams = Streams::new(server.port.clone());
     Rc::new(View { server: server.clone(), streams, shared })
 }
 
-/// What a server offers. `ended` is told how each transfer and each pipe ended.
+/// The services that a server offers. `ended` gets the result of each transfer and each pipe.
 pub(super) fn services(
     view: &Rc<View>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,

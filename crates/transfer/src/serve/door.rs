@@ -178,7 +178,7 @@ impl Door {
         Ok((Right { list, seen, peer, access: None, word: Some(word) }, said))
     }
 
-    /// The right of `peer` to know what the server is doing.
+    /// The right of `peer` to the server's status.
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] if it has none.

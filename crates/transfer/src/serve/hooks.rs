@@ -27,7 +27,7 @@ pub(super) struct ServerHooks {
     questions: Option<RefCell<mpsc::UnboundedReceiver<Question>>>,
     /// Transfers that wait to learn whether the client is alive.
     asked: RefCell<Vec<oneshot::Sender<bool>>>,
-    /// When the client was last asked or heard.
+    /// The time of the last message to or from the client.
     heard: Cell<Instant>,
     /// Transfers that wait for the destination. Dropping the senders, with the whole transfer,
     /// wakes them.

@@ -1,7 +1,7 @@
-//! The transfers that are under way, and counts of all that were.
+//! The running transfers, and the totals of all transfers.
 //!
-//! Nothing is counted for who watches: the threads of a transfer count anyhow, and their counters
-//! are read when somebody asks.
+//! Watching costs a transfer nothing: its threads count in any case, and a status request only
+//! reads their counters.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::counters::recent::Recent;
 use crate::counters::{Counters, span};
 use crate::server_status::{ServerTotals, TransferStatus};
 
-/// What is under way at a server. Clones are of the same server.
+/// The running transfers of a server. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Live {
     now: Rc<Now>,
@@ -31,11 +31,11 @@ pub(super) struct Live {
 struct Now {
     transfers: RefCell<BTreeMap<u64, Entry>>,
     last: Cell<u64>,
-    /// Of transfers that have ended.
+    /// Totals of the transfers that have ended.
     before: Cell<ServerTotals>,
 }
 
-/// Requests that have ended, by their events.
+/// Requests that have ended, by result.
 #[derive(Default)]
 struct Ended {
     done: AtomicU64,
@@ -58,7 +58,7 @@ impl Ended {
     }
 }
 
-/// How a transfer goes.
+/// The direction and rate setting of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     /// The server receives.
@@ -67,7 +67,7 @@ pub(super) struct Way {
     pub(super) fixed_rate: bool,
 }
 
-/// A transfer under way.
+/// A running transfer.
 struct Entry {
     client: ServedClient,
     way: Way,
@@ -75,11 +75,12 @@ struct Entry {
     since: Instant,
     recent: Recent,
     least_rtt: Option<Span>,
-    /// What was told last: counts do not fall, although a datagram that came late is not lost.
+    /// The last reported status. Reported counts never fall, even if a datagram that counted as
+    /// lost arrives late.
     told: TransferStatus,
 }
 
-/// A transfer, until it is dropped.
+/// Keeps a transfer in the list until dropped.
 pub(super) struct Seat {
     live: Live,
     number: u64,
@@ -97,7 +98,7 @@ impl Drop for Seat {
 }
 
 impl Live {
-    /// Tells `tell`, and counts the requests that end.
+    /// Wraps `tell` so that it also counts requests that end.
     pub(super) fn counting(&self, tell: Tell) -> Tell {
         let ended = self.ended.clone();
         Arc::new(move |event| {
@@ -176,7 +177,7 @@ impl Entry {
         let Counters { sender, receiver, written, .. } = Counters::joined(&from, &to);
         let told = &self.told;
         let bytes = written.bytes.max(told.bytes);
-        // Those that were there come to stand in no time.
+        // Bytes that existed before do not count towards the goodput.
         let resumed_bytes = self.running.there().max(told.resumed_bytes).min(bytes);
         self.recent.note(now, bytes - resumed_bytes);
         let has_rtt = sender.rtt > Span::ZERO;

@@ -2,15 +2,14 @@
 //!
 //! `dispatch` gives a stream to the service that it names; `running` ends the requests of all
 //! services when the server ends or their client loses its right. `copying` is the service of
-//! copies: `register` knows the transfers under way, so that a copy that is taken up again finds
-//! its destination free, and further streams find their transfer; `transfer` answers one request
-//! (`hooks` is what others ask it meanwhile), `answer` the question before it where there are
-//! several sources. `listing` is the service of listings, `pipe` that of files of unknown length,
-//! `reading` that of ranges of files, `sharing` that of the shared tree, `streaming` that of
-//! streams. `live` knows what is under way, and `status` is the service that tells it to clients.
-//! `door` says what an id may reach; `closing` ends a server; `over_ssh` is the server of one copy
-//! that ssh started; `events` are what a server reports, and `refusals` limits how many clients
-//! that were turned away it reports. `rehearsal` is a session without a network, for the fuzzer.
+//! copies: `register` lists the running transfers, so that a resumed copy can take over its
+//! destination, and further streams find their transfer; `transfer` handles one request (with
+//! `hooks` for the roles' callbacks), and `answer` the survey of a source before it. The other
+//! services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of files),
+//! `sharing` (the shared tree), `streaming` (streams), and `status`, which reports the running
+//! transfers of `live`. `door` checks rights; `closing` shuts a server down; `over_ssh` serves one
+//! copy that ssh started; `events` are the server's reports, and `refusals` limits the reports of
+//! refused clients. `rehearsal` is a session without a network, for the fuzzer.
 
 mod closing;
 mod copying;
@@ -101,7 +100,7 @@ struct Server {
     /// Receives the events.
     tell: Tell,
     refusals: Arc<Refusals>,
-    /// What is under way, for who watches.
+    /// The running transfers, for status reports.
     live: Live,
     closing: Closing,
 }
@@ -139,9 +138,9 @@ pub type Tell = Arc<dyn Fn(ServerEvent) + Send + Sync>;
 
 /// A command to a running server.
 pub(crate) enum Order {
-    /// Tell what the server is doing.
+    /// Return the server's status.
     Status(oneshot::Sender<ServerStatus>),
-    /// Replace the list of clients, and tell how that went.
+    /// Replace the list of clients, and return the result.
     Allow(Vec<Allow>, oneshot::Sender<Result<(), Error>>),
     /// Shut down: let transfers continue for this long, then close their sessions.
     Shutdown(Duration),

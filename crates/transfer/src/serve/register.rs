@@ -81,8 +81,8 @@ impl Register {
         }
     }
 
-    /// Passes an additional stream to its transfer; closes it if it belongs to none, or was not
-    /// requested.
+    /// Passes an additional stream to its transfer; closes the stream if it belongs to no transfer,
+    /// or was not requested.
     pub(super) fn attach(&self, peer: PeerId, transfer: u64, session: Session) {
         let transfers = self.transfers.borrow();
         let entry = transfers.values().find(|e| e.peer == peer && e.transfer == transfer);

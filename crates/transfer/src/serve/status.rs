@@ -1,4 +1,4 @@
-//! The service of what a server is doing.
+//! The service that reports the server's status.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ const LATEST: Duration = Duration::from_secs(10);
 /// How long a client may leave an answer unread.
 const UNREAD: Duration = Duration::from_secs(60);
 
-/// All of a server that can be watched.
+/// The parts of a server that a status report covers.
 pub(super) struct View {
     pub(super) server: Rc<Server>,
     pub(super) streams: Rc<Streams>,
@@ -30,7 +30,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// What the server is doing now.
+    /// Returns the current status.
     pub(super) async fn now(&self) -> ServerStatus {
         let size = match &self.shared {
             Some(shared) => shared.size().await,

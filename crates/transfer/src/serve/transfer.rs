@@ -269,8 +269,8 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
     Ok((terms(server, session, request)?, work))
 }
 
-/// Returns what a push may remove. The report names existing files, so the client must be allowed
-/// to read as well.
+/// Returns the deletion that a push requests, if its client may delete. The report names existing
+/// files, so the client must be allowed to read as well.
 fn deletion(
     server: &Server,
     peer: &PeerId,

@@ -31,8 +31,8 @@ use crate::session::PeerId;
 use longhaul_files::{CHUNK, FileErrorKind, ListMemory};
 use longhaul_text::CallOption;
 
-/// What a sender may send before the receiving end has planned; the receiving end reserves this
-/// much. With the two chunks that may be partly filled this is 32 MiB.
+/// The amount that a sender may send before the receiving end has planned; the receiving end
+/// reserves this much. With the two chunks that may be partly filled this is 32 MiB.
 pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(30);
 
 /// Additional open chunks, because a grant may begin and end within a chunk. For a transfer over
@@ -66,7 +66,7 @@ struct Inner {
     owners: Mutex<HashMap<PeerId, u32>>,
     /// Chunks charged for each owner's lists.
     lists: Mutex<HashMap<PeerId, u32>>,
-    /// Chunks that the unread messages to each owner hold, where they hold any.
+    /// Chunks held by unread messages to each owner; owners without such messages have no entry.
     messages: Mutex<HashMap<PeerId, u32>>,
     /// Chunks or a part were given back.
     returned: Notify,
@@ -83,7 +83,8 @@ struct Share {
 
 /// A transfer's part; returned on drop.
 pub(crate) struct MemoryPart {
-    /// As many chunks as `pool` may have. Returned before the share is, for those who wait.
+    /// As many chunks as `pool` may have. Dropped before the share, so that waiting transfers see
+    /// the free memory.
     held: Mutex<OwnedSemaphorePermit>,
     share: Option<Share>,
     place: Place,
@@ -310,10 +311,10 @@ impl fmt::Debug for ListCharge {
     }
 }
 
-/// Memory that the messages of one transfer are charged to while the other end does not read them;
-/// given back when dropped. It may take from the quarter that is left for newcomers, because
-/// transfers grow into all other memory. An owner gets another MiB only while more MiB are free
-/// than the messages to this owner hold, so half stays free for the others.
+/// The memory charge of one transfer's messages that the other end has not read yet; released on
+/// drop. Messages may use the quarter that is reserved for new transfers, because running transfers
+/// grow into all other memory. An owner gets another MiB only while the free memory exceeds what
+/// the messages to this owner hold, so half stays free for the other owners.
 pub(crate) struct MessageCharge {
     inner: Arc<Inner>,
     owner: Option<PeerId>,
@@ -321,7 +322,7 @@ pub(crate) struct MessageCharge {
 }
 
 impl Budget {
-    /// A charge for the messages of one transfer, which holds nothing yet.
+    /// An empty charge for the messages of one transfer.
     pub(crate) fn messages(&self) -> MessageCharge {
         MessageCharge { inner: self.0.clone(), owner: None, held: None }
     }
@@ -333,14 +334,14 @@ impl Budget {
 }
 
 impl MessageCharge {
-    /// A charge to a memory of its own.
+    /// A charge to a separate memory.
     #[cfg(test)]
     pub(crate) fn alone() -> MessageCharge {
         Budget::new(Bytes::mebi(512)).expect("that is enough").messages()
     }
 
-    /// Holds memory for `bytes`, no more and no less. What is left of a MiB is not charged.
-    /// Whether there was room; if not, the charge stays as it was.
+    /// Changes the charge to `bytes`, in full MiB rounded down. Returns whether there was room; if
+    /// not, the charge stays as it was.
     pub(crate) fn set(&mut self, bytes: usize) -> bool {
         let wanted = bytes / CHUNK as usize;
         let has = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -370,7 +371,7 @@ impl MessageCharge {
         if let Some(owner) = self.owner {
             match (own as usize + wanted).saturating_sub(has) {
                 0 => drop(messages.remove(&owner)),
-                // No more than there are permits.
+                // Fits: there are no more permits than a u32 counts.
                 now => drop(messages.insert(owner, now as u32)),
             }
         }
@@ -422,7 +423,7 @@ impl Inner {
     }
 
     fn messages(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
-        // Nothing panics while the lock is held.
+        // No code panics while it holds the lock.
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -770,7 +771,7 @@ mod tests {
         assert_eq!(free(), 64);
         assert!(!second.set(mebi(5)), "both are to one owner");
         assert_eq!(free(), 64);
-        // The next owner finds its part.
+        // The next owner still gets its part.
         assert!(enter_for(&budget, 3).is_some());
         let mut third = budget.messages_for(other);
         assert!(third.set(mebi(32)) && !third.set(mebi(33)));

@@ -174,7 +174,7 @@ impl JobInbox {
 }
 
 impl Job {
-    /// Returns the approximate bytes that the other end can make it take.
+    /// Returns the approximate memory of a job that the other end controls, in bytes.
     fn weight(&self) -> usize {
         let inner = match self {
             Job::Digests(digests) => 8 * digests.chunks.len() + digests.values.len(),

@@ -41,7 +41,7 @@ const NOT_FORWARDED: [&str; 17] = [
 const OF_SSH: [&str; 1] = ["ports"];
 const OF_SERVERS: [&str; 2] = ["data_port", "server_id"];
 
-/// A copy that another host runs.
+/// A copy that runs on another host.
 #[derive(Debug)]
 pub(in crate::cp) struct Plan {
     /// The host that runs the copy, as ssh takes it.

@@ -455,12 +455,12 @@ impl Disk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on there are no locks, as on some network file systems.
+    /// Disables locks, as on some network file systems.
     pub(crate) fn lose_locks(&self) {
         self.state().has_locks = false;
     }
 
-    /// From now on names are found whatever their case.
+    /// Makes names case-insensitive.
     pub(crate) fn fold_names(&self) {
         self.state().folds = true;
     }

@@ -257,8 +257,8 @@ fn object(place: usize) -> String {
     format!("object-{place}")
 }
 
-/// The size of a copy's object; a copy that lasts for a time gets more than it can send by then.
-/// `None` for an endless copy.
+/// The size of a copy's object; a copy with a time limit gets more data than it can send in that
+/// time. `None` for an endless copy.
 fn size(
     scenario: &Scenario,
     flow: &Flow,
