@@ -27,8 +27,8 @@ Examples:
 const ABOUT: &str = "\
 Show the status of a server
 
-Shows its transfers with rate, queue and losses and what bounds each, its streams and its shared \
-tree, and draws them again each second. Needs the right `status=ro` in the server's list of \
+Prints each transfer with its rate, queue, losses and bottleneck, then the streams and the shared \
+tree, and refreshes the screen each second. Needs the right `status=ro` in the server's list of \
 clients, which shows the ids and paths of all clients.";
 
 /// Moves to the top of a terminal, and clears it.

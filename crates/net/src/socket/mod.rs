@@ -302,8 +302,8 @@ impl Inbox {
         }
     }
 
-    /// The messages of the last call in the order of arrival, followed by empty ones. Drops counted
-    /// since `since`.
+    /// The messages of the last call in the order of arrival, followed by empty ones. All of them
+    /// arrived after `since`.
     pub(crate) fn messages(&self, since: Time) -> [Message<'_>; MESSAGES] {
         std::array::from_fn(|n| {
             let meta = &self.metas[n];
