@@ -185,7 +185,7 @@ pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, E
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {
                 let what = format!("cannot read {}: {error}", file.display());
-                return Err(Error::new(ErrorKind::Usage, what).advise("mend or remove it"));
+                return Err(Error::new(ErrorKind::Usage, what).advise("fix or remove it"));
             }
         };
         let Read { general, hosts } = read(root, &file, &text, wanted)?;

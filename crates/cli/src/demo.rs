@@ -135,7 +135,10 @@ fn judge(outcome: &DemoOutcome, files: u64) -> Result<(), Error> {
         return wrong("the second run did not verify what it copied".into());
     }
     if summary.resumed_bytes == 0 {
-        return wrong(format!("the second run began anew, {} were there", Bytes::new(*bytes)));
+        return wrong(format!(
+            "the second run restarted, although {} had arrived",
+            Bytes::new(*bytes)
+        ));
     }
     Ok(())
 }

@@ -229,8 +229,8 @@ fn banner(emulation: &Emulation, here: &str) -> String {
     }
     let beyond = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
     format!(
-        "longhaul emulate: you are on host {}; across the network: {beyond}. All ends with this \
-         program.",
+        "longhaul emulate: you are on host {}; across the network: {beyond}. The network ends \
+         with this program.",
         named(here)
     )
 }

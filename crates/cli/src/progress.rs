@@ -263,7 +263,7 @@ fn is_known(progress: &Progress) -> bool {
 fn how_far(progress: &Progress) -> String {
     let Progress { bytes, total_bytes, rate_now, .. } = *progress;
     if !is_known(progress) {
-        return "looking at what is there".to_owned();
+        return "checking existing files".to_owned();
     }
     let mut parts = Vec::new();
     if total_bytes > 0 {

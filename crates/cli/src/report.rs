@@ -26,10 +26,11 @@ pub(crate) fn event(event: &Event) -> String {
             format!("longhaul: {} are there already", Bytes::new(*bytes))
         }
         Event::Silent { since, sends } => {
-            let stopped = if *sends { "sending has stopped until it is heard" } else { "waiting" };
-            format!("nothing has come from the other side for {}: {stopped}", duration(*since))
+            let stopped =
+                if *sends { "sending pauses until the other side answers" } else { "waiting" };
+            format!("no data from the other side for {}: {stopped}", duration(*since))
         }
-        Event::HeardAgain => "the other side is heard again; going on".to_owned(),
+        Event::HeardAgain => "the other side answers again; the copy continues".to_owned(),
         Event::Reconnecting { reason } => {
             format!("connection lost ({}); trying again", plain::text(reason))
         }
@@ -40,14 +41,14 @@ pub(crate) fn event(event: &Event) -> String {
             let ways = self::count(u64::from(*count), "connection");
             match found {
                 true => format!("{ways}: the best of the numbers tried"),
-                false => format!("{ways} when the copy was over, before the best was found"),
+                false => format!("{ways} at the end of the copy, before the best number was found"),
             }
         }
         Event::FileDone { path: file } => path(file),
         // The format of rsync.
         Event::FolderDone { path: folder } => format!("{}/", path(folder)),
         Event::LinkDone { path: link, target } => format!("{} -> {}", path(link), path(target)),
-        Event::FileSkipped { path: file } => format!("{} is there and equal", path(file)),
+        Event::FileSkipped { path: file } => format!("{} exists and is equal", path(file)),
         Event::Deleted { path: name } => format!("deleting {}", path(name)),
         Event::FileFailed { path: file, reason } => {
             format!("{}: {}", path(file), plain::text(reason))
@@ -102,7 +103,7 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
     if some_resumed && !is_nothing(summary) {
         let resumed = Bytes::new(summary.resumed_bytes);
         let skipped = count(summary.skipped_files, "file");
-        lines.push(format!("  resumed  {resumed} were there already, {skipped} skipped"));
+        lines.push(format!("  resumed  {resumed} existed already, {skipped} skipped"));
     }
     if summary.deleted > 0 {
         lines.push(format!("  deleted  {}", count(summary.deleted, "name")));
@@ -128,14 +129,16 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
     if summary.failed_sources > 0 {
         let all = summary.sources.len();
         let what = match kind {
-            Kind::Replicas => "named above; the others brought all of it",
-            _ => "named above; what the others have is there",
+            Kind::Replicas => "named above; the others delivered the whole object",
+            _ => "named above; the files of the others are complete",
         };
         lines.push(format!("  failed   {} of {all} sources, {what}", summary.failed_sources));
     }
     if summary.failed_files > 0 {
         let failed = count(summary.failed_files, "file");
-        lines.push(format!("  failed   {failed}, named above; mend and run the same again"));
+        lines.push(format!(
+            "  failed   {failed}, named above; fix the cause and run the same command again"
+        ));
     }
     lines
 }
@@ -219,16 +222,16 @@ pub(crate) fn origin(origin: Origin) -> &'static str {
 fn receives(capacity: ReceiveCapacity) -> String {
     let ReceiveCapacity { rate, link, share, others, .. } = capacity;
     let known = match capacity.origin {
-        Origin::Given => "as --receive-rate says",
-        Origin::Limit => "as --bwlimit says",
-        Origin::Card => "as the card takes",
-        Origin::Found => "as was found",
+        Origin::Given => "by --receive-rate",
+        Origin::Limit => "by --bwlimit",
+        Origin::Card => "by the card's speed",
+        Origin::Found => "as measured",
     };
     let share = match share {
         share if share < 1.0 => format!("{} % of ", (share * 1000.0).round() / 10.0),
         _ => String::new(),
     };
-    let others = others.map(|rate| format!("; {rate} were left to others")).unwrap_or_default();
+    let others = others.map(|rate| format!("; {rate} left to other traffic")).unwrap_or_default();
     format!("  took     at most {rate} in all, {share}{link} {known}{others}")
 }
 
@@ -240,7 +243,7 @@ fn source(row: &SourceRow) -> String {
     let resent = count(*resent, "block");
     let refused = match refused {
         0 => String::new(),
-        blocks => format!(", {} that nobody asked for", count(*blocks, "block")),
+        blocks => format!(", {} not requested", count(*blocks, "block")),
     };
     format!("  from     {source}: {}, {bytes}, loss {loss}, resent {resent}{refused}", state.name())
 }
@@ -264,7 +267,7 @@ fn path_found(found: &Found, elapsed: Span) -> String {
     };
     let shared = match shared {
         None => String::new(),
-        Some(Span::ZERO) => "; no other traffic noticed".to_owned(),
+        Some(Span::ZERO) => "; no other traffic detected".to_owned(),
         Some(shared) => format!("; shared with other traffic for {shared} of {elapsed}"),
     };
     format!("  found    {rate}, the first rate after {after}{loss}{shared}")
@@ -305,11 +308,11 @@ fn losses(summary: &Summary) -> String {
     let share = |lost: u64| format!("{} ({lost})", LossRatio::of(lost, sent));
     let for_memory = match summary.memory_lost {
         0 => String::new(),
-        lost => format!(", beyond what its memory had granted {}", share(lost)),
+        lost => format!(", beyond its memory grant {}", share(lost)),
     };
     let before = match summary.early_lost {
         0 => String::new(),
-        lost => format!(", before it had let the copy in {}", share(lost)),
+        lost => format!(", before the copy was admitted {}", share(lost)),
     };
     format!(
         "  lost     on the path {}, in the receiver's socket buffer {}{for_memory}{before}, of {}",
@@ -337,9 +340,8 @@ fn resends(summary: &Summary) -> String {
 fn refused(summary: &Summary) -> Option<String> {
     let number = summary.refused_datagrams + summary.receiver.refused;
     let refused = count(number, "datagram");
-    (number > 0).then(|| {
-        format!("  refused  {refused} that were foreign, forged, came again or were not asked for")
-    })
+    (number > 0)
+        .then(|| format!("  refused  {refused}: foreign, forged, replayed or not requested"))
 }
 
 /// The bottleneck of the copy, and how to make it faster.
@@ -361,7 +363,7 @@ fn bound(by: BoundBy) -> &'static str {
         BoundBy::PeerLimit => {
             "by the other side's own limit: raise --memory there, or its rate, if it has room"
         }
-        _ => "by nothing that could be told",
+        _ => "by an unknown bottleneck",
     }
 }
 
@@ -466,7 +468,7 @@ pub(crate) mod tests {
         };
         let first = "940.00 Mbit/s, the first rate after 200.0 ms";
         assert_eq!(told(trains, true), Some(first.into()));
-        assert_eq!(told(alone, true), Some(format!("{first}; no other traffic noticed")));
+        assert_eq!(told(alone, true), Some(format!("{first}; no other traffic detected")));
         assert_eq!(told(alone, false), None);
         let others = "loss of 1.00 % is the path's own; shared with other traffic for 1.20 s of \
                       2.83 s";
@@ -605,7 +607,7 @@ pub(crate) mod tests {
         let summary = but!(example(), memory_lost: 100);
         let text = lines(&summary, Kind::Copy, true).join("\n");
         let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \
-                    beyond what its memory had granted 0.05 % (100), of 210500 datagrams";
+                    beyond its memory grant 0.05 % (100), of 210500 datagrams";
         assert!(text.contains(said), "{text}");
     }
 
@@ -614,7 +616,7 @@ pub(crate) mod tests {
         let summary = but!(example(), early_lost: 100);
         let text = lines(&summary, Kind::Copy, true).join("\n");
         let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \
-                    before it had let the copy in 0.05 % (100), of 210500 datagrams";
+                    before the copy was admitted 0.05 % (100), of 210500 datagrams";
         assert!(text.contains(said), "{text}");
     }
 
@@ -622,7 +624,7 @@ pub(crate) mod tests {
     fn the_number_of_connections_that_was_found_is_said() {
         let said = |count, found| event(&Event::Streams { count, found });
         assert_eq!(said(8, true), "8 connections: the best of the numbers tried");
-        assert!(said(1, false).starts_with("1 connection when the copy was over"));
+        assert!(said(1, false).starts_with("1 connection at the end of the copy"));
     }
 
     #[test]
@@ -653,12 +655,12 @@ pub(crate) mod tests {
             others: Some(Rate::from_mbps(200)),
         };
         let said = lines(&but!(example(), receives: Some(capacity)), Kind::Copy, true);
-        let expected = "  took     at most 800.00 Mbit/s in all, 85 % of 1.00 Gbit/s as the card \
-                        takes; 200.00 Mbit/s were left to others";
+        let expected = "  took     at most 800.00 Mbit/s in all, 85 % of 1.00 Gbit/s by the \
+            card's speed; 200.00 Mbit/s left to other traffic";
         assert!(said.iter().any(|line| line == expected), "{said:?}");
         let found = ReceiveCapacity { origin: Origin::Found, share: 1.0, others: None, ..capacity };
         let said = lines(&but!(example(), receives: Some(found)), Kind::Copy, true);
-        let expected = "  took     at most 800.00 Mbit/s in all, 1.00 Gbit/s as was found";
+        let expected = "  took     at most 800.00 Mbit/s in all, 1.00 Gbit/s as measured";
         assert!(said.iter().any(|line| line == expected), "{said:?}");
         let said = lines(&but!(example(), receives: Some(found)), Kind::Copy, false);
         assert!(!said.join("\n").contains("took"));

@@ -170,7 +170,7 @@ fn write(bytes: &[u8]) -> Result<(), Error> {
 
 fn get(tree: &Tree, json: bool) -> Result<(), Error> {
     let Some(value) = blocking::wait(tree.share.get(&tree.key))? else {
-        let what = format!("no key {} is there", plain::text(&tree.key));
+        let what = format!("the key {} does not exist", plain::text(&tree.key));
         return Err(Error::new(ErrorKind::RemoteFile, what));
     };
     match json {
@@ -185,9 +185,9 @@ fn ended(key: &str, edited: Edited) -> Result<u64, Error> {
     let now = match edited {
         Edited::Made(version) => return Ok(version),
         Edited::Conflict(Some(SharedValue { version, .. })) => format!("has version {version}"),
-        Edited::Conflict(None) => "is not there, or may not be read".to_owned(),
+        Edited::Conflict(None) => "does not exist, or may not be read".to_owned(),
         _ => {
-            let what = format!("{key} may have been changed: the server has forgotten the outcome");
+            let what = format!("{key} may have been changed: the server has discarded the outcome");
             let error = Error::new(ErrorKind::Unfinished, what);
             return Err(error.advise("read it and decide again"));
         }
@@ -232,7 +232,7 @@ fn hold(tree: &Tree) -> Error {
         }
         Err(error) => return error.into(),
         Ok(Some(SharedValue { version, .. })) => format!("has version {version} now"),
-        Ok(None) => "has vanished with the connection".to_owned(),
+        Ok(None) => "was deleted with the lost connection".to_owned(),
     };
     let what = format!("the presence of {} is lost: it {now}", plain::text(&tree.key));
     Error::new(ErrorKind::Unfinished, what).advise("read it and decide again")

@@ -127,7 +127,7 @@ fn draw(file: &Path, runs: &[Run]) -> Result<(), Error> {
 
 fn simulate(args: &SimArgs) -> Result<Vec<Result<Run, Error>>, Error> {
     if args.seed.is_some() && args.sweep.iter().any(|sweep| sweep.is_of("seed")) {
-        let what = "--seed and --sweep seed= say two things about the seed";
+        let what = "--seed and --sweep seed= contradict each other about the seed";
         return Err(Error::new(ErrorKind::Usage, what).advise("give one of them"));
     }
     let path = &args.scenario;

@@ -103,7 +103,8 @@ async fn listing(
     head: String,
 ) -> Result<Body, Reply> {
     let busy = || {
-        let reply = reply::plain(StatusCode::SERVICE_UNAVAILABLE, "too many listings at a time");
+        let reply =
+            reply::plain(StatusCode::SERVICE_UNAVAILABLE, "too many listings at the same time");
         reply::with(reply, header::RETRY_AFTER, "10")
     };
     let seat = shared.seat_for_listing().await.ok_or_else(busy)?;

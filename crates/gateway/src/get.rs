@@ -33,7 +33,7 @@ pub(crate) async fn file(
     let opened = shared.at_disk(move || Ok(RangeFile::open(&place))).await;
     let file = match opened {
         Ok(Ok(file)) => Arc::new(file),
-        Ok(Err(_)) => return reply::plain(StatusCode::FORBIDDEN, "it is no file to be read"),
+        Ok(Err(_)) => return reply::plain(StatusCode::FORBIDDEN, "not a regular file"),
         Err(error) => return reply::trouble(&error),
     };
     let (size, version) = (file.stamp().size, Version::of(file.stamp()));

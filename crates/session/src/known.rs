@@ -151,7 +151,7 @@ impl KnownServers {
         let trouble = |error: std::io::Error| {
             let what = format!("cannot read {}: {}", self.path.display(), reason(&error));
             Error::new(Kind::LocalFile, what).at(&self.path).advise(format!(
-                "mend or remove it, or name the server's id with {}: it is not read then",
+                "fix or remove it, or name the server's id with {}: it is not read then",
                 CallOption::Pin
             ))
         };

@@ -216,12 +216,12 @@ fn daemon(text: &OsStr, rest: &[u8]) -> Result<Location, Error> {
         false => host.to_owned(),
     };
     let port = match port.strip_prefix(':') {
-        Some("") => return Err(wrong("no port behind the ':'")),
+        Some("") => return Err(wrong("no port after the ':'")),
         Some(port) => port
             .parse()
             .ok()
             .filter(|port| *port != 0)
-            .ok_or_else(|| wrong(&format!("{port} is no port from 1 to 65535")))?,
+            .ok_or_else(|| wrong(&format!("{port} is not a port from 1 to 65535")))?,
         None if port.is_empty() => DEFAULT_PORT,
         None => return Err(wrong("neither port nor path after the address")),
     };
@@ -323,10 +323,10 @@ mod tests {
     #[test]
     fn a_port_that_is_none_is_named() {
         for (text, said) in [
-            ("lh://host:99999/x", "99999 is no port from 1 to 65535 in"),
-            ("lh://host:0", "0 is no port"),
-            ("lh://[::1]:ssh", "ssh is no port"),
-            ("lh://host:/x", "no port behind"),
+            ("lh://host:99999/x", "99999 is not a port from 1 to 65535 in"),
+            ("lh://host:0", "0 is not a port"),
+            ("lh://[::1]:ssh", "ssh is not a port"),
+            ("lh://host:/x", "no port after"),
         ] {
             assert!(text.parse::<Location>().expect_err(text).what().contains(said), "{text}");
         }

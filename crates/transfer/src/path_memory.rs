@@ -181,7 +181,7 @@ impl PathMemory {
 
     fn trouble(&self, what: &str, error: &io::Error) -> Error {
         let what = format!("{what} {}: {}", self.file.display(), reason(error));
-        let advice = "make the file one that you can read and write, or remove it";
+        let advice = "make the file readable and writable for you, or remove it";
         Error::new(ErrorKind::LocalFile, what).at(&self.file).advise(advice)
     }
 }

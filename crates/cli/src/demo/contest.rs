@@ -68,7 +68,7 @@ pub(super) fn track() -> Track {
 pub(super) fn run(track: Emulation, place: &Path, cancel: &CancelHandle) -> Result<(), Error> {
     step(&format!(
         "sends the same {SIZE} over an emulated path: {RATE}, {RTT}, {:.1} % loss both ways; TCP \
-         may have 64 MiB on its way",
+         may have 64 MiB in flight",
         LOSS * 100.0
     ));
     for notice in track.notices() {
@@ -142,7 +142,10 @@ fn by_longhaul(
     server.end();
     let same = same_bytes(&file, &served.join("object")).map_err(failed)?;
     if !same || !summary.verified {
-        return Err(Error::new(ErrorKind::Verification, "the file of the contest came otherwise"));
+        return Err(Error::new(
+            ErrorKind::Verification,
+            "the file of the contest arrived with different content",
+        ));
     }
     let took = Span::from_secs_f64(summary.seconds);
     Ok(Lap { name: "longhaul", took, bytes: SIZE, invalid: invalid(&track)? })
@@ -196,13 +199,12 @@ fn table(laps: &[Lap]) -> Vec<String> {
         };
         lines.push(row(name, &time, &goodput(bytes.get(), *took).to_string()));
         if let Some(reason) = invalid {
-            lines.push(format!("    not a fair lap, the emulator was in the way: {reason}"));
+            lines.push(format!("    not a fair lap, the emulator limited it: {reason}"));
         }
     }
     lines.push("  TCP: memory to memory, in the clear, by the system's congestion control.".into());
-    lines.push(
-        "  longhaul: start to exit, file to file, sealed, verified; no rate was told.".into(),
-    );
+    lines
+        .push("  longhaul: start to exit, file to file, sealed, verified; no rate was set.".into());
     lines
 }
 

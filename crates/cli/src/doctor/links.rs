@@ -68,18 +68,18 @@ fn judge(want: Want, link: &Link, all: &[Link]) -> Finding {
         true if want.is_asked && other.is_none() => Grade::Bad,
         _ => Grade::unless(!slow && !small, Grade::Warn),
     };
-    let speed = speed.map_or("no speed told".to_owned(), |speed| speed.to_string());
+    let speed = speed.map_or("no speed reported".to_owned(), |speed| speed.to_string());
     let what = format!("{name}: {speed}, MTU {mtu} B");
     let mend = match (slow, other) {
         (true, Some(other)) => format!(
-            "{name} is slower than {}: see that the way there leaves by {} (ip route get ADDRESS)",
+            "{name} is slower than {}: check that the route there uses {} (ip route get ADDRESS)",
             want.rate, other.name
         ),
         (true, None) => {
             format!("{name} is slower than {}: use another, or ask for less", want.rate)
         }
         (false, _) => {
-            format!("sudo ip link set {name} mtu 9000   (where all of the path takes it)")
+            format!("sudo ip link set {name} mtu 9000   (if the whole path supports it)")
         }
     };
     Finding::new("link", grade, what, mend)

@@ -114,7 +114,7 @@ fn no_path_leads_out_of_the_root() {
     }
     for name in ["file link", "dangling"] {
         let ended = pair.cp(&[&"file", &pair.at(name)]);
-        ended.is(5, &[name, "it leads out of the folder that is served"]);
+        ended.is(5, &[name, "it leads out of the served folder"]);
         assert!(pair.there.join(name).is_symlink());
     }
     // An absolute path is one below the root.

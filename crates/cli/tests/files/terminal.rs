@@ -24,7 +24,7 @@ fn a_server_that_was_never_seen_is_asked_about_once() {
     let known = pair.client.config.join("known_servers");
     for (answer, status) in [("n\n", 3), ("\n", 3), ("yes\n", 0)] {
         let mut screen = Terminal::start(cp(&pair, &[&"file", &pair.at("")]));
-        screen.shows("was never seen from here");
+        screen.shows("is not known on this host");
         screen.shows(&pair.server.id);
         screen.shows("[y/N]");
         assert!(content(&pair.there).is_empty());

@@ -308,7 +308,7 @@ fn a_replica_that_differs_is_left_out_and_two_that_differ_are_refused() {
     assert!(failed[0]["what"].as_str().is_some_and(|w| w.contains("1 of 5 MiB")), "{ended}");
     // The copy is complete all the same, and reports the sources that sent nothing.
     assert_eq!(ended.summary()["failed_sources"], 1, "{ended}");
-    assert!(ended.stderr.contains("1 of 3 sources") && ended.stderr.contains("all of it"));
+    assert!(ended.stderr.contains("1 of 3 sources") && ended.stderr.contains("the whole object"));
     fs::remove_file(star.here.join("x")).expect("it was copied");
     let ended = star.replicas(&[], &[0, 1]).end();
     ended.is(5, &["no majority", "byte 3145728"]);

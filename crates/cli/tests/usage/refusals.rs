@@ -65,8 +65,8 @@ fn impossible_copies_are_refused_with_the_reason() {
         (&["--remote-path=x", "lh://h/b", "."], "--remote-path is for hosts that ssh"),
         (&["--data-port=9", "a", "h:b"], "--data-port is for a server"),
         (&["lh://h:65535/a", "b"], "no port comes after 65535"),
-        (&["lh://h:99999/a", "b"], "99999 is no port from 1 to 65535"),
-        (&["lh://h:/a", "b"], "no port behind the ':'"),
+        (&["lh://h:99999/a", "b"], "99999 is not a port from 1 to 65535"),
+        (&["lh://h:/a", "b"], "no port after the ':'"),
     ];
     for (words, expected) in cases {
         longhaul(&[&["cp"], words].concat()).is_refused(&[expected]);

@@ -36,7 +36,7 @@ pub enum Answer {
     Conflict(Option<Entry>),
     /// The server refused it.
     Refused,
-    /// The answer on an earlier connection was lost, and the server has forgotten the outcome.
+    /// The answer on an earlier connection was lost, and the server has discarded the outcome.
     Unknown,
 }
 

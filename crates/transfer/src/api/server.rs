@@ -59,12 +59,12 @@ impl Access {
     /// [`ErrorKind::Usage`]: `id` is invalid, or the folder leads out of the root.
     pub fn of(self, id: &str) -> Result<Allow, Error> {
         let usage = |what| Error::new(ErrorKind::Usage, what);
-        let id: PeerId = id.parse().map_err(|why| usage(format!("{id} is no id: {why}")))?;
+        let id: PeerId = id.parse().map_err(|why| usage(format!("{id} is not an id: {why}")))?;
         let Access { read, write, folder } = self;
         if let Some(folder) = &folder
             && !allow::is_below_root(folder)
         {
-            let what = format!("{} is no folder below the root", folder.display());
+            let what = format!("{} is not a folder below the root", folder.display());
             return Err(usage(what).at(folder));
         }
         let (id, others) = (id.to_string(), Vec::new());

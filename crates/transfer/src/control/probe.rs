@@ -70,7 +70,7 @@ impl ProbeRun {
             return refuse(what, "100 Gbit/s at most");
         }
         if !DATAGRAMS.contains(&self.datagram) {
-            let what = format!("datagrams cannot have {} bytes", self.datagram);
+            let what = format!("datagrams of {} bytes are not possible", self.datagram);
             return refuse(what, "256 to 65000 bytes");
         }
         Ok(())

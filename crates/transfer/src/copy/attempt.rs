@@ -337,7 +337,7 @@ impl<'a> Attempt<'a> {
         streams: mpsc::UnboundedReceiver<Session>,
     ) -> Result<Outcome, End> {
         let (Route::Pull { destination, .. }, Some(asked)) = (self.route, &self.asked) else {
-            return Err(End::Fatal(Error::new(ErrorKind::Usage, "nowhere to copy to")));
+            return Err(End::Fatal(Error::new(ErrorKind::Usage, "no destination")));
         };
         let options = self.options;
         let part = &self.part;

@@ -74,7 +74,8 @@ impl fmt::Display for Overflow {
                 write!(
                     f,
                     "{memory} has no room for {mebi} MiB of messages that the other side has not \
-                     read yet; raise it on the host that says so, or wait for other copies to end"
+                     read yet; raise it on the host that reports this, or wait for other copies \
+                     to end"
                 )
             }
         }

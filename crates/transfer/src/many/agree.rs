@@ -75,7 +75,7 @@ fn no_majority(found: &[(usize, String, Found)]) -> Error {
         Some(format!("; {first_name} and {name}: the second {how}"))
     });
     let what = format!("no majority of the sources has the same{}", how.unwrap_or_default());
-    let advice = "see which is right, and name only sources that hold the same";
+    let advice = "find out which is right, and name only sources with the same object";
     Error::new(ErrorKind::RemoteFile, what).advise(advice)
 }
 

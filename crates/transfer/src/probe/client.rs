@@ -85,7 +85,7 @@ async fn run(
     let reached = reach::open(&options.host, observer, &Settings::default(), look).await?;
     if reached.session.carrier == "ssh" {
         let advice = reached.session.advice.unwrap_or_default();
-        let what = "nothing but ssh itself gets through: there is nothing to measure";
+        let what = "only ssh gets through, so there is nothing to measure";
         return Err(Error::new(ErrorKind::Unreachable, what).advise(advice));
     }
     let mut probing = Probing::begin(options, reached).await?;

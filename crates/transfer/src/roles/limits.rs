@@ -30,13 +30,13 @@ pub(super) fn pass(
 ) -> Result<(), Error> {
     let Pass { segment, block, .. } = pass;
     if agreed.is_none() {
-        return refuse("datagrams, where streams were agreed on".into());
+        return refuse("datagrams, but streams were agreed on".into());
     }
     if !(SMALLEST..=LARGEST).contains(block) {
         return refuse(format!("blocks of {block} bytes; {SMALLEST} to {LARGEST} are possible"));
     }
     if !segment.is_multiple_of(CHUNK) {
-        return refuse(format!("segments of {segment} bytes, which is no multiple of {CHUNK}"));
+        return refuse(format!("segments of {segment} bytes, which is not a multiple of {CHUNK}"));
     }
     let chunks = match *segment {
         0 => object_len,
@@ -57,7 +57,7 @@ pub(super) fn pass(
 pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     match agreed {
         None => Ok(()),
-        Some(row) => refuse(format!("chunks by stream, where {} was agreed on", row.name)),
+        Some(row) => refuse(format!("chunks by stream, but {} was agreed on", row.name)),
     }
 }
 

@@ -252,7 +252,9 @@ impl Running<'_, '_> {
             self.end.hooks.held(&held);
         }
         if self.jobs.is_overflown() {
-            return Err(End::Lost("the other side tells more than the disk can take in".into()));
+            return Err(End::Lost(
+                "the other side sends messages faster than the disk can process them".into(),
+            ));
         }
         if self.waiting.is_some() {
             self.end.hooks.deaf();

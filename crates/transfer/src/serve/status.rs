@@ -78,7 +78,7 @@ impl Watching {
                 biased;
                 said = reader.read::<StatusAsk>() => return match said? {
                     None => Ok(()),
-                    Some(_) => Err(Error::new(ErrorKind::Usage, "one question is enough")),
+                    Some(_) => Err(Error::new(ErrorKind::Usage, "the client asked twice")),
                 },
                 _ = tick.tick() => {}
             }

@@ -214,7 +214,7 @@ fn full(what: &str) -> Error {
 }
 
 fn held_by_others(others: u32) -> String {
-    format!("{others} copies under way into here hold all of {}", CallOption::Memory)
+    format!("{others} running copies to this host hold all of {}", CallOption::Memory)
 }
 
 /// Memory charged for a list of files, in addition to the transfers' parts; returned on drop.
@@ -403,7 +403,7 @@ impl Inner {
         };
         let enough = enough.max(u64::from(self.total));
         longhaul_files::Error::new(kind, what).advise(format!(
-            "raise {} to {enough}Mi or more on the host that says so, or copy the \
+            "raise {} to {enough}Mi or more on the host that reports this, or copy the \
              folders one by one",
             CallOption::Memory
         ))
