@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_not_well_has_something_to_mend() {
+    fn only_bad_findings_have_advice() {
         assert!(Finding::new("x", Grade::Ok, "w", "m").mend.is_none());
         assert_eq!(Finding::new("x", Grade::Warn, "w", "m").mend.as_deref(), Some("m"));
         assert_eq!(Grade::unless(true, Grade::Bad), Grade::Ok);

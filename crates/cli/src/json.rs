@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_receiver_took_says_of_what_and_from_where_it_is_known() {
+    fn the_receivers_rate_is_reported_with_its_link_and_origin() {
         let receives = ReceiveCapacity {
             rate: Rate::from_mbps(813),
             link: Rate::from_mbps(957),
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_source_tells_has_its_name() {
+    fn events_of_a_source_have_its_name() {
         let told = Event::Resumed { bytes: 7 };
         let of = Event::OfSource { source: "h1:/a".into(), event: Box::new(told) };
         let value: Value = serde_json::from_str(&event(&of)).unwrap();

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_written_out_and_all_else_stays() {
+    fn terminal_control_characters_are_escaped_and_other_text_is_unchanged() {
         assert_eq!(text("\u{1b}[2J\u{1b}]0;owned\u{7}"), "\\u{1b}[2J\\u{1b}]0;owned\\u{7}");
         assert_eq!(text("a\nlonghaul: copied\r\t\u{9b}"), "a\\nlonghaul: copied\\r\\t\\u{9b}");
         assert_eq!(text("safe\u{202e}gpj.exe"), "safe\\u{202e}gpj.exe");

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_stand_below_their_heading() {
+    fn rows_are_aligned_with_their_heading() {
         let [heading, udp, tcp] = [
             heading().trim_start().to_owned(),
             row(&measured(Way::Udp, true, 990)),

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_says_what_the_summary_says() {
+    fn the_last_line_agrees_with_the_summary() {
         let summary = crate::report::tests::example();
         assert_eq!(
             line(&whole(&summary)),

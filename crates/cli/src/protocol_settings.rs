@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn every_meaning_of_a_flag_is_told_with_its_range() {
+    fn each_meaning_of_a_flag_is_listed_with_its_range() {
         for row in registry::all() {
             for option in row.options {
                 let flag = flags().into_iter().find(|flag| flag.name == option.name).unwrap();

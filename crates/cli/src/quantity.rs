@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn rsyncs_letters_are_refused_with_what_they_would_mean() {
+    fn rsyncs_letters_are_refused_with_their_meaning() {
         let refused = parse_rate_with_unit("1.5m").unwrap_err();
         assert!(refused.contains("1.5MiB/s") && refused.contains("1.5 Mbit/s"), "{refused}");
         assert!(parse_rate_with_unit("1.5MiB/s").is_ok());

@@ -438,7 +438,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_summary_says_what_was_copied_lost_and_resent() {
+    fn a_summary_reports_copied_lost_and_resent_data() {
         assert_eq!(
             lines(&example(), Kind::Copy, true),
             [
@@ -455,7 +455,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_summary_says_what_the_search_for_the_rate_found() {
+    fn a_summary_reports_the_found_rate() {
         let rate = Rate::from_mbps(940);
         let trains = Found { rate, after: Span::from_millis(200), ..Found::default() };
         let alone = Found { shared: Some(Span::ZERO), ..trains };
@@ -496,7 +496,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_copy_of_what_is_there_says_that_there_was_nothing_to_copy() {
+    fn a_copy_of_existing_files_reports_nothing_to_copy() {
         let there = but!(example(), copied_files: 0,
             copied_bytes: 0,
             resumed_bytes: 300_000_000,
@@ -511,7 +511,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_failed_or_was_there_is_not_called_copied() {
+    fn failed_and_existing_files_are_not_reported_as_copied() {
         let some = but!(example(), copied_files: 7,
             copied_bytes: 200_000_000,
             failed_files: 3,
@@ -526,7 +526,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn links_and_folders_are_counted_where_they_are_what_came() {
+    fn links_and_folders_are_counted_if_no_files_were_copied() {
         let links = but!(example(), bytes: 0,
             files: 0,
             copied_files: 0,
@@ -571,7 +571,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_went_by_streams_has_its_rate_too() {
+    fn a_copy_by_streams_reports_its_rate_too() {
         let streams = but!(example(), protocol: "tcp".into(),
             cipher: "tls".into(),
             blocks: 0,
@@ -590,7 +590,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_not_verified_or_failed_is_said() {
+    fn unverified_and_failed_files_are_reported() {
         let summary = but!(example(), verified: false, failed_files: 1);
         let text = lines(&summary, Kind::Copy, true).join("\n");
         let said = text.contains("verified; 1 file FAILED") && text.contains("failed   1 file,");
@@ -603,7 +603,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_the_receiver_had_no_memory_for_is_no_loss_of_the_path() {
+    fn datagrams_without_memory_at_the_receiver_are_not_losses_of_the_path() {
         let summary = but!(example(), memory_lost: 100);
         let text = lines(&summary, Kind::Copy, true).join("\n");
         let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \
@@ -612,7 +612,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_fell_before_the_copy_was_let_in_is_no_loss_of_the_path() {
+    fn datagrams_dropped_before_admission_are_not_losses_of_the_path() {
         let summary = but!(example(), early_lost: 100);
         let text = lines(&summary, Kind::Copy, true).join("\n");
         let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \
@@ -646,7 +646,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_this_host_took_is_told_with_where_that_is_known_from() {
+    fn the_rate_of_this_host_is_reported_with_its_origin() {
         let capacity = ReceiveCapacity {
             rate: Rate::from_mbps(800),
             link: Rate::from_mbps(1000),
@@ -667,7 +667,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_was_sent_though_it_was_there_is_counted_as_in_vain() {
+    fn blocks_sent_although_they_existed_count_as_needless() {
         let said = lines(&but!(example(), blocks: 208_000), Kind::Copy, true);
         let expected = "16 duplicates of our own, 334 blocks in vain, waste";
         assert!(said.iter().any(|line| line.contains(expected)), "{said:?}");
@@ -683,7 +683,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_dry_run_says_what_would_be() {
+    fn a_dry_run_reports_the_plan() {
         assert_eq!(
             lines(&example(), Kind::DryRun, true),
             ["longhaul: would copy 12 files, 300.00 MB"]

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_named() {
+    fn a_scenario_that_is_not_a_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let error = text(folder.path()).unwrap_err();
         assert_eq!(error.kind, ErrorKind::LocalFile);

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_runs_go_on_at_once_as_there_are_cores() {
+    fn one_run_per_core_works_at_a_time() {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let (begun, another) = (Mutex::new(0), Condvar::new());
         let wait = |place: &usize| {

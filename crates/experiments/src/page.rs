@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_names_its_scenarios_and_what_changes() {
+    fn the_page_names_its_scenarios_and_changes() {
         assert_eq!(scenarios(&[]), "");
         let case = |size| vary("quanta-fig7").set("flow.blast.size", size);
         let cases = ["1MB", "2MB"].map(|size| Case::both(size, case(size)));

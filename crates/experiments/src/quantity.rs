@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_written_the_same() {
+    fn a_written_value_reads_back_and_writes_the_same() {
         let units = [Unit::Rate, Unit::Share, Unit::Count, Unit::Seconds, Unit::Size, Unit::Index];
         for unit in units {
             for value in [0.0, 0.004_999, 99.996, 643.25, 1e9 / 3.0] {

@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_from_what_the_paper_says_or_else_from_the_model() {
+    fn a_difference_is_relative_to_the_paper_or_else_to_the_model() {
         let row = |published| Row::new("a", LOSS, Some(30.0)).says(published);
         let difference = |row: Row| row.cell(Column::Difference);
         assert_eq!(difference(row(Published::Between(27.0, 38.0))), "within");

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_admits_what_an_honest_sender_answers_and_nothing_else() {
+    fn each_request_admits_exactly_an_honest_senders_answer() {
         for (paths, recursive, honest) in [
             (&["a"][..], false, &[0][..]),
             (&["x/./a"], false, &[0]),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_what_was_sent_and_what_was_asked_for() {
+    fn a_refusal_names_the_sent_and_the_requested_names() {
         let says = |asked: &Asked, shape, entries: &[&str]| {
             asked.admits(&manifest(shape, entries)).unwrap_err().what
         };

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_glob_is_refused_by_name() {
+    fn an_invalid_glob_is_refused_by_name() {
         let error = CompiledFilters::new(&[Filter::Exclude("[a".into())]).unwrap_err();
         assert!(error.what.contains("[a"), "{error}");
         assert!(CompiledFilters::new(&[Filter::Exclude("/".into())]).is_err());
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_counts_whatever_the_globs_and_the_order_say() {
+    fn a_size_filter_applies_in_any_order_with_globs() {
         use Filter::{Include, MaxSize, MinSize};
         let compiled = |filters: &[Filter]| CompiledFilters::new(filters).unwrap();
         let between = compiled(&[MaxSize(30), Include("*".into()), MinSize(10), MaxSize(20)]);

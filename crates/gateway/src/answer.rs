@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_comes_as_a_bearer_or_as_a_password() {
+    fn a_token_is_a_bearer_token_or_a_password() {
         assert_eq!(token("Bearer abc").as_deref(), Some("abc"));
         assert_eq!(token("bearer  abc ").as_deref(), Some("abc"));
         let basic = data_encoding::BASE64.encode(b"any:abc");

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_has_dated_came_then_unless_the_clock_was_set() {
+    fn kernel_timestamps_are_arrival_times_unless_the_clock_was_set() {
         let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
         let reading = Reading { now: at(90_000), wall: SystemTime::now() };
         let dated = |age: u64| {

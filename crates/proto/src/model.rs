@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_is_too_short_is_named_beside_the_round_trip() {
+    fn a_delay_that_is_too_short_is_named_with_the_round_trip() {
         let error = DelayTooShort { delay: Span::from_millis(50), rtt: RTT };
         let said = "a delay of 50.0 ms cannot cover a round trip of 100.0 ms: it must be longer";
         assert_eq!(alloc::format!("{error}"), said);

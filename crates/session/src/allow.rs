@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_out_of_the_root_or_names_nobody_is_refused() {
+    fn entries_that_leave_the_root_or_name_no_id_are_refused() {
         for tail in [":", ":ro:", ":ro:/etc", ":../x", ":rw:a/../../x"] {
             let error = parse(&format!("{A}{tail}")).expect_err("no such folder");
             assert!(error.what.contains("below the root"), "{tail}: {error}");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_mode_and_is_none_is_refused_and_never_a_folder() {
+    fn a_misspelt_mode_is_refused_and_never_read_as_a_folder() {
         for tail in
             [":xx", ":r", ":rwx", ":XX:in", ":read", ":read-only", ":ReadOnly", ":writeonly"]
         {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_stands_twice_is_refused_with_both_lines() {
+    fn a_duplicate_id_is_refused_with_both_lines() {
         let text = format!("{A}:ro\n# twice\n{B}\n{A}:rw:sub  # Ada\n");
         let error = parse_list(&text, "allowed").expect_err("an id twice");
         assert_eq!(error.kind, Kind::Usage);

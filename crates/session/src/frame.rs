@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goodbye_tells_an_error_as_the_other_end_sees_it() {
+    fn a_goodbye_states_an_error_from_the_other_ends_view() {
         assert_eq!(told(None), None);
         let error = Error::new(Kind::LocalFile, "disk\x1b[2J full").advise("make room");
         let heard = told(Some(&error)).expect("an error");

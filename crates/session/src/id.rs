@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_tell_what_is_wrong_with_an_id() {
+    fn errors_name_the_mistake_in_an_id() {
         assert_eq!("abc".parse::<PeerId>(), Err(IdError::Prefix));
         assert_eq!("lh1:abc".parse::<PeerId>(), Err(IdError::Length { found: 3 }));
         let letters = "1".repeat(56);

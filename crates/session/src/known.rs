@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_found_under_its_name_only() {
+    fn a_remembered_id_is_found_under_its_name_only() {
         let (_folder, known) = known();
         assert_eq!(known.find("a:1"), Ok(None));
         known.remember("a:1", A).expect("writable");

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_and_not_used_comes_before_what_follows() {
+    fn unused_bytes_of_a_read_precede_the_next_ones() {
         let mut bytes = greeting();
         bytes.extend(b"of another kind");
         let mut reader = reader(bytes);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_length_claims_is_not_allocated_before_it_is_there() {
+    fn a_claimed_length_is_not_allocated_before_the_bytes_arrive() {
         let mut reader = reader((frame::MAX_FRAME as u32).to_be_bytes().to_vec());
         let error = block_on(reader.read::<String>()).expect_err("it ends there");
         assert_eq!(error.kind, Kind::Lost);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_leads_to_is_checked_and_not_the_folder_of_the_link() {
+    fn the_target_of_a_link_is_checked_and_not_the_folder_of_the_link() {
         let (folder, path) = file();
         let (elsewhere, _) = file();
         let link = elsewhere.path().join("link");

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overloads_the_path_never_takes_the_floor_away() {
+    fn overload_never_lowers_the_windows_floor() {
         let mut path = Path::new(WIDE, 8);
         (0..50).for_each(|_| _ = path.round(WIDE));
         assert_eq!(path.window.window(), FLOOR);

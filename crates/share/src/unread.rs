@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn all_watches_of_a_client_share_one_limit_and_what_is_taken_makes_room() {
+    fn all_watches_of_a_client_share_one_limit_and_reading_frees_it() {
         let limit = Limit { held: Arc::default(), most: 1000 };
         let mut snapshot = limit.hold();
         snapshot.set(400).unwrap();

@@ -161,7 +161,7 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
 }
 
 #[test]
-fn what_a_full_socket_loses_is_told_of_its_host() {
+fn drops_of_a_full_socket_are_reported_for_its_host() {
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
     let emulation = need!(start(link.clone(), link));
     let drops = |host: &str| {

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_a_usage_error() {
+    fn an_invalid_location_is_a_usage_error() {
         let bad = [
             "",
             "http://host/x",

@@ -182,7 +182,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_standing_has_the_median_and_the_range_of_what_ended() {
+    fn a_standing_has_the_median_and_the_range_of_finished_runs() {
         let goodputs = [Some(90), None, Some(10), Some(20), Some(30)];
         let runs: Vec<Run> = goodputs.iter().map(|mbps| example("rbudp", 1, *mbps)).collect();
         let standings = standings(&super::super::candidate::all(), &runs);

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bars_of_all_laps_stand_side_by_side() {
+    fn the_bars_of_all_laps_are_aligned() {
         const NAMES: [&str; 3] = ["kernel TCP", "kernel TCP, 8 streams", "longhaul"];
         let screen = Screen::default();
         let bars = Bars::on(ProgressDrawTarget::term_like_with_hz(Box::new(screen.clone()), 255));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_what_was_not_waited_for_and_what_was_not_fair() {
+    fn the_table_marks_unfinished_and_unfair_laps() {
         let lap = |bytes, invalid| Lap {
             name: "kernel TCP",
             took: Span::from_secs(20),

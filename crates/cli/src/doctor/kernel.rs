@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_root_alone_is_granted_is_said_and_does_not_hide_what_others_get() {
+    fn a_larger_buffer_for_root_is_reported_with_the_limit_of_other_users() {
         let rtt = Span::from_millis(100);
         let want = |megabits| Want { rate: Rate::from_mbps(megabits), rtt, is_asked: true };
         let found = receive_buffer(want(1_000), 32 << 20, Some(212_992));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_the_way_of_the_emulator_is_mended() {
+    fn doctor_fixes_only_obstacles_to_the_emulator() {
         assert!(make_emulator_work(&[]).contains("root"));
         let both = ["sudo modprobe tun".to_owned(), "sudo sysctl -w a=1".to_owned()];
         assert_eq!(make_emulator_work(&both), "sudo modprobe tun; sudo sysctl -w a=1");

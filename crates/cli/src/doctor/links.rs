@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_link_stands_in_the_way_only_of_a_rate_that_was_asked_for_and_has_no_other() {
+    fn a_slow_link_is_bad_only_for_a_requested_rate_without_another_link() {
         let slow = link_of(1500, Some(100));
         let alone = std::slice::from_ref(&slow);
         assert_eq!(judge(want(1_000, false), &slow, alone).grade, Grade::Warn);

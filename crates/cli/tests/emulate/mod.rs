@@ -354,7 +354,7 @@ fn a_wrong_scenario_is_refused_with_file_line_and_the_nearest_key() {
 }
 
 #[test]
-fn a_trace_of_losses_lies_beside_its_scenario() {
+fn a_trace_is_found_relative_to_its_scenario() {
     let text = "[topology]\nkind = \"pair\"\nlink = { loss = { trace = \"lost.txt\" } }\n";
     let (folder, file) = scenario(text);
     let ended = Child::spawn(&mut command(&[&file, "--", "true"])).end();

@@ -269,7 +269,7 @@ fn events_and_the_content_do_not_share_standard_output() {
 }
 
 #[test]
-fn a_pipe_whose_server_is_gone_says_that_it_cannot_resume() {
+fn a_pipe_without_its_server_reports_that_it_cannot_resume() {
     let mut pair = Pair::new();
     fs::write(pair.there.join("x"), bytes(20 << 20, 5)).expect("a new file");
     let there = pair.at("x");

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::rig::{Child, Host, Pair, Server, content, write};
 
 #[test]
-fn rights_are_what_the_entry_and_the_server_say() {
+fn rights_follow_the_entry_and_the_server() {
     let cases: [(&str, &[&str], bool, bool); 5] = [
         ("", &[], true, true),
         (":rw", &[], true, true),
@@ -143,7 +143,7 @@ fn a_tree_with_links_that_point_out_is_copied_as_links() {
 }
 
 #[test]
-fn links_of_a_write_only_client_are_stored_as_they_stand_and_lead_no_client_out() {
+fn links_of_a_write_only_client_are_stored_unchanged_and_lead_no_client_out() {
     let folder = tempfile::tempdir().unwrap();
     let reader = Host::new(&folder.path().join("reader"));
     let (whole, inner) = (format!("{}:rw", reader.id), Host::new(&folder.path().join("inner")));

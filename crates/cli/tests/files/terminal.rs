@@ -154,7 +154,7 @@ fn quiet_leaves_only_errors_whatever_else_is_asked_for() {
 }
 
 #[test]
-fn only_what_came_is_called_copied() {
+fn only_arrived_data_are_called_copied() {
     let pair = Pair::new();
     let id = pinned(&pair);
     for name in ["a", "b", "c"] {
@@ -205,7 +205,7 @@ fn resumed_bytes_are_reported_once() {
 }
 
 #[test]
-fn a_tree_of_links_says_how_many_came() {
+fn a_tree_of_links_reports_their_number() {
     let pair = Pair::new();
     let id = pinned(&pair);
     fs::create_dir(pair.here.join("links")).unwrap();

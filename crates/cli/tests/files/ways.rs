@@ -71,7 +71,7 @@ fn a_fake_copy_writes_nothing_and_says_so() {
 }
 
 #[test]
-fn a_dry_run_refuses_what_it_cannot_tell() {
+fn a_dry_run_refuses_requests_that_it_cannot_answer() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     write(&pair.there.join("source"), b"s");
@@ -119,7 +119,7 @@ fn a_summary_has_every_promised_name_and_the_counts_fit_together() {
 }
 
 #[test]
-fn without_json_stdout_is_empty_and_errors_come_as_json_with_it() {
+fn errors_are_json_with_json_and_stdout_is_empty_without() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     let id = format!("--server-id={}", pair.server.id);

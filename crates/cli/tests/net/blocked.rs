@@ -119,7 +119,7 @@ fn least_seconds(bytes: usize) -> f64 {
 }
 
 #[test]
-fn a_rate_and_a_limit_bound_what_goes_by_tcp_also_where_it_took_over() {
+fn a_rate_and_a_limit_bound_tcp_also_after_a_fallback() {
     side_by_side(WAYS, |way| {
         let rig = Relayed::new(5_000_000);
         let (from, to, copy) = rig.way(way);
@@ -299,7 +299,7 @@ fn the_number_of_connections_that_is_best_on_a_lossy_path_is_found_while_it_carr
 }
 
 #[test]
-fn a_copy_that_is_over_before_the_best_number_is_found_tells_the_last() {
+fn a_copy_that_ends_before_the_best_number_is_found_reports_the_last_one() {
     let pair = Pair::new();
     write(&pair.here.join("object"), &bytes(5_000_000, 3));
     let ended = pair.cp(&[&"--protocol=tcp", &"--streams=auto", &"object", &pair.at("copy")]);

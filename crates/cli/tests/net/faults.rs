@@ -52,7 +52,7 @@ fn a_killed_server_that_comes_back_is_found_again_without_being_asked() {
 }
 
 #[test]
-fn a_frozen_client_goes_on() {
+fn a_frozen_client_resumes() {
     let (pair, content) = pair(20_000_000);
     let mut copy = start(&pair, Way::Push, &["--rate=60M"]);
     copy.progressed(5_000_000);
@@ -227,7 +227,7 @@ fn a_near_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
 }
 
 #[test]
-fn a_near_disk_that_hangs_while_the_source_is_walked_is_given_up_after_stall_or_at_once() {
+fn a_hung_local_disk_ends_the_walk_after_stall_or_on_a_signal() {
     let hangs = need!(slow_calls("getdents64", HANGS));
     let (pair, _) = pair(1);
     write(&pair.here.join("tree/file"), b"f");
@@ -249,7 +249,7 @@ fn a_near_disk_that_hangs_while_the_source_is_walked_is_given_up_after_stall_or_
 }
 
 #[test]
-fn hashing_what_is_there_for_longer_than_stall_is_no_stall() {
+fn hashing_existing_data_for_longer_than_stall_is_no_stall() {
     const CHUNKS: usize = 16;
     // Each chunk of 1 MiB takes longer; together they exceed the stall timeout.
     let slow = need!(slow_calls("pread64", 400_000));

@@ -170,7 +170,7 @@ fn a_list_of_a_million_entries_is_planned_in_bounded_memory() {
 }
 
 #[test]
-fn an_offer_of_what_cannot_be_is_refused_with_its_numbers() {
+fn an_impossible_offer_is_refused_with_its_numbers() {
     let pair = Pair::new();
     let honest = Offer {
         manifest_len: 100,
@@ -290,7 +290,7 @@ fn a_list_that_takes_more_than_the_memory_is_refused_with_what_it_needs_by_eithe
 }
 
 #[test]
-fn a_tree_whose_list_takes_more_than_the_memory_is_refused_by_the_end_that_reads_it() {
+fn a_list_larger_than_the_memory_is_refused_by_the_end_that_reads_it() {
     let pair = Pair::with(&["--memory=32Mi"]);
     for folder in [&pair.here, &pair.there] {
         std::fs::create_dir(folder.join("tree")).expect("the folder is ours");

@@ -285,7 +285,7 @@ fn a_right_to_another_service_is_none_to_files() {
 }
 
 #[test]
-fn every_request_ends_with_the_right_of_its_client_and_hears_why() {
+fn every_request_ends_with_its_clients_right_and_gets_the_reason() {
     let scratch = tempfile::tempdir().expect("there is room for a folder");
     let client = Host::new(&scratch.path().join("client"));
     let file = scratch.path().join("allowed");

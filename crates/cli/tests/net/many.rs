@@ -316,7 +316,7 @@ fn a_replica_that_differs_is_left_out_and_two_that_differ_are_refused() {
 }
 
 #[test]
-fn a_source_whose_bytes_come_wrong_is_named_and_the_others_come_whole() {
+fn a_source_with_wrong_bytes_is_named_and_the_others_are_copied() {
     let star = Star::with(3, &["--allow-plain"]);
     let content = bytes(3_000_000, 15);
     for (root, name) in star.roots.iter().zip(["a", "b", "c"]) {

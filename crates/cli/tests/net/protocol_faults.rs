@@ -35,7 +35,7 @@ fn under_way(copy: &mut Child, cell: Cell) {
 }
 
 #[test]
-fn a_network_that_is_gone_for_a_while_is_waited_for() {
+fn a_copy_survives_an_outage() {
     each(&cells(), |cell| WAYS.into_iter().for_each(|way| interrupt(cell, way)));
 }
 

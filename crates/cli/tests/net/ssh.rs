@@ -226,7 +226,7 @@ fn a_server_and_a_host_behind_ssh_are_fetched_at_once_and_may_be_replicas() {
 }
 
 #[test]
-fn replicas_come_through_sshs_own_channels_where_nothing_else_passes() {
+fn replicas_are_read_through_ssh_channels_if_nothing_else_passes() {
     let ssh = need!(Ssh::only_channel());
     let near = ssh.at("source");
     let other = near.replacen("far", "gate", 1);
@@ -274,7 +274,7 @@ fn the_far_side_opens_ports_of_the_range_only() {
 }
 
 #[test]
-fn a_range_that_is_taken_over_there_is_named_with_what_to_do() {
+fn an_occupied_remote_port_range_is_named_with_advice() {
     let ssh = need!(Ssh::new());
     let take = |port| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
     let neighbours = (0..50).find_map(|_| {

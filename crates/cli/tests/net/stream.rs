@@ -208,7 +208,7 @@ fn a_receiver_continues_with_the_next_sender_after_a_kill() {
 }
 
 #[test]
-fn after_a_cut_a_stream_goes_on_without_an_old_frame() {
+fn after_an_outage_a_stream_continues_without_old_frames() {
     let scratch = tempfile::tempdir().unwrap();
     let host = |name: &str| Host::new(&scratch.path().join(name));
     let (client, host) = (host("c"), host("s"));

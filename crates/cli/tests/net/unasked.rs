@@ -144,7 +144,7 @@ fn a_source_of_replicas_is_held_to_the_request() {
 }
 
 #[test]
-fn one_of_several_sources_cannot_bring_what_was_not_asked_of_it() {
+fn one_of_several_sources_cannot_deliver_unrequested_files() {
     let pair = Pair::new();
     write(&pair.there.join("honest"), b"h");
     let lie = || vec![liar::offer(list(Shape::File, &[".bashrc"]), 0)];

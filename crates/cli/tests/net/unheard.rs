@@ -60,7 +60,7 @@ fn a_copy_resumes_after_its_server_is_killed_at_the_very_end() {
 }
 
 #[test]
-fn a_server_killed_before_its_last_word_is_heard_is_taken_up_where_it_was_within_the_run() {
+fn a_server_killed_before_its_last_message_is_resumed_within_the_run() {
     let mut rig = Relayed::new(1);
     make_lots(&rig.pair);
     // The client is heard, and hears nothing.

@@ -103,7 +103,7 @@ fn nothing_leaves_for_a_new_server_where_nobody_can_answer() {
 }
 
 #[test]
-fn nothing_leaves_for_a_new_server_before_somebody_has_said_yes() {
+fn no_data_leave_for_a_new_server_before_the_user_accepts() {
     for carrier in CARRIERS {
         let watched = Watched::new();
         for (answer, status) in [("n\n", 3), ("yes\n", 0)] {

@@ -74,7 +74,7 @@ fn nothing_is_called_get() {
 }
 
 #[test]
-fn names_come_apart_into_words() {
+fn names_are_split_into_words() {
     assert_eq!(words("LossManager"), ["loss", "manager"]);
     assert_eq!(words("net_utils"), ["net", "utils"]);
     assert_eq!(declared("    pub(crate) struct Meter<'a> {"), Some("Meter"));

@@ -148,7 +148,7 @@ fn made() -> String {
 }
 
 #[test]
-fn the_page_of_the_wire_is_what_the_source_says() {
+fn the_page_of_the_wire_agrees_with_the_source() {
     let path = root().join(PAGE);
     let page = fs::read_to_string(&path).expect("there is the page");
     let (told, listed) = page.split_once(MARK).expect("the page has its mark");

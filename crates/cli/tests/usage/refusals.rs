@@ -170,7 +170,7 @@ fn flags_of_scp_and_rsync_are_refused_with_the_replacement() {
 }
 
 #[test]
-fn a_host_that_lacks_its_scheme_is_told_how_it_is_written() {
+fn a_host_without_a_scheme_gets_advice() {
     let meant = ["did you mean lh://127.0.0.1:7801?"];
     for words in [["probe", "127.0.0.1:7801"], ["doctor", "127.0.0.1:7801"]] {
         longhaul(&words).is_refused(&meant);
@@ -235,7 +235,7 @@ fn a_server_without_root_or_ids_is_refused() {
 }
 
 #[test]
-fn a_server_that_could_not_do_what_was_meant_is_refused() {
+fn impossible_server_settings_are_refused() {
     let (folder, id) = identity();
     let root = folder.path().join("served data");
     fs::create_dir(&root).expect("the folder is ours");
@@ -403,7 +403,7 @@ fn help_of_sync_is_a_screen_that_begins_with_examples() {
 }
 
 #[test]
-fn a_port_behind_a_host_of_ssh_is_told_how_a_server_is_written() {
+fn a_port_after_a_host_of_ssh_gets_advice_about_servers() {
     let ssh = "sh -c 'exit 255'";
     for words in
         [&["ls", "-e", ssh, "h.example:7801"][..], &["cp", "-e", ssh, "a", "h.example:7801"]]

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_nobody_has_run_yet_is_named_beside_those_that_were() {
+    fn cases_that_were_not_run_are_named() {
         let simulated = outcomes(&[("disk", 1), ("long", 885), ("short", 7), ("pair", 2)]);
         let mut page = Page::new(&EXAMPLE, &simulated, None);
         let mut emulated = |case, day: &str| {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_could_not_give_is_said_until_one_can() {
+    fn a_page_names_missing_values_until_a_run_has_them() {
         let simulated = outcomes(&[("disk", 1), ("long", 885), ("short", 7)]);
         let mut page = Page::new(&EXAMPLE, &simulated, None);
         let failed = [("short".to_owned(), "not valid: it was\nlate".to_owned())];

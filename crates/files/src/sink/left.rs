@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_files_are_remembered_than_the_limit_and_those_anew() {
+    fn the_number_of_remembered_files_is_limited() {
         let left = Left::default();
         let at = |seconds| FileTime { seconds, nanos: 0 };
         for number in 0..=MOST as u64 {

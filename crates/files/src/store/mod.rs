@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_interrupted_or_done_in_part_is_done_whole() {
+    fn interrupted_and_partial_calls_are_completed() {
         let file = halting(b"0123456789");
         let mut buf = [0; 7];
         file.read_exact_at(&mut buf, 2).expect("it is there");

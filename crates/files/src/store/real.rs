@@ -361,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_umask_is_what_new_files_lack() {
+    fn new_files_lack_the_bits_of_the_umask() {
         let folder = tempfile::tempdir().unwrap();
         let made = fs::File::create(folder.path().join("file")).unwrap();
         let mode = made.metadata().unwrap().permissions().mode() & 0o777;
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_a_node_is_called_by_what_is_mounted_there() {
+    fn a_device_without_a_node_is_named_by_its_mount() {
         let device = rustix::fs::stat("/proc").unwrap().st_dev;
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         // A second list, in which the name comes first.

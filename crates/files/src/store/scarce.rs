@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_error_is_one_at_once() {
+    fn any_other_error_is_reported_immediately() {
         let mut attempts = 0;
         let failed = Desk::new().wait(LONG, LONG, || {
             attempts += 1;

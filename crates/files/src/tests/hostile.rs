@@ -125,7 +125,7 @@ fn a_hundred_thousand_files_four_kilobytes_deep_take_16_mb() {
 }
 
 #[test]
-fn what_a_list_takes_in_memory_is_at_most_what_was_measured() {
+fn a_list_takes_at_most_the_measured_memory() {
     let kind = |holes: u64| {
         let holes = (0..holes).map(|n| 2 * n..2 * n + 1).collect();
         Kind::File { size: 1 << 40, sparse: true, holes }
@@ -372,7 +372,7 @@ fn a_chunk_that_is_not_what_was_sent_is_not_written() {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_are_refused() {
+fn unrequested_answers_are_refused() {
     let ends = ends();
     let from = ends.from.join("file");
     write(&from, &content(LARGE, 1));

@@ -14,7 +14,7 @@ fn recursive(place: Place) -> Source {
 }
 
 #[test]
-fn an_entry_that_has_got_its_name_is_told_once_and_only_to_who_asked() {
+fn a_named_entry_is_reported_once_and_only_on_request() {
     let ends = ends();
     write(ends.from.join("a"), b"a");
     for names in [true, false] {

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_connection_has_received_is_read_and_nothing_of_what_is_cut_off() {
+    fn received_bytes_of_a_connection_are_parsed_and_truncated_messages_ignored() {
         let body = of_connection([10, 0, 0, 1], [10, 0, 0, 2], 99);
         let expected = Connection { cookie: [7; 8], received: 99 };
         assert_eq!(parse_connection(&body), Some(expected));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_is_read_and_nothing_of_what_is_cut_off() {
+    fn an_interface_is_parsed_and_truncated_messages_ignored() {
         let mut body = vec![0; 16];
         body[2..4].copy_from_slice(&1u16.to_ne_bytes());
         put_attribute(&mut body, libc::IFLA_IFNAME, b"eth0\0");

@@ -143,7 +143,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn what_comes_from_this_host_itself_is_not_watched() {
+    fn traffic_of_this_host_itself_is_not_watched() {
         let mut watch = Watch::default();
         watch.add(Ipv4Addr::LOCALHOST.into(), 1472);
         assert!(!watch.is_due(Time::from_nanos(1)));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_gone_says_nothing_and_fails_nothing() {
+    fn a_removed_interface_has_no_reading_and_causes_no_error() {
         let link = Link { index: u32::MAX >> 1, header: 42, card: None, last: Counted::default() };
         let mut watch = Watch { links: vec![link], ..Watch::default() };
         assert!(watch.is_due(Time::ZERO));

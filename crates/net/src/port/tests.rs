@@ -167,7 +167,7 @@ fn first_datagrams_wait_for_their_flow() {
 }
 
 #[test]
-fn a_wakeup_comes_once_and_not_early() {
+fn a_wakeup_happens_once_and_not_early() {
     let port = port();
     let (mut sink, told) = teller();
     let due = clock::now() + Span::from_millis(20);
@@ -178,7 +178,7 @@ fn a_wakeup_comes_once_and_not_early() {
 }
 
 #[test]
-fn closing_a_port_tells_its_flows_and_who_comes_later_hears_the_reason() {
+fn closing_a_port_informs_its_flows_and_later_ones_get_the_reason() {
     let port = port();
     let (sink, told) = teller();
     port.register(FlowId(1), sink).unwrap();

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_example_comes_out() {
+    fn the_papers_example_is_reproduced() {
         assert_eq!(plain(&[100.0, 200.0, 500.0, 500.0], 1000.0), [100.0, 200.0, 350.0, 350.0]);
         assert_eq!(plain(&[500.0, 100.0, 500.0, 200.0], 1000.0), [350.0, 100.0, 350.0, 200.0]);
         assert_eq!(plain(&[100.0, 200.0], 1000.0), [100.0, 200.0]);

@@ -363,7 +363,7 @@ fn a_gap_is_due_at_once_though_nothing_waits_to_be_reported_again() {
 }
 
 #[test]
-fn an_acknowledgement_goes_each_interval_if_anything_new_has_come() {
+fn an_acknowledgement_is_sent_each_interval_with_new_arrivals() {
     let mut inn = In::<SabulReceiver>::new(&setup(10));
     let ack = |sequence, next, received| Control::Ack(Ack { sequence, next, received });
     inn.arrive(ms(0), [0]);

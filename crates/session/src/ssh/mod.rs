@@ -304,7 +304,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn a_shell_gives_back_what_was_quoted(word in "[^\\x00]{0,30}") {
+        fn a_shell_returns_quoted_words_unchanged(word in "[^\\x00]{0,30}") {
             let output = std::process::Command::new("sh")
                 .args(["-c", &format!("printf %s {}", quoted(&word))])
                 .output()

@@ -98,7 +98,7 @@ fn a_changed_key_is_refused_loudly_whatever_the_options() {
 }
 
 #[test]
-fn versions_without_overlap_are_told_on_both_sides() {
+fn both_sides_report_versions_without_overlap() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
             let server = Identity::ephemeral();
@@ -124,7 +124,7 @@ fn versions_without_overlap_are_told_on_both_sides() {
 }
 
 #[test]
-fn an_id_that_is_not_allowed_is_told_why() {
+fn a_refused_id_gets_the_reason() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
             let (mut near, far) = pair(carriers, LOOPBACKS[0]).await;

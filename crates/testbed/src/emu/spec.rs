@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_takes_is_the_last_link_of_every_way_to_it() {
+    fn a_programs_receive_limit_is_the_last_link_of_each_path_to_it() {
         let text = r#"
             all-hosts = { socket-buffer = 147_200 }
             host = [{ name = "a" }, { name = "b", nic = "1G", receives-rate = "736M" }]

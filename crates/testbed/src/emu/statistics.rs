@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_names_what_was_in_the_way() {
+    fn the_verdict_names_the_obstacle() {
         let mut statistics = statistics();
         assert_eq!(statistics.verdict(), Verdict::Valid);
         statistics.late.count(Time::ZERO, Time::from_nanos(400_000), 20_000);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn own_drops_are_a_share_of_what_the_hosts_sent_however_many_links_follow() {
+    fn own_drops_are_a_share_of_the_hosts_packets_over_any_number_of_links() {
         let mut statistics = statistics();
         // Ten links on the route: each is offered every packet.
         statistics.links = vec![statistics.links[0].clone(); 10];
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_no_way_is_in_the_account() {
+    fn packets_without_a_route_are_in_the_account() {
         let mut statistics = statistics();
         assert!(!statistics.to_string().contains("no way"));
         statistics.unrouted = 50;
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_programs_socket_had_no_room_for_is_in_the_account() {
+    fn drops_of_a_programs_full_socket_are_in_the_account() {
         let mut statistics = statistics();
         assert!(!statistics.to_string().contains("socket"));
         statistics.hosts[0].socket_drops = 1_066;

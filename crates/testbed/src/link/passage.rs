@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_even_and_keeps_the_order_unless_told_otherwise() {
+    fn jitter_is_even_and_keeps_the_order_by_default() {
         let (delay, spread) = (Span::from_millis(10), Span::from_millis(2));
         let jitter = |overtakes| LinkSpec {
             delay,

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_belief_do_not_overflow_what_is_added_up_from_them() {
+    fn impossible_counts_do_not_overflow_the_sums() {
         let lies = Status {
             sent: u64::MAX,
             written: u64::MAX,

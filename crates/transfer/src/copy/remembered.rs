@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_held_a_copy_back_but_the_path_is_told() {
+    fn a_remembered_rate_excludes_limits_other_than_the_path() {
         let found = found(|summary| summary.bound_by = BoundBy::SenderCpu);
         assert!(!found.expect("it says something").is_bound_by_path);
     }

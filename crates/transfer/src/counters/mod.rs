@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sender_that_told_long_ago_is_known_to_have_sent_what_came_since() {
+    fn a_senders_old_count_is_raised_to_the_number_of_arrivals() {
         let sender = SenderCounters { sent: 50, first: 49, retransmitted: 1, ..Default::default() };
         let from = Counters { sender, ..Counters::default() };
         let came = |received, distinct, highest| {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_attempt_adds_its_counts_and_keeps_what_is_only_true_now() {
+    fn a_later_attempt_adds_its_counts_and_replaces_current_values() {
         let attempt = |n: u64, due| Counters {
             sender: SenderCounters {
                 sent: n,

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_tells_is_not_guessed() {
+    fn a_bottleneck_without_evidence_is_not_guessed() {
         assert_eq!(of(&Times::default(), &Times::default()), BoundBy::Nothing);
         assert_eq!(of(&from(600, 300, 100), &Times::default()), BoundBy::Nothing);
     }

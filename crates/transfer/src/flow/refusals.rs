@@ -75,13 +75,13 @@ mod tests {
     }
 
     #[test]
-    fn a_train_that_was_dropped_is_taken_for_as_long_as_those_that_came() {
+    fn a_dropped_train_counts_as_long_as_those_that_arrived() {
         let after = PortStatistics { trains: 50, ..port(1_000, 7) };
         assert_eq!(Refusals::new(port(0, 0)).dropped(after, 1_000), 140);
     }
 
     #[test]
-    fn refused_is_what_no_flow_wanted_and_what_did_not_open() {
+    fn refused_datagrams_are_unwanted_or_unopenable() {
         let before = PortStatistics { foreign: 5, dropped: 2, ..port(0, 0) };
         let now = PortStatistics { foreign: 11, dropped: 3, ..port(0, 0) };
         let data = OpenCounts { opened: 9, replayed: 1, stale: 2, failed: 4, refused: 8 };

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_nobody_counts_to_is_refused() {
+    fn an_impossible_message_number_is_refused() {
         let mut relays = Relays::default();
         for number in [u64::MAX, u64::MAX - 1, NUMBERS] {
             assert!(relays.take(&relay(number)).is_none(), "number {number}");

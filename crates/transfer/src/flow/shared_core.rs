@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_core_says_comes_out_at_the_flow_that_it_concerns() {
+    fn output_of_the_core_reaches_the_flow_that_it_concerns() {
         let row = registry::of_many();
         let shared = SharedCore::new(row);
         let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_the_same_shares_a_core_and_nothing_outlives_the_last_of_them() {
+    fn flows_with_equal_settings_share_a_core_that_ends_with_the_last_of_them() {
         let row = registry::of_many();
         let mut cores = SharedCores::default();
         let same = |a: &SharedCore, b: &SharedCore| Arc::ptr_eq(&a.inner, &b.inner);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_has_lost_is_counted_where_it_is_asked_for() {
+    fn drops_of_the_host_are_counted_up_to_the_request() {
         let row = registry::of_many();
         let shared = SharedCore::new(row);
         let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();

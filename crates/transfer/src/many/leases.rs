@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn expected_sources_begin_with_equal_parts_and_absent_ones_delay_nobody() {
+    fn expected_sources_begin_with_equal_parts_and_absent_ones_cause_no_delay() {
         let mut leases = leases(100, 3).expect(3);
         let parts = [0, 1, 2].map(|source| given(&mut leases, source));
         assert_eq!(parts, [[0..34], [34..67], [67..100]]);

@@ -100,7 +100,7 @@ fn echoing() -> (Port, Arc<OnceLock<Path>>) {
 }
 
 #[test]
-fn questions_come_back_and_show_where_their_sender_is() {
+fn questions_are_answered_and_show_their_senders_address() {
     let (server, path) = echoing();
     let client = port(HOME);
     let to = SocketAddr::new(HOME, server.socket().local_addr().port());

@@ -84,7 +84,7 @@ pub(super) fn source(folder: &TempDir) -> Source {
 }
 
 #[test]
-fn questions_about_what_is_not_there_are_answered_with_no_or_refused() {
+fn questions_about_missing_data_are_answered_with_no_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut payloads = Payloads::new(source(&folder)).unwrap();
     let mut ask = |entry, chunks: &[u64], values: usize| {
@@ -197,7 +197,7 @@ fn room() -> OwnedSemaphorePermit {
 }
 
 #[test]
-fn a_writer_is_not_misled_by_chunks_digests_and_answers_that_nobody_awaits() {
+fn a_writer_ignores_unexpected_chunks_digests_and_answers() {
     let mut writing = Writing::new();
     let beyond = vec![3, u64::MAX];
     writing.tell(Job::Digests(Digests { chunks: beyond, values: vec![7; 64] }));
@@ -251,7 +251,7 @@ fn a_chunk_that_changes_after_it_was_compared_is_asked_for_again() {
 }
 
 #[test]
-fn chunks_whose_digests_are_kept_back_end_the_transfer_and_nothing_of_them_stands() {
+fn withheld_digests_end_the_transfer_and_their_chunks_are_not_written() {
     let mut writing = Writing::patient(|_| {}, Duration::from_millis(300));
     for chunk in [2, 0] {
         writing.payloads.read_whole(chunk).unwrap();

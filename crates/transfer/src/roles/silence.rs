@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_is_out_is_waited_for_and_starts_anew() {
+    fn a_transfer_waits_for_the_network_and_restarts() {
         let mut rig = Rig::new();
         assert!(!rig.look(2.0, true, true));
         assert!(!rig.look(20.0, false, true));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_is_silent_is_told_of_once_and_once_when_it_is_heard_again() {
+    fn a_silent_sender_is_reported_once_and_its_return_once() {
         let mut quiet = Quiet::default();
         let now = Time::from_nanos(10_000_000_000);
         let mut after = |seconds: u64, rtt| {

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tilde_is_the_users_own_home_and_nobody_elses() {
+    fn a_tilde_is_the_users_own_home_only() {
         let at = |path: &str| at_home(Path::new(path), Some("/home/u".into())).into_os_string();
         assert_eq!(at("~/x/"), "/home/u/x/");
         assert_eq!(at("~"), "/home/u");

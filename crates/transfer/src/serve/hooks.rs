@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_client_had_said_before_it_was_asked_proves_no_life() {
+    fn messages_sent_before_the_question_do_not_prove_that_a_client_lives() {
         let (hooks, questions) = hooks();
         let mut lives = ask(&questions);
         hooks.tick().unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_proves_life_however_late_it_is_while_anything_comes() {
+    fn a_late_answer_proves_life_while_other_messages_arrive() {
         let (hooks, questions) = hooks();
         let mut lives = ask(&questions);
         hooks.tick().unwrap();

@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn one_transfer_has_all_but_what_is_left_for_the_next_and_two_share_that() {
+    fn one_transfer_leaves_memory_for_the_next_and_two_share_the_rest() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let first = enter(&budget).unwrap();
         assert_eq!(mebi(first.room(Bytes::ZERO)), 382);
@@ -683,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_with_its_share_is_told_so() {
+    fn an_owner_with_its_full_share_gets_the_reason() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_millis(10)).unwrap();
@@ -704,7 +704,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_memory_waits_for_it_and_has_it_before_others_grow() {
+    fn a_transfer_without_memory_waits_and_gets_it_before_others_grow() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_secs(60)).unwrap();
@@ -720,7 +720,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_in_vain_is_told_to_come_again() {
+    fn a_transfer_that_waits_too_long_is_asked_to_retry() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_millis(10)).unwrap();
@@ -756,7 +756,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_to_one_owner_leave_half_of_what_is_free_and_all_comes_back() {
+    fn messages_to_one_owner_leave_half_of_the_free_memory_and_release_all() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let part = enter(&budget).unwrap();
         part.room(part.room(Bytes::ZERO));
@@ -785,7 +785,7 @@ mod tests {
     }
 
     #[test]
-    fn several_lists_of_one_owner_hold_half_of_what_lists_may_hold() {
+    fn several_lists_of_one_owner_hold_half_of_the_limit_for_lists() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let (one, other) = (PeerId([1; 32]), PeerId([2; 32]));
         let mut first = budget.list_for(one);
@@ -804,7 +804,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_granted_can_be_lent_and_never_more_than_there_is(
+        fn granted_memory_can_be_lent_and_never_exceeds_the_pool(
             memory in 32u64..600,
             steps in prop::collection::vec((0usize..20, 0u64..600, 0u8..4), 1..200),
         ) {

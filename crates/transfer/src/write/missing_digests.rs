@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_waits_for_too_long_is_told_with_all_that_wait() {
+    fn a_chunk_that_waits_too_long_is_reported_with_all_waiting_chunks() {
         let mut missing_digests = MissingDigests::new(PATIENCE);
         (0..4).for_each(|chunk| missing_digests.begin(chunk));
         assert!(!look(&mut missing_digests, 59, &[1, 3]));

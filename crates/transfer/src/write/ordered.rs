@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_written_in_order_whatever_their_order_and_the_next_attempt_goes_on_behind_them() {
+    fn chunks_of_any_order_are_written_in_order_and_the_next_attempt_continues_after_them() {
         let written = Written::default();
         let output = Output::new(written.clone());
         // Room for one early chunk; another one keeps its granted memory.
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_whose_chunks_come_wrong_again_and_again_is_left() {
+    fn a_source_with_repeatedly_wrong_chunks_is_dropped() {
         let output = Output::new(io::sink());
         let wrong = || {
             let (mut opened, _events) = open(&output, 0, 1).unwrap();

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_comes_back_as_it_was_written() {
+    fn written_progress_parses_to_itself() {
         let mut told = Progress::default();
         (told.bytes, told.total_bytes, told.files, told.total_files) = (1, 2, 3, 4);
         (told.rate_now, told.rate_average) = (Rate::from_mbps(5), Rate::from_mbps(6));

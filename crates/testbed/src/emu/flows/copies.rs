@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_sends_at_most_limits_the_one_copy_that_leaves_its_host() {
+    fn a_programs_send_limit_applies_to_the_only_copy_of_its_host() {
         let words = |sends: &str, flows: &str| {
             let text = format!(
                 "host = [{{ name = \"a\", {sends} }}, {{ name = \"b\" }}]\nflow = [{flows}]\n\

@@ -231,13 +231,13 @@ fn unasked(name: &str) -> Option<&'static Row> {
 }
 
 #[test]
-fn a_sender_of_what_nobody_asked_for_is_left_out_by_name_and_its_row_has_the_number() {
+fn a_sender_of_unrequested_blocks_is_dropped_by_name_and_its_row_has_the_number() {
     let summary = copy_beside(unasked, false, "useless data", OF_ITS_OWN);
     assert!(summary.sources[0].refused > 1_500, "{:?}", summary.sources);
 }
 
 #[test]
-fn a_replica_that_sends_what_others_were_asked_for_is_left_out_and_they_bring_it_all() {
+fn a_replica_that_sends_other_sources_blocks_is_dropped_and_they_deliver_everything() {
     copy_beside(unasked, true, "useless data", OF_A_THIRD);
 }
 
