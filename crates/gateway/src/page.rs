@@ -151,7 +151,7 @@ impl Pages {
             "/metrics" => typed(self.watched.metrics().await, METRICS),
             "/state" => typed(self.watched.state().await, "application/json"),
             "/events" if request.method() == Method::GET => self.events(),
-            _ => reply::plain(StatusCode::NOT_FOUND, "nothing is there"),
+            _ => reply::plain(StatusCode::NOT_FOUND, "there is no such page"),
         };
         // hyper sends no content of a reply to HEAD.
         reply

@@ -29,7 +29,7 @@ pub(super) struct Measured {
     pub(super) counts: Option<Counts>,
     /// CPU time, where real hosts did the work.
     pub(super) cpu: Option<Cpu>,
-    /// How it and a TCP flow shared the path, where that was tried.
+    /// Goodputs of a copy and a concurrent TCP flow, if such a run was made.
     pub(super) beside_tcp: Option<Shares>,
     /// Rates of arrival: seconds since the start, Mbit/s.
     pub(super) rates: Vec<(f64, f64)>,
@@ -38,15 +38,15 @@ pub(super) struct Measured {
 /// Lost and repeated data; for the kernel's TCP only the repeated data are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
-    /// Sent beyond the first time of each block, as a share of those; of TCP, of segments.
+    /// Repeated blocks as a share of the object's blocks; for TCP, of segments.
     pub(super) waste: f64,
     /// Blocks sent again; of TCP, segments.
     pub(super) retransmitted: f64,
-    /// First loss: datagrams that were sent and have not come.
+    /// First measure of loss: sent datagrams that did not arrive.
     pub(super) path_lost: Option<f64>,
-    /// Second loss: blocks found missing, once each.
+    /// Second measure: missing blocks, each counted once.
     pub(super) blocks_lost: Option<f64>,
-    /// Third loss: as reported to the sender, the same one perhaps several times.
+    /// Third measure: losses reported to the sender, with repeated reports of a block.
     pub(super) reported_lost: Option<f64>,
     /// Arrivals of data that the receiver already had.
     pub(super) duplicates: Option<f64>,

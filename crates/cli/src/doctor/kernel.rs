@@ -18,7 +18,7 @@ const SEND_BUFFER: u64 = 4 << 20;
 /// Largest buffer of a connection that the kernel can count (a signed number of 32 bits), and twice
 /// the largest TCP window (RFC 7323, section 2.3).
 const TCP_BUFFER: u64 = i32::MAX as u64;
-/// A slower reading of the clock goes to a device.
+/// If reading the clock takes longer than this, the kernel asks a device instead of the processor.
 const SLOW_CLOCK: Span = Span::from_nanos(300);
 const READINGS: u32 = 20_000;
 
@@ -220,14 +220,14 @@ mod tests {
     fn a_receive_buffer_is_judged_by_the_rate() {
         let rtt = Span::from_millis(100);
         let want = |megabits| Want { rate: Rate::from_mbps(megabits), rtt, is_asked: true };
-        // 212,992 bytes, halved by the kernel's own account, are what many systems allow.
+        // Many systems allow 212,992 bytes, of which the kernel uses half for its own records.
         assert_eq!(receive_buffer(want(1), 106_496, None).grade, Grade::Ok);
         assert_eq!(receive_buffer(want(300), 106_496, None).grade, Grade::Warn);
         let bad = receive_buffer(want(1_000), 106_496, Some(212_992));
         assert_eq!(bad.grade, Grade::Bad);
         assert!(bad.what.contains("wanted 625.00 kB, for the data that arrive"), "{}", bad.what);
         assert!(bad.mend.is_some_and(|mend| mend.contains("net.core.rmem_max=33554432")));
-        // More than the socket asks for is never wanted.
+        // The wanted size never exceeds the size that the socket requests.
         assert_eq!(receive_buffer(want(100_000), 32 << 20, None).grade, Grade::Ok);
     }
 
