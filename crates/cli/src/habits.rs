@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_is_near_to_none_is_offered_none() {
+    fn an_unfamiliar_flag_gets_no_suggestion() {
         let said = |words: &[&str]| {
             let error = Cli::command().try_get_matches_from(words).expect_err("it is unknown");
             explain(error, words[1]).to_string()

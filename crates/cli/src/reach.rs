@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn each_server_may_have_its_pin_and_none_two() {
+    fn each_server_may_have_one_pin() {
         let places = ["lh://h1/a", "lh://h2:9/b", "me@h3:c", "here"];
         let fine = [(Some("h1"), "a"), (Some("h2:9"), "b"), (None, "c"), (None, "c")];
         assert_eq!(check(&fine, &places), Ok(()));

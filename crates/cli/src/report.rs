@@ -477,7 +477,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn by_default_two_lines_are_enough_and_a_copy_that_took_a_blink_has_one() {
+    fn a_summary_has_two_lines_by_default_and_one_for_a_very_short_copy() {
         let bound = "  bound    by --rate or --bwlimit: raise it if the path has room; lost on the \
                      path 1.00 %, at the receiver 0.02 %";
         let said = lines(&example(), Kind::Copy, false);
@@ -621,7 +621,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_number_of_connections_that_was_found_is_said() {
+    fn the_found_number_of_connections_is_reported() {
         let said = |count, found| event(&Event::Streams { count, found });
         assert_eq!(said(8, true), "8 connections: the best of the numbers tried");
         assert!(said(1, false).starts_with("1 connection at the end of the copy"));
@@ -674,7 +674,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_measurement_says_that_nothing_is_there() {
+    fn a_measurement_reports_that_nothing_was_written() {
         let said = lines(&but!(example(), verified: false), Kind::Fake, true);
         assert_eq!(
             said[0],

@@ -43,7 +43,7 @@ pub(crate) fn parse(
         .map_err(|error| Error::new(ErrorKind::Usage, format!("{}: {error}", path.display())))
 }
 
-/// The text at `path`, of at most `most` bytes, where it is of a kind that `fits`.
+/// Returns the text of the file at `path`, if it has at most `most` bytes and its type `fits`.
 fn read(path: &Path, most: u64, fits: impl Fn(FileType) -> bool) -> Result<String, String> {
     let kind = std::fs::metadata(path).map_err(|error| error.to_string())?.file_type();
     if !fits(kind) {

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_run_says_the_one_command_that_repeats_it() {
+    fn a_failed_run_prints_the_command_that_repeats_it() {
         let settings = [("seed", "7"), ("flow.0.rate", "5M")];
         let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let (at, whose, what) = (Time::ZERO, "copy".to_owned(), "it is not whole".to_owned());

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_does_nothing_says_so_and_names_move_no_cursor() {
+    fn an_idle_server_is_shown_as_idle_and_names_move_no_cursor() {
         let quiet = view(&ServerStatus::default(), "lh://h/");
         assert!(quiet.contains("no transfer is under way"), "{quiet}");
         let evil = view(&ServerStatus::default(), "lh://h\x1b[2J/");

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn each_emulated_value_keeps_the_run_that_it_is_of() {
+    fn each_emulated_value_keeps_its_run() {
         let simulated = outcomes(&[("one", 90), ("two", 80)]);
         let mut page = Page::new(&EXAMPLE, &simulated, None);
         page.emulated(&outcomes(&[("one", 91), ("two", 81)]), &[], "Monday.".into());
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_course_over_real_sockets_stays_on_the_page_until_it_is_drawn_again() {
+    fn an_emulated_curve_stays_on_the_page_until_it_is_redrawn() {
         static COURSES: Experiment = Experiment {
             courses: |outcomes| {
                 let rate = outcomes.first("one", CaseFlow::goodput);

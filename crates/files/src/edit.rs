@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn no_change_leaves_the_root_or_touches_a_name_of_ours() {
+    fn no_change_leaves_the_root_or_touches_a_reserved_name() {
         let (top, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(outside.path().join("kept"), "k").unwrap();
         let top = top.path();

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_remember_no_more_than_their_share_however_patterns_are_made() {
+    fn search_caches_stay_within_their_limit_for_any_patterns() {
         // The number of search states doubles with each character at the end of such a pattern.
         let pattern = |n: usize| format!("*a{}", "[!x]".repeat(n));
         let glob = GlobBuilder::new(&pattern(24)).literal_separator(true).build().unwrap();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_takes_its_paths_what_is_in_them_and_the_folders_above_and_nothing_else() {
+    fn a_list_includes_its_paths_their_content_and_parent_folders_only() {
         let only = |path: &[u8]| Filter::Only(path.to_vec());
         let list = [only(b"a/b/x"), only(b"whole"), only(b"*"), Filter::Exclude("*.tmp".into())];
         let filters = CompiledFilters::new(&list).unwrap();

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_file_system_cannot_tell_there_are_no_holes_from_there_on() {
+    fn without_information_about_holes_the_rest_counts_as_data() {
         let cannot = || Err::<(), _>(ErrorKind::Unsupported.into());
         assert_eq!(holes_of(3 * CHUNK, |_| cannot().map(|()| None), Ok), []);
         let one = |at| if at == 0 { Ok(Some(CHUNK)) } else { Err(ErrorKind::Unsupported.into()) };

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_is_found_by_name_or_number_and_one_that_is_not_there_is_named() {
+    fn an_interface_is_found_by_name_or_number_and_a_missing_one_is_named() {
         let by_name = address("fe80::1%lo", 9).unwrap().unwrap();
         let SocketAddr::V6(v6) = by_name else { panic!("{by_name}") };
         assert!(v6.scope_id() > 0 && v6.port() == 9);

@@ -92,7 +92,7 @@ pub enum Why {
     Repeat,
     /// A pulse is due.
     Pulse,
-    /// Nothing has come back for too long (RFC 8085's circuit breaker).
+    /// The peer has been silent for too long (RFC 8085's circuit breaker).
     Breaker,
 }
 

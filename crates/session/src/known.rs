@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_be_remembered_or_read_the_pin_is_named() {
+    fn without_a_usable_file_the_error_names_the_pin() {
         let (folder, known) = known();
         std::fs::create_dir(known.path()).expect("the folder is ours");
         let unreadable = known.find("a:1").expect_err("it is a folder");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_same_however_they_are_written() {
+    fn names_are_normalised() {
         assert_eq!(server_name("DTN.example.org", 7717), "dtn.example.org:7717");
         assert_eq!(server_name("2001:DB8::1", 1), "[2001:db8::1]:1");
     }

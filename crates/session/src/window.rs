@@ -23,13 +23,13 @@ const MOST: u64 = 32 << 20;
 /// Up to this size, a round that was full, lost nothing and saw no queue is followed by one of four
 /// times its size. It is 10 MB/s over 100 ms, which the first packets of a path rarely exceed.
 const FAST: u64 = 1 << 20;
-/// A round that lost one byte in this many was too large for the path.
+/// A round that lost more than this fraction of its bytes was too large for the path.
 const TOO_MUCH: u64 = 16;
 /// A round saw a queue if it took longer than the shortest one by this fraction of it, and by more
 /// than a host's own jitter.
 const QUEUE_SHARE: u32 = 4;
 const UNREST: Duration = Duration::from_millis(10);
-/// Growth of a round after the path's capacity was found: one part in this many.
+/// After the path's capacity was found, a full round grows the window by this fraction of it.
 const GENTLY: u64 = 8;
 
 /// The window: never less than 64 KiB.
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_says_little_keeps_its_little_window() {
+    fn a_stream_with_little_data_keeps_its_small_window() {
         let mut path = Path::new(WIDE, NEVER);
         (0..100).for_each(|_| _ = path.round(5_000));
         assert_eq!(path.window.window(), FLOOR);

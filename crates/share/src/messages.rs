@@ -89,7 +89,7 @@ pub struct Watch {
 /// Reads a key.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Get {
-    /// The number of the call; its answer has the same.
+    /// The number of the call, repeated in its answer.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// The key.

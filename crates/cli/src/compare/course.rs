@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_between_the_looks() {
+    fn rates_are_averages_between_samples() {
         let points = [(0.0, 0), (0.5, 500_000), (0.5, 500_001), (1.0, 500_000)];
         assert_eq!(rates(&points), [(0.5, 8.0), (1.0, 0.0)]);
         assert!(rates(&[]).is_empty());

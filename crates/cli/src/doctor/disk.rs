@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_slower_than_the_rate_is_warned_of() {
+    fn a_disk_slower_than_the_rate_causes_a_warning() {
         let want = Want { rate: Rate::from_mbps(1_000), rtt: Span::ZERO, is_asked: true };
         let slow = judge("disk-write", "written", Rate::from_mbps(800), want);
         assert_eq!(slow.grade, Grade::Warn);

@@ -1,7 +1,7 @@
 //! A flow's rate over time, from its progress reports, at the sampling times of the simulation.
 //!
-//! A copy reports about once a second, at irregular times. Its rate is taken as constant between
-//! two reports, so a mean over a phase uses of each report the part within the phase.
+//! A copy reports about once a second, at irregular times. The rate counts as constant between two
+//! reports, so the mean over a phase weights each interval by its part within the phase.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;

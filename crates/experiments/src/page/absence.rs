@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_a_case_is_none_of_the_case_whose_name_its_own_begins_with() {
+    fn a_value_belongs_to_the_case_with_the_longest_matching_name() {
         static PREFIXED: Experiment = Experiment {
             cases: || ["x", "x, y"].map(|name| Case::both(name, vary("quanta-streaming"))).into(),
             tables: |outcomes| {

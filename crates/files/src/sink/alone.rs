@@ -45,9 +45,9 @@ impl Together {
 }
 
 impl Sink {
-    /// Locks the entry `number` for this copy or this command, if it is the folder that the copy is
-    /// of. The content of a folder that is copied into an existing folder is not locked: several
-    /// copies may write there.
+    /// Locks the entry `number` for this copy or this command, if it is the top folder of the copy.
+    /// The content of a folder that is copied into an existing folder is not locked: several copies
+    /// may write there.
     ///
     /// # Errors
     /// Another copy has locked it.

@@ -1,4 +1,4 @@
-//! Permissions and times of what was copied.
+//! Permissions and times of copied entries.
 
 use std::io;
 

@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_run_is_taken_in_and_out_as_its_numbers_one_by_one_are(
+        fn a_run_is_inserted_and_removed_like_its_single_numbers(
             len in 0u64..300,
             changes in prop::collection::vec((0u64..300, 0u64..300, any::<bool>()), 0..20),
         ) {

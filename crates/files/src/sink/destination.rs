@@ -2,8 +2,8 @@
 //! is the name of the new file or folder.
 //!
 //! If a copy creates the named folder and is killed, the folder exists in the next run, which would
-//! copy into it, one level deeper. So a mark next to the folder says that it is this copy's own
-//! top. The mark stays until the copy is finished and its client knows that.
+//! copy into it, one level deeper. So a mark next to the folder shows that this copy created it.
+//! The mark stays until the copy is finished and its client knows that.
 
 use std::borrow::Cow;
 use std::io;
@@ -46,8 +46,8 @@ impl Ground {
         options: &SinkOptions,
     ) -> Result<Ground, Error> {
         if options.make_path {
-            // Whether the destination is the folder that everything goes into, and otherwise the
-            // name that it gives.
+            // Whether the destination is the folder for all entries; if not, `top` is the new name
+            // of the top entry.
             let (goes_inside, top) = match manifest.shape() {
                 Shape::Several => (true, None),
                 Shape::File if place.says_folder() => (true, None),

@@ -59,7 +59,7 @@ impl Sink {
     }
 
     /// Ends a copy for a remote client. The returned mark has to be removed when the client has
-    /// received the outcome; otherwise the client may ask again, and means the same place.
+    /// received the outcome; otherwise the client may repeat its request for the same destination.
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).

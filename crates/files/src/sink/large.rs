@@ -488,7 +488,7 @@ impl Large {
         let locked = self.file.as_deref().filter(|_| partial::is_lockable(mode));
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
         // A folder keeps the entries that it could not sync, unlike a file its content. So a second
-        // try means something, and the sync at the end of the copy is a third one.
+        // sync may succeed, and the sync at the end of the copy is a third one.
         let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();
         // The next run removes a journal without a partial file.
         let _ = folder.remove(&names::journal(&name));
@@ -506,8 +506,8 @@ impl Large {
             None => {
                 let (folder, name) = ground.at(self.number)?;
                 folder.remove(&names::journal(&name))?;
-                // Even if it is gone: an earlier run may have failed to sync its removal, and it
-                // could reappear after a power failure.
+                // Even if the journal does not exist: an earlier run may have failed to sync its
+                // removal, and the journal could reappear after a power failure.
                 folder.sync()
             }
         }
@@ -622,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_hashed_up_to_a_limit_that_grows_with_what_has_come() {
+    fn holes_are_hashed_up_to_a_limit_that_grows_with_the_content() {
         let mut budget = HoleBudget::default();
         assert!(budget.take(HASHED_HOLES - 1, 0) && budget.take(1, 0));
         assert!(!budget.take(1, 0) && !budget.take(u64::MAX, u64::MAX - HASHED_HOLES - 1));

@@ -43,7 +43,7 @@ mod tests {
     use crate::store::buffers::MemoryFolder;
 
     #[test]
-    fn a_file_counts_as_left_once_and_only_as_it_was() {
+    fn a_record_of_a_file_applies_once_and_only_if_unchanged() {
         let folder = MemoryFolder::new(10);
         folder.put(OsStr::new("x"), Vec::new());
         let found = folder.look(b"x").expect("it is there");

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partial_file_that_was_replaced_gets_no_name_without_a_lock_and_stays_where_it_is() {
+    fn a_replaced_partial_file_gets_no_final_name_without_a_lock_and_is_kept() {
         let base = tempfile::tempdir().unwrap();
         let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
         let file = folder.create(b".x.lh-part", 0o600).unwrap();

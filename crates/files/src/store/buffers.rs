@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_made_once_listed_in_order_and_removed_without_a_word() {
+    fn a_name_is_created_once_listed_in_order_and_removed() {
         let folder = MemoryFolder::new(100);
         for name in [b"b", b"a", b"c"] {
             folder.create(name, 0o600).unwrap();

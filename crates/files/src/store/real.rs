@@ -115,7 +115,8 @@ fn times(modified: FileTime) -> Timestamps {
     Timestamps { last_access, last_modification }
 }
 
-/// Locks without waiting. Returns false where there are no locks: the copy is worth more.
+/// Locks without waiting. Returns false on a file system without locks, because the copy works
+/// without them.
 fn lock(handle: impl AsFd) -> io::Result<bool> {
     match rustix::fs::flock(handle, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(busy()),

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_without_a_descriptor_looks_for_itself_and_fails_in_the_end() {
+    fn an_open_without_a_descriptor_retries_and_finally_fails() {
         let desk = Desk::new();
         let mut attempts = 0;
         let opened = desk.wait(LONG, Duration::from_millis(1), || {

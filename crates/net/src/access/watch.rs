@@ -21,7 +21,7 @@ const UDP: u32 = 8;
 const IPV4: u32 = 20;
 const IPV6: u32 = 40;
 
-/// The interfaces by which data come to this host.
+/// The interfaces through which data arrive.
 #[derive(Debug, Default)]
 pub struct Watch {
     links: Vec<Link>,

@@ -130,7 +130,7 @@ impl ExactSizeIterator for Datagrams<'_> {}
 pub struct PortStatistics {
     /// Datagrams received, of any kind.
     pub received: u64,
-    /// Messages that they came in: trains merged by the kernel, or single datagrams.
+    /// Messages that contained them: trains merged by the kernel, or single datagrams.
     pub trains: u64,
     /// Bytes received.
     pub bytes: u64,

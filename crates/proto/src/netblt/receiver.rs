@@ -67,7 +67,7 @@ impl Flow {
         if self.whole.insert(buffer..buffer + 1) == 0 {
             return;
         }
-        // The sender knows of a buffer that came from elsewhere.
+        // The sender knows that this buffer came from another source.
         if begun {
             let drain = self.end.pulses.drain().map(|drain| drain.scale(OFFER));
             let offer = drain.and_then(|drain| Burst::of(drain, self.burst, self.datagram));

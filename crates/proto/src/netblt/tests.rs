@@ -215,7 +215,7 @@ fn the_burst_is_the_smaller_of_the_senders_and_the_offer_with_each_buffer() {
         out.run();
         assert_eq!(out.begun()[0].burst.unwrap().size as usize, agreed);
     }
-    // Without a setting the receiver minds no burst that the sender makes of itself.
+    // Without a setting the receiver accepts any burst size of the sender.
     let mut inn = In::new(&setup(40, 0, 10, 2));
     inn.said(ms(0));
     inn.receiver.set_grant(ms(0), FLOW, Bytes::MAX, Some(Rate::from_mbps(10)));

@@ -94,7 +94,7 @@ impl Out {
 }
 
 #[test]
-fn rounds_send_everything_then_what_is_missing() {
+fn rounds_send_everything_then_missing_blocks() {
     let mut out = Out::new(&setup(10, 0));
     assert_eq!(out.run(), (0..10).collect::<Vec<_>>());
     let highest = PacketNumber(9);

@@ -321,7 +321,7 @@ impl<R: Receiver + Default> In<R> {
 }
 
 #[test]
-fn a_gap_is_reported_at_once_and_again_after_two_three_four_round_trips() {
+fn a_gap_is_reported_immediately_and_again_after_two_three_four_round_trips() {
     let mut inn = In::<SabulReceiver>::new(&setup(1000));
     inn.arrive(ms(0), [0, 1, 5, 6, 9]);
     assert_eq!(inn.lost(ms(0)), [2..5, 7..9]);
@@ -352,7 +352,7 @@ fn a_late_block_is_reported_lost_and_its_repair_is_a_duplicate() {
 }
 
 #[test]
-fn a_gap_is_due_at_once_though_nothing_waits_to_be_reported_again() {
+fn a_gap_is_due_immediately_even_without_pending_repetitions() {
     let mut inn = In::<SabulReceiver>::new(&setup(1000));
     inn.arrive(ms(0), [0]);
     inn.said(ms(0));

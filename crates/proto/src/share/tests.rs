@@ -79,7 +79,7 @@ fn an_edit_is_made_where_its_condition_holds() {
 }
 
 #[test]
-fn a_full_tree_refuses_what_is_more_and_takes_what_is_not() {
+fn a_full_tree_refuses_growth_and_accepts_other_edits() {
     let limits = Limits { keys: 2, bytes: 1000, ..Limits::default() };
     let mut tree = Tree::new(limits, 0, []);
     tree.apply(put("a", &[1; 300])).expect("there is room");

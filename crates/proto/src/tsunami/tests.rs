@@ -184,7 +184,7 @@ fn an_acknowledgement_delays_the_last_blocks_repeat() {
 }
 
 #[test]
-fn a_sender_that_waits_for_a_grant_does_not_repeat_what_was_acknowledged() {
+fn a_sender_that_waits_for_a_grant_does_not_repeat_acknowledged_blocks() {
     let mut out = Out::new(&Setup { grant: Bytes::new(50_000), ..setup(100) });
     assert_eq!(out.run_for(400).len(), 50);
     out.ack(50);

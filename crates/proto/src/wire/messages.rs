@@ -1,6 +1,6 @@
 //! The control messages as protobuf sees them; nothing outside [`control`](super::control) does.
 //!
-//! Field numbers are for ever: a field is added, never given another meaning.
+//! Field numbers never change their meaning: a new field gets a new number.
 
 use alloc::vec::Vec;
 

@@ -100,8 +100,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Returns the next longhaul line, without its mark; `None` at the end of the input or after
-    /// too many other bytes. Cancel-safe.
+    /// Returns the next longhaul line, without its mark; `None` at the end of the input, or after
+    /// too much other output. Cancel-safe.
     pub(super) async fn next(
         &mut self,
         reader: &mut (impl AsyncBufRead + Unpin),

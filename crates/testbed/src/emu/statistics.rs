@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_before_the_path_begins_spoils_a_run() {
+    fn a_wait_before_the_first_link_invalidates_a_run() {
         let mut statistics = statistics();
         statistics.waited.count(Time::ZERO, Time::from_nanos(600_000), 100);
         statistics.waited.count(Time::ZERO, Time::from_nanos(50_000), 9_950);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_in_bursts_that_the_emulator_made_spoil_a_run_unless_the_queue_overflows_anyway() {
+    fn drops_in_bursts_of_the_emulator_invalidate_a_run_unless_the_queue_overflows_anyway() {
         let mut statistics = statistics();
         statistics.burst_drops = 3;
         statistics.links[0].tally.queue_full = 4;

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_that_cannot_be_is_refused_with_the_reason() {
+    fn an_impossible_link_is_refused_with_the_reason() {
         let path = || LinkSpec::path(Rate::from_mbps(10), Span::from_millis(20));
         let step = |at, change| Step { at: Time::from_nanos(at), change };
         assert_eq!(path().validate(1500), Ok(()));

@@ -252,7 +252,7 @@ impl Server {
     /// Returns the server's current status; see [`ServerControl::status`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`ServerControl::status`].
     pub async fn status(&self) -> Result<ServerStatus, Error> {
         self.control().status().await
     }
@@ -260,7 +260,7 @@ impl Server {
     /// Replaces the list of clients; see [`ServerControl::set_access`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`ServerControl::set_access`].
     pub async fn set_access(&self, list: impl IntoIterator<Item = Allow>) -> Result<(), Error> {
         self.control().set_access(list).await
     }

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_cut_where_chunks_end_and_knows_which_it_has_whole() {
+    fn a_range_is_split_at_chunk_ends_and_marks_whole_chunks() {
         let size = 3 * CHUNK + 10;
         let cut = |range| -> Vec<(u64, u64, usize, bool)> {
             let portions = portions(range, size);

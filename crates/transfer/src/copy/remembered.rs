@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_thousand_datagrams_is_the_shortest_that_says_something() {
+    fn a_copy_of_a_thousand_datagrams_is_the_shortest_that_is_remembered() {
         let long = found(|_| {}).expect("it says something");
         assert_eq!((long.rate, long.loss), (Rate::from_mbps(400), 0.01));
         assert!(long.is_bound_by_path);

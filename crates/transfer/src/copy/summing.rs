@@ -145,8 +145,7 @@ fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
     attempt.hooks.counters()
 }
 
-/// Returns where the time of the slower end went, if known; `all` are the sender's times over all
-/// attempts.
+/// Returns the bottleneck of the copy, if known; `all` are the sender's times over all attempts.
 fn told_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: bool) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
     let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());

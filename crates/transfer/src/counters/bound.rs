@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_worked_for_a_moment_only_explain_nothing() {
+    fn threads_that_worked_only_briefly_explain_nothing() {
         const SECOND: u64 = 1_000_000_000;
         let elapsed = Span::from_nanos(10 * SECOND);
         let idle = Times::default();

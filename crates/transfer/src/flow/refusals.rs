@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_of_one_port_share_its_drops_by_what_came_for_them() {
+    fn flows_of_one_port_share_its_drops_in_proportion_to_their_arrivals() {
         let (mut first, mut second) = (Refusals::new(port(0, 0)), Refusals::new(port(0, 0)));
         let now = port(1_000, 100);
         assert_eq!((first.dropped(now, 250), second.dropped(now, 750)), (25, 75));

@@ -220,7 +220,7 @@ impl Inner {
         None
     }
 
-    /// Posts to a flow, which is woken for the first thing that waits for it.
+    /// Queues output for a flow, and wakes the flow for the first item.
     fn post(&mut self, flow: FlowId, post: impl FnOnce(&mut Member)) {
         let Some(member) = self.members.get_mut(&flow) else { return };
         if member.mail.is_empty() && member.events.is_empty() {
@@ -238,8 +238,8 @@ impl Door {
     }
 }
 
-/// Bytes that came to a port, with those of datagrams that found no room in its socket: the link
-/// carried them all the same.
+/// Bytes that arrived at a port, including datagrams that its full socket dropped, because the link
+/// carried those too.
 fn came_to(port: &PortHandle) -> u64 {
     let seen = port.statistics();
     let each = seen.bytes as f64 / seen.received.max(1) as f64;
@@ -251,7 +251,8 @@ fn came_to(port: &PortHandle) -> u64 {
 struct Handle {
     shared: SharedCore,
     flow: FlowId,
-    /// As they were when the host's own losses were last told, which is before they are asked for.
+    /// The accounts as of the last report of the host's drops, which precedes each request for
+    /// them.
     accounting: Option<ReceiverAccounting>,
 }
 
@@ -365,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_of_another_protocol_or_that_is_there_has_a_core_of_its_own() {
+    fn a_flow_of_another_protocol_or_with_a_used_id_has_a_separate_core() {
         let row = registry::of_many();
         let shared = SharedCore::new(row);
         let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();

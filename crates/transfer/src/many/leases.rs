@@ -390,7 +390,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_dies_or_freezes_every_chunk_is_brought_while_one_lives(
+        fn every_chunk_is_delivered_while_one_source_lives(
             chunks in 1usize..200,
             steps in prop::collection::vec((0usize..4, 0u8..7, 0u64..1_000), 0..300),
         ) {

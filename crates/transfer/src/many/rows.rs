@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_silent_while_it_is_connected_and_brings_nothing_while_it_is_not() {
+    fn a_source_is_silent_only_while_connected_and_contributes_nothing_otherwise() {
         let rows = Arc::new(Rows::new(vec!["a".into()]));
         let user: Arc<dyn Observer> = Arc::new(Nobody);
         let told = observer(&rows, 0, &user);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_about_new_servers_are_no_part_of_the_time_and_none_counts_twice() {
+    fn the_time_of_decisions_about_new_servers_is_subtracted_once() {
         let think = Duration::from_millis(200);
         let begun = Instant::now();
         let rows = Arc::new(Rows::new(vec!["a".into(), "b".into()]));

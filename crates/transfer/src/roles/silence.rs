@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_path_that_speaks_alone_is_believed_soon() {
+    fn control_without_data_is_soon_judged_a_blocked_data_path() {
         let mut rig = Rig::new();
         assert!(!rig.look(2.0, true, true));
         assert!(rig.look(1.0, true, true));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_sends_nothing_is_not_missed() {
+    fn an_end_that_need_not_send_is_not_reported_as_silent() {
         let mut rig = Rig::new();
         rig.board.set_theirs(&Status { sent: 100, ..Status::default() });
         assert!(!rig.look(60.0, true, false));

@@ -179,6 +179,6 @@ async fn wait_and_take_turns() {
 }
 
 #[test]
-fn a_chunk_on_the_control_stream_waits_for_room_and_has_its_turn_among_many() {
+fn a_chunk_on_the_control_stream_waits_for_memory_in_turn() {
     run(async { LocalSet::new().run_until(wait_and_take_turns()).await });
 }

@@ -33,7 +33,8 @@ fn now(list: &Shared) -> Arc<[Allow]> {
 enum Reach {
     /// Only paths below this folder.
     Root(Root),
-    /// Everything that the user of this process can reach, because he came through his own ssh.
+    /// Everything that the user of this process can reach, because the client came through the
+    /// user's own ssh.
     User,
 }
 

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transfer_that_ends_stays_in_the_totals_without_what_was_there() {
+    fn a_transfer_that_ends_stays_in_the_totals_without_existing_bytes() {
         let status = TransferStatus {
             bytes: 100,
             resumed_bytes: 30,

@@ -187,7 +187,7 @@ mod tests {
     use crate::session::Carriers;
 
     #[test]
-    fn a_transfer_is_given_the_streams_it_asked_for_and_no_more() {
+    fn a_transfer_gets_the_requested_streams_and_no_more() {
         run(async {
             let register = Register::default();
             let (first, second) = pair(Carriers::Tcp, LOOPBACKS[0]).await;
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn no_transfer_is_given_streams_without_bound() {
+    fn the_streams_of_a_transfer_are_bounded() {
         let register = Register::default();
         let peer = crate::session::Identity::ephemeral().id();
         let _registered = register.enter(peer, 7, 0, None, u32::MAX);

@@ -27,7 +27,7 @@ struct Needs {
     closing: Closing,
     right: Right,
     moved: Cell<Moved>,
-    /// What the threads of its transfer count.
+    /// The counters of its transfer's threads.
     board: Arc<Board>,
     /// Bytes that were at the destination before.
     there: Cell<u64>,
@@ -118,7 +118,7 @@ impl Running {
         self.0.moved.get()
     }
 
-    /// What the threads of its transfer count.
+    /// The counters of its transfer's threads.
     pub(super) fn board(&self) -> &Arc<Board> {
         &self.0.board
     }

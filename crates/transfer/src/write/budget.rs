@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_those_that_are_expected_finds_its_part_however_much_the_first_want() {
+    fn the_last_expected_transfer_gets_its_part_whatever_the_first_ones_take() {
         for memory in [512, 8 * 32, 300] {
             let budget = Budget::expecting(Bytes::mebi(memory), 8).unwrap();
             let parts: Vec<MemoryPart> = (0..8)
@@ -732,7 +732,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_charged_beside_the_parts_and_leave_room_for_the_next_transfer() {
+    fn lists_are_charged_in_addition_to_parts_and_leave_memory_for_the_next_transfer() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let part = enter(&budget).unwrap();
         let mut list = part.list();

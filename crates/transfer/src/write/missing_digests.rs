@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_of_this_host_is_none_of_the_other() {
+    fn a_pause_of_this_host_does_not_count_against_the_other() {
         let mut missing_digests = MissingDigests::new(PATIENCE);
         missing_digests.begin(0);
         for _ in 0..100 {

@@ -18,8 +18,8 @@ use crate::options::Output;
 use longhaul_files::digest::{Digest, file_value};
 use longhaul_files::{Asked, CHUNK, ChunkKind, Plan, SinkOutcome, VirtualObject};
 
-/// How long early chunks may fill all memory while the next one is missing: with several streams it
-/// may wait for the memory that they have. A new attempt gets that chunk first.
+/// Timeout for a missing chunk while early chunks fill all memory. With several streams, the
+/// missing chunk may wait for that memory; a new attempt requests it first.
 const STUCK: Duration = Duration::from_secs(5);
 
 /// The output of a copy as its destination.
@@ -99,7 +99,7 @@ impl Writing {
         self.size.div_ceil(CHUNK)
     }
 
-    /// Advances past the next chunk, which `write` writes as this attempt.
+    /// Writes the next chunk by `write`, and advances past it.
     fn advance(
         &mut self,
         write: impl FnOnce(&Output, u64) -> Result<(), Error>,

@@ -99,8 +99,9 @@ fn host(location: &Location) -> Option<&str> {
 }
 
 impl Plan {
-    /// Completes the command: by `ssh`, to `remote_path`, with the flags of `matches`, as `verbose`
-    /// as this host shows. `filters` replace the flags that name files on this host.
+    /// Completes the command with the words of `ssh`, the path of longhaul there, the flags of
+    /// `matches`, and `verbose` times `-v`. `filters` replace the flags that name files on this
+    /// host.
     ///
     /// # Errors
     /// The command is too long for a shell.
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_with_a_local_end_is_none_and_one_between_servers_is_refused() {
+    fn a_copy_with_a_local_end_has_no_plan_and_one_between_servers_is_refused() {
         for texts in [&["a", "h:b"][..], &["h:a", "b"], &["h:a", "b", "g:c"], &["h:a"], &[]] {
             assert!(plan(&locations(texts)).unwrap().is_none(), "{texts:?}");
         }

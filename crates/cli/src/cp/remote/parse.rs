@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_event_comes_back_as_it_was_written() {
+    fn each_written_event_parses_to_itself() {
         let path = || PathBuf::from(OsString::from_vec(b"a\xff/b".to_vec()));
         let error = longhaul::Error::new(ErrorKind::Stalled, "nothing");
         let events = [
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_says_nothing_and_steers_no_terminal() {
+    fn nonsense_is_ignored_and_steers_no_terminal() {
         assert_eq!(back(r#"{"event": "told-later"}"#), "nothing");
         assert_eq!(back(r#"[1, {"event": 5}]"#), "nothing");
         let hostile = r#"{"event": "file", "path": {"a": 1}, "path_hex": "f"}"#;
