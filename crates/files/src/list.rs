@@ -53,7 +53,7 @@ pub fn list(place: &Place, tell: &mut dyn FnMut(Named) -> bool) -> Result<(), Er
             let mut failed = None;
             let walked = folder.each_name(&mut |name| match folder.look(&name) {
                 Ok(attributes) => tell(named(name, &attributes)),
-                // It was removed meanwhile.
+                // The file was removed meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => true,
                 Err(error) => {
                     failed = Some(error);

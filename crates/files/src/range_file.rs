@@ -100,7 +100,7 @@ impl RangeFile {
     /// Compares the file with the version that was opened.
     ///
     /// # Errors
-    /// It changed (`Unfinished`), or the system refuses (`File`).
+    /// The file changed (`Unfinished`), or the system refuses (`File`).
     pub fn check(&self) -> Result<(), Error> {
         let attributes = self.file.attributes();
         let now = attributes.map_err(|error| file_error("read", &self.path, &error))?;

@@ -244,11 +244,11 @@ pub struct Others {
 pub enum Origin {
     /// The user stated it.
     Given,
-    /// It is the user's limit for all flows.
+    /// The capacity is the user's limit for all flows.
     Limit,
-    /// It is the speed of the host's card.
+    /// The capacity is the speed of the host's card.
     Card,
-    /// It was measured from the data received.
+    /// The capacity was measured from the received data.
     Found,
 }
 

@@ -43,7 +43,7 @@ pub fn decode_header(bytes: [u8; HEADER]) -> Result<Header, Error> {
 /// Appends `message` to `out` as a frame.
 ///
 /// # Errors
-/// It is longer than [`MAX_FRAME`]; nothing is appended.
+/// The message is longer than [`MAX_FRAME`]; nothing is appended.
 pub fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), Error> {
     append(message, 0, out)
 }

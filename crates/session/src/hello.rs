@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_range_is_no_greeting() {
+    fn an_empty_range_is_not_a_valid_hello() {
         assert!(decode(&[]).is_err());
         assert!(decode(&Hello { min: 0, max: 2, ..Hello::default() }.encode_to_vec()).is_err());
         let one = Hello { min: 1, max: 1, ..Hello::default() };

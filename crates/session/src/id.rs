@@ -32,9 +32,9 @@ impl PeerId {
 /// Why a text is not an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdError {
-    /// It does not start with `lh1:`.
+    /// The text does not start with `lh1:`.
     Prefix,
-    /// It has too few or too many characters after the prefix.
+    /// The text has too few or too many characters after the prefix.
     Length {
         /// The number of characters; 56 are right.
         found: usize,

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_makes_no_sense_is_named() {
+    fn an_invalid_line_is_named() {
         let (_folder, known) = known();
         for bad in ["a:1", "a:1 lh1:abc", &format!("a:1 {A} more")] {
             std::fs::write(known.path(), format!("# x\n{bad}\n")).expect("writable");

@@ -196,7 +196,7 @@ impl Listener {
     /// [`Listener::accept`] returns its additional streams.
     ///
     /// # Errors
-    /// It has no common version, or ends the session.
+    /// The client has no common version, or ends the session.
     pub(super) async fn carried(&self, mut session: Session) -> Result<Session, Error> {
         let greeted = timeout(self.door.settings.handshake, session.reader.greet()).await;
         let late = || Error::new(Kind::Lost, "no first message came in time");
@@ -338,7 +338,7 @@ async fn accept_quic(endpoint: Endpoint, door: Arc<Door>) {
             continue;
         }
         if is_crowded(gate.crowd(network)) && !incoming.remote_address_validated() {
-            // It may try again, with a validated address.
+            // The client may try again, with a validated address.
             let _ = incoming.retry();
             continue;
         }

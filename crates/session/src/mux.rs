@@ -69,7 +69,7 @@ impl Mux {
         };
         let input = Welcomed::Reading(Box::pin(welcomed));
         let mut out = BufWriter::with_capacity(TOGETHER, out);
-        // It is sent with the first message.
+        // The hello is sent with the first message.
         out.write_all(hello).await?;
         Ok(Mux::new(Box::new(input), out, Mode::Client, refusal))
     }

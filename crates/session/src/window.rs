@@ -52,7 +52,7 @@ struct Round {
     begun: Instant,
     sent: u64,
     lost: u64,
-    /// At times there was nothing to send.
+    /// Whether the sender had nothing to send at times.
     idle: bool,
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn key(text: &str) -> Result<Key, Error> {
 /// Parses a prefix from a peer.
 ///
 /// # Errors
-/// It is not a valid key.
+/// The text is not a valid key.
 pub fn prefix(text: &str) -> Result<Prefix, Error> {
     Prefix::new(text).map_err(|error| wrong(format!("this is no key: {error}")))
 }

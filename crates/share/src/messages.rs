@@ -12,7 +12,7 @@ pub const VERSION: u32 = 2;
 /// A message of a client. An empty one begins a stream and gets no answer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ask {
-    /// One of these.
+    /// The message.
     #[prost(oneof = "Asked", tags = "1, 2, 3, 4, 5")]
     pub asked: Option<Asked>,
 }

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_none_is_named() {
+    fn an_invalid_port_is_named() {
         for (text, said) in [
             ("lh://host:99999/x", "99999 is not a port from 1 to 65535 in"),
             ("lh://host:0", "0 is not a port"),

@@ -99,17 +99,17 @@ pub enum SourceState {
     Connecting,
     /// The source reads its object, for the comparison with the other sources.
     Surveying,
-    /// It sends.
+    /// The source sends.
     Receiving,
-    /// It has sent its chunks, and waits in case another source fails.
+    /// The source has sent its chunks, and waits in case another source fails.
     Waiting,
-    /// It is silent; its chunks were reassigned to the other sources.
+    /// The source is silent; its chunks were reassigned to the other sources.
     Silent,
     /// Its connection was lost, and is being retried.
     Retrying,
-    /// It has sent all of its chunks.
+    /// The source has sent all of its chunks.
     Done,
-    /// It no longer takes part.
+    /// The source no longer takes part.
     Failed,
 }
 

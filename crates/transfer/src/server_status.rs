@@ -39,7 +39,7 @@ pub struct TransferStatus {
     pub age: Span,
     /// Bytes that are verified and written at the destination.
     pub bytes: u64,
-    /// Of these, bytes that were there before.
+    /// Of these, bytes that the destination already had.
     pub resumed_bytes: u64,
     /// Bytes of the object; 0 until that is known.
     pub total_bytes: u64,

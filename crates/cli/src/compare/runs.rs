@@ -55,7 +55,7 @@ pub(super) struct Counts {
 /// CPU time of both ends, in seconds a GB of the object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cpu {
-    /// Of this process.
+    /// CPU time of this process.
     pub(super) here: f64,
     /// CPU time of the other end's threads that receive and write, if the other end reports it.
     pub(super) there: Option<f64>,

@@ -255,7 +255,7 @@ const FILE_CONTENDERS: [FileContender; 3] = [
 ];
 /// The number of runs of each contender, each with its own seed.
 const REPEATS: u64 = 4;
-/// Why only the first of them is emulated.
+/// Why only the first run is emulated.
 const REPEATED: &str = "a seed does not determine an emulated run, so only the first one is \
                         emulated";
 

@@ -50,7 +50,7 @@ impl Sink {
     /// may write there.
     ///
     /// # Errors
-    /// Another copy has locked it.
+    /// Another copy has locked the folder.
     pub(super) fn have_alone(&mut self, number: u32) -> Result<(), Error> {
         if self.options.dry_run || self.alone.len() >= MOST || !self.is_top(number) {
             return Ok(());

@@ -237,7 +237,7 @@ impl Mark {
     /// copy.
     ///
     /// # Errors
-    /// It cannot be removed (`File`).
+    /// The mark cannot be removed (`File`).
     pub fn remove(self) -> Result<(), Error> {
         self.folder.remove(&self.name).map_err(|error| file_error("finish", &self.place, &error))
     }

@@ -78,11 +78,11 @@ pub(super) struct Complete<'a> {
 
 /// The result for a file that waited for the sync.
 pub(super) enum Settled {
-    /// It has its final name.
+    /// The file has its final name.
     Named,
     /// Its sync failed: it must be written again.
     Unsynced(io::Error),
-    /// It cannot get its name.
+    /// The file cannot get its name.
     Failed(io::Error),
 }
 

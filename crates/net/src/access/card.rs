@@ -10,7 +10,7 @@ use longhaul_proto::units::Rate;
 
 /// The folder of the interfaces.
 pub(super) const INTERFACES: &str = "/sys/class/net";
-/// Values that are no card's speed, in Mbit/s.
+/// Limits of plausible speeds, in Mbit/s. Values outside of them do not come from a card.
 const SLOWEST: u64 = 10;
 const FASTEST: u64 = 1_600_000;
 /// Largest depth of the search: a VLAN on a bond of cards.

@@ -80,7 +80,7 @@ mod tests {
     fn datagrams_waiting_in_our_socket_are_not_counted_twice_as_other_traffic() {
         let mut others = Others::default();
         assert_eq!(others.note(5_000, 0), 5_000);
-        // It was ours, as is known now.
+        // The datagrams turn out to be ours.
         assert_eq!(others.note(0, 5_000), 5_000);
         assert_eq!(others.note(1_000, 0), 5_000);
         assert_eq!(others.note(4_500, 0), 5_500);

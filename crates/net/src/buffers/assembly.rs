@@ -14,7 +14,7 @@ use crate::buffers::chunks::{ChunkBuffer, ChunkPool};
 /// The outcome for a block's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed<E> {
-    /// It was written to its place.
+    /// The block was written to its place.
     Filled(Block),
     /// The block was a duplicate: its place was not lent.
     Present(Block),

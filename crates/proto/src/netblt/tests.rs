@@ -143,7 +143,7 @@ fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
 }
 
 #[test]
-fn a_request_for_nothing_is_no_round() {
+fn an_empty_request_is_not_a_round() {
     let mut out = Out::new(&setup(20, 0, 10, 2));
     out.go(2);
     out.run();
@@ -393,7 +393,7 @@ fn a_silent_buffer_is_requested_by_its_timer_with_growing_waits() {
     assert!(asked[0] >= 300 && asked[0] <= 400, "{asked:?}");
     let waits: Vec<u64> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(waits.len() >= 3 && waits.windows(2).all(|pair| pair[1] >= pair[0]), "{waits:?}");
-    // Nothing was known to be lost.
+    // No block counts as lost.
     let accounting = inn.receiver.accounting(FLOW).unwrap();
     assert_eq!((accounting.blocks_lost, accounting.reported_lost), (0, 0));
 }

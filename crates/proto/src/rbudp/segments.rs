@@ -75,7 +75,7 @@ pub(super) enum Next {
     Wait,
     /// Send DONE.
     Ask,
-    /// Nothing is missing.
+    /// No block is missing.
     Whole,
 }
 

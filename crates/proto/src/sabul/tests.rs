@@ -121,7 +121,7 @@ fn the_flow_window_starts_at_one_and_grows_with_acknowledgements() {
     out.lose(&[20..21]);
     out.ack(20);
     assert_eq!(out.sender.window_room() + out.sender.end.frontier.unacknowledged(), 1332);
-    // And is not changed.
+    // Then the window does not change.
     out.ack(32);
     out.lose(&[32..33]);
     assert_eq!(out.sender.window_room(), 1332);
@@ -145,7 +145,7 @@ fn an_available_window_is_rate_times_delay_and_at_most_the_set_maximum() {
         let settings = set(&ROW, &[settings, &[("initial-rate", 8e6)]].concat());
         let mut out = Out::new(&Setup { settings, rate: None, ..setup(100_000) });
         out.sender.window.on_loss();
-        // All of it arrives.
+        // All blocks arrive.
         let mut before = 0;
         for turn in 0..200 {
             before = if turn == 189 { out.sent.len() } else { before };

@@ -244,7 +244,7 @@ proptest! {
             match step {
                 Step::Edit(name, value, owner) => {
                     let name = format!("w/{}{}", name % 2, ["", "/a", "/b"][usize::from(name / 4)]);
-                    // Of the long ones a piece has two or three.
+                    // A piece holds two or three of the long values.
                     let len = |value| if value % 2 == 0 { 40 } else { 50 << 10 };
                     let value = value.map(|value| vec![value; len(value)].into());
                     let owner = owner.map(u64::from);

@@ -83,7 +83,7 @@ pub struct Change {
 /// A change's effect on the disk; presence is never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disk {
-    /// Nothing.
+    /// The disk does not change.
     Untouched,
     /// The value must be stored.
     Store,

@@ -26,7 +26,7 @@ pub struct Watcher {
 
 #[derive(Debug)]
 enum State {
-    /// It has no data.
+    /// The watcher has no data.
     New,
     /// Gets a snapshot of this revision, and has everything up to this key.
     Snapshot { revision: u64, after: Option<Key> },

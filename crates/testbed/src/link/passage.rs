@@ -14,7 +14,7 @@ use crate::random::Random;
 /// The outcome for one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives.
+    /// The packet arrives.
     Arrives(Passage),
     /// The line lost it, after it was sent.
     Lost,
@@ -26,7 +26,7 @@ pub enum Fate {
     Policed,
     /// The link was down.
     Down,
-    /// It was larger than the link's size limit.
+    /// The packet was larger than the link's size limit.
     TooLarge,
 }
 

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_no_file_has_is_refused() {
+    fn an_impossible_range_is_refused() {
         let ask = |ranges: &[(u64, u64)]| {
             let ranges = ranges.iter().map(|&(offset, len)| FileRange { offset, len }).collect();
             FileAsk { ranges, ..FileAsk::default() }.check(100)

@@ -85,7 +85,7 @@ pub struct TransferTold {
     /// The number of the transfer at its server.
     #[prost(uint64, tag = "1")]
     pub number: u64,
-    /// Where the client is.
+    /// The client's address.
     #[prost(string, tag = "2")]
     pub address: String,
     /// The client's id.
@@ -106,7 +106,7 @@ pub struct TransferTold {
     /// Bytes that are verified and written at the destination.
     #[prost(uint64, tag = "8")]
     pub bytes: u64,
-    /// Of these, bytes that were there before.
+    /// Of these, bytes that the destination already had.
     #[prost(uint64, tag = "9")]
     pub resumed_bytes: u64,
     /// Bytes of the object; 0 until that is known.

@@ -48,7 +48,7 @@ pub(crate) struct SenderCounters {
     pub(crate) rtt: Span,
     /// Connections that carry the chunks now, if they go over streams.
     pub(crate) streams: u32,
-    /// That number was the best of those tried.
+    /// Whether `streams` was the best of the numbers tried.
     pub(crate) streams_found: bool,
     /// The path's properties as the rate control measured them.
     pub(crate) found: Found,

@@ -29,7 +29,7 @@ pub(crate) struct Feedback {
     address: AddressRule,
     board: Arc<Board>,
     scratch: Box<[u8]>,
-    /// So many reports were forged that no more are opened.
+    /// Whether the forgery limit is reached, so that no more reports are opened.
     forged: bool,
 }
 

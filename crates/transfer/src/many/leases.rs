@@ -262,7 +262,7 @@ fn last(ranges: &[Range<u64>], mut count: u64) -> Vec<Range<u64>> {
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
+#[allow(clippy::single_range_in_vec_init, reason = "the list has one run")]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -341,7 +341,7 @@ mod tests {
         let again = leases.next(1).unwrap();
         assert_eq!((again.chunks, again.taken), (vec![0..6], Vec::new()));
         assert_eq!(leases.settle(3), [0, 1]);
-        // Two are enough.
+        // Two sources are enough for these chunks.
         leases.set_rate(2, 100.0);
         assert_eq!(leases.next(2), None);
     }
@@ -357,7 +357,7 @@ mod tests {
         bring(&mut leases, 0..50);
         let taken = leases.next(2).unwrap();
         assert_eq!((taken.chunks, taken.taken), (vec![50..100], vec![(1, vec![50..100])]));
-        // It comes back and takes part again.
+        // The source comes back and takes part again.
         assert!(!leases.is_idle(1));
         leases.set_silent(1, false);
         assert_eq!(given(&mut leases, 1), [75..100]);

@@ -55,7 +55,7 @@ impl Rows {
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked> {
-        // Nothing panics while the lock is held.
+        // No code panics while it holds the lock.
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -73,7 +73,7 @@ impl Rows {
     }
 
     fn rows(&self) -> MutexGuard<'_, Vec<Row>> {
-        // Nothing panics while the lock is held.
+        // No code panics while it holds the lock.
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_failed_stays_so() {
+    fn a_failed_source_stays_failed() {
         let rows = Rows::new(vec!["a".into()]);
         rows.set_state(0, SourceState::Failed);
         rows.set_state(0, SourceState::Receiving);

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_cannot_be_are_refused() {
+    fn impossible_answers_are_refused() {
         let manifest = || Surveyed { manifest: encoded(Vec::new()), ..Surveyed::default() };
         let holes =
             Surveyed { manifest: encoded(std::iter::once(0..1).collect()), ..values(3, true) };

@@ -145,7 +145,7 @@ impl Greedy {
         while self.board.mine().receiver.memory_lost != count {
             assert!(begun.elapsed() < LONG, "{:?}", self.board.mine());
             self.mailbox.post(Letter::Drained);
-            // It reports ten times a second.
+            // The flow reports ten times a second.
             assert!(self.jobs.recv_timeout(SOON).is_err(), "no chunk is whole");
         }
     }

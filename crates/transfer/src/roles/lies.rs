@@ -231,7 +231,7 @@ fn a_chunk_that_changes_after_it_was_compared_is_asked_for_again() {
     });
     let (answer, same) = writing.payloads.compare(&asked).unwrap();
     assert_eq!(same, [0..1, 2..3]);
-    // Another process writes to it meanwhile.
+    // Another process writes to the existing file meanwhile.
     let copy = writing.folder.path().join("copy");
     let mut old = std::fs::read(&copy).unwrap();
     old[7] ^= 1;

@@ -17,7 +17,7 @@ pub(super) struct PlanSoFar {
     pub(super) have: Vec<Range<u64>>,
     /// Entries that it skips.
     pub(super) skipped: Vec<Range<u64>>,
-    /// It compares chunks.
+    /// Whether the plan asks for comparisons of chunks.
     pub(super) asks: bool,
     /// All slices have arrived.
     pub(super) complete: bool,

@@ -547,7 +547,7 @@ impl Running<'_, '_> {
         }
         async move {
             match carried? {
-                // It ended by itself, and its result was taken.
+                // The pass ended by itself, and its result was taken.
                 Carried::Flow { done, .. } if done.is_terminated() => None,
                 Carried::Flow { done, .. } => done.await.ok()?.ok(),
                 Carried::Stream(outgoing) => outgoing.stop().await,

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_pause_is_no_silence() {
+    fn a_pause_of_this_process_is_not_silence() {
         let mut rig = Rig::new();
         rig.silence.looked = Instant::now() - Duration::from_secs(20);
         rig.silence.spoke = Some(Instant::now());

@@ -120,8 +120,8 @@ impl Registered<'_> {
             match lives {
                 Some(true) => held = true,
                 Some(false) if whose != Earlier::Others => give_way(&question).await,
-                // It has ended meanwhile; or nothing is known, and the lock of the files will
-                // decide.
+                // The transfer has ended meanwhile; or nothing is known, and the lock of the files
+                // will decide.
                 Some(false) | None => {}
             }
         }

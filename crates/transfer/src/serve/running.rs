@@ -156,7 +156,7 @@ impl Running {
     /// Does `work`, and drops it when the request must end.
     ///
     /// # Errors
-    /// Those of `work`, and the reason to end.
+    /// The errors of `work`, and the reason to end.
     pub(super) async fn or<T, E: From<Error>>(
         &self,
         work: impl Future<Output = Result<T, E>>,

@@ -612,7 +612,7 @@ mod tests {
             let parts: Vec<MemoryPart> = (0..8)
                 .map(|_| {
                     let part = enter(&budget).expect("there is memory for eight");
-                    // It uses everything that it is granted.
+                    // The transfer uses everything that it is granted.
                     part.room(part.room(Bytes::ZERO));
                     part
                 })

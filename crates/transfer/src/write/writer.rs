@@ -200,7 +200,7 @@ impl Writer {
                     let reason = clipped(&reason);
                     self.take_source_failure(AtSource { entry, reason, changed })
                 }
-                // It is not a chunk of the manifest.
+                // The chunk does not belong to the manifest.
                 Err(_) => Ok(()),
             },
             Job::Compared(compared) => match &mut self.opened {

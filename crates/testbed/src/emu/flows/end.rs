@@ -28,7 +28,7 @@ pub struct FlowEnd {
     pub setup: Span,
     /// Whether it delivered everything, or ran for its full time.
     pub finished: bool,
-    /// Why it did not finish.
+    /// Why the flow did not finish.
     pub error: Option<String>,
     /// The counters.
     pub counts: FlowCounts,

@@ -250,7 +250,7 @@ fn settings_from_outside_go_before_the_file() {
 }
 
 #[test]
-fn a_trace_is_asked_for_by_its_name() {
+fn a_trace_is_requested_by_its_name() {
     let text = format!("{PAIR}[all-links]\nloss = {{ gaps = \"tuesday.txt\" }}\n");
     let trace = |name: &str| match name {
         "tuesday.txt" => Ok("1 0".to_owned()),
