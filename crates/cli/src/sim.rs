@@ -174,7 +174,7 @@ impl Drop for Named<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             let Scenario { name, seed, .. } = self.0;
-            console::warn(format_args!("that was scenario {name} with seed {seed}"));
+            console::warn(format_args!("scenario {name}, seed {seed}"));
         }
     }
 }
@@ -223,7 +223,7 @@ mod tests {
             let mut count = begun.lock().unwrap();
             *count += 1;
             another.notify_all();
-            // The first ones end only when all cores have one.
+            // Each of the first runs waits until every core has one.
             let long = Duration::from_secs(120);
             let left = another.wait_timeout_while(count, long, |count| *count < cores);
             assert!(!left.unwrap().1.timed_out(), "fewer than {cores} at once");

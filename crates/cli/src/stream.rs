@@ -247,7 +247,7 @@ fn watch(
         lines.sending(&now);
         before = now;
         if sender.is_over() || cancel.is_cancelled() {
-            // Its finish returns the reason.
+            // `finish` returns the reason.
             return Ok(());
         }
     }

@@ -31,7 +31,7 @@ const CONTENDERS: [(&str, &str); 12] = [
     ("TCP BBR", "bbr"),
     ("TCP BBR, 8 connections", "bbr8"),
 ];
-/// Why it is not simulated.
+/// Why BBR is not simulated.
 const NO_MODEL: &str = "the kernel's own BBR is what the page compares with";
 const FOBS: &str = "fobs";
 const SABUL: &str = "sabul";

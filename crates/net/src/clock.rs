@@ -32,7 +32,7 @@ impl Reading {
     }
 
     /// Converts the kernel's timestamp (since 1970) of a message that arrived after `since`;
-    /// without a timestamp, the result is the present time. The system's clock may have been set
+    /// without a timestamp, the result is the current time. The system's clock may have been set
     /// meanwhile.
     pub(crate) fn at(&self, stamp: Option<Duration>, since: Time) -> Time {
         let came = stamp.and_then(|stamp| SystemTime::UNIX_EPOCH.checked_add(stamp));

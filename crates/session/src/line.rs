@@ -303,7 +303,7 @@ impl FrameReader {
                         self.start = begin + length;
                         return Ok(Some(begin..self.start));
                     }
-                    // It stays in the buffer, so the next read returns the same.
+                    // The goodbye stays in the buffer, so the next read returns it again.
                     Header::Goodbye(length) if body.len() >= length => {
                         self.line.peer_done.store(true, Ordering::Relaxed);
                         let told = frame::decode_goodbye(&body[..length], &self.line.below.shown());

@@ -420,7 +420,7 @@ impl Door {
         tokio::spawn(async move {
             let arrived = tokio::select! {
                 arrived = timeout(door.settings.handshake, work) => arrived.ok(),
-                // The evicting task counts it.
+                // The evicting task counts this client.
                 () = place.evicted() => return,
             };
             door.end(arrived, place).await;
@@ -500,7 +500,7 @@ impl Door {
         if error.kind == Kind::Unreachable {
             self.counts.versions.fetch_add(1, Ordering::Relaxed);
             self.tell_refusal(session.remote, &error);
-            // If it does not arrive, the client sees a lost session.
+            // If the reason does not arrive, the client sees a lost session.
             let _ = session.close(Some(error)).await;
         }
         Arrival::Done

@@ -122,7 +122,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
         connection.close().await;
         Ok(())
     };
-    // It fails only without a runtime; then `ready` was dropped, too.
+    // `block_on` fails only without a runtime, and then `ready` was dropped, too.
     let _ = reactor::block_on("the connection", work);
 }
 

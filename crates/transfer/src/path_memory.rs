@@ -131,7 +131,7 @@ impl PathMemory {
             date: SystemTime::now(),
         };
         entries.push(match before {
-            // It keeps its date: a rate that no copy confirms becomes old.
+            // The entry keeps its date, so a rate that no copy confirms becomes old.
             Some(before) if !is_bound_by_path && before.rate > found.rate => before,
             _ => found,
         });

@@ -225,7 +225,7 @@ mod tests {
         };
         let text = emulated("kernel", "Monday.");
         assert!(text.contains(&yet("short; pair")), "{text}");
-        // Its row has another name.
+        // The case's row has another name.
         let text = emulated("pair", "Tuesday.");
         assert!(text.contains(&yet("short")), "{text}");
         let text = emulated("short", "Wednesday.");

@@ -347,7 +347,7 @@ impl Large {
             let file = partial::open(folder, &names::partial(&name), false)?;
             let file = file.ok_or_else(store::not_found)?;
             let found = file.attributes()?;
-            // It was unlocked meanwhile, so another copy may have written it.
+            // The file was unlocked meanwhile, so another copy may have written to it.
             if found.identity != self.identity || self.closed != Some(found.modified) {
                 let what = "another copy took the partial file away";
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));

@@ -63,7 +63,7 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
             }
             continue;
         }
-        // It may have got its final name between the two calls.
+        // Another copy may have given the file its final name between the two calls.
         let named = folder.look_if_there(name)?;
         if named.is_some_and(|named| named.identity == found.identity) {
             if found.mode != PARTIAL_FILE {

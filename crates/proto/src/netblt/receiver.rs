@@ -112,7 +112,7 @@ impl Flow {
                 self.set_buffer_whole(buffer);
             }
         }
-        // Buffers are sent in order: of those before, all has gone once.
+        // Buffers are sent in order, so every block of the earlier buffers was sent once.
         for earlier in self.open.range_mut(..buffer).map(|(_, earlier)| earlier) {
             earlier.on_later_data(now, self.patience);
         }

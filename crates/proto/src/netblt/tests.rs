@@ -128,7 +128,7 @@ fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
     // Only the first two had arrived or been lost when this request was made.
     out.resend(0, 1, 0..20, &[0..20], 2);
     assert_eq!(out.run(), [0, 1]);
-    // These two were resent and are in flight; the others still are.
+    // Two blocks were resent and are in flight; the other blocks still are.
     out.resend(0, 2, 0..20, &[1..20], 20);
     assert!(out.run().is_empty());
     out.resend(0, 3, 0..20, &[1..20], 22);

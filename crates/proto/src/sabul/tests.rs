@@ -246,7 +246,7 @@ fn a_second_of_silence_is_counted_from_the_first_block_after_a_pause() {
     out.run_for(20);
     out.ack(1);
     out.run_for(30_000);
-    // It was blocked by the grant, with nothing in flight.
+    // The sender was blocked by the grant, with nothing in flight.
     out.hear(&Control::Pulse(Pulse { sequence: 1, grant: Bytes::MAX, ..Pulse::default() }));
     assert_eq!(out.run_for(100), [1]);
     assert!(out.sender.expiry() > out.now + Span::from_millis(800));

@@ -181,7 +181,7 @@ fn a_slow_watcher_keeps_no_old_values_and_gets_the_snapshot_as_it_was() {
     edit_both(&mut tree, b"new");
     tree.apply(put("w/y", b"new")).unwrap();
     tree.apply(Edit { value: None, ..put("w/c", b"") }).unwrap();
-    // The change that put it, the one that replaced it, and this test.
+    // The value's owners: the change that put it, the change that replaced it, and this test.
     assert_eq!(alloc::sync::Arc::strong_count(&old), 3);
     let Some(News::Snapshot(entries)) = replica.take(watcher.next(&tree).unwrap()).unwrap() else {
         panic!("the snapshot is complete");
@@ -205,7 +205,7 @@ fn a_watcher_whose_snapshot_falls_behind_gets_a_fresh_one() {
     assert_eq!(alloc::sync::Arc::strong_count(&old), 1, "nobody holds the old value");
     let begun = watcher.next(&tree).unwrap();
     assert!(matches!(begun, Piece::Snapshot { is_first: true, revision: 6, .. }));
-    // The same beginning again is no honest server's.
+    // An honest server does not send the first piece twice.
     assert!(replica.take(begun.clone()).unwrap().is_none());
     assert!(replica.take(begun).is_err());
     let Some(News::Snapshot(entries)) = replica.take(watcher.next(&tree).unwrap()).unwrap() else {

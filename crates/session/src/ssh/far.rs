@@ -45,7 +45,7 @@ pub fn bind_udp(ports: Option<(u16, u16)>) -> Result<UdpSocket, Error> {
 /// running tokio runtime.
 ///
 /// # Errors
-/// It was not started by ssh, no port is free, or the client does not introduce itself.
+/// ssh did not start this process, no port is free, or the client does not introduce itself.
 pub async fn accept_over_ssh(
     identity: &Identity,
     ports: Option<(u16, u16)>,

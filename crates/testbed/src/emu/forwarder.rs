@@ -219,7 +219,8 @@ impl Forwarder {
     }
 
     fn run(mut self) {
-        // Both only improve punctuality; if they are refused, the statistics show the lateness.
+        // Both calls only improve punctuality. If the kernel refuses them, the statistics show the
+        // lateness.
         let _ = sys::run_first();
         let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1));
         self.starved = Starvation::of_this_thread();

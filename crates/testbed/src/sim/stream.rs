@@ -76,7 +76,7 @@ pub fn run(stream: &StreamRun) -> StreamOutcome {
     }
     world.outcome.elapsed = stream.interval * u64::from(stream.frames);
     let told = world.outcome.delivered + world.outcome.missed;
-    // After the last datagram nothing shows that there was another frame.
+    // The receiver cannot know of frames after the last datagram.
     let silent = world.receiver.next()..stream.frames;
     world.outcome.missed += silent.len() as u32;
     world.outcome.broken += stream.frames - told - silent.len() as u32;

@@ -470,7 +470,7 @@ impl<'a> Attempt<'a> {
             tokio::task::spawn_local(async move {
                 let opened =
                     session::connect(&host, port, &identity, &trust, &ask_nobody, &settings).await;
-                // The other sessions carry its share.
+                // If this session cannot be opened, the others carry its share.
                 let Ok(mut session) = opened else { return };
                 let attach = Frame::from(Message::Attach(Attach { transfer }));
                 if session.write(&attach).await.is_ok() {

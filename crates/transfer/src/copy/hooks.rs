@@ -333,7 +333,7 @@ impl Hooks for ClientHooks {
 
     fn deleted(&self, paths: &[Vec<u8>]) {
         for path in paths {
-            // The peer chooses its length.
+            // The peer chooses the length of the path.
             let path = shown(&path[..path.len().min(MAX_PATH)]);
             self.observer.notice(Notice::Deleted { path });
         }

@@ -243,7 +243,7 @@ impl ReplicaWriter {
             let content = |chunk| self.object.chunk_content(chunk) as u64;
             self.resumed += there.into_iter().flatten().map(content).sum::<u64>();
         }
-        // The leases are made from all missing chunks, these included.
+        // The leases are made from all missing chunks, including the changed ones.
         let _ = sink.take_changed();
         self.leases = Leases::new(sink.missing()).expect(self.expected);
         let files = sink.files_done();

@@ -333,7 +333,7 @@ impl Running<'_, '_> {
         let end = &self.end;
         let Some(row) = longhaul_proto::registry::find(&pass.protocol) else {
             let what =
-                format!("the other side sends by {}, which is not known here", pass.protocol);
+                format!("the other side uses protocol {}, which is unknown here", pass.protocol);
             let error = Error::new(ErrorKind::Unreachable, what);
             return Err(error.advise("use the same release of longhaul on both sides").into());
         };
@@ -563,7 +563,7 @@ impl Running<'_, '_> {
                 let piece = match read {
                     Ok(Some(Frame { message: Some(Message::ChunkPiece(piece)) })) => piece,
                     Ok(Some(_)) => continue,
-                    // The other side closed it; if it broke, the other side will notice.
+                    // The stream is closed. If it broke, the other side will notice.
                     Ok(None) | Err(_) => return,
                 };
                 count_piece(&board, &piece);

@@ -109,8 +109,8 @@ impl Door {
     /// Opens the served folder.
     ///
     /// # Errors
-    /// [`ErrorKind::LocalFile`] if it, or the subfolder of an id, is not a folder or cannot be
-    /// opened.
+    /// [`ErrorKind::LocalFile`] if the root, or the subfolder of an id, is not a folder or cannot
+    /// be opened.
     pub(super) fn open(options: &ServeOptions) -> Result<Door, Error> {
         let root = Root::open(&options.root).map_err(|error| {
             let what = format!("cannot serve {}: {error}", options.root.display());

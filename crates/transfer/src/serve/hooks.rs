@@ -196,7 +196,7 @@ mod tests {
             hooks.heard(&Message::Status(Status::default()));
             hooks.tick().unwrap();
         }
-        // An end that does not read cannot know.
+        // An end that does not read cannot know whether its peer lives.
         long_ago(&hooks);
         hooks.deaf();
         hooks.tick().unwrap();

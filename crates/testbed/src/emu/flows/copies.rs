@@ -54,7 +54,7 @@ struct Kept(Child);
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // It may have ended already: then there is nothing to kill.
+        // The program may have ended already; then there is nothing to kill.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
