@@ -37,7 +37,7 @@ pub const FILES: &str = "files";
 const OTHERS: [&str; 3] = ["share", "stream", "status"];
 
 impl Allow {
-    /// Returns whether it grants a right to the service `word`.
+    /// Returns whether the entry grants a right to the service `word`.
     pub fn has(&self, word: &str) -> bool {
         match word {
             FILES => self.read || self.write,
@@ -62,7 +62,7 @@ impl Allow {
 /// The id has a typing error, a mode or a word is unknown, or the subfolder is not below the root.
 pub fn parse(text: &str) -> Result<Allow, Error> {
     let wrong = |why: String| {
-        Error::new(Kind::Usage, format!("`{text}` allows nobody: {why}")).advise(
+        Error::new(Kind::Usage, format!("`{text}` is not an entry: {why}")).advise(
             "write ID[:ro|wo|rw][:subfolder] or ID,files=ro:/subfolder; `longhaul id` prints an id",
         )
     };
@@ -83,7 +83,7 @@ pub fn parse(text: &str) -> Result<Allow, Error> {
         Some("wo") => ("wo", behind_mode(rest)),
         Some("rw") => ("rw", behind_mode(rest)),
         Some(unknown) if looks_like_a_mode(unknown) => {
-            let why = format!("`{unknown}` is no mode; write `rw:{unknown}` if it is a folder");
+            let why = format!("`{unknown}` is not a mode; write `rw:{unknown}` if it is a folder");
             return Err(wrong(why));
         }
         Some(_) => ("rw", rest),
@@ -92,7 +92,7 @@ pub fn parse(text: &str) -> Result<Allow, Error> {
         None => None,
         Some(folder) => Some(
             below_root(folder)
-                .ok_or_else(|| wrong(format!("`{folder}` is no folder below the root")))?,
+                .ok_or_else(|| wrong(format!("`{folder}` is not a folder below the root")))?,
         ),
     };
     let others = Vec::new();
@@ -118,11 +118,11 @@ fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
                 allow.subfolder = folder;
             }
             "status" if value.eq_ignore_ascii_case("ro") => {}
-            "status" => return Err(format!("`status={value}` is no right; write status=ro")),
+            "status" => return Err(format!("`status={value}` is not a right; write status=ro")),
             word if OTHERS.contains(&word) => drop(mode_and_folder(value)?),
             unknown => {
                 let known = OTHERS.join(", ");
-                return Err(format!("`{unknown}` is no service; {FILES}, {known} are"));
+                return Err(format!("`{unknown}` is not a service; services: {FILES}, {known}"));
             }
         }
         if word != FILES {
@@ -140,12 +140,12 @@ fn mode_and_folder(value: &str) -> Result<(String, Option<PathBuf>), String> {
     };
     let mode = mode.to_ascii_lowercase();
     if !["ro", "wo", "rw"].contains(&mode.as_str()) {
-        return Err(format!("`{mode}` is no mode; ro, wo, rw are"));
+        return Err(format!("`{mode}` is not a mode; modes: ro, wo, rw"));
     }
     let below = match folder.map(|folder| folder.strip_prefix('/').unwrap_or(folder)) {
         None | Some("") => None,
         Some(below) => {
-            let folder = || format!("`{below}` is no folder below the root");
+            let folder = || format!("`{below}` is not a folder below the root");
             Some(below_root(below).ok_or_else(folder)?)
         }
     };
@@ -272,19 +272,19 @@ mod tests {
     fn words_that_are_unknown_or_twice_are_refused() {
         for (tail, why) in [
             ("", "`` is no service"),
-            ("files", "`` is no mode"),
-            ("files=", "is no mode"),
-            ("files=r", "is no mode"),
+            ("files", "`` is not a mode"),
+            ("files=", "is not a mode"),
+            ("files=r", "is not a mode"),
             ("files=ro,", "`` is no service"),
             ("File=ro", "`File` is no service"),
-            ("shell=rw", "`shell` is no service; files, share, stream, status are"),
+            ("shell=rw", "`shell` is not a service; services: files, share, stream, status"),
             ("files=ro,files=rw:/sub", "named twice"),
             ("share=ro,share=ro", "named twice"),
             ("files=ro:/../x", "below the root"),
             ("files=ro://x", "below the root"),
             ("share=ro:..", "below the root"),
-            ("stream=", "is no mode"),
-            ("stream=rooms/*", "is no mode"),
+            ("stream=", "is not a mode"),
+            ("stream=rooms/*", "is not a mode"),
         ] {
             let error = parse(&format!("{A},{tail}")).expect_err(tail);
             assert!(error.what.contains(why), "{tail}: {error}");
@@ -330,7 +330,7 @@ mod tests {
             [":xx", ":r", ":rwx", ":XX:in", ":read", ":read-only", ":ReadOnly", ":writeonly"]
         {
             let error = parse(&format!("{A}{tail}")).expect_err("no mode");
-            assert!(error.what.contains("is no mode; write `rw:"), "{tail}: {error}");
+            assert!(error.what.contains("is not a mode; write `rw:"), "{tail}: {error}");
         }
     }
 

@@ -72,7 +72,7 @@ pub(super) fn run(track: Emulation, place: &Path, cancel: &CancelHandle) -> Resu
         LOSS * 100.0
     ));
     for notice in track.notices() {
-        step(&format!("is told: {notice}"));
+        step(&format!("notice: {notice}"));
     }
     let bars = Bars::new();
     let mut laps = vec![by_tcp(track, "kernel TCP", 1, &bars, cancel)?];

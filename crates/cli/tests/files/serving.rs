@@ -60,8 +60,8 @@ fn a_mode_that_is_unknown_or_a_subfolder_that_is_not_there_ends_a_server_at_its_
     let host = Host::new(&scratch.path().join("config"));
     fs::create_dir(scratch.path().join("xx")).unwrap();
     for (rights, status, said) in [
-        (":xx", 2, "`xx` is no mode; write `rw:xx` if it is a folder"),
-        (":read", 2, "`read` is no mode"),
+        (":xx", 2, "`xx` is not a mode; write `rw:xx` if it is a folder"),
+        (":read", 2, "`read` is not a mode"),
         (":ro:not/there", 4, "not/there: No such file"),
         (":not-there", 4, "not-there: No such file"),
     ] {

@@ -21,7 +21,7 @@ const CONTENDERS: [(&str, &str); 6] = [
 const SHARES: [f64; 4] = [0.0, 0.1, 1.0, 5.0];
 /// Why most degrees are not emulated.
 const SWEPT: &str = "two degrees over real sockets show whether the others would be the same";
-/// How long they are held back, in ms.
+/// How long packets are held back, in ms.
 const BY: [f64; 3] = [0.1, 1.0, 5.0];
 
 fn case_name(contender: &str, share: f64, by: f64) -> String {

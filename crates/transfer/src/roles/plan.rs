@@ -8,14 +8,14 @@ use std::ops::Range;
 use crate::error::{Error, ErrorKind};
 use crate::write::skip::{tidy, without};
 
-/// Ranges of a plan are merged when there are this many more than the last time.
+/// Ranges of a plan are merged whenever their number has grown by this.
 const UNTIDY: usize = 1 << 12;
 
 /// The part of a plan received so far.
 pub(super) struct PlanSoFar {
     /// Chunks that the other end has.
     pub(super) have: Vec<Range<u64>>,
-    /// Entries that it skips.
+    /// Entries that the other end skips.
     pub(super) skipped: Vec<Range<u64>>,
     /// Whether the plan asks for comparisons of chunks.
     pub(super) asks: bool,
