@@ -78,7 +78,7 @@ impl Shared {
     /// reason that `stopped` returns.
     ///
     /// # Errors
-    /// The stream ended for another reason than the client's wish.
+    /// The stream ended for any other reason than the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,
@@ -295,13 +295,15 @@ fn why(failed: &Failed) -> String {
         Failed::Refused(Refusal::Full) => "the shared tree is full; delete keys".to_owned(),
         Failed::Refused(Refusal::Long) => "the value is too long".to_owned(),
         Failed::Refused(Refusal::Conflict(_)) => "the key has changed".to_owned(),
-        Failed::Refused(Refusal::Unknown) => "the outcome of the edit is forgotten".to_owned(),
-        Failed::Refused(Refusal::Replaced) => {
-            "another connection of this program has taken the place of this one".to_owned()
+        Failed::Refused(Refusal::Unknown) => {
+            "the server has discarded the outcome of the edit".to_owned()
         }
-        Failed::Crowd => format!(
-            "this client has {WRITERS} programs at the shared tree, the most that it may have"
-        ),
+        Failed::Refused(Refusal::Replaced) => {
+            "another connection of this program has replaced this one".to_owned()
+        }
+        Failed::Crowd => {
+            format!("this client has {WRITERS} programs at the shared tree, which is the limit")
+        }
         Failed::Disk(why) => format!("the server cannot store it: {why}"),
         Failed::Closed(why) => format!("the server cannot read its shared tree: {why}"),
     }

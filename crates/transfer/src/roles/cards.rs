@@ -61,14 +61,14 @@ async fn tell_sender(card: Rate, rate: Rate) {
             break;
         }
     }
-    writer.close(reader, None).await.expect("the session stands");
+    writer.close(reader, None).await.expect("the session is open");
     assert!(matches!(sending.await.expect("it ends"), Err(End::Lost(_))));
 }
 
 /// Returns the next message.
 async fn next(reader: &mut FrameReader) -> Message {
     loop {
-        let frame = reader.read::<Frame>().await.expect("the session stands");
+        let frame = reader.read::<Frame>().await.expect("the session is open");
         if let Some(message) = frame.expect("it goes on").message {
             return message;
         }
@@ -90,7 +90,7 @@ async fn hear_receiver(card: Rate) {
     });
     let (writer, mut reader) = far.split();
     assert_eq!(next(&mut reader).await, Message::Card(Card { bps: card.as_bps() }));
-    writer.close(reader, None).await.expect("the session stands");
+    writer.close(reader, None).await.expect("the session is open");
     assert!(receiving.await.expect("it ends").is_err(), "no offer came");
 }
 
@@ -113,7 +113,7 @@ async fn tell_during_a_list(card: Card, bytes: usize) {
     let told = listing::tell(&mut wire, &Alone, board.watch(), &list).await;
     assert_eq!(told.map_err(|_| "the list was not told"), Ok(Some(card)));
     let (writer, reader) = hearing.await.expect("the list came");
-    writer.close(reader, None).await.expect("the session stands");
+    writer.close(reader, None).await.expect("the session is open");
 }
 
 #[test]
