@@ -132,7 +132,7 @@ impl Asked {
             (None, ..) => "the contents of a folder".to_owned(),
             (Some(name), ..) => format!("{name} and others"),
         };
-        distrusted(format!("the server sent {sent}, which was not asked for; asked for: {asked}"))
+        distrusted(format!("the server sent {sent}, which was not requested; requested: {asked}"))
     }
 }
 
@@ -290,7 +290,7 @@ mod tests {
         };
         let file = pull(&["d/report.pdf"], false);
         let what = says(&file, Shape::File, &[".bashrc"]);
-        assert!(what.contains("sent the file .bashrc, which was not asked for"), "{what}");
+        assert!(what.contains("sent the file .bashrc, which was not requested"), "{what}");
         assert!(what.ends_with("asked for: the file report.pdf"), "{what}");
         let what = says(&file, Shape::Contents, &[".ssh/", ".ssh/authorized_keys"]);
         assert!(what.contains("contents of a folder that begin with the folder .ssh"), "{what}");

@@ -119,7 +119,7 @@ impl CompiledFilters {
             let (least, most) = (Bytes::new(least), Bytes::new(most));
             let what = format!("no file has at least {least} and at most {most}");
             return Err(Error::new(FileErrorKind::Request, what)
-                .advise("raise the most, or lower the least"));
+                .advise("raise the maximum, or lower the minimum"));
         }
         Ok(CompiledFilters { globs, least, most, only })
     }

@@ -62,7 +62,7 @@ impl RangeFile {
                 let file = parent.open(&name, Access::Read).map_err(wrong)?;
                 let attributes = file.attributes().map_err(wrong)?;
                 if attributes.kind != FileKind::File {
-                    return Err(is_no_file("no regular file"));
+                    return Err(is_no_file("not a regular file"));
                 }
                 Ok(RangeFile { file, stamp: Stamp::of(&attributes), path: path.to_owned() })
             }
@@ -88,7 +88,7 @@ impl RangeFile {
         let wrong = |error: io::Error| file_error("read", &self.path, &error);
         if at.checked_add(buf.len() as u64).is_none_or(|end| end > self.stamp.size) {
             let (path, size) = (self.path.display(), self.stamp.size);
-            let what = format!("{path} has {size} bytes, and a range beyond them was asked for");
+            let what = format!("{path} has {size} bytes, and a range beyond them was requested");
             return Err(Error::new(FileErrorKind::Request, what).at(&self.path));
         }
         let read = self.file.read_exact_at(buf, at);

@@ -215,7 +215,7 @@ impl Walk {
         let Spot { path, .. } = spot;
         let name = spot.name();
         if names::is_reserved(name) {
-            self.warn(format!("{}: left by an unfinished copy, not taken", show(path)));
+            self.warn(format!("{}: left by an unfinished copy, not copied", show(path)));
             return None;
         }
         let attributes = match parent.look(name) {
@@ -242,7 +242,7 @@ impl Walk {
             FileKind::Link => self.link(spot, parent, &attributes),
             FileKind::Folder => return Some(self.folder(spot, &attributes)),
             FileKind::Other => {
-                self.warn(format!("{}: a device, socket or pipe, not taken", show(path)));
+                self.warn(format!("{}: a device, socket or pipe, not copied", show(path)));
             }
         }
         None

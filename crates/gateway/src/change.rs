@@ -43,7 +43,7 @@ async fn judge(shared: &Shared, place: &Place, headers: &HeaderMap) -> Result<bo
     };
     match condition::judge(headers, version.as_ref(), false) {
         Judged::Holds => Ok(found.is_some()),
-        _ => Err(reply::plain(StatusCode::PRECONDITION_FAILED, "another version is there")),
+        _ => Err(reply::plain(StatusCode::PRECONDITION_FAILED, "the file has another version")),
     }
 }
 
@@ -163,7 +163,7 @@ pub(crate) async fn move_to(
     match moved.await {
         Ok(Some(true)) => reply::empty(StatusCode::NO_CONTENT),
         Ok(Some(false)) => reply::empty(StatusCode::CREATED),
-        Ok(None) => reply::plain(StatusCode::PRECONDITION_FAILED, "something is there"),
+        Ok(None) => reply::plain(StatusCode::PRECONDITION_FAILED, "the destination exists"),
         Err(error) => reply::trouble(&error),
     }
 }

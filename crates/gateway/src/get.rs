@@ -44,7 +44,7 @@ pub(crate) async fn file(
         Judged::Failed => {
             return dressed(reply::plain(
                 StatusCode::PRECONDITION_FAILED,
-                "another version is there",
+                "the file has another version",
             ));
         }
     }
@@ -52,7 +52,7 @@ pub(crate) async fn file(
     let header = condition::text(headers, header::RANGE).filter(|_| counts);
     let (status, kind, content_range, parts) = match range::parse(header, size) {
         Wanted::Nothing => {
-            let text = "the file has nothing of this range";
+            let text = "the range is beyond the file";
             let reply = reply::plain(StatusCode::RANGE_NOT_SATISFIABLE, text);
             return dressed(reply::with(reply, header::CONTENT_RANGE, &format!("bytes */{size}")));
         }

@@ -48,7 +48,7 @@ pub fn address(host: &str, port: u16) -> Result<Option<SocketAddr>, Error> {
         if !ip.is_unicast_link_local() {
             return Ok(None);
         }
-        let what = format!("the link-local address {ip} says nothing without an interface");
+        let what = format!("the link-local address {ip} needs an interface");
         let advice = format!("write [{ip}%eth0], with this host's own interface towards it");
         return Err(Error::new(what).advise(advice));
     };

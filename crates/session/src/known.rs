@@ -71,7 +71,7 @@ impl KnownServers {
                     format!("{} line {}: not `host:port lh1:…`", self.path.display(), at + 1);
                 return Err(Error::new(Kind::LocalFile, what)
                     .at(&self.path)
-                    .advise("mend or remove the line"));
+                    .advise("fix or remove the line"));
             };
             if named != name {
                 continue;
@@ -105,7 +105,7 @@ impl KnownServers {
             let why = reason(&error);
             let what = format!("cannot remember {name} in {}: {why}", self.path.display());
             Error::new(Kind::LocalFile, what).at(&self.path).advise(format!(
-                "make the folder one that can be written, or name the server's id with {}: nothing \
+                "make the folder writable, or name the server's id with {}: nothing \
                  is written then",
                 CallOption::Pin
             ))
@@ -138,8 +138,8 @@ impl KnownServers {
             known.id
         );
         Error::new(Kind::Unreachable, what).advise(format!(
-            "somebody may be in between; ask the server's owner, and only if the key is really \
-             new remove line {} there",
+            "somebody may intercept the connection; ask the server's owner, and remove line {} \
+             there only if the key is really new",
             known.line
         ))
     }

@@ -271,8 +271,8 @@ impl FrameReader {
         self.greet().await?;
         let Some(frame) = self.frame().await? else { return Ok(None) };
         let message = M::decode(&self.came[frame]).map_err(|error| {
-            let what = format!("{} sent what is no message: {error}", self.line.below.shown());
-            Error::new(Kind::Unreachable, what).advise("see that both ends run the same release")
+            let what = format!("{} sent an invalid message: {error}", self.line.below.shown());
+            Error::new(Kind::Unreachable, what).advise("check that both ends run the same release")
         })?;
         Ok(Some(message))
     }

@@ -38,8 +38,8 @@ pub enum Order {
 pub type Connected = (Connection, Session);
 
 fn lie(lie: Lie) -> Error {
-    Error::new(Kind::Usage, format!("the server's answers make no sense: {}", lie.0))
-        .advise("see that both ends run the same release")
+    Error::new(Kind::Usage, format!("the server's answers are invalid: {}", lie.0))
+        .advise("check that both ends run the same release")
 }
 
 /// Serves `orders` over the connection `first` and over later ones from `connect`, each within
@@ -259,7 +259,7 @@ impl Client {
                 if watches < WATCHES {
                     return Some(watching);
                 }
-                let what = format!("{WATCHES} watches go at a time; this is one more");
+                let what = format!("at most {WATCHES} watches at a time");
                 let error = Error::new(Kind::Usage, what);
                 report(watching, error.advise("end a watch, or watch a common prefix"));
             }
@@ -278,7 +278,7 @@ impl Client {
                 }
                 return Ok(());
             }
-            _ => return Err(lie(Lie("an answer is none"))),
+            _ => return Err(lie(Lie("an answer is malformed"))),
         };
         let refused = (answer.result == 2).then(|| {
             let why: String = answer.why.chars().filter(|c| !c.is_control()).take(500).collect();
@@ -300,7 +300,7 @@ impl Client {
             }
             return Ok(());
         }
-        let none = || lie(Lie("an answer is to no call"));
+        let none = || lie(Lie("an answer belongs to no call"));
         let (key, tell) = self.gets.remove(&answer.id).ok_or_else(none)?;
         let entry = refused.map_or_else(|| convert::answered(answer, &key), Err);
         let _ = tell.send(entry);
@@ -309,7 +309,7 @@ impl Client {
 
     fn heard_edit(&mut self, answer: &Reply, refused: Option<Error>) -> Result<(), Error> {
         let number = answer.id / 2;
-        let none = || lie(Lie("an answer is to no call"));
+        let none = || lie(Lie("an answer belongs to no call"));
         let key = self.edits.key(number).cloned().ok_or_else(none)?;
         let made = come_to(answer, convert::answered(answer, &key)?);
         self.edits.answered(number, &made).map_err(lie)?;
@@ -390,7 +390,7 @@ async fn bring(connection: Connection, watching: &mut Watching) -> Result<(), Er
     loop {
         let ended = || Error::new(Kind::Lost, "the server ended the watch");
         let Some(Told::Part(part)) = session.read::<Tell>().await?.ok_or_else(ended)?.told else {
-            return Err(lie(Lie("a watch brings something else")));
+            return Err(lie(Lie("a watch delivers another message")));
         };
         if part.run != watching.run {
             watching.replica.reconnected(true);

@@ -199,7 +199,7 @@ impl Shared {
             (Asked::Begin(begin), None) => Ok(self.begin_writer(&begin, writing)),
             (Asked::Put(put), Some(by)) => Ok(self.begin_put(put, by, right)),
             (Asked::Hold(hold), Some(by)) => Ok(self.begin_hold(hold, by, right)),
-            (Asked::Watch(_), _) => wrong("a watch needs a stream of its own"),
+            (Asked::Watch(_), _) => wrong("a watch needs a separate stream"),
             (Asked::Begin(_), Some(_)) => wrong("a stream has one writer"),
             (Asked::Put(_) | Asked::Hold(_), None) => wrong("an edit needs a writer"),
         }

@@ -68,12 +68,11 @@ impl Held {
             if now > *most {
                 held.fetch_sub(more, Ordering::Relaxed);
                 let what = format!(
-                    "the watches of this client have brought more than {} MiB that the program \
-                     has not taken",
+                    "the watches hold more than {} MiB that the program has not read",
                     most >> 20
                 );
                 return Err(Error::new(Kind::Usage, what)
-                    .advise("take the events of each watch, or watch smaller prefixes"));
+                    .advise("read the events of each watch, or watch smaller prefixes"));
             }
         } else {
             held.fetch_sub(self.bytes - bytes, Ordering::Relaxed);

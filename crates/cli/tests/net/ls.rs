@@ -238,7 +238,7 @@ fn a_server_refuses_lies_of_a_client_that_lists_and_lives_on() {
         ("list", 2, "has version 1 here; 2 is needed"),
         ("copy", 99, "is needed"),
         ("", u32::MAX, "is needed"),
-        ("share", 0, "no service share is known here"),
+        ("share", 0, "unknown service share"),
         ("lists\u{1b}[2J", 1, "no service lists"),
     ] {
         let error = ask(&pair, service, needs, &List::default()).expect("it is refused");

@@ -120,7 +120,7 @@ fn rights_are_by_prefix_and_mode() {
     let none = pair("files=rw");
     share(&none, "ls", "", &[]).is(3, &["has no right to share"]);
     let without = Pair::with_rights(",share=rw", &[]);
-    share(&without, "ls", "", &[]).is(3, &["no service share is known here"]);
+    share(&without, "ls", "", &[]).is(3, &["unknown service share"]);
 }
 
 #[test]

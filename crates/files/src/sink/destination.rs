@@ -310,7 +310,7 @@ fn check_name(name: &[u8], place: &Place) -> Result<(), Error> {
 /// the system and other programs use.
 fn check_target(place: &Place) -> Result<(), Error> {
     if place.is_of_the_system() {
-        let what = format!("{} is the system's own name of what is open", place.shown());
+        let what = format!("{} is the system's name for an open file", place.shown());
         let error = Error::new(FileErrorKind::File, what).at(place.named());
         return Err(error.advise("copy to the name of a file"));
     }
@@ -320,7 +320,7 @@ fn check_target(place: &Place) -> Result<(), Error> {
 }
 
 fn no_folder(place: &Place) -> Error {
-    let what = format!("{} is there and is no folder", place.shown());
+    let what = format!("{} exists and is not a folder", place.shown());
     Error::new(FileErrorKind::File, what).at(place.named()).advise("remove it or copy elsewhere")
 }
 

@@ -111,7 +111,7 @@ impl PipeFile {
         self.has_failed = true;
         let failed = file_error("write", &self.ground.place, error);
         match space::is_full(error) {
-            true => failed.advise("make room, and run the pipe again"),
+            true => failed.advise("free space, and run the pipe again"),
             false => failed,
         }
     }

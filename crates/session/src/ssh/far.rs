@@ -90,7 +90,7 @@ pub async fn accept_over_ssh(
                 lines,
             })
         }
-        _ => Err(Error::new(Kind::Unreachable, "the client did not say through ssh who it is")),
+        _ => Err(Error::new(Kind::Unreachable, "the client did not send its id through ssh")),
     }
 }
 
@@ -123,7 +123,7 @@ impl SshSide {
         let late = |_| Error::new(Kind::Unreachable, "TLS through ssh: no handshake in time");
         let session = timeout(self.settings.handshake, handshake).await.map_err(late)??;
         if session.peer != self.client {
-            let what = format!("{} came through ssh in place of {}", session.peer, self.client);
+            let what = format!("ssh delivered the id {} instead of {}", session.peer, self.client);
             return Err(Error::new(Kind::Unreachable, what));
         }
         match self.listener.carried(session).await {
