@@ -290,7 +290,7 @@ fn queue_of(text: &str, path: &PathArgs) -> Result<Bytes, String> {
     let packet = Bytes::new(u64::from(path.mtu) + u64::from(ETHERNET_FRAMING));
     if queue < packet {
         say(&format!(
-            "longhaul emulate: --queue {text} is {queue} here: made one packet, {packet}"
+            "longhaul emulate: --queue {text} is {queue} here; increased to one packet, {packet}"
         ));
     }
     Ok(queue.max(packet))

@@ -146,7 +146,7 @@ fn open(args: &OneArgs, settings: &[Setting]) -> Result<Tree, Error> {
         return Err(usage(format!("{} is no server with a shared tree", args.url)));
     }
     let key = args.url.path().to_str();
-    let key = key.ok_or_else(|| usage(format!("{} is no UTF-8", args.url)))?;
+    let key = key.ok_or_else(|| usage(format!("{} is not UTF-8", args.url)))?;
     let key = key.trim_matches('/').to_owned();
     args.reach.check(&[&args.url], &|flag| config::has(settings, flag))?;
     let cancel = CancelHandle::default();

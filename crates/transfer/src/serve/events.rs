@@ -100,7 +100,7 @@ impl ServedClient {
 
     /// Returns a client that probes the path.
     pub(super) fn of_probe(session: &Session) -> ServedClient {
-        ServedClient { wish: "probes the way".to_owned(), ..Self::new(session, "", String::new()) }
+        ServedClient { wish: "probes the path".to_owned(), ..Self::new(session, "", String::new()) }
     }
 
     /// The client of a status request.

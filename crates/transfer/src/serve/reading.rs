@@ -113,7 +113,7 @@ impl Reading {
     fn seat(&self, peer: PeerId) -> Result<Seat, Error> {
         let mut open = self.open.borrow_mut();
         let full = |who: String, most: usize| {
-            let what = format!("{who} {most} remote files open, and may have no more");
+            let what = format!("{who} {most} remote files open, which is the limit");
             Err(Error::new(ErrorKind::Unfinished, what).advise("close some, or try again later"))
         };
         if open.values().sum::<usize>() >= MOST {

@@ -95,7 +95,7 @@ impl Register {
 }
 
 impl Entry {
-    /// Returns whether it claims to resume `earlier`.
+    /// Returns whether this transfer claims to resume `earlier`.
     fn is_next_to(&self, earlier: &Entry) -> bool {
         self.replaces != 0 && self.replaces == earlier.transfer
     }

@@ -218,7 +218,7 @@ fn names_with_a_star_and_copies_stand_for_many_flows() {
 }
 
 #[test]
-fn settings_from_outside_go_before_the_file() {
+fn settings_from_outside_override_the_file() {
     let set = |path: &str, value: &str| {
         let settings = [(path.to_owned(), value.to_owned())];
         Scenario::parse("test", EVERYTHING, &Reading { settings: &settings, ..Reading::PLAIN })
