@@ -317,7 +317,7 @@ fn holes_of(
 }
 
 #[cfg(test)]
-#[expect(clippy::single_range_in_vec_init, reason = "lists of one range are what is meant")]
+#[expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
 mod tests {
     use std::io::ErrorKind;
 

@@ -339,7 +339,7 @@ mod tests {
             let (mut sent, mut most) = (0, 0);
             for wake in 0..1_000 {
                 let now = Time::ZERO + Span::from_millis(wake);
-                // All of it in one instant: a driver polls again.
+                // All polls of one instant, because a driver polls until nothing is allowed.
                 let mut at_once = 0;
                 while let count @ 1.. = pacer.allowance(now) {
                     pacer.spend(now, Bytes::new(count * DATAGRAM.get()));
