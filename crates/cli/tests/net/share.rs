@@ -469,7 +469,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
     let (_, last) = told(&pair, vec![ask(Asked::Watch(watch("w"))), Ask::default()]);
     assert!(last.is_some_and(|last| last.contains("takes no further message")));
     let (_, last) = told(&pair, vec![Ask::default(), ask(Asked::Watch(watch("w")))]);
-    assert!(last.is_some_and(|last| last.contains("a stream of its own")));
+    assert!(last.is_some_and(|last| last.contains("a separate stream")));
     share(&pair, "put", "w/a", &["alive"]).is(0, &[]);
 }
 
