@@ -94,7 +94,7 @@ fn demonstrate(args: &DemoArgs, place: &Path, cancel: &CancelHandle) -> Result<(
     step(&format!("copies at no more than {rate}, and kills the copy (-9) half-way"));
     console::out(format_args!("  longhaul {}", copy.words.join(" ")));
     let (killed, first) = timed(|| copy.kill_half_way(cancel))?;
-    step("runs the same again");
+    step("runs the same command again");
     let (summary, second) = timed(|| copy.to_the_end(cancel, |_| {}))?;
     server.end();
     step("walks both trees and compares them byte by byte");
@@ -143,7 +143,7 @@ fn judge(outcome: &DemoOutcome, files: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The contest, if this host lets it be.
+/// Runs the contest, if this host permits emulation.
 #[cfg(target_os = "linux")]
 fn race(track: contest::Track, place: &Path, cancel: &CancelHandle) -> Result<(), Error> {
     match track {

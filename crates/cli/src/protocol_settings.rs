@@ -120,7 +120,7 @@ impl Form {
             return self.kind.parse(text).map(|value| Given::All(Some(value)));
         }
         if self.is_shared {
-            let what = "it is this host's, and so one for all sources: write it without a host";
+            let what = "it applies to all sources: write it without a host";
             return Err(what.to_owned());
         }
         let each = text.split(',').map(|part| {

@@ -121,13 +121,13 @@ fn difference(first: &Found, other: &Found) -> String {
         let (ours, theirs) = (show(&one.path(at)), show(&two.path(at)));
         return match (size(a, at), size(b, at)) {
             (Some(one), Some(two)) if has_same_name(at) => {
-                format!("has {two} bytes and not {one} in {theirs}")
+                format!("has {two} bytes instead of {one} in {theirs}")
             }
-            _ => format!("has {theirs} in place of {ours}"),
+            _ => format!("has {theirs} instead of {ours}"),
         };
     }
     if a.len() != b.len() {
-        return format!("has {} entries and not {}", b.len(), a.len());
+        return format!("has {} entries instead of {}", b.len(), a.len());
     }
     let chunks = first.values.iter().zip(&*other.values);
     let wrong: Vec<usize> =
