@@ -90,7 +90,7 @@ fn print(args: &SimArgs, runs: &[Run]) {
     for run in runs.iter().filter(|run| run.outcome.timed_out) {
         let of = print::title(run);
         console::warn(format_args!(
-            "{of}: the time limit ended it before its flows; raise time-limit"
+            "{of}: the time limit ended the run before its flows ended; raise time-limit"
         ));
     }
 }

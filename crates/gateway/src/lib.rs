@@ -11,7 +11,7 @@
 //! The path of a request is relative to the root of its token. All access goes through
 //! [`longhaul_files::Place`], as for `lh://`, so no name and no link can leave the root.
 
-#![allow(clippy::result_large_err, reason = "a reply is made once a request, as any other is")]
+#![allow(clippy::result_large_err, reason = "each request has only one reply")]
 
 mod accept;
 mod answer;

@@ -87,7 +87,7 @@ impl Flow {
         let segment = run[0].block.segment;
         let buffer = self.buffers.of(run[0].block);
         let marked = self.tallies.mark(segment, run);
-        // A block that the segment does not have would be counted among a later one's.
+        // A block beyond the segment's end would be counted in a later segment.
         let place = self.buffers.place(buffer).filter(|(of, _)| *of == segment);
         let Some((_, blocks)) = place else { return marked.new };
         if !self.whole.contains(buffer) {
@@ -140,7 +140,7 @@ impl Flow {
         }
     }
 
-    /// Data timers whose time has come make requests.
+    /// Requests the missing blocks of buffers whose data timer has expired.
     fn expire(&mut self, now: Time) {
         for (buffer, incoming) in &mut self.open {
             if incoming.due().is_some_and(|due| due <= now) {

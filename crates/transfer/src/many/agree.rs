@@ -203,6 +203,6 @@ mod tests {
     fn a_different_size_is_reported_with_both_sizes() {
         let all = vec![found("x", 9, 1, 5), found("x", 9, 1, 5), found("x", 10, 1, 5)];
         let (_, how) = judge(all).unwrap().others.remove(0);
-        assert_eq!(how, "has 10 bytes and not 9 in x");
+        assert_eq!(how, "has 10 bytes instead of 9 in x");
     }
 }
