@@ -168,7 +168,7 @@ impl fmt::Display for Statistics {
         write!(
             f,
             "emulator: {} own drops, late {} at the 99th percentile and {} at most, seen within {} \
-             and {}, processor {} ({share:.0} % of one), and {} that nothing else wanted, to keep \
+             and {}, processor {} ({share:.0} % of one), and {} of idle time to keep \
              processors awake; ",
             self.own_drops,
             self.late.percentile(0.99),

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_alone_has_all_drops_also_over_the_counters_end() {
+    fn a_single_flow_has_all_drops_even_when_the_counter_wraps() {
         let mut refusals = Refusals::new(port(50, 0xffff_fffe));
         assert_eq!(refusals.dropped(port(150, 7), 100), 9);
         // Nothing has arrived since, so the recipient is unknown.

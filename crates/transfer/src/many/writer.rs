@@ -1,7 +1,7 @@
 //! The writer thread of a copy from replicas: one destination, one journal, and leases of the
 //! missing chunks.
 //!
-//! Each source's receiving end uses it as the end of a plain copy uses
+//! The receiving end of each source uses this thread as that of a plain copy uses
 //! [`writer`](crate::write::writer). The hash of each chunk was agreed on beforehand: a source that
 //! sends other data is named and excluded. A chunk that arrives twice is written once.
 
