@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_another_section_is_reported_too() {
+    fn a_mistake_in_another_section_is_reported() {
         assert!(error("[serve]\nroots = \"/\"\n").contains("did you mean 'root'?"));
     }
 

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_number_is_refused_as_such() {
+    fn a_negative_number_is_refused_as_negative() {
         for number in ["-1", "-1.5G"] {
             let words = ["longhaul", "cp", "--rate", number, "a", "h:b"];
             let error = Cli::command().try_get_matches_from(words).expect_err(number);

@@ -571,7 +571,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_copy_by_streams_reports_its_rate_too() {
+    fn a_copy_by_streams_reports_its_rate() {
         let streams = but!(example(), protocol: "tcp".into(),
             cipher: "tls".into(),
             blocks: 0,
@@ -582,7 +582,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_is_not_many() {
+    fn a_count_of_one_is_singular() {
         let mut one = example();
         one.sender.sent = 1;
         let text = lines(&one, Kind::Copy, true).join("\n");

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_read_back_as_it_was_written() {
+    fn a_written_table_parses_to_the_same_table() {
         let text = example().markdown(true);
         let said = read(&text);
         assert_eq!(said.len(), 3, "{text}");

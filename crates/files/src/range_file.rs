@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_of_the_version_that_was_opened_or_an_error_that_names_the_file() {
+    fn a_range_comes_from_the_opened_version_or_fails_with_the_files_name() {
         let top = tempfile::tempdir().unwrap();
         let path = top.path().join("data");
         fs::write(&path, b"0123456789").unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_file_within_the_root_is_not_opened() {
+    fn a_name_outside_the_root_or_not_a_file_is_not_opened() {
         let (top, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(outside.path().join("secret"), "s").unwrap();
         fs::create_dir(top.path().join("folder")).unwrap();

@@ -9,7 +9,7 @@ use longhaul::{Access, ErrorKind, Event, ServerEvent};
 use crate::rig::{Rig, noise, url};
 
 #[tokio::test]
-async fn a_list_of_clients_holds_from_when_it_is_set() {
+async fn a_list_of_clients_applies_as_soon_as_it_is_set() {
     let rig = Rig::new();
     fs::write(rig.here("x"), "x").expect("a new file");
     fs::create_dir(rig.there("in")).expect("a new folder");

@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_value_is_read_as_it_is_written(small in 1e-12f64..1.0, large in 1.0f64..1e16) {
+        fn every_written_value_parses_to_itself(small in 1e-12f64..1.0, large in 1.0f64..1e16) {
             for kind in [Kind::Rate, Kind::Time, Kind::Size, Kind::Ratio, Kind::Number] {
                 for value in [small, large, libm::trunc(large), 1.0 / large, small * large] {
                     let text = kind.written(value);

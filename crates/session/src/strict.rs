@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_or_folder_that_others_may_write_to_is_refused_with_the_command_that_fixes_it() {
+    fn a_file_or_folder_writable_by_others_is_refused_with_the_chmod_to_run() {
         let (folder, path) = file();
         assert_eq!(checked(&path), Ok(()));
         for mode in [0o664, 0o646] {

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colon_makes_it_remote_unless_a_slash_comes_before() {
+    fn a_colon_before_any_slash_makes_a_location_remote() {
         assert_eq!(parse("a/b"), local("a/b"));
         assert_eq!(parse("./a:b"), local("./a:b"));
         assert_eq!(parse("/a:b"), local("/a:b"));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_prints_as_it_is_read() {
+    fn a_parsed_location_prints_the_same_text() {
         for text in ["a/b", "me@host:x", "lh://host/x", "lh://[::1]:9/x", "lh://[fe80::1%eth0]/x"] {
             assert_eq!(parse(text).to_string(), text);
         }

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_as_it_was_written() {
+    fn a_written_line_parses_to_the_same_value() {
         let line = entry("198.51.100.0/24", NOW).line();
         assert_eq!(line, "198.51.100.0/24 192.0.2.9 938000000 100000000 0.001000 1800000000\n");
         assert_eq!(line.trim_end().parse(), Ok(entry("198.51.100.0/24", NOW)));

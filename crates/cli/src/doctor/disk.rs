@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_measured_and_left_as_it_was() {
+    fn a_measured_folder_is_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let want = |rate| Want { rate, rtt: Span::ZERO, is_asked: true };
         let findings = look(want(Rate::from_bps(8)), folder.path());

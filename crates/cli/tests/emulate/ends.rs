@@ -25,7 +25,7 @@ fn inhabitants(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn no_process_outlives_the_emulation_however_it_ends() {
+fn no_process_outlives_any_end_of_the_emulation() {
     let script = format!("echo started; readlink /proc/self/ns/net; {STUBBORN}");
     for signal in [Signal::KILL, Signal::TERM, Signal::HUP] {
         let mut child = need!(started(&["--run", "b", &script]));
@@ -58,7 +58,7 @@ fn a_signal_ends_a_stubborn_program_and_a_second_one_does_so_immediately() {
 }
 
 #[test]
-fn a_program_may_end_by_itself_when_it_is_asked_to() {
+fn a_program_may_end_by_itself_after_a_signal() {
     let script = "trap 'echo bye; exit 0' TERM; echo started; while :; do sleep 0.05; done";
     let child = need!(started(&["--", "sh", "-c", script]));
     child.signal(Signal::TERM);

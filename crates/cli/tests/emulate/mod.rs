@@ -144,7 +144,7 @@ fn a_scenario_that_cannot_be_read_is_trouble_with_files() {
 }
 
 #[test]
-fn a_queue_of_less_than_a_packet_in_bdps_is_one_packet_and_says_so() {
+fn a_queue_of_less_than_a_packet_becomes_one_packet_with_a_notice() {
     let args = ["--rate", "64k", "--rtt", "50ms", "--queue", "1bdp", "--", "true"];
     let ended = need!(emulate(&args));
     ended.is(0, &["--queue 1bdp is 400 B here", "one packet, 1.54 kB"]);
@@ -178,7 +178,7 @@ fn a_command_that_died_while_another_went_on_is_said_and_counts() {
 }
 
 #[test]
-fn a_program_takes_its_machine_for_the_host_that_it_is_on() {
+fn a_program_sees_its_emulated_host_as_the_machine() {
     let ended = need!(emulate(&["--run", "b", "uname -n"]));
     assert_eq!(ended.is(0, &[]).stdout, ["b"], "{ended}");
 }

@@ -466,7 +466,7 @@ fn pair_with_runs() -> Pair {
 }
 
 #[test]
-fn a_pattern_in_a_source_takes_what_matches_over_there() {
+fn a_pattern_in_a_source_is_expanded_on_the_other_host() {
     let pair = pair_with_runs();
     let cases: [(&str, &[&str]); 5] = [
         ("run2/*.h5", &["x.h5", "y.h5"]),
@@ -489,7 +489,7 @@ fn a_pattern_in_a_source_takes_what_matches_over_there() {
 }
 
 #[test]
-fn a_literal_name_wins_over_the_pattern_that_it_looks_like() {
+fn a_literal_name_has_priority_over_an_equal_pattern() {
     let pair = Pair::new();
     for file in ["a*", "ab", "c[d", "e[f]/g"] {
         write(&pair.there.join(file), file.as_bytes());

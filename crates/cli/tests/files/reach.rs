@@ -50,7 +50,7 @@ fn a_client_that_may_only_write_compares_no_contents() {
 }
 
 #[test]
-fn a_subfolder_is_all_that_there_is() {
+fn only_the_subfolder_is_visible() {
     let pair = Pair::with_rights(":rw:in", &[]);
     fs::remove_dir(pair.there.join("in")).unwrap();
     pair.cp(&[&pair.at("x"), &"."]).is(5, &["in", "make it below the root on the server"]);

@@ -193,7 +193,7 @@ fn a_file_that_changes_in_each_attempt_fails_and_stays_resumable() {
 }
 
 #[test]
-fn a_file_that_vanishes_while_it_is_read_arrives_as_it_was() {
+fn a_file_deleted_during_its_read_arrives_complete() {
     let pair = Pair::new();
     for (root, name) in [(&pair.here, "push"), (&pair.there, "pull")] {
         write(&root.join(name), &bytes(SIZE, 3));

@@ -46,7 +46,7 @@ fn every_cipher_and_every_receive_strategy_works_both_ways() {
 }
 
 #[test]
-fn data_in_the_clear_want_the_server_s_word_too() {
+fn data_in_the_clear_need_the_servers_consent() {
     let pair = Pair::new();
     for ended in both_ways(&pair, &["--cipher=none"]) {
         ended.is(3, &["in the clear", "--allow-plain"]);
@@ -55,7 +55,7 @@ fn data_in_the_clear_want_the_server_s_word_too() {
 }
 
 #[test]
-fn a_fake_copy_writes_nothing_and_says_so() {
+fn a_fake_copy_writes_nothing_and_reports_that() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(5_000_001, 7));
     write(&pair.there.join("source"), &bytes(5_000_001, 8));

@@ -31,7 +31,7 @@ fn first_messages() -> Vec<Message> {
 }
 
 #[test]
-fn a_client_without_rights_is_refused_before_anything_that_it_asks_is_read() {
+fn a_client_without_rights_is_refused_before_its_request_is_read() {
     let pair = Pair::new();
     let stranger = Host::new(&pair.scratch.path().join("stranger"));
     for message in first_messages() {

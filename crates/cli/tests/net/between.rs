@@ -154,7 +154,7 @@ fn each_unreachable_host_is_named_with_its_user() {
 }
 
 #[test]
-fn a_longhaul_of_an_older_release_over_there_is_named() {
+fn an_older_longhaul_on_the_other_host_is_named() {
     let ssh = need!(hosts());
     let old = ssh.path("old");
     let refusal = "{\"event\":\"error\",\"status\":2,\"class\":\"usage\",\

@@ -57,7 +57,7 @@ fn tcps_resent_segments_and_its_share_next_to_a_copy_are_reported() {
 }
 
 #[test]
-fn the_command_of_the_page_compares_over_an_emulated_path_by_itself() {
+fn the_command_of_the_page_compares_over_an_emulated_path() {
     need!(available().map_err(skip::forbidden));
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/choosing.md");
     let page = fs::read_to_string(page).expect("it is there");

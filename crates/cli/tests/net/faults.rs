@@ -89,7 +89,7 @@ pub(super) fn slow_down(id: u32, on: Duration, off: Duration, over: &AtomicBool)
 }
 
 #[test]
-fn a_receiver_that_runs_a_tenth_of_the_time_gets_it_whole_within_its_memory() {
+fn a_receiver_that_runs_a_tenth_of_the_time_gets_a_whole_copy() {
     const MEMORY: u64 = 32 << 20;
     const OBJECT: usize = 100_000_000;
     let mut pair = Pair::in_memory(&["--memory", "32Mi"]);
@@ -310,7 +310,7 @@ fn a_copy_of_many_small_files_is_bound_by_their_making() {
 }
 
 #[test]
-fn three_copies_onto_a_slow_disk_share_memory_for_two_and_lose_nothing_for_want_of_it() {
+fn three_copies_onto_a_slow_disk_share_memory_for_two_without_losses() {
     let slow = need!(slow_disk(60));
     let (mut pair, content) = pair(60_000_000);
     serve_slowly(&mut pair, &slow, "64Mi");
@@ -332,7 +332,7 @@ fn three_copies_onto_a_slow_disk_share_memory_for_two_and_lose_nothing_for_want_
 }
 
 #[test]
-fn a_slow_disk_slows_streams_too_and_their_chunks_wait_in_bounded_memory() {
+fn a_slow_disk_slows_streams_and_their_chunks_wait_in_bounded_memory() {
     let slow = need!(slow_disk(20));
     let (mut pair, content) = pair(200_000_000);
     serve_slowly(&mut pair, &slow, "32Mi");

@@ -240,7 +240,7 @@ pub(super) fn tell_lies(cell: Cell, way: Way) {
 }
 
 #[test]
-fn a_plan_without_end_is_refused_by_either_end_with_what_there_is() {
+fn an_endless_plan_is_refused_by_either_end_with_the_limit() {
     let pair = Pair::new();
     write(&pair.here.join("object"), &bytes(LEN, 1));
     write(&pair.there.join("source"), &bytes(LEN, 1));

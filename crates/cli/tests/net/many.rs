@@ -379,7 +379,7 @@ fn a_killed_copy_of_replicas_resumes_with_others() {
 }
 
 #[test]
-fn trees_of_many_files_are_replicas_too() {
+fn trees_of_many_files_can_be_replicas() {
     let star = Star::new(3);
     for root in &star.roots {
         for number in 0..300u64 {

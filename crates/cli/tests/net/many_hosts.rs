@@ -40,7 +40,7 @@ fn files_of_ssh_hosts_and_servers_arrive_in_one_folder() {
 }
 
 #[test]
-fn replicas_on_an_ssh_host_and_on_servers_are_one_object_also_when_a_server_dies() {
+fn replicas_on_an_ssh_host_and_on_servers_survive_the_death_of_a_server() {
     let ssh = need!(Ssh::new());
     let content = bytes(16_000_000, 22);
     write(&ssh.path("there/source"), &content);

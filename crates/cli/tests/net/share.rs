@@ -124,7 +124,7 @@ fn rights_are_by_prefix_and_mode() {
 }
 
 #[test]
-fn an_edit_that_is_sent_again_on_a_new_stream_is_made_once_also_for_a_client_that_cannot_read() {
+fn an_edit_repeated_on_a_new_stream_is_applied_once_even_without_the_right_to_read() {
     let pair = pair("share=wo:w");
     let ask = |asked| Ask { asked: Some(asked) };
     let begin = |first, instance| ask(Asked::Begin(Begin { instance, first, seen: Some(0) }));

@@ -239,7 +239,7 @@ fn replicas_are_read_through_ssh_channels_if_nothing_else_passes() {
 }
 
 #[test]
-fn without_longhaul_over_there_the_error_says_how_to_install_it() {
+fn an_error_about_missing_longhaul_says_how_to_install_it() {
     let ssh = need!(Ssh::new());
     let to = ssh.at("copy");
     let ended = ssh.cp("", &["--remote-path=/no/such/longhaul", "object", &to]);
@@ -345,7 +345,7 @@ fn data_go_through_ssh_with_a_warning_if_only_ssh_passes() {
 }
 
 #[test]
-fn a_remote_path_may_have_blanks_and_the_shell_over_there_may_talk() {
+fn a_remote_path_may_have_blanks_and_the_remote_shell_may_print() {
     let ssh = need!(Ssh::new());
     let script = ssh.path("my longhaul");
     let longhaul = env!("CARGO_BIN_EXE_longhaul");

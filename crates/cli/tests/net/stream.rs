@@ -139,7 +139,7 @@ fn limits_are_reported_before_anything_is_sent() {
 }
 
 #[test]
-fn frames_that_come_too_fast_are_skipped_or_thinned_as_asked() {
+fn frames_that_come_too_fast_are_skipped_or_thinned_as_configured() {
     let pair = pair("stream=rw");
     fs::write(pair.here.join("frames"), bytes(100 * 50_000, 1)).unwrap();
     for how in ["skip", "thin"] {

@@ -50,7 +50,7 @@ fn goes_into_the_same_place(restarted: bool) {
 }
 
 #[test]
-fn a_client_killed_at_the_very_end_asks_again_and_nothing_is_doubled() {
+fn a_client_killed_at_the_very_end_resumes_without_duplicates() {
     goes_into_the_same_place(false);
 }
 

@@ -189,7 +189,7 @@ fn reproduce_without_a_name_lists_and_runs_nothing() {
 }
 
 #[test]
-fn help_is_a_subcommand_too_and_short_help_is_short() {
+fn help_is_a_subcommand_and_short_help_is_short() {
     let serve = longhaul(&["help", "serve"]);
     assert_eq!((serve.status, serve.stderr.as_str()), (0, ""));
     assert_eq!(serve.stdout, longhaul(&["serve", "--help"]).stdout);
@@ -305,7 +305,7 @@ fn an_id_is_made_once_and_kept_to_its_owner() {
 }
 
 #[test]
-fn with_json_a_refusal_is_an_event_too() {
+fn with_json_a_refusal_is_an_event() {
     let cases: [(&[&str], &str); 5] = [
         (&["--json", "-", "b"], "only files and folders"),
         (&["--json", "--bogus", "a", "h:b"], "--bogus"),

@@ -111,7 +111,7 @@ impl Small {
             let manifest = ground.manifest.clone();
             let entry = &manifest.entries()[*number as usize];
             let mut begun = begin(ground, *number, keep, new)?;
-            let file = begun.file.take().expect("it was made open");
+            let file = begun.file.take().expect("the file was opened above");
             begun.put(&*file, entry, 0, content)?;
             keep.apply(&*file, entry, begun.mode)?;
             let stamp = Stamp::of(&file.attributes()?);

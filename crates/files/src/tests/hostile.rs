@@ -158,7 +158,7 @@ fn more_holes_than_a_file_may_have_are_refused_before_they_are_read() {
 }
 
 #[test]
-fn a_walk_that_finds_more_than_there_is_memory_for_ends() {
+fn a_walk_that_exceeds_the_memory_ends() {
     let ends = ends();
     for number in 0..50 {
         write(ends.from.join(format!("{number}")), b"x");
@@ -173,7 +173,7 @@ fn a_walk_that_finds_more_than_there_is_memory_for_ends() {
 }
 
 #[test]
-fn names_of_files_that_cannot_be_read_are_charged_to_the_memory_too() {
+fn names_of_unreadable_files_are_charged_to_the_memory() {
     let ends = ends();
     write(ends.from.join("there"), b"x");
     let only = |number: u64| Filter::Only(format!("{number:0200}").into_bytes());
@@ -188,7 +188,7 @@ fn names_of_files_that_cannot_be_read_are_charged_to_the_memory_too() {
 }
 
 #[test]
-fn names_of_files_that_fail_while_they_are_read_are_charged_to_the_memory_too() {
+fn names_of_files_that_fail_during_reads_are_charged_to_the_memory() {
     let ends = ends();
     let path = |number: u64| ends.from.join(format!("{number:0200}"));
     let read = |bytes| {
@@ -214,7 +214,7 @@ fn names_of_files_that_fail_while_they_are_read_are_charged_to_the_memory_too() 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn a_list_is_the_same_in_whatever_order_it_was_found(
+    fn a_list_does_not_depend_on_the_order_of_discovery(
         names in prop::collection::vec(("[ab!.-]{1,3}", any::<prop::sample::Index>()), 1..40),
         seed in any::<u64>(),
     ) {

@@ -162,7 +162,7 @@ fn two_copies_of_one_source_continue_separately_without_locks() {
 }
 
 #[test]
-fn a_partial_file_that_another_copy_is_about_to_name_or_remove_is_left_to_it() {
+fn a_partial_file_that_another_copy_finishes_is_left_alone() {
     let ends = ends();
     let mut one = tree_of(&ends, "one", SMALL, 1);
     let mut other = tree_of(&ends, "other", SMALL, 2);

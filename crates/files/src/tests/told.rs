@@ -43,7 +43,7 @@ fn the_content_of_a_list_is_the_same_for_equal_trees_and_for_no_others() {
 }
 
 #[test]
-fn a_name_that_is_too_long_fails_alone_and_says_so() {
+fn a_name_that_is_too_long_fails_alone_with_the_reason() {
     let disk = Disk::new(1);
     disk.root().make_folder(b"t", 0o755).unwrap();
     let folder = disk.root().open_folder(b"t").unwrap();

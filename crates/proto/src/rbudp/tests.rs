@@ -322,7 +322,7 @@ fn a_report_goes_after_the_grace_when_the_last_datagram_is_lost() {
 }
 
 #[test]
-fn a_loss_is_counted_once_however_often_it_is_reported() {
+fn a_repeatedly_reported_loss_counts_once() {
     let mut inn = In::new(&setup(4, 0));
     inn.arrive(ms(0), &[(3, 3)]);
     inn.done(ms(1), 1, 4, 3);

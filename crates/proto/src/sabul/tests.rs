@@ -253,7 +253,7 @@ fn a_second_of_silence_is_counted_from_the_first_block_after_a_pause() {
 }
 
 #[test]
-fn the_first_train_goes_whole_on_a_short_path_too() {
+fn the_first_train_is_sent_whole_even_on_a_short_path() {
     // At the rate before it is known, the window's maximum would be 9 blocks.
     let mut out = Out::new(&Setup { rate: None, rtt: Span::from_micros(50), ..setup(1000) });
     assert_eq!(out.run_until(Time::ZERO).len(), 32);

@@ -173,7 +173,7 @@ fn watched(recent: usize) -> (Tree, Watcher, Replica) {
 }
 
 #[test]
-fn a_slow_watcher_keeps_no_old_values_and_gets_the_snapshot_as_it_was() {
+fn a_slow_watcher_keeps_no_old_values_and_gets_a_consistent_snapshot() {
     let (mut tree, mut watcher, mut replica) = watched(1 << 20);
     let first = watcher.next(&tree).unwrap();
     assert!(replica.take(first).unwrap().is_none());

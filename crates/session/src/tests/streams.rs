@@ -144,7 +144,7 @@ fn streams_beyond_the_limit_are_refused_and_end_no_other_that_obeys() {
 }
 
 #[test]
-fn refused_clients_and_other_versions_are_informed_over_a_multiplexer_too() {
+fn a_multiplexer_reports_refusals_and_other_versions() {
     run(async {
         for carriers in EACH {
             let server = Identity::ephemeral();

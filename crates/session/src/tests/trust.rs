@@ -31,7 +31,7 @@ fn a_pin_that_is_no_id_is_a_usage_error() {
 }
 
 #[test]
-fn a_new_server_is_asked_for_once_and_then_known() {
+fn a_new_server_needs_one_confirmation() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
             let server = Identity::ephemeral();
@@ -79,7 +79,7 @@ fn accept_new_remembers_without_asking() {
 }
 
 #[test]
-fn a_changed_key_is_refused_loudly_whatever_the_options() {
+fn a_changed_key_is_refused_with_a_warning_under_all_options() {
     run(async {
         let listener = listen(LOOPBACKS[0], &Identity::ephemeral());
         let mut client = Client::new(Carriers::Both);

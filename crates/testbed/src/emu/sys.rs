@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_without_udp_super_packets_is_asked_for_tcps_alone() {
+    fn a_kernel_without_udp_super_packets_gets_requests_for_tcps_alone() {
         let uso = libc::TUN_F_USO4 | libc::TUN_F_USO6;
         let asked = RefCell::new(Vec::new());
         let old = |flags: libc::c_uint| {

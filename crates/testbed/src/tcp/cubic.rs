@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_path_of_tens_of_milliseconds_it_grows_as_reno_does() {
+    fn cubic_grows_as_reno_does_at_tens_of_milliseconds() {
         let (mut follower, rtt) = (Follower::after_loss(20), Span::from_millis(40));
         // One window of acknowledgements per round trip: + 0.53 each.
         for round in 0..20 {

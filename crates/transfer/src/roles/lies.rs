@@ -215,7 +215,7 @@ fn a_writer_ignores_unexpected_chunks_digests_and_answers() {
 }
 
 #[test]
-fn a_chunk_that_changes_after_it_was_compared_is_asked_for_again() {
+fn a_chunk_changed_after_its_comparison_is_requested_again() {
     let mut writing = Writing::over(|folder| {
         let mut old = std::fs::read(folder.join("source")).unwrap();
         old[CHUNK as usize] ^= 1;

@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_expected_transfer_gets_its_part_whatever_the_first_ones_take() {
+    fn the_last_expected_transfer_gets_its_part_despite_the_first_ones() {
         for memory in [512, 8 * 32, 300] {
             let budget = Budget::expecting(Bytes::mebi(memory), 8).unwrap();
             let parts: Vec<MemoryPart> = (0..8)
@@ -671,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_share_the_memory_in_equal_parts_however_many_transfers_each_has() {
+    fn owners_share_the_memory_equally_with_any_number_of_transfers() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let three: Vec<MemoryPart> = (0..3).map(|_| enter_for(&budget, 1).unwrap()).collect();
         let alone = enter_for(&budget, 2).unwrap();

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_a_word_as_it_was() {
+    fn a_shell_parses_a_quoted_word_to_the_original() {
         let words = ["plain/x.h5", "", "it's $HOME", "a\nb", "*", "~", "--exclude=*.tmp;x"];
         let script = words.map(|word| String::from_utf8(quoted(word.as_bytes())).unwrap());
         let script = format!("printf '%s|' {}", script.join(" "));

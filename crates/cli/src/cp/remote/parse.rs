@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_reads_as_on_the_host_that_wrote_it() {
+    fn a_summary_is_equal_on_both_hosts() {
         let mut told = report::tests::example();
         told.bound_by = BoundBy::SourceDisk;
         told.sources = vec![SourceRow::default()];

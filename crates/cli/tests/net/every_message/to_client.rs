@@ -329,7 +329,7 @@ fn a_client_that_pulls_outlives_every_lie_of_a_server_after_its_offer() {
 }
 
 #[test]
-fn a_copy_that_a_client_calls_whole_is_the_one_described_whatever_lie_was_among_it() {
+fn a_client_completes_only_the_described_copy_despite_lies() {
     tell_all(Moment::Whole, control_lies());
 }
 

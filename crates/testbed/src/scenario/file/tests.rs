@@ -469,7 +469,7 @@ fn the_example_of_the_page_is_a_scenario() {
 }
 
 #[test]
-fn the_limits_of_each_part_alone_are_checked_too() {
+fn the_limits_of_each_part_alone_are_checked() {
     let with = |start: &str, end: &str| format!("{start}\n{PAIR}{end}\n");
     let hosts = |end: &str| with("", &format!("[all-hosts]\n{end}"));
     let ends = "[[flow]]\nfrom = \"a\"\nto = \"b\"\n";

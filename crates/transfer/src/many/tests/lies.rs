@@ -242,13 +242,13 @@ fn a_replica_that_sends_other_sources_blocks_is_dropped_and_they_deliver_everyth
 }
 
 #[test]
-fn a_replica_that_sends_each_block_ten_times_is_left_out_and_the_others_bring_it_all() {
+fn a_replica_that_sends_each_block_ten_times_is_excluded_without_a_failure() {
     let again = |name: &str| (name == AGAIN.name).then_some(&*AGAIN);
     copy_beside(again, true, "useless data", OF_A_THIRD);
 }
 
 #[test]
-fn a_sender_at_ten_times_the_rate_that_it_is_asked_for_is_left_out_by_name() {
+fn a_sender_at_ten_times_the_requested_rate_is_excluded_by_name() {
     // A replica that remains alone sends most of the object.
     for (replicas, most) in [(false, OF_ITS_OWN), (true, LEN * 2 / 3)] {
         let fast = |name: &str| (name == FAST.name).then_some(&*FAST);
