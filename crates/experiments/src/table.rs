@@ -63,7 +63,7 @@ pub enum Published {
     About(f64),
     /// From, to.
     Between(f64, f64),
-    /// Less than this.
+    /// Less than a number.
     Below(f64),
 }
 
@@ -114,7 +114,7 @@ impl Aim {
         }
     }
 
-    /// Whether `value` meets it.
+    /// Whether `value` meets the aim.
     pub(crate) fn is_met(self, value: f64) -> bool {
         match self {
             Aim::AtLeast(bound) => value >= bound,

@@ -242,7 +242,7 @@ pub struct Others {
 /// How a receiver learned its capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The user stated it.
+    /// The user gave the capacity.
     Given,
     /// The capacity is the user's limit for all flows.
     Limit,

@@ -297,7 +297,7 @@ fn a_scenario_has_its_hosts_and_its_commands_run_at_their_time() {
     assert_eq!(ended.stdout[..2], ["first", "left2"], "{ended}");
     assert!(ended.stdout.contains(&"10.77.0.3 right1".to_owned()), "{ended}");
 
-    // Who wants the network alone gets it.
+    // A user who wants only the network gets only that.
     let bare = emulate(&[&file, "--no-flows", "--", "echo", "alone"]).expect("as before");
     assert_eq!(bare.is(0, &["left > right: "]).stdout, ["alone"], "{bare}");
 

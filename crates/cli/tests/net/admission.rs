@@ -88,7 +88,7 @@ fn an_id_that_holds_its_share_of_the_memory_keeps_no_other_id_out() {
             let request = liar::request(Direction::Push, &format!("slow-{n}"));
             let request = Request { transfer: n.into(), flow: 100 + n, ..request };
             session.write(&Frame::from(Message::Request(request))).await.expect("it is open");
-            // Answered with the memory, or by the word that it has to wait for it.
+            // Answered with the memory, or with the message that the transfer must wait.
             let ping = Message::Ping(Ping { answer: false });
             session.write(&Frame::from(ping)).await.expect("it is open");
             session.read::<Frame>().await.expect("the server answers");

@@ -125,7 +125,7 @@ fn relays(flow: u32) -> Vec<Message> {
     numbered.map(|(control, number)| Message::Relay(Relay { flow, control, number })).collect()
 }
 
-/// What kills a transfer by itself, and a word that is said of it.
+/// A message that ends a transfer, and a word of the error.
 fn fatal() -> Vec<(Message, &'static str)> {
     let ranges = |steps: &[u64]| Some(Ranges { steps: steps.to_vec() });
     let plan = |have| Plan { have, ..Plan::default() };

@@ -172,7 +172,7 @@ fn kill_and_go_on(each: u64, least: u64) {
     copy.kill();
     assert!(!star.here.join("a").exists() && !star.here.join("b").exists());
     let ended = star.start(&[], &[(0, "a"), (2, "b")], ".").end();
-    // What each had brought counts, whoever goes on with it.
+    // Data from every source count, whichever source continues.
     let resumed = ended.summary()["resumed_bytes"].as_u64();
     assert!(resumed >= Some(least), "{each}: {ended}");
     star.assert_copied("a", &contents[0]);

@@ -135,7 +135,7 @@ impl Ssh {
         format!("far:{}/{path}", self.there.display())
     }
 
-    /// Copies one file, and looks at it.
+    /// Copies one file and checks the copy.
     #[track_caller]
     fn copies(&self, way: Way, words: &str, args: &[&str]) -> Ended {
         let (from, to, copy) = match way {

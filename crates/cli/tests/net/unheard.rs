@@ -44,7 +44,8 @@ fn goes_into_the_same_place(restarted: bool) {
     assert_eq!(copy().summary()["skipped_files"], FILES);
     assert_same(&pair.here.join("lots"), &pair.there.join("end"));
     assert!(remains(&pair.there).is_empty());
-    // That one was heard of: now it is a folder that is there, as cp has it.
+    // The client saw the end of that copy, so the next one copies into the existing folder, like
+    // cp.
     copy().summary();
     assert_same(&pair.here.join("lots"), &pair.there.join("end/lots"));
 }

@@ -20,7 +20,7 @@ const HANDSHAKES: usize = 200_000;
 /// What carries the data: datagrams to a port of their own, or the control port's connections.
 const CARRIERS: [&str; 2] = ["--protocol=rbudp", "--protocol=tcp"];
 
-/// A client before a server, with an eye on all that leaves for it.
+/// A client and a server; records everything that the client sends.
 struct Watched {
     rig: Relayed,
     tapped: Receiver<Vec<u8>>,

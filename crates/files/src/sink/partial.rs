@@ -1,4 +1,5 @@
-//! The file that a copy writes until it is whole: ours alone, locked, never through a link.
+//! Partial files: the file that a copy writes until it is complete. The copy locks the file, and
+//! never opens it through a link.
 //!
 //! On a file system without locks, a copy writes only to files that it has created: it copies an
 //! existing partial file into a new one (`large`). Another copy could have replaced the file if
@@ -148,12 +149,12 @@ pub(super) fn is_lockable(mode: u32) -> bool {
     mode & 0o400 != 0
 }
 
-/// Returns whether nobody else has planted it, for example as a second name of another file.
+/// Returns whether this user created the file: it has no second name, and no other owner.
 fn is_own(found: &Attributes) -> bool {
     found.kind == FileKind::File && found.links <= 1 && found.is_own()
 }
 
-/// Returns whether another copy has it.
+/// Returns whether `error` means that another copy has the file.
 pub(super) fn is_busy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ResourceBusy
 }

@@ -68,7 +68,7 @@ impl Attributes {
         u64::from(changed) << 32 | u64::from(half(device, inode))
     }
 
-    /// Returns whether this process's user owns it.
+    /// Returns whether this process's user is the owner.
     pub(crate) fn is_own(&self) -> bool {
         self.owner == real::user()
     }

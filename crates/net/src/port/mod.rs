@@ -205,7 +205,7 @@ impl Shared {
         self.flows().remove(&flow);
     }
 
-    /// No flow is registered after this.
+    /// Closes the port: no more flows are registered.
     pub(super) fn close(&self, why: &str) {
         let _flows = self.flows();
         // Only the receive thread closes it, once.

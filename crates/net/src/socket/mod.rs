@@ -60,7 +60,7 @@ impl From<SocketAddr> for Path {
 /// The outcome of sending a train of datagrams.
 #[derive(Debug)]
 pub enum SendOutcome {
-    /// The kernel accepted it.
+    /// The kernel accepted the train.
     Sent,
     /// The kernel accepted part of it or nothing: no route, no buffer, network down. To the peer
     /// this is a temporary loss.
