@@ -48,7 +48,7 @@ impl Sink {
     /// Ends the copy: syncs everything; if no chunk is missing, creates links and gives folders
     /// their permissions and times.
     ///
-    /// Before that it leaves the data for a later run, and reports the unfinished amount.
+    /// If chunks are missing, keeps the data for a later run and reports the unfinished amount.
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).

@@ -71,7 +71,8 @@ pub(super) struct Flow {
     quiet: bool,
     next_ask: Time,
     next_rtt: Time,
-    /// Start of the SFC's measurement, start of the CE's, and the earliest time of the latter.
+    /// Starts of the measurements of the SFC and of the CE, and the earliest time at which that of
+    /// the CE may start.
     rtt_from: Option<Seen>,
     interval_from: Option<Seen>,
     settled_after: Time,

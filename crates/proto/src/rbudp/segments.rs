@@ -54,7 +54,8 @@ pub(super) struct Segment {
     highest: PacketNumber,
     /// Datagrams sent since the last DONE.
     since_done: u32,
-    /// The blocks covered by the last complete answer: only the repairs are missing of them.
+    /// The end of the blocks that the last complete answer covers: of these, only the repairs are
+    /// missing.
     answered_to: u32,
     asked: Option<Asked>,
     repairs: VecDeque<Range<u32>>,
@@ -105,7 +106,7 @@ impl Segment {
         self.asked.as_ref()
     }
 
-    /// Datagrams of the round that the last DONE would end.
+    /// Number of datagrams in the round that the next DONE ends.
     pub(super) fn round_len(&self) -> u32 {
         self.since_done
     }

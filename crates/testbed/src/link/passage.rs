@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fate_but_arrival_is_counted_as_dropped_and_the_queues_as_the_queues() {
+    fn every_fate_except_arrival_counts_as_dropped_and_two_as_dropped_by_the_queue() {
         let arrives = Fate::Arrives(Passage { at: Time::ZERO, twice: false, turned_bit: None });
         let drops =
             [Fate::Lost, Fate::QueueFull, Fate::Managed, Fate::Policed, Fate::Down, Fate::TooLarge];

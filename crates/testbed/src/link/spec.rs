@@ -191,7 +191,7 @@ impl LinkSpec {
         ];
         for (what, share) in shares {
             if !(0.0..=1.0).contains(&share) {
-                return error(format!("{what} {share} is not within 0 and 1"));
+                return error(format!("{what} {share} is not between 0 and 1"));
             }
         }
         let frame = Bytes::new(u64::from(mtu) + u64::from(self.framing));
