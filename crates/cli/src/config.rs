@@ -256,7 +256,7 @@ fn read(root: &Command, file: &Path, text: &str, wanted: Wanted<'_>) -> Result<R
             return Err(error.advise("a key belongs below [cp], [serve] or [host.NAME]"));
         };
         let Some(keys) = value.get_ref().as_table() else {
-            return Err(place.wrong(name.span().start, &format!("'{known}' is no section")));
+            return Err(place.wrong(name.span().start, &format!("'{known}' is not a section")));
         };
         for (key, value) in keys {
             let setting = place.setting(known, known, key.get_ref(), key.span().start, value)?;

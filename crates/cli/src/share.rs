@@ -143,7 +143,7 @@ fn open(args: &OneArgs, settings: &[Setting]) -> Result<Tree, Error> {
         error.advise("name a key of a server: lh://host/key")
     };
     if !matches!(args.url, Location::Daemon { .. }) {
-        return Err(usage(format!("{} is no server with a shared tree", args.url)));
+        return Err(usage(format!("{} is not a server with a shared tree", args.url)));
     }
     let key = args.url.path().to_str();
     let key = key.ok_or_else(|| usage(format!("{} is not UTF-8", args.url)))?;

@@ -271,12 +271,12 @@ mod tests {
     #[test]
     fn words_that_are_unknown_or_twice_are_refused() {
         for (tail, why) in [
-            ("", "`` is no service"),
+            ("", "`` is not a service"),
             ("files", "`` is not a mode"),
             ("files=", "is not a mode"),
             ("files=r", "is not a mode"),
-            ("files=ro,", "`` is no service"),
-            ("File=ro", "`File` is no service"),
+            ("files=ro,", "`` is not a service"),
+            ("File=ro", "`File` is not a service"),
             ("shell=rw", "`shell` is not a service; services: files, share, stream, status"),
             ("files=ro,files=rw:/sub", "named twice"),
             ("share=ro,share=ro", "named twice"),

@@ -43,7 +43,7 @@ impl RemoteFile {
     }
 
     /// Returns the size in bytes.
-    #[allow(clippy::len_without_is_empty, reason = "a file is no collection")]
+    #[allow(clippy::len_without_is_empty, reason = "a file is not a collection")]
     pub fn len(&self) -> u64 {
         self.about.size
     }

@@ -327,7 +327,7 @@ impl Writer {
         self.early_bytes += size_of::<AtSource>() + failed.reason.len();
         if self.early_bytes > MOST_EARLY_FAILURES {
             let what = "the other side reports more failed files than fit into memory before its \
-                        list of files is here";
+                        list of files arrives";
             return Err(Error::new(ErrorKind::Unfinished, what).advise("copy in several parts"));
         }
         self.early_failures.push(failed);
