@@ -241,7 +241,11 @@ proptest! {
     }
 
     #[test]
-    fn a_stricter_ratio_needs_no_fewer_repairs(k in 1u16..60, loss in 0.001f64..0.4, burst in 1.0f64..4.0) {
+    fn a_stricter_ratio_needs_no_fewer_repairs(
+        k in 1u16..60,
+        loss in 0.001f64..0.4,
+        burst in 1.0f64..4.0,
+    ) {
         let losses = Losses::bursty(ratio(loss), burst);
         let m = repairs(k, losses, 1e-3).expect("enough repairs");
         prop_assert!(repairs(k, losses, 1e-2).expect("fewer") <= m);
