@@ -35,7 +35,7 @@ pub enum BoundBy {
 }
 
 impl BoundBy {
-    /// The one of this name; [`BoundBy::Nothing`] if a newer release has invented it.
+    /// The bottleneck called `name`; [`BoundBy::Nothing`] for a name of a newer release.
     pub(crate) fn named(name: &str) -> BoundBy {
         let all = [
             BoundBy::Path,
