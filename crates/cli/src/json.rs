@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_that_are_not_utf8_stay_two() {
+    fn two_names_that_are_not_utf8_stay_distinct() {
         let told = |name: &[u8]| -> Value {
             let path = Path::new(std::ffi::OsStr::from_bytes(name)).to_owned();
             serde_json::from_str(&event(&Event::LinkDone { path, target: "t".into() })).unwrap()

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_that_are_not_utf8_stay_two() {
+    fn two_names_that_are_not_utf8_stay_distinct() {
         let shown = |name: &[u8]| path(Path::new(OsStr::from_bytes(name)));
         assert_eq!(shown(b"a\xff/\xc3\xa4\n"), "a\\xff/\u{e4}\\n");
         assert_ne!(shown(b"a\xff"), shown(b"a\xfe"));

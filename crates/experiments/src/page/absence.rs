@@ -120,8 +120,9 @@ fn named_after<'c>(row: &str, cases: &'c [Case]) -> Option<&'c str> {
     cases.iter().map(|case| &*case.name).filter(fits).max_by_key(|name| name.len())
 }
 
-/// Whether a row of a case has an emulated value. A row's name may differ from its case's: the row
-/// is found by removing the case's outcome and looking for a missing simulated value.
+/// Whether a row of a case has an emulated value. A row's name may differ from its case's name. So
+/// this rebuilds the tables without the case's outcome: the rows that lose their simulated value
+/// belong to the case.
 fn has_value(page: &Page, cases: &[Case], case: &str) -> bool {
     let named_so = |row: &str| named_after(row, cases) == Some(case);
     let others = (page.experiment.tables)(&page.simulated.without(case));

@@ -229,7 +229,7 @@ fn a_snapshot_of_many_tiny_entries_is_refused_by_the_memory_that_they_take() {
 
 proptest! {
     #[test]
-    fn a_watcher_sees_states_that_were_in_order_and_at_last_the_present_one(
+    fn a_watcher_sees_past_states_in_order_and_finally_the_current_one(
         steps in prop::collection::vec(step(), 1..200),
         recent in prop_oneof![0..2000_usize, 0..1_000_000_usize],
         whole: bool,
