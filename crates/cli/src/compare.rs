@@ -100,7 +100,7 @@ struct Setting {
     rates: &'static str,
 }
 
-/// Runs all and prints the results; returns the exit status.
+/// Runs all candidates and prints the results; returns the exit status.
 pub(crate) fn run(args: &CompareArgs) -> u8 {
     match compare(args) {
         Ok(status) => status,
@@ -144,7 +144,7 @@ fn compare(args: &CompareArgs) -> Result<u8, Error> {
     Ok(status)
 }
 
-/// What is asked for, or everything.
+/// The requested protocols; by default all.
 fn candidates(args: &CompareArgs) -> Result<Vec<Candidate>, Error> {
     if args.protocols.is_empty() {
         return Ok(candidate::all());
@@ -153,7 +153,7 @@ fn candidates(args: &CompareArgs) -> Result<Vec<Candidate>, Error> {
         args.protocols.iter().enumerate().find(|(at, one)| args.protocols[..*at].contains(one));
     match twice {
         Some((_, one)) => {
-            let what = format!("{one} stands twice in --protocols");
+            let what = format!("--protocols names {one} twice");
             Err(usage(what, "name it once; --repeat runs each several times"))
         }
         None => Ok(args.protocols.clone()),

@@ -1,8 +1,9 @@
 //! Defaults from files: `config.toml` with a section for each subcommand that has defaults, its
 //! keys the long flags of that subcommand, and a section `[host.NAME]` for copies from and to NAME.
 //!
-//! A setting becomes the flag it names, put before the user's own, so that flags win over the
-//! section of a host, that over the other sections, and the user's file over the system's.
+//! A setting becomes the flag that it names, and is put before the user's own flags. So flags
+//! override the section of a host, which overrides the other sections; the user's file overrides
+//! the system's.
 
 use std::env;
 use std::ffi::OsString;
@@ -79,8 +80,8 @@ impl Wanted<'_> {
         self.places.iter().find(|place| names(place).iter().any(|known| known == name))
     }
 
-    /// Whether the subcommand takes a key of `[host.NAME]`: `cp` takes all, the others only those
-    /// that say how to reach the host.
+    /// Whether the subcommand takes a key of `[host.NAME]`: `cp` takes all settings, the other
+    /// subcommands only those for reaching the host.
     fn has_key(&self, key: &str) -> bool {
         self.section == "cp" || REACH.contains(&key) && (self.has_flag)(key)
     }
@@ -184,7 +185,7 @@ pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, E
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {
                 let what = format!("cannot read {}: {error}", file.display());
-                return Err(Error::new(ErrorKind::Usage, what).advise("mend or remove it"));
+                return Err(Error::new(ErrorKind::Usage, what).advise("fix or remove it"));
             }
         };
         let Read { general, hosts } = read(root, &file, &text, wanted)?;
@@ -202,7 +203,7 @@ pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, E
     read_all.merge(wanted)
 }
 
-/// The settings of a file: those of the subcommand, and those of hosts with the host's name.
+/// The settings of a file: the settings of the subcommand, and those of hosts with the host's name.
 #[derive(Debug, Default)]
 struct Read {
     general: Vec<Setting>,
@@ -255,7 +256,7 @@ fn read(root: &Command, file: &Path, text: &str, wanted: Wanted<'_>) -> Result<R
             return Err(error.advise("a key belongs below [cp], [serve] or [host.NAME]"));
         };
         let Some(keys) = value.get_ref().as_table() else {
-            return Err(place.wrong(name.span().start, &format!("'{known}' is no section")));
+            return Err(place.wrong(name.span().start, &format!("'{known}' is not a section")));
         };
         for (key, value) in keys {
             let setting = place.setting(known, known, key.get_ref(), key.span().start, value)?;
@@ -481,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_another_section_is_told_too() {
+    fn a_mistake_in_another_section_is_reported() {
         assert!(error("[serve]\nroots = \"/\"\n").contains("did you mean 'root'?"));
     }
 

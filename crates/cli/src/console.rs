@@ -50,7 +50,7 @@ pub(crate) fn has_lost() -> bool {
 fn note_loss(written: io::Result<()>) {
     let Err(error) = written else { return };
     if error.kind() != ErrorKind::BrokenPipe && !LOST.swap(true, Ordering::Relaxed) {
-        warn(format_args!("stdout cannot be written: {error}; what it was to have is lost"));
+        warn(format_args!("stdout cannot be written: {error}; the output is lost"));
     }
 }
 

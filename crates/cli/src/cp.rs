@@ -343,7 +343,7 @@ fn start(
     Ok(status)
 }
 
-/// Starts a copy on another host, and shows it.
+/// Starts a copy on another host, and shows its events.
 fn start_elsewhere(
     args: &CopyArgs,
     plan: &remote::Plan,
@@ -361,9 +361,9 @@ fn watch_signals(cancel: &CancelHandle, first: &'static str) -> Result<(), Error
     signals::cancel_on_signal(cancel.clone(), first)
 }
 
-/// The exit status of a copy that was done.
+/// The exit status of a finished copy.
 fn status(args: &CopyArgs, summary: &Summary) -> u8 {
-    // Replicas that failed are told of; what they would have brought is there.
+    // A failed replica is only reported, because the other replicas have delivered its chunks.
     let is_short = summary.failed_sources > 0 && !args.replicas;
     let some_failed = summary.failed_files > 0 || is_short;
     if some_failed { exit::status(ErrorKind::SomeFiles) } else { exit::DONE }

@@ -94,7 +94,7 @@ fn demonstrate(args: &DemoArgs, place: &Path, cancel: &CancelHandle) -> Result<(
     step(&format!("copies at no more than {rate}, and kills the copy (-9) half-way"));
     console::out(format_args!("  longhaul {}", copy.words.join(" ")));
     let (killed, first) = timed(|| copy.kill_half_way(cancel))?;
-    step("runs the same again");
+    step("runs the same command again");
     let (summary, second) = timed(|| copy.to_the_end(cancel, |_| {}))?;
     server.end();
     step("walks both trees and compares them byte by byte");
@@ -120,7 +120,7 @@ fn words(source: &Path, server: &Server, rate: Rate) -> Vec<String> {
     ]
 }
 
-/// What must hold for the demonstration to have shown anything.
+/// The checks without which the demonstration would prove nothing.
 fn judge(outcome: &DemoOutcome, files: u64) -> Result<(), Error> {
     let wrong = |what: String| Err(Error::new(ErrorKind::Verification, what));
     let DemoOutcome { killed: Half { bytes, .. }, summary, verdict, .. } = outcome;
@@ -135,12 +135,15 @@ fn judge(outcome: &DemoOutcome, files: u64) -> Result<(), Error> {
         return wrong("the second run did not verify what it copied".into());
     }
     if summary.resumed_bytes == 0 {
-        return wrong(format!("the second run began anew, {} were there", Bytes::new(*bytes)));
+        return wrong(format!(
+            "the second run restarted, although {} had arrived",
+            Bytes::new(*bytes)
+        ));
     }
     Ok(())
 }
 
-/// The contest, if this host lets it be.
+/// Runs the contest, if this host permits emulation.
 #[cfg(target_os = "linux")]
 fn race(track: contest::Track, place: &Path, cancel: &CancelHandle) -> Result<(), Error> {
     match track {
@@ -152,7 +155,7 @@ fn race(track: contest::Track, place: &Path, cancel: &CancelHandle) -> Result<()
     }
 }
 
-/// A folder of its own, with room for what the demo makes.
+/// A temporary folder with room for the demo's files.
 fn workplace(args: &DemoArgs) -> Result<TempDir, Error> {
     if args.size < LEAST {
         let what = format!("--size {} is too small to be killed half-way", args.size);

@@ -166,7 +166,7 @@ fn look(args: &DoctorArgs) -> Result<(Grade, Option<Error>), Error> {
     let want = Want { rate, rtt: args.rtt, is_asked: args.rate.is_some() };
     if want.rate == Rate::ZERO {
         return Err(
-            Error::new(ErrorKind::Usage, "--rate 0 is no rate").advise("leave it out for 1G")
+            Error::new(ErrorKind::Usage, "--rate 0 is not a rate").advise("leave it out for 1G")
         );
     }
     let mut counts = [0u32; 3];
@@ -204,7 +204,7 @@ fn look(args: &DoctorArgs) -> Result<(Grade, Option<Error>), Error> {
     } else {
         let bdp = want.bdp();
         console::out(format_args!(
-            "\nfor {} at {} ({bdp} under way): {ok} ok, {warn} to warn of, {bad} bad",
+            "\nfor {} at {} ({bdp} under way): {ok} ok, {warn} warnings, {bad} bad",
             want.rate, want.rtt
         ));
         if sets_kernel {
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_not_well_has_something_to_mend() {
+    fn only_bad_findings_have_advice() {
         assert!(Finding::new("x", Grade::Ok, "w", "m").mend.is_none());
         assert_eq!(Finding::new("x", Grade::Warn, "w", "m").mend.as_deref(), Some("m"));
         assert_eq!(Grade::unless(true, Grade::Bad), Grade::Ok);

@@ -134,8 +134,8 @@ struct PathArgs {
     mtu: u16,
 }
 
-/// Returns the ids of all flags of [`PathArgs`]. The id of their group would do as well, but then
-/// the error for a flag beside a scenario lists all of them.
+/// Returns the ids of all flags of [`PathArgs`]. A conflict with the id of their group would also
+/// work, but then the error for one flag lists all flags of the group.
 fn path_flags() -> Vec<Id> {
     let command = PathArgs::augment_args(Command::new("path"));
     command.get_arguments().map(|flag| flag.get_id().clone()).collect()
@@ -229,8 +229,8 @@ fn banner(emulation: &Emulation, here: &str) -> String {
     }
     let beyond = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
     format!(
-        "longhaul emulate: you are on host {}; across the network: {beyond}. All ends with this \
-         program.",
+        "longhaul emulate: you are on host {}; across the network: {beyond}. The network ends \
+         with this program.",
         named(here)
     )
 }
@@ -290,7 +290,7 @@ fn queue_of(text: &str, path: &PathArgs) -> Result<Bytes, String> {
     let packet = Bytes::new(u64::from(path.mtu) + u64::from(ETHERNET_FRAMING));
     if queue < packet {
         say(&format!(
-            "longhaul emulate: --queue {text} is {queue} here: made one packet, {packet}"
+            "longhaul emulate: --queue {text} is {queue} here; increased to one packet, {packet}"
         ));
     }
     Ok(queue.max(packet))

@@ -116,7 +116,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn every_option_of_the_library_has_a_flag_that_is_there() {
+    fn every_option_of_the_library_has_an_existing_flag() {
         let root = Cli::command();
         let is_there = |flag: &str| {
             root.get_subcommands().flat_map(clap::Command::get_arguments).any(|argument| {

@@ -9,7 +9,7 @@ pub(crate) const DONE: u8 = 0;
 /// Ended by Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// The statuses and what they mean, as `--help` and the man page show them.
+/// The statuses and their meanings, as `--help` and the man page show them.
 pub(crate) const TABLE: &str = "\
 Exit status:
   0    done and verified

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_is_near_to_none_is_offered_none() {
+    fn an_unfamiliar_flag_gets_no_suggestion() {
         let said = |words: &[&str]| {
             let error = Cli::command().try_get_matches_from(words).expect_err("it is unknown");
             explain(error, words[1]).to_string()
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_number_is_told_to_be_one() {
+    fn a_negative_number_is_refused_as_negative() {
         for number in ["-1", "-1.5G"] {
             let words = ["longhaul", "cp", "--rate", number, "a", "h:b"];
             let error = Cli::command().try_get_matches_from(words).expect_err(number);

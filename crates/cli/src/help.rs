@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_are_the_parsers() {
+    fn other_words_are_left_to_the_parser() {
         for line in [&["longhaul", "help"][..], &["longhaul", "help", "serve"], &["longhaul", "cp"]]
         {
             let argv: Vec<OsString> = line.iter().map(OsString::from).collect();

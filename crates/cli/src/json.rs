@@ -318,14 +318,14 @@ pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
     Some(line(&value))
 }
 
-/// Which server it is that tells of itself.
+/// The server of a status report.
 pub(crate) struct ServedAt {
     pub(crate) root: String,
     pub(crate) address: String,
     pub(crate) id: String,
 }
 
-/// What a server is doing.
+/// The status of a server.
 pub(crate) fn server_status(status: &ServerStatus, at: Option<&ServedAt>) -> String {
     let transfer = |told: &TransferStatus| {
         json!({
@@ -401,7 +401,7 @@ fn server_totals(all: &ServerTotals) -> Value {
     })
 }
 
-/// A request of HTTP has changed the folder.
+/// An HTTP request has changed the folder.
 pub(crate) fn http_written(told: &Told) -> String {
     line(&json!({
         "event": "http-write",
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_receiver_took_says_of_what_and_from_where_it_is_known() {
+    fn the_receivers_rate_is_reported_with_its_link_and_origin() {
         let receives = ReceiveCapacity {
             rate: Rate::from_mbps(813),
             link: Rate::from_mbps(957),
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_source_tells_has_its_name() {
+    fn events_of_a_source_have_its_name() {
         let told = Event::Resumed { bytes: 7 };
         let of = Event::OfSource { source: "h1:/a".into(), event: Box::new(told) };
         let value: Value = serde_json::from_str(&event(&of)).unwrap();
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_that_are_not_utf8_stay_two() {
+    fn two_names_that_are_not_utf8_stay_distinct() {
         let told = |name: &[u8]| -> Value {
             let path = Path::new(std::ffi::OsStr::from_bytes(name)).to_owned();
             serde_json::from_str(&event(&Event::LinkDone { path, target: "t".into() })).unwrap()

@@ -1,10 +1,10 @@
 //! The `longhaul` command.
 //!
 //! One file a subcommand: each parses its arguments, resolves them against the configuration and
-//! the world, and runs. What they share: [`config`] (defaults from files), [`quantity`] (`950M`,
-//! `0.1%`), [`reach`] (how another host is reached), [`exit`] (statuses), [`console`] (what is
-//! printed where), [`screen`] (a running copy, with [`progress`], [`json`] and [`report`]),
-//! [`plain`] (words of others), [`signals`], [`scenario_file`].
+//! the world, and runs. Shared modules: [`config`] (defaults from files), [`quantity`] (`950M`,
+//! `0.1%`), [`reach`] (how another host is reached), [`exit`] (statuses), [`console`] (choice of
+//! stdout or stderr), [`screen`] (a running copy, with [`progress`], [`json`] and [`report`]),
+//! [`plain`] (escapes text from others), [`signals`], [`scenario_file`].
 
 mod args;
 mod cat;

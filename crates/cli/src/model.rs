@@ -152,7 +152,7 @@ fn rbudp(args: &RbudpArgs) -> Result<Vec<Row>, Error> {
     use Quantity::{Bits, Count, Share, Size, Time};
     let packet = u32::try_from(args.packet.get()).unwrap_or(u32::MAX);
     if args.size == Bytes::ZERO || args.rate == Rate::ZERO || packet == 0 {
-        return Err(usage("an empty object, packet or rate has no model", "give each a size"));
+        return Err(usage("object, packet and rate must not be zero", "give sizes above zero"));
     }
     if args.loss.get() >= 1.0 {
         return Err(usage("a path that loses everything delivers nothing", "lower --loss"));
@@ -162,20 +162,20 @@ fn rbudp(args: &RbudpArgs) -> Result<Vec<Row>, Error> {
     Ok(vec![
         row("size_bytes", "", "S_total", Size(model.payload), "the object"),
         row("rate_bps", "", "B_send", Bits(model.rate), "sending rate, in bits of the object"),
-        row("cp_rate_bps", "", "", Bits(sealed), "the same as longhaul cp --rate counts it"),
+        row("cp_rate_bps", "", "", Bits(sealed), "the same rate for longhaul cp --rate"),
         row("rtt_seconds", "", "RTT", Time(model.rtt), "round-trip time, 2 T_prop"),
         row("loss", "", "L", Share(model.loss.get()), "loss of each round"),
         row("packets", "", "P", Count(model.packets as f64), "packets of the object"),
         row("first_round_seconds", "2", "T_send,0", Time(model.first_round), "the first round"),
         row("achievable_bps", "1", "B_achievable", Bits(model.achievable), "S_total / T_total"),
-        row("total_seconds", "2", "T_total", Time(model.total), "the whole, with its repairs"),
+        row("total_seconds", "2", "T_total", Time(model.total), "the whole copy, repairs included"),
         row("best_with_ack_bps", "3", "B_best", Bits(model.best_with_ack), "without loss"),
         row("best_bps", "4", "B_best", Bits(model.best), "without loss, T_ack negligible"),
         row("efficiency", "5", "B_best/B_send", Share(model.efficiency), "of the rate, at best"),
-        row("size_for_90_bytes", "5", "", Size(model.payload_for_90), "object that reaches 90 %"),
-        row("resends", "6", "N_resend", Count(model.resends.into()), "rounds of repair, a mean"),
-        row("resent_bytes", "7", "Σ S_i", Size(model.resent), "what the repairs send"),
-        row("waste", "7", "", Share(model.waste), "of the object, sent again"),
+        row("size_for_90_bytes", "5", "", Size(model.payload_for_90), "size for 90 % efficiency"),
+        row("resends", "6", "N_resend", Count(model.resends.into()), "repair rounds, on average"),
+        row("resent_bytes", "7", "Σ S_i", Size(model.resent), "size of all repairs"),
+        row("waste", "7", "", Share(model.waste), "repairs per object size"),
     ])
 }
 
@@ -186,12 +186,12 @@ fn stream(args: &StreamArgs) -> Result<Vec<Row>, Error> {
     Ok(vec![
         row("frame_bytes", "", "S_obj", Size(model.object), "a frame"),
         row("frames_per_second", "", "B_obj", Count(model.per_second), "frames a second"),
-        row("delay_seconds", "", "D", Time(model.delay), "delay that is tolerated"),
+        row("delay_seconds", "", "D", Time(model.delay), "largest allowed delay"),
         row("rtt_seconds", "", "RTT", Time(model.rtt), "round-trip time"),
-        row("payload_bytes", "8", "S_total", Size(model.payload), "frames that go together"),
+        row("payload_bytes", "8", "S_total", Size(model.payload), "payload of frames"),
         row("frames_per_payload", "9", "N_obj", Count(model.objects), "frames in such a payload"),
         row("frame_rate_bps", "10", "B_best", Bits(model.object_rate), "rate of the frames"),
-        row("rate_bps", "11", "B_send", Bits(model.send_rate), "sending rate that this needs"),
+        row("rate_bps", "11", "B_send", Bits(model.send_rate), "required sending rate"),
     ])
 }
 
@@ -207,12 +207,12 @@ fn parse_frame(text: &str) -> Result<Bytes, String> {
     }
     let factors = text.split('x').map(|factor| factor.trim().parse::<u64>().ok());
     let product = factors.reduce(|a, b| a?.checked_mul(b?)).flatten();
-    product.map(Bytes::new).ok_or_else(|| format!("'{text}' is no frame; {expected}"))
+    product.map(Bytes::new).ok_or_else(|| format!("'{text}' is not a frame; {expected}"))
 }
 
 fn parse_count(text: &str) -> Result<f64, String> {
     let count = text.trim().parse::<f64>().ok().filter(|count| count.is_finite() && *count > 0.0);
-    count.ok_or_else(|| format!("'{text}' is no number above zero; expected for example 20"))
+    count.ok_or_else(|| format!("'{text}' is not a number above zero; expected for example 20"))
 }
 
 #[cfg(test)]

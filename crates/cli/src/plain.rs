@@ -17,7 +17,7 @@ pub(crate) fn text(text: &str) -> String {
     plain
 }
 
-/// Escapes `path` likewise; bytes that are not UTF-8 become `\xff`.
+/// Escapes `path` in the same way; bytes that are not UTF-8 become `\xff`.
 pub(crate) fn path(path: &Path) -> String {
     let mut plain = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_written_out_and_all_else_stays() {
+    fn terminal_control_characters_are_escaped_and_other_text_is_unchanged() {
         assert_eq!(text("\u{1b}[2J\u{1b}]0;owned\u{7}"), "\\u{1b}[2J\\u{1b}]0;owned\\u{7}");
         assert_eq!(text("a\nlonghaul: copied\r\t\u{9b}"), "a\\nlonghaul: copied\\r\\t\\u{9b}");
         assert_eq!(text("safe\u{202e}gpj.exe"), "safe\\u{202e}gpj.exe");
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_that_are_not_utf8_stay_two() {
+    fn two_names_that_are_not_utf8_stay_distinct() {
         let shown = |name: &[u8]| path(Path::new(OsStr::from_bytes(name)));
         assert_eq!(shown(b"a\xff/\xc3\xa4\n"), "a\\xff/\u{e4}\\n");
         assert_ne!(shown(b"a\xff"), shown(b"a\xfe"));

@@ -148,7 +148,7 @@ fn resolve(
 ) -> Result<ProbeRequest, Error> {
     let zero = |rate: &Rate| *rate == Rate::ZERO || rate.as_bps() > 100_000_000_000;
     if let Some(rate) = args.rate.iter().find(|rate| zero(rate)) {
-        let what = format!("a probe at {rate} cannot be");
+        let what = format!("a probe cannot run at {rate}");
         return Err(Error::new(ErrorKind::Usage, what).advise("ask for 1 bit/s to 100 Gbit/s"));
     }
     args.reach.check(&[&args.host], &|flag| config::has(settings, flag))?;
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_stand_below_their_heading() {
+    fn rows_are_aligned_with_their_heading() {
         let [heading, udp, tcp] = [
             heading().trim_start().to_owned(),
             row(&measured(Way::Udp, true, 990)),

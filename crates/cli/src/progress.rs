@@ -263,7 +263,7 @@ fn is_known(progress: &Progress) -> bool {
 fn how_far(progress: &Progress) -> String {
     let Progress { bytes, total_bytes, rate_now, .. } = *progress;
     if !is_known(progress) {
-        return "looking at what is there".to_owned();
+        return "checking existing files".to_owned();
     }
     let mut parts = Vec::new();
     if total_bytes > 0 {
@@ -333,7 +333,7 @@ mod tests {
     fn off_a_terminal_a_line_comes_every_ten_seconds_and_no_sooner() {
         let start = Instant::now();
         let mut calm = Calm::new(start);
-        // As often as a copy tells how far it is.
+        // The interval of a copy's progress events.
         let times = (1..=350).map(|tenths| Duration::from_millis(100 * tenths));
         let lines: Vec<_> = times.filter(|time| calm.is_due(start + *time)).collect();
         assert_eq!(lines, [10, 20, 30].map(Duration::from_secs));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_says_what_the_summary_says() {
+    fn the_last_line_agrees_with_the_summary() {
         let summary = crate::report::tests::example();
         assert_eq!(
             line(&whole(&summary)),

@@ -120,7 +120,7 @@ impl Form {
             return self.kind.parse(text).map(|value| Given::All(Some(value)));
         }
         if self.is_shared {
-            let what = "it is this host's, and so one for all sources: write it without a host";
+            let what = "it applies to all sources: write it without a host";
             return Err(what.to_owned());
         }
         let each = text.split(',').map(|part| {
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_has_its_unit_and_what_all_sources_share_is_no_sources_own() {
+    fn a_value_has_its_unit_and_shared_settings_are_not_per_source() {
         let row = registry::of_many();
         for rate in ["940M", "940Mbit/s", "0.94G", "117.5MB/s"] {
             let given = given(&["--receive-rate", rate]);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn every_meaning_of_a_flag_is_told_with_its_range() {
+    fn each_meaning_of_a_flag_is_listed_with_its_range() {
         for row in registry::all() {
             for option in row.options {
                 let flag = flags().into_iter().find(|flag| flag.name == option.name).unwrap();

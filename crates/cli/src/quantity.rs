@@ -8,8 +8,8 @@ pub(crate) fn parse_rate_with_unit(text: &str) -> Result<Rate, String> {
     let rate = parse_rate(text).map_err(|error| as_rsync_has_it(text).unwrap_or(error))?;
     if text.trim().ends_with(|c: char| c.is_ascii_digit()) {
         return Err(format!(
-            "'{text}' names no unit; write {0}k or {0}M for kbit/s or Mbit/s, {0}KiB/s for what \
-             rsync would take it for",
+            "'{text}' names no unit; write {0}k or {0}M for kbit/s or Mbit/s, {0}KiB/s for \
+             rsync's meaning",
             text.trim()
         ));
     }
@@ -22,7 +22,7 @@ fn as_rsync_has_it(text: &str) -> Option<String> {
     number.parse::<f64>().ok()?;
     let unit = text.trim()[number.len()..].to_uppercase();
     Some(format!(
-        "'{text}' is rsync's way; write {number}{unit}iB/s for what rsync takes it for, \
+        "'{text}' is rsync's notation; write {number}{unit}iB/s for rsync's meaning, \
          {number}{unit} for {number} {unit}bit/s"
     ))
 }
@@ -46,11 +46,11 @@ mod tests {
     }
 
     #[test]
-    fn rsyncs_letters_are_refused_with_what_they_would_mean() {
+    fn rsyncs_letters_are_refused_with_their_meaning() {
         let refused = parse_rate_with_unit("1.5m").unwrap_err();
         assert!(refused.contains("1.5MiB/s") && refused.contains("1.5 Mbit/s"), "{refused}");
         assert!(parse_rate_with_unit("1.5MiB/s").is_ok());
-        assert!(!parse_rate_with_unit("fastm").unwrap_err().contains("rsync's way"));
+        assert!(!parse_rate_with_unit("fastm").unwrap_err().contains("rsync's notation"));
     }
 
     #[test]

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn each_server_may_have_its_pin_and_none_two() {
+    fn each_server_may_have_one_pin() {
         let places = ["lh://h1/a", "lh://h2:9/b", "me@h3:c", "here"];
         let fine = [(Some("h1"), "a"), (Some("h2:9"), "b"), (None, "c"), (None, "c")];
         assert_eq!(check(&fine, &places), Ok(()));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_a_server_or_one_of_ssh_and_an_address_with_a_port_is_told_what_it_means() {
+    fn a_host_is_a_server_or_of_ssh_and_an_address_with_a_port_gets_advice() {
         let read = |text: &str| parse_host(text).map(|place| place.to_string());
         assert_eq!(read("lh://h:9").unwrap(), "lh://h:9/");
         assert_eq!(read("me@h").unwrap(), "me@h:");
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_refused_with_its_mistake() {
+    fn an_invalid_id_is_refused_with_its_mistake() {
         for wrong in ["nonsense", "h1=", "h1=lh1:abc", "lh1:nonsense"] {
             assert!(parse_pin(wrong).unwrap_err().contains("longhaul id"), "{wrong}");
         }

@@ -12,7 +12,7 @@ use crate::progress::duration;
 
 /// Shorter times are shown in ms.
 const SHORT: Span = Span::from_millis(100);
-/// From this duration on, the summary says what limited the copy.
+/// Copies of at least this duration report their bottleneck.
 const LONG: Span = Span::from_secs(2);
 
 /// Formats an event as a line, with control characters escaped.
@@ -26,10 +26,11 @@ pub(crate) fn event(event: &Event) -> String {
             format!("longhaul: {} are there already", Bytes::new(*bytes))
         }
         Event::Silent { since, sends } => {
-            let stopped = if *sends { "sending has stopped until it is heard" } else { "waiting" };
-            format!("nothing has come from the other side for {}: {stopped}", duration(*since))
+            let stopped =
+                if *sends { "sending pauses until the other side answers" } else { "waiting" };
+            format!("no data from the other side for {}: {stopped}", duration(*since))
         }
-        Event::HeardAgain => "the other side is heard again; going on".to_owned(),
+        Event::HeardAgain => "the other side answers again; the copy continues".to_owned(),
         Event::Reconnecting { reason } => {
             format!("connection lost ({}); trying again", plain::text(reason))
         }
@@ -40,14 +41,14 @@ pub(crate) fn event(event: &Event) -> String {
             let ways = self::count(u64::from(*count), "connection");
             match found {
                 true => format!("{ways}: the best of the numbers tried"),
-                false => format!("{ways} when the copy was over, before the best was found"),
+                false => format!("{ways} at the end of the copy, before the best number was found"),
             }
         }
         Event::FileDone { path: file } => path(file),
         // The format of rsync.
         Event::FolderDone { path: folder } => format!("{}/", path(folder)),
         Event::LinkDone { path: link, target } => format!("{} -> {}", path(link), path(target)),
-        Event::FileSkipped { path: file } => format!("{} is there and equal", path(file)),
+        Event::FileSkipped { path: file } => format!("{} exists and is equal", path(file)),
         Event::Deleted { path: name } => format!("deleting {}", path(name)),
         Event::FileFailed { path: file, reason } => {
             format!("{}: {}", path(file), plain::text(reason))
@@ -102,7 +103,7 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
     if some_resumed && !is_nothing(summary) {
         let resumed = Bytes::new(summary.resumed_bytes);
         let skipped = count(summary.skipped_files, "file");
-        lines.push(format!("  resumed  {resumed} were there already, {skipped} skipped"));
+        lines.push(format!("  resumed  {resumed} existed already, {skipped} skipped"));
     }
     if summary.deleted > 0 {
         lines.push(format!("  deleted  {}", count(summary.deleted, "name")));
@@ -128,8 +129,8 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
     if summary.failed_sources > 0 {
         let all = summary.sources.len();
         let what = match kind {
-            Kind::Replicas => "named above; the others brought all of it",
-            _ => "named above; what the others have is there",
+            Kind::Replicas => "named above; the others delivered the whole object",
+            _ => "named above; the files of the others are complete",
         };
         lines.push(format!("  failed   {} of {all} sources, {what}", summary.failed_sources));
     }
@@ -148,7 +149,7 @@ fn is_nothing(summary: &Summary) -> bool {
     there && came(summary).is_none() && summary.failed_files == 0 && summary.failed_sources == 0
 }
 
-/// What this run copied, if anything; folders are mentioned only if there is nothing else.
+/// The amount that this run copied, if any; folders are mentioned only if there is nothing else.
 fn came(summary: &Summary) -> Option<String> {
     let Summary { copied_files, copied_bytes, links, folders, .. } = *summary;
     let mut came = Vec::new();
@@ -221,16 +222,16 @@ pub(crate) fn origin(origin: Origin) -> &'static str {
 fn receives(capacity: ReceiveCapacity) -> String {
     let ReceiveCapacity { rate, link, share, others, .. } = capacity;
     let known = match capacity.origin {
-        Origin::Given => "as --receive-rate says",
-        Origin::Limit => "as --bwlimit says",
-        Origin::Card => "as the card takes",
-        Origin::Found => "as was found",
+        Origin::Given => "by --receive-rate",
+        Origin::Limit => "by --bwlimit",
+        Origin::Card => "by the card's speed",
+        Origin::Found => "as measured",
     };
     let share = match share {
         share if share < 1.0 => format!("{} % of ", (share * 1000.0).round() / 10.0),
         _ => String::new(),
     };
-    let others = others.map(|rate| format!("; {rate} were left to others")).unwrap_or_default();
+    let others = others.map(|rate| format!("; {rate} left to other traffic")).unwrap_or_default();
     format!("  took     at most {rate} in all, {share}{link} {known}{others}")
 }
 
@@ -242,7 +243,7 @@ fn source(row: &SourceRow) -> String {
     let resent = count(*resent, "block");
     let refused = match refused {
         0 => String::new(),
-        blocks => format!(", {} that nobody asked for", count(*blocks, "block")),
+        blocks => format!(", {} not requested", count(*blocks, "block")),
     };
     format!("  from     {source}: {}, {bytes}, loss {loss}, resent {resent}{refused}", state.name())
 }
@@ -266,7 +267,7 @@ fn path_found(found: &Found, elapsed: Span) -> String {
     };
     let shared = match shared {
         None => String::new(),
-        Some(Span::ZERO) => "; no other traffic noticed".to_owned(),
+        Some(Span::ZERO) => "; no other traffic detected".to_owned(),
         Some(shared) => format!("; shared with other traffic for {shared} of {elapsed}"),
     };
     format!("  found    {rate}, the first rate after {after}{loss}{shared}")
@@ -307,11 +308,11 @@ fn losses(summary: &Summary) -> String {
     let share = |lost: u64| format!("{} ({lost})", LossRatio::of(lost, sent));
     let for_memory = match summary.memory_lost {
         0 => String::new(),
-        lost => format!(", beyond what its memory had granted {}", share(lost)),
+        lost => format!(", beyond its memory grant {}", share(lost)),
     };
     let before = match summary.early_lost {
         0 => String::new(),
-        lost => format!(", before it had let the copy in {}", share(lost)),
+        lost => format!(", before the copy was admitted {}", share(lost)),
     };
     format!(
         "  lost     on the path {}, in the receiver's socket buffer {}{for_memory}{before}, of {}",
@@ -339,12 +340,11 @@ fn resends(summary: &Summary) -> String {
 fn refused(summary: &Summary) -> Option<String> {
     let number = summary.refused_datagrams + summary.receiver.refused;
     let refused = count(number, "datagram");
-    (number > 0).then(|| {
-        format!("  refused  {refused} that were foreign, forged, came again or were not asked for")
-    })
+    (number > 0)
+        .then(|| format!("  refused  {refused}: foreign, forged, replayed or not requested"))
 }
 
-/// What limited the copy, and how to make it faster.
+/// The bottleneck of the copy, and how to make it faster.
 fn bound(by: BoundBy) -> &'static str {
     match by {
         BoundBy::Path => "by the path: it was full",
@@ -363,7 +363,7 @@ fn bound(by: BoundBy) -> &'static str {
         BoundBy::PeerLimit => {
             "by the other side's own limit: raise --memory there, or its rate, if it has room"
         }
-        _ => "by nothing that could be told",
+        _ => "by an unknown bottleneck",
     }
 }
 
@@ -438,7 +438,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_summary_says_what_was_copied_lost_and_resent() {
+    fn a_summary_reports_copied_lost_and_resent_data() {
         assert_eq!(
             lines(&example(), Kind::Copy, true),
             [
@@ -455,7 +455,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_summary_says_what_the_search_for_the_rate_found() {
+    fn a_summary_reports_the_found_rate() {
         let rate = Rate::from_mbps(940);
         let trains = Found { rate, after: Span::from_millis(200), ..Found::default() };
         let alone = Found { shared: Some(Span::ZERO), ..trains };
@@ -468,7 +468,7 @@ pub(crate) mod tests {
         };
         let first = "940.00 Mbit/s, the first rate after 200.0 ms";
         assert_eq!(told(trains, true), Some(first.into()));
-        assert_eq!(told(alone, true), Some(format!("{first}; no other traffic noticed")));
+        assert_eq!(told(alone, true), Some(format!("{first}; no other traffic detected")));
         assert_eq!(told(alone, false), None);
         let others = "loss of 1.00 % is the path's own; shared with other traffic for 1.20 s of \
                       2.83 s";
@@ -477,7 +477,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn by_default_two_lines_are_enough_and_a_copy_that_took_a_blink_has_one() {
+    fn a_summary_has_two_lines_by_default_and_one_for_a_very_short_copy() {
         let bound = "  bound    by --rate or --bwlimit: raise it if the path has room; lost on the \
                      path 1.00 %, at the receiver 0.02 %";
         let said = lines(&example(), Kind::Copy, false);
@@ -496,7 +496,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_copy_of_what_is_there_says_that_there_was_nothing_to_copy() {
+    fn a_copy_of_existing_files_reports_nothing_to_copy() {
         let there = but!(example(), copied_files: 0,
             copied_bytes: 0,
             resumed_bytes: 300_000_000,
@@ -511,7 +511,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_failed_or_was_there_is_not_called_copied() {
+    fn failed_and_existing_files_are_not_reported_as_copied() {
         let some = but!(example(), copied_files: 7,
             copied_bytes: 200_000_000,
             failed_files: 3,
@@ -526,7 +526,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn links_and_folders_are_counted_where_they_are_what_came() {
+    fn links_and_folders_are_counted_if_no_files_were_copied() {
         let links = but!(example(), bytes: 0,
             files: 0,
             copied_files: 0,
@@ -571,7 +571,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_went_by_streams_has_its_rate_too() {
+    fn a_copy_by_streams_reports_its_rate() {
         let streams = but!(example(), protocol: "tcp".into(),
             cipher: "tls".into(),
             blocks: 0,
@@ -582,7 +582,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_is_not_many() {
+    fn a_count_of_one_is_singular() {
         let mut one = example();
         one.sender.sent = 1;
         let text = lines(&one, Kind::Copy, true).join("\n");
@@ -590,7 +590,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_not_verified_or_failed_is_said() {
+    fn unverified_and_failed_files_are_reported() {
         let summary = but!(example(), verified: false, failed_files: 1);
         let text = lines(&summary, Kind::Copy, true).join("\n");
         let said = text.contains("verified; 1 file FAILED") && text.contains("failed   1 file,");
@@ -603,28 +603,28 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_the_receiver_had_no_memory_for_is_no_loss_of_the_path() {
+    fn datagrams_without_memory_at_the_receiver_are_not_losses_of_the_path() {
         let summary = but!(example(), memory_lost: 100);
         let text = lines(&summary, Kind::Copy, true).join("\n");
         let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \
-                    beyond what its memory had granted 0.05 % (100), of 210500 datagrams";
+                    beyond its memory grant 0.05 % (100), of 210500 datagrams";
         assert!(text.contains(said), "{text}");
     }
 
     #[test]
-    fn what_fell_before_the_copy_was_let_in_is_no_loss_of_the_path() {
+    fn datagrams_dropped_before_admission_are_not_losses_of_the_path() {
         let summary = but!(example(), early_lost: 100);
         let text = lines(&summary, Kind::Copy, true).join("\n");
         let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \
-                    before it had let the copy in 0.05 % (100), of 210500 datagrams";
+                    before the copy was admitted 0.05 % (100), of 210500 datagrams";
         assert!(text.contains(said), "{text}");
     }
 
     #[test]
-    fn the_number_of_connections_that_was_found_is_said() {
+    fn the_found_number_of_connections_is_reported() {
         let said = |count, found| event(&Event::Streams { count, found });
         assert_eq!(said(8, true), "8 connections: the best of the numbers tried");
-        assert!(said(1, false).starts_with("1 connection when the copy was over"));
+        assert!(said(1, false).starts_with("1 connection at the end of the copy"));
     }
 
     #[test]
@@ -646,7 +646,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_this_host_took_is_told_with_where_that_is_known_from() {
+    fn the_rate_of_this_host_is_reported_with_its_origin() {
         let capacity = ReceiveCapacity {
             rate: Rate::from_mbps(800),
             link: Rate::from_mbps(1000),
@@ -655,26 +655,26 @@ pub(crate) mod tests {
             others: Some(Rate::from_mbps(200)),
         };
         let said = lines(&but!(example(), receives: Some(capacity)), Kind::Copy, true);
-        let expected = "  took     at most 800.00 Mbit/s in all, 85 % of 1.00 Gbit/s as the card \
-                        takes; 200.00 Mbit/s were left to others";
+        let expected = "  took     at most 800.00 Mbit/s in all, 85 % of 1.00 Gbit/s by the \
+            card's speed; 200.00 Mbit/s left to other traffic";
         assert!(said.iter().any(|line| line == expected), "{said:?}");
         let found = ReceiveCapacity { origin: Origin::Found, share: 1.0, others: None, ..capacity };
         let said = lines(&but!(example(), receives: Some(found)), Kind::Copy, true);
-        let expected = "  took     at most 800.00 Mbit/s in all, 1.00 Gbit/s as was found";
+        let expected = "  took     at most 800.00 Mbit/s in all, 1.00 Gbit/s as measured";
         assert!(said.iter().any(|line| line == expected), "{said:?}");
         let said = lines(&but!(example(), receives: Some(found)), Kind::Copy, false);
         assert!(!said.join("\n").contains("took"));
     }
 
     #[test]
-    fn what_was_sent_though_it_was_there_is_counted_as_in_vain() {
+    fn blocks_sent_although_they_existed_count_as_needless() {
         let said = lines(&but!(example(), blocks: 208_000), Kind::Copy, true);
         let expected = "16 duplicates of our own, 334 blocks in vain, waste";
         assert!(said.iter().any(|line| line.contains(expected)), "{said:?}");
     }
 
     #[test]
-    fn a_measurement_says_that_nothing_is_there() {
+    fn a_measurement_reports_that_nothing_was_written() {
         let said = lines(&but!(example(), verified: false), Kind::Fake, true);
         assert_eq!(
             said[0],
@@ -683,7 +683,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_dry_run_says_what_would_be() {
+    fn a_dry_run_reports_the_plan() {
         assert_eq!(
             lines(&example(), Kind::DryRun, true),
             ["longhaul: would copy 12 files, 300.00 MB"]

@@ -21,7 +21,7 @@ const EXIT_DIFFERS: u8 = 1;
 
 /// Reproduce the papers' tables and figures
 ///
-/// Without a name, lists the experiments. Runs the named ones (`all`: every one that takes
+/// Without a name, lists the experiments. Runs the named experiments (`all`: each that takes only
 /// seconds), prints their pages, and compares them with the committed results. Simulated values are
 /// the same on every machine: if one differs, the exit status is 1, and stderr names it. If an
 /// experiment fails, the others still run.
@@ -340,13 +340,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_experiment_is_refused_with_where_to_look() {
+    fn an_unknown_experiment_is_refused_with_advice() {
         let error = chosen(&["quanta-fig99".into()]).expect_err("there is none").to_string();
         assert!(error.contains("quanta-fig99") && error.contains("reproduce list"), "{error}");
     }
 
     #[test]
-    fn without_a_name_all_are_run_but_those_that_must_be_named() {
+    fn all_runs_every_experiment_except_those_that_must_be_named() {
         let all = chosen(&[]).expect("none is unknown");
         assert!(all.iter().all(|experiment| experiment.set != Set::Named));
         let named: Vec<String> = catalogue::all().iter().map(|e| e.id.to_owned()).collect();

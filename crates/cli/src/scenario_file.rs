@@ -28,7 +28,7 @@ pub(crate) fn text(path: &Path) -> Result<String, Error> {
 /// relative to the file's folder.
 ///
 /// # Errors
-/// What is wrong with it, and on which line.
+/// Describes the mistake, with its line.
 pub(crate) fn parse(
     path: &Path,
     text: &str,
@@ -36,14 +36,14 @@ pub(crate) fn parse(
 ) -> Result<Scenario, Error> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let folder = path.parent().unwrap_or(Path::new(""));
-    // Who wrote the scenario may be somebody else: a pipe could keep its reader for ever.
+    // The scenario may come from somebody else: a pipe could keep its reader for ever.
     let trace = |file: &str| read(&folder.join(file), MOST_TRACE, |kind| kind.is_file());
     let reading = Reading { settings, trace: &trace };
     Scenario::parse(&name, text, &reading)
         .map_err(|error| Error::new(ErrorKind::Usage, format!("{}: {error}", path.display())))
 }
 
-/// The text at `path`, of at most `most` bytes, where it is of a kind that `fits`.
+/// Returns the text of the file at `path`, if it has at most `most` bytes and its type `fits`.
 fn read(path: &Path, most: u64, fits: impl Fn(FileType) -> bool) -> Result<String, String> {
     let kind = std::fs::metadata(path).map_err(|error| error.to_string())?.file_type();
     if !fits(kind) {
@@ -52,7 +52,7 @@ fn read(path: &Path, most: u64, fits: impl Fn(FileType) -> bool) -> Result<Strin
     let file = File::open(path).map_err(|error| error.to_string())?;
     let mut text = String::new();
     let read = file.take(most + 1).read_to_string(&mut text);
-    // What is too large may also be cut within a letter.
+    // The limit may also cut a file within a character.
     match read {
         _ if text.len() as u64 > most => Err(format!("it has more than {} MiB", most >> 20)),
         Ok(_) => Ok(text),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_named() {
+    fn a_scenario_that_is_not_a_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let error = text(folder.path()).unwrap_err();
         assert_eq!(error.kind, ErrorKind::LocalFile);

@@ -43,7 +43,7 @@ pub(crate) struct ServeArgs {
     /// Serve this folder; clients cannot leave it
     #[arg(long, value_name = "FOLDER", required_unless_present = "ssh")]
     root: Option<PathBuf>,
-    /// Let no client write, whatever --allow says
+    /// Refuse all writes, also of clients that --allow lets write
     #[arg(long)]
     read_only: bool,
     /// Allow an id to read (ro), write (wo) or both (rw, the default), below an existing subfolder
@@ -65,8 +65,8 @@ pub(crate) struct ServeArgs {
     allow_plain: bool,
     /// Limit of received data in memory, for all transfers together: blocks of incomplete chunks,
     /// chunks that wait for the disk, and lists of files. Each receiving transfer reserves at least
-    /// 32Mi. If less is free, a transfer waits up to 10 s, then its client retries. One id cannot
-    /// hold more reservations than it leaves free
+    /// 32Mi. If less is free, a transfer waits up to 10 s, then its client retries. One id can
+    /// reserve at most half of it
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
     /// Offer a tree of small values that clients share (`longhaul share`), and store it in FILE,

@@ -148,10 +148,10 @@ fn open(args: &OneArgs, settings: &[Setting]) -> Result<Tree, Error> {
         error.advise("name a key of a server: lh://host/key")
     };
     if !matches!(args.url, Location::Daemon { .. }) {
-        return Err(usage(format!("{} is no server with a shared tree", args.url)));
+        return Err(usage(format!("{} is not a server with a shared tree", args.url)));
     }
     let key = args.url.path().to_str();
-    let key = key.ok_or_else(|| usage(format!("{} is no UTF-8", args.url)))?;
+    let key = key.ok_or_else(|| usage(format!("{} is not UTF-8", args.url)))?;
     let key = key.trim_matches('/').to_owned();
     args.reach.check(&[&args.url], &|flag| config::has(settings, flag))?;
     let cancel = CancelHandle::default();
@@ -175,7 +175,7 @@ fn write(bytes: &[u8]) -> Result<(), Error> {
 
 fn get(tree: &Tree, json: bool) -> Result<(), Error> {
     let Some(value) = blocking::wait(tree.share.get(&tree.key))? else {
-        let what = format!("no key {} is there", plain::text(&tree.key));
+        let what = format!("the key {} does not exist", plain::text(&tree.key));
         return Err(Error::new(ErrorKind::RemoteFile, what));
     };
     match json {
@@ -190,9 +190,9 @@ fn ended(key: &str, edited: Edited) -> Result<u64, Error> {
     let now = match edited {
         Edited::Made(version) => return Ok(version),
         Edited::Conflict(Some(SharedValue { version, .. })) => format!("has version {version}"),
-        Edited::Conflict(None) => "is not there, or may not be read".to_owned(),
+        Edited::Conflict(None) => "does not exist, or may not be read".to_owned(),
         _ => {
-            let what = format!("{key} may have been changed: the server has forgotten the outcome");
+            let what = format!("{key} may have been changed: the server has discarded the outcome");
             let error = Error::new(ErrorKind::Unfinished, what);
             return Err(error.advise("read it and decide again"));
         }
@@ -237,7 +237,7 @@ fn hold(tree: &Tree) -> Error {
         }
         Err(error) => return error.into(),
         Ok(Some(SharedValue { version, .. })) => format!("has version {version} now"),
-        Ok(None) => "has vanished with the connection".to_owned(),
+        Ok(None) => "was deleted with the lost connection".to_owned(),
     };
     let what = format!("the presence of {} is lost: it {now}", plain::text(&tree.key));
     Error::new(ErrorKind::Unfinished, what).advise("read it and decide again")

@@ -28,7 +28,7 @@ pub(crate) fn cancel_on_signal(cancel: CancelHandle, first: &'static str) -> Res
 /// Cancels `cancel` when standard input ends.
 ///
 /// # Errors
-/// There is no thread for it.
+/// No thread can be started.
 pub(crate) fn cancel_with_stdin(cancel: CancelHandle) -> Result<(), Error> {
     let wait = move || {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
@@ -51,9 +51,9 @@ fn unwatched(error: io::Error) -> Error {
     Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
 }
 
-/// Handles the signals of a server, those of `held` first: SIGHUP calls `reload`, the first SIGINT
-/// or SIGTERM calls `shut_down`, the second exits. If the server's terminal was closed, SIGHUP
-/// shuts the server down.
+/// Handles the signals of a server, pending ones in `held` first: SIGHUP calls `reload`, the first
+/// SIGINT or SIGTERM calls `shut_down`, the second exits. If the server's terminal was closed,
+/// SIGHUP shuts the server down.
 ///
 /// # Errors
 /// The signals cannot be watched.

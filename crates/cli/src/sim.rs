@@ -90,7 +90,7 @@ fn print(args: &SimArgs, runs: &[Run]) {
     for run in runs.iter().filter(|run| run.outcome.timed_out) {
         let of = print::title(run);
         console::warn(format_args!(
-            "{of}: the time limit ended it before its flows; raise time-limit"
+            "{of}: the time limit ended the run before its flows ended; raise time-limit"
         ));
     }
 }
@@ -127,7 +127,7 @@ fn draw(file: &Path, runs: &[Run]) -> Result<(), Error> {
 
 fn simulate(args: &SimArgs) -> Result<Vec<Result<Run, Error>>, Error> {
     if args.seed.is_some() && args.sweep.iter().any(|sweep| sweep.is_of("seed")) {
-        let what = "--seed and --sweep seed= say two things about the seed";
+        let what = "--seed and --sweep seed= contradict each other about the seed";
         return Err(Error::new(ErrorKind::Usage, what).advise("give one of them"));
     }
     let path = &args.scenario;
@@ -174,7 +174,7 @@ impl Drop for Named<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             let Scenario { name, seed, .. } = self.0;
-            console::warn(format_args!("that was scenario {name} with seed {seed}"));
+            console::warn(format_args!("scenario {name}, seed {seed}"));
         }
     }
 }
@@ -216,14 +216,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_runs_go_on_at_once_as_there_are_cores() {
+    fn one_run_per_core_works_at_a_time() {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let (begun, another) = (Mutex::new(0), Condvar::new());
         let wait = |place: &usize| {
             let mut count = begun.lock().unwrap();
             *count += 1;
             another.notify_all();
-            // The first ones end only when all cores have one.
+            // Each of the first runs waits until every core has one.
             let long = Duration::from_secs(120);
             let left = another.wait_timeout_while(count, long, |count| *count < cores);
             assert!(!left.unwrap().1.timed_out(), "fewer than {cores} at once");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_run_says_the_one_command_that_repeats_it() {
+    fn a_failed_run_prints_the_command_that_repeats_it() {
         let settings = [("seed", "7"), ("flow.0.rate", "5M")];
         let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let (at, whose, what) = (Time::ZERO, "copy".to_owned(), "it is not whole".to_owned());

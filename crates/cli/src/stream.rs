@@ -158,7 +158,7 @@ fn client(
     settings: &[Setting],
 ) -> Result<(Client, CancelHandle), Error> {
     if !matches!(url, Location::Daemon { .. }) {
-        let error = Error::new(ErrorKind::Usage, format!("{url} is no server with streams"));
+        let error = Error::new(ErrorKind::Usage, format!("{url} is not a server with streams"));
         return Err(error.advise("name a stream of a server: lh://host/name"));
     }
     args.reach.check(&[url], &|flag| config::has(settings, flag))?;
@@ -247,7 +247,7 @@ fn watch(
         lines.sending(&now);
         before = now;
         if sender.is_over() || cancel.is_cancelled() {
-            // Its finish returns the reason.
+            // `finish` returns the reason.
             return Ok(());
         }
     }

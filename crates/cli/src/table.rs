@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_begin_and_numbers_end_below_each_other() {
+    fn words_are_left_aligned_and_numbers_right_aligned() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
         let rows = [row(["flow", "by", "rate"]), row(["é", "tcp", "12.5"]), row(["c", "tcp", ""])];
         assert_eq!(lines(&rows, 2), ["  flow  by   rate", "  é     tcp  12.5", "  c     tcp"]);

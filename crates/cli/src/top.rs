@@ -1,4 +1,4 @@
-//! `longhaul top`: what a server is doing, in a terminal.
+//! `longhaul top`: shows the state of a server in a terminal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,10 +25,10 @@ Examples:
 ";
 
 const ABOUT: &str = "\
-Show what a server is doing
+Show the status of a server
 
-Shows its transfers with rate, queue and losses and what bounds each, its streams and its shared \
-tree, and draws them again each second. Needs the right `status=ro` in the server's list of \
+Prints each transfer with its rate, queue, losses and bottleneck, then the streams and the shared \
+tree, and refreshes the screen each second. Needs the right `status=ro` in the server's list of \
 clients, which shows the ids and paths of all clients.";
 
 /// Moves to the top of a terminal, and clears it.
@@ -38,7 +38,7 @@ const WIDEST: usize = 48;
 /// The time over which `--once` measures rates.
 const ONCE: Duration = Duration::from_secs(1);
 
-/// Show what a server is doing
+/// Show the status of a server
 #[derive(clap::Args)]
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &TopArgs, settings: &[Setting]) -> u8 {
     let screen = Arc::new(Screen::new(Show::errors(args.json), cancel.clone()));
     match start(args, settings, &screen, &cancel) {
         Ok(()) => exit::DONE,
-        // Ctrl-C is how a view ends.
+        // Ctrl-C is the normal end of a view.
         Err(error) if error.kind == ErrorKind::Cancelled && !args.once => exit::DONE,
         Err(error) => {
             screen.failed(&error);
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_does_nothing_says_so_and_names_move_no_cursor() {
+    fn an_idle_server_is_shown_as_idle_and_names_move_no_cursor() {
         let quiet = view(&ServerStatus::default(), "lh://h/");
         assert!(quiet.contains("no transfer is under way"), "{quiet}");
         let evil = view(&ServerStatus::default(), "lh://h\x1b[2J/");

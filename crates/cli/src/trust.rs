@@ -15,9 +15,9 @@ pub(crate) fn ask(server: &str, id: &str, cancel: &CancelHandle) -> bool {
     if !io::stdin().is_terminal() || !console::is_terminal() {
         return false;
     }
-    console::note(format_args!("The server {server} was never seen from here. Its id is"));
+    console::note(format_args!("The server {server} is not known on this host. Its id is"));
     console::note(format_args!("  {}", console::bold(id)));
-    console::note("(there, `longhaul id` prints it). Trust and remember it? [y/N]");
+    console::note("(`longhaul id` prints it on the server). Trust and remember it? [y/N]");
     let _ = io::stderr().flush();
     let stdin = io::stdin();
     loop {

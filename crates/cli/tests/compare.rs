@@ -132,7 +132,7 @@ fn an_invalid_comparison_is_refused_with_the_reason() {
         (&["h:", "--size=0"], "--size 0"),
         (&["--scenario", &real, "--protocols=tcp:auto"], "real path"),
         (&["--scenario", &endless], "--size"),
-        (&["--scenario", &udp], "is no copy"),
+        (&["--scenario", &udp], "is not a copy"),
         (&["--scenario", &none], "has no flow"),
     ];
     for (words, expected) in cases {

@@ -53,7 +53,7 @@ fn every_file_of_the_corpus_keeps_every_promise() {
 }
 
 #[test]
-fn what_honest_ends_say_today_keeps_every_promise() {
+fn messages_of_honest_ends_pass_all_checks() {
     let root = folder().join("..");
     let seeds = seeds::all(&root).expect("what they are made of can be read");
     if std::env::var_os("LONGHAUL_WRITE_SEEDS").is_some() {

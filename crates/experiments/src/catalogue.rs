@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_can_be_run_and_has_a_name_of_its_own() {
+    fn every_case_can_be_run_and_has_a_unique_name() {
         for experiment in all() {
             let cases = (experiment.cases)();
             let names: BTreeSet<&str> = cases.iter().map(|case| &*case.name).collect();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_there_before_anything_was_run_and_no_two_are_the_same() {
+    fn rows_exist_before_any_run_and_are_unique() {
         for experiment in all() {
             let tables = (experiment.tables)(&Outcomes::default());
             let keys: Vec<_> = tables.iter().flat_map(|t| &t.rows).map(|row| row.key()).collect();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn every_experiment_that_a_protocol_names_is_there() {
+    fn every_experiment_that_a_protocol_names_exists() {
         for row in longhaul_proto::registry::all() {
             for id in row.experiments {
                 assert!(find(id).is_some(), "{} names {id}", row.name);

@@ -13,7 +13,7 @@ use crate::table::Table;
 pub struct Experiment {
     /// Its name for `reproduce`; its page is `results/ID.md`.
     pub id: &'static str,
-    /// What it shows, in one line.
+    /// The subject of the experiment, in one line.
     pub title: &'static str,
     /// The paper and the place in it.
     pub source: &'static str,
@@ -79,7 +79,7 @@ pub const LONGEST: Span = Span::from_secs(360);
 pub struct Figure {
     /// The suffix to the experiment's id in the file name; empty for the only figure.
     pub name: &'static str,
-    /// What is drawn.
+    /// The plotted quantity.
     pub plot: Plot,
 }
 

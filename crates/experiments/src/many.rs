@@ -19,8 +19,8 @@ const LINK: Rate = Rate::from_mbps(1_000);
 const TOLD: u64 = 938_000_000;
 const MEGABYTES: u64 = 100;
 const RECEIVERS: [usize; 3] = [1, 4, 16];
-/// The flow that is configured with the whole link's rate, and its number of receivers: with one
-/// receiver that is its share, and sixteen show nothing new.
+/// The flow that is configured with the whole link's rate, and its number of receivers. One
+/// receiver's share is the whole rate anyway, and sixteen show nothing new.
 const BLIND: &str = "blind";
 const BLIND_TO: usize = 4;
 /// The flow whose receivers request the rate of their own links.
@@ -117,16 +117,17 @@ pub(crate) static MANY: Experiment = Experiment {
     id: "many-receivers",
     title: "One sender, the same object to 1, 4 and 16 receivers over a link that they share",
     source: "No paper: they all have one receiver, or several senders",
-    setup: "100 MB to each of 1, 4 or 16 receivers, from memory to memory, all from 0 s, as that \
-            many copies, out of one host with a card of 10 Gbit/s over a link of 1 Gbit/s \
-            (Ethernet framing included) that all of them share, with a drop-tail queue of 50 ms. \
-            Behind it each receiver has a link of 1 Gbit/s of its own, and is 100, 50, 30 or 10 ms \
-            away in turn; nothing is lost but in queues. Those that take a rate are told their \
-            share of 938 Mbit/s of UDP payload, 98 % of what the link carries of it; RBUDP also \
-            once the whole of it, each of four copies as if it were alone. GTP's receivers know of \
-            their own links only; SABUL and TCP, whose windows congestion alone limits, find their \
-            rates. The model is how long the link is busy with all the objects in full packets. \
-            The fairness index is that of the receivers' goodputs, each from start to end.",
+    setup: "One host sends 100 MB to each of 1, 4 or 16 receivers, one copy per receiver, from \
+            memory to memory. All copies start at 0 s. The host has a card of 10 Gbit/s, and all \
+            copies share a link of 1 Gbit/s (Ethernet framing included) with a drop-tail queue \
+            of 50 ms. Behind it each receiver has its own link of 1 Gbit/s, with a round trip of \
+            100, 50, 30 or 10 ms in turn. Packets are lost only in queues. Protocols that take a \
+            rate are configured with their share of 938 Mbit/s of UDP payload, which is 98 % of \
+            the link's capacity. Four copies of RBUDP also run with the whole rate each, as if \
+            each were alone. GTP's receivers know only their own links. SABUL and TCP find their \
+            rates; only congestion limits their windows. The model is the time in which the link \
+            sends all objects in full packets. The fairness index is that of the receivers' \
+            goodputs, each from start to end.",
     cases: || {
         let all =
             RECEIVERS.iter().flat_map(|count| contenders(*count).map(move |one| (*count, one)));
@@ -148,34 +149,31 @@ pub(crate) static MANY: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| figures(outcomes),
     differs: "Nothing was published. No sender here knows that it has several receivers: each \
-              receiver is a copy of its own, which reads the object again and knows nothing \
-              of the others. A link that drops the excess is the harder case; a card that is \
-              itself the shared link holds its host back, and nothing is lost \
-              ([gtp-table3](gtp-table3.md)).",
-    learned: "All receivers together need the link behind the sender to carry the object once \
-              for each of them. Told its share of that link, each protocol that keeps to a \
-              rate nearly reaches that, at any distance. Four receivers have the object by \
-              RBUDP and FOBS after {RBUDP, told its share, to 4 | 2} s, against the {RBUDP, \
-              told its share, to 4 | model | 2} s that the link alone would take, and by \
-              NETBLT after {NETBLT, told its share, to 4 | 2}; 16 have it after {RBUDP, told \
-              its share, to 16 | 2} to {NETBLT, told its share, to 16 | 2} s, against {RBUDP, \
-              told its share, to 16 | model | 2}. Only FOBS's last round trip is wasted, and \
-              all have the object at nearly the same time. Tsunami is a second later because \
-              it starts slowly. Told the whole link each, four copies of RBUDP gain {[RBUDP, \
-              told its share, to 4] - [RBUDP, told the link, to 4] | 2} s and send {RBUDP, \
-              told the link, to 4 | waste} % of the object for nothing, into a link that \
-              nobody else can then use.\n\n\
-              GTP's receivers divide their own links, which are not the narrow ones here: 16 \
-              of them ask for more than the sender's link carries, and {GTP, to 16 | waste} % \
-              of the object is sent for nothing, by four {GTP, to 4 | waste} %. SABUL finds \
-              its part, with {SABUL, to 4 | waste} % of waste among four and {SABUL, to 16 | \
-              waste} % among 16; the last of these has the object {[SABUL, to 16] - [RBUDP, \
-              told its share, to 16] | 1} s after RBUDP's, and the first in half of their \
-              time. TCP serves the near receivers first: of four receivers one has the object \
-              after {TCP CUBIC, to 4 | time until one has it | 1} s and the last after {TCP \
-              CUBIC, to 4 | 2} s, when the link has long been idle. Eight connections for \
-              each help with 16 receivers ({TCP CUBIC, 8 connections, to 16 | 1} s instead of \
-              {TCP CUBIC, to 16 | 1}), not with four ({TCP CUBIC, 8 connections, to 4 | 1} \
-              s).",
+              receiver belongs to a separate copy, which reads the object again. A shared link \
+              that drops the excess is the harder case; a card that is the shared link slows its \
+              host's programs, and nothing is lost ([gtp-table3](gtp-table3.md)).",
+    learned: "The shared link must carry the object once for each receiver. A protocol that \
+              sends at its configured share nearly reaches this limit, at any distance. With \
+              RBUDP and FOBS four receivers have the object after {RBUDP, told its share, to 4 | \
+              2} s, against the {RBUDP, told its share, to 4 | model | 2} s that the link alone \
+              would take, and with NETBLT after {NETBLT, told its share, to 4 | 2}; 16 have it \
+              after {RBUDP, told its share, to 16 | 2} to {NETBLT, told its share, to 16 | 2} s, \
+              against {RBUDP, told its share, to 16 | model | 2}. Only FOBS's last round trip is \
+              wasted, and all have the object at nearly the same time. Tsunami is a second later \
+              because it starts slowly. With the whole rate each, four copies of RBUDP gain \
+              {[RBUDP, told its share, to 4] - [RBUDP, told the link, to 4] | 2} s and send \
+              {RBUDP, told the link, to 4 | waste} % of the object needlessly, over a link that \
+              other traffic then cannot use.\n\nGTP's receivers divide their own links, which \
+              are not the bottleneck here. 16 of them request more than the shared link carries, \
+              and {GTP, to 16 | waste} % of the object is sent needlessly; with four receivers \
+              {GTP, to 4 | waste} %. SABUL finds its share, with {SABUL, to 4 | waste} % of \
+              waste among four and {SABUL, to 16 | waste} % among 16; the last of these has the \
+              object {[SABUL, to 16] - [RBUDP, told its share, to 16] | 1} s after RBUDP's, and \
+              the first in half of their time. TCP serves the near receivers first: of four \
+              receivers one has the object after {TCP CUBIC, to 4 | time until one has it | 1} s \
+              and the last after {TCP CUBIC, to 4 | 2} s, when the link has long been idle. \
+              Eight connections per receiver help with 16 receivers ({TCP CUBIC, 8 connections, \
+              to 16 | 1} s instead of {TCP CUBIC, to 16 | 1}), not with four ({TCP CUBIC, 8 \
+              connections, to 4 | 1} s).",
     set: Set::Full,
 };

@@ -33,7 +33,7 @@ pub struct CaseFlow {
     pub reported_lost: Count,
     /// Datagrams that reached the receiving program.
     pub received: Count,
-    /// Of these, blocks that were there already.
+    /// Of these, blocks that the receiver already had.
     pub duplicates: Count,
     /// Datagrams lost on the way: on a line, in a queue, in the receiver's socket.
     pub lost: Count,
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_what_was_needed_and_of_what_was_sent() {
+    fn shares_are_relative_to_needed_and_to_sent_data() {
         let flow = CaseFlow {
             bytes: Bytes::new(125_000_000),
             elapsed: Span::from_secs(2),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_counted_is_no_zero() {
+    fn an_uncounted_value_is_unknown_and_not_zero() {
         let mut outcomes = Outcomes::default();
         let flow = CaseFlow { sent: Count::of(10), ..CaseFlow::default() };
         outcomes.insert("cut off", CaseOutcome { flows: vec![flow] });

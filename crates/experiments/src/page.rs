@@ -140,7 +140,7 @@ impl Page {
         self.courses = drawn.into_iter().filter_map(real_course).collect();
     }
 
-    /// Removes runs of which no value is left.
+    /// Removes runs without remaining values.
     fn forget_runs(&mut self) {
         let mut places = vec![None; self.runs.len()];
         let mut kept = Vec::new();
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn each_emulated_value_keeps_the_run_that_it_is_of() {
+    fn each_emulated_value_keeps_its_run() {
         let simulated = outcomes(&[("one", 90), ("two", 80)]);
         let mut page = Page::new(&EXAMPLE, &simulated, None);
         page.emulated(&outcomes(&[("one", 91), ("two", 81)]), &[], "Monday.".into());
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_course_over_real_sockets_stays_on_the_page_until_it_is_drawn_again() {
+    fn an_emulated_curve_stays_on_the_page_until_it_is_redrawn() {
         static COURSES: Experiment = Experiment {
             courses: |outcomes| {
                 let rate = outcomes.first("one", CaseFlow::goodput);
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_names_its_scenarios_and_what_changes() {
+    fn the_page_names_its_scenarios_and_changes() {
         assert_eq!(scenarios(&[]), "");
         let case = |size| vary("quanta-fig7").set("flow.blast.size", size);
         let cases = ["1MB", "2MB"].map(|size| Case::both(size, case(size)));

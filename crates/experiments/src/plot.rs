@@ -49,7 +49,7 @@ pub struct Plot {
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it measures, with the unit.
+    /// The label of the axis, with the unit.
     pub label: String,
     /// Its scale.
     pub scale: Scale,
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_label_goes_on_in_the_next_line() {
+    fn a_long_label_continues_in_the_next_line() {
         let lines = folded("RBUDP with scatter and gather, simulated");
         assert_eq!(lines, ["RBUDP with scatter and gather,", "simulated"]);
     }

@@ -50,7 +50,7 @@ pub(crate) const RETRANSMITTED: Quantity = quantity("retransmitted", Unit::Count
 pub(crate) const SENT: Quantity = quantity("sent", Unit::Count);
 /// Data datagrams that reached the receiving program.
 pub(crate) const RECEIVED: Quantity = quantity("received", Unit::Count);
-/// Datagrams whose block was there already.
+/// Datagrams whose block the receiver already had.
 pub(crate) const DUPLICATES: Quantity = quantity("duplicates", Unit::Count);
 /// Rounds over the object, the first one included.
 pub(crate) const ROUNDS: Quantity = quantity("rounds", Unit::Count);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_written_the_same() {
+    fn a_written_value_reads_back_and_writes_the_same() {
         let units = [Unit::Rate, Unit::Share, Unit::Count, Unit::Seconds, Unit::Size, Unit::Index];
         for unit in units {
             for value in [0.0, 0.004_999, 99.996, 643.25, 1e9 / 3.0] {

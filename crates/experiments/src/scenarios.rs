@@ -114,7 +114,7 @@ mod tests {
     use crate::catalogue;
 
     #[test]
-    fn every_scenario_of_the_folder_parses_and_every_one_of_a_page_is_run_as_it_stands_there() {
+    fn every_scenario_of_the_folder_parses_and_those_of_pages_run_unchanged() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
         let mut there = BTreeSet::new();
         for entry in fs::read_dir(folder).expect("the folder is there") {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_its_file_cannot_give_is_refused() {
+    fn a_row_that_its_file_lacks_is_refused() {
         let wrong = [
             (vary("no-such"), "no scenario"),
             (vary("gtp-table4").only(&["quic"]), "no flow quic"),

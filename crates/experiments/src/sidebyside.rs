@@ -31,7 +31,7 @@ const CONTENDERS: [(&str, &str); 12] = [
     ("TCP BBR", "bbr"),
     ("TCP BBR, 8 connections", "bbr8"),
 ];
-/// Why it is not simulated.
+/// Why BBR is not simulated.
 const NO_MODEL: &str = "the kernel's own BBR is what the page compares with";
 const FOBS: &str = "fobs";
 const SABUL: &str = "sabul";
@@ -126,7 +126,7 @@ fn figures(outcomes: &Outcomes) -> Vec<Figure> {
 pub(crate) static COMPARE: Experiment = Experiment {
     id: "compare-1g",
     title: "Every protocol over 1 Gbit/s and 100 ms, at four losses, beside TCP",
-    source: "No paper: the question that they all leave, which one to take",
+    source: "No paper: which protocol to choose, a question that the papers leave open",
     setup: "300 MB and 3 GB, from memory to memory, over 1 Gbit/s (Ethernet framing included) and \
             100 ms with a drop-tail queue of one bandwidth-delay product; 0, 0.1, 1 or 5 % of the \
             packets towards the receiver are lost independently. The protocols have their defaults \

@@ -129,7 +129,7 @@ mod tests {
     use crate::scenarios::vary;
 
     #[test]
-    fn the_first_case_that_fails_is_the_one_that_is_told() {
+    fn the_first_failing_case_is_reported() {
         let case = |name: &str, protocol: &str| {
             let copy = vary("quanta-streaming").set("flow.frames.size", "1MB");
             let mut case = Case::both(name, copy);

@@ -29,7 +29,7 @@ impl Table {
 pub struct Row {
     /// The case: protocol, path, settings.
     pub case: String,
-    /// What is measured.
+    /// The measured quantity.
     pub quantity: Quantity,
     /// The paper's value, if it gives one.
     pub published: Option<Published>,
@@ -63,7 +63,7 @@ pub enum Published {
     About(f64),
     /// From, to.
     Between(f64, f64),
-    /// Less than this.
+    /// Less than a number.
     Below(f64),
 }
 
@@ -114,7 +114,7 @@ impl Aim {
         }
     }
 
-    /// Whether `value` meets it.
+    /// Whether `value` meets the aim.
     pub(crate) fn is_met(self, value: f64) -> bool {
         match self {
             Aim::AtLeast(bound) => value >= bound,
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_read_back_as_it_was_written() {
+    fn a_written_table_parses_to_the_same_table() {
         let text = example().markdown(true);
         let said = read(&text);
         assert_eq!(said.len(), 3, "{text}");
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_from_what_the_paper_says_or_else_from_the_model() {
+    fn a_difference_is_relative_to_the_paper_or_else_to_the_model() {
         let row = |published| Row::new("a", LOSS, Some(30.0)).says(published);
         let difference = |row: Row| row.cell(Column::Difference);
         assert_eq!(difference(row(Published::Between(27.0, 38.0))), "within");

@@ -132,7 +132,7 @@ impl Asked {
             (None, ..) => "the contents of a folder".to_owned(),
             (Some(name), ..) => format!("{name} and others"),
         };
-        distrusted(format!("the server sent {sent}, which was not asked for; asked for: {asked}"))
+        distrusted(format!("the server sent {sent}, which was not requested; requested: {asked}"))
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_admits_what_an_honest_sender_answers_and_nothing_else() {
+    fn each_request_admits_exactly_an_honest_senders_answer() {
         for (paths, recursive, honest) in [
             (&["a"][..], false, &[0][..]),
             (&["x/./a"], false, &[0]),
@@ -284,13 +284,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_what_was_sent_and_what_was_asked_for() {
+    fn a_refusal_names_the_sent_and_the_requested_names() {
         let says = |asked: &Asked, shape, entries: &[&str]| {
             asked.admits(&manifest(shape, entries)).unwrap_err().what
         };
         let file = pull(&["d/report.pdf"], false);
         let what = says(&file, Shape::File, &[".bashrc"]);
-        assert!(what.contains("sent the file .bashrc, which was not asked for"), "{what}");
+        assert!(what.contains("sent the file .bashrc, which was not requested"), "{what}");
         assert!(what.ends_with("asked for: the file report.pdf"), "{what}");
         let what = says(&file, Shape::Contents, &[".ssh/", ".ssh/authorized_keys"]);
         assert!(what.contains("contents of a folder that begin with the folder .ssh"), "{what}");

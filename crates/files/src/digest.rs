@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_has_the_root_of_its_file_in_whatever_order_its_chunks_come() {
+    fn a_stream_has_the_root_of_its_file_in_any_order_of_chunks() {
         for len in [CHUNK + 1, 2 * CHUNK, 3 * CHUNK, 4 * CHUNK, 7 * CHUNK + 5, 8 * CHUNK] {
             let content: Vec<u8> = (0..len).map(|at| (at * 7 / 5) as u8).collect();
             let values: Vec<Digest> = content

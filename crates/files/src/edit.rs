@@ -1,4 +1,5 @@
-//! Changes of single names below a root, as a file server makes them: each is atomic for readers.
+//! Creates, replaces, renames and removes single files and folders below a root. Each change is
+//! atomic for readers.
 
 use std::io;
 use std::path::Path;
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn no_change_leaves_the_root_or_touches_a_name_of_ours() {
+    fn no_change_leaves_the_root_or_touches_a_reserved_name() {
         let (top, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(outside.path().join("kept"), "k").unwrap();
         let top = top.path();

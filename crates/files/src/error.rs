@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// Who can resolve an [`Error`].
+/// The party that can resolve an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileErrorKind {
     /// The caller: the request is invalid.
@@ -31,7 +31,7 @@ pub enum Advice {
 /// An error of the source, the destination or a list of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Who can resolve it.
+    /// The party that can resolve the error.
     pub kind: FileErrorKind,
     /// What failed, on which path, and why: one sentence without a full stop.
     pub what: String,

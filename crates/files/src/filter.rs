@@ -119,7 +119,7 @@ impl CompiledFilters {
             let (least, most) = (Bytes::new(least), Bytes::new(most));
             let what = format!("no file has at least {least} and at most {most}");
             return Err(Error::new(FileErrorKind::Request, what)
-                .advise("raise the most, or lower the least"));
+                .advise("raise the maximum, or lower the minimum"));
         }
         Ok(CompiledFilters { globs, least, most, only })
     }
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_glob_is_refused_by_name() {
+    fn an_invalid_glob_is_refused_by_name() {
         let error = CompiledFilters::new(&[Filter::Exclude("[a".into())]).unwrap_err();
         assert!(error.what.contains("[a"), "{error}");
         assert!(CompiledFilters::new(&[Filter::Exclude("/".into())]).is_err());
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_remember_no_more_than_their_share_however_patterns_are_made() {
+    fn search_caches_stay_within_their_limit_for_any_patterns() {
         // The number of search states doubles with each character at the end of such a pattern.
         let pattern = |n: usize| format!("*a{}", "[!x]".repeat(n));
         let glob = GlobBuilder::new(&pattern(24)).literal_separator(true).build().unwrap();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_takes_its_paths_what_is_in_them_and_the_folders_above_and_nothing_else() {
+    fn a_list_includes_its_paths_their_content_and_parent_folders_only() {
         let only = |path: &[u8]| Filter::Only(path.to_vec());
         let list = [only(b"a/b/x"), only(b"whole"), only(b"*"), Filter::Exclude("*.tmp".into())];
         let filters = CompiledFilters::new(&list).unwrap();
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_counts_whatever_the_globs_and_the_order_say() {
+    fn a_size_filter_applies_in_any_order_with_globs() {
         use Filter::{Include, MaxSize, MinSize};
         let compiled = |filters: &[Filter]| CompiledFilters::new(filters).unwrap();
         let between = compiled(&[MaxSize(30), Include("*".into()), MinSize(10), MaxSize(20)]);

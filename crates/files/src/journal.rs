@@ -103,8 +103,8 @@ impl Journal {
     }
 }
 
-/// Detects torn and damaged bytes. It is no protection against people: whoever can write the
-/// journal can write the partial file as well.
+/// Detects torn and damaged bytes. It does not protect against attackers: a user who can write the
+/// journal can also write the partial file.
 fn check(head: &[u8], fields: &[u8]) -> Check {
     let mut hasher = blake3::Hasher::new();
     hasher.update(head).update(fields);
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_of_an_older_release_vouches_for_nothing() {
+    fn a_journal_of_an_older_release_proves_nothing() {
         let (_, mut bytes) = journal(3);
         bytes[..4].copy_from_slice(b"lhj1");
         assert_eq!(Journal::decode(&bytes), None);
     }
 
     #[test]
-    fn a_chunk_behind_the_end_of_the_file_is_not_believed() {
+    fn a_chunk_beyond_the_end_of_the_file_is_ignored() {
         let (header, mut bytes) = journal(3);
         bytes.extend(header.encode_record(100, &[0; 32]));
         assert_eq!(Journal::decode(&bytes).unwrap().values.len(), 3);

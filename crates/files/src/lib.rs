@@ -8,10 +8,10 @@
 //! - [`place`]: paths given by a user or, below a [`Root`], by a peer. [`filter`]: which files of a
 //!   tree are taken. [`Asked`]: what a peer may send.
 //! - `store`: the traits through which everything here reaches files.
-//! - [`edit`]: changes of single names, as a file server makes them.
+//! - [`edit`]: creates, replaces, renames and removes single files and folders.
 //! - [`Source`]: walks and reads. [`RangeFile`]: one version of a file, read by ranges.
-//!   [`journal`]: what survives a kill. [`sink`]: verifies, writes, resumes, names. [`watch`]:
-//!   progress of long work.
+//!   [`journal`]: the record of written chunks that survives a kill. [`sink`]: verifies, writes,
+//!   resumes, names. [`watch`]: progress of long work.
 //!
 //! [`Source::open`] lists what is to be copied. [`Sink::open`] compares that list with the
 //! destination and returns a [`Plan`]: the chunks that are there and those that the source must

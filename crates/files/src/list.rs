@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_heard_enough_ends_the_listing() {
+    fn the_caller_can_end_a_listing() {
         let top = tempfile::tempdir().unwrap();
         (0..10).for_each(|n| fs::write(top.path().join(format!("{n}")), "").unwrap());
         let mut heard = 0;

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unique_name_never_comes_twice() {
+    fn a_unique_name_never_repeats() {
         assert_ne!(unique(b"a"), unique(b"a"));
     }
 }

@@ -44,7 +44,7 @@ impl Root {
     /// Opens a folder of this host.
     ///
     /// # Errors
-    /// It is not a folder, or the system refuses.
+    /// `path` is not a folder, or the system refuses.
     pub fn open(path: &Path) -> io::Result<Root> {
         Dir::open_ambient_dir(path, ambient_authority()).map(|root| Root(Arc::new(root)))
     }

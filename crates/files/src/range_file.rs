@@ -1,4 +1,4 @@
-//! One version of a regular file, read by ranges, and the values of its chunks.
+//! Reads ranges of one version of a regular file, and caches its chunk values.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -62,7 +62,7 @@ impl RangeFile {
                 let file = parent.open(&name, Access::Read).map_err(wrong)?;
                 let attributes = file.attributes().map_err(wrong)?;
                 if attributes.kind != FileKind::File {
-                    return Err(is_no_file("no regular file"));
+                    return Err(is_no_file("not a regular file"));
                 }
                 Ok(RangeFile { file, stamp: Stamp::of(&attributes), path: path.to_owned() })
             }
@@ -88,7 +88,7 @@ impl RangeFile {
         let wrong = |error: io::Error| file_error("read", &self.path, &error);
         if at.checked_add(buf.len() as u64).is_none_or(|end| end > self.stamp.size) {
             let (path, size) = (self.path.display(), self.stamp.size);
-            let what = format!("{path} has {size} bytes, and a range beyond them was asked for");
+            let what = format!("{path} has {size} bytes, and a range beyond them was requested");
             return Err(Error::new(FileErrorKind::Request, what).at(&self.path));
         }
         let read = self.file.read_exact_at(buf, at);
@@ -100,7 +100,7 @@ impl RangeFile {
     /// Compares the file with the version that was opened.
     ///
     /// # Errors
-    /// It changed (`Unfinished`), or the system refuses (`File`).
+    /// The file changed (`Unfinished`), or the system refuses (`File`).
     pub fn check(&self) -> Result<(), Error> {
         let attributes = self.file.attributes();
         let now = attributes.map_err(|error| file_error("read", &self.path, &error))?;
@@ -150,7 +150,7 @@ struct Kept {
 }
 
 impl ChunkValues {
-    /// Keeps `most` values, in 0.2 KiB each.
+    /// A cache of up to `most` values, 0.2 KiB each.
     pub fn new(most: usize) -> ChunkValues {
         ChunkValues { most, kept: Mutex::default() }
     }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_of_the_version_that_was_opened_or_an_error_that_names_the_file() {
+    fn a_range_comes_from_the_opened_version_or_fails_with_the_files_name() {
         let top = tempfile::tempdir().unwrap();
         let path = top.path().join("data");
         fs::write(&path, b"0123456789").unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_file_within_the_root_is_not_opened() {
+    fn a_name_outside_the_root_or_not_a_file_is_not_opened() {
         let (top, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(outside.path().join("secret"), "s").unwrap();
         fs::create_dir(top.path().join("folder")).unwrap();

@@ -78,7 +78,7 @@ pub struct Source {
     failures: Vec<Failure>,
     warnings: Vec<String>,
     watch: Watch,
-    /// Held as long as the manifest, for as many bytes.
+    /// Memory of the manifest, and the number of charged bytes.
     memory: (Box<dyn ListMemory>, u64),
     /// There was no memory for another failure.
     refused: Option<Error>,
@@ -211,9 +211,8 @@ impl Source {
     /// chunk that is read again may have a different value.
     ///
     /// # Errors
-    /// A chunk outside the object, or a buffer that is too short (`Request`); as
-    /// [`ListMemory::hold`], where so many files have failed that there is no memory for their
-    /// names.
+    /// A chunk outside the object, or a buffer that is too short (`Request`); or as
+    /// [`ListMemory::hold`] if there is no memory for the names of failed files.
     pub fn read_chunk(&mut self, chunk: u64, buf: &mut [u8]) -> Result<ChunkRead, Error> {
         let kind = self.object.chunk_kind(chunk);
         let len = self.object.chunk_content(chunk);
@@ -321,7 +320,7 @@ impl Source {
         *bytes += failure.bytes();
         match memory.hold(*bytes) {
             Ok(()) => self.failures.push(failure),
-            // The next read says so, before anything of this file is sent.
+            // The next read returns the error, before any data of this file are sent.
             Err(error) => self.refused = Some(error),
         }
     }

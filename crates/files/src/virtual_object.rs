@@ -1,9 +1,9 @@
-//! How a manifest's files lie end to end in what a protocol moves.
+//! The virtual object that a protocol moves: a manifest's files end to end.
 //!
 //! First the encoded manifest, if it does not travel on the control stream; then the files in the
 //! manifest's order. A large file starts on a chunk boundary; smaller ones are packed without gaps
-//! between large ones. What lies between the end of content and the next boundary is padding; it
-//! is never sent, nor are holes. The object ends where its last content ends.
+//! between large ones. The space between the end of content and the next boundary is padding; it is
+//! never sent, nor are holes. The object ends where its last content ends.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ pub(crate) struct Walk {
     pub(crate) warnings: Vec<String>,
     /// Bytes that `failures` and `warnings` take.
     said: u64,
-    /// Is told of each name.
+    /// Receives each name.
     pub(crate) watch: Watch,
     /// The memory account of the entries.
     pub(crate) memory: Box<dyn ListMemory>,
@@ -215,7 +215,7 @@ impl Walk {
         let Spot { path, .. } = spot;
         let name = spot.name();
         if names::is_reserved(name) {
-            self.warn(format!("{}: left by an unfinished copy, not taken", show(path)));
+            self.warn(format!("{}: left by an unfinished copy, not copied", show(path)));
             return None;
         }
         let attributes = match parent.look(name) {
@@ -242,7 +242,7 @@ impl Walk {
             FileKind::Link => self.link(spot, parent, &attributes),
             FileKind::Folder => return Some(self.folder(spot, &attributes)),
             FileKind::Other => {
-                self.warn(format!("{}: a device, socket or pipe, not taken", show(path)));
+                self.warn(format!("{}: a device, socket or pipe, not copied", show(path)));
             }
         }
         None
@@ -317,7 +317,7 @@ fn holes_of(
 }
 
 #[cfg(test)]
-#[expect(clippy::single_range_in_vec_init, reason = "lists of one range are what is meant")]
+#[expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
 mod tests {
     use std::io::ErrorKind;
 
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_file_system_cannot_tell_there_are_no_holes_from_there_on() {
+    fn without_information_about_holes_the_rest_counts_as_data() {
         let cannot = || Err::<(), _>(ErrorKind::Unsupported.into());
         assert_eq!(holes_of(3 * CHUNK, |_| cannot().map(|()| None), Ok), []);
         let one = |at| if at == 0 { Ok(Some(CHUNK)) } else { Err(ErrorKind::Unsupported.into()) };

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_step_counts_and_none_goes_on_after_the_end() {
+    fn each_step_counts_and_none_continues_after_the_end() {
         let watch = Watch::default();
         watch.step();
         assert!(watch.go_on().is_ok() && !watch.is_over());
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_file_is_told_once() {
+    fn a_locked_file_is_reported_once() {
         let watch = Watch::default();
         let held = Held { path: "x".to_owned(), patience: Duration::from_secs(3) };
         watch.tell_held(held.clone());

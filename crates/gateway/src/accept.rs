@@ -100,7 +100,7 @@ impl Drop for Place {
     }
 }
 
-/// What answers requests.
+/// A handler of requests.
 pub(crate) trait Answers: Send + Sync + 'static {
     /// Answers a request from `address`.
     fn answer(

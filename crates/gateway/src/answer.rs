@@ -95,7 +95,7 @@ async fn respond(shared: &Arc<Shared>, right: &Right, request: Request<Incoming>
     }
     let text = request.uri().path().to_owned();
     let Some(path) = url::parse(&text) else {
-        return reply::plain(StatusCode::BAD_REQUEST, "the path is none");
+        return reply::plain(StatusCode::BAD_REQUEST, "the path is not valid");
     };
     let root = match top(shared, right).await {
         Ok(root) => root,
@@ -110,7 +110,7 @@ async fn respond(shared: &Arc<Shared>, right: &Right, request: Request<Incoming>
             reply::plain(StatusCode::FORBIDDEN, "this token may only read")
         }
         "PUT" | "MKCOL" | "DELETE" | "MOVE" if path.path.as_os_str().is_empty() => {
-            reply::plain(StatusCode::FORBIDDEN, "the top folder stays as it is")
+            reply::plain(StatusCode::FORBIDDEN, "the top folder cannot be changed")
         }
         "PUT" if path.says_folder => reply::plain(StatusCode::CONFLICT, "a folder cannot be put"),
         "PUT" => {
@@ -128,11 +128,11 @@ async fn respond(shared: &Arc<Shared>, right: &Right, request: Request<Incoming>
             let said = condition::text(headers, HeaderName::from_static("destination"));
             match said.and_then(|said| url::destination(said, host)) {
                 Some(to) if to.path.as_os_str().is_empty() => {
-                    reply::plain(StatusCode::FORBIDDEN, "the top folder stays as it is")
+                    reply::plain(StatusCode::FORBIDDEN, "the top folder cannot be changed")
                 }
                 Some(to) => change::move_to(shared, place, at(&to), headers).await,
                 None => {
-                    reply::plain(StatusCode::BAD_REQUEST, "Destination is no path on this host")
+                    reply::plain(StatusCode::BAD_REQUEST, "Destination is not a path on this host")
                 }
             }
         }
@@ -181,7 +181,7 @@ async fn read(
         NameKind::Folder => folder::page(shared, place, text, headers, is_head).await,
         NameKind::File if path.says_folder => reply::plain(StatusCode::NOT_FOUND, "it is a file"),
         NameKind::File => get::file(shared, place, headers, is_head).await,
-        _ => reply::plain(StatusCode::FORBIDDEN, "it is no file to be read"),
+        _ => reply::plain(StatusCode::FORBIDDEN, "not a regular file"),
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_comes_as_a_bearer_or_as_a_password() {
+    fn a_token_is_a_bearer_token_or_a_password() {
         assert_eq!(token("Bearer abc").as_deref(), Some("abc"));
         assert_eq!(token("bearer  abc ").as_deref(), Some("abc"));
         let basic = data_encoding::BASE64.encode(b"any:abc");

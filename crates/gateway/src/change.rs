@@ -43,7 +43,7 @@ async fn judge(shared: &Shared, place: &Place, headers: &HeaderMap) -> Result<bo
     };
     match condition::judge(headers, version.as_ref(), false) {
         Judged::Holds => Ok(found.is_some()),
-        _ => Err(reply::plain(StatusCode::PRECONDITION_FAILED, "another version is there")),
+        _ => Err(reply::plain(StatusCode::PRECONDITION_FAILED, "the file has another version")),
     }
 }
 
@@ -73,7 +73,7 @@ async fn write(shared: &Shared, place: Place, mut body: Incoming) -> Result<(), 
     let trouble = |error: io::Error| match error.kind() {
         // The parent folder.
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            reply::plain(StatusCode::CONFLICT, "its folder is not there")
+            reply::plain(StatusCode::CONFLICT, "its folder does not exist")
         }
         _ => reply::trouble(&error),
     };
@@ -81,7 +81,7 @@ async fn write(shared: &Shared, place: Place, mut body: Incoming) -> Result<(), 
     let mut piece = Vec::new();
     loop {
         let next = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
-        let late = |_| reply::plain(StatusCode::REQUEST_TIMEOUT, "nothing came for 60 s");
+        let late = |_| reply::plain(StatusCode::REQUEST_TIMEOUT, "no data for 60 s");
         let frame = match timeout(SILENT, next).await.map_err(late)? {
             Some(Ok(frame)) => frame,
             Some(Err(_)) => {
@@ -109,7 +109,7 @@ pub(crate) async fn make_folder(shared: &Shared, place: Place) -> Reply {
     match shared.at_disk(move || edit::make_folder(&place)).await {
         Ok(()) => reply::empty(StatusCode::CREATED),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            reply::plain(StatusCode::CONFLICT, "the folder that would hold it is not there")
+            reply::plain(StatusCode::CONFLICT, "the folder that would hold it does not exist")
         }
         Err(error) => reply::trouble(&error),
     }
@@ -135,7 +135,7 @@ pub(crate) async fn move_to(
 ) -> Reply {
     let overwrite = condition::text(headers, overwrite()).is_none_or(|said| said.trim() != "F");
     if from.path() == to.path() || to.path().starts_with(from.path()) {
-        return reply::plain(StatusCode::FORBIDDEN, "nothing moves into itself");
+        return reply::plain(StatusCode::FORBIDDEN, "a folder cannot move into itself");
     }
     if let Err(reply) = judge(shared, &from, headers).await {
         return reply;
@@ -163,7 +163,7 @@ pub(crate) async fn move_to(
     match moved.await {
         Ok(Some(true)) => reply::empty(StatusCode::NO_CONTENT),
         Ok(Some(false)) => reply::empty(StatusCode::CREATED),
-        Ok(None) => reply::plain(StatusCode::PRECONDITION_FAILED, "something is there"),
+        Ok(None) => reply::plain(StatusCode::PRECONDITION_FAILED, "the destination exists"),
         Err(error) => reply::trouble(&error),
     }
 }

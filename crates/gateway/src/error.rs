@@ -9,7 +9,7 @@ pub struct Error {
     pub is_usage: bool,
     /// What failed, on which object, and the reason, in one sentence without a full stop.
     pub what: String,
-    /// What to do.
+    /// The suggested action.
     pub advice: String,
 }
 

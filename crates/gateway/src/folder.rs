@@ -103,7 +103,8 @@ async fn listing(
     head: String,
 ) -> Result<Body, Reply> {
     let busy = || {
-        let reply = reply::plain(StatusCode::SERVICE_UNAVAILABLE, "too many listings at a time");
+        let reply =
+            reply::plain(StatusCode::SERVICE_UNAVAILABLE, "too many listings at the same time");
         reply::with(reply, header::RETRY_AFTER, "10")
     };
     let seat = shared.seat_for_listing().await.ok_or_else(busy)?;
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn json_comes_where_it_is_preferred() {
+    fn clients_that_prefer_json_get_json() {
         let form = |accept: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, header::HeaderValue::from_static(accept));

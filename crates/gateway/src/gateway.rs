@@ -25,7 +25,7 @@ pub struct Settings {
     pub tokens: Vec<Token>,
     /// Everybody may read.
     pub public: bool,
-    /// Nobody may write, whatever the tokens say.
+    /// Refuses all writes, even with a token that allows them.
     pub read_only: bool,
     /// Certificates and private key of TLS, in PEM files.
     pub tls: Option<(PathBuf, PathBuf)>,
@@ -45,8 +45,8 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway on a thread of its own. `tell` hears of requests that lack a right and of
-    /// those that changed the folder; it is called from that thread.
+    /// Starts a gateway on a separate thread. That thread calls `tell` for requests that lack a
+    /// right, and for those that changed the folder.
     ///
     /// # Errors
     /// Usage: no client would have a right, or the address needs TLS. Otherwise: the address, the

@@ -33,7 +33,7 @@ pub(crate) async fn file(
     let opened = shared.at_disk(move || Ok(RangeFile::open(&place))).await;
     let file = match opened {
         Ok(Ok(file)) => Arc::new(file),
-        Ok(Err(_)) => return reply::plain(StatusCode::FORBIDDEN, "it is no file to be read"),
+        Ok(Err(_)) => return reply::plain(StatusCode::FORBIDDEN, "not a regular file"),
         Err(error) => return reply::trouble(&error),
     };
     let (size, version) = (file.stamp().size, Version::of(file.stamp()));
@@ -44,7 +44,7 @@ pub(crate) async fn file(
         Judged::Failed => {
             return dressed(reply::plain(
                 StatusCode::PRECONDITION_FAILED,
-                "another version is there",
+                "the file has another version",
             ));
         }
     }
@@ -52,7 +52,7 @@ pub(crate) async fn file(
     let header = condition::text(headers, header::RANGE).filter(|_| counts);
     let (status, kind, content_range, parts) = match range::parse(header, size) {
         Wanted::Nothing => {
-            let text = "the file has nothing of this range";
+            let text = "the range is beyond the file";
             let reply = reply::plain(StatusCode::RANGE_NOT_SATISFIABLE, text);
             return dressed(reply::with(reply, header::CONTENT_RANGE, &format!("bytes */{size}")));
         }

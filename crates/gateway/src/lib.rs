@@ -6,12 +6,12 @@
 //! PROPFIND), `change` (PUT, MKCOL, DELETE, MOVE). Below them `url` (paths), `range` (the header),
 //! `condition` (ETags and dates), `body` and `reply` (replies).
 //!
-//! [`Page`] is a server of its own: what the served host is doing, for browsers and monitors.
+//! [`Page`] is a separate HTTP server that shows the state of the host to browsers and monitors.
 //!
-//! A path of a request becomes a path below the root of its token, and all access goes through
-//! [`longhaul_files::Place`], as for `lh://`: no name and no link leads out.
+//! The path of a request is relative to the root of its token. All access goes through
+//! [`longhaul_files::Place`], as for `lh://`, so no name and no link can leave the root.
 
-#![allow(clippy::result_large_err, reason = "a reply is made once a request, as any other is")]
+#![allow(clippy::result_large_err, reason = "each request has only one reply")]
 
 mod accept;
 mod answer;

@@ -23,7 +23,7 @@ impl Listening {
     /// Answers the connections to `listen` on a thread of this name.
     ///
     /// # Errors
-    /// The address cannot be used, or there is no thread.
+    /// The address cannot be used, or no thread can be started.
     pub(crate) fn start(
         thread: &str,
         listen: SocketAddr,

@@ -1,8 +1,8 @@
-//! What a host is doing, as a page for browsers, as events, and as metrics for monitors.
+//! The state of a host: a page for browsers, events, and metrics for monitors.
 //!
-//! The page changes nothing, and asks for a token in everything it answers. A browser gets one
-//! file, which may load nothing from elsewhere; the events of all pages are made at most ten times
-//! a second.
+//! The page is read-only, and each request needs a token. The page is one file, which may load
+//! nothing from elsewhere. The server renders the state at most ten times a second, for all pages
+//! together.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -28,19 +28,19 @@ use crate::tokens::hash;
 /// The page, with places for a nonce.
 const PAGE: &str = include_str!("page.html");
 const NONCE: &str = "{nonce}";
-/// Pages that get events at the same time.
+/// Most pages that receive events at the same time.
 const WATCHERS: usize = 32;
-/// How often events are made, for all pages together.
+/// Interval of events, for all pages together.
 const EVERY: Duration = Duration::from_millis(100);
-/// A page that hears nothing for this long gets a sign of life.
+/// Interval of keep-alive comments while the state does not change.
 const SIGN: Duration = Duration::from_secs(5);
-/// What OpenMetrics calls itself.
+/// The content type of OpenMetrics.
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// An answer of what is watched; nothing once it has ended.
+/// The future text of a page or of its metrics; `None` after the watched server has ended.
 pub type Watching = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
-/// What a page shows.
+/// The source of a page's content.
 pub trait Watched: Send + Sync + 'static {
     /// The state as one JSON object.
     fn state(&self) -> Watching;
@@ -49,12 +49,12 @@ pub trait Watched: Send + Sync + 'static {
     fn metrics(&self) -> Watching;
 }
 
-/// Where a page is.
+/// The address and token of a page.
 #[derive(Clone, Debug)]
 pub struct PageSettings {
-    /// Where it listens: an address of the loopback, since it has no TLS.
+    /// The address to listen on. It must be a loopback address, because the page has no TLS.
     pub listen: SocketAddr,
-    /// The token that its readers need; without one, a new one is made.
+    /// The token that readers need; `None` generates a new one.
     pub token: Option<String>,
 }
 
@@ -71,10 +71,10 @@ impl fmt::Debug for Page {
 }
 
 impl Page {
-    /// Starts a page of `watched` on a thread of its own.
+    /// Starts a page of `watched` on a separate thread.
     ///
     /// # Errors
-    /// The address is not of the loopback (usage), or cannot be used.
+    /// The address is not a loopback address (usage), or cannot be used.
     pub fn start(settings: PageSettings, watched: impl Watched) -> Result<Page, Error> {
         let PageSettings { listen, token } = settings;
         if !listen.ip().is_loopback() {
@@ -96,7 +96,7 @@ impl Page {
     }
 }
 
-/// 144 bits that nobody can guess.
+/// Returns 144 random bits as text.
 fn random() -> Result<String, Error> {
     let mut bytes = [0; 18];
     let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
@@ -105,7 +105,7 @@ fn random() -> Result<String, Error> {
     Ok(BASE64URL_NOPAD.encode(&bytes))
 }
 
-/// What all requests share.
+/// State that all requests share.
 struct Pages {
     watched: Box<dyn Watched>,
     token_hash: [u8; 32],
@@ -151,13 +151,13 @@ impl Pages {
             "/metrics" => typed(self.watched.metrics().await, METRICS),
             "/state" => typed(self.watched.state().await, "application/json"),
             "/events" if request.method() == Method::GET => self.events(),
-            _ => reply::plain(StatusCode::NOT_FOUND, "nothing is there"),
+            _ => reply::plain(StatusCode::NOT_FOUND, "there is no such page"),
         };
         // hyper sends no content of a reply to HEAD.
         reply
     }
 
-    /// Whether the token is in the address, or in a header as that of a bearer.
+    /// Whether the request has the token, in its URL or as a bearer token in a header.
     fn may_read(&self, request: &Request<Incoming>) -> bool {
         let query = request.uri().query().unwrap_or_default();
         let in_query = query.split('&').find_map(|pair| pair.strip_prefix("token="));
@@ -165,7 +165,7 @@ impl Pages {
         token.is_some_and(|token| hash(token) == self.token_hash)
     }
 
-    /// The state as it was made for all pages a moment ago.
+    /// The cached state, or a new one if the cached state is too old.
     async fn state(&self) -> Option<Arc<str>> {
         let mut last = self.last.lock().await;
         if let Some((made, state)) = &*last
@@ -192,7 +192,7 @@ impl Pages {
         reply
     }
 
-    /// Sends each state that differs from the one before, until the page is gone.
+    /// Sends each state that differs from the previous one, until the browser disconnects.
     async fn tell(&self, pieces: &Pieces, _seat: OwnedSemaphorePermit) {
         let mut tick = interval(EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -229,7 +229,7 @@ fn typed(text: Option<String>, kind: &str) -> Reply {
     }
 }
 
-/// The page. Its script and style run by a nonce, and nothing else does.
+/// The page. Its policy allows only the script and the style that carry the nonce.
 fn page() -> Reply {
     let Ok(nonce) = random() else {
         return reply::plain(StatusCode::INTERNAL_SERVER_ERROR, "no random bytes");

@@ -10,7 +10,7 @@ const MOST: usize = 64;
 pub(crate) enum Wanted {
     /// The whole file.
     Whole,
-    /// These ranges, none of which is empty.
+    /// Non-empty ranges.
     Ranges(Vec<Range<u64>>),
     /// Only ranges beyond the end of the file.
     Nothing,

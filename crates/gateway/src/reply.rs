@@ -42,13 +42,13 @@ pub(crate) fn with(mut reply: Reply, name: header::HeaderName, value: &str) -> R
 /// Reply for an I/O error. The text never contains a path of this host.
 pub(crate) fn trouble(error: &io::Error) -> Reply {
     let (status, text) = match error.kind() {
-        io::ErrorKind::NotFound => (StatusCode::NOT_FOUND, "nothing is there"),
-        io::ErrorKind::NotADirectory => (StatusCode::NOT_FOUND, "it is no folder"),
-        io::ErrorKind::PermissionDenied => (StatusCode::FORBIDDEN, "the server may not go there"),
-        io::ErrorKind::IsADirectory => (StatusCode::CONFLICT, "a folder is there"),
-        io::ErrorKind::AlreadyExists => (StatusCode::METHOD_NOT_ALLOWED, "something is there"),
+        io::ErrorKind::NotFound => (StatusCode::NOT_FOUND, "not found"),
+        io::ErrorKind::NotADirectory => (StatusCode::NOT_FOUND, "it is not a folder"),
+        io::ErrorKind::PermissionDenied => (StatusCode::FORBIDDEN, "the server has no permission"),
+        io::ErrorKind::IsADirectory => (StatusCode::CONFLICT, "it is a folder"),
+        io::ErrorKind::AlreadyExists => (StatusCode::METHOD_NOT_ALLOWED, "the name exists"),
         io::ErrorKind::InvalidInput | io::ErrorKind::DirectoryNotEmpty => {
-            (StatusCode::CONFLICT, "this cannot be done with this name")
+            (StatusCode::CONFLICT, "not possible with this name")
         }
         io::ErrorKind::InvalidFilename => (StatusCode::BAD_REQUEST, "the name is too long"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -56,9 +56,9 @@ pub(crate) fn trouble(error: &io::Error) -> Reply {
         }
         io::ErrorKind::FileTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "the file is too large"),
         _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-            (StatusCode::NOT_FOUND, "a link leads in a circle")
+            (StatusCode::NOT_FOUND, "the links form a loop")
         }
-        _ => (StatusCode::INTERNAL_SERVER_ERROR, "the server's disk is in trouble"),
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, "the server's disk failed"),
     };
     plain(status, text)
 }

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TOLD: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A request that was refused for want of a right, or that changed the folder.
+/// A request that was refused because of a missing right, or that changed the folder.
 #[derive(Clone, Debug)]
 pub struct Told {
     /// The client's address.
@@ -31,7 +31,7 @@ pub struct Told {
     pub method: String,
     /// Its path, still encoded.
     pub path: String,
-    /// The length that it gave of its content.
+    /// The `Content-Length` of the request.
     pub bytes: Option<u64>,
     /// The status of the reply.
     pub status: u16,
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     tell: Box<dyn Fn(Told) + Send + Sync>,
 }
 
-/// How many refusals were told since when.
+/// The number of reported refusals, and the start of the period.
 struct Refusals {
     since: Instant,
     count: u32,
@@ -110,7 +110,7 @@ impl Shared {
         right.write && !self.read_only
     }
 
-    /// Tells of a change, and of a refusal unless there were many of late.
+    /// Reports a change; reports a refusal unless the limit of the period is reached.
     pub(crate) fn tell(&self, told: Told) {
         if told.is_refused() && !self.refuses_few() {
             return;
@@ -118,7 +118,7 @@ impl Shared {
         (self.tell)(told);
     }
 
-    /// Counts a refusal; whether few were told of late.
+    /// Counts a refusal; returns whether the limit allows its report.
     fn refuses_few(&self) -> bool {
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if refusals.since.elapsed() > MINUTE {

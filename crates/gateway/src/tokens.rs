@@ -25,7 +25,7 @@ pub struct Token {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Right {
     pub(crate) write: bool,
-    /// Only below this folder of the root.
+    /// The folder to which the right is limited, relative to the root.
     pub(crate) folder: Option<PathBuf>,
     /// The user, from the comment after the token.
     pub(crate) name: Option<String>,
@@ -68,7 +68,7 @@ pub(crate) fn read_private(path: &Path) -> Result<String, Error> {
     let own = rustix::process::geteuid().as_raw();
     if ![own, 0].contains(&found.uid()) || found.mode() & 0o077 != 0 {
         let what = format!("others than this user can read or change {shown}");
-        return Err(Error::host(what, "own it, and run chmod 600 on it"));
+        return Err(Error::host(what, "chown it to yourself, and run chmod 600 on it"));
     }
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(trouble)?;

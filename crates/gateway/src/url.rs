@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_read_again() {
+    fn an_encoded_path_decodes_to_itself() {
         let name: Vec<u8> = (1..=255).filter(|byte| *byte != b'/').collect();
         let encoded = encode(&name);
         assert!(encoded.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"&'".contains(&byte)));

@@ -172,7 +172,7 @@ fn a_server_that_is_not_trusted_gets_nothing() {
 }
 
 #[test]
-fn a_call_that_makes_no_sense_is_refused_before_it_starts() {
+fn an_invalid_call_is_refused_at_the_start() {
     let rig = Rig::new();
     let error = rig.client().copy(["lh://host:0/x"], ".").start().expect_err("no port");
     assert_eq!((error.kind, error.is_resumable), (ErrorKind::Usage, false));

@@ -112,7 +112,7 @@ impl Drop for Stuck {
 }
 
 #[test]
-fn what_is_dropped_before_the_end_of_its_reader_gets_no_name() {
+fn a_write_dropped_before_the_end_of_its_reader_leaves_no_file() {
     blocking::wait(async {
         let rig = Rig::new();
         let mut server = rig.server().start().await.expect("it listens");
@@ -160,7 +160,7 @@ fn a_file_larger_than_the_limit_is_refused_and_one_of_its_size_is_read() {
 }
 
 #[test]
-fn a_folder_is_not_read_and_neither_is_what_is_not_there() {
+fn folders_and_missing_files_cannot_be_read() {
     blocking::wait(async {
         let rig = Rig::new();
         let server = rig.server().start().await.expect("it listens");

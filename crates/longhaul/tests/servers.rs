@@ -9,7 +9,7 @@ use longhaul::{Access, ErrorKind, Event, ServerEvent};
 use crate::rig::{Rig, noise, url};
 
 #[tokio::test]
-async fn a_list_of_clients_holds_from_when_it_is_set() {
+async fn a_list_of_clients_applies_as_soon_as_it_is_set() {
     let rig = Rig::new();
     fs::write(rig.here("x"), "x").expect("a new file");
     fs::create_dir(rig.there("in")).expect("a new folder");
@@ -36,7 +36,7 @@ async fn a_list_of_clients_holds_from_when_it_is_set() {
 }
 
 #[tokio::test]
-async fn a_client_hears_that_the_server_shuts_down_and_goes_on_at_the_next_one() {
+async fn a_client_learns_of_the_shutdown_and_resumes_at_the_next_server() {
     let rig = Rig::new();
     fs::write(rig.there("x"), noise(32 << 20)).expect("a new file");
     let mut server = rig.server().start().await.expect("it listens");
@@ -81,7 +81,7 @@ async fn a_server_that_shuts_down_lets_a_transfer_end() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_served_is_refused() {
+async fn invalid_server_settings_are_refused() {
     let rig = Rig::new();
     let server = rig.server().start().await.expect("it listens");
     let taken = rig.server().listen(server.address()).start().await.expect_err("it is taken");

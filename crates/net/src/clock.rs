@@ -31,8 +31,9 @@ impl Reading {
         Reading { now: now(), wall: SystemTime::now() }
     }
 
-    /// Converts the kernel's timestamp (since 1970) of a message that was not there at `since`;
-    /// without a timestamp it arrived now. The system's clock may have been set meanwhile.
+    /// Converts the kernel's timestamp (since 1970) of a message that arrived after `since`;
+    /// without a timestamp, the result is the current time. The system's clock may have been set
+    /// meanwhile.
     pub(crate) fn at(&self, stamp: Option<Duration>, since: Time) -> Time {
         let came = stamp.and_then(|stamp| SystemTime::UNIX_EPOCH.checked_add(stamp));
         let age = came.and_then(|came| self.wall.duration_since(came).ok()).unwrap_or_default();
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_has_dated_came_then_unless_the_clock_was_set() {
+    fn kernel_timestamps_are_arrival_times_unless_the_clock_was_set() {
         let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
         let reading = Reading { now: at(90_000), wall: SystemTime::now() };
         let dated = |age: u64| {

@@ -1,4 +1,4 @@
-//! Rate limits by decaying charges, without a clock of their own.
+//! Rate limits by decaying charges; the caller passes the time.
 //!
 //! Each event adds a charge, and a charge decays by one second a second. Above the free amount the
 //! key exceeds its limit. Each event of a key over its limit costs twice as much as the one before,
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_on_waits_twice_as_long_each_time_up_to_the_longest() {
+    fn each_further_attempt_doubles_the_wait_up_to_a_limit() {
         let mut meter = Meter::new(TARIFF);
         for _ in 0..3 {
             meter.add(at(0), 'a');
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_forgiven_begins_anew() {
+    fn a_forgiven_key_starts_again() {
         let mut meter = Meter::new(TARIFF);
         for _ in 0..9 {
             meter.add(at(0), 'a');

@@ -11,7 +11,7 @@ use crate::error::Error;
 /// (RFC 6874) before a zone are equal. Returns it with the plain address.
 ///
 /// # Errors
-/// What is wrong with the address.
+/// The mistake in the address.
 pub fn read(text: &str) -> Result<String, &'static str> {
     let (address, zone) = split(text);
     let ip = address.parse::<Ipv6Addr>().map_err(|_| "no IPv6 address within the brackets")?;
@@ -30,7 +30,7 @@ pub fn read(text: &str) -> Result<String, &'static str> {
 /// An address as [`read`] reads it within brackets.
 pub fn write(host: &str) -> String {
     match host.split_once('%') {
-        // It would be read as the end of the `%`.
+        // The reader would take "25" for a part of the percent sign.
         Some((address, zone)) if zone.starts_with("25") => format!("{address}%25{zone}"),
         _ => host.to_owned(),
     }
@@ -48,7 +48,7 @@ pub fn address(host: &str, port: u16) -> Result<Option<SocketAddr>, Error> {
         if !ip.is_unicast_link_local() {
             return Ok(None);
         }
-        let what = format!("the link-local address {ip} says nothing without an interface");
+        let what = format!("the link-local address {ip} needs an interface");
         let advice = format!("write [{ip}%eth0], with this host's own interface towards it");
         return Err(Error::new(what).advise(advice));
     };
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_is_found_by_name_or_number_and_one_that_is_not_there_is_named() {
+    fn an_interface_is_found_by_name_or_number_and_a_missing_one_is_named() {
         let by_name = address("fe80::1%lo", 9).unwrap().unwrap();
         let SocketAddr::V6(v6) = by_name else { panic!("{by_name}") };
         assert!(v6.scope_id() > 0 && v6.port() == 9);

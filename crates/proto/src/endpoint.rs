@@ -92,7 +92,7 @@ pub enum Why {
     Repeat,
     /// A pulse is due.
     Pulse,
-    /// Nothing has come back for too long (RFC 8085's circuit breaker).
+    /// The peer has been silent for too long (RFC 8085's circuit breaker).
     Breaker,
 }
 
@@ -180,8 +180,9 @@ pub struct Setup {
     pub law: Law,
     /// The part of a shared path that a found rate takes.
     pub weight: Weight,
-    /// What the path was like before; used by a protocol that finds its rate by `law`. It is a
-    /// hint that may come from the other end, and the path's first report overrules it.
+    /// Properties of the path from an earlier copy; used by a protocol that finds its rate by
+    /// `law`. It is a hint that may come from the other end, and the path's first report overrules
+    /// it.
     pub remembered: Option<Remembered>,
     /// Bytes that may be sent for the first time before the receiver grants more.
     pub grant: Bytes,
@@ -224,9 +225,9 @@ impl Setup {
     }
 }
 
-/// Other traffic on the receiving host's access link: TCP, and all else that is no flow of the
-/// receiver's. All of it is counted as if it were UDP: without the headers of Ethernet and IP and
-/// without 8 more bytes.
+/// Other traffic on the receiving host's access link: TCP, and all other traffic that does not
+/// belong to the receiver's flows. All of it is counted as if it were UDP: without the headers of
+/// Ethernet and IP and without 8 more bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Others {
     /// Speed of the host's card in bits a second of UDP payload in full datagrams; `None` if
@@ -241,13 +242,13 @@ pub struct Others {
 /// How a receiver learned its capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The user stated it.
+    /// The user gave the capacity.
     Given,
-    /// It is the user's limit for all flows.
+    /// The capacity is the user's limit for all flows.
     Limit,
-    /// It is the speed of the host's card.
+    /// The capacity is the speed of the host's card.
     Card,
-    /// It was measured from the data received.
+    /// The capacity was measured from the received data.
     Found,
 }
 
@@ -307,7 +308,7 @@ pub trait Sender: Send {
     /// The smoothed round-trip time.
     fn rtt(&self) -> Span;
 
-    /// What the law that finds the rate knows about the path; nothing without such a law.
+    /// Results of the law that finds the rate; empty without such a law.
     fn found(&self) -> Found {
         Found::default()
     }

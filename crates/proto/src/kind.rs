@@ -137,7 +137,8 @@ fn chosen(words: &[&str], value: f64) -> String {
     word.map_or_else(|| value.to_string(), |(_, word)| (*word).to_owned())
 }
 
-/// Formats `value` in the largest unit that is not larger than it, or else in the smallest.
+/// Formats `value` in the largest unit that does not exceed the value, otherwise in the smallest
+/// unit.
 fn in_units(value: f64, units: &[(i32, &str)]) -> String {
     let fits = |power: i32| format!("1e{power}").parse().is_ok_and(|unit: f64| value >= unit);
     let zero = value == 0.0 && units.first().is_some_and(|(power, _)| *power == 0);
@@ -178,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_value_is_read_as_it_is_written(small in 1e-12f64..1.0, large in 1.0f64..1e16) {
+        fn every_written_value_parses_to_itself(small in 1e-12f64..1.0, large in 1.0f64..1e16) {
             for kind in [Kind::Rate, Kind::Time, Kind::Size, Kind::Ratio, Kind::Number] {
                 for value in [small, large, libm::trunc(large), 1.0 / large, small * large] {
                     let text = kind.written(value);

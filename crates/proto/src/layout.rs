@@ -142,7 +142,7 @@ impl Layout {
         }
         let rest = self.object - u64::from(segment) * self.segment;
         let (full, tail) = (rest / self.chunk, rest % self.chunk);
-        // Both fit: a full segment's count does.
+        // No overflow: the block count of a full segment fits.
         full as u32 * self.blocks_per_chunk + tail.div_ceil(u64::from(self.block)) as u32
     }
 

@@ -352,13 +352,13 @@ mod tests {
         assert_eq!(resends(Bytes::new(1000), 1000, loss(1.0)), Some(0));
         // Exactly three rounds of a tenth leave exactly one packet of a thousand.
         assert_eq!(resends(size, 1000, loss(0.1)), Some(3));
-        // So do three rounds of a fifth, of 125; the quotient of the logarithms is slightly above
-        // 3.
+        // Exactly three rounds of a fifth leave one packet of 125; the quotient of the logarithms
+        // is slightly above 3.
         assert_eq!(resends(Bytes::new(125_000), 1000, loss(0.2)), Some(3));
     }
 
     #[test]
-    fn a_delay_that_is_too_short_is_named_beside_the_round_trip() {
+    fn a_delay_that_is_too_short_is_named_with_the_round_trip() {
         let error = DelayTooShort { delay: Span::from_millis(50), rtt: RTT };
         let said = "a delay of 50.0 ms cannot cover a round trip of 100.0 ms: it must be longer";
         assert_eq!(alloc::format!("{error}"), said);

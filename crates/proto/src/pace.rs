@@ -13,8 +13,8 @@ use crate::units::{Bytes, Rate};
 /// Duration of a burst larger than [`MOST`]: short compared with a queue on the path, long compared
 /// with a system call.
 const BURST: Span = Span::from_micros(250);
-/// Longest duration of a burst of at most [`MOST`] bytes. A wake-up every 250 µs would cost a slow
-/// flow as much as a fast one.
+/// Longest duration of a burst of at most [`MOST`] bytes. A wake-up every 250 µs would be too
+/// expensive for a slow flow.
 const SLOW_BURST: Span = Span::from_millis(1);
 /// Twice what Linux's TCP sends per pacing step (the lesser of 1 ms of its rate and one segmented
 /// send of 64 kB), because a driver on time sends half a burst.
@@ -339,7 +339,7 @@ mod tests {
             let (mut sent, mut most) = (0, 0);
             for wake in 0..1_000 {
                 let now = Time::ZERO + Span::from_millis(wake);
-                // All of it in one instant: a driver polls again.
+                // All polls of one instant, because a driver polls until nothing is allowed.
                 let mut at_once = 0;
                 while let count @ 1.. = pacer.allowance(now) {
                     pacer.spend(now, Bytes::new(count * DATAGRAM.get()));

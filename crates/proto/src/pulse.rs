@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn pulses_come_often_with_data_and_seldom_without() {
+    fn pulses_are_frequent_with_data_and_rare_without() {
         let mut pulses = Pulses::new(at(0), &setup());
         assert_eq!(pulses.due(), at(250_000));
         pulses.on_arrivals(&arrivals(at(1_000), 100..101));

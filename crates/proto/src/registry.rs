@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn every_default_and_every_end_of_a_range_is_read_as_it_is_written() {
+    fn every_default_and_every_end_of_a_range_parses_to_itself() {
         for option in all().iter().flat_map(|row| row.options) {
             for value in [option.least, option.default, option.most] {
                 let text = option.written(value);

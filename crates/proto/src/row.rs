@@ -16,9 +16,9 @@ pub struct Row {
     pub title: &'static str,
     /// Where it was published.
     pub paper: &'static str,
-    /// What it does and where it fits, in a paragraph.
+    /// Purpose and use of the protocol, in a paragraph.
     pub summary: &'static str,
-    /// The experiments that reproduce what was published.
+    /// The experiments that reproduce published results.
     pub experiments: &'static [&'static str],
     /// Whether a block is sent again only when the receiver is known to lack it.
     pub frugal: bool,

@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_tally_answers_as_a_plain_set_does(
+        fn a_tally_gives_the_same_answers_as_a_plain_set(
             blocks in 0u32..400, steps in steps(), from in 0u32..450, len in 0u32..300,
         ) {
             let (mut tally, mut model) = (Tally::new(blocks), BTreeSet::new());

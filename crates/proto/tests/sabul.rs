@@ -58,7 +58,7 @@ fn a_path_is_filled_with_and_without_a_given_rate_from_50_microseconds_to_a_seco
 }
 
 #[test]
-fn an_outage_of_ten_seconds_costs_what_was_in_flight_and_little_more() {
+fn an_outage_of_ten_seconds_costs_little_more_than_the_data_in_flight() {
     let rtt = Span::from_millis(100);
     let from = Time::ZERO + Span::from_millis(1_500);
     let outage = Some((from, from + Span::from_secs(10)));

@@ -23,8 +23,8 @@ pub struct Allow {
     pub write: bool,
     /// Files only below this folder of the root.
     pub subfolder: Option<PathBuf>,
-    /// Rights to services other than files, as in the list: the word, and its value. One list may
-    /// serve hosts of which some lack a service.
+    /// Rights to services other than files, as in the list: the word, and its value. Several hosts
+    /// may use the same list, and some of them may not offer the service.
     pub others: Vec<(String, String)>,
     /// The client's name for logs, from the comment after the entry.
     pub name: Option<String>,
@@ -37,7 +37,7 @@ pub const FILES: &str = "files";
 const OTHERS: [&str; 5] = ["share", "stream", "channel", "link", "status"];
 
 impl Allow {
-    /// Returns whether it grants a right to the service `word`.
+    /// Returns whether the entry grants a right to the service `word`.
     pub fn has(&self, word: &str) -> bool {
         match word {
             FILES => self.read || self.write,
@@ -55,14 +55,14 @@ impl Allow {
 /// are allowed. A folder whose name looks like a mode needs a mode before it, as in `ID:rw:ro`.
 ///
 /// In the long form each service has its word, once: `files=MODE[:FOLDER]`, `share=MODE[:FOLDER]`,
-/// `stream=MODE[:FOLDER]`, `channel=MODE[:FOLDER]`, `link=MODE[:FOLDER]`, `status=ro`. What is not named is not allowed. A folder with a comma
-/// needs the short form.
+/// `stream=MODE[:FOLDER]`, `channel=MODE[:FOLDER]`, `link=MODE[:FOLDER]`, `status=ro`. Services
+/// without a word are not allowed. A folder with a comma needs the short form.
 ///
 /// # Errors
 /// The id has a typing error, a mode or a word is unknown, or the subfolder is not below the root.
 pub fn parse(text: &str) -> Result<Allow, Error> {
     let wrong = |why: String| {
-        Error::new(Kind::Usage, format!("`{text}` allows nobody: {why}")).advise(
+        Error::new(Kind::Usage, format!("`{text}` is not an entry: {why}")).advise(
             "write ID[:ro|wo|rw][:subfolder] or ID,files=ro:/subfolder; `longhaul id` prints an id",
         )
     };
@@ -83,7 +83,7 @@ pub fn parse(text: &str) -> Result<Allow, Error> {
         Some("wo") => ("wo", behind_mode(rest)),
         Some("rw") => ("rw", behind_mode(rest)),
         Some(unknown) if looks_like_a_mode(unknown) => {
-            let why = format!("`{unknown}` is no mode; write `rw:{unknown}` if it is a folder");
+            let why = format!("`{unknown}` is not a mode; write `rw:{unknown}` if it is a folder");
             return Err(wrong(why));
         }
         Some(_) => ("rw", rest),
@@ -92,7 +92,7 @@ pub fn parse(text: &str) -> Result<Allow, Error> {
         None => None,
         Some(folder) => Some(
             below_root(folder)
-                .ok_or_else(|| wrong(format!("`{folder}` is no folder below the root")))?,
+                .ok_or_else(|| wrong(format!("`{folder}` is not a folder below the root")))?,
         ),
     };
     let others = Vec::new();
@@ -118,11 +118,11 @@ fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
                 allow.subfolder = folder;
             }
             "status" if value.eq_ignore_ascii_case("ro") => {}
-            "status" => return Err(format!("`status={value}` is no right; write status=ro")),
+            "status" => return Err(format!("`status={value}` is not a right; write status=ro")),
             word if OTHERS.contains(&word) => drop(mode_and_folder(value)?),
             unknown => {
                 let known = OTHERS.join(", ");
-                return Err(format!("`{unknown}` is no service; {FILES}, {known} are"));
+                return Err(format!("`{unknown}` is not a service; services: {FILES}, {known}"));
             }
         }
         if word != FILES {
@@ -140,12 +140,12 @@ fn mode_and_folder(value: &str) -> Result<(String, Option<PathBuf>), String> {
     };
     let mode = mode.to_ascii_lowercase();
     if !["ro", "wo", "rw"].contains(&mode.as_str()) {
-        return Err(format!("`{mode}` is no mode; ro, wo, rw are"));
+        return Err(format!("`{mode}` is not a mode; modes: ro, wo, rw"));
     }
     let below = match folder.map(|folder| folder.strip_prefix('/').unwrap_or(folder)) {
         None | Some("") => None,
         Some(below) => {
-            let folder = || format!("`{below}` is no folder below the root");
+            let folder = || format!("`{below}` is not a folder below the root");
             Some(below_root(below).ok_or_else(folder)?)
         }
     };
@@ -271,20 +271,20 @@ mod tests {
     #[test]
     fn words_that_are_unknown_or_twice_are_refused() {
         for (tail, why) in [
-            ("", "`` is no service"),
-            ("files", "`` is no mode"),
-            ("files=", "is no mode"),
-            ("files=r", "is no mode"),
-            ("files=ro,", "`` is no service"),
-            ("File=ro", "`File` is no service"),
-            ("shell=rw", "`shell` is no service; files, share, stream, channel, link, status are"),
+            ("", "`` is not a service"),
+            ("files", "`` is not a mode"),
+            ("files=", "is not a mode"),
+            ("files=r", "is not a mode"),
+            ("files=ro,", "`` is not a service"),
+            ("File=ro", "`File` is not a service"),
+            ("shell=rw", "`shell` is not a service; services: files, share, stream, channel, link, status"),
             ("files=ro,files=rw:/sub", "named twice"),
             ("share=ro,share=ro", "named twice"),
             ("files=ro:/../x", "below the root"),
             ("files=ro://x", "below the root"),
             ("share=ro:..", "below the root"),
-            ("stream=", "is no mode"),
-            ("stream=rooms/*", "is no mode"),
+            ("stream=", "is not a mode"),
+            ("stream=rooms/*", "is not a mode"),
         ] {
             let error = parse(&format!("{A},{tail}")).expect_err(tail);
             assert!(error.what.contains(why), "{tail}: {error}");
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_out_of_the_root_or_names_nobody_is_refused() {
+    fn entries_that_leave_the_root_or_name_no_id_are_refused() {
         for tail in [":", ":ro:", ":ro:/etc", ":../x", ":rw:a/../../x"] {
             let error = parse(&format!("{A}{tail}")).expect_err("no such folder");
             assert!(error.what.contains("below the root"), "{tail}: {error}");
@@ -325,12 +325,12 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_mode_and_is_none_is_refused_and_never_a_folder() {
+    fn a_misspelt_mode_is_refused_and_never_read_as_a_folder() {
         for tail in
             [":xx", ":r", ":rwx", ":XX:in", ":read", ":read-only", ":ReadOnly", ":writeonly"]
         {
             let error = parse(&format!("{A}{tail}")).expect_err("no mode");
-            assert!(error.what.contains("is no mode; write `rw:"), "{tail}: {error}");
+            assert!(error.what.contains("is not a mode; write `rw:"), "{tail}: {error}");
         }
     }
 
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_stands_twice_is_refused_with_both_lines() {
+    fn a_duplicate_id_is_refused_with_both_lines() {
         let text = format!("{A}:ro\n# twice\n{B}\n{A}:rw:sub  # Ada\n");
         let error = parse_list(&text, "allowed").expect_err("an id twice");
         assert_eq!(error.kind, Kind::Usage);

@@ -1,4 +1,4 @@
-//! The two directions of a stream of bytes, whatever carries it.
+//! The two directions of a byte stream over any carrier.
 
 use tokio::io::{AsyncRead, AsyncWrite};
 

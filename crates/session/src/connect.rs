@@ -99,7 +99,7 @@ pub async fn resolve(host: &str, port: u16, settings: &Settings) -> Result<Vec<S
     }
     let failed = |reason: String| {
         Error::new(Kind::Unreachable, format!("the name {host} has no address: {reason}"))
-            .advise("see that it is spelt right and that this host can look up names")
+            .advise("check the spelling, and that this host can resolve names")
     };
     match timeout(settings.handshake, tokio::net::lookup_host((host, port))).await {
         Ok(Ok(addresses)) => {
@@ -119,11 +119,11 @@ fn parse_pin(pin: &str) -> Result<PeerId, Error> {
 }
 
 fn wrong_pin(name: &str, pinned: PeerId, shown: PeerId, of_all: bool) -> Error {
-    let what = format!("{name} shows the id {shown}, not {pinned} as asked for; nothing was sent");
-    let mut advice = "somebody may be in between; ask its owner".to_owned();
+    let what = format!("{name} shows the id {shown}, not the pinned {pinned}; nothing was sent");
+    let mut advice = "somebody may intercept the connection; ask the server's owner".to_owned();
     if of_all {
         let pin = CallOption::Pin;
-        advice += &format!("; where servers have ids of their own, {pin} HOST=ID pins each");
+        advice += &format!("; for several servers, {pin} HOST=ID pins each");
     }
     Error::new(Kind::Unreachable, what).advise(advice)
 }
@@ -138,8 +138,8 @@ fn refused(name: &str, shown: PeerId) -> Error {
 fn unreachable(name: &str, port: u16, tried: String) -> Error {
     let error = Error::new(Kind::Unreachable, format!("cannot reach {name}: {tried}"));
     error.silence().advise(format!(
-        "see that `longhaul serve` runs there and that firewalls let UDP {port} and UDP {} in, or \
-         at least TCP {port}",
+        "check that `longhaul serve` runs there and that firewalls let UDP {port} and UDP {} in, \
+         or at least TCP {port}",
         u32::from(port) + 1
     ))
 }

@@ -7,7 +7,7 @@ use super::id::PeerId;
 pub(super) enum Failure {
     /// A server with another id answered.
     Stranger(PeerId),
-    /// Nothing listens there.
+    /// No program listens on the port.
     Refused,
     /// There was no answer.
     Silent(&'static str),

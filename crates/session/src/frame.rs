@@ -43,7 +43,7 @@ pub fn decode_header(bytes: [u8; HEADER]) -> Result<Header, Error> {
 /// Appends `message` to `out` as a frame.
 ///
 /// # Errors
-/// It is longer than [`MAX_FRAME`]; nothing is appended.
+/// The message is longer than [`MAX_FRAME`]; nothing is appended.
 pub fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), Error> {
     append(message, 0, out)
 }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goodbye_tells_an_error_as_the_other_end_sees_it() {
+    fn a_goodbye_states_an_error_from_the_other_ends_view() {
         assert_eq!(told(None), None);
         let error = Error::new(Kind::LocalFile, "disk\x1b[2J full").advise("make room");
         let heard = told(Some(&error)).expect("an error");

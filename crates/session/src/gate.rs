@@ -133,8 +133,8 @@ mod tests {
         let (newcomer, left) = gate.enter(network(3));
         places.push(newcomer);
         assert_eq!((left, evicted(&places)), (1, vec![1]));
-        // Network 2 has two places left, each other network one. So it gives up another one. Then
-        // all have one, and the oldest of all leaves.
+        // Network 2 still has two places and each other network has one, so network 2 loses another
+        // place. Then each network has one place, and the oldest place of all is evicted.
         places.push(gate.enter(network(4)).0);
         assert_eq!(evicted(&places), [1, 2]);
         places.push(gate.enter(network(5)).0);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_behind_one_address_have_all_places_while_nobody_else_comes() {
+    fn a_thousand_behind_one_address_may_use_all_places_if_no_others_connect() {
         let gate = Gate::new(1000);
         let places: Vec<Place> = (0..1000).map(|_| gate.enter(network(1)).0).collect();
         assert_eq!((gate.crowd(network(1)), evicted(&places)), ((1000, 1000), vec![]));

@@ -86,8 +86,11 @@ impl Hello {
 pub fn decode(bytes: &[u8]) -> Result<Hello, Error> {
     match Hello::decode(bytes) {
         Ok(hello) if hello.min >= 1 && hello.min <= hello.max => Ok(hello),
-        _ => Err(Error::new(Kind::Unreachable, "the other side's first message is not a greeting")
-            .advise("is it longhaul? see that both ends run a release of it")),
+        _ => Err(Error::new(
+            Kind::Unreachable,
+            "the other side's first message is not a longhaul hello",
+        )
+        .advise("check that longhaul is the program on the other side")),
     }
 }
 
@@ -110,14 +113,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_highest_common_version_is_taken_by_both() {
+    fn both_ends_choose_the_highest_common_version() {
         let [old, new] = [Hello::new(&(1..=3)), Hello::new(&(2..=5))];
         assert_eq!(old.agree(&new), Ok(3));
         assert_eq!(new.agree(&old), Ok(3));
     }
 
     #[test]
-    fn without_a_common_version_both_say_what_either_speaks() {
+    fn without_a_common_version_both_errors_name_both_ranges() {
         let [old, new] = [Hello::new(&(1..=1)), Hello::new(&(2..=5))];
         let at_old = old.agree(&new).expect_err("no common version").to_string();
         let at_new = new.agree(&old).expect_err("no common version").to_string();
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_range_is_no_greeting() {
+    fn an_empty_range_is_not_a_valid_hello() {
         assert!(decode(&[]).is_err());
         assert!(decode(&Hello { min: 0, max: 2, ..Hello::default() }.encode_to_vec()).is_err());
         let one = Hello { min: 1, max: 1, ..Hello::default() };

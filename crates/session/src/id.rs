@@ -32,9 +32,9 @@ impl PeerId {
 /// Why a text is not an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdError {
-    /// It does not start with `lh1:`.
+    /// The text does not start with `lh1:`.
     Prefix,
-    /// It has too few or too many characters after the prefix.
+    /// The text has too few or too many characters after the prefix.
     Length {
         /// The number of characters; 56 are right.
         found: usize,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_tell_what_is_wrong_with_an_id() {
+    fn errors_name_the_mistake_in_an_id() {
         assert_eq!("abc".parse::<PeerId>(), Err(IdError::Prefix));
         assert_eq!("lh1:abc".parse::<PeerId>(), Err(IdError::Length { found: 3 }));
         let letters = "1".repeat(56);

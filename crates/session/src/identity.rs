@@ -146,7 +146,7 @@ impl From<Error> for Missing {
 
 fn unusable(path: &Path, error: std::io::Error) -> Error {
     let what = format!("cannot use {}: {}", path.display(), reason(&error));
-    Error::new(Kind::LocalFile, what).at(path).advise("see to its owner and permissions")
+    Error::new(Kind::LocalFile, what).at(path).advise("check its owner and permissions")
 }
 
 fn generate() -> Vec<u8> {
@@ -164,7 +164,7 @@ fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
         let what = format!("cannot make the folder {folder} for this user's key: {why}");
         Error::new(Kind::LocalFile, what)
             .at(config_dir)
-            .advise("see that it can be made, or name another folder in LONGHAUL_CONFIG_DIR")
+            .advise("make it writable, or name another folder in LONGHAUL_CONFIG_DIR")
     })?;
     let temporary = temporary_beside(path);
     let written = write_new(&temporary, pem(&generate()).as_bytes());

@@ -105,8 +105,8 @@ impl Keeper {
         self.connection.stats().frame_tx.stream
     }
 
-    /// Waits until more than `before` frames of the stream have left this process, and everything
-    /// else that the path takes immediately.
+    /// Waits until more than `before` frames of the stream have left this process, and with them
+    /// all data that the path takes immediately.
     pub(super) async fn sent_more_than(&self, before: u64) {
         self.until(|stats| stats.frame_tx.stream > before).await;
     }
@@ -121,8 +121,8 @@ impl Keeper {
         self.until(|stats| stats.udp_tx.datagrams > before).await;
     }
 
-    /// Waits until the kernel has everything that `is_sent` requires, for [`LAST_PACKETS`] at most:
-    /// the connection's own task sends it when it is scheduled.
+    /// Waits for `is_sent`, at most for [`LAST_PACKETS`]. The connection's own task sends the
+    /// packets when it is scheduled.
     async fn until(&self, is_sent: impl Fn(&ConnectionStats) -> bool) {
         let sent = async {
             while !is_sent(&self.connection.stats()) {

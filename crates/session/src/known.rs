@@ -71,7 +71,7 @@ impl KnownServers {
                     format!("{} line {}: not `host:port lh1:…`", self.path.display(), at + 1);
                 return Err(Error::new(Kind::LocalFile, what)
                     .at(&self.path)
-                    .advise("mend or remove the line"));
+                    .advise("fix or remove the line"));
             };
             if named != name {
                 continue;
@@ -105,7 +105,7 @@ impl KnownServers {
             let why = reason(&error);
             let what = format!("cannot remember {name} in {}: {why}", self.path.display());
             Error::new(Kind::LocalFile, what).at(&self.path).advise(format!(
-                "make the folder one that can be written, or name the server's id with {}: nothing \
+                "make the folder writable, or name the server's id with {}: nothing \
                  is written then",
                 CallOption::Pin
             ))
@@ -138,8 +138,8 @@ impl KnownServers {
             known.id
         );
         Error::new(Kind::Unreachable, what).advise(format!(
-            "somebody may be in between; ask the server's owner, and only if the key is really \
-             new remove line {} there",
+            "somebody may intercept the connection; ask the server's owner, and remove line {} \
+             there only if the key is really new",
             known.line
         ))
     }
@@ -151,7 +151,7 @@ impl KnownServers {
         let trouble = |error: std::io::Error| {
             let what = format!("cannot read {}: {}", self.path.display(), reason(&error));
             Error::new(Kind::LocalFile, what).at(&self.path).advise(format!(
-                "mend or remove it, or name the server's id with {}: it is not read then",
+                "fix or remove it, or name the server's id with {}: it is not read then",
                 CallOption::Pin
             ))
         };
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_found_under_its_name_only() {
+    fn a_remembered_id_is_found_under_its_name_only() {
         let (_folder, known) = known();
         assert_eq!(known.find("a:1"), Ok(None));
         known.remember("a:1", A).expect("writable");
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_makes_no_sense_is_named() {
+    fn an_invalid_line_is_named() {
         let (_folder, known) = known();
         for bad in ["a:1", "a:1 lh1:abc", &format!("a:1 {A} more")] {
             std::fs::write(known.path(), format!("# x\n{bad}\n")).expect("writable");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_be_remembered_or_read_the_pin_is_named() {
+    fn without_a_usable_file_the_error_names_the_pin() {
         let (folder, known) = known();
         std::fs::create_dir(known.path()).expect("the folder is ours");
         let unreadable = known.find("a:1").expect_err("it is a folder");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_same_however_they_are_written() {
+    fn names_are_normalised() {
         assert_eq!(server_name("DTN.example.org", 7717), "dtn.example.org:7717");
         assert_eq!(server_name("2001:DB8::1", 1), "[2001:db8::1]:1");
     }

@@ -374,7 +374,7 @@ impl Session {
     /// Sends one message; see [`FrameWriter::write`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`FrameWriter::write`].
     pub async fn write(&mut self, message: &impl Message) -> Result<(), Error> {
         self.writer.write(message).await
     }
@@ -382,7 +382,7 @@ impl Session {
     /// Reads the next message; see [`FrameReader::read`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`FrameReader::read`].
     pub async fn read<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
         self.reader.read().await
     }
@@ -390,7 +390,8 @@ impl Session {
     /// Reads the first message of a client; see [`FrameReader::read`].
     ///
     /// # Errors
-    /// As there; and if the listener needs the place of this client for another one.
+    /// As [`FrameReader::read`], and if the listener evicts this client to make room for another
+    /// one.
     pub async fn first<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
         let place = self.place.take();
         let evicted = async {
@@ -424,7 +425,7 @@ impl Session {
     /// Sends the written data, then ends the session; see [`FrameWriter::close`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`FrameWriter::close`].
     pub async fn close(self, why: Option<Error>) -> Result<(), Error> {
         self.writer.close(self.reader, why).await
     }

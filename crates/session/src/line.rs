@@ -288,8 +288,8 @@ impl FrameReader {
         self.greet().await?;
         let Some(frame) = self.frame().await? else { return Ok(None) };
         let message = M::decode(&self.came[frame]).map_err(|error| {
-            let what = format!("{} sent what is no message: {error}", self.line.below.shown());
-            Error::new(Kind::Unreachable, what).advise("see that both ends run the same release")
+            let what = format!("{} sent an invalid message: {error}", self.line.below.shown());
+            Error::new(Kind::Unreachable, what).advise("check that both ends run the same release")
         })?;
         Ok(Some(message))
     }
@@ -320,7 +320,7 @@ impl FrameReader {
                         self.start = begin + length;
                         return Ok(Some(begin..self.start));
                     }
-                    // It stays in the buffer, so the next read returns the same.
+                    // The goodbye stays in the buffer, so the next read returns it again.
                     Header::Goodbye(length) if body.len() >= length => {
                         self.line.peer_done.store(true, Ordering::Relaxed);
                         let told = frame::decode_goodbye(&body[..length], &self.line.below.shown());
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_and_not_used_comes_before_what_follows() {
+    fn unused_bytes_of_a_read_precede_the_next_ones() {
         let mut bytes = greeting();
         bytes.extend(b"of another kind");
         let mut reader = reader(bytes);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_length_claims_is_not_allocated_before_it_is_there() {
+    fn a_claimed_length_is_not_allocated_before_the_bytes_arrive() {
         let mut reader = reader((frame::MAX_FRAME as u32).to_be_bytes().to_vec());
         let error = block_on(reader.read::<String>()).expect_err("it ends there");
         assert_eq!(error.kind, Kind::Lost);

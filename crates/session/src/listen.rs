@@ -196,7 +196,7 @@ impl Listener {
     /// [`Listener::accept`] returns its additional streams.
     ///
     /// # Errors
-    /// It has no common version, or ends the session.
+    /// The client has no common version, or ends the session.
     pub(super) async fn carried(&self, mut session: Session) -> Result<Session, Error> {
         let greeted = timeout(self.door.settings.handshake, session.reader.greet()).await;
         let late = || Error::new(Kind::Lost, "no first message came in time");
@@ -338,7 +338,7 @@ async fn accept_quic(endpoint: Endpoint, door: Arc<Door>) {
             continue;
         }
         if is_crowded(gate.crowd(network)) && !incoming.remote_address_validated() {
-            // It may try again, with a validated address.
+            // The client may try again, with a validated address.
             let _ = incoming.retry();
             continue;
         }
@@ -420,7 +420,7 @@ impl Door {
         tokio::spawn(async move {
             let arrived = tokio::select! {
                 arrived = timeout(door.settings.handshake, work) => arrived.ok(),
-                // The evicting task counts it.
+                // The evicting task counts this client.
                 () = place.evicted() => return,
             };
             door.end(arrived, place).await;
@@ -500,7 +500,7 @@ impl Door {
         if error.kind == Kind::Unreachable {
             self.counts.versions.fetch_add(1, Ordering::Relaxed);
             self.tell_refusal(session.remote, &error);
-            // If it does not arrive, the client sees a lost session.
+            // If the reason does not arrive, the client sees a lost session.
             let _ = session.close(Some(error)).await;
         }
         Arrival::Done
@@ -636,7 +636,7 @@ mod tests {
         assert_eq!((error.kind(), tried), (io::ErrorKind::PermissionDenied, 1));
     }
 
-    /// Returns what was bound for `wanted`, if `refused` fails with `kind`.
+    /// Returns the address that `bind` chooses for `wanted` while `refused` fails with `kind`.
     fn bound(wanted: &str, refused: &str, kind: io::ErrorKind) -> Result<String, io::ErrorKind> {
         let exactly = |at: SocketAddr| match at == address(refused) {
             true => Err(kind.into()),

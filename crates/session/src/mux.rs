@@ -69,7 +69,7 @@ impl Mux {
         };
         let input = Welcomed::Reading(Box::pin(welcomed));
         let mut out = BufWriter::with_capacity(TOGETHER, out);
-        // It is sent with the first message.
+        // The hello is sent with the first message.
         out.write_all(hello).await?;
         Ok(Mux::new(Box::new(input), out, Mode::Client, refusal))
     }
@@ -271,7 +271,7 @@ mod tests {
 
     use super::*;
 
-    /// What was done with a way out.
+    /// The calls that a recorded writer has received.
     #[derive(Debug, Default, PartialEq)]
     struct Seen {
         bytes: Vec<u8>,

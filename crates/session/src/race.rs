@@ -179,7 +179,7 @@ mod tests {
     use crate::Carriers;
 
     #[test]
-    fn families_take_turns_and_no_address_comes_twice() {
+    fn families_alternate_and_no_address_repeats() {
         let parse = |texts: &[&str]| -> Vec<SocketAddr> {
             texts.iter().map(|text| text.parse().expect("an address")).collect()
         };

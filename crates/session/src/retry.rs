@@ -36,8 +36,8 @@ pub async fn again<T>(
     }
 }
 
-/// Completes when the server was silent for some seconds: it is gone, and no other one has taken
-/// its address.
+/// Completes when the server was silent for some seconds: the server has ended, and no other one
+/// has taken its address.
 pub async fn silence(rtt: RttWatch) -> Error {
     let (mut seen, mut looks) = (rtt.received(), 0);
     let mut tick = interval(LOOK_EVERY);

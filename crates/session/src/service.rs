@@ -49,7 +49,7 @@ impl Services {
         let is_asked = |service: &&Rc<dyn Service>| name.is_empty() || service.name() == name;
         let shown: String = name.chars().filter(char::is_ascii_graphic).take(40).collect();
         let service = self.0.iter().find(is_asked);
-        let service = service.ok_or_else(|| refuse(format!("no service {shown} is known here")))?;
+        let service = service.ok_or_else(|| refuse(format!("unknown service {shown}")))?;
         let (name, version) = (service.name(), service.version());
         if needs > version {
             let what = format!("the service {name} has version {version} here; {needs} is needed");

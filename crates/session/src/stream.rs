@@ -70,11 +70,11 @@ pub(super) async fn connect(
         std::io::ErrorKind::ConnectionRefused => Failure::Refused,
         _ => Failure::other(error.to_string()),
     })?;
-    // If the kernel does not report it: includes the time of a retransmission.
+    // The fallback for kernels that report no RTT. A retransmission would inflate this value.
     let rtt = RttWatch::once(Some(begun.elapsed()));
     tune(&stream, settings);
     let local_ip = stream.local_addr().ok().map(|address| address.ip());
-    // Without it segments are not counted.
+    // If the clone fails, segments are not counted.
     let tcp = stream.as_fd().try_clone_to_owned().ok().map(Arc::new);
     let under = Under { remote, local_ip, carrier: "tls", rtt, tcp };
     client(stream, under, identity, expect, settings).await

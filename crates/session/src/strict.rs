@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_or_a_folder_that_others_may_write_to_is_refused_with_the_command_that_mends_it() {
+    fn a_file_or_folder_writable_by_others_is_refused_with_the_chmod_to_run() {
         let (folder, path) = file();
         assert_eq!(checked(&path), Ok(()));
         for mode in [0o664, 0o646] {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_leads_to_is_checked_and_not_the_folder_of_the_link() {
+    fn the_target_of_a_link_is_checked_and_not_the_folder_of_the_link() {
         let (folder, path) = file();
         let (elsewhere, _) = file();
         let link = elsewhere.path().join("link");

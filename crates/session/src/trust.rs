@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_servers_own_pin_holds_before_that_of_all_others() {
+    fn a_servers_own_pin_overrides_the_general_one() {
         let pin = |server: Option<&str>, id: &str| ServerPin {
             server: server.map(str::to_owned),
             id: id.to_owned(),

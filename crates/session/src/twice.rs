@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn all_but_sending_is_the_inner_socket_s() {
+    fn everything_except_sending_is_the_inner_sockets() {
         let twice = Twice::new(Arc::new(Counting::default()), Copies::All);
         let mut context = Context::from_waker(std::task::Waker::noop());
         assert!(matches!(twice.poll_recv(&mut context, &mut [], &mut []), Poll::Ready(Ok(3))));

@@ -23,13 +23,13 @@ const MOST: u64 = 32 << 20;
 /// Up to this size, a round that was full, lost nothing and saw no queue is followed by one of four
 /// times its size. It is 10 MB/s over 100 ms, which the first packets of a path rarely exceed.
 const FAST: u64 = 1 << 20;
-/// A round that lost one byte in this many was too large for the path.
+/// A round that lost more than this fraction of its bytes was too large for the path.
 const TOO_MUCH: u64 = 16;
 /// A round saw a queue if it took longer than the shortest one by this fraction of it, and by more
 /// than a host's own jitter.
 const QUEUE_SHARE: u32 = 4;
 const UNREST: Duration = Duration::from_millis(10);
-/// Growth of a round after the path's capacity was found: one part in this many.
+/// After the path's capacity was found, a full round grows the window by this fraction of it.
 const GENTLY: u64 = 8;
 
 /// The window: never less than 64 KiB.
@@ -52,7 +52,7 @@ struct Round {
     begun: Instant,
     sent: u64,
     lost: u64,
-    /// At times there was nothing to send.
+    /// Whether the sender had nothing to send at times.
     idle: bool,
 }
 
@@ -195,7 +195,7 @@ mod tests {
     const NEVER: u64 = u64::MAX;
 
     #[test]
-    fn a_list_of_a_million_names_takes_few_round_trips_whatever_the_random_loss() {
+    fn a_list_of_a_million_names_takes_few_round_trips_at_any_random_loss() {
         const LIST: u64 = 50_000_000;
         for one_in in [NEVER, 1_000, 100, 30] {
             let rounds = Path::new(WIDE, one_in).rounds(LIST);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overloads_the_path_never_takes_the_floor_away() {
+    fn overload_never_lowers_the_windows_floor() {
         let mut path = Path::new(WIDE, 8);
         (0..50).for_each(|_| _ = path.round(WIDE));
         assert_eq!(path.window.window(), FLOOR);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_says_little_keeps_its_little_window() {
+    fn a_stream_with_little_data_keeps_its_small_window() {
         let mut path = Path::new(WIDE, NEVER);
         (0..100).for_each(|_| _ = path.round(5_000));
         assert_eq!(path.window.window(), FLOOR);

@@ -18,7 +18,7 @@ use crate::unread::{Held, Limit, Unread};
 
 /// Limit of watches of a connection, which has one more stream for calls.
 const WATCHES: usize = 15;
-/// Bytes of memory that a snapshot may take: what a server's tree may take.
+/// The memory limit of a snapshot in bytes, equal to the limit of a server's tree.
 const MOST: usize = 1 << 30;
 
 /// A request of the program.
@@ -30,7 +30,7 @@ pub enum Order {
     Edit(Wish, oneshot::Sender<Result<Answer, Error>>),
     /// Reports when this client loses its presence at the key, and the key's value then.
     Lost(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
-    /// All that a prefix has, and its changes, until the receiver is dropped.
+    /// The entries of a prefix, then its changes, until the receiver is dropped.
     Watch(Prefix, mpsc::Sender<Result<Unread, Error>>),
 }
 
@@ -49,8 +49,8 @@ impl Order {
 pub type Connected = (Connection, Session);
 
 fn lie(lie: Lie) -> Error {
-    Error::new(Kind::Usage, format!("the server's answers make no sense: {}", lie.0))
-        .advise("see that both ends run the same release")
+    Error::new(Kind::Usage, format!("the server's answers are invalid: {}", lie.0))
+        .advise("check that both ends run the same release")
 }
 
 /// Serves `orders` over the connection `first` and over later ones from `connect`, each within
@@ -102,7 +102,7 @@ struct Watching {
     run: u64,
     tell: mpsc::Sender<Result<Unread, Error>>,
     limit: Limit,
-    /// For the snapshot that is not complete.
+    /// The reservation for the incomplete snapshot.
     held: Held,
 }
 
@@ -125,7 +125,7 @@ struct Client {
     /// Subscribers to the loss of a presence.
     losses: BTreeMap<Key, Vec<Waiting<Option<Entry>>>>,
     watches: Vec<Watching>,
-    /// How much all watches may bring that the program has not taken.
+    /// The limit of all watches for data that the program has not read.
     unread: Limit,
     closed: bool,
 }
@@ -280,7 +280,7 @@ impl Client {
                 if watches < WATCHES {
                     return Some(watching);
                 }
-                let what = format!("{WATCHES} watches go at a time; this is one more");
+                let what = format!("at most {WATCHES} watches at a time");
                 let error = Error::new(Kind::Usage, what);
                 report(watching, error.advise("end a watch, or watch a common prefix"));
             }
@@ -299,7 +299,7 @@ impl Client {
                 }
                 return Ok(());
             }
-            _ => return Err(lie(Lie("an answer is none"))),
+            _ => return Err(lie(Lie("an answer is malformed"))),
         };
         let refused = (answer.result == 2).then(|| {
             let why: String = answer.why.chars().filter(|c| !c.is_control()).take(500).collect();
@@ -321,7 +321,7 @@ impl Client {
             }
             return Ok(());
         }
-        let none = || lie(Lie("an answer is to no call"));
+        let none = || lie(Lie("an answer belongs to no call"));
         let (key, tell) = self.gets.remove(&answer.id).ok_or_else(none)?;
         let entry = refused.map_or_else(|| convert::answered(answer, &key), Err);
         let _ = tell.send(entry);
@@ -330,7 +330,7 @@ impl Client {
 
     fn heard_edit(&mut self, answer: &Reply, refused: Option<Error>) -> Result<(), Error> {
         let number = answer.id / 2;
-        let none = || lie(Lie("an answer is to no call"));
+        let none = || lie(Lie("an answer belongs to no call"));
         let key = self.edits.key(number).cloned().ok_or_else(none)?;
         let made = come_to(answer, convert::answered(answer, &key)?);
         self.edits.answered(number, &made).map_err(lie)?;
@@ -411,7 +411,7 @@ async fn bring(connection: Connection, watching: &mut Watching) -> Result<(), Er
     loop {
         let ended = || Error::new(Kind::Lost, "the server ended the watch");
         let Some(Told::Part(part)) = session.read::<Tell>().await?.ok_or_else(ended)?.told else {
-            return Err(lie(Lie("a watch brings something else")));
+            return Err(lie(Lie("a watch delivers another message")));
         };
         if part.run != watching.run {
             watching.replica.reconnected(true);
@@ -421,7 +421,7 @@ async fn bring(connection: Connection, watching: &mut Watching) -> Result<(), Er
         watching.held.set(watching.replica.bytes())?;
         if let Some(news) = news {
             let news = watching.limit.unread(news)?;
-            // Nobody listens: `watch` ends.
+            // Fails if the program has dropped its watch; then `watch` ends.
             let _ = watching.tell.send(Ok(news)).await;
         }
     }

@@ -15,15 +15,15 @@ fn wrong(what: String) -> Error {
 
 /// Parses a key from a peer.
 pub(crate) fn key(text: &str) -> Result<Key, Error> {
-    Key::new(text).map_err(|error| wrong(format!("this is no key: {error}")))
+    Key::new(text).map_err(|error| wrong(format!("this is not a key: {error}")))
 }
 
 /// Parses a prefix from a peer.
 ///
 /// # Errors
-/// It is not a valid key.
+/// The text is not a valid key.
 pub fn prefix(text: &str) -> Result<Prefix, Error> {
-    Prefix::new(text).map_err(|error| wrong(format!("this is no key: {error}")))
+    Prefix::new(text).map_err(|error| wrong(format!("this is not a key: {error}")))
 }
 
 fn value(value: Vec<u8>) -> Result<Arc<[u8]>, Error> {

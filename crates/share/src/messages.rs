@@ -1,17 +1,18 @@
-//! The messages of the service `share`. A stream whose first message is a [`Watch`] is answered by
-//! [`Part`] messages until it ends. Any other stream takes [`Begin`], [`Get`], [`Put`] and [`Hold`]
-//! messages; a [`Begin`] is answered by a [`Begun`], all others by an [`Answer`], in order.
+//! The messages of the service `share`. If the first message of a stream is a [`Watch`], the server
+//! sends [`Part`] messages until the stream ends. On any other stream the client sends [`Begin`],
+//! [`Get`], [`Put`] and [`Hold`] messages. The server answers a [`Begin`] with a [`Begun`], and
+//! each other message with an [`Answer`], in order.
 
-/// The name of the service, and the word of the list of clients.
+/// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "share";
 
 /// The version of its messages. It rises with each field that must not be skipped.
 pub const VERSION: u32 = 2;
 
-/// What a client says. An empty one begins a stream, and is not answered.
+/// A message of a client. An empty one begins a stream and gets no answer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ask {
-    /// One of these.
+    /// The message.
     #[prost(oneof = "Asked", tags = "1, 2, 3, 4, 5")]
     pub asked: Option<Asked>,
 }
@@ -32,25 +33,25 @@ pub enum Asked {
     Hold(Hold),
 }
 
-/// Names the program whose edits follow. It takes the place of an earlier stream that named it.
+/// Names the program whose edits follow. The stream replaces an earlier stream of the same program.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Begin {
     /// A random number of this program.
     #[prost(uint64, tag = "1")]
     pub instance: u64,
-    /// The program has had no stream before.
+    /// Whether this is the program's first stream.
     #[prost(bool, tag = "2")]
     pub first: bool,
-    /// What `Begun.forgotten` was when the program last had no edit in doubt; nothing if it has
-    /// heard no `Begun`.
+    /// The value of `Begun.forgotten` when the program last had no unacknowledged edit. Absent
+    /// before the first `Begun`.
     #[prost(uint64, optional, tag = "3")]
     pub seen: Option<u64>,
 }
 
-/// Takes up a presence that the program had on an earlier stream.
+/// Restores a presence that the program had on an earlier stream.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Hold {
-    /// The number of the call; its answer has the same. It is even.
+    /// The number of the call, repeated in its answer. It is even.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// The key.
@@ -62,7 +63,7 @@ pub struct Hold {
     /// The version that the presence had.
     #[prost(uint64, tag = "4")]
     pub version: u64,
-    /// Only if the presence is still there.
+    /// Fail unless the server still has the presence.
     #[prost(bool, tag = "5")]
     pub strict: bool,
 }
@@ -73,14 +74,14 @@ pub struct Watch {
     /// The key; empty for the whole tree.
     #[prost(string, tag = "1")]
     pub prefix: String,
-    /// The client has everything up to this revision of `run`.
+    /// The revision of `run` up to which the client has all changes.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
-    /// The run of the server that `revision` is of; 0 for a client that has nothing.
+    /// The run of the server to which `revision` refers; 0 for a client without data.
     #[prost(uint64, tag = "3")]
     pub run: u64,
-    /// A snapshot may begin anew before it is complete. Without it the server ends the watch where
-    /// a snapshot has fallen behind.
+    /// Whether the server may restart a snapshot before it is complete. If not, the server ends the
+    /// watch when a snapshot falls behind.
     #[prost(bool, tag = "4")]
     pub anew: bool,
 }
@@ -88,7 +89,7 @@ pub struct Watch {
 /// Reads a key.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Get {
-    /// The number of the call; its answer has the same.
+    /// The number of the call, repeated in its answer.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// The key.
@@ -99,34 +100,34 @@ pub struct Get {
 /// Changes a key.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Put {
-    /// The number of the call; its answer has the same. It is odd: twice the number of the edit,
-    /// and one. A program numbers its edits from 1, over all its streams.
+    /// The number of the call, repeated in its answer: 2 × the number of the edit + 1, so it is
+    /// odd. A program numbers its edits from 1, over all its streams.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// The key.
     #[prost(string, tag = "2")]
     pub key: String,
-    /// The new value; nothing deletes the key.
+    /// The new value; absent to delete the key.
     #[prost(bytes = "vec", optional, tag = "3")]
     pub value: Option<Vec<u8>>,
-    /// Only if the key has this version; 0: if it is not there.
+    /// Condition: the key has this version; 0: the key does not exist.
     #[prost(uint64, optional, tag = "4")]
     pub version: Option<u64>,
-    /// Only if the key has not changed since this revision.
+    /// Condition: the key has not changed since this revision.
     #[prost(uint64, optional, tag = "5")]
     pub not_since: Option<u64>,
-    /// The value vanishes when this stream ends.
+    /// Whether the server deletes the value when this stream ends.
     #[prost(bool, tag = "6")]
     pub presence: bool,
-    /// The edit was sent before, on a stream that was lost.
+    /// Whether the edit was sent before, on a lost stream.
     #[prost(bool, tag = "7")]
     pub again: bool,
 }
 
-/// What a server says.
+/// A message of a server.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Tell {
-    /// One of these; nothing if it comes from a newer version and is unknown here.
+    /// The message; absent if a newer version sent a kind that this version does not know.
     #[prost(oneof = "Told", tags = "1, 2, 3")]
     pub told: Option<Told>,
 }
@@ -146,7 +147,7 @@ pub enum Told {
 /// The answer to a [`Begin`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Begun {
-    /// How often the server has forgotten outcomes of edits of this client.
+    /// How many times the server has discarded outcomes of this client's edits.
     #[prost(uint64, tag = "1")]
     pub forgotten: u64,
 }
@@ -157,62 +158,64 @@ pub struct Answer {
     /// The number of the call.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// The revision of the tree after it.
+    /// The revision of the tree after the call.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
-    /// 0: it is done. 1: the condition of a `Put` does not hold, or a `Hold` comes too late.
-    /// 2: refused; `why` has the reason. 3: the edit was sent before, and its outcome is forgotten.
+    /// 0: done. 1: the condition of a `Put` does not hold, or a `Hold` arrived too late. 2:
+    /// refused; `why` has the reason. 3: the edit was sent before, and the server has discarded its
+    /// outcome.
     #[prost(uint32, tag = "3")]
     pub result: u32,
-    /// The version that a `Put` made; 0 where there was nothing to delete.
+    /// The version that a `Put` made; 0 if the key to delete did not exist.
     #[prost(uint64, tag = "4")]
     pub version: u64,
-    /// What the key has: of a `Get`, and of a condition that does not hold where the client may
-    /// read. Nothing: the key is not there.
+    /// The key's current entry, in the answer to a `Get`, and after a failed condition if the
+    /// client may read the key. Absent if the key does not exist.
     #[prost(message, optional, tag = "5")]
     pub item: Option<Item>,
-    /// Why it was refused.
+    /// The reason of a refusal.
     #[prost(string, tag = "6")]
     pub why: String,
 }
 
-/// A key, and what it has.
+/// A key and its entry.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Item {
     /// The key.
     #[prost(string, tag = "1")]
     pub key: String,
-    /// The value; nothing in a change that deletes the key.
+    /// The value; absent in a change that deletes the key.
     #[prost(bytes = "vec", optional, tag = "2")]
     pub value: Option<Vec<u8>>,
-    /// The revision that the last change of the key made.
+    /// The revision of the key's last change.
     #[prost(uint64, tag = "3")]
     pub version: u64,
-    /// The value vanishes with the client that wrote it.
+    /// Whether the server deletes the value when its writer disconnects.
     #[prost(bool, tag = "4")]
     pub presence: bool,
 }
 
-/// What a watch brings.
+/// A piece of a watch's data.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Part {
     /// The run of the server: revisions of different runs must not be compared.
     #[prost(uint64, tag = "1")]
     pub run: u64,
-    /// Of changes: with them the client has everything up to this revision. Of a snapshot: its
+    /// Of changes: the revision up to which the client is then complete. Of a snapshot: its
     /// revision.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
-    /// These are entries of a snapshot, not changes.
+    /// Whether the items are entries of a snapshot instead of changes.
     #[prost(bool, tag = "3")]
     pub is_snapshot: bool,
-    /// A snapshot begins: it replaces all that came before, a snapshot that is not complete too.
+    /// Whether a snapshot begins. It replaces all earlier data of the watch, including an
+    /// incomplete snapshot.
     #[prost(bool, tag = "4")]
     pub is_first: bool,
-    /// The snapshot is complete.
+    /// Whether the snapshot is complete.
     #[prost(bool, tag = "5")]
     pub is_last: bool,
-    /// Changes, oldest first, or entries in the order of their keys.
+    /// Changes, oldest first, or entries in key order.
     #[prost(message, repeated, tag = "6")]
     pub items: Vec<Item>,
 }

@@ -68,7 +68,7 @@ impl Shared {
         Ok(Rc::new(Shared { store, run, streams: Cell::new(0), turns: Turns::default() }))
     }
 
-    /// How large the tree is now; nothing once it has ended.
+    /// Returns the current size of the tree; `None` after its end.
     pub fn size(&self) -> impl Future<Output = Option<Size>> + use<> {
         let size = self.store.ask(Command::Count);
         async { size.await.ok() }
@@ -78,7 +78,7 @@ impl Shared {
     /// reason that `stopped` returns.
     ///
     /// # Errors
-    /// The stream ended for another reason than the client's wish.
+    /// The stream ended for any other reason than the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,
@@ -161,7 +161,7 @@ impl Shared {
                     let turn = turns.clone().acquire_owned().await;
                     let turn = turn.expect("nobody closes it");
                     let answering = self.begin(asked, writing, right)?;
-                    // It fails only where the answers have failed.
+                    // Fails only if writing answers has failed, which reports its own error.
                     let _ = queue.send((answering, turn)).await;
                 }
                 asked = reader.read::<Ask>().await?;
@@ -199,7 +199,7 @@ impl Shared {
             (Asked::Begin(begin), None) => Ok(self.begin_writer(&begin, writing)),
             (Asked::Put(put), Some(by)) => Ok(self.begin_put(put, by, right)),
             (Asked::Hold(hold), Some(by)) => Ok(self.begin_hold(hold, by, right)),
-            (Asked::Watch(_), _) => wrong("a watch needs a stream of its own"),
+            (Asked::Watch(_), _) => wrong("a watch needs a separate stream"),
             (Asked::Begin(_), Some(_)) => wrong("a stream has one writer"),
             (Asked::Put(_) | Asked::Hold(_), None) => wrong("an edit needs a writer"),
         }
@@ -295,13 +295,15 @@ fn why(failed: &Failed) -> String {
         Failed::Refused(Refusal::Full) => "the shared tree is full; delete keys".to_owned(),
         Failed::Refused(Refusal::Long) => "the value is too long".to_owned(),
         Failed::Refused(Refusal::Conflict(_)) => "the key has changed".to_owned(),
-        Failed::Refused(Refusal::Unknown) => "the outcome of the edit is forgotten".to_owned(),
-        Failed::Refused(Refusal::Replaced) => {
-            "another connection of this program has taken the place of this one".to_owned()
+        Failed::Refused(Refusal::Unknown) => {
+            "the server has discarded the outcome of the edit".to_owned()
         }
-        Failed::Crowd => format!(
-            "this client has {WRITERS} programs at the shared tree, the most that it may have"
-        ),
+        Failed::Refused(Refusal::Replaced) => {
+            "another connection of this program has replaced this one".to_owned()
+        }
+        Failed::Crowd => {
+            format!("this client has {WRITERS} programs at the shared tree, which is the limit")
+        }
         Failed::Disk(why) => format!("the server cannot store it: {why}"),
         Failed::Closed(why) => format!("the server cannot read its shared tree: {why}"),
     }

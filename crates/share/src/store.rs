@@ -27,7 +27,7 @@ pub(crate) type Made = Result<(u64, u64), Failed>;
 #[derive(Clone, Debug)]
 pub(crate) enum Failed {
     Refused(Refusal),
-    /// The client has too many programs at the tree.
+    /// Too many programs of this client use the tree.
     Crowd,
     /// The file could not store the edit.
     Disk(String),
@@ -40,15 +40,15 @@ type Reply<T> = oneshot::Sender<Result<T, Failed>>;
 /// The revision of the tree, and the key's value.
 type Read = (u64, Option<Entry>);
 
-/// How large a tree is, and how many watch it.
+/// The size of a tree, and the number of its watches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Size {
     /// Keys that have a value.
     pub keys: u64,
-    /// Changes so far, those of earlier runs included.
+    /// Changes so far, including those in earlier runs.
     pub changes: u64,
-    /// Watches that have heard of all changes.
+    /// Watches that have received all changes.
     pub watches: u64,
 }
 
@@ -56,15 +56,16 @@ pub(crate) enum Command {
     /// A stream of a writer starts: whether it is the first one, and the last edit that the writer
     /// knows.
     Begin(By, bool, Option<u64>, Reply<u64>),
-    /// An edit; whether it is presence.
+    /// An edit, and whether it is a presence.
     Edit(Call, bool, Reply<(u64, u64)>),
     Hold(By, Hold, Reply<(u64, u64)>),
     Read(Key, Reply<Read>),
     /// Requests the next piece for a watcher.
     Next(Watcher, oneshot::Sender<(Watcher, Piece)>),
-    /// How large the tree is now.
+    /// Requests the current size.
     Count(oneshot::Sender<Size>),
-    /// A stream has ended, and its presence with it; whether its writer comes back.
+    /// A stream has ended, and its presence with it. The flag says whether the writer may come
+    /// back.
     Ended(By, bool),
 }
 
@@ -189,7 +190,7 @@ impl Keeper {
                 Command::Read(_, tell) => drop(tell.send(Err(closed()))),
                 Command::Next(watcher, tell) => self.waiting.push((watcher, tell)),
                 Command::Count(tell) => drop(tell.send(self.size())),
-                // The tree that is read anew has no streams.
+                // After a reload the tree has no streams.
                 Command::Ended(..) => {}
             }
         }

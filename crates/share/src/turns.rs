@@ -1,4 +1,4 @@
-//! How many calls of one client a server has before it at a time.
+//! Limits the pending calls of one client at a server.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ const TURNS: usize = 256;
 pub(crate) struct Turns(RefCell<HashMap<[u8; 32], Weak<Semaphore>>>);
 
 impl Turns {
-    /// A permit of it is one call of `client`. The streams of a client share it.
+    /// Returns the semaphore of `client`, which all its streams share. A permit is one call.
     pub(crate) fn of(&self, client: [u8; 32]) -> Arc<Semaphore> {
         let mut all = self.0.borrow_mut();
         all.retain(|_, turns| turns.strong_count() > 0);

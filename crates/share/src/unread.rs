@@ -1,7 +1,7 @@
-//! What watches have brought to a client and its program has not taken yet.
+//! Limits the data of watches that a client has received and its program has not read.
 //!
-//! A program may have 15 watches, and a server decides how much each of them brings. So all watches
-//! of a client share one limit, for snapshots that are not complete too.
+//! A program may have 15 watches, and the server decides how much data each of them delivers. So
+//! all watches of a client share one limit, which includes incomplete snapshots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,21 +12,21 @@ use longhaul_session::{Error, Kind};
 /// Bytes that all watches of a client may hold: two snapshots as large as a server's tree may be.
 const MOST: usize = 2 << 30;
 
-/// The limit. Clones are the same.
+/// The limit. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
     held: Arc<AtomicUsize>,
     most: usize,
 }
 
-/// A part of the limit; given back when dropped.
+/// A reservation, released on drop.
 #[derive(Debug)]
 pub(crate) struct Held {
     limit: Limit,
     bytes: usize,
 }
 
-/// News of a watch that count against the limit of their client until they are taken.
+/// News of a watch; they count against their client's limit until the program takes them.
 #[derive(Debug)]
 pub struct Unread {
     news: News,
@@ -47,7 +47,7 @@ impl Limit {
     /// Counts `news` until they are taken.
     ///
     /// # Errors
-    /// They are more than the limit has left.
+    /// The news exceed the rest of the limit.
     pub(crate) fn unread(&self, news: News) -> Result<Unread, Error> {
         let mut held = self.hold();
         held.set(news.bytes())?;
@@ -56,10 +56,10 @@ impl Limit {
 }
 
 impl Held {
-    /// Holds `bytes` from now on.
+    /// Changes the reservation to `bytes`.
     ///
     /// # Errors
-    /// The limit has no room for them; it holds what it held.
+    /// The limit has no room; the reservation stays as it was.
     pub(crate) fn set(&mut self, bytes: usize) -> Result<(), Error> {
         let Limit { held, most } = &self.limit;
         if bytes > self.bytes {
@@ -68,12 +68,11 @@ impl Held {
             if now > *most {
                 held.fetch_sub(more, Ordering::Relaxed);
                 let what = format!(
-                    "the watches of this client have brought more than {} MiB that the program \
-                     has not taken",
+                    "the watches hold more than {} MiB that the program has not read",
                     most >> 20
                 );
                 return Err(Error::new(Kind::Usage, what)
-                    .advise("take the events of each watch, or watch smaller prefixes"));
+                    .advise("read the events of each watch, or watch smaller prefixes"));
             }
         } else {
             held.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn all_watches_of_a_client_share_one_limit_and_what_is_taken_makes_room() {
+    fn all_watches_of_a_client_share_one_limit_and_reading_frees_it() {
         let limit = Limit { held: Arc::default(), most: 1000 };
         let mut snapshot = limit.hold();
         snapshot.set(400).unwrap();

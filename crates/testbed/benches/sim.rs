@@ -160,7 +160,7 @@ fn run(case: &Case) -> Result<(String, Option<String>), Box<dyn Error>> {
 
 fn verdict(missed: &[String]) -> String {
     match missed {
-        [] => "Every run keeps what is aimed at.".into(),
-        missed => format!("Short of the aims:\n\n- {}", missed.join("\n- ")),
+        [] => "Every run meets its goal.".into(),
+        missed => format!("Missed goals:\n\n- {}", missed.join("\n- ")),
     }
 }

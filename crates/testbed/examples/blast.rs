@@ -8,10 +8,10 @@
 //! row of the table has its own seed.
 //!
 //! Each packet carries its number and the time at which the sender passed it to the kernel; the
-//! receiver records the arrival by the same clock. "Measured beyond the path" is the difference
-//! between that and the arrival that [`Link`] computes for the sending time. It contains everything
-//! except the path: both sockets, the wait for the emulator, its lateness, and the wake-up of the
-//! receiver.
+//! receiver records the arrival by the same clock. "Measured beyond the path" is the recorded
+//! arrival minus the arrival that [`Link`] computes from the sending time. The difference contains
+//! all delays except the path's: both sockets, the wait for the emulator, the emulator's lateness,
+//! and the wake-up of the receiver.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -86,7 +86,7 @@ struct BlastOutcome {
     sent: u64,
     received: u64,
     seconds: f64,
-    /// Each packet's arrival later than the path alone explains, sorted.
+    /// The delay of each packet in addition to the path's, sorted.
     beyond: Vec<Span>,
     statistics: Statistics,
 }
@@ -127,7 +127,7 @@ fn parse(args: &[String]) -> Result<Run, Box<dyn Error>> {
         shape,
         link: (link > 0).then_some(Rate::from_mbps(link)),
         rtt: Span::from_secs_f64(rtt.parse::<f64>()? / 1e3),
-        loss: LossRatio::new(loss.parse()?).ok_or("a loss from 0 to 1")?,
+        loss: LossRatio::new(loss.parse()?).ok_or("LOSS is a ratio from 0 to 1")?,
         send: Rate::from_mbps(send.parse()?),
         gso: kind == "gso",
         seconds: seconds.parse()?,

@@ -161,7 +161,7 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
 }
 
 #[test]
-fn what_a_full_socket_loses_is_told_of_its_host() {
+fn drops_of_a_full_socket_are_reported_for_its_host() {
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
     let emulation = need!(start(link.clone(), link));
     let drops = |host: &str| {
@@ -361,7 +361,7 @@ fn tcp(port: u16, amount: Amount) -> KernelTcp {
 }
 
 #[test]
-fn tcp_leaves_a_host_in_super_packets_too() {
+fn tcp_leaves_a_host_in_super_packets() {
     // The kernel sends a millisecond of paced data at once, 64 kB at most: here half of that.
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
     let emulation = need!(start(link.clone(), link));
@@ -517,7 +517,7 @@ fn overloaded() -> Result<Emulation, Skipped> {
 }
 
 #[test]
-fn an_emulation_that_cannot_keep_up_says_that_it_is_invalid_and_why() {
+fn an_emulation_that_cannot_keep_up_is_invalid_with_the_reason() {
     let emulation = need!(overloaded());
     let (a, _b) = sockets(&emulation, false);
     // 8800 packets over 1000 links, sent as fast as the kernel takes them.

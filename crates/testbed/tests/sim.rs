@@ -66,7 +66,7 @@ fn every_protocol_moves_an_object_over_a_clean_path() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_refused_with_the_reason() {
+fn a_scenario_that_cannot_be_simulated_is_refused_with_the_reason() {
     let of = |flow: &str| scenario(&pair("delay = \"5ms\"", &[flow]));
     // The parser would refuse such a file, so the value is changed after parsing.
     let mut unknown = of("protocol = \"rbudp\"\nsize = \"1MB\"");
@@ -151,7 +151,7 @@ fn a_larger_send_buffer_puts_more_time_between_a_decision_and_the_wire() {
 }
 
 #[test]
-fn control_on_the_stream_alone_waits_for_what_was_lost_before_it() {
+fn control_on_the_stream_only_waits_for_earlier_losses() {
     let known = |more: &str| {
         let flow = format!("protocol = \"rbudp\"\nsize = \"3MB\"\nrate = \"80M\"\n{more}");
         let link = r#"rate = "100M", delay = "5ms", back = { loss = { pattern = "10" } }"#;
@@ -188,7 +188,7 @@ fn a_program_that_reads_in_order_gets_nothing_past_a_hole_and_drops_what_its_buf
 }
 
 #[test]
-fn a_slow_card_takes_what_its_port_has_room_for_and_drops_the_rest() {
+fn a_slow_card_drops_packets_beyond_its_ports_queue() {
     const SENT: u64 = 20_000;
     let flow = "udp = \"200M\"\ndatagram = 1000\nsize = \"20MB\"";
     let hosts = "[[host]]\nname = \"b\"\nnic = \"100M\"\n";
@@ -284,7 +284,7 @@ fn an_untuned_window_bounds_tcp_and_streams_share_the_object() {
 }
 
 #[test]
-fn udp_that_comes_and_goes_has_its_rate_for_its_share_of_the_time() {
+fn intermittent_udp_has_its_rate_for_its_share_of_the_time() {
     // 250 datagrams in a phase of mean length, so cutting the last one of each phase changes
     // little.
     let flow = "udp = \"10M\"\ndatagram = 500\non = \"100ms\"\noff = \"50ms\"\nlasts = \"150s\"";
@@ -378,7 +378,7 @@ fn one_tcp_flow_beside_gtp_at_85_percent_has_four_fifths_of_the_rest() {
 }
 
 #[test]
-fn tcp_that_is_tracked_has_what_it_would_have_among_equals() {
+fn tracked_tcp_gets_its_share_among_equals() {
     let card = "all-hosts = { nic = \"100M\" }\n";
     for (settings, host) in [
         ("others = 'fair'", ""),

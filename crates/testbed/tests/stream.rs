@@ -102,7 +102,7 @@ fn after_a_cut_the_newest_frames_come_in_time_and_no_old_one() {
 }
 
 #[test]
-fn losses_in_bursts_are_held_against_if_they_are_told() {
+fn burst_losses_limit_the_rate_if_they_are_reported() {
     let burst = GilbertElliott::bursts(ratio(0.01), 5.0).expect("a chain");
     let mut stream = griz(0.01, 500);
     stream.link.loss = Loss::GilbertElliott(burst);

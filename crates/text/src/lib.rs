@@ -24,7 +24,7 @@ pub fn clipped(text: &str) -> String {
 pub fn reason(error: &io::Error) -> String {
     // The system's own errors have a number; this one comes from cap-std.
     if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
-        return "it leads out of the folder that is served".to_owned();
+        return "it leads out of the served folder".to_owned();
     }
     let text = error.to_string();
     match text.split_once(" (os error ") {

@@ -252,9 +252,9 @@ fn wrong() -> Error {
 
 fn differs(shown: &str, at: u64) -> Error {
     let what = format!(
-        "{shown}: the 1 MiB at byte {at} differ from what the server read there first, though the \
-         file has the same times"
+        "{shown}: the 1 MiB at byte {at} differ from the server's first read, although the file \
+         has the same times"
     );
     Error::new(ErrorKind::Verification, what)
-        .advise("check the disk over there; after `touch` of the file its new content counts")
+        .advise("check the server's disk; `touch` the file to accept its new content")
 }

@@ -1,16 +1,16 @@
 //! longhaul's transfers: from a request to a verified object.
 //!
-//! [`api`] is what other programs embed, and all that these pages show; the other modules are
-//! public for the crate `longhaul`, for tests and for fuzzers. Below `api`, in reading order:
-//! [`location`] (what a copy names), [`path_memory`] (what earlier copies found), [`options`],
+//! Other programs use [`api`]; the other modules are public only for the crate `longhaul`, for
+//! tests and for fuzzers, and hidden from these pages. Below `api`, in reading order: [`location`]
+//! (sources and destinations), [`path_memory`] (results of earlier copies), [`options`],
 //! [`progress`], [`summary`], [`error`]; then [`copy`] and [`serve`] (the two sides of a request),
-//! `list` (listings), `watching` (what a server is doing), `file` (remote files), `share` (the
-//! shared tree), `stream` (streams), `server_status` (what a server tells of itself), [`probe`]
-//! (measurements), `many` (several sources of one copy), `reach` (the way to another host), `roles`
-//! (the two roles of a transfer) over [`control`] (what they say), `flow` (the threads that carry
-//! chunks), `write` (the thread that writes them), `counters` (what the threads count). Files are
-//! the crate `longhaul_files`, sessions the crate `longhaul_session`, sockets and sealing the crate
-//! `longhaul_net`.
+//! `list` (listings), `watching` (a client's watch of a server's status), `file` (remote files),
+//! `share` (the shared tree), `stream` (streams), `server_status` (a server's report of its state),
+//! [`probe`] (measurements), `many` (several sources of one copy), `reach` (the way to another
+//! host), `roles` (the two roles of a transfer) over [`control`] (their messages), `flow` (the
+//! threads that carry chunks), `write` (the thread that writes them), `counters` (what the threads
+//! count). Files are the crate `longhaul_files`, sessions the crate `longhaul_session`, sockets and
+//! sealing the crate `longhaul_net`.
 
 pub mod api;
 mod calls;

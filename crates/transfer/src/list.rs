@@ -70,7 +70,7 @@ impl Listing {
 pub(crate) enum Order {
     /// List the names at a path; the last answer is empty.
     List(Vec<u8>, mpsc::Sender<Result<Vec<Named>, Error>>),
-    /// What the server is doing, again and again.
+    /// Reports of the server's status, at intervals.
     Status(Duration, mpsc::Sender<Result<Vec<ServerStatus>, Error>>),
     /// The file at a path, to be read by ranges.
     OpenFile(Vec<u8>, oneshot::Sender<Result<Opened, Error>>),
@@ -122,7 +122,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
         connection.close().await;
         Ok(())
     };
-    // It fails only without a runtime; then `ready` was dropped, too.
+    // `block_on` fails only without a runtime, and then `ready` was dropped, too.
     let _ = reactor::block_on("the connection", work);
 }
 

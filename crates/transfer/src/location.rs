@@ -244,12 +244,12 @@ fn daemon(text: &OsStr, rest: &[u8]) -> Result<Location, Error> {
         false => host.to_owned(),
     };
     let port = match port.strip_prefix(':') {
-        Some("") => return Err(wrong("no port behind the ':'")),
+        Some("") => return Err(wrong("no port after the ':'")),
         Some(port) => port
             .parse()
             .ok()
             .filter(|port| *port != 0)
-            .ok_or_else(|| wrong(&format!("{port} is no port from 1 to 65535")))?,
+            .ok_or_else(|| wrong(&format!("{port} is not a port from 1 to 65535")))?,
         None if port.is_empty() => DEFAULT_PORT,
         None => return Err(wrong("neither port nor path after the address")),
     };
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colon_makes_it_remote_unless_a_slash_comes_before() {
+    fn a_colon_before_any_slash_makes_a_location_remote() {
         assert_eq!(parse("a/b"), local("a/b"));
         assert_eq!(parse("./a:b"), local("./a:b"));
         assert_eq!(parse("/a:b"), local("/a:b"));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_a_usage_error() {
+    fn an_invalid_location_is_a_usage_error() {
         let bad = [
             "",
             "ftp://host/x",
@@ -358,12 +358,12 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_none_is_named() {
+    fn an_invalid_port_is_named() {
         for (text, said) in [
-            ("lh://host:99999/x", "99999 is no port from 1 to 65535 in"),
-            ("lh://host:0", "0 is no port"),
-            ("lh://[::1]:ssh", "ssh is no port"),
-            ("lh://host:/x", "no port behind"),
+            ("lh://host:99999/x", "99999 is not a port from 1 to 65535 in"),
+            ("lh://host:0", "0 is not a port"),
+            ("lh://[::1]:ssh", "ssh is not a port"),
+            ("lh://host:/x", "no port after"),
         ] {
             assert!(text.parse::<Location>().expect_err(text).what().contains(said), "{text}");
         }
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_prints_as_it_is_read() {
+    fn a_parsed_location_prints_the_same_text() {
         for text in ["a/b", "me@host:x", "lh://host/x", "lh://[::1]:9/x", "lh://[fe80::1%eth0]/x"] {
             assert_eq!(parse(text).to_string(), text);
         }

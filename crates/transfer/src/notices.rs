@@ -18,7 +18,7 @@ pub(crate) fn interrupted() -> Error {
 
 /// Returns the warning of a copy that should have removed names but did not.
 pub(crate) fn kept_extra() -> Notice {
-    Notice::Warning("nothing was deleted, since not all of the source was copied".to_owned())
+    Notice::Warning("nothing was deleted, because the source was not copied completely".to_owned())
 }
 
 /// Returns the error of a stalled copy.

@@ -258,7 +258,7 @@ pub struct CopyOptions {
     pub retry_for: Duration,
     /// How long the copy may make no progress.
     pub stall: Duration,
-    /// How the other hosts are reached.
+    /// The way to reach the other hosts.
     pub reach: ReachOptions,
     /// The token for a source of HTTP.
     pub token: Option<String>,

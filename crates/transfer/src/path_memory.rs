@@ -1,8 +1,8 @@
 //! The rates that paths carried, kept in a file between copies (RFC 9959).
 //!
-//! A path is a network of the other host (an IPv4 /24 or an IPv6 /48) and this host's own address.
-//! The file has one line a path and is readable by its owner only. A copy never fails because of
-//! this file: without it, or with a broken one, a copy begins as over a new path.
+//! A path is identified by the other host's network (an IPv4 /24 or an IPv6 /48) and this host's
+//! address. The file has one line for each path, and only its owner can read it. A copy never fails
+//! because of this file: if the file is missing or damaged, the copy treats the path as new.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -102,8 +102,8 @@ impl PathMemory {
         Some(Remembered { rate: entry.rate, rtt: entry.rtt })
     }
 
-    /// Stores what a copy found. If the path did not limit the copy, the new rate counts only if it
-    /// is higher. The copy is done and must not wait: if another process has locked the file,
+    /// Stores the result of a copy. If the path did not limit the copy, the new rate counts only if
+    /// it is higher. The copy is done and must not wait: if another process has locked the file,
     /// nothing is stored.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl PathMemory {
             date: SystemTime::now(),
         };
         entries.push(match before {
-            // It keeps its date: a rate that no copy confirms becomes old.
+            // The entry keeps its date, so a rate that no copy confirms becomes old.
             Some(before) if !is_bound_by_path && before.rate > found.rate => before,
             _ => found,
         });
@@ -181,12 +181,12 @@ impl PathMemory {
 
     fn trouble(&self, what: &str, error: &io::Error) -> Error {
         let what = format!("{what} {}: {}", self.file.display(), reason(error));
-        let advice = "make the file one that you can read and write, or remove it";
+        let advice = "make the file readable and writable for you, or remove it";
         Error::new(ErrorKind::LocalFile, what).at(&self.file).advise(advice)
     }
 }
 
-/// What a copy has measured on its path.
+/// The path's properties as a copy measured them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) peer: IpAddr,
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_as_it_was_written() {
+    fn a_written_line_parses_to_the_same_value() {
         let line = entry("198.51.100.0/24", NOW).line();
         assert_eq!(line, "198.51.100.0/24 192.0.2.9 938000000 100000000 0.001000 1800000000\n");
         assert_eq!(line.trim_end().parse(), Ok(entry("198.51.100.0/24", NOW)));

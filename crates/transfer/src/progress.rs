@@ -131,19 +131,19 @@ pub enum SourceState {
     /// The copy is connecting to it.
     #[default]
     Connecting,
-    /// It reads its object, for the comparison with the other sources.
+    /// The source reads its object, for the comparison with the other sources.
     Surveying,
-    /// It sends.
+    /// The source sends.
     Receiving,
-    /// It has sent its chunks, and waits in case another source fails.
+    /// The source has sent its chunks, and waits in case another source fails.
     Waiting,
-    /// It is silent; its chunks were reassigned to the other sources.
+    /// The source is silent; its chunks were reassigned to the other sources.
     Silent,
     /// Its connection was lost, and is being retried.
     Retrying,
-    /// It has sent all of its chunks.
+    /// The source has sent all of its chunks.
     Done,
-    /// It no longer takes part.
+    /// The source no longer takes part.
     Failed,
 }
 
@@ -172,7 +172,7 @@ pub enum Notice {
         peer: String,
         /// The other side's address.
         address: String,
-        /// What carries the session (`quic`, `tls`, `ssh`).
+        /// The carrier of the session (`quic`, `tls`, `ssh`).
         carrier: &'static str,
     },
     /// A part of the object exists from an earlier run.
@@ -188,7 +188,7 @@ pub enum Notice {
         /// 3.1.10).
         sends: bool,
     },
-    /// The other side was heard again, and the copy continues.
+    /// The other side answers again, and the copy continues.
     HeardAgain,
     /// The connection was lost and is being retried.
     Reconnecting {
@@ -197,9 +197,9 @@ pub enum Notice {
     },
     /// UDP does not pass, or no longer; the data use another carrier now.
     Fallback {
-        /// What carries the data now.
+        /// The current carrier of the data.
         carrier: String,
-        /// What to open so that UDP passes.
+        /// The ports to open for UDP.
         advice: String,
     },
     /// The transfer tried several numbers of connections.
@@ -257,7 +257,7 @@ pub enum Notice {
         /// The event.
         notice: Box<Notice>,
     },
-    /// Anything else that the user should read.
+    /// Any other message for the user.
     Warning(String),
 }
 

@@ -1,45 +1,45 @@
-//! What a server tells of itself to who watches it.
+//! A server's report of its state.
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
 use crate::summary::BoundBy;
 
-/// What a server is doing. What clients name may have any characters.
+/// The state of a server. Names that clients chose may contain any characters.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ServerStatus {
     /// Transfers under way, the oldest first.
     pub transfers: Vec<TransferStatus>,
-    /// Streams that somebody sends or receives.
+    /// Streams with a sender or a receiver.
     pub streams: Vec<StreamStatus>,
-    /// The shared tree, where the server has one.
+    /// The shared tree, if the server has one.
     pub shared_tree: Option<SharedTreeStatus>,
-    /// Counts since the server started, transfers under way included.
+    /// Counts since the server started, including running transfers.
     pub totals: ServerTotals,
 }
 
-/// A transfer under way. Counts of the other end are that end's word.
+/// A running transfer. Counts of the other end are as the other end reports them.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct TransferStatus {
     /// The number of the transfer at its server.
     pub number: u64,
-    /// Where the client is.
+    /// The client's address.
     pub address: String,
     /// The client's id.
     pub id: String,
-    /// What the list of clients calls it.
+    /// The client's name in the list of clients.
     pub name: Option<String>,
-    /// What is done, and with which paths.
+    /// The operation and its paths.
     pub wish: String,
-    /// The server receives; else it sends.
+    /// Whether the server receives the data; otherwise it sends them.
     pub receives: bool,
     /// Time since the request.
     pub age: Span,
     /// Bytes that are verified and written at the destination.
     pub bytes: u64,
-    /// Of these, bytes that were there before.
+    /// Of these, bytes that the destination already had.
     pub resumed_bytes: u64,
     /// Bytes of the object; 0 until that is known.
     pub total_bytes: u64,
@@ -47,13 +47,13 @@ pub struct TransferStatus {
     pub files: u64,
     /// Files of the object; 0 until that is known.
     pub total_files: u64,
-    /// Goodput of the last second; if the server was not asked in it, since it was asked last.
+    /// Goodput of the last second, or since the previous report if that was earlier.
     pub rate_now: Rate,
     /// The rate at which the sending end sends.
     pub sending_rate: Rate,
     /// Smoothed round-trip time.
     pub rtt: Span,
-    /// Queueing delay: by how much the round-trip time is above the lowest that was seen here.
+    /// Queueing delay: current round-trip time minus the lowest one of this transfer.
     pub queue: Span,
     /// TCP connections that carry the data; 0 for datagrams.
     pub streams: u32,
@@ -67,13 +67,13 @@ pub struct TransferStatus {
     pub path_lost: u64,
     /// Datagrams lost in the receiving socket, whose buffer was full.
     pub socket_lost: u64,
-    /// Datagrams that came and found no memory at the receiving end.
+    /// Datagrams that the receiving end dropped for lack of memory.
     pub memory_lost: u64,
-    /// What bounds the transfer, by where the time of both ends went so far.
+    /// The bottleneck, according to how both ends have spent their time so far.
     pub bound_by: BoundBy,
 }
 
-/// A stream as it stands at its server.
+/// The state of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct StreamStatus {
@@ -81,11 +81,11 @@ pub struct StreamStatus {
     pub name: String,
     /// The id of its sender, if there is one.
     pub sender: Option<String>,
-    /// How many receive it, or wait for it.
+    /// Number of clients that receive the stream or wait for it.
     pub receivers: u64,
     /// Frames of its sender so far.
     pub frames: u64,
-    /// Datagrams that came from its sender.
+    /// Datagrams received from its sender.
     pub datagrams: u64,
 }
 
@@ -95,9 +95,9 @@ pub struct StreamStatus {
 pub struct SharedTreeStatus {
     /// Keys that have a value.
     pub keys: u64,
-    /// Changes so far, those of earlier runs of the server included.
+    /// Changes so far, including those in earlier runs of the server.
     pub changes: u64,
-    /// Watches under way that have heard of all changes.
+    /// Active watches that have received all changes.
     pub watches: u64,
 }
 
@@ -105,9 +105,9 @@ pub struct SharedTreeStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerTotals {
-    /// Requests of all services that were done.
+    /// Requests that succeeded, of all services.
     pub done: u64,
-    /// Requests of which some files failed.
+    /// Requests that succeeded except for some files.
     pub partial: u64,
     /// Requests that were refused or not finished.
     pub failed: u64,
@@ -131,6 +131,6 @@ pub struct ServerTotals {
     pub path_lost: u64,
     /// Datagrams lost in a receiving socket.
     pub socket_lost: u64,
-    /// Datagrams that found no memory at the receiving end.
+    /// Datagrams that receiving ends dropped for lack of memory.
     pub memory_lost: u64,
 }

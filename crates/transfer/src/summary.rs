@@ -9,7 +9,7 @@ use longhaul_proto::units::Rate;
 use crate::progress::SourceRow;
 pub use longhaul_net::socket::Segments;
 
-/// What limited the speed of a copy.
+/// The bottleneck of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BoundBy {
@@ -35,7 +35,7 @@ pub enum BoundBy {
 }
 
 impl BoundBy {
-    /// The one of this name; [`BoundBy::Nothing`] if a newer release has invented it.
+    /// The bottleneck called `name`; [`BoundBy::Nothing`] for a name of a newer release.
     pub(crate) fn named(name: &str) -> BoundBy {
         let all = [
             BoundBy::Path,
@@ -134,7 +134,7 @@ pub struct Summary {
     pub waste: f64,
     /// TCP segments, if TCP carried the data from here over connections that this end opened.
     pub segments: Option<Segments>,
-    /// What limited the copy.
+    /// The bottleneck of the copy.
     pub bound_by: BoundBy,
     /// Bytes that an earlier run had copied, or that existed and were equal.
     pub resumed_bytes: u64,

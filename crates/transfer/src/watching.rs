@@ -1,4 +1,4 @@
-//! A client's side of what a server is doing.
+//! The client's side of the status service.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::session::{Connection, Session};
 /// A server answers at least every 10 s.
 const SILENT: Duration = Duration::from_secs(30);
 
-/// Asks by the `first` stream of the connection or a new one, and tells what comes by `tell` until
-/// nobody wants it.
+/// Requests the status on the `first` stream of the connection or on a new one, and passes each
+/// report to `tell`, until the receiver is dropped.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,

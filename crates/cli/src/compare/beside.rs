@@ -10,11 +10,11 @@ use super::runs::Shares;
 use crate::error::{Error, ErrorKind};
 
 /// Note below a table with shares.
-pub(super) const NOTE: &str = "beside TCP: the copy's goodput + that of a copy by one TCP \
-                               connection, started together, until the first of them ended, in a \
-                               run of its own that writes nothing; and TCP's share of both. It \
-                               says little of less than a second, for what has come is told ten \
-                               times in one";
+pub(super) const NOTE: &str = "beside TCP: the copy's goodput + that of one TCP connection, \
+                               started together, until the first of them ended; and TCP's share \
+                               of both. A separate run that writes nothing. Shares of copies \
+                               shorter than a second are coarse: progress is reported ten times \
+                               a second";
 
 /// Goodput of a copy like `options` and of one concurrent TCP connection.
 ///

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_candidate_is_told_which_there_are() {
+    fn an_unknown_candidate_is_refused_with_the_list_of_valid_ones() {
         for text in ["", "ftp", "tcp:0", "tcp:65", "tcp8", "tcp:x"] {
             let refused = Candidate::parse(text).unwrap_err();
             assert!(refused.contains("rbudp") && refused.contains("tcp:64"), "{text}: {refused}");

@@ -177,23 +177,23 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
     let rate = args.rate.map_or(String::new(), |rate| format!(", rate {rate}"));
     let fate = match args.write {
         true => "each run was written there and verified; the last object stays",
-        false => "nothing was written there, so no disk and no verification are in the figures",
+        false => "nothing was written there, so the figures include no disk and no verification",
     };
     let turns = args.repeat;
     Setting {
         title: format!("{host}: {size} of random bytes{rate}, {turns} of each in turn"),
         notes: vec![
             fate.into(),
-            "goodput is over the time from the start, session included; of TCP the kernel tells \
-             what it sent again, in segments, and not what was lost or came twice"
+            "goodput is over the time from the start, session included; for TCP the kernel \
+             reports only resent segments, not losses and duplicates"
                 .into(),
             "CPU in seconds a GB: all of this process; of the other end, the threads that receive \
              and write datagrams"
                 .into(),
             match args.beside_tcp {
                 true => beside::NOTE.into(),
-                false => "no TCP flow was sent beside the copies, for others may use this path: \
-                          --beside-tcp sends one"
+                false => "no concurrent TCP flow was sent, because others may use this path; \
+                    --beside-tcp sends one"
                     .into(),
             },
         ],

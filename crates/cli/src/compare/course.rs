@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_come_is_told_between_the_looks_and_not_beyond_them() {
+    fn progress_is_interpolated_between_samples_and_constant_after_them() {
         let points = [(0.5, 100), (1.0, 200), (2.0, 600)];
         let found = [0.0, 0.25, 0.5, 1.5, 2.0, 9.0].map(|time| at(&points, time));
         assert_eq!(found, [0.0, 50.0, 100.0, 400.0, 600.0, 600.0]);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_between_the_looks() {
+    fn rates_are_averages_between_samples() {
         let points = [(0.0, 0), (0.5, 500_000), (0.5, 500_001), (1.0, 500_000)];
         assert_eq!(rates(&points), [(0.5, 8.0), (1.0, 0.0)]);
         assert!(rates(&[]).is_empty());

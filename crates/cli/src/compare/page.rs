@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_needs_no_other_file_and_escapes_what_it_quotes() {
+    fn a_page_is_self_contained_and_escapes_quoted_text() {
         let runs = [example("rbudp", 1, Some(8)), example("rbudp", 2, None)];
         let standings = standings(&[Candidate::parse("rbudp").unwrap()], &runs);
         let title = "a<b & \"c\"".to_owned();

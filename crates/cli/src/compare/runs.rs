@@ -7,7 +7,7 @@ use super::candidate::Candidate;
 
 /// One run of one candidate.
 pub(super) struct Run {
-    /// What carried the object.
+    /// The carrier of the object.
     pub(super) candidate: Candidate,
     /// Number of the run, from 1.
     pub(super) turn: u32,
@@ -29,35 +29,35 @@ pub(super) struct Measured {
     pub(super) counts: Option<Counts>,
     /// CPU time, where real hosts did the work.
     pub(super) cpu: Option<Cpu>,
-    /// How it and a TCP flow shared the path, where that was tried.
+    /// Goodputs of a copy and a concurrent TCP flow, if such a run was made.
     pub(super) beside_tcp: Option<Shares>,
     /// Rates of arrival: seconds since the start, Mbit/s.
     pub(super) rates: Vec<(f64, f64)>,
 }
 
-/// What was lost and repeated; of the kernel's TCP no more than what it sent again.
+/// Lost and repeated data; for the kernel's TCP only the repeated data are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
-    /// Sent beyond the first time of each block, as a share of those; of TCP, of segments.
+    /// Repeated blocks as a share of the object's blocks; for TCP, of segments.
     pub(super) waste: f64,
     /// Blocks sent again; of TCP, segments.
     pub(super) retransmitted: f64,
-    /// First loss: datagrams that were sent and have not come.
+    /// First measure of loss: sent datagrams that did not arrive.
     pub(super) path_lost: Option<f64>,
-    /// Second loss: blocks found missing, once each.
+    /// Second measure: missing blocks, each counted once.
     pub(super) blocks_lost: Option<f64>,
-    /// Third loss: as reported to the sender, the same one perhaps several times.
+    /// Third measure: losses reported to the sender, with repeated reports of a block.
     pub(super) reported_lost: Option<f64>,
-    /// Arrivals of what was there already.
+    /// Arrivals of data that the receiver already had.
     pub(super) duplicates: Option<f64>,
 }
 
 /// CPU time of both ends, in seconds a GB of the object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cpu {
-    /// Of this process.
+    /// CPU time of this process.
     pub(super) here: f64,
-    /// Of the other end's threads that receive and write, where it tells.
+    /// CPU time of the other end's threads that receive and write, if the other end reports it.
     pub(super) there: Option<f64>,
 }
 
@@ -182,7 +182,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_standing_has_the_median_and_the_range_of_what_ended() {
+    fn a_standing_has_the_median_and_the_range_of_finished_runs() {
         let goodputs = [Some(90), None, Some(10), Some(20), Some(30)];
         let runs: Vec<Run> = goodputs.iter().map(|mbps| example("rbudp", 1, *mbps)).collect();
         let standings = standings(&super::super::candidate::all(), &runs);

@@ -67,7 +67,7 @@ fn prepared(args: &CompareArgs, file: &Path, mut scenario: Scenario) -> Result<S
         return Err(usage(format!("{file} has no flow"), "add a [[flow]] that is to be compared"));
     };
     if !matches!(first.traffic, Traffic::Protocol(_) | Traffic::Tcp(_)) {
-        let what = format!("{file}: its first flow, {}, is no copy", first.name);
+        let what = format!("{file}: its first flow, {}, is not a copy", first.name);
         return Err(usage(what, "put a flow with protocol = or tcp = first"));
     }
     match (args.size, first.amount) {

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_without_a_value_are_left_out_and_failures_told() {
+    fn empty_columns_are_omitted_and_failures_reported() {
         let runs = [example("rbudp", 1, Some(8)), example("rbudp", 2, None)];
         let named = ["rbudp", "tcp:1"].map(|name| Candidate::parse(name).unwrap());
         let cells = cells(&standings(&named, &runs));

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_has_a_path_a_line_without_comments_or_what_says_nothing() {
+    fn a_list_has_one_path_a_line_without_comments_and_empty_lines() {
         let text = b"# all\n./a/b\n\n/c/\r\n;x\nd e\n\xff";
         let expected = [&b"a/b"[..], b"c", b"d e", b"\xff"];
         assert_eq!(paths(text, false).unwrap(), expected);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_ends_with_the_wish() {
+    fn reading_ends_when_the_request_is_dropped() {
         let (input, mut writer) = io::pipe().unwrap();
         writer.write_all(&[7; 1000]).unwrap();
         let cancel = CancelHandle::default();

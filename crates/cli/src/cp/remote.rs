@@ -202,8 +202,9 @@ impl Run<'_> {
     fn explain(&self, mut error: Error) -> Error {
         let runner = &self.plan.runner;
         if error.kind == ErrorKind::Usage && error.what.contains(command::WATCH) {
-            let what =
-                format!("longhaul on {runner} is older than this one, and copies nothing on");
+            let what = format!(
+                "longhaul on {runner} is older than this one, and cannot run copies for other hosts"
+            );
             return Error::new(ErrorKind::Unreachable, what)
                 .advise("install the same release there");
         }
@@ -215,7 +216,7 @@ impl Run<'_> {
         };
         if error.kind == ErrorKind::Unreachable && error.what.starts_with("ssh cannot reach") {
             error.advice = Some(format!(
-                "see its message above; {runner} needs a way there, and a key: its own, or your \
+                "see its message above; {runner} needs a route there, and a key: its own, or your \
                  agent's by -e 'ssh -A'"
             ));
         }

@@ -50,7 +50,7 @@ impl Half {
 pub(super) struct Finished {
     /// Bytes of the tree.
     pub(super) bytes: u64,
-    /// Bytes that the first run had brought.
+    /// Bytes that the first run had copied.
     pub(super) resumed_bytes: u64,
     /// Everything was hashed and compared.
     pub(super) verified: bool,
@@ -142,7 +142,7 @@ impl Server {
             (Some(address), Some(id)) => {
                 Ok(Server { child, lines, address: address.into(), id: id.into() })
             }
-            _ => Err(failed("serve", "it did not say that it is ready")),
+            _ => Err(failed("serve", "it did not report that it was ready")),
         }
     }
 
@@ -270,5 +270,5 @@ fn ended(child: &mut Kept, what: &str) -> Error {
 
 fn failed(name: &str, why: &str) -> Error {
     Error::new(ErrorKind::Unfinished, format!("the demo's own 'longhaul {name}' failed: {why}"))
-        .advise("what it said stands above")
+        .advise("see its output above")
 }

@@ -68,11 +68,11 @@ pub(super) fn track() -> Track {
 pub(super) fn run(track: Emulation, place: &Path, cancel: &CancelHandle) -> Result<(), Error> {
     step(&format!(
         "sends the same {SIZE} over an emulated path: {RATE}, {RTT}, {:.1} % loss both ways; TCP \
-         may have 64 MiB on its way",
+         may have 64 MiB in flight",
         LOSS * 100.0
     ));
     for notice in track.notices() {
-        step(&format!("is told: {notice}"));
+        step(&format!("notice: {notice}"));
     }
     let bars = Bars::new();
     let mut laps = vec![by_tcp(track, "kernel TCP", 1, &bars, cancel)?];
@@ -142,7 +142,10 @@ fn by_longhaul(
     server.end();
     let same = same_bytes(&file, &served.join("object")).map_err(failed)?;
     if !same || !summary.verified {
-        return Err(Error::new(ErrorKind::Verification, "the file of the contest came otherwise"));
+        return Err(Error::new(
+            ErrorKind::Verification,
+            "the file of the contest arrived with different content",
+        ));
     }
     let took = Span::from_secs_f64(summary.seconds);
     Ok(Lap { name: "longhaul", took, bytes: SIZE, invalid: invalid(&track)? })
@@ -196,13 +199,12 @@ fn table(laps: &[Lap]) -> Vec<String> {
         };
         lines.push(row(name, &time, &goodput(bytes.get(), *took).to_string()));
         if let Some(reason) = invalid {
-            lines.push(format!("    not a fair lap, the emulator was in the way: {reason}"));
+            lines.push(format!("    not a fair lap, the emulator limited it: {reason}"));
         }
     }
     lines.push("  TCP: memory to memory, in the clear, by the system's congestion control.".into());
-    lines.push(
-        "  longhaul: start to exit, file to file, sealed, verified; no rate was told.".into(),
-    );
+    lines
+        .push("  longhaul: start to exit, file to file, sealed, verified; no rate was set.".into());
     lines
 }
 
@@ -239,8 +241,8 @@ mod tests {
 
     use super::*;
 
-    /// A terminal: its lines, and the one that the cursor is in. What is written behind a full line
-    /// goes into the next.
+    /// A terminal: its lines, and the one that the cursor is in. Text after a full line continues
+    /// in the next one.
     #[derive(Clone, Debug, Default)]
     struct Screen(Arc<Mutex<(Vec<String>, usize)>>);
 
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bars_of_all_laps_stand_side_by_side() {
+    fn the_bars_of_all_laps_are_aligned() {
         const NAMES: [&str; 3] = ["kernel TCP", "kernel TCP, 8 streams", "longhaul"];
         let screen = Screen::default();
         let bars = Bars::on(ProgressDrawTarget::term_like_with_hz(Box::new(screen.clone()), 255));
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_what_was_not_waited_for_and_what_was_not_fair() {
+    fn the_table_marks_unfinished_and_unfair_laps() {
         let lap = |bytes, invalid| Lap {
             name: "kernel TCP",
             took: Span::from_secs(20),

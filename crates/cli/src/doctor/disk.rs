@@ -53,7 +53,7 @@ fn judge(name: &'static str, done: &str, rate: Rate, want: Want) -> Finding {
     let bytes = Bytes::new(rate.as_bps() / 8);
     let what =
         format!("{bytes}/s {done}; {} is {}/s", want.rate, Bytes::new(want.rate.as_bps() / 8));
-    let mend = "a copy will go as fast as the disk: use a faster one, or several in parallel";
+    let mend = "the disk limits copies: use a faster one, or several in parallel";
     Finding::new(name, Grade::unless(rate >= want.rate, Grade::Warn), what, mend)
 }
 
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_measured_and_left_as_it_was() {
+    fn a_measured_folder_is_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let want = |rate| Want { rate, rtt: Span::ZERO, is_asked: true };
         let findings = look(want(Rate::from_bps(8)), folder.path());
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_slower_than_the_rate_is_warned_of() {
+    fn a_disk_slower_than_the_rate_causes_a_warning() {
         let want = Want { rate: Rate::from_mbps(1_000), rtt: Span::ZERO, is_asked: true };
         let slow = judge("disk-write", "written", Rate::from_mbps(800), want);
         assert_eq!(slow.grade, Grade::Warn);

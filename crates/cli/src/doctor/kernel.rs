@@ -18,7 +18,7 @@ const SEND_BUFFER: u64 = 4 << 20;
 /// Largest buffer of a connection that the kernel can count (a signed number of 32 bits), and twice
 /// the largest TCP window (RFC 7323, section 2.3).
 const TCP_BUFFER: u64 = i32::MAX as u64;
-/// A slower reading of the clock goes to a device.
+/// If reading the clock takes longer than this, the kernel asks a device instead of the processor.
 const SLOW_CLOCK: Span = Span::from_nanos(300);
 const READINGS: u32 = 20_000;
 
@@ -51,9 +51,10 @@ fn udp(want: Want) -> Vec<Finding> {
     findings.extend(numbers("/proc/sys/net/core/wmem_max").map(|most| send_buffer(&most)));
     let (segments, joins) = (socket.segments(), socket.joins());
     let what = format!("{segments} datagrams in one system call (GSO)");
-    let mend = "use Linux 4.18 or later, on a device that can cut (ethtool -k DEVICE)";
+    let mend = "use Linux 4.18 or later, on a device with segmentation offload (ethtool -k DEVICE)";
     findings.push(Finding::new("udp-gso", Grade::unless(segments > 1, Grade::Warn), what, mend));
-    let what = if joins { "datagrams come joined (GRO)" } else { "each datagram comes alone" };
+    let what =
+        if joins { "datagrams arrive merged (GRO)" } else { "each datagram arrives separately" };
     let mend = "use Linux 5.0 or later";
     findings.push(Finding::new("udp-gro", Grade::unless(joins, Grade::Warn), what, mend));
     findings
@@ -83,7 +84,8 @@ fn receive_buffer(want: Want, granted: u64, most: Option<u64>) -> Finding {
     let enough = Bytes::new(enough);
     // The buffer holds data that arrive while the thread waits, not data in transit.
     let stall = STALLS[0];
-    let what = format!("{got}; wanted {enough}, for what comes while a thread waits {stall}");
+    let what =
+        format!("{got}; wanted {enough}, for the data that arrive while a thread waits {stall}");
     let mend = format!("sudo sysctl -w {key}={RECEIVE_BUFFER}");
     Finding::new("udp-receive", grade, what, mend)
 }
@@ -138,7 +140,7 @@ fn clock() -> Finding {
     let grade = Grade::unless(reading <= SLOW_CLOCK, Grade::Warn);
     let mend = match others.split_whitespace().any(|other| other == "tsc" && other != name) {
         true => format!("echo tsc | sudo tee {folder}/current_clocksource"),
-        false => format!("none here, where there are only: {others}"),
+        false => format!("not available here; available: {others}"),
     };
     Finding::new("clock", grade, what, mend)
 }
@@ -159,7 +161,7 @@ pub(super) fn emulator() -> Vec<Finding> {
         }
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            let why = said.lines().next_back().unwrap_or("it says nothing");
+            let why = said.lines().next_back().unwrap_or("no error message");
             let why = why.strip_prefix("longhaul emulate: ").unwrap_or(why).to_owned();
             Finding::new(name, Grade::Warn, why, make_emulator_work(&mend_namespaces()))
         }
@@ -218,19 +220,19 @@ mod tests {
     fn a_receive_buffer_is_judged_by_the_rate() {
         let rtt = Span::from_millis(100);
         let want = |megabits| Want { rate: Rate::from_mbps(megabits), rtt, is_asked: true };
-        // 212,992 bytes, halved by the kernel's own account, are what many systems allow.
+        // Many systems allow 212,992 bytes, of which the kernel uses half for its own records.
         assert_eq!(receive_buffer(want(1), 106_496, None).grade, Grade::Ok);
         assert_eq!(receive_buffer(want(300), 106_496, None).grade, Grade::Warn);
         let bad = receive_buffer(want(1_000), 106_496, Some(212_992));
         assert_eq!(bad.grade, Grade::Bad);
-        assert!(bad.what.contains("wanted 625.00 kB, for what comes"), "{}", bad.what);
+        assert!(bad.what.contains("wanted 625.00 kB, for the data that arrive"), "{}", bad.what);
         assert!(bad.mend.is_some_and(|mend| mend.contains("net.core.rmem_max=33554432")));
-        // More than the socket asks for is never wanted.
+        // The wanted size never exceeds the size that the socket requests.
         assert_eq!(receive_buffer(want(100_000), 32 << 20, None).grade, Grade::Ok);
     }
 
     #[test]
-    fn what_root_alone_is_granted_is_said_and_does_not_hide_what_others_get() {
+    fn a_larger_buffer_for_root_is_reported_with_the_limit_of_other_users() {
         let rtt = Span::from_millis(100);
         let want = |megabits| Want { rate: Rate::from_mbps(megabits), rtt, is_asked: true };
         let found = receive_buffer(want(1_000), 32 << 20, Some(212_992));
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_the_way_of_the_emulator_is_mended() {
+    fn doctor_fixes_only_obstacles_to_the_emulator() {
         assert!(make_emulator_work(&[]).contains("root"));
         let both = ["sudo modprobe tun".to_owned(), "sudo sysctl -w a=1".to_owned()];
         assert_eq!(make_emulator_work(&both), "sudo modprobe tun; sudo sysctl -w a=1");

@@ -68,18 +68,18 @@ fn judge(want: Want, link: &Link, all: &[Link]) -> Finding {
         true if want.is_asked && other.is_none() => Grade::Bad,
         _ => Grade::unless(!slow && !small, Grade::Warn),
     };
-    let speed = speed.map_or("no speed told".to_owned(), |speed| speed.to_string());
+    let speed = speed.map_or("no speed reported".to_owned(), |speed| speed.to_string());
     let what = format!("{name}: {speed}, MTU {mtu} B");
     let mend = match (slow, other) {
         (true, Some(other)) => format!(
-            "{name} is slower than {}: see that the way there leaves by {} (ip route get ADDRESS)",
+            "{name} is slower than {}: check that the route there uses {} (ip route get ADDRESS)",
             want.rate, other.name
         ),
         (true, None) => {
             format!("{name} is slower than {}: use another, or ask for less", want.rate)
         }
         (false, _) => {
-            format!("sudo ip link set {name} mtu 9000   (where all of the path takes it)")
+            format!("sudo ip link set {name} mtu 9000   (if the whole path supports it)")
         }
     };
     Finding::new("link", grade, what, mend)
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_link_stands_in_the_way_only_of_a_rate_that_was_asked_for_and_has_no_other() {
+    fn a_slow_link_is_bad_only_for_a_requested_rate_without_another_link() {
         let slow = link_of(1500, Some(100));
         let alone = std::slice::from_ref(&slow);
         assert_eq!(judge(want(1_000, false), &slow, alone).grade, Grade::Warn);
@@ -122,7 +122,7 @@ mod tests {
         for (speed, hardware, grade) in [
             (Some(10_000), false, Grade::Warn),
             (None, true, Grade::Warn),
-            // A bridge that tells no speed may lead nowhere.
+            // A bridge without a reported speed may have no physical port.
             (None, false, Grade::Bad),
             (Some(999), true, Grade::Bad),
         ] {

@@ -35,8 +35,8 @@ pub(super) fn table(flows: &[FlowEnd]) -> Vec<String> {
 fn trouble(flow: &FlowEnd) -> Option<String> {
     match (&flow.error, flow.finished, flow.object) {
         (Some(error), ..) => Some(format!("FAILED: {error}")),
-        (None, false, Some(object)) => Some(format!("NOT FINISHED: {object} were to come")),
-        (None, false, None) => Some("NOT FINISHED: the run ended before".into()),
+        (None, false, Some(object)) => Some(format!("NOT FINISHED: {object} expected")),
+        (None, false, None) => Some("NOT FINISHED: the run ended first".into()),
         (None, true, _) => None,
     }
 }

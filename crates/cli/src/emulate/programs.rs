@@ -51,12 +51,13 @@ pub(super) enum Event {
 
 /// Blocks the signals that end a run, so that none is lost from now on.
 ///
-/// A shell's job with `&` is born ignoring Ctrl-C; who sends it one all the same means it. Of
-/// `nohup` the purpose is that a terminal's end says nothing.
+/// A background job of a shell ignores SIGINT from its start; a user who sends it SIGINT anyway
+/// intends the effect. SIGHUP stays ignored if it was, because that is the purpose of `nohup`.
 pub(super) struct Asked(Signals);
 
 impl Asked {
-    /// Without a thread: the kernel gives a user namespace only to a process that has none.
+    /// Starts no thread, because the kernel gives a user namespace only to a process with a single
+    /// thread.
     pub(super) fn watch() -> Result<Asked, EmulationError> {
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         let signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup));

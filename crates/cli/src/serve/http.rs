@@ -31,7 +31,7 @@ pub(super) struct HttpArgs {
     http_key: Option<PathBuf>,
 }
 
-/// An error of the gateway as the command line has it.
+/// Converts an error of the gateway, with the names of flags.
 pub(super) fn in_flags(error: longhaul_gateway::Error) -> Error {
     let kind = if error.is_usage { ErrorKind::Usage } else { ErrorKind::LocalFile };
     Error::new(kind, error.what).advise(error.advice)

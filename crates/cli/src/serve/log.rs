@@ -57,7 +57,7 @@ impl Log {
         self.line(|| json::server_event(event), || said(event));
     }
 
-    /// Writes that a request of HTTP was refused, or has changed the folder.
+    /// Logs an HTTP request that was refused or has changed the folder.
     pub(super) fn write_http(&self, told: &Told) {
         if told.is_refused() {
             return self.write_refused(told);

@@ -1,7 +1,7 @@
 //! The metrics of a server as OpenMetrics text.
 //!
-//! Names end in their unit, counters in `_total`. No label has a path, a client's id or a name:
-//! clients could make series without an end. Totals include the transfers under way.
+//! Names end in their unit, counters in `_total`. No label has a path, a client's id or a name,
+//! because clients could create any number of series. Totals include running transfers.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use longhaul::{ServerStatus, TransferStatus};
 /// The text, grown family by family.
 struct Text(String);
 
-/// What a family is.
+/// The type of a family.
 #[derive(Clone, Copy)]
 enum Kind {
     Counter,
@@ -19,7 +19,7 @@ enum Kind {
 }
 
 impl Text {
-    /// A family with its samples: labels, and a value each.
+    /// Writes a family with its samples: labels and value of each.
     fn family<'a>(
         &mut self,
         (kind, name, unit): (Kind, &str, &str),

@@ -1,4 +1,4 @@
-//! The page of a server, its events and its metrics: their flags, and the page that they start.
+//! The status page of a server, with its events and metrics: flags and start.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,21 +16,21 @@ use crate::json::{self, ServedAt};
 /// The shortest token: 16 characters of base64 are 96 bits.
 const SHORTEST: usize = 16;
 
-/// A page that shows what the server is doing.
+/// A page with the server's status.
 #[derive(Clone, clap::Args)]
 pub(super) struct UiArgs {
-    /// Show what the server is doing on a page for browsers at this address of the loopback, and
-    /// offer metrics there (OpenMetrics). Its address, with a token, is printed at the start
+    /// Show the server's status on a page for browsers at this loopback address, and offer metrics
+    /// there (OpenMetrics). The URL of the page, with a token, is printed at the start
     #[arg(long, value_name = "ADDRESS:PORT")]
     ui: Option<SocketAddr>,
-    /// Read the token of the page from FILE instead of making a new one; nobody else may read the
-    /// file
+    /// Read the token of the page from FILE instead of generating one; FILE must be readable by its
+    /// owner only
     #[arg(long, value_name = "FILE", requires = "ui")]
     ui_token: Option<PathBuf>,
 }
 
 impl UiArgs {
-    /// Starts the page that the flags ask for.
+    /// Starts the page, if the flags request one.
     pub(super) fn start(&self, root: &Path, server: &Server) -> Result<Option<Page>, Error> {
         let Some(listen) = self.ui else { return Ok(None) };
         let token = self.ui_token.as_deref().map(read_token).transpose()?;
@@ -53,7 +53,7 @@ fn read_token(path: &Path) -> Result<String, Error> {
     let own = rustix::process::geteuid().as_raw();
     if ![own, 0].contains(&found.uid()) || found.mode() & 0o077 != 0 {
         let what = format!("others than this user can read or change {shown}");
-        return Err(local(what, "own it, and run chmod 600 on it"));
+        return Err(local(what, "chown it to yourself, and run chmod 600 on it"));
     }
     let token = fs::read_to_string(path).map_err(unread)?.trim().to_owned();
     let is_plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
@@ -65,7 +65,7 @@ fn read_token(path: &Path) -> Result<String, Error> {
     Ok(token)
 }
 
-/// A server as its page sees it.
+/// The view of a server that its page needs.
 struct View {
     control: ServerControl,
     at: Arc<ServedAt>,

@@ -24,7 +24,7 @@ pub(super) fn parse(line: &str) -> Result<(String, Vec<u8>), String> {
     let line: Value = serde_json::from_str(line).map_err(|error| format!("no JSON: {error}"))?;
     let key = line["key"].as_str().ok_or("it has no `key`")?;
     let bytes = match line["value_hex"].as_str() {
-        Some(hex) => bytes(hex).ok_or("its `value_hex` is no hexadecimal number")?,
+        Some(hex) => bytes(hex).ok_or("its `value_hex` is not a hexadecimal number")?,
         None => line["value"].as_str().ok_or("it has no `value`")?.as_bytes().to_vec(),
     };
     Ok((key.to_owned(), bytes))

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_is_quoted_only_where_it_must_be() {
+    fn a_cell_is_quoted_only_if_necessary() {
         assert_eq!(cell(&json!("mice, tcp \"cubic\"")), "\"mice, tcp \"\"cubic\"\"\"");
         assert_eq!(
             (cell(&json!("tcp")), cell(&json!(0.5)), cell(&Value::Null)),

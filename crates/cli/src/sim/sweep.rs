@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn every_combination_comes_once_the_last_fastest() {
+    fn every_combination_runs_once_and_the_last_key_changes_fastest() {
         let sweeps = ["a=1,2", "b=x,y,z"].map(|text| parse(text).unwrap());
         let combinations = combinations(&sweeps).unwrap();
         let words =

@@ -10,7 +10,7 @@ use super::{command, emulate, piped, scenario, started, until_none_is_left};
 use crate::rig::{Child, DEADLINE, need};
 
 #[test]
-fn a_program_that_a_signal_kills_ends_the_run_as_a_shell_would_tell() {
+fn a_program_killed_by_a_signal_ends_the_run_with_a_shells_status() {
     let ended = need!(emulate(&["--quiet", "--", "sh", "-c", "kill -9 $$"]));
     ended.is(137, &[]);
 }
@@ -25,7 +25,7 @@ fn inhabitants(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn no_process_outlives_the_emulation_however_it_ends() {
+fn no_process_outlives_any_end_of_the_emulation() {
     let script = format!("echo started; readlink /proc/self/ns/net; {STUBBORN}");
     for signal in [Signal::KILL, Signal::TERM, Signal::HUP] {
         let mut child = need!(started(&["--run", "b", &script]));
@@ -49,7 +49,7 @@ fn a_killed_emulation_takes_its_programs_with_it() {
 }
 
 #[test]
-fn a_signal_ends_a_stubborn_program_and_a_second_one_does_so_at_once() {
+fn a_signal_ends_a_stubborn_program_and_a_second_one_does_so_immediately() {
     for (signals, status) in [(&[Signal::INT][..], 130), (&[Signal::TERM, Signal::TERM], 143)] {
         let child = need!(started(&["--", "sh", "-c", STUBBORN]));
         signals.iter().for_each(|signal| child.signal(*signal));
@@ -58,7 +58,7 @@ fn a_signal_ends_a_stubborn_program_and_a_second_one_does_so_at_once() {
 }
 
 #[test]
-fn a_program_may_end_by_itself_when_it_is_asked_to() {
+fn a_program_may_end_by_itself_after_a_signal() {
     let script = "trap 'echo bye; exit 0' TERM; echo started; while :; do sleep 0.05; done";
     let child = need!(started(&["--", "sh", "-c", script]));
     child.signal(Signal::TERM);
@@ -88,7 +88,7 @@ fn deaf_to(signal: &str, args: &[&str]) -> Command {
 }
 
 #[test]
-fn ctrl_c_is_heard_while_hosts_are_made_by_a_job_that_was_born_ignoring_it_too() {
+fn ctrl_c_works_during_the_setup_even_in_a_job_that_ignores_it() {
     need!(emulate(&["--", "true"]));
     let (_folder, file) = scenario("[topology]\nkind = \"star\"\nhosts = 60\n");
     for ignored in ["INT", "USR1"] {

@@ -103,7 +103,7 @@ fn scratches(pid: u32) -> usize {
 }
 
 #[test]
-fn every_kind_of_flow_runs_for_real_and_tells_what_it_came_to() {
+fn every_kind_of_flow_runs_and_reports_its_result() {
     let (_folder, file) = scenario(FLOWS);
     let ended = need!(emulate(&[&file, "--json"]));
     let flows = ended.is(0, &["NOT emulated: host right1: disk-rate"]).events("flow");
@@ -141,7 +141,7 @@ fn every_kind_of_flow_runs_for_real_and_tells_what_it_came_to() {
 }
 
 #[test]
-fn a_table_says_what_each_flow_came_to_and_the_status_what_did_not() {
+fn a_table_shows_each_flows_result_and_the_status_failures() {
     let text = "time-limit = \"2s\"\n[topology]\nkind = \"pair\"\nlink = { rate = \"5M\" }\n\
         [[flow]]\nname = \"small\"\nfrom = \"a\"\nto = \"b\"\ntcp = \"cubic\"\nsize = \"20KB\"\n\
         [[flow]]\nname = \"large\"\nfrom = \"a\"\nto = \"b\"\ntcp = \"cubic\"\nsize = \"1GB\"\n";
@@ -153,7 +153,7 @@ fn a_table_says_what_each_flow_came_to_and_the_status_what_did_not() {
         line.unwrap_or_else(|| panic!("no {name} in {ended}")).clone()
     };
     assert!(line("flow").contains("goodput") && line("small").contains("20.00 kB"), "{ended}");
-    assert!(line("NOT FINISHED").contains("1.00 GB were to come"), "{ended}");
+    assert!(line("NOT FINISHED").contains("1.00 GB expected"), "{ended}");
 
     // Endless flows end with the last other flow, and are not failures.
     let endless = text.replace("size = \"1GB\"", "");

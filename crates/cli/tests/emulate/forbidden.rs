@@ -23,7 +23,7 @@ fn forbidden_emulation_has_its_exit_status_and_reason() {
 }
 
 #[test]
-fn where_the_device_is_closed_to_this_user_the_reason_says_how_to_open_it() {
+fn a_device_closed_to_this_user_is_reported_with_the_fix() {
     let is_root = rustix::process::geteuid().is_root();
     need!(skip::unless(is_root, "only root can become a user to whom a device is closed"));
     need!(have(&["unshare", "setpriv"]));
@@ -41,7 +41,7 @@ fn where_the_device_is_closed_to_this_user_the_reason_says_how_to_open_it() {
 }
 
 #[test]
-fn a_demo_where_the_machine_forbids_it_says_so_and_does_the_rest() {
+fn a_demo_without_emulation_reports_the_reason_and_does_the_rest() {
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
     let folder = tempfile::tempdir().expect("a folder can be made");
     let demo = format!("{longhaul} demo --size 20MB --dir {}", folder.path().display());
@@ -60,7 +60,7 @@ fn a_demo_where_the_machine_forbids_it_says_so_and_does_the_rest() {
 }
 
 #[test]
-fn a_demo_that_is_interrupted_cleans_up_too() {
+fn an_interrupted_demo_cleans_up() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let dir = folder.path().to_str().expect("plain letters");
     let demo = Command::new(env!("CARGO_BIN_EXE_longhaul"));
@@ -81,7 +81,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn without_any_privilege_it_makes_a_user_namespace_of_its_own() {
+fn without_any_privilege_an_emulation_makes_a_user_namespace() {
     need!(emulate(&["--", "true"]));
     let powerless = "grep -q '^CapEff:[[:space:]]*0*$' /proc/self/status || exit 9";
     let script = format!("{powerless}; exec {} emulate -- id -u", env!("CARGO_BIN_EXE_longhaul"));

@@ -144,7 +144,7 @@ fn a_scenario_that_cannot_be_read_is_trouble_with_files() {
 }
 
 #[test]
-fn a_queue_of_less_than_a_packet_in_bdps_is_one_packet_and_says_so() {
+fn a_queue_of_less_than_a_packet_becomes_one_packet_with_a_notice() {
     let args = ["--rate", "64k", "--rtt", "50ms", "--queue", "1bdp", "--", "true"];
     let ended = need!(emulate(&args));
     ended.is(0, &["--queue 1bdp is 400 B here", "one packet, 1.54 kB"]);
@@ -178,7 +178,7 @@ fn a_command_that_died_while_another_went_on_is_said_and_counts() {
 }
 
 #[test]
-fn a_program_takes_its_machine_for_the_host_that_it_is_on() {
+fn a_program_sees_its_emulated_host_as_the_machine() {
     let ended = need!(emulate(&["--run", "b", "uname -n"]));
     assert_eq!(ended.is(0, &[]).stdout, ["b"], "{ended}");
 }
@@ -297,7 +297,7 @@ fn a_scenario_has_its_hosts_and_its_commands_run_at_their_time() {
     assert_eq!(ended.stdout[..2], ["first", "left2"], "{ended}");
     assert!(ended.stdout.contains(&"10.77.0.3 right1".to_owned()), "{ended}");
 
-    // Who wants the network alone gets it.
+    // A user who wants only the network gets only that.
     let bare = emulate(&[&file, "--no-flows", "--", "echo", "alone"]).expect("as before");
     assert_eq!(bare.is(0, &["left > right: "]).stdout, ["alone"], "{bare}");
 
@@ -354,7 +354,7 @@ fn a_wrong_scenario_is_refused_with_file_line_and_the_nearest_key() {
 }
 
 #[test]
-fn a_trace_of_losses_lies_beside_its_scenario() {
+fn a_trace_is_found_relative_to_its_scenario() {
     let text = "[topology]\nkind = \"pair\"\nlink = { loss = { trace = \"lost.txt\" } }\n";
     let (folder, file) = scenario(text);
     let ended = Child::spawn(&mut command(&[&file, "--", "true"])).end();

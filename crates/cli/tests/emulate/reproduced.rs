@@ -7,7 +7,7 @@ use super::{emulate, piped};
 use crate::rig::{Child, need};
 
 #[test]
-fn a_case_that_is_emulated_has_its_value_on_the_page_or_the_reason_why_it_has_none() {
+fn the_page_has_each_emulated_value_or_the_reason_for_its_absence() {
     const CASE: &str = "10 frames at 230.4 Mbit/s, loss 0 %";
     need!(emulate(&["--", "true"]));
     let folder = tempfile::tempdir().expect("a folder can be made");

@@ -97,7 +97,7 @@ fn several_sources_go_into_one_folder_both_ways() {
 }
 
 #[test]
-fn slashes_mean_what_they_mean_to_rsync() {
+fn slashes_mean_the_same_as_in_rsync() {
     let pair = Pair::new();
     write(&pair.here.join("x/y"), b"y");
     fs::create_dir(pair.there.join("there")).unwrap();
@@ -154,7 +154,7 @@ fn equal_files_are_skipped_and_checksum_compares_content() {
 }
 
 #[test]
-fn checksum_tells_small_files_apart_that_travel_together() {
+fn checksum_distinguishes_small_files_in_one_chunk() {
     for flags in [&["-rc"][..], &["-rc", "--protocol=tcp", "--streams=1"]] {
         let pair = Pair::new();
         for number in 0..30 {
@@ -168,7 +168,7 @@ fn checksum_tells_small_files_apart_that_travel_together() {
 }
 
 #[test]
-fn a_dry_run_names_what_would_be_made_and_touches_nothing() {
+fn a_dry_run_names_new_entries_and_changes_nothing() {
     let pair = Pair::new();
     write(&pair.here.join("t/a"), b"a");
     write(&pair.here.join("t/b"), &bytes(9 << 20, 2));
@@ -227,7 +227,7 @@ fn dry_by_content(pair: &Pair, name: &str) -> [(Vec<String>, Value); 2] {
 }
 
 #[test]
-fn a_dry_run_with_checksum_names_what_differs_and_touches_nothing() {
+fn a_dry_run_with_checksum_names_differences_and_changes_nothing() {
     let pair = Pair::new();
     for root in [&pair.here, &pair.there] {
         write(&root.join("one"), &bytes(3 << 20, 9));
@@ -466,7 +466,7 @@ fn pair_with_runs() -> Pair {
 }
 
 #[test]
-fn a_pattern_in_a_source_takes_what_matches_over_there() {
+fn a_pattern_in_a_source_is_expanded_on_the_other_host() {
     let pair = pair_with_runs();
     let cases: [(&str, &[&str]); 5] = [
         ("run2/*.h5", &["x.h5", "y.h5"]),
@@ -489,7 +489,7 @@ fn a_pattern_in_a_source_takes_what_matches_over_there() {
 }
 
 #[test]
-fn a_literal_name_wins_over_the_pattern_that_it_looks_like() {
+fn a_literal_name_has_priority_over_an_equal_pattern() {
     let pair = Pair::new();
     for file in ["a*", "ab", "c[d", "e[f]/g"] {
         write(&pair.there.join(file), file.as_bytes());

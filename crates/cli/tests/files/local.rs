@@ -92,7 +92,7 @@ fn checksum_filters_lists_and_missing_folders_work_within_a_host() {
 }
 
 #[test]
-fn a_dry_run_within_a_host_names_what_would_be_copied_and_makes_nothing() {
+fn a_local_dry_run_names_the_files_and_creates_nothing() {
     let here = Here::new();
     write(&here.at("t/x"), b"x");
     write(&here.at("t/y"), b"y");

@@ -12,7 +12,7 @@ use crate::rig::{Child, Pair, Skipped, bytes, need, skip, words, write};
 /// Runs a test of this file, or skips it if strace is missing.
 fn run_without_strace(is_required: bool) -> Output {
     let mut tests = Command::new(std::env::current_exe().expect("it runs"));
-    let name = "a_large_file_is_on_the_disk_before_its_journal_says_so_and_before_it_has_its_name";
+    let name = "a_large_file_is_synced_before_its_journal_entry_and_its_name";
     tests.args(["--exact", &format!("files::on_disk::{name}")]).env("PATH", "/nonexistent");
     tests.env("CI_REQUIRE", if is_required { "1" } else { "0" }).output().expect("it can be run")
 }
@@ -140,7 +140,7 @@ fn renaming<'a>(partial: &str, calls: &'a [Call]) -> &'a Call {
 }
 
 #[test]
-fn a_large_file_is_on_the_disk_before_its_journal_says_so_and_before_it_has_its_name() {
+fn a_large_file_is_synced_before_its_journal_entry_and_its_name() {
     let pair = Pair::new();
     write(&pair.there.join("file"), &bytes(10 << 20, 1));
     // Slow enough that the journal is written several times.
@@ -169,7 +169,7 @@ fn read(name: &str, calls: &[Call]) -> u64 {
 }
 
 #[test]
-fn the_source_is_read_once_and_nothing_that_was_written_is_read_to_verify_it() {
+fn the_source_is_read_once_and_written_data_are_not_read_for_verification() {
     const LEN: u64 = 12 * MIB + 345;
     let pair = Pair::new();
     write(&pair.here.join("object"), &bytes(LEN as usize, 1));

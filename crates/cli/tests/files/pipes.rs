@@ -83,7 +83,7 @@ fn a_pipe_may_be_larger_than_the_memory_and_is_verified_as_a_whole() {
 }
 
 #[test]
-fn a_pipe_of_many_parts_keeps_to_the_rate_that_was_asked_for() {
+fn a_pipe_of_many_parts_keeps_the_requested_rate() {
     let pair = Pair::new();
     let (sent, there) = (bytes(12_000_000, 5), pair.at("x"));
     for flag in ["--rate=20M", "--bwlimit=20M"] {
@@ -158,7 +158,7 @@ fn a_pipe_into_a_folder_or_without_the_right_to_write_is_refused() {
 }
 
 #[test]
-fn a_reader_that_fails_leaves_no_file_however_much_it_has_brought() {
+fn a_failed_reader_leaves_no_file_after_any_amount_of_data() {
     let mut pair = Pair::new();
     for brought in [100, 12 << 20] {
         let error = library(&pair, Broken { left: brought }, 8);
@@ -274,7 +274,7 @@ fn events_and_the_content_do_not_share_standard_output() {
 }
 
 #[test]
-fn a_pipe_whose_server_is_gone_says_that_it_cannot_resume() {
+fn a_pipe_without_its_server_reports_that_it_cannot_resume() {
     let mut pair = Pair::new();
     fs::write(pair.there.join("x"), bytes(20 << 20, 5)).expect("a new file");
     let there = pair.at("x");

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::rig::{Child, Host, Pair, Server, content, write};
 
 #[test]
-fn rights_are_what_the_entry_and_the_server_say() {
+fn rights_follow_the_entry_and_the_server() {
     let cases: [(&str, &[&str], bool, bool); 5] = [
         ("", &[], true, true),
         (":rw", &[], true, true),
@@ -50,7 +50,7 @@ fn a_client_that_may_only_write_compares_no_contents() {
 }
 
 #[test]
-fn a_subfolder_is_all_that_there_is() {
+fn only_the_subfolder_is_visible() {
     let pair = Pair::with_rights(":rw:in", &[]);
     fs::remove_dir(pair.there.join("in")).unwrap();
     pair.cp(&[&pair.at("x"), &"."]).is(5, &["in", "make it below the root on the server"]);
@@ -114,7 +114,7 @@ fn no_path_leads_out_of_the_root() {
     }
     for name in ["file link", "dangling"] {
         let ended = pair.cp(&[&"file", &pair.at(name)]);
-        ended.is(5, &[name, "it leads out of the folder that is served"]);
+        ended.is(5, &[name, "it leads out of the served folder"]);
         assert!(pair.there.join(name).is_symlink());
     }
     // An absolute path is one below the root.
@@ -143,7 +143,7 @@ fn a_tree_with_links_that_point_out_is_copied_as_links() {
 }
 
 #[test]
-fn links_of_a_write_only_client_are_stored_as_they_stand_and_lead_no_client_out() {
+fn links_of_a_write_only_client_are_stored_unchanged_and_lead_no_client_out() {
     let folder = tempfile::tempdir().unwrap();
     let reader = Host::new(&folder.path().join("reader"));
     let (whole, inner) = (format!("{}:rw", reader.id), Host::new(&folder.path().join("inner")));

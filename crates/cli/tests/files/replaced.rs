@@ -68,7 +68,7 @@ fn without_p_a_file_that_is_replaced_keeps_its_permissions() {
 }
 
 #[test]
-fn a_small_file_that_is_there_and_equal_is_no_copy_for_checksum_either() {
+fn an_equal_small_file_is_not_copied_with_checksum_either() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(1000, 1));
     write(&pair.there.join("other"), &bytes(70_000, 2));

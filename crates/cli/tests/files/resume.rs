@@ -120,7 +120,7 @@ fn a_pull_resumes_after_its_server_is_killed() {
 }
 
 #[test]
-fn a_lost_or_damaged_journal_is_rebuilt_from_what_is_there() {
+fn a_lost_or_damaged_journal_is_rebuilt_from_existing_data() {
     let damages: [fn(&Path); 3] = [
         |journal| fs::remove_file(journal).unwrap(),
         |journal| {
@@ -337,12 +337,12 @@ fn a_source_that_changed_behind_its_size_and_time_is_found_by_checksum() {
 }
 
 #[test]
-fn a_source_that_changed_behind_its_size_and_time_is_not_mixed_with_what_came_before() {
+fn a_source_that_changed_with_equal_size_and_time_is_not_mixed_with_older_data() {
     side_by_side(FILES_AND_TREES, |(way, flags)| changes_behind_its_time(way, flags, &[]));
 }
 
 #[test]
-fn a_source_that_moved_to_another_place_keeps_what_came_before() {
+fn a_source_that_moved_keeps_the_copied_data() {
     let mut case = Case::new(Way::Push, SIZE);
     let told = case.kill_half_way(true);
     let path = case.pair.here.join("file");
@@ -390,7 +390,7 @@ fn a_killed_copy_resumes_with_another_cipher_and_direction() {
 }
 
 #[test]
-fn room_for_all_of_a_file_is_reserved_before_its_data_come() {
+fn space_for_a_whole_file_is_reserved_before_its_data_arrive() {
     use std::os::unix::fs::MetadataExt;
     const LEN: u64 = 40_000_000;
     let case = Case::new(Way::Push, LEN as usize);

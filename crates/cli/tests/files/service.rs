@@ -20,7 +20,7 @@ fn heard(manager: &UnixDatagram) -> String {
 }
 
 #[test]
-fn a_service_manager_hears_that_a_server_is_ready_reads_again_and_stops() {
+fn a_server_notifies_the_service_manager_of_ready_reload_and_stop() {
     let scratch = tempfile::tempdir().expect("there is room for a folder");
     let host = Host::new(&scratch.path().join("config"));
     let allowed = scratch.path().join("allowed");

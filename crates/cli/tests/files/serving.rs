@@ -60,8 +60,8 @@ fn a_mode_that_is_unknown_or_a_subfolder_that_is_not_there_ends_a_server_at_its_
     let host = Host::new(&scratch.path().join("config"));
     fs::create_dir(scratch.path().join("xx")).unwrap();
     for (rights, status, said) in [
-        (":xx", 2, "`xx` is no mode; write `rw:xx` if it is a folder"),
-        (":read", 2, "`read` is no mode"),
+        (":xx", 2, "`xx` is not a mode; write `rw:xx` if it is a folder"),
+        (":read", 2, "`read` is not a mode"),
         (":ro:not/there", 4, "not/there: No such file"),
         (":not-there", 4, "not-there: No such file"),
     ] {
@@ -135,7 +135,7 @@ fn an_identity_lies_in_the_user_s_configuration_folder_for_the_user_alone() {
 }
 
 #[test]
-fn a_server_whose_ports_are_taken_says_which_and_what_to_do() {
+fn a_server_with_occupied_ports_names_them_with_advice() {
     let pair = Pair::new();
     let words = Server::words(&pair.server.address, &pair.there, &["--allow", &pair.client.id]);
     let ended = Child::spawn(&mut pair.host.command(words)).end();
@@ -221,7 +221,7 @@ fn an_emptied_list_takes_the_last_client_its_right() {
 }
 
 #[test]
-fn a_server_that_is_ended_tells_its_clients_so() {
+fn a_server_that_shuts_down_informs_its_clients() {
     for push in [false, true] {
         let mut pair = Pair::new();
         let folder = if push { &pair.here } else { &pair.there };

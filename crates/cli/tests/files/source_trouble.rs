@@ -156,7 +156,7 @@ fn a_file_whose_permissions_change_while_it_is_read_is_compared_and_not_sent_aga
     assert_same(&pair.here, &pair.there);
 }
 
-/// Changes a file in each of the three attempts to copy it.
+/// Changes a file during each of the three attempts to copy that file.
 fn keep_changing(copy: &mut Child, path: &Path) {
     sends(copy, 0);
     for seed in [21, 22] {
@@ -193,7 +193,7 @@ fn a_file_that_changes_in_each_attempt_fails_and_stays_resumable() {
 }
 
 #[test]
-fn a_file_that_vanishes_while_it_is_read_arrives_as_it_was() {
+fn a_file_deleted_during_its_read_arrives_complete() {
     let pair = Pair::new();
     for (root, name) in [(&pair.here, "push"), (&pair.there, "pull")] {
         write(&root.join(name), &bytes(SIZE, 3));

@@ -90,7 +90,7 @@ fn the_same_command_resumes_immediately_after_each_kill() {
 }
 
 #[test]
-fn a_file_that_another_process_has_is_waited_for_and_the_user_hears_of_it() {
+fn a_copy_waits_for_a_locked_file_and_informs_the_user() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(LEN, 1));
     // The server does not know yet that its client is dead.

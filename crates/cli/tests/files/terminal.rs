@@ -24,7 +24,7 @@ fn a_server_that_was_never_seen_is_asked_about_once() {
     let known = pair.client.config.join("known_servers");
     for (answer, status) in [("n\n", 3), ("\n", 3), ("yes\n", 0)] {
         let mut screen = Terminal::start(cp(&pair, &[&"file", &pair.at("")]));
-        screen.shows("was never seen from here");
+        screen.shows("is not known on this host");
         screen.shows(&pair.server.id);
         screen.shows("[y/N]");
         assert!(content(&pair.there).is_empty());
@@ -42,7 +42,7 @@ fn a_server_that_was_never_seen_is_asked_about_once() {
 }
 
 #[test]
-fn ctrl_c_is_an_answer_to_the_question_too() {
+fn ctrl_c_is_an_answer_to_the_question() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     let mut screen = Terminal::start(cp(&pair, &[&"file", &pair.at("")]));
@@ -110,7 +110,7 @@ fn at_80_columns_every_quantity_is_seen() {
 }
 
 #[test]
-fn a_terminal_that_cannot_draw_has_lines_where_they_are_asked_for() {
+fn a_terminal_that_cannot_draw_prints_lines_on_request() {
     let pair = Pair::new();
     let id = pinned(&pair);
     for (flag, shown) in [("-P", true), ("--retry-for=5m", false)] {
@@ -139,7 +139,7 @@ fn the_last_line_of_progress_and_the_summary_say_the_same() {
 }
 
 #[test]
-fn quiet_leaves_only_errors_whatever_else_is_asked_for() {
+fn quiet_leaves_only_errors_with_any_other_flag() {
     let pair = Pair::new();
     let id = pinned(&pair);
     for (number, flags) in ["-qP", "-qn", "-vq", "-qrp"].into_iter().enumerate() {
@@ -154,7 +154,7 @@ fn quiet_leaves_only_errors_whatever_else_is_asked_for() {
 }
 
 #[test]
-fn only_what_came_is_called_copied() {
+fn only_arrived_data_are_reported_as_copied() {
     let pair = Pair::new();
     let id = pinned(&pair);
     for name in ["a", "b", "c"] {
@@ -175,7 +175,7 @@ fn only_what_came_is_called_copied() {
 }
 
 #[test]
-fn an_equal_tree_is_not_called_copied_when_its_content_was_compared() {
+fn a_compared_equal_tree_is_not_reported_as_copied() {
     let pair = Pair::new();
     let id = pinned(&pair);
     write(&pair.here.join("tree/large"), &bytes(9 << 20, 1));
@@ -205,7 +205,7 @@ fn resumed_bytes_are_reported_once() {
 }
 
 #[test]
-fn a_tree_of_links_says_how_many_came() {
+fn a_tree_of_links_reports_their_number() {
     let pair = Pair::new();
     let id = pinned(&pair);
     fs::create_dir(pair.here.join("links")).unwrap();
@@ -267,7 +267,7 @@ fn existing_files_are_reported_and_nothing_is_copied() {
 }
 
 #[test]
-fn a_small_copy_is_one_line_and_more_where_it_is_asked_for() {
+fn a_small_copy_prints_one_line_and_more_on_request() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"four");
     let id = pinned(&pair);
@@ -282,7 +282,7 @@ fn a_small_copy_is_one_line_and_more_where_it_is_asked_for() {
 }
 
 #[test]
-fn the_other_side_is_called_by_its_name() {
+fn messages_have_the_other_sides_name() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     let id = pinned(&pair);
@@ -297,7 +297,7 @@ fn the_other_side_is_called_by_its_name() {
 }
 
 #[test]
-fn the_last_line_of_each_copy_has_its_rate_however_short_it_was() {
+fn the_last_line_of_each_copy_has_its_rate() {
     let pair = Pair::new();
     let id = pinned(&pair);
     write(&pair.here.join("object"), &bytes(2_000, 1));

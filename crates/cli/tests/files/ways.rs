@@ -46,7 +46,7 @@ fn every_cipher_and_every_receive_strategy_works_both_ways() {
 }
 
 #[test]
-fn data_in_the_clear_want_the_server_s_word_too() {
+fn data_in_the_clear_need_the_servers_consent() {
     let pair = Pair::new();
     for ended in both_ways(&pair, &["--cipher=none"]) {
         ended.is(3, &["in the clear", "--allow-plain"]);
@@ -55,7 +55,7 @@ fn data_in_the_clear_want_the_server_s_word_too() {
 }
 
 #[test]
-fn a_fake_copy_writes_nothing_and_says_so() {
+fn a_fake_copy_writes_nothing_and_reports_that() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(5_000_001, 7));
     write(&pair.there.join("source"), &bytes(5_000_001, 8));
@@ -71,7 +71,7 @@ fn a_fake_copy_writes_nothing_and_says_so() {
 }
 
 #[test]
-fn a_dry_run_refuses_what_it_cannot_tell() {
+fn a_dry_run_refuses_requests_that_it_cannot_answer() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     write(&pair.there.join("source"), b"s");
@@ -119,7 +119,7 @@ fn a_summary_has_every_promised_name_and_the_counts_fit_together() {
 }
 
 #[test]
-fn without_json_stdout_is_empty_and_errors_come_as_json_with_it() {
+fn errors_are_json_with_json_and_stdout_is_empty_without() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     let id = format!("--server-id={}", pair.server.id);

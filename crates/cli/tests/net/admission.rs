@@ -31,7 +31,7 @@ fn first_messages() -> Vec<Message> {
 }
 
 #[test]
-fn a_client_without_rights_is_refused_before_anything_that_it_asks_is_read() {
+fn a_client_without_rights_is_refused_before_its_request_is_read() {
     let pair = Pair::new();
     let stranger = Host::new(&pair.scratch.path().join("stranger"));
     for message in first_messages() {
@@ -88,7 +88,7 @@ fn an_id_that_holds_its_share_of_the_memory_keeps_no_other_id_out() {
             let request = liar::request(Direction::Push, &format!("slow-{n}"));
             let request = Request { transfer: n.into(), flow: 100 + n, ..request };
             session.write(&Frame::from(Message::Request(request))).await.expect("it is open");
-            // Answered with the memory, or by the word that it has to wait for it.
+            // Answered with the memory, or with the message that the transfer must wait.
             let ping = Message::Ping(Ping { answer: false });
             session.write(&Frame::from(ping)).await.expect("it is open");
             session.read::<Frame>().await.expect("the server answers");

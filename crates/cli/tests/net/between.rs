@@ -138,7 +138,7 @@ fn ctrl_c_here_ends_the_copy_there_and_the_same_command_resumes() {
 }
 
 #[test]
-fn each_host_that_cannot_be_reached_is_named_with_who_wanted_it() {
+fn each_unreachable_host_is_named_with_its_user() {
     let ssh = need!(hosts());
     let (to, _) = of_gate(&ssh, "copy");
     let run = |words: &str, args: &[&str]| ssh.start(words, args).end();
@@ -154,7 +154,7 @@ fn each_host_that_cannot_be_reached_is_named_with_who_wanted_it() {
 }
 
 #[test]
-fn a_longhaul_of_an_older_release_over_there_is_named() {
+fn an_older_longhaul_on_the_other_host_is_named() {
     let ssh = need!(hosts());
     let old = ssh.path("old");
     let refusal = "{\"event\":\"error\",\"status\":2,\"class\":\"usage\",\

@@ -104,7 +104,7 @@ fn a_client_that_gets_another_address_half_way_is_followed_there() {
 }
 
 #[test]
-fn a_tree_whose_list_is_long_goes_by_tcp_too() {
+fn a_tree_with_a_long_list_is_copied_by_tcp() {
     let rig = Relayed::new(1);
     for n in 0..600 {
         write(&rig.pair.here.join(format!("tree/a-file-with-a-rather-long-name-{n:040}")), &[7; 9]);
@@ -119,7 +119,7 @@ fn least_seconds(bytes: usize) -> f64 {
 }
 
 #[test]
-fn a_rate_and_a_limit_bound_what_goes_by_tcp_also_where_it_took_over() {
+fn a_rate_and_a_limit_bound_tcp_after_a_fallback() {
     side_by_side(WAYS, |way| {
         let rig = Relayed::new(5_000_000);
         let (from, to, copy) = rig.way(way);
@@ -142,7 +142,7 @@ fn a_rate_and_a_limit_bound_what_goes_by_tcp_also_where_it_took_over() {
 }
 
 #[test]
-fn beside_a_rate_a_lower_limit_holds_for_datagrams_too() {
+fn a_limit_below_the_rate_applies_to_datagrams() {
     side_by_side(WAYS, |way| {
         let rig = Relayed::new(5_000_000);
         let (from, to, _) = rig.way(way);
@@ -260,7 +260,7 @@ fn tcp_takes_over_within_three_seconds_when_udp_stops() {
 }
 
 #[test]
-fn tcp_may_be_asked_for() {
+fn tcp_can_be_requested() {
     let rig = Relayed::new(6_000_000);
     let (from, to, _) = rig.way(Way::Pull);
     let ended = rig.pair.cp(&[&from, &to, &"--protocol=tcp", &"--streams=3"]);
@@ -277,7 +277,7 @@ fn slow_down_at_each_loss(wan: &Wan, host: &str) {
 }
 
 #[test]
-fn the_number_of_connections_that_is_best_on_a_lossy_path_is_found_while_it_carries_the_copy() {
+fn the_best_number_of_connections_on_a_lossy_path_is_found_during_the_copy() {
     // One connection gets some 4 Mbit/s of it, and each further one as much again.
     let link = LinkSpec::path(Rate::from_mbps(100), Span::from_millis(30));
     let loss = Loss::independent(LossRatio::new(0.01).expect("a share"));
@@ -299,7 +299,7 @@ fn the_number_of_connections_that_is_best_on_a_lossy_path_is_found_while_it_carr
 }
 
 #[test]
-fn a_copy_that_is_over_before_the_best_number_is_found_tells_the_last() {
+fn a_copy_that_ends_before_the_best_number_is_found_reports_the_last_one() {
     let pair = Pair::new();
     write(&pair.here.join("object"), &bytes(5_000_000, 3));
     let ended = pair.cp(&[&"--protocol=tcp", &"--streams=auto", &"object", &pair.at("copy")]);

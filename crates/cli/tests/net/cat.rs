@@ -358,7 +358,7 @@ fn a_client_takes_no_byte_that_is_not_what_the_server_vouches_for() {
     refused(
         &lied(size, &[data(head, b""), data(&wrong, &value)]),
         6,
-        "differ from what the server",
+        "differ from the server's first read",
     );
     for lies in [
         vec![data(head, b""), data(tail, b"")],

@@ -48,7 +48,7 @@ enum Outcome {
 }
 
 #[test]
-fn each_command_for_people_who_come_from_elsewhere_does_what_it_says() {
+fn each_command_for_users_of_other_tools_works() {
     let ssh = need!(Ssh::new());
     let (tools, here, there) = (ssh.path("tools"), ssh.path("near"), ssh.path("data"));
     fs::create_dir(&tools).expect("there is room for a folder");

@@ -38,7 +38,7 @@ fn protocols_and_the_kernels_tcp_take_turns_over_an_emulated_path() {
 }
 
 #[test]
-fn what_tcp_sent_again_is_told_and_what_it_has_beside_a_copy() {
+fn tcps_resent_segments_and_its_share_next_to_a_copy_are_reported() {
     // One packet in a hundred goes, of two thousand.
     let wan = need!(Wan::new(protocols::link(0.01), 1500, 1));
     let host = format!("lh://{}/", wan.server.as_ref().expect("it was started").address);
@@ -57,7 +57,7 @@ fn what_tcp_sent_again_is_told_and_what_it_has_beside_a_copy() {
 }
 
 #[test]
-fn the_command_of_the_page_compares_over_an_emulated_path_by_itself() {
+fn the_command_of_the_page_compares_over_an_emulated_path() {
     need!(available().map_err(skip::forbidden));
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/choosing.md");
     let page = fs::read_to_string(page).expect("it is there");

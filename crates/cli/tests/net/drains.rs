@@ -16,7 +16,7 @@ fn push_to(slow: &[String], len: usize) -> Ended {
 }
 
 #[test]
-fn a_disk_slower_than_the_path_sets_the_rate_and_nothing_is_lost_for_it() {
+fn a_disk_slower_than_the_path_sets_the_rate_without_losses() {
     // 5 MB/s: slower than a traced program on a busy machine receives.
     let slow = need!(slow_disk(200));
     let ended = push_to(&slow, 60_000_000);

@@ -52,7 +52,7 @@ fn a_killed_server_that_comes_back_is_found_again_without_being_asked() {
 }
 
 #[test]
-fn a_frozen_client_goes_on() {
+fn a_frozen_client_resumes() {
     let (pair, content) = pair(20_000_000);
     let mut copy = start(&pair, Way::Push, &["--rate=60M"]);
     copy.progressed(5_000_000);
@@ -89,7 +89,7 @@ pub(super) fn slow_down(id: u32, on: Duration, off: Duration, over: &AtomicBool)
 }
 
 #[test]
-fn a_receiver_that_runs_a_tenth_of_the_time_gets_it_whole_within_its_memory() {
+fn a_receiver_that_runs_a_tenth_of_the_time_gets_a_whole_copy() {
     const MEMORY: u64 = 32 << 20;
     const OBJECT: usize = 100_000_000;
     let mut pair = Pair::in_memory(&["--memory", "32Mi"]);
@@ -227,7 +227,7 @@ fn a_near_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
 }
 
 #[test]
-fn a_near_disk_that_hangs_while_the_source_is_walked_is_given_up_after_stall_or_at_once() {
+fn a_hung_local_disk_ends_the_walk_after_stall_or_on_a_signal() {
     let hangs = need!(slow_calls("getdents64", HANGS));
     let (pair, _) = pair(1);
     write(&pair.here.join("tree/file"), b"f");
@@ -249,7 +249,7 @@ fn a_near_disk_that_hangs_while_the_source_is_walked_is_given_up_after_stall_or_
 }
 
 #[test]
-fn hashing_what_is_there_for_longer_than_stall_is_no_stall() {
+fn hashing_existing_data_for_longer_than_stall_is_no_stall() {
     const CHUNKS: usize = 16;
     // Each chunk of 1 MiB takes longer; together they exceed the stall timeout.
     let slow = need!(slow_calls("pread64", 400_000));
@@ -310,7 +310,7 @@ fn a_copy_of_many_small_files_is_bound_by_their_making() {
 }
 
 #[test]
-fn three_copies_onto_a_slow_disk_share_memory_for_two_and_lose_nothing_for_want_of_it() {
+fn three_copies_onto_a_slow_disk_share_memory_for_two_without_losses() {
     let slow = need!(slow_disk(60));
     let (mut pair, content) = pair(60_000_000);
     serve_slowly(&mut pair, &slow, "64Mi");
@@ -332,7 +332,7 @@ fn three_copies_onto_a_slow_disk_share_memory_for_two_and_lose_nothing_for_want_
 }
 
 #[test]
-fn a_slow_disk_slows_streams_too_and_their_chunks_wait_in_bounded_memory() {
+fn a_slow_disk_slows_streams_and_their_chunks_wait_in_bounded_memory() {
     let slow = need!(slow_disk(20));
     let (mut pair, content) = pair(200_000_000);
     serve_slowly(&mut pair, &slow, "32Mi");

@@ -8,7 +8,7 @@ use crate::rig::{Child, Pair, bytes, write};
 const TAKES: &str = "--receive-rate=80M";
 
 #[test]
-fn senders_to_one_server_share_what_its_receiver_takes() {
+fn senders_to_one_server_share_its_receive_rate() {
     let pair = Pair::new();
     let start = |number: usize| -> Child {
         let name = format!("f{number}");

@@ -20,7 +20,7 @@ fn a_path_that_swallows_large_datagrams_gets_smaller_ones() {
 }
 
 #[test]
-fn a_path_that_begins_to_swallow_them_is_searched_anew_and_the_copy_goes_on() {
+fn a_new_size_limit_of_the_path_starts_a_new_search_and_the_copy_continues() {
     for way in WAYS {
         let rig = Relayed::new(30_000_000);
         let (from, to, _) = rig.way(way);

@@ -169,7 +169,7 @@ fn a_folder_is_listed_for_people_and_programs() {
 }
 
 #[test]
-fn a_token_does_what_its_line_says_and_without_one_nothing_goes() {
+fn a_token_has_the_rights_of_its_line_and_requests_without_one_are_refused() {
     let mut http = Http::new(&[]);
     write(&http.data.join("file"), b"f");
     write(&http.data.join("in/mine"), b"m");
@@ -201,7 +201,7 @@ fn a_token_does_what_its_line_says_and_without_one_nothing_goes() {
 }
 
 #[test]
-fn everybody_reads_where_that_is_said_and_nobody_writes_to_a_server_that_is_read_only() {
+fn public_folders_are_readable_and_read_only_servers_refuse_all_writes() {
     let http = Http::new(&["--http-public", "--read-only"]);
     write(&http.data.join("file"), b"f");
     is(&http.ask("", "GET", "/file", ""), 200);
@@ -302,7 +302,7 @@ fn no_request_leaves_the_root_by_names_encodings_or_links() {
 }
 
 #[test]
-fn headers_without_end_and_what_is_no_http_end_the_connection_and_not_the_server() {
+fn endless_headers_and_other_protocols_end_the_connection_and_not_the_server() {
     let http = Http::new(&["--http-public"]);
     write(&http.data.join("file"), b"f");
     let long = "x".repeat(100_000);

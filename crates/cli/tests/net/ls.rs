@@ -238,7 +238,7 @@ fn a_server_refuses_lies_of_a_client_that_lists_and_lives_on() {
         ("list", 2, "has version 1 here; 2 is needed"),
         ("copy", 99, "is needed"),
         ("", u32::MAX, "is needed"),
-        ("share", 0, "no service share is known here"),
+        ("share", 0, "unknown service share"),
         ("lists\u{1b}[2J", 1, "no service lists"),
     ] {
         let error = ask(&pair, service, needs, &List::default()).expect("it is refused");
@@ -285,7 +285,7 @@ fn a_right_to_another_service_is_none_to_files() {
 }
 
 #[test]
-fn every_request_ends_with_the_right_of_its_client_and_hears_why() {
+fn every_request_ends_with_its_clients_right_and_gets_the_reason() {
     let scratch = tempfile::tempdir().expect("there is room for a folder");
     let client = Host::new(&scratch.path().join("client"));
     let file = scratch.path().join("allowed");

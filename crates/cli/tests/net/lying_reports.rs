@@ -125,7 +125,7 @@ fn relays(flow: u32) -> Vec<Message> {
     numbered.map(|(control, number)| Message::Relay(Relay { flow, control, number })).collect()
 }
 
-/// What kills a transfer by itself, and a word that is said of it.
+/// A message that ends a transfer, and a word of the error.
 fn fatal() -> Vec<(Message, &'static str)> {
     let ranges = |steps: &[u64]| Some(Ranges { steps: steps.to_vec() });
     let plan = |have| Plan { have, ..Plan::default() };
@@ -240,7 +240,7 @@ pub(super) fn tell_lies(cell: Cell, way: Way) {
 }
 
 #[test]
-fn a_plan_without_end_is_refused_by_either_end_with_what_there_is() {
+fn an_endless_plan_is_refused_by_either_end_with_the_limit() {
     let pair = Pair::new();
     write(&pair.here.join("object"), &bytes(LEN, 1));
     write(&pair.there.join("source"), &bytes(LEN, 1));

@@ -308,7 +308,7 @@ fn a_replica_that_differs_is_left_out_and_two_that_differ_are_refused() {
     assert!(failed[0]["what"].as_str().is_some_and(|w| w.contains("1 of 5 MiB")), "{ended}");
     // The copy is complete all the same, and reports the sources that sent nothing.
     assert_eq!(ended.summary()["failed_sources"], 1, "{ended}");
-    assert!(ended.stderr.contains("1 of 3 sources") && ended.stderr.contains("all of it"));
+    assert!(ended.stderr.contains("1 of 3 sources") && ended.stderr.contains("the whole object"));
     fs::remove_file(star.here.join("x")).expect("it was copied");
     let ended = star.replicas(&[], &[0, 1]).end();
     ended.is(5, &["no majority", "byte 3145728"]);
@@ -316,7 +316,7 @@ fn a_replica_that_differs_is_left_out_and_two_that_differ_are_refused() {
 }
 
 #[test]
-fn a_source_whose_bytes_come_wrong_is_named_and_the_others_come_whole() {
+fn a_source_with_wrong_bytes_is_named_and_the_others_are_copied() {
     let star = Star::with(3, &["--allow-plain"]);
     let content = bytes(3_000_000, 15);
     for (root, name) in star.roots.iter().zip(["a", "b", "c"]) {
@@ -379,7 +379,7 @@ fn a_killed_copy_of_replicas_resumes_with_others() {
 }
 
 #[test]
-fn trees_of_many_files_are_replicas_too() {
+fn trees_of_many_files_can_be_replicas() {
     let star = Star::new(3);
     for root in &star.roots {
         for number in 0..300u64 {

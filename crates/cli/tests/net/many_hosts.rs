@@ -22,7 +22,7 @@ fn servers(ssh: &Ssh, names: &[&str], content: &[u8]) -> Vec<Server> {
 }
 
 #[test]
-fn hosts_of_ssh_and_servers_bring_what_each_has_into_one_folder() {
+fn files_of_ssh_hosts_and_servers_arrive_in_one_folder() {
     let ssh = need!(Ssh::new());
     let other = bytes(3_000_000, 21);
     let [server] = &servers(&ssh, &["other"], &other)[..] else { unreachable!("one was named") };
@@ -40,7 +40,7 @@ fn hosts_of_ssh_and_servers_bring_what_each_has_into_one_folder() {
 }
 
 #[test]
-fn replicas_on_an_ssh_host_and_on_servers_are_one_object_also_when_a_server_dies() {
+fn replicas_on_an_ssh_host_and_on_servers_survive_the_death_of_a_server() {
     let ssh = need!(Ssh::new());
     let content = bytes(16_000_000, 22);
     write(&ssh.path("there/source"), &content);
@@ -92,7 +92,7 @@ fn each_server_is_held_to_its_own_pin() {
 }
 
 #[test]
-fn a_weight_gives_a_source_so_much_more_of_what_this_host_takes() {
+fn a_weight_gives_a_source_its_multiple_of_a_share() {
     let star = Star::new(2);
     for (root, name) in star.roots.iter().zip(["a", "b"]) {
         write(&root.join(name), &bytes(6_000_000, 24));
@@ -117,7 +117,7 @@ fn a_weight_gives_a_source_so_much_more_of_what_this_host_takes() {
 }
 
 #[test]
-fn a_limit_is_for_all_sources_together_whatever_carries_the_data() {
+fn a_limit_applies_to_all_sources_together_on_any_carrier() {
     let star = Star::new(2);
     let content = bytes(3_000_000, 27);
     star.roots.iter().zip(["a", "b"]).for_each(|(root, name)| write(&root.join(name), &content));
@@ -172,7 +172,7 @@ fn kill_and_go_on(each: u64, least: u64) {
     copy.kill();
     assert!(!star.here.join("a").exists() && !star.here.join("b").exists());
     let ended = star.start(&[], &[(0, "a"), (2, "b")], ".").end();
-    // What each had brought counts, whoever goes on with it.
+    // Data from every source count, whichever source continues.
     let resumed = ended.summary()["resumed_bytes"].as_u64();
     assert!(resumed >= Some(least), "{each}: {ended}");
     star.assert_copied("a", &contents[0]);

@@ -17,7 +17,7 @@ fn path(wan: &Wan, words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn the_second_copy_over_a_path_begins_by_what_the_first_one_found() {
+fn the_second_copy_over_a_path_starts_from_the_first_ones_rate() {
     let wan = need!(Wan::new(link(100, 40, 0.001), MTU, 8_000_000));
     let copy = |way, words: &[&str]| {
         let summary = wan.start(way, words).end().summary();

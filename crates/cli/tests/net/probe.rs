@@ -86,7 +86,7 @@ fn a_client_without_rights_measures_nothing() {
 }
 
 #[test]
-fn where_datagrams_do_not_pass_a_probe_says_what_to_open_and_measures_tcp() {
+fn a_probe_without_udp_names_the_ports_to_open_and_measures_tcp() {
     let rig = Relayed::new(1);
     rig.relay.rules.no_data.store(true, Ordering::Relaxed);
     let (relay, id) = (rig.relay.address(), &rig.pair.server.id);
@@ -160,7 +160,7 @@ fn finding(ended: &Ended, name: &str) -> Value {
 }
 
 #[test]
-fn a_doctor_tries_the_ports_of_a_server_and_says_what_to_open() {
+fn doctor_tests_the_ports_of_a_server_and_names_those_to_open() {
     let rig = Relayed::new(1);
     let server = format!("lh://{}", rig.relay.address());
     let ended = doctor(&rig.pair, &[&server, "--rate=1M"]);
@@ -177,7 +177,7 @@ fn a_doctor_tries_the_ports_of_a_server_and_says_what_to_open() {
 }
 
 #[test]
-fn a_doctor_s_status_tells_whether_anything_is_bad() {
+fn doctors_exit_status_tells_whether_anything_is_bad() {
     let pair = Pair::new();
     // More than any core can encrypt or buffer can hold.
     let ended = doctor(&pair, &["--rate=100000G"]);

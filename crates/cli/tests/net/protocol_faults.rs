@@ -35,7 +35,7 @@ fn under_way(copy: &mut Child, cell: Cell) {
 }
 
 #[test]
-fn a_network_that_is_gone_for_a_while_is_waited_for() {
+fn a_copy_survives_an_outage() {
     each(&cells(), |cell| WAYS.into_iter().for_each(|way| interrupt(cell, way)));
 }
 
@@ -127,7 +127,7 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
 }
 
 #[test]
-fn a_disk_slower_than_the_network_bounds_memory_and_loses_nothing_for_want_of_it() {
+fn a_disk_slower_than_the_network_bounds_memory_without_losses() {
     // Each write of 1 MiB takes 100 ms longer: 10 MB/s instead of 50 MB/s.
     let slow = need!(faults::slow_disk(100));
     let content = bytes(36_000_000, 6);

@@ -60,7 +60,7 @@ fn a_replica_that_is_dead_at_the_start_takes_part_when_it_comes() {
 }
 
 #[test]
-fn a_server_tells_of_those_who_compare_what_it_has_and_of_how_that_ended() {
+fn a_server_logs_surveys_and_their_results() {
     let content = bytes(2_000_000, 35);
     let mut star = Star::of_replicas(2, &content);
     star.replicas(&[], &[0, 1]).end().summary();

@@ -166,7 +166,7 @@ fn value(families: &BTreeMap<String, Family>, series: &str) -> f64 {
 }
 
 #[test]
-fn metrics_are_well_formed_count_what_was_copied_and_have_no_names() {
+fn metrics_are_well_formed_count_copied_data_and_have_no_names() {
     let seen = Seen::new();
     let before = lint(&seen.get("/metrics"));
     assert_eq!(value(&before, "longhaul_delivered_bytes_total{way=\"in\"}"), 0.0);
@@ -263,7 +263,7 @@ fn events_come_ten_times_a_second_at_most_and_show_the_transfer() {
 }
 
 #[test]
-fn top_shows_a_server_to_who_has_the_right_and_to_nobody_else() {
+fn top_shows_a_server_only_to_clients_with_the_right() {
     let mut seen = Seen::new();
     let mut copy = seen.slow_copy("source", &bytes(12_000_000, 3));
     copy.progressed(100_000);

@@ -123,12 +123,12 @@ fn rights_are_by_prefix_and_mode() {
     share(&none, "ls", "", &[]).is(3, &["has no right to share"]);
     share(&none, "get", "a", &[]).is(3, &["has no right to share"]);
     let without = Pair::with_rights(",share=rw", &[]);
-    share(&without, "ls", "", &[]).is(3, &["no service share is known here"]);
-    share(&without, "get", "a", &[]).is(3, &["no service share is known here"]);
+    share(&without, "ls", "", &[]).is(3, &["unknown service share"]);
+    share(&without, "get", "a", &[]).is(3, &["unknown service share"]);
 }
 
 #[test]
-fn an_edit_that_is_sent_again_on_a_new_stream_is_made_once_also_for_a_client_that_cannot_read() {
+fn an_edit_repeated_on_a_new_stream_is_applied_once_even_without_the_right_to_read() {
     let pair = pair("share=wo:w");
     let ask = |asked| Ask { asked: Some(asked) };
     let begin = |first, instance| ask(Asked::Begin(Begin { instance, first, seen: Some(0) }));
@@ -473,7 +473,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
     let (_, last) = told(&pair, vec![ask(Asked::Watch(watch("w"))), Ask::default()]);
     assert!(last.is_some_and(|last| last.contains("takes no further message")));
     let (_, last) = told(&pair, vec![Ask::default(), ask(Asked::Watch(watch("w")))]);
-    assert!(last.is_some_and(|last| last.contains("a stream of its own")));
+    assert!(last.is_some_and(|last| last.contains("a separate stream")));
     share(&pair, "put", "w/a", &["alive"]).is(0, &[]);
 }
 

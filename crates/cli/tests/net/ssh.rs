@@ -137,7 +137,7 @@ impl Ssh {
         format!("far:{}/{path}", self.there.display())
     }
 
-    /// Copies one file, and looks at it.
+    /// Copies one file and checks the copy.
     #[track_caller]
     fn copies(&self, way: Way, words: &str, args: &[&str]) -> Ended {
         let (from, to, copy) = match way {
@@ -240,7 +240,7 @@ fn a_server_and_a_host_behind_ssh_are_fetched_at_once_and_may_be_replicas() {
 }
 
 #[test]
-fn replicas_come_through_sshs_own_channels_where_nothing_else_passes() {
+fn replicas_are_read_through_ssh_channels_if_nothing_else_passes() {
     let ssh = need!(Ssh::only_channel());
     let near = ssh.at("source");
     let other = near.replacen("far", "gate", 1);
@@ -253,7 +253,7 @@ fn replicas_come_through_sshs_own_channels_where_nothing_else_passes() {
 }
 
 #[test]
-fn without_longhaul_over_there_the_error_says_how_to_install_it() {
+fn an_error_about_missing_longhaul_says_how_to_install_it() {
     let ssh = need!(Ssh::new());
     let to = ssh.at("copy");
     let ended = ssh.cp("", &["--remote-path=/no/such/longhaul", "object", &to]);
@@ -288,7 +288,7 @@ fn the_far_side_opens_ports_of_the_range_only() {
 }
 
 #[test]
-fn a_range_that_is_taken_over_there_is_named_with_what_to_do() {
+fn an_occupied_remote_port_range_is_named_with_advice() {
     let ssh = need!(Ssh::new());
     let take = |port| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
     let neighbours = (0..50).find_map(|_| {
@@ -359,7 +359,7 @@ fn data_go_through_ssh_with_a_warning_if_only_ssh_passes() {
 }
 
 #[test]
-fn a_remote_path_may_have_blanks_and_the_shell_over_there_may_talk() {
+fn a_remote_path_may_have_blanks_and_the_remote_shell_may_print() {
     let ssh = need!(Ssh::new());
     let script = ssh.path("my longhaul");
     let longhaul = env!("CARGO_BIN_EXE_longhaul");

@@ -81,7 +81,7 @@ fn refusal(server: SocketAddr, protocol: &[u8]) -> ConnectionError {
 }
 
 #[test]
-fn quic_clients_of_another_kind_are_told_so_and_the_server_lives() {
+fn foreign_quic_clients_get_an_error_and_the_server_continues() {
     let pair = Pair::new();
     let server: SocketAddr = pair.server.address.parse().expect("a server's address");
     for protocol in [b"h3".as_slice(), b"longhaul/1"] {

@@ -139,7 +139,7 @@ fn limits_are_reported_before_anything_is_sent() {
 }
 
 #[test]
-fn frames_that_come_too_fast_are_skipped_or_thinned_as_asked() {
+fn frames_that_come_too_fast_are_skipped_or_thinned_as_configured() {
     let pair = pair("stream=rw");
     fs::write(pair.here.join("frames"), bytes(100 * 50_000, 1)).unwrap();
     for how in ["skip", "thin"] {
@@ -208,7 +208,7 @@ fn a_receiver_continues_with_the_next_sender_after_a_kill() {
 }
 
 #[test]
-fn after_a_cut_a_stream_goes_on_without_an_old_frame() {
+fn after_an_outage_a_stream_continues_without_old_frames() {
     let scratch = tempfile::tempdir().unwrap();
     let host = |name: &str| Host::new(&scratch.path().join(name));
     let (client, host) = (host("c"), host("s"));

@@ -58,7 +58,7 @@ const LIES: [Lie; 18] = [
 ];
 
 #[test]
-fn a_client_refuses_what_it_did_not_ask_for_before_it_creates_anything() {
+fn a_client_refuses_unrequested_files_before_creating_anything() {
     let pair = Pair::new();
     for (asked, shape, entries, named) in LIES {
         let server = LyingServer::start(move |_| vec![liar::offer(list(shape, entries), 0)]);
@@ -75,7 +75,7 @@ fn a_client_refuses_what_it_did_not_ask_for_before_it_creates_anything() {
 }
 
 #[test]
-fn a_client_takes_what_it_asked_for_from_the_same_server() {
+fn a_client_accepts_requested_files_from_the_same_server() {
     let pair = Pair::new();
     for (asked, shape, entries) in [
         (&["report.pdf"][..], Shape::File, &["report.pdf"][..]),
@@ -104,7 +104,7 @@ fn report() -> Vec<u8> {
 }
 
 #[test]
-fn a_second_attempt_is_held_to_the_request_too() {
+fn a_second_attempt_is_checked_against_the_request() {
     let pair = Pair::new();
     let honest = report();
     let server = LyingServer::answering(move |session, heard| match (session, heard) {
@@ -144,7 +144,7 @@ fn a_source_of_replicas_is_held_to_the_request() {
 }
 
 #[test]
-fn one_of_several_sources_cannot_bring_what_was_not_asked_of_it() {
+fn one_of_several_sources_cannot_deliver_unrequested_files() {
     let pair = Pair::new();
     write(&pair.there.join("honest"), b"h");
     let lie = || vec![liar::offer(list(Shape::File, &[".bashrc"]), 0)];

@@ -44,13 +44,14 @@ fn goes_into_the_same_place(restarted: bool) {
     assert_eq!(copy().summary()["skipped_files"], FILES);
     assert_same(&pair.here.join("lots"), &pair.there.join("end"));
     assert!(remains(&pair.there).is_empty());
-    // That one was heard of: now it is a folder that is there, as cp has it.
+    // The client saw the end of that copy, so the next one copies into the existing folder, like
+    // cp.
     copy().summary();
     assert_same(&pair.here.join("lots"), &pair.there.join("end/lots"));
 }
 
 #[test]
-fn a_client_killed_at_the_very_end_asks_again_and_nothing_is_doubled() {
+fn a_client_killed_at_the_very_end_resumes_without_duplicates() {
     goes_into_the_same_place(false);
 }
 
@@ -60,7 +61,7 @@ fn a_copy_resumes_after_its_server_is_killed_at_the_very_end() {
 }
 
 #[test]
-fn a_server_killed_before_its_last_word_is_heard_is_taken_up_where_it_was_within_the_run() {
+fn a_server_killed_before_its_last_message_is_resumed_within_the_run() {
     let mut rig = Relayed::new(1);
     make_lots(&rig.pair);
     // The client is heard, and hears nothing.

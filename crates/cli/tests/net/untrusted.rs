@@ -20,7 +20,7 @@ const HANDSHAKES: usize = 200_000;
 /// What carries the data: datagrams to a port of their own, or the control port's connections.
 const CARRIERS: [&str; 2] = ["--protocol=rbudp", "--protocol=tcp"];
 
-/// A client before a server, with an eye on all that leaves for it.
+/// A client and a server; records everything that the client sends.
 struct Watched {
     rig: Relayed,
     tapped: Receiver<Vec<u8>>,
@@ -103,7 +103,7 @@ fn nothing_leaves_for_a_new_server_where_nobody_can_answer() {
 }
 
 #[test]
-fn nothing_leaves_for_a_new_server_before_somebody_has_said_yes() {
+fn no_data_leave_for_a_new_server_before_the_user_accepts() {
     for carrier in CARRIERS {
         let watched = Watched::new();
         for (answer, status) in [("n\n", 3), ("yes\n", 0)] {

@@ -122,7 +122,7 @@ fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_resumes() {
 }
 
 #[test]
-fn what_is_equal_is_told_though_the_end_of_the_copy_overtakes_the_plan() {
+fn equal_files_are_reported_even_if_the_end_of_the_copy_overtakes_the_plan() {
     // The plan waits on the stream for a lost packet; a datagram has the outcome meanwhile.
     let wan = need!(Wan::new(link(100, 40, 0.2), MTU, 1000));
     let args = ["--protocol=rbudp", "--rate=80M"];
@@ -147,12 +147,12 @@ fn streams_over_a_narrow_path_are_bound_by_it() {
 }
 
 #[test]
-fn a_network_that_is_gone_for_seconds_is_waited_for() {
+fn a_copy_survives_an_outage_of_seconds() {
     gone_for(Duration::from_secs(5), Way::Pull);
 }
 
 #[test]
-fn a_network_gone_for_20_seconds_and_an_end_frozen_as_long_lose_no_session() {
+fn an_outage_or_freeze_of_20_seconds_loses_no_session() {
     const LONG: Duration = Duration::from_secs(20);
     thread::scope(|scope| {
         scope.spawn(|| gone_for(LONG, Way::Push));

@@ -75,7 +75,7 @@ fn a_server_is_reached_by_a_link_local_address_and_its_interface() {
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_named() {
+fn a_missing_interface_is_named() {
     let scratch = tempfile::tempdir().unwrap();
     let host = crate::rig::Host::new(&scratch.path().join("host"));
     fs::write(scratch.path().join("file"), b"x").unwrap();

@@ -82,7 +82,7 @@ pub(crate) struct Pair {
     pub(crate) here: PathBuf,
     /// The server's root.
     pub(crate) there: PathBuf,
-    /// Goes away with all that is in it.
+    /// Removed with its content at the end.
     pub(crate) scratch: TempDir,
 }
 

@@ -161,7 +161,7 @@ fn a_run_that_fails_leaves_those_that_went_well() {
 }
 
 #[test]
-fn a_run_that_the_time_limit_ends_says_so() {
+fn a_run_ended_by_the_time_limit_reports_that() {
     let case = Case::new(&format!("time-limit = \"100ms\"\n{MIXED}"));
     let run = case.run(&[]);
     assert_eq!(run.status, 0);

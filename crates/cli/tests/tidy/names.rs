@@ -68,13 +68,13 @@ fn nothing_is_called_get() {
         let calls = lines.filter(|(_, line)| line.trim_start().contains("fn get_"));
         found.extend(calls.map(|(number, _)| format!("{}:{}", file.path, number + 1)));
     }
-    // This very test names it.
+    // This test itself contains the name.
     found.retain(|place| !place.contains("tests/tidy/names.rs"));
     none(found, "a function that tells is named after what it tells");
 }
 
 #[test]
-fn names_come_apart_into_words() {
+fn names_are_split_into_words() {
     assert_eq!(words("LossManager"), ["loss", "manager"]);
     assert_eq!(words("net_utils"), ["net", "utils"]);
     assert_eq!(declared("    pub(crate) struct Meter<'a> {"), Some("Meter"));

@@ -75,7 +75,7 @@ fn the_core_knows_nothing_of_the_host() {
 }
 
 #[test]
-fn what_a_seed_gives_is_the_same_on_every_machine() {
+fn a_seed_gives_the_same_numbers_on_every_machine() {
     let folders = [
         "crates/experiments/src/",
         "crates/testbed/src/link/",

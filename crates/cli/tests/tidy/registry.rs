@@ -42,7 +42,7 @@ fn every_protocol_has_a_page_with_its_name_flags_and_experiments() {
 }
 
 #[test]
-fn every_protocol_has_tests_beside_it() {
+fn every_protocol_has_its_own_tests() {
     let tests = |name: &str| root().join(format!("crates/proto/src/{}/tests.rs", protocol(name)));
     let rows = registry::all().iter();
     let lost = rows

@@ -24,7 +24,7 @@ const SOURCES: [(&str, &str); 17] = [
     ("crates/transfer/src/control/probe.rs", "A probe"),
     ("crates/transfer/src/control/list.rs", "A listing"),
     ("crates/transfer/src/control/file.rs", "Ranges of a remote file"),
-    ("crates/transfer/src/control/server_status.rs", "What a server is doing"),
+    ("crates/transfer/src/control/server_status.rs", "The status of a server"),
     ("crates/transfer/src/control/pipe.rs", "A pipe"),
     ("crates/share/src/messages.rs", "The shared tree"),
     ("crates/stream/src/messages.rs", "A stream"),
@@ -149,7 +149,7 @@ fn made() -> String {
 }
 
 #[test]
-fn the_page_of_the_wire_is_what_the_source_says() {
+fn the_page_of_the_wire_agrees_with_the_source() {
     let path = root().join(PAGE);
     let page = fs::read_to_string(&path).expect("there is the page");
     let (told, listed) = page.split_once(MARK).expect("the page has its mark");

@@ -24,7 +24,7 @@ fn a_mistake_names_file_line_and_the_nearest_key() {
 }
 
 #[test]
-fn a_file_that_others_can_write_is_refused_with_the_command_that_mends_it() {
+fn a_file_that_others_can_write_is_refused_with_the_chmod_to_run() {
     let (_, folder) = with("[cp]\nrate = \"5M\"\n", &["cp", "--show-config"]);
     let file = folder.path().join("config.toml");
     for (mode, is_refused) in [(0o664, true), (0o646, true), (0o644, false), (0o600, false)] {

@@ -65,8 +65,8 @@ fn impossible_copies_are_refused_with_the_reason() {
         (&["--remote-path=x", "lh://h/b", "."], "--remote-path is for hosts that ssh"),
         (&["--data-port=9", "a", "h:b"], "--data-port is for a server"),
         (&["lh://h:65535/a", "b"], "no port comes after 65535"),
-        (&["lh://h:99999/a", "b"], "99999 is no port from 1 to 65535"),
-        (&["lh://h:/a", "b"], "no port behind the ':'"),
+        (&["lh://h:99999/a", "b"], "99999 is not a port from 1 to 65535"),
+        (&["lh://h:/a", "b"], "no port after the ':'"),
     ];
     for (words, expected) in cases {
         longhaul(&[&["cp"], words].concat()).is_refused(&[expected]);
@@ -170,7 +170,7 @@ fn flags_of_scp_and_rsync_are_refused_with_the_replacement() {
 }
 
 #[test]
-fn a_host_that_lacks_its_scheme_is_told_how_it_is_written() {
+fn a_host_without_a_scheme_gets_advice() {
     let meant = ["did you mean lh://127.0.0.1:7801?"];
     for words in [["probe", "127.0.0.1:7801"], ["doctor", "127.0.0.1:7801"]] {
         longhaul(&words).is_refused(&meant);
@@ -189,7 +189,7 @@ fn reproduce_without_a_name_lists_and_runs_nothing() {
 }
 
 #[test]
-fn help_is_a_subcommand_too_and_short_help_is_short() {
+fn help_is_a_subcommand_and_short_help_is_short() {
     let serve = longhaul(&["help", "serve"]);
     assert_eq!((serve.status, serve.stderr.as_str()), (0, ""));
     assert_eq!(serve.stdout, longhaul(&["serve", "--help"]).stdout);
@@ -235,7 +235,7 @@ fn a_server_without_root_or_ids_is_refused() {
 }
 
 #[test]
-fn a_server_that_could_not_do_what_was_meant_is_refused() {
+fn impossible_server_settings_are_refused() {
     let (folder, id) = identity();
     let root = folder.path().join("served data");
     fs::create_dir(&root).expect("the folder is ours");
@@ -305,7 +305,7 @@ fn an_id_is_made_once_and_kept_to_its_owner() {
 }
 
 #[test]
-fn with_json_a_refusal_is_an_event_too() {
+fn with_json_a_refusal_is_an_event() {
     let cases: [(&[&str], &str); 5] = [
         (&["--json", "-", "b"], "only files and folders"),
         (&["--json", "--bogus", "a", "h:b"], "--bogus"),
@@ -403,7 +403,7 @@ fn help_of_sync_is_a_screen_that_begins_with_examples() {
 }
 
 #[test]
-fn a_port_behind_a_host_of_ssh_is_told_how_a_server_is_written() {
+fn a_port_after_a_host_of_ssh_gets_advice_about_servers() {
     let ssh = "sh -c 'exit 255'";
     for words in
         [&["ls", "-e", ssh, "h.example:7801"][..], &["cp", "-e", ssh, "a", "h.example:7801"]]

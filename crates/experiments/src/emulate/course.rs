@@ -1,7 +1,7 @@
 //! A flow's rate over time, from its progress reports, at the sampling times of the simulation.
 //!
-//! A copy reports about once a second, at irregular times. Its rate is taken as constant between
-//! two reports, so a mean over a phase uses of each report the part within the phase.
+//! A copy reports about once a second, at irregular times. The rate counts as constant between two
+//! reports, so the mean over a phase weights each interval by its part within the phase.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_tellings_a_flow_goes_on_evenly() {
+    fn between_two_reports_a_flow_is_interpolated() {
         // 1 MB in each of the seconds that end at 1.3, 2.3 and 3.3 s after the start.
         let end = told(&[(300, 0), (1_300, 1_000), (2_300, 3_000)], 2_300, 0);
         let course = of(&end, Span::from_secs(1));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copys_course_begins_where_its_session_stands() {
+    fn the_progress_of_a_copy_begins_when_its_session_is_open() {
         let end = told(&[(1_500, 1_000)], 1_500, 500);
         let course = of(&end, Span::from_millis(500));
         let goodputs: Vec<f64> = course.iter().map(|sample| sample.goodput).collect();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_told_nothing_has_no_course() {
+    fn a_flow_without_reports_has_no_progress() {
         assert!(of(&told(&[], 0, 0), Span::from_secs(1)).is_empty());
         assert!(of(&told(&[(900, 5)], 900, 0), Span::ZERO).is_empty());
     }

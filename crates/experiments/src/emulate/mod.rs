@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_expected_is_what_can_be_run_in_bounded_time() {
+    fn the_expected_duration_covers_only_cases_with_bounded_time() {
         use crate::scenarios::vary;
 
         let copy = || vary("quanta-streaming");

@@ -262,7 +262,7 @@ pub(super) static FIG9: Experiment = Experiment {
 
 /// Figure 10: GTP's capacity, as a share of the access link.
 const CAPACITIES: [(&str, u32); 2] = [("all of the link", 100), ("85 % of the link", 85)];
-/// The first of them, with GTP's packets as late as from a busy host.
+/// The case of all of the link, with GTP's packets delayed as by a busy host.
 const LATE: &str = "all of the link, GTP's packets up to 2 ms late";
 /// Why that case is not emulated.
 const LATE_BY_ITSELF: &str = "over real sockets packets are late anyway";

@@ -26,7 +26,7 @@ const TOO_MANY: &str = "one machine has neither the cores nor the memory for so 
                         with an object that lasts seconds at its link's rate";
 
 const JOINED: Quantity = Quantity { name: "fair after a join within", unit: Unit::Seconds };
-const LOOKS: Quantity = Quantity { name: "looks at a flow for a decision", unit: Unit::Count };
+const LOOKS: Quantity = Quantity { name: "looks at flows for a decision", unit: Unit::Count };
 
 fn case_name(senders: usize, gigabits: u64) -> String {
     format!("{senders} into {gigabits} Gbit/s")
@@ -82,15 +82,15 @@ pub(super) static SCALE: Experiment = Experiment {
     id: "gtp-scale",
     title: "GTP from one to a thousand senders into 1, 10 and 100 Gbit/s",
     source: "No paper: the scale that GTP was made for",
-    setup: "1 to 1000 senders with 1 Gbit/s each (Ethernet framing included), from 1, 3, 10, \
-            20, 30, 50, 80, 120, 200 and 300 ms away in turn, all from 0 s, into one receiver \
-            of 1, 10 or 100 Gbit/s, whose switch holds 5 ms for its port; at 3 s one more from \
-            50 ms away. The senders' cards have the same 1 Gbit/s and are told at set-up; the \
-            receiver's is no limit. The receiver knows its link, and nothing is sent before it \
-            is asked for. Aggregate and fairness are those of 2 to 3 s; loss is that of all 5 \
-            s; the model is what the links carry of object in full packets. A join is over \
-            when the late flow's rate over 50 ms stays within 10 % of the others' mean. A look \
-            is one comparison or one share made.",
+    setup: "1 to 1000 senders with 1 Gbit/s each (Ethernet framing included), from 1, 3, 10, 20, \
+            30, 50, 80, 120, 200 and 300 ms away in turn, all from 0 s, into one receiver of 1, 10 \
+            or 100 Gbit/s, whose switch holds 5 ms for its port; at 3 s one more from 50 ms away. \
+            The senders' cards have the same 1 Gbit/s and report it at set-up; the receiver's card \
+            is not a limit. The receiver knows its link, and nothing is sent before its request. \
+            Aggregate and fairness are those of 2 to 3 s; loss is that of all 5 s; the model is \
+            the object data that the links carry in full packets. A join is over when the late \
+            flow's rate over 50 ms stays within 10 % of the others' mean. A look is one \
+            comparison, or the computation of one share.",
     cases: || {
         let case = |(senders, link): (usize, u64)| {
             let capacity = payload_ceiling(Rate::from_mbps(link * 1_000)).as_bps() / 1_000_000;
@@ -122,26 +122,24 @@ pub(super) static SCALE: Experiment = Experiment {
         });
         vec![
             Table::new("Senders into one receiver", rows.collect()),
-            Table::new("What a decision takes", work.into()),
+            Table::new("Cost of a decision", work.into()),
         ]
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "Nothing was published for more than eight flows. The paper's senders also wait \
-              for the first request; otherwise longhaul's send 64 blocks before it, which \
-              from a thousand senders would be more than the queue holds. \
-              [scheduler](scheduler.md) has what a decision costs a processor; this page has \
-              how often a flow is looked at.",
-    learned: "The scheduler's work grows as N log N: it looks {[1000 senders] / 1000} times \
-              at each of a thousand flows for a decision. A receiver that knows its senders' \
-              rates fills the capacity in all twelve cases, of the senders' links where they \
-              are the limit and of its own otherwise. Nothing is lost, and shares are equal \
-              (index {least [* | fairness index] | 3}) from 1 to 300 ms away. A join takes \
-              {1000 into 100 Gbit/s | fair after a join within | 2} s at most, but {1000 into \
-              1 Gbit/s | fair after a join within | 2} s where a thousand senders share 1 \
-              Gbit/s. There each sender has less than a megabit and is asked for several \
-              blocks at a time, and a thousand joins at once are one schedule. When the \
-              receiver asked block by block, and scheduled join by join, it stood still \
-              behind its own work.",
+    differs: "Nothing was published for more than eight flows. The paper's senders also wait for \
+              the first request; otherwise longhaul's send 64 blocks before it, which from a \
+              thousand senders would be more than the queue holds. [scheduler](scheduler.md) has \
+              the processor time of a decision; this page has the number of looks at flows.",
+    learned: "The scheduler's work grows as N log N: it looks {[1000 senders] / 1000} times at \
+              each of a thousand flows for a decision. A receiver that knows its senders' rates \
+              fills the capacity in all twelve cases, of the senders' links where they are the \
+              limit and of its own otherwise. Nothing is lost, and shares are equal (index {least \
+              [* | fairness index] | 3}) from 1 to 300 ms away. A join takes {1000 into 100 Gbit/s \
+              | fair after a join within | 2} s at most, but {1000 into 1 Gbit/s | fair after a \
+              join within | 2} s where a thousand senders share 1 Gbit/s. There each sender has \
+              less than a megabit and gets requests for several blocks at a time, and a thousand \
+              simultaneous joins make one schedule. When the receiver requested single blocks, and \
+              made a schedule for each join, it could not keep up.",
     set: Set::Named,
 };

@@ -69,7 +69,7 @@ fn with_send_buffer(buffer: &str) -> (String, Variant) {
     (case_name(&name, LOSSES[1]), path.set("host.a.send-buffer", buffer))
 }
 
-/// The memory runs of [`AS_STUDIED`]: the contender, which of [`LOSSES`], case and variant.
+/// The memory runs of [`AS_STUDIED`]: contender, index in [`LOSSES`], case and variant.
 fn as_studied() -> Vec<(&'static Contender, usize, String, Variant)> {
     let all = AS_STUDIED.iter().flat_map(|studied| [(studied, 0), (studied, 1)]);
     let run = |((of, name, key, value), index): (&(&str, &str, &str, &str), usize)| {
@@ -255,7 +255,7 @@ const FILE_CONTENDERS: [FileContender; 3] = [
 ];
 /// The number of runs of each contender, each with its own seed.
 const REPEATS: u64 = 4;
-/// Why only the first of them is emulated.
+/// Why only the first run is emulated.
 const REPEATED: &str = "a seed does not determine an emulated run, so only the first one is \
                         emulated";
 

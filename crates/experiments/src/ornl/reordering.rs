@@ -21,7 +21,7 @@ const CONTENDERS: [(&str, &str); 6] = [
 const SHARES: [f64; 4] = [0.0, 0.1, 1.0, 5.0];
 /// Why most degrees are not emulated.
 const SWEPT: &str = "two degrees over real sockets show whether the others would be the same";
-/// How long they are held back, in ms.
+/// How long packets are held back, in ms.
 const BY: [f64; 3] = [0.1, 1.0, 5.0];
 
 fn case_name(contender: &str, share: f64, by: f64) -> String {
@@ -58,7 +58,7 @@ pub(super) static REORDERING: Experiment = Experiment {
         let runs = CONTENDERS.iter().flat_map(|c| degrees().map(move |degree| (c, degree)));
         runs.map(|((name, flow), (share, by))| {
             let (case, variant) = (case_name(name, share, by), variant(flow, share, by));
-            // One degree over real sockets shows whether the rest would be the same.
+            // One degree is also emulated, to check the simulated values.
             match share == 0.0 || (share, by) == (1.0, 1.0) {
                 true => Case::both(case, variant),
                 false => Case::simulated(case, variant, SWEPT),

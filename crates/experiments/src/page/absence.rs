@@ -120,8 +120,9 @@ fn named_after<'c>(row: &str, cases: &'c [Case]) -> Option<&'c str> {
     cases.iter().map(|case| &*case.name).filter(fits).max_by_key(|name| name.len())
 }
 
-/// Whether a row of a case has an emulated value. A row's name may differ from its case's: the row
-/// is found by removing the case's outcome and looking for a missing simulated value.
+/// Whether a row of a case has an emulated value. A row's name may differ from its case's name. So
+/// this rebuilds the tables without the case's outcome: the rows that lose their simulated value
+/// belong to the case.
 fn has_value(page: &Page, cases: &[Case], case: &str) -> bool {
     let named_so = |row: &str| named_after(row, cases) == Some(case);
     let others = (page.experiment.tables)(&page.simulated.without(case));
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_nobody_has_run_yet_is_named_beside_those_that_were() {
+    fn cases_that_were_not_run_are_named() {
         let simulated = outcomes(&[("disk", 1), ("long", 885), ("short", 7), ("pair", 2)]);
         let mut page = Page::new(&EXAMPLE, &simulated, None);
         let mut emulated = |case, day: &str| {
@@ -225,7 +226,7 @@ mod tests {
         };
         let text = emulated("kernel", "Monday.");
         assert!(text.contains(&yet("short; pair")), "{text}");
-        // Its row has another name.
+        // The case's row has another name.
         let text = emulated("pair", "Tuesday.");
         assert!(text.contains(&yet("short")), "{text}");
         let text = emulated("short", "Wednesday.");
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_a_case_is_none_of_the_case_whose_name_its_own_begins_with() {
+    fn a_value_belongs_to_the_case_with_the_longest_matching_name() {
         static PREFIXED: Experiment = Experiment {
             cases: || ["x", "x, y"].map(|name| Case::both(name, vary("quanta-streaming"))).into(),
             tables: |outcomes| {
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_could_not_give_is_said_until_one_can() {
+    fn a_page_names_missing_values_until_a_run_has_them() {
         let simulated = outcomes(&[("disk", 1), ("long", 885), ("short", 7)]);
         let mut page = Page::new(&EXAMPLE, &simulated, None);
         let failed = [("short".to_owned(), "not valid: it was\nlate".to_owned())];

@@ -251,7 +251,7 @@ mod tests {
 
     /// Another test runs the quick experiments again; this one checks the prose of all pages.
     #[test]
-    fn the_prose_of_every_committed_page_says_what_its_tables_have() {
+    fn the_prose_of_committed_pages_agrees_with_their_tables() {
         let folder =
             results::find(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("in the repository");
         let mut wrong = Vec::new();

@@ -10,7 +10,7 @@ use super::{Entry, Kind, MAX_ENTRIES, MAX_OBJECT, MAX_PATH, Shape, large_from, w
 use crate::{CHUNK, names};
 
 /// The fault of an entry that appears a second time.
-pub(crate) const TWICE: &str = "is there twice";
+pub(crate) const TWICE: &str = "appears twice";
 
 /// The place of an entry in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Check {
             _ => {}
         }
         if path[name_at..].contains(&b'/') {
-            return Err("its folder is no folder of the manifest");
+            return Err("its folder is not in the manifest");
         }
         Ok(Placed { parent, name_at })
     }
@@ -135,9 +135,9 @@ impl Check {
     pub(super) fn end(&self) -> Result<(), &'static str> {
         match self.shape {
             Shape::File if self.count == 1 && self.last_is_file => Ok(()),
-            Shape::File => Err("is to be one file and is not"),
-            Shape::Named if self.tops == 0 => Err("is to have one top and has none"),
-            Shape::Named if self.tops > 1 => Err("is to have one top and has several"),
+            Shape::File => Err("should be one file"),
+            Shape::Named if self.tops == 0 => Err("should have one top entry and has none"),
+            Shape::Named if self.tops > 1 => Err("should have one top entry and has several"),
             _ => Ok(()),
         }
     }
@@ -166,7 +166,7 @@ fn check_holes(shape: Shape, size: u64, holes: &[Range<u64>]) -> Result<(), &'st
         end = Some(hole.end);
     }
     match end {
-        Some(end) if end > size.div_ceil(CHUNK) => Err("a hole behind the end of the file"),
+        Some(end) if end > size.div_ceil(CHUNK) => Err("a hole beyond the end of the file"),
         _ => Ok(()),
     }
 }

@@ -13,7 +13,7 @@ use super::{
     at_path, whole,
 };
 
-const TORN: &str = "torn or no manifest at all";
+const TORN: &str = "truncated or not a manifest";
 const HOLES: &str = "an entry with more than a million holes";
 
 /// Most numbers of an entry, including as many bytes as a path and a target have.
@@ -154,7 +154,7 @@ fn read(
         each(entry, placed, check.path());
     }
     if !rest.is_empty() {
-        return Err(whole("bytes behind the last entry"));
+        return Err(whole("bytes after the last entry"));
     }
     check.end().map_err(whole)?;
     Ok((shape, head.folder_mode))

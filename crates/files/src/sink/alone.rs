@@ -45,12 +45,12 @@ impl Together {
 }
 
 impl Sink {
-    /// Locks the entry `number` for this copy or this command, if it is the folder that the copy is
-    /// of. The content of a folder that is copied into an existing folder is not locked: several
-    /// copies may write there.
+    /// Locks the entry `number` for this copy or this command, if it is the top folder of the copy.
+    /// The content of a folder that is copied into an existing folder is not locked: several copies
+    /// may write there.
     ///
     /// # Errors
-    /// Another copy has locked it.
+    /// Another copy has locked the folder.
     pub(super) fn have_alone(&mut self, number: u32) -> Result<(), Error> {
         if self.options.dry_run || self.alone.len() >= MOST || !self.is_top(number) {
             return Ok(());

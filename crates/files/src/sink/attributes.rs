@@ -1,4 +1,4 @@
-//! Permissions and times of what was copied.
+//! Permissions and times of copied entries.
 
 use std::io;
 
@@ -112,7 +112,7 @@ mod tests {
     use crate::Place;
 
     #[test]
-    fn a_folder_under_construction_has_the_sticky_bit_whatever_it_inherits() {
+    fn a_folder_under_construction_has_the_sticky_bit_despite_inheritance() {
         let base = tempfile::tempdir().unwrap();
         std::fs::create_dir(base.path().join("d")).unwrap();
         let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();

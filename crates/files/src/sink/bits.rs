@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_run_is_taken_in_and_out_as_its_numbers_one_by_one_are(
+        fn a_run_is_inserted_and_removed_like_its_single_numbers(
             len in 0u64..300,
             changes in prop::collection::vec((0u64..300, 0u64..300, any::<bool>()), 0..20),
         ) {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_what_was_taken_in_and_the_rest() {
+    fn runs_split_into_the_taken_ones_and_the_rest() {
         let mut bits = Bits::new(130);
         for at in [0, 1, 63, 64, 65, 129, 130, 500] {
             bits.insert(at);

@@ -125,7 +125,7 @@ impl Sink {
             self.watch.go_on()?;
             let start = chunk * CHUNK;
             let content = &mut content[..(size - start).min(CHUNK) as usize];
-            // It may have changed or shrunk since it was hashed.
+            // The file may have changed or shrunk since it was hashed.
             let read = basis.read(start, content);
             if read.is_ok() && digest::file_value(size, *chunk, content) == *value {
                 self.try_write_large(entry, *chunk, content, *value)?;

@@ -2,8 +2,8 @@
 //! is the name of the new file or folder.
 //!
 //! If a copy creates the named folder and is killed, the folder exists in the next run, which would
-//! copy into it, one level deeper. So a mark next to the folder says that it is this copy's own
-//! top. The mark stays until the copy is finished and its client knows that.
+//! copy into it, one level deeper. So a mark next to the folder shows that this copy created it.
+//! The mark stays until the copy is finished and its client knows that.
 
 use std::borrow::Cow;
 use std::io;
@@ -46,8 +46,8 @@ impl Ground {
         options: &SinkOptions,
     ) -> Result<Ground, Error> {
         if options.make_path {
-            // Whether the destination is the folder that everything goes into, and otherwise the
-            // name that it gives.
+            // Whether the destination is the folder for all entries; if not, `top` is the new name
+            // of the top entry.
             let (goes_inside, top) = match manifest.shape() {
                 Shape::Several => (true, None),
                 Shape::File if place.says_folder() => (true, None),
@@ -237,7 +237,7 @@ impl Mark {
     /// copy.
     ///
     /// # Errors
-    /// It cannot be removed (`File`).
+    /// The mark cannot be removed (`File`).
     pub fn remove(self) -> Result<(), Error> {
         self.folder.remove(&self.name).map_err(|error| file_error("finish", &self.place, &error))
     }
@@ -318,7 +318,7 @@ fn check_name(name: &[u8], place: &Place) -> Result<(), Error> {
 /// the system and other programs use.
 fn check_target(place: &Place) -> Result<(), Error> {
     if place.is_of_the_system() {
-        let what = format!("{} is the system's own name of what is open", place.shown());
+        let what = format!("{} is the system's name for an open file", place.shown());
         let error = Error::new(FileErrorKind::File, what).at(place.named());
         return Err(error.advise("copy to the name of a file"));
     }
@@ -328,7 +328,7 @@ fn check_target(place: &Place) -> Result<(), Error> {
 }
 
 fn no_folder(place: &Place) -> Error {
-    let what = format!("{} is there and is no folder", place.shown());
+    let what = format!("{} exists and is not a folder", place.shown());
     Error::new(FileErrorKind::File, what).at(place.named()).advise("remove it or copy elsewhere")
 }
 

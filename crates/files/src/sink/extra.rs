@@ -63,8 +63,8 @@ impl Extra {
     /// Checks the request before the destination is opened.
     ///
     /// # Errors
-    /// The copy is not of one folder's content, a filter excludes files by something else than
-    /// their names, or the destination is a link (`Request`, `File`).
+    /// The copy is not of one folder's content, a filter excludes files by other properties than
+    /// names, or the destination is a link (`Request`, `File`).
     pub(super) fn new(place: &Place, shape: Shape, delete: &Delete) -> Result<Extra, Error> {
         let refuse = |what: &str| Err(Error::new(FileErrorKind::Request, what));
         if shape != Shape::Contents {
@@ -72,7 +72,8 @@ impl Extra {
         }
         let is_glob = |filter: &Filter| matches!(filter, Filter::Include(_) | Filter::Exclude(_));
         if !delete.filters.iter().all(is_glob) {
-            // A file that is too large at the source would be removed here.
+            // The destination's copy of a file that exceeds the size limit at the source would be
+            // removed.
             return refuse("deletion does not work with size limits and lists of files");
         }
         if !place.says_folder()

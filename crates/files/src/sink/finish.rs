@@ -48,7 +48,7 @@ impl Sink {
     /// Ends the copy: syncs everything; if no chunk is missing, creates links and gives folders
     /// their permissions and times.
     ///
-    /// Called earlier, it leaves the data for a later run, and reports how much is unfinished.
+    /// If chunks are missing, keeps the data for a later run and reports the unfinished amount.
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).
@@ -59,7 +59,7 @@ impl Sink {
     }
 
     /// Ends a copy for a remote client. The returned mark has to be removed when the client has
-    /// received the outcome; otherwise the client may ask again, and means the same place.
+    /// received the outcome; otherwise the client may repeat its request for the same destination.
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).

@@ -63,7 +63,8 @@ pub(super) struct Large {
     journal_end: u64,
     /// The folder's entry for the partial file is on disk.
     is_named: bool,
-    /// A sync of the partial file failed: nothing of it may be journalled or synced any more.
+    /// A sync of the partial file failed: after that, chunks of the file may no longer be
+    /// journalled or synced.
     has_lost: bool,
     /// When it was last used, to find the file to close.
     pub(super) used: u64,
@@ -169,7 +170,7 @@ impl Large {
         let valid = !distrust && journal.as_ref().is_some_and(is_its);
         let is_locked = file.lock()?;
         if !is_locked && !valid {
-            // Another copy may be writing to it, of another version even. A new file is made.
+            // Another copy may be writing to the file, perhaps another version. Create a new file.
             return Ok(None);
         }
         // Before the file is touched: an old journal must never speak of new content.
@@ -206,7 +207,7 @@ impl Large {
         compare.sort_unstable_by_key(|(chunk, _)| *chunk);
         large.file = Some(file);
         if !is_locked {
-            // Another copy may go on writing to it.
+            // Another copy may still write to the old file.
             let (large, _) = large.restart(ground, watch)?;
             return Ok(Some(Remains { large, compare: Vec::new(), allocated: found.allocated }));
         }
@@ -348,7 +349,7 @@ impl Large {
             let file = partial::open(folder, &names::partial(&name), false)?;
             let file = file.ok_or_else(store::not_found)?;
             let found = file.attributes()?;
-            // It was unlocked meanwhile, so another copy may have written it.
+            // The file was unlocked meanwhile, so another copy may have written to it.
             if found.identity != self.identity || self.closed != Some(found.modified) {
                 let what = "another copy took the partial file away";
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
@@ -489,7 +490,7 @@ impl Large {
         let locked = self.file.as_deref().filter(|_| partial::is_lockable(mode));
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
         // A folder keeps the entries that it could not sync, unlike a file its content. So a second
-        // try means something, and the sync at the end of the copy is a third one.
+        // sync may succeed, and the sync at the end of the copy is a third one.
         let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();
         // The next run removes a journal without a partial file.
         let _ = folder.remove(&names::journal(&name));
@@ -507,8 +508,8 @@ impl Large {
             None => {
                 let (folder, name) = ground.at(self.number)?;
                 folder.remove(&names::journal(&name))?;
-                // Even if it is gone: an earlier run may have failed to sync its removal, and it
-                // could reappear after a power failure.
+                // Even if the journal does not exist: an earlier run may have failed to sync its
+                // removal, and the journal could reappear after a power failure.
                 folder.sync()
             }
         }
@@ -620,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_hashed_up_to_a_limit_that_grows_with_what_has_come() {
+    fn holes_are_hashed_up_to_a_limit_that_grows_with_the_content() {
         let mut budget = HoleBudget::default();
         assert!(budget.take(HASHED_HOLES - 1, 0) && budget.take(1, 0));
         assert!(!budget.take(1, 0) && !budget.take(u64::MAX, u64::MAX - HASHED_HOLES - 1));

@@ -27,7 +27,7 @@ impl Left {
         }
     }
 
-    /// Returns whether `found` is as it was left, and removes the record.
+    /// Returns whether `found` is unchanged since the record, and removes the record.
     pub(super) fn take(&self, found: &Attributes) -> bool {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         left.remove(&found.identity) == Some(found.modified)
@@ -43,7 +43,7 @@ mod tests {
     use crate::store::buffers::MemoryFolder;
 
     #[test]
-    fn a_file_counts_as_left_once_and_only_as_it_was() {
+    fn a_record_of_a_file_applies_once_and_only_if_unchanged() {
         let folder = MemoryFolder::new(10);
         folder.put(OsStr::new("x"), Vec::new());
         let found = folder.look(b"x").expect("it is there");
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_files_are_remembered_than_the_limit_and_those_anew() {
+    fn the_number_of_remembered_files_is_limited() {
         let left = Left::default();
         let at = |seconds| FileTime { seconds, nanos: 0 };
         for number in 0..=MOST as u64 {

@@ -138,8 +138,8 @@ enum State {
 #[derive(Debug)]
 struct Comparing {
     values: Arc<[(u64, Digest)]>,
-    /// The attributes of the file under the final name, if the values belong to it; `None` if they
-    /// belong to the partial file.
+    /// The attributes of the file under the final name, if the values belong to it; `None` if the
+    /// values belong to the partial file.
     under_final_name: Option<Attributes>,
 }
 

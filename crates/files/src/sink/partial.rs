@@ -1,9 +1,10 @@
-//! The file that a copy writes until it is whole: ours alone, locked, never through a link.
+//! Partial files: the file that a copy writes until it is complete. The copy locks the file, and
+//! never opens it through a link.
 //!
-//! Where the file system has no locks, a copy writes to no file that it has not made itself: what
-//! it takes up it copies into a new file (`large`). Before a file gets its final name it is looked
-//! at under a name that no other copy knows, wherever another copy could have replaced it: without
-//! a lock, and in a folder that other users may change.
+//! On a file system without locks, a copy writes only to files that it has created: it copies an
+//! existing partial file into a new one (`large`). Another copy could have replaced the file if
+//! there is no lock, or if other users can change the folder. In these cases the copy first renames
+//! the file to a name that no other copy knows, checks it there, and then gives it its final name.
 
 use std::io;
 use std::ops::Range;
@@ -15,9 +16,9 @@ use crate::{CHUNK, names};
 /// How often to retry if a partial file changes during the operation.
 const TRIES: usize = 10;
 
-/// Opens the partial file `name` and locks it. Only its owner may read it, whatever an interrupted
-/// run has left. Where it is missing, `create` makes it; else nothing is returned. Where there are
-/// no locks, `create` always makes a new one.
+/// Opens the partial file `name` and locks it. Resets its permissions so that only its owner can
+/// read it. If the file is missing, `create` creates it; otherwise the result is `None`. On a file
+/// system without locks, `create` always creates a new one.
 ///
 /// # Errors
 /// `ResourceBusy` if another copy has it; else the system's error.
@@ -55,7 +56,7 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
             Err(error) => return Err(error),
         };
         let found = file.attributes()?;
-        // Of another user's file too: that one's copy may be alive.
+        // Also if another user owns the file: a copy of that user may be running.
         let is_locked = file.lock()?;
         if !is_own(&found) || (create && !is_locked && !is_new) {
             if found.links > 0 {
@@ -63,7 +64,7 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
             }
             continue;
         }
-        // It may have got its final name between the two calls.
+        // Another copy may have given the file its final name between the two calls.
         let named = folder.look_if_there(name)?;
         if named.is_some_and(|named| named.identity == found.identity) {
             if found.mode != PARTIAL_FILE {
@@ -96,7 +97,7 @@ pub(super) fn remove_free(
     let file = if is_own(&named) { folder.open(name, Access::Read).ok() } else { None };
     if let Some(file) = &file {
         file.lock()?;
-        // It may have got its final name before it was locked.
+        // Another copy may have renamed the file before it was locked here.
         let found = folder.look_if_there(name)?.map(|found| found.identity);
         if found != Some(file.attributes()?.identity) || found != Some(named.identity) {
             return Ok(());
@@ -105,8 +106,8 @@ pub(super) fn remove_free(
     folder.remove(name)
 }
 
-/// Gives the partial file `partial` its final name, if it is the file that `is_it` knows. A copy
-/// that could open the partial file cannot remove it while `file` has it locked.
+/// Gives the partial file `partial` its final name, if `is_it` recognises the file. A copy that
+/// could open the partial file cannot remove it while `file` has it locked.
 ///
 /// # Errors
 /// `ResourceBusy` if another copy has removed it; else the system's error.
@@ -148,12 +149,12 @@ pub(super) fn is_lockable(mode: u32) -> bool {
     mode & 0o400 != 0
 }
 
-/// Returns whether nobody else has planted it, for example as a second name of another file.
+/// Returns whether this user created the file: it has no second name, and no other owner.
 fn is_own(found: &Attributes) -> bool {
     found.kind == FileKind::File && found.links <= 1 && found.is_own()
 }
 
-/// Returns whether another copy has it.
+/// Returns whether `error` means that another copy has the file.
 pub(super) fn is_busy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ResourceBusy
 }
@@ -245,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn a_partial_file_that_was_replaced_gets_no_name_without_a_lock_and_stays_where_it_is() {
+    fn a_replaced_partial_file_gets_no_final_name_without_a_lock_and_is_kept() {
         let base = tempfile::tempdir().unwrap();
         let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
         let file = folder.create(b".x.lh-part", 0o600).unwrap();
         let identity = file.attributes().unwrap().identity;
         let looks = std::cell::Cell::new(0);
-        // At the first look it is the file. Then another user puts its own there.
+        // The first look finds the right file. Then another user replaces it.
         let is_it = |found: &Attributes| {
             looks.set(looks.get() + 1);
             let is_it = found.identity == identity;

@@ -111,7 +111,7 @@ impl PipeFile {
         self.has_failed = true;
         let failed = file_error("write", &self.ground.place, error);
         match space::is_full(error) {
-            true => failed.advise("make room, and run the pipe again"),
+            true => failed.advise("free space, and run the pipe again"),
             false => failed,
         }
     }
@@ -188,7 +188,7 @@ mod tests {
     const FULL: usize = CHUNK as usize;
 
     #[test]
-    fn what_came_first_of_a_chunk_is_what_its_digest_is_of() {
+    fn the_digest_of_a_chunk_covers_the_first_bytes_that_arrived() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = PipeFile::create(&Place::Ambient(folder.path().join("x"))).unwrap();
         file.write(0, &[1; FULL]).unwrap();

@@ -157,8 +157,8 @@ impl Sink {
         })
     }
 
-    /// For a dry run: checks that the entry could be created in its folder. That is true in a new
-    /// folder, and not needed for an entry that may turn out to be equal.
+    /// For a dry run: checks that the entry could be created in its folder. Skips the check in a
+    /// new folder, where it always succeeds, and for an entry that may be equal.
     fn see_whether_it_may(&mut self, number: u32, is_new: bool, walk: &Walk) -> io::Result<()> {
         let is_settled =
             self.states[number as usize] != State::Due || walk.skipped.last() == Some(&number);

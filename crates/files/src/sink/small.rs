@@ -78,11 +78,11 @@ pub(super) struct Complete<'a> {
 
 /// The result for a file that waited for the sync.
 pub(super) enum Settled {
-    /// It has its final name.
+    /// The file has its final name.
     Named,
     /// Its sync failed: it must be written again.
     Unsynced(io::Error),
-    /// It cannot get its name.
+    /// The file cannot get its name.
     Failed(io::Error),
 }
 
@@ -111,7 +111,7 @@ impl Small {
             let manifest = ground.manifest.clone();
             let entry = &manifest.entries()[*number as usize];
             let mut begun = begin(ground, *number, keep, new)?;
-            let file = begun.file.take().expect("it was made open");
+            let file = begun.file.take().expect("the file was opened above");
             begun.put(&*file, entry, 0, content)?;
             keep.apply(&*file, entry, begun.mode)?;
             let stamp = Stamp::of(&file.attributes()?);

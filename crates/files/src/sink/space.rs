@@ -19,7 +19,7 @@ pub(super) fn full(path: &Path, size: u64, error: &io::Error) -> Error {
     let what = format!("cannot write {} ({}): {why}", path.display(), Bytes::new(size));
     Error::new(FileErrorKind::File, what)
         .at(path)
-        .advise("make room and run the same command again: it goes on where it stopped")
+        .advise("free space and run the same command again to resume")
 }
 
 /// The space needed.
@@ -41,14 +41,14 @@ pub(super) fn check(folder: &dyn Folder, path: &Path, need: Need) -> Result<(), 
     if bytes > free {
         let missing = bytes - free;
         let what = format!(
-            "not enough room at {}: {} are to be written, {} are free, {} are missing",
+            "not enough space at {}: {} needed, {} free, {} missing",
             path.display(),
             Bytes::new(bytes),
             Bytes::new(free),
             Bytes::new(missing)
         );
         let error = Error::new(FileErrorKind::File, what).at(path);
-        return Err(error.advise("make room or copy elsewhere"));
+        return Err(error.advise("free space or copy elsewhere"));
     }
     if let Some(left) = room.free_files.filter(|left| need.files > *left) {
         let (shown, files) = (path.display(), need.files);
@@ -75,8 +75,7 @@ mod tests {
     fn the_last_byte_of_room_is_enough_and_one_more_is_missing() {
         assert_eq!(why(1_000_000, 1_000_000), None);
         let told = why(1_000_000, 3_000_000).expect("there is too little");
-        let expected = "not enough room at there: 3.00 MB are to be written, 1.00 MB are free, \
-                        2.00 MB are missing";
+        let expected = "not enough space at there: 3.00 MB needed, 1.00 MB free, 2.00 MB missing";
         assert_eq!(told, expected);
         assert!(why(1_000_000, 1_000_001).is_some());
     }

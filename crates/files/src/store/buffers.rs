@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_made_once_listed_in_order_and_removed_without_a_word() {
+    fn a_name_is_created_once_listed_in_order_and_removed() {
         let folder = MemoryFolder::new(100);
         for name in [b"b", b"a", b"c"] {
             folder.create(name, 0o600).unwrap();
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_a_folder_is_what_a_file_may_have() {
+    fn the_free_space_of_a_folder_is_available_to_a_file() {
         let folder = MemoryFolder::new(4321);
         let room = folder.room().expect("it tells");
         assert_eq!((room.free, room.block, room.free_files), (4321, 0, None));

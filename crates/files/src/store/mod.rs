@@ -68,7 +68,7 @@ impl Attributes {
         u64::from(changed) << 32 | u64::from(half(device, inode))
     }
 
-    /// Returns whether this process's user owns it.
+    /// Returns whether this process's user is the owner.
     pub(crate) fn is_own(&self) -> bool {
         self.owner == real::user()
     }
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_interrupted_or_done_in_part_is_done_whole() {
+    fn interrupted_and_partial_calls_are_completed() {
         let file = halting(b"0123456789");
         let mut buf = [0; 7];
         file.read_exact_at(&mut buf, 2).expect("it is there");

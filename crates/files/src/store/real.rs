@@ -115,7 +115,8 @@ fn times(modified: FileTime) -> Timestamps {
     Timestamps { last_access, last_modification }
 }
 
-/// Locks without waiting. Returns false where there are no locks: the copy is worth more.
+/// Locks without waiting. Returns false on a file system without locks, because the copy works
+/// without them.
 fn lock(handle: impl AsFd) -> io::Result<bool> {
     match rustix::fs::flock(handle, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(busy()),
@@ -361,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_umask_is_what_new_files_lack() {
+    fn new_files_lack_the_bits_of_the_umask() {
         let folder = tempfile::tempdir().unwrap();
         let made = fs::File::create(folder.path().join("file")).unwrap();
         let mode = made.metadata().unwrap().permissions().mode() & 0o777;
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_a_node_is_called_by_what_is_mounted_there() {
+    fn a_device_without_a_node_is_named_by_its_mount() {
         let device = rustix::fs::stat("/proc").unwrap().st_dev;
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         // A second list, in which the name comes first.

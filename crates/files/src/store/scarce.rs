@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_without_a_descriptor_looks_for_itself_and_fails_in_the_end() {
+    fn an_open_without_a_descriptor_retries_and_finally_fails() {
         let desk = Desk::new();
         let mut attempts = 0;
         let opened = desk.wait(LONG, Duration::from_millis(1), || {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_error_is_one_at_once() {
+    fn any_other_error_is_reported_immediately() {
         let mut attempts = 0;
         let failed = Desk::new().wait(LONG, LONG, || {
             attempts += 1;

@@ -128,7 +128,7 @@ fn several_sources_go_into_one_folder() {
 }
 
 #[test]
-fn of_several_sources_those_that_cannot_be_read_fail_and_the_others_go_on() {
+fn unreadable_sources_fail_and_the_others_are_copied() {
     let ends = ends();
     write(ends.from.join("tree/one"), &content(LARGE, 1));
     write(ends.from.join("two"), b"2");
@@ -146,7 +146,7 @@ fn of_several_sources_those_that_cannot_be_read_fail_and_the_others_go_on() {
 }
 
 #[test]
-fn what_is_there_and_equal_is_skipped() {
+fn existing_equal_files_are_skipped() {
     let ends = ends();
     write(ends.from.join("a"), &content(LARGE + 1, 1));
     write(ends.from.join("b"), b"b");
@@ -321,7 +321,7 @@ fn a_sparse_file_of_a_tebibyte_is_complete_without_hashing_its_holes() {
 }
 
 #[test]
-fn holes_are_hashed_no_longer_than_somebody_waits_and_the_file_is_complete_all_the_same() {
+fn holes_are_hashed_only_while_the_caller_waits_and_the_file_is_complete_anyway() {
     let (outcome, steps) = copy_sparse(1000, |_| {});
     assert!(outcome.digest.is_some() && steps >= 999, "{steps}: {outcome:?}");
     let (outcome, steps) = copy_sparse(1000, Watch::end);
@@ -422,7 +422,7 @@ fn a_new_folder_for_contents_has_the_mode_of_the_source_less_the_umask() {
 }
 
 #[test]
-fn a_part_of_a_chunk_is_what_the_whole_chunk_has_there() {
+fn a_part_of_a_chunk_equals_the_same_range_of_the_chunk() {
     let ends = ends();
     write(ends.from.join("big"), &content(LARGE + 1234, 1));
     for number in 0..3 {

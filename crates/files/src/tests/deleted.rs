@@ -24,7 +24,7 @@ fn names_of(root: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_only_the_destination_has_goes_and_nothing_behind_a_link() {
+fn extra_names_are_deleted_and_nothing_behind_a_link() {
     let ends = ends();
     let outside = ends.from.parent().unwrap().join("outside");
     write(outside.join("precious"), b"p");
@@ -46,7 +46,7 @@ fn what_only_the_destination_has_goes_and_nothing_behind_a_link() {
 }
 
 #[test]
-fn what_filters_leave_out_and_what_other_copies_left_stays_with_its_folder() {
+fn excluded_files_and_other_copies_leftovers_are_kept_with_their_folder() {
     let ends = ends();
     write(ends.from.join("a"), b"a");
     write(ends.from.join("b.tmp"), b"not copied");
@@ -97,7 +97,7 @@ fn a_copy_that_is_not_whole_deletes_nothing() {
 }
 
 #[test]
-fn what_another_copy_finishes_while_this_one_works_stays() {
+fn files_that_another_copy_finishes_meanwhile_are_not_deleted() {
     let ends = ends();
     write(ends.from.join("a"), b"a");
     for path in ["old", "replaced", "shared/old", "gone/old"] {

@@ -41,9 +41,9 @@ fn a_manifest_that_means_harm_is_refused_by_name() {
         ("zero byte", vec![file(b"a\0b")]),
         ("twice", vec![file(b"a"), file(b"a")]),
         ("twice", vec![folder(b"a"), link(b"a", b"/etc")]),
-        ("no folder of the manifest", vec![link(b"a", b"/etc"), file(b"a/passwd")]),
-        ("no folder of the manifest", vec![file(b"a"), file(b"a/b")]),
-        ("no folder of the manifest", vec![file(b"a/b")]),
+        ("its folder is not in the manifest", vec![link(b"a", b"/etc"), file(b"a/passwd")]),
+        ("its folder is not in the manifest", vec![file(b"a"), file(b"a/b")]),
+        ("its folder is not in the manifest", vec![file(b"a/b")]),
         ("reserved", vec![file(b".a.lh-part")]),
         ("reserved", vec![file(b".a.lh-journal")]),
         ("reserved", vec![folder(b".a.lh-tree"), file(b".a.lh-tree/b")]),
@@ -125,7 +125,7 @@ fn a_hundred_thousand_files_four_kilobytes_deep_take_16_mb() {
 }
 
 #[test]
-fn what_a_list_takes_in_memory_is_at_most_what_was_measured() {
+fn a_list_takes_at_most_the_measured_memory() {
     let kind = |holes: u64| {
         let holes = (0..holes).map(|n| 2 * n..2 * n + 1).collect();
         Kind::File { size: 1 << 40, sparse: true, holes }
@@ -158,7 +158,7 @@ fn more_holes_than_a_file_may_have_are_refused_before_they_are_read() {
 }
 
 #[test]
-fn a_walk_that_finds_more_than_there_is_memory_for_ends() {
+fn a_walk_that_exceeds_the_memory_ends() {
     let ends = ends();
     for number in 0..50 {
         write(ends.from.join(format!("{number}")), b"x");
@@ -173,7 +173,7 @@ fn a_walk_that_finds_more_than_there_is_memory_for_ends() {
 }
 
 #[test]
-fn names_of_files_that_cannot_be_read_are_charged_to_the_memory_too() {
+fn names_of_unreadable_files_are_charged_to_the_memory() {
     let ends = ends();
     write(ends.from.join("there"), b"x");
     let only = |number: u64| Filter::Only(format!("{number:0200}").into_bytes());
@@ -188,7 +188,7 @@ fn names_of_files_that_cannot_be_read_are_charged_to_the_memory_too() {
 }
 
 #[test]
-fn names_of_files_that_fail_while_they_are_read_are_charged_to_the_memory_too() {
+fn names_of_files_that_fail_during_reads_are_charged_to_the_memory() {
     let ends = ends();
     let path = |number: u64| ends.from.join(format!("{number:0200}"));
     let read = |bytes| {
@@ -214,7 +214,7 @@ fn names_of_files_that_fail_while_they_are_read_are_charged_to_the_memory_too() 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn a_list_is_the_same_in_whatever_order_it_was_found(
+    fn a_list_does_not_depend_on_the_order_of_discovery(
         names in prop::collection::vec(("[ab!.-]{1,3}", any::<prop::sample::Index>()), 1..40),
         seed in any::<u64>(),
     ) {
@@ -372,7 +372,7 @@ fn a_chunk_that_is_not_what_was_sent_is_not_written() {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_are_refused() {
+fn unrequested_answers_are_refused() {
     let ends = ends();
     let from = ends.from.join("file");
     write(&from, &content(LARGE, 1));

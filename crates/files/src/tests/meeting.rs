@@ -144,7 +144,7 @@ fn two_large_files_of_one_name_never_mix_where_there_are_no_locks() {
 }
 
 #[test]
-fn two_copies_of_one_source_go_on_apart_where_there_are_no_locks() {
+fn two_copies_of_one_source_continue_separately_without_locks() {
     let ends = ends();
     let (disk, to) = without_locks();
     let mut one = large_of(&ends, &to, LARGE, 1);
@@ -162,7 +162,7 @@ fn two_copies_of_one_source_go_on_apart_where_there_are_no_locks() {
 }
 
 #[test]
-fn a_partial_file_that_another_copy_is_about_to_name_or_remove_is_left_to_it() {
+fn a_partial_file_that_another_copy_finishes_is_left_alone() {
     let ends = ends();
     let mut one = tree_of(&ends, "one", SMALL, 1);
     let mut other = tree_of(&ends, "other", SMALL, 2);
@@ -196,7 +196,7 @@ fn a_link_takes_no_partial_file_away() {
 }
 
 #[test]
-fn what_a_killed_copy_left_goes_even_if_the_file_has_become_small_or_large() {
+fn leftovers_of_a_killed_copy_are_removed_even_if_the_file_became_small_or_large() {
     for (first, second) in [(LARGE, SMALL), (SMALL, LARGE)] {
         let ends = ends();
         let mut killed = tree_of(&ends, "tree", first, 1);

@@ -79,7 +79,7 @@ fn half(ends: &Ends, journalled: bool) -> PathBuf {
 }
 
 #[test]
-fn a_journal_says_what_is_there_without_any_comparison() {
+fn a_journal_lists_existing_chunks_without_a_comparison() {
     let ends = ends();
     let from = half(&ends, true);
     let copy = open(&ends, &from);
@@ -93,7 +93,7 @@ fn a_journal_says_what_is_there_without_any_comparison() {
 }
 
 #[test]
-fn a_lost_torn_or_damaged_journal_is_rebuilt_from_what_is_there() {
+fn a_lost_torn_or_damaged_journal_is_rebuilt_from_existing_data() {
     let damage: [&dyn Fn(&Path); 5] = [
         &|journal| std::fs::remove_file(journal).unwrap(),
         &|journal| std::fs::write(journal, b"rubbish").unwrap(),
@@ -147,7 +147,7 @@ fn a_rotten_partial_file_is_found_out_where_no_journal_vouches() {
 }
 
 #[test]
-fn of_a_source_that_changed_in_between_only_what_changed_is_sent() {
+fn only_the_changed_parts_of_a_source_are_sent_again() {
     let old = content(LARGE * 2, 1);
     let mut touched = old.clone();
     touched[2 * CHUNK as usize] ^= 1;
@@ -225,7 +225,7 @@ fn a_folder_that_the_copy_named_is_found_again() {
 }
 
 #[test]
-fn sparse_files_go_on_and_lose_what_is_a_hole_now() {
+fn sparse_files_resume_and_lose_data_in_new_holes() {
     let ends = ends();
     let from = half(&ends, true);
     let file = std::fs::File::create(&from).unwrap();
@@ -258,7 +258,7 @@ fn small_files_that_were_named_are_not_sent_again() {
 }
 
 #[test]
-fn a_finished_copy_that_nobody_heard_of_goes_into_the_same_place_again() {
+fn a_finished_copy_whose_end_was_lost_repeats_into_the_same_place() {
     let ends = ends();
     write(ends.from.join("x/y"), b"y");
     let (x, new) = (ends.from.join("x"), ends.to.join("new"));
@@ -295,7 +295,7 @@ fn an_early_end_says_how_much_is_unfinished() {
 }
 
 #[test]
-fn a_chunk_that_rotted_comes_again_though_the_journal_vouches_for_it() {
+fn a_corrupt_chunk_is_sent_again_although_the_journal_lists_it() {
     let ends = ends();
     let from = half(&ends, true);
     let partial = ends.to.join(".file.lh-part");
@@ -316,7 +316,7 @@ fn a_chunk_that_rotted_comes_again_though_the_journal_vouches_for_it() {
 }
 
 #[test]
-fn what_this_process_left_and_nobody_touched_is_taken_up() {
+fn untouched_partial_files_of_this_process_are_resumed() {
     let ends = ends();
     let from = ends.from.join("file");
     write(&from, &content(LARGE * 2, 1));
@@ -338,7 +338,7 @@ fn missing_with(ends: &Ends, from: &Path, options: &SinkOptions) -> Vec<u64> {
 }
 
 #[test]
-fn distrust_asks_the_source_about_what_the_journal_vouches_for() {
+fn distrust_asks_the_source_about_journalled_chunks() {
     let ends = ends();
     let from = half(&ends, true);
     let then = std::fs::metadata(&from).unwrap().modified().unwrap();
@@ -353,7 +353,7 @@ fn distrust_asks_the_source_about_what_the_journal_vouches_for() {
 }
 
 #[test]
-fn what_rotted_is_found_where_the_journal_speaks_of_another_version_or_is_distrusted() {
+fn corruption_is_found_if_the_journal_is_of_another_version_or_distrusted() {
     for distrust in [false, true] {
         let ends = ends();
         let from = half(&ends, true);

@@ -14,7 +14,7 @@ fn recursive(place: Place) -> Source {
 }
 
 #[test]
-fn an_entry_that_has_got_its_name_is_told_once_and_only_to_who_asked() {
+fn a_named_entry_is_reported_once_and_only_on_request() {
     let ends = ends();
     write(ends.from.join("a"), b"a");
     for names in [true, false] {
@@ -43,7 +43,7 @@ fn the_content_of_a_list_is_the_same_for_equal_trees_and_for_no_others() {
 }
 
 #[test]
-fn a_name_that_is_too_long_fails_alone_and_says_so() {
+fn a_name_that_is_too_long_fails_alone_with_the_reason() {
     let disk = Disk::new(1);
     disk.root().make_folder(b"t", 0o755).unwrap();
     let folder = disk.root().open_folder(b"t").unwrap();

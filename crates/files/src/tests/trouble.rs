@@ -94,7 +94,7 @@ fn a_small_file_that_fails_does_not_take_its_neighbours_along() {
 }
 
 #[test]
-fn a_failed_entry_tells_which_chunks_are_needless() {
+fn a_failed_entry_names_its_needless_chunks() {
     let ends = ends();
     write(ends.from.join("a"), b"a");
     write(ends.from.join("b"), &content(LARGE, 1));
@@ -148,8 +148,8 @@ fn destinations_that_cannot_be_are_refused_with_advice() {
     let error = refused("x/y", "no/where");
     assert!(error.advice.unwrap().to_string().starts_with("mkdir -p "));
     assert!(refused("x/y", "new/").advice.unwrap().to_string().starts_with("mkdir "));
-    assert!(refused("x", "file").what.contains("is there and is no folder"));
-    assert!(refused("x/", "file").what.contains("is there and is no folder"));
+    assert!(refused("x", "file").what.contains("exists and is not a folder"));
+    assert!(refused("x/", "file").what.contains("exists and is not a folder"));
     assert!(refused("x/y", ".y.lh-part").what.contains("reserved"));
     let paths = [ends.from.join("x"), ends.from.join("x/y")];
     let several = [paths[0].as_path(), paths[1].as_path()];
@@ -175,7 +175,7 @@ fn things_in_the_way_fail_alone() {
 }
 
 #[test]
-fn of_many_small_files_made_at_once_one_that_cannot_be_made_fails_alone() {
+fn one_of_many_small_files_that_cannot_be_created_fails_alone() {
     let ends = ends();
     for n in 0..400 {
         write(ends.from.join(format!("f{}/{n}", n / 150)), &content(100 + n, n));
@@ -192,7 +192,7 @@ fn of_many_small_files_made_at_once_one_that_cannot_be_made_fails_alone() {
 }
 
 #[test]
-fn two_copies_into_one_file_at_once_are_told_apart() {
+fn two_concurrent_copies_into_one_file_do_not_mix() {
     let ends = ends();
     let from = ends.from.join("file");
     write(&from, &content(LARGE, 1));
@@ -234,7 +234,7 @@ fn a_file_that_another_copy_has_is_waited_for_as_long_as_that_may_take() {
 }
 
 #[test]
-fn who_watches_learns_of_each_step_and_may_end_what_nobody_waits_for() {
+fn the_watch_learns_of_each_step_and_can_cancel_the_work() {
     let ends = ends();
     let from = ends.from.join("file");
     write(&from, &content(LARGE, 1));
@@ -314,7 +314,7 @@ fn two_lists_of_files_into_one_folder_at_once_never_mix_a_file() {
 }
 
 #[test]
-fn more_large_files_than_are_kept_open_can_be_on_their_way_at_once() {
+fn more_large_files_than_open_handles_can_be_in_progress() {
     let ends = ends();
     for number in 0..70 {
         // Holes keep it quick; each file has two chunks of content.
@@ -392,7 +392,7 @@ fn a_file_that_took_the_place_of_a_closed_partial_file_is_not_written_and_gets_n
 }
 
 #[test]
-fn what_this_user_may_not_read_or_write_is_named_and_the_rest_goes_on() {
+fn files_without_permission_are_named_and_the_rest_is_copied() {
     let is_root = rustix::process::geteuid().is_root();
     need!(skip::unless(!is_root, "root may read and write everything"));
     let ends = ends();
@@ -451,10 +451,7 @@ fn a_full_disk_is_noticed_before_the_start_and_when_it_happens() {
     write(&from, &content(2 * LARGE, 1));
     let open = || Copy::open(source(&[&from]), &ambient(to), &SinkOptions::default());
     let error = open().map(|_| ()).unwrap_err();
-    assert!(
-        error.what.contains("not enough room") && error.what.contains("are missing"),
-        "{error}"
-    );
+    assert!(error.what.contains("not enough space") && error.what.contains("missing"), "{error}");
     write(&from, &content(LARGE, 1));
     let mut copy = open().unwrap();
     copy.step(0).unwrap();

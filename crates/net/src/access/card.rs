@@ -10,7 +10,7 @@ use longhaul_proto::units::Rate;
 
 /// The folder of the interfaces.
 pub(super) const INTERFACES: &str = "/sys/class/net";
-/// Values that are no card's speed, in Mbit/s.
+/// Limits of plausible speeds, in Mbit/s. Values outside of them do not come from a card.
 const SLOWEST: u64 = 10;
 const FASTEST: u64 = 1_600_000;
 /// Largest depth of the search: a VLAN on a bond of cards.
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_has_the_speed_that_it_tells_and_nothing_else_has_any() {
+    fn only_cards_have_a_speed() {
         let folder = interfaces(&[
             ("eth0", 2, "1000", &["device"]),
             ("down", 3, "-1", &["device"]),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_of_cards_alone_counts_as_one() {
+    fn a_device_made_of_cards_only_counts_as_a_card() {
         let folder = interfaces(&[
             ("eth0", 1, "10000", &["device"]),
             ("eth1", 2, "10000", &["device"]),

@@ -35,8 +35,8 @@ pub(super) fn payload(before: Counted, now: Counted, header: u64) -> Option<u64>
 }
 
 impl Others {
-    /// Adds a reading: `came` bytes arrived, of which `ours` were ours. Returns the total of other
-    /// traffic, which never decreases.
+    /// Adds a reading: `came` bytes arrived in total, `ours` of them for our own sockets. Returns
+    /// the total of other traffic, which never decreases.
     pub(super) fn note(&mut self, came: u64, ours: u64) -> u64 {
         let [came, ours] = [came, ours].map(|bytes| bytes.min(MOST) as i64);
         self.sum = (self.sum + came - ours).max(self.told - WAITING);
@@ -52,7 +52,7 @@ mod tests {
     const HEADER: u64 = 42;
 
     #[test]
-    fn our_own_datagrams_come_out_as_our_sockets_count_them_one_by_one_or_as_trains() {
+    fn our_own_datagrams_are_subtracted_one_by_one_or_as_trains() {
         let before = Counted { bytes: 1_000, packets: 10 };
         let single = Counted { bytes: 1_000 + 10 * 1514, packets: 20 };
         assert_eq!(payload(before, single, HEADER), Some(10 * 1472));
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_begin_anew_wrap_or_miss_say_nothing() {
+    fn counters_that_restart_wrap_or_miss_are_ignored() {
         let before = Counted { bytes: 5_000, packets: 10 };
         assert_eq!(payload(before, Counted::default(), HEADER), None);
         assert_eq!(payload(before, Counted { bytes: 6_000, packets: 9 }, HEADER), None);
@@ -77,17 +77,17 @@ mod tests {
     }
 
     #[test]
-    fn what_waited_in_our_socket_is_not_counted_for_others_twice() {
+    fn datagrams_waiting_in_our_socket_are_not_counted_twice_as_other_traffic() {
         let mut others = Others::default();
         assert_eq!(others.note(5_000, 0), 5_000);
-        // It was ours, as is known now.
+        // The datagrams turn out to be ours.
         assert_eq!(others.note(0, 5_000), 5_000);
         assert_eq!(others.note(1_000, 0), 5_000);
         assert_eq!(others.note(4_500, 0), 5_500);
     }
 
     #[test]
-    fn an_interface_that_counts_less_than_came_hides_others_for_a_while_only() {
+    fn an_interface_that_undercounts_hides_others_only_for_a_while() {
         let mut others = Others::default();
         for _ in 0..100 {
             assert_eq!(others.note(0, 10_000_000_000), 0);

@@ -53,7 +53,7 @@ pub(super) struct Connection {
     pub(super) received: u64,
 }
 
-/// The number of the interface that packets to `address` leave by.
+/// The number of the interface through which packets to `address` leave.
 pub(super) fn route_to(address: IpAddr) -> io::Result<u32> {
     let (family, bytes) = match address.to_canonical() {
         IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
@@ -100,7 +100,7 @@ fn parse_interface(body: &[u8]) -> Option<Interface> {
 pub(super) fn connections() -> io::Result<Vec<Connection>> {
     let mut all = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
-        // struct inet_diag_req_v2: family, protocol, what to tell beside, padding, states, socket.
+        // struct inet_diag_req_v2: family, protocol, requested extensions, padding, states, socket.
         let mut question = vec![family as u8, libc::IPPROTO_TCP as u8, 1 << (INET_DIAG_INFO - 1)];
         question.resize(4, 0);
         question.extend((1u32 << ESTABLISHED).to_ne_bytes());
@@ -215,7 +215,7 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
     #[test]
-    fn the_way_to_this_host_is_the_loopback_which_counts() {
+    fn the_route_to_this_host_is_the_loopback_which_has_counters() {
         let no_netlink = |error| skip::forbidden(format!("no netlink here: {error}"));
         let index = need!(route_to(Ipv4Addr::LOCALHOST.into()).map_err(no_netlink));
         let before = interface(index).unwrap();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_within_this_host_are_none_of_the_links() {
+    fn connections_within_this_host_do_not_count() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut there, _) = listener.accept().unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_connection_has_received_is_read_and_nothing_of_what_is_cut_off() {
+    fn received_bytes_of_a_connection_are_parsed_and_truncated_messages_ignored() {
         let body = of_connection([10, 0, 0, 1], [10, 0, 0, 2], 99);
         let expected = Connection { cookie: [7; 8], received: 99 };
         assert_eq!(parse_connection(&body), Some(expected));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_is_read_and_nothing_of_what_is_cut_off() {
+    fn an_interface_is_parsed_and_truncated_messages_ignored() {
         let mut body = vec![0; 16];
         body[2..4].copy_from_slice(&1u16.to_ne_bytes());
         put_attribute(&mut body, libc::IFLA_IFNAME, b"eth0\0");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_where_it_says_so_and_an_error_is_the_kernels() {
+    fn an_answer_ends_at_its_end_mark_and_errors_are_the_kernels() {
         let message = |kind: u16, body: &[u8]| {
             let mut bytes = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
             bytes.extend(kind.to_ne_bytes());

@@ -15,9 +15,9 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Handles a new list of connections, during which all other traffic brought `others` bytes.
-    /// Returns how many connections count; zero if none is known: it is another kind of traffic, or
-    /// passes through this host.
+    /// Handles a new list of connections, during which `others` bytes of all other traffic arrived.
+    /// Returns how many connections count; zero if the other traffic is not TCP or passes through
+    /// this host.
     pub(super) fn count(&mut self, now: &[Connection], others: u64) -> u32 {
         let least = (others / PART).max(1);
         let brought = |connection: &&Connection| {
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_bring_a_twentieth_are_counted_and_idle_ones_are_not() {
+    fn connections_with_a_twentieth_of_the_traffic_are_counted() {
         let mut flows = Flows::default();
         let first = [connection(1, 1_000_000), connection(2, 900_000), connection(3, 10)];
         assert_eq!(flows.count(&first, 2_000_000), 2);

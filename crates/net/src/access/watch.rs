@@ -21,7 +21,7 @@ const UDP: u32 = 8;
 const IPV4: u32 = 20;
 const IPV6: u32 = 40;
 
-/// The interfaces by which data come to this host.
+/// The interfaces through which data arrive.
 #[derive(Debug, Default)]
 pub struct Watch {
     links: Vec<Link>,
@@ -97,7 +97,7 @@ impl Watch {
         Some(Others { link, bytes: Bytes::new(bytes), flows: self.number })
     }
 
-    /// Number of other flows, which brought `bytes` in total.
+    /// Returns the number of other flows; `bytes` is the total of other traffic so far.
     fn count_flows(&mut self, bytes: u64) -> u32 {
         let brought = bytes.saturating_sub(std::mem::replace(&mut self.counted, bytes));
         match netlink::connections() {
@@ -143,7 +143,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn what_comes_from_this_host_itself_is_not_watched() {
+    fn traffic_of_this_host_itself_is_not_watched() {
         let mut watch = Watch::default();
         watch.add(Ipv4Addr::LOCALHOST.into(), 1472);
         assert!(!watch.is_due(Time::from_nanos(1)));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_gone_says_nothing_and_fails_nothing() {
+    fn a_removed_interface_has_no_reading_and_causes_no_error() {
         let link = Link { index: u32::MAX >> 1, header: 42, card: None, last: Counted::default() };
         let mut watch = Watch { links: vec![link], ..Watch::default() };
         assert!(watch.is_due(Time::ZERO));

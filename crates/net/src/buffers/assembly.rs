@@ -14,9 +14,9 @@ use crate::buffers::chunks::{ChunkBuffer, ChunkPool};
 /// The outcome for a block's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed<E> {
-    /// It was written to its place.
+    /// The block was written to its place.
     Filled(Block),
-    /// It was there already: its place was not lent.
+    /// The block was a duplicate: its place was not lent.
     Present(Block),
     /// The pool has no buffer for its chunk: it counts as never received.
     NoRoom,
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn places_lent_in_vain_keep_no_buffers() {
+    fn unused_lent_places_keep_no_buffers() {
         let mut assembly = assembly(9000, 2);
         let per_chunk = CHUNK.div_ceil(BLOCK.into());
         let mut places = Vec::new();
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_the_layout_is_refused() {
+    fn blocks_outside_the_layout_are_refused() {
         let mut assembly = assembly(60, 2);
         assert_eq!(put(&mut assembly, 2), Placed::Unfit);
         assert_eq!(assembly.place(0, 29, |_| Ok::<_, ()>(())), Placed::Unfit);

@@ -38,7 +38,7 @@ const MAX_EXPECTED: usize = 4096;
 /// Most expected addresses of one network.
 const MAX_EXPECTED_OF_NETWORK: usize = 256;
 
-/// What happened to a datagram of an unknown flow.
+/// The fate of a datagram of an unknown flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlyVerdict {
     /// Kept until its flow is registered.

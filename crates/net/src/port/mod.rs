@@ -130,7 +130,7 @@ impl ExactSizeIterator for Datagrams<'_> {}
 pub struct PortStatistics {
     /// Datagrams received, of any kind.
     pub received: u64,
-    /// Messages that they came in: trains merged by the kernel, or single datagrams.
+    /// Messages that contained them: trains merged by the kernel, or single datagrams.
     pub trains: u64,
     /// Bytes received.
     pub bytes: u64,
@@ -205,7 +205,7 @@ impl Shared {
         self.flows().remove(&flow);
     }
 
-    /// No flow is registered after this.
+    /// Closes the port: no more flows are registered.
     pub(super) fn close(&self, why: &str) {
         let _flows = self.flows();
         // Only the receive thread closes it, once.

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_come_out_as_chunks() {
+    fn payloads_become_chunks() {
         let (mut sealer, mut placer) = rig(false, 5);
         for block in (0..25).rev() {
             let datagram = seal(&mut sealer, block, 100);

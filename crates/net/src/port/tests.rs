@@ -167,7 +167,7 @@ fn first_datagrams_wait_for_their_flow() {
 }
 
 #[test]
-fn a_wakeup_comes_once_and_not_early() {
+fn a_wakeup_happens_once_and_not_early() {
     let port = port();
     let (mut sink, told) = teller();
     let due = clock::now() + Span::from_millis(20);
@@ -178,7 +178,7 @@ fn a_wakeup_comes_once_and_not_early() {
 }
 
 #[test]
-fn closing_a_port_tells_its_flows_and_who_comes_later_hears_the_reason() {
+fn closing_a_port_informs_its_flows_and_later_ones_get_the_reason() {
     let port = port();
     let (sink, told) = teller();
     port.register(FlowId(1), sink).unwrap();
@@ -266,7 +266,7 @@ fn a_flood_is_counted_and_stops_no_flow() {
     let mut genuine = vec![0; 100];
     let mut sent = 0;
     for block in 0..1000u64 {
-        // Of a known flow and of unknown ones, too short, random, and a replay.
+        // Datagrams of a known flow and of unknown ones, a short one, random bytes, and a replay.
         for n in 0..8u64 {
             let mut forged = datagram([4, n as u32 * 7919][n as usize % 2], block * 8 + n);
             forged.resize(24 + (n as usize * 37) % 200, n as u8);

@@ -1,7 +1,7 @@
 //! The keys of flows.
 //!
 //! HKDF-SHA256 (RFC 5869) derives from one session secret a key for each (transfer, direction,
-//! flow, class, epoch); no key serves two of these. An epoch is 2²³ packet numbers: AES-GCM's
+//! flow, class, epoch); no two of these share a key. An epoch is 2²³ packet numbers: AES-GCM's
 //! confidentiality limit for one key (RFC 9001, section 6.6). The number itself shows the epoch.
 //!
 //! Keys are only available as pairs for one end ([`FlowKeys::sending_end`],
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_has_a_nonce_of_its_own_within_its_key() {
+    fn every_number_has_a_unique_nonce_within_its_key() {
         let schedule = FlowKeys::new(&[7; 32], Suite::Aes128Gcm, 1, FlowId(1))
             .schedule(Direction::Forward, Class::Data);
         let key = schedule.key(0);

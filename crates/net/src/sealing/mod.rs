@@ -1,5 +1,5 @@
-//! Sealed datagrams: [`keys`] says which key seals what, [`seal`] and [`open`] use the keys,
-//! [`replay`] drops datagrams that came before.
+//! Sealed datagrams: [`keys`] derives the key of each class of datagrams, [`seal`] and [`open`] use
+//! the keys, [`replay`] drops replayed datagrams.
 
 pub mod keys;
 pub mod open;

@@ -125,7 +125,7 @@ fn every_truncation_is_refused() {
 }
 
 #[test]
-fn a_place_too_short_is_refused_and_kept() {
+fn a_buffer_that_is_too_short_is_refused_unchanged() {
     let (mut sealer, mut opener) = data_pair(Suite::Aes128Gcm);
     let datagram = seal(&mut sealer, Kind::Data, 9, &[1; 100]);
     let header = Header::decode(&datagram).unwrap();

@@ -60,14 +60,14 @@ impl From<SocketAddr> for Path {
 /// The outcome of sending a train of datagrams.
 #[derive(Debug)]
 pub enum SendOutcome {
-    /// The kernel accepted it.
+    /// The kernel accepted the train.
     Sent,
     /// The kernel accepted part of it or nothing: no route, no buffer, network down. To the peer
     /// this is a temporary loss.
     Lost(io::Error),
 }
 
-/// Why sending cannot continue as it is.
+/// The reason why the sender must change something before it can continue.
 #[derive(Debug)]
 pub enum SendError {
     /// The datagrams are larger than the path's first link takes.
@@ -302,8 +302,8 @@ impl Inbox {
         }
     }
 
-    /// The messages of the last call in the order of arrival, followed by empty ones. None of them
-    /// was there at `since`.
+    /// The messages of the last call in the order of arrival, followed by empty ones. All of them
+    /// arrived after `since`.
     pub(crate) fn messages(&self, since: Time) -> [Message<'_>; MESSAGES] {
         std::array::from_fn(|n| {
             let meta = &self.metas[n];

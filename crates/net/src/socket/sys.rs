@@ -114,8 +114,9 @@ pub(crate) fn receive_scattered(
 ) -> io::Result<Scattered> {
     let mut name = Name([0; NAME_LEN]);
     let mut control = [0u64; CONTROL_WORDS];
-    // SAFETY: all zeros are a valid msghdr. Every pointer set in it is that of a live buffer with
-    // its length beside it; the standard library guarantees that an IoSliceMut is an iovec.
+    // SAFETY: all zeros are a valid msghdr. Every pointer in it points to a live buffer, and its
+    // length field has that buffer's length; the standard library guarantees that an IoSliceMut is
+    // an iovec.
     let (result, control_len) = unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_name = ptr::from_mut(&mut name.0).cast();

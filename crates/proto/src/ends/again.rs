@@ -16,7 +16,7 @@ impl Again {
         Again { last: Time::ZERO, count: 0, most: most.min(16) }
     }
 
-    /// The peer was heard, or the repetition begins: the next wait is the first.
+    /// The peer has answered, or the repetition begins: the next wait is the first.
     pub(crate) fn restart(&mut self, now: Time) {
         (self.last, self.count) = (now, 0);
     }

@@ -3,7 +3,7 @@
 /// Messages this far behind the newest count as copies.
 const WINDOW: u64 = 128;
 
-/// The numbers that arrived, as far as they matter.
+/// The numbers of recent messages that arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Heard {
     /// Highest number, plus one.

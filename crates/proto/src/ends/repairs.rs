@@ -80,7 +80,7 @@ impl Repairs {
         }
     }
 
-    /// All blocks below `next` have arrived; returns whether the object has that many.
+    /// All blocks below `next` have arrived; returns false if the object has fewer blocks.
     pub(crate) fn on_ack(&mut self, end: &mut SendingEnd, next: u64) -> bool {
         if next > end.layout.blocks() {
             return false;

@@ -51,7 +51,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn a_segment_is_told_once_when_its_last_block_is_there() {
+    fn a_segment_is_reported_once_when_its_last_block_arrives() {
         let (object, segment) = (Bytes::new(25_000), Bytes::new(10_000));
         let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
         let (mut wholes, mut there) = (Wholes::new(layout), RangeSet::new());
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_was_told_is_known_and_no_other() {
+    fn only_reported_segments_are_known() {
         let (object, segment) = (Bytes::new(25_000), Bytes::new(10_000));
         let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
         let (mut wholes, mut there) = (Wholes::new(layout), RangeSet::new());

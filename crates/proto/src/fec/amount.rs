@@ -1,4 +1,4 @@
-//! How many repairs a block needs.
+//! The number of repairs that a block needs.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use super::{MAX_ORIGINALS, MAX_REPAIRS};
 use crate::units::LossRatio;
 
-/// Losses of a path: their share of all packets, and how they come together. Two states (Gilbert
-/// 1960): in the bad one every packet is lost, in the good one none.
+/// The losses of a path: their ratio and burst length. The model has two states (Gilbert 1960): in
+/// the bad one every packet is lost, in the good one none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Losses {
     ratio: LossRatio,
@@ -16,13 +16,13 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Each packet is lost with a chance of `ratio`, whatever happens to the others.
+    /// Each packet is lost with probability `ratio`, independently of the others.
     pub fn independent(ratio: LossRatio) -> Losses {
         Losses::bursty(ratio, 1.0)
     }
 
-    /// `ratio` of all packets are lost, `burst` in a row on average. Independent losses have
-    /// bursts of 1 / (1 − ratio); a shorter burst counts as that.
+    /// `ratio` of all packets are lost, `burst` in a row on average. Independent losses have bursts
+    /// of 1 / (1 − ratio), which is the minimum of `burst`.
     pub fn bursty(ratio: LossRatio, burst: f64) -> Losses {
         let shortest = 1.0 / (1.0 - ratio.get());
         Losses { ratio, burst: if burst > shortest { burst } else { shortest } }
@@ -39,14 +39,14 @@ impl Losses {
     }
 }
 
-/// A chance below this is taken as a failure instead of being followed further.
+/// Probabilities below this are not tracked further, and count as failures.
 const NEGLIGIBLE: f64 = 1e-18;
-/// The smallest failure ratio that double precision can tell from none over a block.
+/// The smallest failure ratio of a block that double precision can distinguish from zero.
 const LEAST_EPSILON: f64 = 1e-10;
 
-/// Chances of each number of losses among the packets so far.
+/// The probability of each number of losses among the packets so far.
 struct Course {
-    /// The number of losses of the first chance below.
+    /// The number of losses to which the first element of `good` and `bad` belongs.
     first: usize,
     /// If the last packet arrived.
     good: Vec<f64>,
@@ -60,7 +60,7 @@ impl Course {
         Course { first: 0, good: vec![1.0 - loss], bad: vec![loss] }
     }
 
-    /// One more packet: `worsens` and `recovers` are the chances of a change of state.
+    /// Adds a packet; `worsens` and `recovers` are the probabilities of a change of state.
     fn step(&mut self, worsens: f64, recovers: f64) {
         self.good.push(0.0);
         self.bad.push(0.0);
@@ -76,7 +76,8 @@ impl Course {
         }
         let small = |(good, bad): (&f64, &f64)| good + bad < NEGLIGIBLE;
         let low = self.good.iter().zip(&self.bad).take_while(|&pair| small(pair)).count();
-        // Moving the rest costs as much as a step, so a few go at a time.
+        // Removing elements moves the rest, which costs as much as a step, so remove many at a
+        // time.
         if low >= 64 {
             self.good.drain(..low);
             self.bad.drain(..low);
@@ -88,19 +89,20 @@ impl Course {
         self.bad.truncate(kept);
     }
 
-    /// The chance of at most `losses` losses.
+    /// The probability of at most `losses` losses.
     fn at_most(&self, losses: usize) -> f64 {
         let count = (losses + 1).saturating_sub(self.first);
         self.good.iter().zip(&self.bad).take(count).map(|(good, bad)| good + bad).sum()
     }
 }
 
-/// The least m such that of `originals` + m packets more than m are lost with a chance of at most
-/// `epsilon`: P(Bin(k + m, L) > m) ≤ ε where losses are independent. Exact, by following the chance
-/// of every number of losses packet by packet; takes about k·√(k·L·burst) steps.
+/// Returns the least m with which a block fails with probability `epsilon` at most. A block fails
+/// if more than m of its `originals` + m packets are lost; for independent losses P(Bin(k + m, L) >
+/// m) ≤ ε. The result is exact: the computation tracks the probability of each number of losses
+/// from packet to packet, in about k·√(k·L·burst) steps.
 ///
-/// Nothing if `originals` is 0 or above [`MAX_ORIGINALS`], or if [`MAX_REPAIRS`] do not suffice.
-/// An `epsilon` below 10⁻¹⁰ counts as 10⁻¹⁰.
+/// `None` if `originals` is 0 or above [`MAX_ORIGINALS`], or if [`MAX_REPAIRS`] do not suffice. An
+/// `epsilon` below 10⁻¹⁰ counts as 10⁻¹⁰.
 pub fn repairs(originals: u16, losses: Losses, epsilon: f64) -> Option<u16> {
     let loss = losses.ratio.get();
     if originals == 0 || originals > MAX_ORIGINALS || loss >= 1.0 || epsilon.is_nan() {

@@ -1,17 +1,19 @@
 //! Forward error correction: repair symbols that replace lost datagrams without a round trip.
 //!
-//! A *block* is k originals of equal length; the code adds m repairs. One symbol is one datagram:
-//! a symbol longer than a datagram would be lost whenever one of its datagrams is. The originals
-//! are sent as they are (the code is systematic), so they never wait for the code.
+//! A *block* is k originals of equal length; the code adds m repairs. One symbol is one datagram: a
+//! symbol in several datagrams would be lost with any one of them. The originals are sent as they
+//! are (the code is systematic), so they never wait for the code.
 //!
 //! - [`Shape`]: scheme, k, m, symbol length; the only place that checks them.
-//! - [`Encoder`], [`Decoder`]: symbols in, symbols out. Both keep their working space.
+//! - [`Encoder`], [`Decoder`]: symbols in, symbols out. Both reuse their buffers from block to
+//!   block.
 //! - [`Scheme::Xor`]: repair j is the XOR of the originals j, j + m, j + 2m, … (He et al.,
 //!   "Quanta", section 3.2: "FEC collects between 1 and N (typically 2 or 3) data packets and
-//!   performs a bit-wise operation on the packets (such as XOR)"). The stride interleaves: a
-//!   burst of up to m originals costs each repair one original, which it can replace.
+//!   performs a bit-wise operation on the packets (such as XOR)"). The stride interleaves: a burst
+//!   of up to m lost originals takes one original from each repair's group, and each repair can
+//!   replace one.
 //! - [`Scheme::ReedSolomon`]: any k of the k + m symbols give the block.
-//! - [`repairs`]: the number of repairs that a loss and a permitted failure ratio ask for.
+//! - [`repairs`]: the number of repairs for a loss ratio and a permitted failure ratio.
 //!
 //! ```
 //! use longhaul_proto::fec::{Decoder, Encoder, Losses, Scheme, Shape, repairs};
@@ -51,27 +53,27 @@ pub use shape::{MAX_BLOCK, MAX_ORIGINALS, MAX_REPAIRS, Scheme, Shape, ShapeError
 /// A symbol that cannot belong to its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SymbolError {
-    /// There is no original or repair of this number.
+    /// An original or repair with an invalid number.
     Number {
         /// The number.
         number: u16,
-        /// The numbers of its kind begin at 0 and end before this one.
+        /// Valid numbers of this kind of symbol are below this one.
         end: u16,
     },
-    /// The same symbol was given before.
+    /// The symbol was passed twice.
     Twice(u16),
-    /// A symbol is longer than its shape says, or a repair has another length.
+    /// An original is longer than a symbol of the shape, or a repair has a different length.
     Length {
         /// The length of the symbol in bytes.
         length: usize,
-        /// The length that the shape gives.
+        /// The length of a symbol in the shape.
         symbol: u16,
     },
-    /// Originals are missing where all of them are needed.
+    /// The encoder did not get all originals.
     Originals {
-        /// How many were given.
+        /// Number of originals passed.
         given: usize,
-        /// How many the block has.
+        /// Number of originals in the block.
         expected: u16,
     },
 }
@@ -107,12 +109,12 @@ impl Encoder {
         Encoder::default()
     }
 
-    /// Replaces `repairs` by the repairs of a block, one behind the other. A shorter original
-    /// counts as if zeros followed it.
+    /// Replaces the content of `repairs` by the repairs of a block, concatenated. A shorter
+    /// original counts as if zeros followed it.
     ///
     /// # Errors
-    /// [`SymbolError`] if the originals are not as many as `shape` says, or one is too long; then
-    /// `repairs` holds nothing of use.
+    /// [`SymbolError`] if the number of originals differs from the shape's, or one is too long. The
+    /// content of `repairs` is then undefined.
     pub fn encode<'a>(
         &mut self,
         shape: Shape,
@@ -141,15 +143,15 @@ impl Decoder {
         Decoder::default()
     }
 
-    /// Calls `restored` with each original that the given symbols restore, lowest first, and
-    /// returns how many are still missing. A shorter original counts as if zeros followed it, and
-    /// a restored one has the shape's full length.
+    /// Calls `restored` with each restored original, lowest number first, and returns the number of
+    /// originals still missing. A shorter original is padded with zeros; restored originals have
+    /// the shape's full length.
     ///
-    /// The result is only as good as the symbols: a changed symbol gives changed originals, so the
-    /// caller authenticates datagrams first.
+    /// A modified symbol yields modified originals, so callers authenticate datagrams first.
     ///
     /// # Errors
-    /// [`SymbolError`] if a symbol does not fit `shape` or comes twice; then nothing is restored.
+    /// [`SymbolError`] if a symbol does not fit `shape` or is passed twice. Nothing is restored
+    /// then.
     pub fn decode<'a>(
         &mut self,
         shape: Shape,

@@ -18,12 +18,12 @@ fn padded<'a>(symbol: &'a [u8], shape: Shape, pad: &'a mut Vec<u8>) -> &'a [u8] 
     pad
 }
 
-/// The counts of a shape as the library takes them.
+/// The counts of a shape in the library's types.
 fn counts(shape: Shape) -> (usize, usize, usize) {
     (shape.originals().into(), shape.repairs().into(), shape.symbol().into())
 }
 
-/// What each call below has checked before, so that the library never refuses.
+/// The calls below check their arguments first, so the library never refuses them.
 const CHECKED: &str = "a shape is within the library's limits, and each symbol is checked";
 
 /// See [`super::Encoder`].
@@ -86,8 +86,8 @@ impl Decoder {
         mut restored: impl FnMut(u16, &[u8]),
     ) -> Result<u16, SymbolError> {
         let (k, m, length) = counts(shape);
-        // The library knows no code without repairs. One repair, which is not given, changes
-        // nothing of what can be restored.
+        // The library requires at least one repair. A repair that never arrives does not change the
+        // result.
         let counts = (k, m.max(1), length);
         let work = match &mut self.work {
             Some(work) => {
@@ -123,7 +123,7 @@ impl Decoder {
     }
 }
 
-/// Number and length are checked before, so the library refuses only what came twice.
+/// Number and length were checked, so the library refuses only duplicates.
 fn taken(answer: Result<(), Error>, number: u16) -> Result<(), SymbolError> {
     match answer {
         Ok(()) => Ok(()),

@@ -29,16 +29,16 @@ pub struct Shape {
     symbol: u16,
 }
 
-/// Numbers that are no block.
+/// Numbers that do not describe a valid block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShapeError {
-    /// No original, or more than [`MAX_ORIGINALS`].
+    /// The number of originals is zero or above [`MAX_ORIGINALS`].
     Originals(u16),
-    /// More than [`MAX_REPAIRS`], or by XOR more repairs than originals.
+    /// The number of repairs is above [`MAX_REPAIRS`], or for XOR above the number of originals.
     Repairs(u16),
-    /// A symbol of no bytes, or by Reed–Solomon of an odd number: its elements have 16 bits.
+    /// The length of a symbol is zero, or for Reed–Solomon odd: its elements have 16 bits.
     Symbol(u16),
-    /// More bytes than [`MAX_BLOCK`].
+    /// The block has more bytes than [`MAX_BLOCK`].
     Block(usize),
 }
 
@@ -94,8 +94,8 @@ impl Shape {
         }
     }
 
-    /// A block by XOR of `group` originals to a repair, whose repairs replace any one burst of up
-    /// to `burst` lost originals: `group` · `burst` originals, `burst` repairs.
+    /// An XOR block with `group` originals per repair that survives one burst of up to `burst` lost
+    /// originals. It has `group` · `burst` originals and `burst` repairs.
     ///
     /// # Errors
     /// [`ShapeError`] if a number is out of its limits.
@@ -140,7 +140,7 @@ impl Shape {
         }
     }
 
-    /// Checks the original that comes after `given` others.
+    /// Checks original number `given`.
     pub(super) fn check_next(self, given: usize, symbol: &[u8]) -> Result<(), SymbolError> {
         self.check_original(u16::try_from(given).unwrap_or(u16::MAX), symbol)
     }

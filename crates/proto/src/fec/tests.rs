@@ -22,7 +22,7 @@ fn one_per_cent_and_one_in_ten_thousand_take_3_7_and_24_repairs() {
     assert_eq!((of(20), of(100), of(1000)), (Some(3), Some(7), Some(24)));
 }
 
-/// Worked out with exact binomial coefficients.
+/// Expected values from exact binomial coefficients.
 #[test]
 fn the_number_of_repairs_is_the_binomial_quantile() {
     let of = |k, loss| repairs(k, independent(loss), 1e-4);
@@ -39,7 +39,7 @@ fn the_failure_ratio_may_be_met_exactly_and_no_more() {
     assert_eq!((of(1.01e-4), of(0.99e-4)), (Some(1), Some(2)));
 }
 
-/// Worked out by a second program from the chain of two states.
+/// Expected values from an independent program for the two-state chain.
 #[test]
 fn losses_in_bursts_take_more_repairs() {
     let of = |k, burst| repairs(k, Losses::bursty(ratio(0.01), burst), 1e-4);
@@ -55,7 +55,7 @@ fn no_loss_takes_no_repair_and_total_loss_has_no_answer() {
     assert_eq!(repairs(0, independent(0.01), 1e-4), None);
     assert_eq!(repairs(MAX_ORIGINALS + 1, independent(0.01), 1e-4), None);
     assert_eq!(repairs(20, independent(0.01), f64::NAN), None);
-    // What cannot be told from none counts as the least that can.
+    // A ratio below the least distinguishable one counts as that one.
     assert_eq!(repairs(20, independent(0.01), -1.0), repairs(20, independent(0.01), 1e-10));
 }
 
@@ -99,7 +99,7 @@ fn xor_adds_every_mth_original() {
     assert_eq!(made, [5, 1, 10, 10]);
 }
 
-/// A code that gives other repairs than before cannot be decoded by an older end.
+/// If the code produced different repairs, an older end could not decode them.
 #[test]
 fn reed_solomon_gives_these_very_repairs() {
     let shape = Shape::new(Scheme::ReedSolomon, 3, 2, 2).expect("a shape");
@@ -142,8 +142,8 @@ fn a_symbol_that_does_not_fit_is_refused() {
     }
 }
 
-/// A block of some bytes, coded, and what comes back of it when the symbols in `lost` do not
-/// arrive: the number still missing, and whether each that was restored is what it was.
+/// A coded block. A trial decodes it without the symbols in `lost`, and returns the number of
+/// missing originals and whether the restored ones are right.
 struct Trial {
     missing: u16,
     restored: Vec<u16>,
@@ -174,7 +174,7 @@ fn trial(encoder: &mut Encoder, decoder: &mut Decoder, shape: Shape, lost: &[boo
     Trial { missing: missing.expect("symbols of the block"), restored, same }
 }
 
-/// `count` of `of` symbols, drawn by `seed`.
+/// A random selection of `count` of `of` symbols, from `seed`.
 fn drawn(of: usize, count: usize, seed: u64) -> Vec<bool> {
     let mut lost = vec![false; of];
     let (mut state, mut left) = (seed | 1, count);
@@ -194,7 +194,7 @@ proptest! {
         let shape = Shape::new(Scheme::ReedSolomon, k, m, 2 * half).expect("a shape");
         let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
         let total = usize::from(k) + usize::from(m);
-        // The same coders again: nothing stays of the block before.
+        // The same coders again: no state of the previous block remains.
         for count in [usize::from(m), usize::from(m) + 1] {
             let lost = drawn(total, count, seed);
             let originals = lost[..k.into()].iter().filter(|lost| **lost).count();
@@ -241,10 +241,13 @@ proptest! {
     }
 
     #[test]
-    fn one_repair_less_fails_too_often(k in 1u16..60, loss in 0.001f64..0.4, burst in 1.0f64..4.0) {
+    fn a_stricter_ratio_needs_no_fewer_repairs(
+        k in 1u16..60,
+        loss in 0.001f64..0.4,
+        burst in 1.0f64..4.0,
+    ) {
         let losses = Losses::bursty(ratio(loss), burst);
         let m = repairs(k, losses, 1e-3).expect("enough repairs");
-        // Less is permitted to fail as often as it does, and only then.
         prop_assert!(repairs(k, losses, 1e-2).expect("fewer") <= m);
         prop_assert!(repairs(k, losses, 1e-4).expect("more") >= m);
         prop_assert!(m == 0 || f64::from(m) > f64::from(k + m) * loss);

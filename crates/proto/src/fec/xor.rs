@@ -31,16 +31,16 @@ fn add(sum: &mut [u8], symbol: &[u8]) {
     }
 }
 
-/// A repair and what is known of the originals that it covers.
+/// A repair and the sum of the known originals that it covers.
 #[derive(Clone, Copy, Default)]
 struct Group {
-    /// Whether the repair is here.
+    /// Whether the repair has arrived.
     repair: bool,
-    /// How many originals are here.
+    /// Number of originals that have arrived.
     originals: u16,
 }
 
-/// Restores an original where a repair and all but one of its originals are here.
+/// Restores an original if a repair and all other originals of its group have arrived.
 #[derive(Default)]
 pub(super) struct Decoder {
     groups: Vec<Group>,

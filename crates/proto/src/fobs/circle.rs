@@ -6,8 +6,8 @@
 //! > all other unacknowledged packets had been re-transmitted n times.
 //!
 //! Sent blocks are kept in stretches: runs of blocks sent equally often, in the order in which they
-//! are to be resent. The next block is found without a search, whatever order the grant and the
-//! receiver's skips gave the first sends.
+//! are to be resent. The next block is found without a search, in any order of first sends that the
+//! grant and the receiver's skips produce.
 
 use alloc::collections::BTreeMap;
 use core::ops::Range;
@@ -33,7 +33,7 @@ struct Gone {
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     len: u32,
-    /// Blocks before this one were sent once more than the others.
+    /// Blocks before this one were sent one time more than the later blocks.
     cursor: u32,
     gone: Gone,
     /// The current repetition.

@@ -29,8 +29,8 @@
 //!   before that and not acknowledged is lost. Blocks in flight are not resent, because the
 //!   receiver waits for its disk and copies would not make room. The circle's rule then holds among
 //!   the lost blocks. Resent blocks need no grant.
-//! - If acknowledgements set the batch size ([`BATCH`]: 0), one without new blocks has the same
-//!   effect.
+//! - If acknowledgements set the batch size ([`BATCH`]: 0), an acknowledgement without new blocks
+//!   also restricts the sender to known losses.
 //!
 //! The table (`fobs-table`) is FOBS with the congestion response of its release, as described in a
 //! study at Oak Ridge National Laboratory ("Faster bulk transfer starring: UDP"): see `table`. It
@@ -72,7 +72,7 @@ use crate::settings::ProtocolOption;
 pub(crate) const ACK_FREQUENCY: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "ack-frequency",
-    "newly received blocks that make an acknowledgement",
+    "newly received blocks per acknowledgement",
     (1.0, 1e9),
     64.0,
 );
@@ -85,7 +85,7 @@ pub(crate) const ACK_FREQUENCY: ProtocolOption = ProtocolOption::new(
 pub(crate) const BATCH: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "batch",
-    "datagrams between two looks for an acknowledgement (0: as many as the last one brought)",
+    "datagrams between two checks for an acknowledgement (0: as many as the last one confirmed)",
     (0.0, 1e6),
     0.0,
 );
@@ -94,7 +94,7 @@ pub(crate) const BATCH: ProtocolOption = ProtocolOption::new(
 pub(crate) const STATE_SEGMENT: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "state-segment",
-    "datagrams after which the state of the network is looked at",
+    "datagrams between two checks of the network's state",
     (1.0, 1e9),
     10_000.0,
 );
@@ -112,7 +112,7 @@ pub(crate) const TOLERATED_LOSS: ProtocolOption = ProtocolOption::new(
 pub(crate) const BURST: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "burst",
-    "datagrams that leave at once before the rate is enforced",
+    "datagrams of a burst, sent before the rate is enforced",
     (1.0, 4096.0),
     25.0,
 );
@@ -122,7 +122,7 @@ pub(crate) const BURST: ProtocolOption = ProtocolOption::new(
 pub(crate) const CHUNK: ProtocolOption = ProtocolOption::new(
     Kind::Size,
     "chunk",
-    "new data, at most a segment, after which what was lost goes again",
+    "new data, at most a segment, after which losses are resent",
     (1024.0, 1e15),
     104_857_600.0,
 );
@@ -137,11 +137,11 @@ pub(crate) const ROW: Row = Row {
     title: "FOBS, greedy",
     paper: "Dickens, Gropp, An evaluation of object-based data transfers on high performance \
             networks, HPDC-11 (2002)",
-    summary: "Sends the object as from a circular buffer, batch after batch, and goes round and \
-              round over what is not acknowledged until the receiver says that all is there. \
-              Acknowledgements come by datagram after every so many new blocks; the sender never \
-              waits for one. It keeps a path full at any loss and pays for it with at least one \
-              round trip of useless datagrams at the end.",
+    summary: "Sends the object as from a circular buffer, batch after batch, and resends \
+              unacknowledged blocks again and again until the receiver reports that the object is \
+              complete. The receiver acknowledges by datagram after a fixed number of new blocks; \
+              the sender never waits for an acknowledgement. FOBS keeps a path full at any loss, \
+              at the cost of at least one round trip of useless datagrams at the end.",
     experiments: &[
         "fobs-fig1",
         "fobs-fig2",
@@ -165,11 +165,11 @@ pub(crate) const TABLE_ROW: Row = Row {
     paper: "Oak Ridge National Laboratory, Faster bulk transfer starring: UDP, which \
             measured its release",
     summary: "FOBS with a congestion response: a table of rates, one for each state of the \
-              network, and a look at the loss after every so many datagrams. More loss than is \
-              tolerated puts the rate where the path still carries it, and repeats are only of \
-              what is known to be lost; after that the rate climbs state by state, and the greed \
-              returns. The highest rate is that of the slower network card, where both hosts \
-              know theirs.",
+              network, and a check of the loss after a fixed number of datagrams. If the loss \
+              exceeds the tolerated ratio, the rate falls to what the path carries, and only \
+              known losses are resent. Then the rate rises state by state, and the sender becomes \
+              greedy again. The highest rate is the slower network card's, if both hosts know \
+              their card's speed.",
     experiments: &["ornl-memory", "ornl-file"],
     frugal: false,
     many: false,

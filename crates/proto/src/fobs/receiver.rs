@@ -30,7 +30,7 @@ pub(crate) struct Flow {
     again: Time,
     /// Number of acknowledgements so far.
     sequence: u64,
-    /// The completion signal is to be sent.
+    /// Whether the completion signal is due.
     complete: bool,
 }
 

@@ -27,7 +27,7 @@ const SPAN: u32 = 32;
 /// Number of acknowledgements that report a change.
 const TELLINGS: u8 = 3;
 
-/// What was reported, and what is news.
+/// The reported state, and the changes since then.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Telling {
     /// Segments that have begun and are incomplete.
@@ -157,7 +157,7 @@ impl Telling {
 }
 
 impl Open {
-    /// A report on the cells from `cell` on, as many as a message holds; a cell is included
+    /// A report on the cells from `cell` on, up to the size of a message; a cell is included
     /// completely or not at all.
     fn tell(&self, segment: u32, cell: u32, tally: &Tally) -> Report {
         let from = cell * CELL;

@@ -1,5 +1,5 @@
 //! FOBS's two ends, message by message.
-#![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
+#![allow(clippy::single_range_in_vec_init, reason = "the list has one run")]
 
 mod memory;
 mod receiving;

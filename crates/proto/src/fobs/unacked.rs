@@ -22,7 +22,7 @@ pub(super) struct Unacked {
 }
 
 impl Unacked {
-    /// None of the segment's blocks, at least 1, is known to have arrived.
+    /// The blocks of a segment of at least one block, none known to have arrived.
     pub(super) fn new(blocks: u32) -> Unacked {
         let (mut levels, mut bits) = (Vec::new(), blocks);
         loop {
@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_answers_as_a_plain_set_does(
+        fn the_tree_gives_the_same_answers_as_a_plain_set(
             blocks in 1u32..10_000,
             clears in prop::collection::vec((0u32..10_000, 0u32..3_000), 0..20),
             asks in prop::collection::vec((0u32..10_100, 0u32..10_100, 1u32..200), 1..30),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_sixteen_million_blocks_is_found_at_once() {
+    fn the_last_of_sixteen_million_blocks_is_found_in_few_steps() {
         let mut unacked = Unacked::new(1 << 24);
         unacked.clear(0..12_345_678);
         unacked.clear(12_345_679..1 << 24);

@@ -219,7 +219,7 @@ fn take(
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
+#[allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 mod tests {
     use super::*;
 

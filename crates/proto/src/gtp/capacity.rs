@@ -14,11 +14,11 @@
 //! may come from hosts that pause and catch up; it counts when it repeats. A confirmed ceiling
 //! holds longer.
 //!
-//! One path shows the slower of itself and the receiver's link. When flows arrive over several
-//! paths, nothing that a single path showed limits C_r: it rises in doubling steps up to the sum
-//! of the trains, or to a ceiling that all flows show. Most likely the fastest train showed the
-//! receiver's link, so near that rate the steps are small and each is observed for another
-//! interval.
+//! A train over one path measures the slower of the path and the receiver's link. When flows arrive
+//! over several paths, a measurement of a single path does not limit C_r: it rises in doubling
+//! steps up to the sum of the trains, or to a ceiling that all flows show. Most likely the fastest
+//! train showed the receiver's link, so near that rate the steps are small and each is observed for
+//! another interval.
 //!
 //! The receiver's own loss is that of the median flow, weighted by rate, and its queue is one that
 //! all flows have: an overrun link delays and drops all flows alike, a bad path only one.
@@ -99,8 +99,8 @@ pub(super) struct Capacity {
     /// Rate of the fastest first train, until it is doubted; and whether it is a ceiling.
     shown: f64,
     exact: bool,
-    /// C_r rests on what one path showed; and the trains up to whose sum it may rise quickly,
-    /// because several paths have not shown a ceiling yet.
+    /// `alone`: C_r comes from a single path. `several`: the trains up to whose sum C_r may rise
+    /// quickly, until the paths together show a ceiling.
     alone: bool,
     several: Option<Trains>,
     /// C_r when it began to rise, and its last relative step.
@@ -108,7 +108,7 @@ pub(super) struct Capacity {
     step: f64,
     /// Near an earlier ceiling, each step is observed for one more interval.
     waits: bool,
-    /// Nothing has shown a limit yet.
+    /// No measurement has shown a limit yet.
     searching: bool,
     /// The last ceiling, the intervals for which it still holds, and its duration when confirmed.
     ceiling: f64,
@@ -204,7 +204,7 @@ impl Capacity {
         u64::from(steps) >= self.tuning.train_steps
     }
 
-    /// Drops what a single path showed, once flows arrive over several.
+    /// Discards the ceiling of a single path once flows arrive over several.
     fn compare_paths(&mut self, trains: Trains) {
         if trains.paths < 2 {
             (self.alone, self.several) = (true, None);
@@ -416,7 +416,7 @@ mod tests {
         capacity.on_train(250e6, 31);
         let rates: std::vec::Vec<f64> =
             [0.0, 0.0, 0.0, 4.0, 0.0].map(|queue| over_paths(&mut capacity, 250.0, queue)).into();
-        // Three steps back, and no further back than where it began.
+        // Three steps back, but not below the start.
         let expected = [229.5, 234.1, 238.8, 225.0, 225.0];
         assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");
         assert_eq!((capacity.belief, capacity.several), (7, None));

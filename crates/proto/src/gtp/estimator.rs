@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_pauses_keeps_its_estimate_and_one_that_can_do_less_does_not() {
+    fn a_host_that_pauses_keeps_its_estimate_and_a_slower_one_does_not() {
         let rules = Rules { patience: 3, ..Rules::new(&Settings::default()) };
         let mut ce = Estimator::new(1000.0);
         let mut turn = |total: f64| {
@@ -140,7 +140,7 @@ mod tests {
         for total in [100.0, 66.0, 70.0, 98.0, 66.0, 97.0, 70.0, 50.0].repeat(50) {
             assert!(turn(total) > 100.0);
         }
-        // From now on it can do no more, whatever is requested.
+        // From now on the sender cannot go faster, even if more is requested.
         assert!((turn(60.0) - 71.4).abs() < 0.1);
     }
 

@@ -4,12 +4,11 @@
 //! > estimating TCP traffic, so as to achieve max-min fairness to all flows, including both TCP
 //! > and GTP. (section 3.6)
 //!
-//! TCP flows take part in the max-min schedule as one flow, weighted by their number. The estimate
-//! of what they could do comes from their observed rate: while they use their part, the part grows,
-//! up to their share among equals. The schedule's part for them is subtracted from the link; the
-//! rest is C_r. The CE's rules do not work here: a TCP flow halves its window now and then and
-//! recovers slowly, so it never uses all it could, and the threshold of 95 % would take that for
-//! its limit.
+//! TCP flows take part in the max-min schedule as one flow, weighted by their number. The demand of
+//! other traffic is estimated from its observed rate: while they use their part, the part grows, up
+//! to their share among equals. The schedule's part for them is subtracted from the link; the rest
+//! is C_r. The CE's rules do not work here: a TCP flow halves its window now and then and recovers
+//! slowly, so it never uses all it could, and the threshold of 95 % would take that for its limit.
 //!
 //! Traffic that took more than its part could do at least as much, so traffic that filled the link
 //! first has its share after one look. Only traffic that lasts for two looks counts. The card

@@ -71,7 +71,8 @@ pub(super) struct Flow {
     quiet: bool,
     next_ask: Time,
     next_rtt: Time,
-    /// Start of the SFC's measurement, start of the CE's, and the earliest time of the latter.
+    /// Starts of the measurements of the SFC and of the CE, and the earliest time at which that of
+    /// the CE may start.
     rtt_from: Option<Seen>,
     interval_from: Option<Seen>,
     settled_after: Time,
@@ -341,8 +342,8 @@ impl Flow {
         }
     }
 
-    /// Sets the drops of this host's socket. They are not the path's own loss, however they behave
-    /// while the rate falls.
+    /// Sets the drops of this host's socket. They do not count as the path's own loss, even if they
+    /// continue while the rate falls.
     pub(super) fn set_socket_lost(&mut self, lost: u64) {
         self.growing = lost > self.end.pulses.socket_lost();
         self.overrun |= self.growing;
@@ -389,7 +390,7 @@ impl Flow {
         if self.end.is_finished() {
             return;
         }
-        // A host that slept itself has not read what arrived meanwhile.
+        // If this host itself was suspended, it has not read the datagrams that arrived meanwhile.
         if now.since(core::mem::replace(&mut self.looked, now)) > self.rules.tuning.silence / 2 {
             self.sign = now;
         }

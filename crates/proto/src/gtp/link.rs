@@ -29,7 +29,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A link of which nothing is known.
+    /// A link without any measurement.
     pub(super) fn new() -> Link {
         Link { card: f64::INFINITY, limit: f64::INFINITY, others: None, fixed: 0.0 }
     }
@@ -289,7 +289,7 @@ mod tests {
         let whole = Whole { total: 500e6, current: 480e6, loss: 0.04, ..Whole::default() };
         let judged = link.whole(&capacity, whole);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 980e6, 0.0));
-        // With 300 of ours it carried less than before.
+        // With 300 of ours the link carried less than before.
         let whole = Whole { current: 300e6, loss: 0.4, ..whole };
         let judged = link.whole(&capacity, whole);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 800e6, 0.4));

@@ -76,11 +76,11 @@ pub const ROW: Row = Row {
     name: "gtp",
     title: "Group Transport Protocol",
     paper: "Wu and Chien, GTP: group transport protocol for lambda-grids, CCGrid 2004",
-    summary: "The receiver asks each sender for blocks at a rate, and senders only obey. It \
-              measures every flow, estimates what each could do, and gives all of them max-min \
-              fair shares of what it can take, so that many senders fill its link together and do \
-              not overrun it. Made for many sources and one destination; what is lost is simply \
-              asked for again.",
+    summary: "The receiver requests blocks from each sender at a rate, and senders obey. It \
+              measures every flow, estimates the flow's possible rate, and gives the flows \
+              max-min fair shares of its capacity, so that many senders together fill its link \
+              without overrunning it. Made for many sources and one destination; the receiver \
+              requests lost blocks again.",
     experiments: &[
         "gtp-fig1",
         "gtp-fig7",

@@ -95,8 +95,7 @@ pub(crate) const INCREASE: ProtocolOption = ProtocolOption::new(
 pub(crate) const ESTIMATE_GROWTH: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "estimate-growth",
-    "what the step of an estimate becomes while nothing is lost and the target is achieved, \
-     as a share of the step before",
+    "factor on the step of an estimate while nothing is lost and the target is achieved",
     (1.0, 10.0),
     2.0,
 );
@@ -151,7 +150,7 @@ pub const CLOSE: ProtocolOption = ProtocolOption::new(
 pub const PATIENCE: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "patience",
-    "intervals without loss in a row in which a flow must do less than its target before its \
+    "intervals without loss in a row in which a flow must stay below its target before its \
      estimate follows (1: as in the paper)",
     (1.0, 100.0),
     3.0,
@@ -194,12 +193,12 @@ pub(crate) const OWN_LOSS: ProtocolOption = ProtocolOption::switch(
 );
 
 /// Section 3.6, future work: "dynamically adjust allocatable GTP traffic by monitoring and
-/// estimating TCP traffic, so as to achieve max-min fairness to all flows". A user who gives
-/// C_r has already decided what is left to others.
+/// estimating TCP traffic, so as to achieve max-min fairness to all flows". A user who sets C_r has
+/// already decided how much to leave to others.
 pub const OTHERS: ProtocolOption = ProtocolOption::choice(
     "others",
-    "fair: what else comes in on the receiver's link keeps what it would have among equals; \
-     ignored: it is not looked at; auto: fair unless receive-rate is given",
+    "fair: other traffic on the receiver's link keeps a fair share; ignored: it is not \
+     measured; auto: fair unless receive-rate is given",
     &["auto", "fair", "ignored"],
 )
 .shared();

@@ -229,7 +229,7 @@ impl GtpReceiver {
             let rate = (train.bytes / train.span).as_bps() as f64;
             flow.standing.set_train(rate);
             self.changed |= self.capacity.on_train(rate, train.steps);
-            // All of one step may have been lateness.
+            // Up to one whole step may be lateness.
             let sure = rate * (1.0 - 1.0 / f64::from(train.steps.max(1)));
             self.changed |= self.link.on_train(&mut self.capacity, sure);
         }

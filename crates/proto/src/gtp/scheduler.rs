@@ -4,8 +4,8 @@
 //! > evenly distribute the remaining bandwidth to those with the estimate higher than average fair
 //! > share. (section 4.3)
 //!
-//! With weights it makes the shares per unit of weight max-min fair. With equal weights that is the
-//! paper's schedule.
+//! With weights, the shares per unit of weight are max-min fair. Equal weights give the paper's
+//! schedule.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_example_comes_out() {
+    fn the_papers_example_is_reproduced() {
         assert_eq!(plain(&[100.0, 200.0, 500.0, 500.0], 1000.0), [100.0, 200.0, 350.0, 350.0]);
         assert_eq!(plain(&[500.0, 100.0, 500.0, 200.0], 1000.0), [350.0, 100.0, 350.0, 200.0]);
         assert_eq!(plain(&[100.0, 200.0], 1000.0), [100.0, 200.0]);
@@ -171,7 +171,7 @@ mod tests {
         }
 
         #[test]
-        fn with_equal_weights_it_is_the_papers_figure_6(
+        fn equal_weights_give_the_papers_figure_6(
             estimates in prop::collection::vec(1.0..1e9, 1..30), capacity in 1.0..2e9,
         ) {
             let theirs = figure_6(&estimates, capacity);

@@ -1,4 +1,4 @@
-//! What the receiver knows of a sender: its round-trip time and its limits, from its offers and its
+//! The receiver's view of a sender: its round-trip time and its limits, from its offers and its
 //! answers.
 //!
 //! A sender may claim anything. Its round-trip time sets the pace of all flows (section 4.2: the

@@ -1,11 +1,11 @@
 //! NETBLT: Clark, Lambert, Zhang, "NETBLT: A Bulk Data Transfer Protocol", RFC 998 (1987).
 //!
-//! The object is sent as a row of buffers. With GO the receiver allows as many as it has room for;
-//! the sender sends each completely, in bursts of an agreed size at an agreed interval. The
-//! receiver sets a data timer for each buffer. When the timer expires or the buffer's last packet
-//! arrives, the receiver answers with OK, or with RESEND and the list of missing blocks. Only
-//! listed blocks are resent. Several buffers are in flight at a time, so that the path is not idle
-//! while one is checked. The rate is agreed again with each buffer: OK offers a burst size and
+//! The object is sent as a row of buffers. With GO the receiver allows as many buffers as it has
+//! room for; the sender sends each completely, in bursts of an agreed size at an agreed interval.
+//! The receiver sets a data timer for each buffer. When the timer expires or the buffer's last
+//! packet arrives, the receiver answers with OK, or with RESEND and the list of missing blocks.
+//! Only listed blocks are resent. Several buffers are in flight at a time, so that the path is not
+//! idle while one is checked. The rate is agreed again with each buffer: OK offers a burst size and
 //! interval, and the slower of the offer and the sender's own rate applies next, in bursts of the
 //! smaller size.
 //!
@@ -44,7 +44,7 @@ use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
-/// What the two ends of RFC 998 agree on when they open a connection.
+/// The parameters that the ends of RFC 998 negotiate when they open a connection.
 pub const BUFFER: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "buffer",
@@ -57,7 +57,7 @@ pub const BUFFER: ProtocolOption = ProtocolOption::new(
 pub(crate) const BUFFERS: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "buffers",
-    "buffers that may be under way at a time",
+    "buffers in flight at a time",
     (1.0, 1e6),
     // Buffers as large as our segments of 16 MiB: a second of 1 Gbit/s, ten round trips of a long
     // path.
@@ -68,8 +68,8 @@ pub(crate) const BUFFERS: ProtocolOption = ProtocolOption::new(
 pub const BURST: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "burst",
-    "datagrams of a burst (0: what the rate sends in a millisecond, at most 88 \
-           and 128 KiB); the receiver offers it as the most that it takes at once",
+    "datagrams of a burst (0: a millisecond of the rate, at most 88 and 128 KiB); the receiver \
+     offers it as its maximum",
     (0.0, 4096.0),
     0.0,
 );
@@ -79,11 +79,11 @@ pub const ROW: Row = Row {
     name: "netblt",
     title: "NETBLT",
     paper: "Clark, Lambert, Zhang, NETBLT: A Bulk Data Transfer Protocol, RFC 998 (1987)",
-    summary: "Sends the object buffer by buffer, a few of them at a time, in bursts of an agreed \
-              size and interval. The receiver drives: it says which buffers may come, times each, \
-              and asks for exactly what is missing of it. The rate is agreed with each buffer and \
-              does not react to loss; the first of the protocols that separate the rate from what \
-              is acknowledged.",
+    summary: "Sends the object buffer by buffer, a few buffers at a time, in bursts of an agreed \
+              size and interval. The receiver decides which buffers may be sent, has a timer for \
+              each, and requests exactly its missing blocks. The ends agree on the rate with each \
+              buffer, and loss does not change it. NETBLT was the first protocol to separate the \
+              rate from the acknowledgements.",
     experiments: &[],
     frugal: true,
     many: false,

@@ -67,7 +67,7 @@ impl Flow {
         if self.whole.insert(buffer..buffer + 1) == 0 {
             return;
         }
-        // The sender knows of a buffer that came from elsewhere.
+        // The sender knows that this buffer came from another source.
         if begun {
             let drain = self.end.pulses.drain().map(|drain| drain.scale(OFFER));
             let offer = drain.and_then(|drain| Burst::of(drain, self.burst, self.datagram));
@@ -87,7 +87,7 @@ impl Flow {
         let segment = run[0].block.segment;
         let buffer = self.buffers.of(run[0].block);
         let marked = self.tallies.mark(segment, run);
-        // A block that the segment does not have would be counted among a later one's.
+        // A block beyond the segment's end would be counted in a later segment.
         let place = self.buffers.place(buffer).filter(|(of, _)| *of == segment);
         let Some((_, blocks)) = place else { return marked.new };
         if !self.whole.contains(buffer) {
@@ -112,7 +112,7 @@ impl Flow {
                 self.set_buffer_whole(buffer);
             }
         }
-        // Buffers are sent in order: of those before, all has gone once.
+        // Buffers are sent in order, so every block of the earlier buffers was sent once.
         for earlier in self.open.range_mut(..buffer).map(|(_, earlier)| earlier) {
             earlier.on_later_data(now, self.patience);
         }
@@ -140,7 +140,7 @@ impl Flow {
         }
     }
 
-    /// Data timers whose time has come make requests.
+    /// Requests the missing blocks of buffers whose data timer has expired.
     fn expire(&mut self, now: Time) {
         for (buffer, incoming) in &mut self.open {
             if incoming.due().is_some_and(|due| due <= now) {

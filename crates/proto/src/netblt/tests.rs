@@ -1,5 +1,5 @@
 //! NETBLT's two ends, message by message.
-#![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
+#![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -128,7 +128,7 @@ fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
     // Only the first two had arrived or been lost when this request was made.
     out.resend(0, 1, 0..20, &[0..20], 2);
     assert_eq!(out.run(), [0, 1]);
-    // These two were resent and are in flight; the others still are.
+    // Two blocks were resent and are in flight; the other blocks still are.
     out.resend(0, 2, 0..20, &[1..20], 20);
     assert!(out.run().is_empty());
     out.resend(0, 3, 0..20, &[1..20], 22);
@@ -143,7 +143,7 @@ fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
 }
 
 #[test]
-fn a_request_for_nothing_is_no_round() {
+fn an_empty_request_is_not_a_round() {
     let mut out = Out::new(&setup(20, 0, 10, 2));
     out.go(2);
     out.run();
@@ -215,7 +215,7 @@ fn the_burst_is_the_smaller_of_the_senders_and_the_offer_with_each_buffer() {
         out.run();
         assert_eq!(out.begun()[0].burst.unwrap().size as usize, agreed);
     }
-    // Without a setting the receiver minds no burst that the sender makes of itself.
+    // Without a setting the receiver accepts any burst size of the sender.
     let mut inn = In::new(&setup(40, 0, 10, 2));
     inn.said(ms(0));
     inn.receiver.set_grant(ms(0), FLOW, Bytes::MAX, Some(Rate::from_mbps(10)));
@@ -393,7 +393,7 @@ fn a_silent_buffer_is_requested_by_its_timer_with_growing_waits() {
     assert!(asked[0] >= 300 && asked[0] <= 400, "{asked:?}");
     let waits: Vec<u64> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(waits.len() >= 3 && waits.windows(2).all(|pair| pair[1] >= pair[0]), "{waits:?}");
-    // Nothing was known to be lost.
+    // No block counts as lost.
     let accounting = inn.receiver.accounting(FLOW).unwrap();
     assert_eq!((accounting.blocks_lost, accounting.reported_lost), (0, 0));
 }

@@ -27,7 +27,7 @@
 //!   costs a round trip, a copy of a few blocks almost nothing.
 //!
 //! Files by decision: `sender` selects and paces, `segments` keeps a sender's rounds, `receiver`
-//! counts, `reports` decides when to report what.
+//! counts, `reports` decides the time and content of reports.
 
 mod receiver;
 mod reports;
@@ -61,11 +61,11 @@ pub const ROW: Row = Row {
     title: "Reliable Blast UDP",
     paper: "He et al., Quanta: a toolkit for high performance data delivery over photonic \
             networks, Future Generation Computer Systems 19 (2003), section 4",
-    summary: "Blasts the whole segment at the sending rate, then asks what is missing and blasts \
-              that, round after round until nothing is. The sender never waits inside a round, a \
-              report costs one round trip a round, and a rate that was given never reacts to \
-              loss. Made for paths whose capacity is known and mostly one's own; without a given \
-              rate it measures the path with packet trains.",
+    summary: "Sends the whole segment at the sending rate, then asks for a report and resends the \
+              missing blocks, round after round until none is missing. The sender never waits \
+              within a round, a report costs one round trip per round, and a given rate does not \
+              react to loss. Made for paths of known capacity without much other traffic; without \
+              a given rate it measures the path with packet trains.",
     experiments: &["quanta-fig5", "quanta-fig6", "quanta-fig7", "quanta-streaming"],
     frugal: true,
     many: false,

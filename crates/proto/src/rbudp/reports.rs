@@ -106,7 +106,7 @@ impl Segment {
     }
 }
 
-/// The report that nothing is missing of a segment with `blocks` blocks.
+/// The report that a segment with `blocks` blocks is complete.
 pub(super) fn whole(segment: u32, round: u32, blocks: u32) -> Report {
     Report::fill(segment, round, 0..blocks, core::iter::empty())
 }

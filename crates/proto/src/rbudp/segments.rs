@@ -54,7 +54,8 @@ pub(super) struct Segment {
     highest: PacketNumber,
     /// Datagrams sent since the last DONE.
     since_done: u32,
-    /// The blocks covered by the last complete answer: only the repairs are missing of them.
+    /// The end of the blocks that the last complete answer covers: of these, only the repairs are
+    /// missing.
     answered_to: u32,
     asked: Option<Asked>,
     repairs: VecDeque<Range<u32>>,
@@ -75,7 +76,7 @@ pub(super) enum Next {
     Wait,
     /// Send DONE.
     Ask,
-    /// Nothing is missing.
+    /// No block is missing.
     Whole,
 }
 
@@ -105,7 +106,7 @@ impl Segment {
         self.asked.as_ref()
     }
 
-    /// Datagrams of the round that the last DONE would end.
+    /// Number of datagrams in the round that the next DONE ends.
     pub(super) fn round_len(&self) -> u32 {
         self.since_done
     }
@@ -228,8 +229,8 @@ impl Segment {
         Some(asked.done)
     }
 
-    /// Handles an answer. An answer to an older DONE is useless: what it lists as missing has been
-    /// repaired since, or is covered by a newer DONE.
+    /// Handles an answer. An answer to an older DONE is useless: its missing blocks were repaired
+    /// since, or are in a newer DONE.
     pub(super) fn on_report(&mut self, now: Time, report: &Report) {
         let slice = report.slice();
         let Some(asked) = &mut self.asked else { return };

@@ -1,5 +1,5 @@
 //! RBUDP's two ends, message by message.
-#![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
+#![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 mod timers;
 
@@ -94,7 +94,7 @@ impl Out {
 }
 
 #[test]
-fn rounds_send_everything_then_what_is_missing() {
+fn rounds_send_everything_then_missing_blocks() {
     let mut out = Out::new(&setup(10, 0));
     assert_eq!(out.run(), (0..10).collect::<Vec<_>>());
     let highest = PacketNumber(9);
@@ -322,7 +322,7 @@ fn a_report_goes_after_the_grace_when_the_last_datagram_is_lost() {
 }
 
 #[test]
-fn a_loss_is_counted_once_however_often_it_is_reported() {
+fn a_repeatedly_reported_loss_counts_once() {
     let mut inn = In::new(&setup(4, 0));
     inn.arrive(ms(0), &[(3, 3)]);
     inn.done(ms(1), 1, 4, 3);

@@ -36,7 +36,7 @@
 //! not say how to estimate the available bandwidth: here it is the arrival rate.
 //!
 //! The variant `sabul-ornl` never resends the last block, ignores no report and has no flow window
-//! unless one is set, so that it shows the troubles of the release.
+//! unless one is set, so that it reproduces the defects of the release.
 //!
 //! Files by decision: `sender` selects blocks, `window` keeps the flow window, `rate` and `release`
 //! control the rate; `receiver` finds gaps, `reports` decides when to report which losses.
@@ -72,7 +72,7 @@ pub(crate) const SYNC_INTERVAL: ProtocolOption = ProtocolOption::new(
 pub const BETA: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "beta",
-    "increase: datagrams an interval, times their bits, over the rate's power of ten",
+    "increase in datagrams per interval, times their bits, divided by the rate's power of ten",
     (1e-8, 1e-2),
     1.2e-5,
 );
@@ -118,8 +118,8 @@ pub const WINDOW: ProtocolOption = ProtocolOption::new(
 /// available bandwidth and RTT." (7, of future work)
 pub(crate) const AVAILABLE_WINDOW: ProtocolOption = ProtocolOption::switch(
     "available-window",
-    "the window is what arrives in (sync interval + round-trip time) and 16 blocks more, and not \
-     what `window` says",
+    "use the arrivals of (sync interval + round-trip time) plus 16 blocks as the window, instead \
+     of `window`",
     false,
 );
 
@@ -127,7 +127,7 @@ pub(crate) const AVAILABLE_WINDOW: ProtocolOption = ProtocolOption::switch(
 pub(crate) const INITIAL_RATE: ProtocolOption = ProtocolOption::new(
     Kind::Rate,
     "initial-rate",
-    "rate at the start; 0: the rate that was given, else what a packet train shows",
+    "rate at the start; 0: the given rate, or the rate of a packet train",
     (0.0, 1e12),
     0.0,
 );
@@ -152,7 +152,7 @@ pub(crate) const ACK_INTERVAL: ProtocolOption = ProtocolOption::new(
 pub(crate) const REPORT_INTERVAL: ProtocolOption = ProtocolOption::new(
     Kind::Time,
     "report-interval",
-    "time between reports of all that is missing",
+    "time between reports of all missing blocks",
     (0.001, 10.0),
     0.02,
 );
@@ -170,7 +170,7 @@ pub(crate) const FIRST_DELAY: ProtocolOption = ProtocolOption::new(
 pub(crate) const SHORTEST_DELAY: ProtocolOption = ProtocolOption::new(
     Kind::Time,
     "shortest-delay",
-    "time between datagrams at the least",
+    "least time between datagrams",
     (1e-8, 1.0),
     1e-5,
 );
@@ -179,7 +179,7 @@ pub(crate) const SHORTEST_DELAY: ProtocolOption = ProtocolOption::new(
 pub(crate) const LONGEST_DELAY: ProtocolOption = ProtocolOption::new(
     Kind::Time,
     "longest-delay",
-    "time between datagrams at the most",
+    "longest time between datagrams",
     (1e-8, 1.0),
     0.01,
 );
@@ -199,11 +199,11 @@ pub const ROW: Row = Row {
     title: "SABUL",
     paper: "Gu, Grossman, SABUL: a transport protocol for grid computing, Journal of Grid \
             Computing 1 (2003)",
-    summary: "Changes its rate each 10 ms, whatever the round-trip time, so that flows over near \
-              and far paths end at equal shares: up by a power of ten while the loss is below \
-              0.1 %, down by an eighth on a loss report. The receiver acknowledges each 10 ms and \
-              reports a loss at once. Made for paths that are shared, with each other and with \
-              TCP; loss that the path makes by itself slows it down.",
+    summary: "Changes its rate every 10 ms, independent of the round-trip time, so that flows \
+              over short and long paths reach equal shares: up by a power of ten while the loss \
+              is below 0.1 %, down by an eighth on a loss report. The receiver acknowledges every \
+              10 ms and reports a loss immediately. Made for paths that SABUL flows and TCP \
+              share; a path's own loss slows it down.",
     experiments: &[
         "sabul-fig2",
         "sabul-fig3",
@@ -239,9 +239,9 @@ pub const ORNL_ROW: Row = Row {
     paper: "Oak Ridge National Laboratory, Faster bulk transfer starring: UDP (2003), sections 3.2 \
             and 4",
     summary: "An earlier release of SABUL, kept to repeat a study: the receiver signals a rate \
-              change every 200 ms, acknowledges every 100 ms, and reports losses at once and, all \
-              that is missing, again every 20 ms, so that a loss counts several times and is sent \
-              several times. It starts with 10 µs between datagrams. For experiments, not for use.",
+              change every 200 ms and acknowledges every 100 ms. It reports a loss immediately, \
+              and all missing blocks every 20 ms, so a loss is counted and resent several times. \
+              The delay between datagrams starts at 10 µs. For experiments only.",
     experiments: &["ornl-memory", "ornl-file", "ornl-reorder"],
     frugal: true,
     many: false,

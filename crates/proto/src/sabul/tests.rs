@@ -1,5 +1,5 @@
 //! SABUL's two ends, message by message.
-#![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
+#![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 mod extremes;
 mod rates;
@@ -121,7 +121,7 @@ fn the_flow_window_starts_at_one_and_grows_with_acknowledgements() {
     out.lose(&[20..21]);
     out.ack(20);
     assert_eq!(out.sender.window_room() + out.sender.end.frontier.unacknowledged(), 1332);
-    // And is not changed.
+    // Then the window does not change.
     out.ack(32);
     out.lose(&[32..33]);
     assert_eq!(out.sender.window_room(), 1332);
@@ -145,7 +145,7 @@ fn an_available_window_is_rate_times_delay_and_at_most_the_set_maximum() {
         let settings = set(&ROW, &[settings, &[("initial-rate", 8e6)]].concat());
         let mut out = Out::new(&Setup { settings, rate: None, ..setup(100_000) });
         out.sender.window.on_loss();
-        // All of it arrives.
+        // All blocks arrive.
         let mut before = 0;
         for turn in 0..200 {
             before = if turn == 189 { out.sent.len() } else { before };
@@ -246,14 +246,14 @@ fn a_second_of_silence_is_counted_from_the_first_block_after_a_pause() {
     out.run_for(20);
     out.ack(1);
     out.run_for(30_000);
-    // It was blocked by the grant, with nothing in flight.
+    // The sender was blocked by the grant, with nothing in flight.
     out.hear(&Control::Pulse(Pulse { sequence: 1, grant: Bytes::MAX, ..Pulse::default() }));
     assert_eq!(out.run_for(100), [1]);
     assert!(out.sender.expiry() > out.now + Span::from_millis(800));
 }
 
 #[test]
-fn the_first_train_goes_whole_on_a_short_path_too() {
+fn the_first_train_is_sent_whole_even_on_a_short_path() {
     // At the rate before it is known, the window's maximum would be 9 blocks.
     let mut out = Out::new(&Setup { rate: None, rtt: Span::from_micros(50), ..setup(1000) });
     assert_eq!(out.run_until(Time::ZERO).len(), 32);
@@ -321,7 +321,7 @@ impl<R: Receiver + Default> In<R> {
 }
 
 #[test]
-fn a_gap_is_reported_at_once_and_again_after_two_three_four_round_trips() {
+fn a_gap_is_reported_immediately_and_again_after_two_three_four_round_trips() {
     let mut inn = In::<SabulReceiver>::new(&setup(1000));
     inn.arrive(ms(0), [0, 1, 5, 6, 9]);
     assert_eq!(inn.lost(ms(0)), [2..5, 7..9]);
@@ -352,7 +352,7 @@ fn a_late_block_is_reported_lost_and_its_repair_is_a_duplicate() {
 }
 
 #[test]
-fn a_gap_is_due_at_once_though_nothing_waits_to_be_reported_again() {
+fn a_gap_is_due_immediately_even_without_pending_repetitions() {
     let mut inn = In::<SabulReceiver>::new(&setup(1000));
     inn.arrive(ms(0), [0]);
     inn.said(ms(0));
@@ -363,7 +363,7 @@ fn a_gap_is_due_at_once_though_nothing_waits_to_be_reported_again() {
 }
 
 #[test]
-fn an_acknowledgement_goes_each_interval_if_anything_new_has_come() {
+fn an_acknowledgement_is_sent_each_interval_with_new_arrivals() {
     let mut inn = In::<SabulReceiver>::new(&setup(10));
     let ack = |sequence, next, received| Control::Ack(Ack { sequence, next, received });
     inn.arrive(ms(0), [0]);

@@ -54,7 +54,7 @@ impl Available {
 }
 
 impl Window {
-    /// A window that starts at `first` blocks, whatever the rate becomes.
+    /// A window that starts at `first` blocks.
     pub(super) fn new(first: u64, datagram: Bytes) -> Window {
         let least = first.max(LEAST);
         Window {

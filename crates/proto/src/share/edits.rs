@@ -1,7 +1,7 @@
 //! A client's unacknowledged edits, and its presence, across any number of connections.
 //!
 //! If an answer was lost with a connection, the client sends the edit again under the same number:
-//! a server that has made it returns the outcome and does nothing else (`super::writers`). An edit
+//! a server that has already applied the edit only returns the outcome (`super::writers`). An edit
 //! that never reached the server is made only if no other writer has changed its key since. The
 //! client asks for its presence again on each new connection, and reports a presence as lost if
 //! another client has taken it.
@@ -36,7 +36,7 @@ pub enum Answer {
     Conflict(Option<Entry>),
     /// The server refused it.
     Refused,
-    /// The answer on an earlier connection was lost, and the server has forgotten the outcome.
+    /// The answer on an earlier connection was lost, and the server has discarded the outcome.
     Unknown,
 }
 
@@ -93,7 +93,7 @@ pub struct Edits {
     held: BTreeMap<Key, Held>,
     /// Keys of presence to ask for again.
     loose: BTreeSet<Key>,
-    /// Keys of presence that was asked for again.
+    /// Presence keys whose restoration was requested.
     asked: BTreeSet<Key>,
     heard: u64,
     connected: bool,
@@ -190,7 +190,7 @@ impl Edits {
     /// Processes the answer to edit `number`.
     ///
     /// # Errors
-    /// No such edit waits for an answer.
+    /// No edit with this number is unanswered.
     pub fn answered(&mut self, number: u64, answer: &Answer) -> Result<(), Lie> {
         if !self.waiting.get(&number).is_some_and(|waiting| waiting.sent) {
             return Err(Lie("an answer belongs to no call"));

@@ -18,11 +18,11 @@ pub struct Key(Arc<str>);
 /// Why a text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// It has no word, or an empty one: `//`, or `/` at an end.
+    /// The key is empty, or a word in it is: `//`, or `/` at an end.
     Empty,
-    /// It is longer than [`MAX_KEY`].
+    /// The key is longer than [`MAX_KEY`].
     Long,
-    /// It has a control character, one of `*$?#`, or a word that is `.` or `..`.
+    /// The key has a control character, one of `*$?#`, or the word `.` or `..`.
     Letter,
 }
 

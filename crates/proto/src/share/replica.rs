@@ -30,7 +30,7 @@ pub struct Replica {
 }
 
 impl News {
-    /// Bytes of memory that they take, about.
+    /// Approximate bytes of memory of the news.
     pub fn bytes(&self) -> usize {
         let size = |key: &Key, value: Option<&[u8]>| {
             OVERHEAD + key.as_str().len() + value.map_or(0, <[u8]>::len)
@@ -47,8 +47,8 @@ impl News {
 }
 
 impl Replica {
-    /// A watch of `prefix` that has nothing. A snapshot that takes more than `most` bytes of
-    /// memory, about, is refused.
+    /// A watch of `prefix` without data. It refuses a snapshot of more than about `most` bytes of
+    /// memory.
     pub fn new(prefix: Prefix, most: usize) -> Replica {
         Replica { prefix, revision: None, snapshot: None, bytes: 0, most }
     }
@@ -58,13 +58,13 @@ impl Replica {
         self.revision
     }
 
-    /// Bytes of memory that the incomplete snapshot takes, about.
+    /// Approximate bytes of memory of the incomplete snapshot.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// A new connection: a snapshot that was not complete begins anew. With `is_other` it leads to
-    /// another run of the server, of which the watch has nothing.
+    /// Handles a new connection: an incomplete snapshot restarts. `is_other`: the connection leads
+    /// to a different run of the server, so earlier data do not count.
     pub fn reconnected(&mut self, is_other: bool) {
         self.snapshot = None;
         self.bytes = 0;

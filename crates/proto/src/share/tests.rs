@@ -79,7 +79,7 @@ fn an_edit_is_made_where_its_condition_holds() {
 }
 
 #[test]
-fn a_full_tree_refuses_what_is_more_and_takes_what_is_not() {
+fn a_full_tree_refuses_growth_and_accepts_other_edits() {
     let limits = Limits { keys: 2, bytes: 1000, ..Limits::default() };
     let mut tree = Tree::new(limits, 0, []);
     tree.apply(put("a", &[1; 300])).expect("there is room");
@@ -173,7 +173,7 @@ fn watched(recent: usize) -> (Tree, Watcher, Replica) {
 }
 
 #[test]
-fn a_slow_watcher_keeps_no_old_values_and_gets_the_snapshot_as_it_was() {
+fn a_slow_watcher_keeps_no_old_values_and_gets_a_consistent_snapshot() {
     let (mut tree, mut watcher, mut replica) = watched(1 << 20);
     let first = watcher.next(&tree).unwrap();
     assert!(replica.take(first).unwrap().is_none());
@@ -181,7 +181,7 @@ fn a_slow_watcher_keeps_no_old_values_and_gets_the_snapshot_as_it_was() {
     edit_both(&mut tree, b"new");
     tree.apply(put("w/y", b"new")).unwrap();
     tree.apply(Edit { value: None, ..put("w/c", b"") }).unwrap();
-    // The change that put it, the one that replaced it, and this test.
+    // The value's owners: the change that put it, the change that replaced it, and this test.
     assert_eq!(alloc::sync::Arc::strong_count(&old), 3);
     let Some(News::Snapshot(entries)) = replica.take(watcher.next(&tree).unwrap()).unwrap() else {
         panic!("the snapshot is complete");
@@ -205,7 +205,7 @@ fn a_watcher_whose_snapshot_falls_behind_gets_a_fresh_one() {
     assert_eq!(alloc::sync::Arc::strong_count(&old), 1, "nobody holds the old value");
     let begun = watcher.next(&tree).unwrap();
     assert!(matches!(begun, Piece::Snapshot { is_first: true, revision: 6, .. }));
-    // The same beginning again is no honest server's.
+    // An honest server does not send the first piece twice.
     assert!(replica.take(begun.clone()).unwrap().is_none());
     assert!(replica.take(begun).is_err());
     let Some(News::Snapshot(entries)) = replica.take(watcher.next(&tree).unwrap()).unwrap() else {
@@ -229,7 +229,7 @@ fn a_snapshot_of_many_tiny_entries_is_refused_by_the_memory_that_they_take() {
 
 proptest! {
     #[test]
-    fn a_watcher_sees_states_that_were_in_order_and_at_last_the_present_one(
+    fn a_watcher_sees_past_states_in_order_and_finally_the_current_one(
         steps in prop::collection::vec(step(), 1..200),
         recent in prop_oneof![0..2000_usize, 0..1_000_000_usize],
         whole: bool,
@@ -244,7 +244,7 @@ proptest! {
             match step {
                 Step::Edit(name, value, owner) => {
                     let name = format!("w/{}{}", name % 2, ["", "/a", "/b"][usize::from(name / 4)]);
-                    // Of the long ones a piece has two or three.
+                    // A piece holds two or three of the long values.
                     let len = |value| if value % 2 == 0 { 40 } else { 50 << 10 };
                     let value = value.map(|value| vec![value; len(value)].into());
                     let owner = owner.map(u64::from);

@@ -11,7 +11,7 @@ use super::key::{Key, Prefix};
 /// The longest value in bytes.
 pub const MAX_VALUE: usize = 64 << 10;
 
-/// Bytes of memory that an entry takes beside key and value, about.
+/// Approximate bytes of memory per entry in addition to key and value.
 pub(super) const OVERHEAD: usize = 96;
 
 /// The limits of a tree.
@@ -21,8 +21,8 @@ pub struct Limits {
     pub keys: usize,
     /// Approximate memory of all entries in bytes.
     pub bytes: usize,
-    /// Bytes of memory that the recent changes take, and the values that they replaced, about. A
-    /// watcher that is further behind gets a snapshot from the beginning.
+    /// Approximate bytes of memory for recent changes and the values that they replaced. A watcher
+    /// that is further behind gets a new snapshot.
     pub recent: usize,
 }
 
@@ -67,7 +67,7 @@ pub struct Edit {
     pub owner: Option<u64>,
 }
 
-/// A change that was made.
+/// An applied change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The key.
@@ -83,7 +83,7 @@ pub struct Change {
 /// A change's effect on the disk; presence is never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disk {
-    /// Nothing.
+    /// The disk does not change.
     Untouched,
     /// The value must be stored.
     Store,
@@ -91,7 +91,7 @@ pub enum Disk {
     Remove,
 }
 
-/// Why an edit was not made.
+/// The reason why an edit was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The condition does not hold; contains the key's current entry.
@@ -100,7 +100,7 @@ pub enum Refusal {
     Full,
     /// The value is longer than [`MAX_VALUE`].
     Long,
-    /// The edit was sent before, and its outcome is forgotten: it may have been made.
+    /// The edit was sent before, and its outcome was discarded, so it may have been applied.
     Unknown,
     /// Another stream of the same writer has replaced the edit's stream.
     Replaced,
@@ -115,7 +115,7 @@ pub struct Tree {
     revision: u64,
     bytes: usize,
     recent: VecDeque<Change>,
-    /// What a key had before a recent change, by the key and the version of the change.
+    /// The entry that a recent change replaced, by the key and the version of the change.
     before: BTreeMap<(Key, u64), Option<Entry>>,
     recent_bytes: usize,
     limits: Limits,
@@ -125,7 +125,7 @@ fn size(key: &Key, value: Option<&[u8]>) -> usize {
     OVERHEAD + key.as_str().len() + value.map_or(0, <[u8]>::len)
 }
 
-/// Bytes of memory that a recent change takes, with what it replaced.
+/// Bytes of memory for a recent change and the entry that it replaced.
 fn recent_size(change: &Change, was: Option<&Entry>) -> usize {
     size(&change.key, change.value.as_deref()) + OVERHEAD + was.map_or(0, |was| was.value.len())
 }
@@ -248,8 +248,8 @@ impl Tree {
         }
     }
 
-    /// The entries of `prefix` behind the key `after`, in the order of their keys, as they were at
-    /// `revision`; nothing where the tree has forgotten a change since.
+    /// The entries of `prefix` after the key `after`, in key order, as they were at `revision`.
+    /// `None` if the tree no longer has all changes since `revision`.
     pub fn entries_at(
         &self,
         prefix: &Prefix,
@@ -269,7 +269,7 @@ impl Tree {
             own.map(|key| self.before.range((key.clone(), 0)..=(key.clone(), u64::MAX)));
         let before = self.before.range((at(first, u64::MAX), at(last, 0)));
         let before = own_before.into_iter().flatten().chain(before);
-        // The oldest of the changes since is the one that replaced what was there then.
+        // The oldest later change of a key has replaced the entry of that time.
         let mut before = before.filter(move |((_, version), _)| *version > revision).peekable();
         Some(iter::from_fn(move || {
             loop {
@@ -293,8 +293,8 @@ impl Tree {
         }))
     }
 
-    /// The changes after `revision`, oldest first; nothing where some of them are forgotten, or
-    /// where the tree never had this revision.
+    /// The changes after `revision`, oldest first. `None` if the tree no longer has all of them, or
+    /// never had this revision.
     pub fn changes_after(&self, revision: u64) -> Option<impl Iterator<Item = &Change>> {
         let missed = self.revision.checked_sub(revision)?;
         let missed = usize::try_from(missed).ok().filter(|missed| *missed <= self.recent.len())?;

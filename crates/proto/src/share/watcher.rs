@@ -26,7 +26,7 @@ pub struct Watcher {
 
 #[derive(Debug)]
 enum State {
-    /// It has no data.
+    /// The watcher has no data.
     New,
     /// Gets a snapshot of this revision, and has everything up to this key.
     Snapshot { revision: u64, after: Option<Key> },
@@ -96,8 +96,8 @@ impl Watcher {
         self.go_on(tree, tree.revision(), None).expect("a tree remembers its last revision")
     }
 
-    /// The next piece of the snapshot of `revision`; nothing where the tree has forgotten a change
-    /// since.
+    /// The next piece of the snapshot of `revision`; `None` if the tree no longer has all changes
+    /// since `revision`.
     fn go_on(&mut self, tree: &Tree, revision: u64, after: Option<Key>) -> Option<Piece> {
         let mut rest = tree.entries_at(&self.prefix, after.as_ref(), revision)?.peekable();
         let (mut bytes, mut entries) = (0, Vec::new());

@@ -50,9 +50,9 @@ struct Record {
     stream: Option<u64>,
     /// The owner of the writer's presence.
     owner: u64,
-    /// Edits of earlier streams may have been made and forgotten.
+    /// Outcomes of edits on earlier streams may have been discarded.
     is_blind: bool,
-    /// When a stream of the writer last began or ended, in a count of such events.
+    /// The time at which a stream of the writer last began or ended, as a count of such events.
     used: u64,
 }
 
@@ -72,7 +72,7 @@ pub type Row = (Writer, Vec<(u64, u64)>);
 pub struct Rows {
     /// Writers; those without edits must be removed.
     pub writers: Vec<Row>,
-    /// How often outcomes of a client were forgotten.
+    /// How many times outcomes of a client were discarded.
     pub forgotten: Vec<([u8; 32], u64)>,
 }
 
@@ -94,7 +94,7 @@ impl Writers {
             let made = made.into_iter();
             let made = made.map(|(number, version)| (number, Made { version, is_presence: false }));
             let made: BTreeMap<u64, Made> = made.collect();
-            // The order in which writers were last active, as far as the disk shows it.
+            // The order of the writers' last activity, as far as the disk shows it.
             let used = made.values().map(|made| made.version).max().unwrap_or(0);
             writers.uses = writers.uses.max(used);
             writers.records.insert(writer, Record { made, used, ..Record::default() });

@@ -61,7 +61,7 @@ use crate::settings::ProtocolOption;
 pub(crate) const REPORT_INTERVAL: ProtocolOption = ProtocolOption::new(
     Kind::Time,
     "report-interval",
-    "time between reports at the least",
+    "least time between reports",
     (0.001, 60.0),
     0.35,
 );
@@ -70,7 +70,7 @@ pub(crate) const REPORT_INTERVAL: ProtocolOption = ProtocolOption::new(
 pub(crate) const REPORT_BLOCKS: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "report-blocks",
-    "a report goes when the count of datagrams received passes a multiple of this",
+    "the receiver reports when its count of datagrams passes a multiple of this",
     (1.0, 1e6),
     50.0,
 );
@@ -79,7 +79,7 @@ pub(crate) const REPORT_BLOCKS: ProtocolOption = ProtocolOption::new(
 pub(crate) const ERROR_RATE: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "error-rate",
-    "tolerated error rate; half of what is missing counts, as in the public tool",
+    "tolerated error rate; half of the missing blocks count, as in the public tool",
     (0.0, 0.99),
     0.079,
 );
@@ -88,7 +88,7 @@ pub(crate) const ERROR_RATE: ProtocolOption = ProtocolOption::new(
 pub(crate) const SLOW_DOWN: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "slow-down",
-    "factor on the delay where everything is lost; less where less is",
+    "factor on the delay if everything is lost; less in proportion if less is lost",
     (1.0, 10.0),
     25.0 / 24.0,
 );
@@ -116,7 +116,7 @@ pub(crate) const HISTORY: ProtocolOption = ProtocolOption::new(
 pub const TABLE: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "table",
-    "most missing blocks that a report asks for; where there are more it asks to restart",
+    "most missing blocks that a report requests; if more are missing, it requests a restart",
     (1.0, 1e9),
     65_536.0,
 );
@@ -125,8 +125,8 @@ pub const TABLE: ProtocolOption = ProtocolOption::new(
 pub const GRACE: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "grace",
-    "round-trip times that an overtaken block may be late by before it is missing, 1 ms at \
-           least; 0: none, as in the public tool",
+    "lateness in round-trip times, at least 1 ms, after which an overtaken block counts as \
+     missing; 0: none, as in the public tool",
     (0.0, 100.0),
     0.25,
 );
@@ -137,11 +137,11 @@ pub const ROW: Row = Row {
     title: "Tsunami",
     paper: "Oak Ridge National Laboratory, Faster bulk transfer starring: UDP (2003), sections 3.2 \
             and 6; the public tool, versions 1.1 and 1.2",
-    summary: "The receiver drives: each 350 ms it asks for what is missing and reports an error \
-              rate, and the sender changes the delay between datagrams, from three times its \
-              target down to it, and up where more is missing than is tolerated. Loss of a few \
-              percent does not slow it down. Made for paths that are mostly one's own; it yields \
-              little to others.",
+    summary: "The receiver decides: every 350 ms it requests missing blocks and reports an error \
+              rate. The sender reduces the delay between datagrams from three times its target to \
+              the target, and raises it while the error rate exceeds the tolerated one. Loss of a \
+              few percent does not slow it down. Made for paths without much other traffic, to \
+              which it yields little.",
     experiments: &["ornl-memory", "ornl-file", "ornl-reorder"],
     frugal: true,
     many: false,

@@ -18,7 +18,7 @@ const MIN_WAIT: Span = Span::from_millis(5);
 struct Passing {
     /// How far it has arrived: blocks still missing below were lost again.
     at: u64,
-    /// Where it ends.
+    /// The end of the restart.
     end: u64,
     /// When it last got on.
     since: Time,

@@ -1,5 +1,5 @@
 //! Tsunami's two ends, message by message.
-#![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
+#![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -144,7 +144,7 @@ fn requested_blocks_are_sent_first_and_once_per_round_trip() {
     }
     let next = out.run_for(10);
     assert_eq!(next[..4], [10, 11, 20, sent]);
-    // It left less than a round trip ago.
+    // The block left less than a round trip ago.
     out.ask(&[10..12]);
     assert!(!out.run_for(10).contains(&10));
     out.run_for(100);
@@ -184,7 +184,7 @@ fn an_acknowledgement_delays_the_last_blocks_repeat() {
 }
 
 #[test]
-fn a_sender_that_waits_for_a_grant_does_not_repeat_what_was_acknowledged() {
+fn a_sender_that_waits_for_a_grant_does_not_repeat_acknowledged_blocks() {
     let mut out = Out::new(&Setup { grant: Bytes::new(50_000), ..setup(100) });
     assert_eq!(out.run_for(400).len(), 50);
     out.ack(50);
@@ -364,7 +364,7 @@ fn without_a_grace_late_blocks_are_requested_as_by_the_tool() {
         inn.arrive(ms(352), 150..200);
         let asked = inn.asked(ms(352));
         assert_eq!(asked, expected.iter().cloned().collect::<Vec<_>>(), "grace {grace}");
-        // It was late by a millisecond.
+        // The block was late by a millisecond.
         inn.arrive(ms(353), 140..150);
         assert_eq!(inn.counts().0, expected.map_or(0, |run| run.end - run.start));
     }
@@ -413,7 +413,7 @@ fn a_restart_is_requested_once_and_then_only_blocks_lost_behind_it() {
     let (asked, rates) = inn.said(ms(710));
     assert_eq!((asked, rates[0].restart), (Vec::new(), Some(50)));
     assert_eq!(inn.counts(), (150, 150));
-    // It passes, and of it some is lost again.
+    // The restart passes, and some of its blocks are lost again.
     inn.arrive(ms(820), (50..60).chain(65..100));
     inn.arrive(ms(1_070), [100, 101, 102, 103, 104]);
     let (asked, rates) = inn.said(ms(1_070));

@@ -7,7 +7,7 @@
 //! | 5–9 | packet number |
 //! | 10–15 | block, counted through the whole object |
 //!
-//! A probe of the path, its answer and the challenges use the block's place as they like.
+//! Probes, their answers and challenges store their own data in the block field.
 
 /// The id of a flow, which takes one object from one sender to one receiver. Random on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,7 +17,7 @@ pub struct FlowId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketNumber(pub u64);
 
-/// What a datagram carries.
+/// The kind of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A block of the object.
@@ -28,7 +28,7 @@ pub enum Kind {
     Probe,
     /// The answer to a probe.
     ProbeAnswer,
-    /// A random value that an address must give back before it is believed.
+    /// A random value that an address must echo before it is trusted.
     Challenge,
     /// The value given back.
     ChallengeAnswer,
@@ -62,7 +62,7 @@ impl Kind {
 /// A datagram's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the datagram carries.
+    /// The kind of the datagram.
     pub kind: Kind,
     /// The flow it belongs to.
     pub flow: FlowId,
@@ -90,8 +90,8 @@ impl Header {
         out[10..].copy_from_slice(&self.block.to_be_bytes()[2..]);
     }
 
-    /// Reads the header at the start of a datagram; nothing if the datagram is too short or of no
-    /// kind that we know.
+    /// Reads the header at the start of a datagram; `None` if the datagram is too short or of an
+    /// unknown kind.
     pub fn decode(datagram: &[u8]) -> Option<Header> {
         let bytes: &[u8; Header::LEN] = datagram.first_chunk()?;
         let tail = |from: usize, len: usize| {

@@ -1,6 +1,6 @@
-//! The control messages as protobuf sees them; nothing outside [`control`](super::control) does.
+//! The protobuf form of the control messages, used only by [`control`](super::control).
 //!
-//! Field numbers are for ever: a field is added, never given another meaning.
+//! Field numbers never change their meaning: a new field gets a new number.
 
 use alloc::vec::Vec;
 
@@ -79,7 +79,7 @@ pub(super) struct Pulse {
     pub(super) sequence: u64,
     #[prost(uint64, tag = "2")]
     pub(super) clock: u64,
-    /// One more than the highest packet number that came.
+    /// Highest packet number received, plus one.
     #[prost(uint64, tag = "3")]
     pub(super) highest: u64,
     #[prost(uint64, tag = "4")]
@@ -131,7 +131,7 @@ pub(super) struct Selective {
     pub(super) sequence: u64,
     #[prost(message, optional, tag = "2")]
     pub(super) report: Option<Report>,
-    /// There in an acknowledgement's last message alone.
+    /// Present only in the last message of an acknowledgement.
     #[prost(uint64, optional, tag = "3")]
     pub(super) highest: Option<u64>,
     #[prost(uint64, tag = "4")]
@@ -167,7 +167,7 @@ pub(super) struct SenderOffer {
     pub(super) limit: Option<u64>,
     #[prost(uint64, tag = "4")]
     pub(super) answered: u64,
-    /// One more than the highest packet number used.
+    /// Highest packet number used, plus one.
     #[prost(uint64, tag = "5")]
     pub(super) highest: u64,
 }

@@ -45,7 +45,7 @@ pub fn bind_udp(ports: Option<(u16, u16)>) -> Result<UdpSocket, Error> {
 /// running tokio runtime.
 ///
 /// # Errors
-/// It was not started by ssh, no port is free, or the client does not introduce itself.
+/// ssh did not start this process, no port is free, or the client does not introduce itself.
 pub async fn accept_over_ssh(
     identity: &Identity,
     ports: Option<(u16, u16)>,
@@ -90,7 +90,7 @@ pub async fn accept_over_ssh(
                 lines,
             })
         }
-        _ => Err(Error::new(Kind::Unreachable, "the client did not say through ssh who it is")),
+        _ => Err(Error::new(Kind::Unreachable, "the client did not send its id through ssh")),
     }
 }
 
@@ -123,7 +123,7 @@ impl SshSide {
         let late = |_| Error::new(Kind::Unreachable, "TLS through ssh: no handshake in time");
         let session = timeout(self.settings.handshake, handshake).await.map_err(late)??;
         if session.peer != self.client {
-            let what = format!("{} came through ssh in place of {}", session.peer, self.client);
+            let what = format!("ssh delivered the id {} instead of {}", session.peer, self.client);
             return Err(Error::new(Kind::Unreachable, what));
         }
         match self.listener.carried(session).await {
@@ -134,7 +134,7 @@ impl SshSide {
 }
 
 impl Under {
-    /// Nothing is known of a stream through ssh.
+    /// The path of a stream through ssh is unknown.
     pub(super) fn ssh() -> Under {
         Under {
             remote: SocketAddr::from(([0, 0, 0, 0], 0)),

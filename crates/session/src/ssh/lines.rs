@@ -100,8 +100,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Returns the next longhaul line, without its mark; `None` at the end of the input or after
-    /// too many other bytes. Cancel-safe.
+    /// Returns the next longhaul line, without its mark; `None` at the end of the input, or after
+    /// too much other output. Cancel-safe.
     pub(super) async fn next(
         &mut self,
         reader: &mut (impl AsyncBufRead + Unpin),
@@ -131,7 +131,7 @@ impl Lines {
         }
     }
 
-    /// Returns the end of the other bytes, printable.
+    /// Returns the end of the output that is not longhaul's, without control characters.
     pub(super) fn noise(&self) -> String {
         let text = String::from_utf8_lossy(&self.noise);
         let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });

@@ -118,7 +118,7 @@ fn spawn(target: &SshTarget<'_>) -> Result<tokio::process::Child, Error> {
     };
     if target.destination.is_empty() || target.destination.starts_with('-') {
         // ssh would parse it as an option.
-        return Err(usage(format!("`{}` is no host name", target.destination)));
+        return Err(usage(format!("`{}` is not a host name", target.destination)));
     }
     Command::new(program)
         .args(words)
@@ -224,7 +224,7 @@ fn what_to_open(target: &SshTarget<'_>, offer: &ContactOffer, lost: Lost) -> Str
     let range = match target.ports {
         Some((first, last)) => format!("UDP and TCP ports {first} to {last}"),
         None => format!(
-            "UDP ports {} and {} (chosen anew each time: fix a range with {})",
+            "UDP ports {} and {} (different each time; set a range with {})",
             offer.port,
             offer.data_port,
             CallOption::Ports
@@ -245,10 +245,10 @@ async fn no_offer(target: &SshTarget<'_>, mut ssh: tokio::process::Child, lines:
             .advise(format!("see its own message above, and try `ssh {host}` by itself")),
         Some(Some(0)) | None => Error::new(
             Kind::Unreachable,
-            format!("`{}` on {host} did not answer as longhaul does{said}", target.remote_path),
+            format!("`{}` on {host} did not answer like longhaul{said}", target.remote_path),
         )
         .advise(format!(
-            "see that the same release is installed there, or name it with {}",
+            "check that the same release is installed there, or name it with {}",
             CallOption::RemotePath
         )),
         Some(code) => {
@@ -304,7 +304,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn a_shell_gives_back_what_was_quoted(word in "[^\\x00]{0,30}") {
+        fn a_shell_returns_quoted_words_unchanged(word in "[^\\x00]{0,30}") {
             let output = std::process::Command::new("sh")
                 .args(["-c", &format!("printf %s {}", quoted(&word))])
                 .output()

@@ -27,7 +27,7 @@ impl Stdio {
     /// stream.
     ///
     /// # Errors
-    /// They are files, not the pipes or sockets that ssh provides.
+    /// Standard input or output is a file, not a pipe or socket as ssh provides.
     pub(super) fn take() -> io::Result<Stdio> {
         let input = polled(std::io::stdin().as_fd().try_clone_to_owned()?, Interest::READABLE)?;
         let output = polled(std::io::stdout().as_fd().try_clone_to_owned()?, Interest::WRITABLE)?;

@@ -22,7 +22,7 @@ async fn refused(server: &Identity, to: SocketAddr, carriers: Carriers, said: &[
 }
 
 #[test]
-fn a_client_without_rights_is_told_so_whatever_it_says() {
+fn a_client_without_rights_is_refused_for_every_request() {
     run(async {
         let server = Identity::ephemeral();
         let client = Client::pinned(Carriers::Both, &server);

@@ -142,7 +142,7 @@ fn large_messages_arrive_before_the_end_even_if_read_late() {
 }
 
 #[test]
-fn what_was_delivered_can_be_read_long_after_the_other_side_is_gone() {
+fn delivered_data_can_be_read_long_after_the_other_side_has_disconnected() {
     run(async {
         for (carriers, _) in EACH {
             let (mut near, mut far) = pair(carriers, LOOPBACKS[0]).await;
@@ -160,7 +160,7 @@ fn what_was_delivered_can_be_read_long_after_the_other_side_is_gone() {
 }
 
 #[test]
-fn an_error_at_the_end_is_what_the_other_side_reads() {
+fn the_other_side_reads_the_error_at_the_end() {
     run(async {
         for (carriers, _) in EACH {
             let (mut near, mut far) = pair(carriers, LOOPBACKS[0]).await;
@@ -244,7 +244,7 @@ fn udp_is_preferred_and_a_udp_black_hole_leads_to_tcp() {
 }
 
 #[test]
-fn where_nothing_listens_the_error_names_what_was_tried_and_what_to_open() {
+fn an_error_without_a_listener_names_the_attempts_and_the_ports_to_open() {
     run(async {
         let (udp, tcp) = listen::bind_both(SocketAddr::new(LOOPBACKS[0], 0)).expect("free ports");
         let address = udp.local_addr().expect("bound");
@@ -298,7 +298,7 @@ fn an_unspecified_ipv6_address_serves_ipv4_under_its_own_name() {
 }
 
 #[test]
-fn a_server_started_anew_ends_the_sessions_of_the_old_one_at_once() {
+fn a_restarted_server_ends_the_sessions_of_the_old_one_immediately() {
     run(async {
         let server = Identity::ephemeral();
         let (near, far) = (settings(Carriers::Quic), settings(Carriers::Quic));
@@ -333,7 +333,7 @@ fn a_server_started_anew_ends_the_sessions_of_the_old_one_at_once() {
 }
 
 #[test]
-fn each_carrier_tells_the_datagrams_or_the_segments_that_it_counts() {
+fn each_carrier_reports_its_datagrams_or_segments() {
     run(async {
         let (mut near, mut far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
         let before = near.rtt().received().expect("QUIC counts datagrams");
@@ -350,7 +350,7 @@ fn each_carrier_tells_the_datagrams_or_the_segments_that_it_counts() {
 }
 
 #[test]
-fn what_was_written_before_leaving_arrives_though_this_side_stops_at_once() {
+fn data_written_before_the_close_arrive_although_this_side_stops_immediately() {
     run(async {
         for (carriers, _) in EACH {
             let server = Identity::ephemeral();

@@ -155,7 +155,7 @@ fn a_crowd_from_one_address_is_served_to_the_last() {
 }
 
 #[test]
-fn junk_on_the_udp_port_disturbs_nobody() {
+fn junk_on_the_udp_port_disturbs_no_client() {
     run(async {
         let server = Identity::ephemeral();
         let mut listener = listen(LOOPBACKS[0], &server);

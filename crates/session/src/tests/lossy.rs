@@ -98,7 +98,7 @@ async fn answered(session: &mut Session) -> Duration {
 }
 
 #[test]
-fn at_12_percent_loss_each_session_stands_and_few_answers_take_much_longer_than_a_round_trip() {
+fn at_12_percent_loss_sessions_open_and_few_answers_take_much_longer_than_a_round_trip() {
     run(async {
         let delay = Duration::from_millis(25);
         let mut sessions = tokio::task::JoinSet::new();
@@ -127,7 +127,7 @@ fn at_12_percent_loss_each_session_stands_and_few_answers_take_much_longer_than_
 /// A controller that takes loss for congestion keeps two or three packets in flight at such a loss
 /// (CUBIC: RFC 9438, section 5).
 #[test]
-fn at_12_percent_loss_much_that_is_told_keeps_the_path_full() {
+fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
     run(async {
         let flying = Arc::new(Mutex::default());
         let delay = Duration::from_millis(50);
@@ -150,7 +150,7 @@ fn at_12_percent_loss_much_that_is_told_keeps_the_path_full() {
 /// With only a floor of 64 KiB in flight, a list of a million files would take hundreds of round
 /// trips. So the window must tell the path's loss from its capacity.
 #[test]
-fn what_is_long_fills_a_long_path_as_far_as_the_other_end_expects_it() {
+fn long_messages_fill_a_long_path_as_far_as_the_other_end_expects_them() {
     const PACKET: usize = 1_200;
     let most_flying = |much: bool, one_in| {
         let flying: Arc<Mutex<Vec<usize>>> = Arc::default();
@@ -195,7 +195,7 @@ fn what_is_long_fills_a_long_path_as_far_as_the_other_end_expects_it() {
 }
 
 #[test]
-fn a_session_goes_on_soon_after_the_network_was_gone() {
+fn a_session_continues_soon_after_an_outage() {
     run(async {
         let dead = Arc::new(AtomicBool::new(false));
         let path = Path { delay: Duration::from_millis(5), dead: dead.clone(), ..Path::default() };

@@ -156,7 +156,7 @@ fn ssh_starts_the_far_side_and_the_session_is_direct() {
 }
 
 #[test]
-fn a_client_that_comes_before_its_word_through_ssh_waits_for_it() {
+fn a_client_that_connects_before_ssh_announced_it_waits() {
     run(async {
         let late = "[ \"$LATE\" ] || { { sleep 1; exec cat; } | LATE=1 \"$0\" \"$@\"; exit; }";
         let host = Host::new(Some(LOOPBACKS[0]), late);
@@ -169,7 +169,7 @@ fn a_client_that_comes_before_its_word_through_ssh_waits_for_it() {
 }
 
 #[test]
-fn the_far_side_opens_ports_of_the_range_that_it_is_told() {
+fn the_remote_side_opens_ports_of_the_given_range() {
     run(async {
         let host = Host::new(Some(LOOPBACKS[1]), "");
         let mut session = host.connect(Some((47_310, 47_330))).await.expect("a far side");
@@ -182,7 +182,7 @@ fn the_far_side_opens_ports_of_the_range_that_it_is_told() {
 }
 
 #[test]
-fn where_only_ssh_passes_it_carries_the_session_and_says_what_to_open() {
+fn ssh_carries_the_session_if_nothing_else_passes_and_names_the_ports_to_open() {
     run(async {
         let host = Host::new(None, "");
         let ports = Some((47_340, 47_360));
@@ -235,7 +235,7 @@ fn the_far_side_ends_when_ssh_does() {
 }
 
 #[test]
-fn a_missing_longhaul_and_a_failing_ssh_are_told_apart() {
+fn a_missing_longhaul_and_a_failing_ssh_are_distinguished() {
     run(async {
         let mut host = Host::new(None, "");
         host.remote_path = PathBuf::from("/nowhere/longhaul");

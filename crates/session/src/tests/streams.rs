@@ -54,7 +54,7 @@ fn streams_name_their_services_and_share_neither_messages_nor_keys() {
 }
 
 #[test]
-fn a_stream_that_nobody_reads_holds_up_no_other() {
+fn an_unread_stream_does_not_block_others() {
     run(async {
         for carriers in EACH {
             let (mut listener, near, mut far) = open(carriers).await;
@@ -144,7 +144,7 @@ fn streams_beyond_the_limit_are_refused_and_end_no_other_that_obeys() {
 }
 
 #[test]
-fn who_is_not_let_in_or_of_another_version_hears_of_it_over_a_multiplexer_as_well() {
+fn a_multiplexer_reports_refusals_and_other_versions() {
     run(async {
         for carriers in EACH {
             let server = Identity::ephemeral();
@@ -187,7 +187,7 @@ fn a_connection_has_not_ended_before_one_side_gives_it_up() {
 }
 
 #[test]
-fn a_closed_connection_ends_over_there_though_this_side_stops_at_once() {
+fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediately() {
     run(async {
         let server = Identity::ephemeral();
         let mut listener = listen(LOOPBACKS[0], &server);

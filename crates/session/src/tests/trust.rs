@@ -31,7 +31,7 @@ fn a_pin_that_is_no_id_is_a_usage_error() {
 }
 
 #[test]
-fn a_new_server_is_asked_for_once_and_then_known() {
+fn a_new_server_needs_one_confirmation() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
             let server = Identity::ephemeral();
@@ -79,7 +79,7 @@ fn accept_new_remembers_without_asking() {
 }
 
 #[test]
-fn a_changed_key_is_refused_loudly_whatever_the_options() {
+fn a_changed_key_is_refused_with_a_warning_under_all_options() {
     run(async {
         let listener = listen(LOOPBACKS[0], &Identity::ephemeral());
         let mut client = Client::new(Carriers::Both);
@@ -98,7 +98,7 @@ fn a_changed_key_is_refused_loudly_whatever_the_options() {
 }
 
 #[test]
-fn versions_without_overlap_are_told_on_both_sides() {
+fn both_sides_report_versions_without_overlap() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
             let server = Identity::ephemeral();
@@ -124,7 +124,7 @@ fn versions_without_overlap_are_told_on_both_sides() {
 }
 
 #[test]
-fn an_id_that_is_not_allowed_is_told_why() {
+fn a_refused_id_gets_the_reason() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
             let (mut near, far) = pair(carriers, LOOPBACKS[0]).await;

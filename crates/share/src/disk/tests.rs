@@ -119,7 +119,7 @@ fn number_of(calls: &Calls, key: &str) -> u64 {
 }
 
 #[test]
-fn what_was_committed_survives_a_power_cut_at_any_write_and_so_does_its_outcome() {
+fn committed_edits_and_their_outcomes_survive_a_power_cut_at_any_write() {
     let (mut medium, mut chance) = (Medium::default(), 7_u64);
     let mut committed: BTreeMap<String, u64> = BTreeMap::new();
     let (mut newest, mut tried) = (0, 0_u64);

@@ -61,7 +61,7 @@ impl Awake {
         Rouser { shared: self.shared.clone(), threads: threads.collect(), until: None }
     }
 
-    /// Processor time that the threads used, which nothing else wanted.
+    /// Otherwise idle processor time that the threads used.
     pub(super) fn taken(&self) -> Span {
         Span::from_nanos(self.shared.taken.load(Ordering::Relaxed))
     }

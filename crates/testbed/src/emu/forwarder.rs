@@ -219,7 +219,8 @@ impl Forwarder {
     }
 
     fn run(mut self) {
-        // Both only improve punctuality; if they are refused, the statistics show the lateness.
+        // Both calls only improve punctuality. If the kernel refuses them, the statistics show the
+        // lateness.
         let _ = sys::run_first();
         let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1));
         self.starved = Starvation::of_this_thread();
@@ -295,7 +296,7 @@ impl Forwarder {
         let before = self.starved.so_far();
         // An interrupted or refused wait only means another look.
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
-        // Nothing had arrived before this thread was woken; any wait since then was for a
+        // No packet had arrived before this thread was woken; any wait since then was for a
         // processor.
         let starved = self.starved.so_far().saturating_sub(before);
         let woken = Time::ZERO + self.now().since(Time::ZERO).saturating_sub(starved);

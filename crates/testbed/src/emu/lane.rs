@@ -105,7 +105,7 @@ impl Lane {
 }
 
 impl Run {
-    /// One of its segments, in flight on a link.
+    /// Returns a run of one segment of this run, with its fate on a link.
     fn only(&self, segment: u16, passage: Passage) -> Run {
         let turned_bit = self.turned_bit.or(passage.turned_bit);
         let (at, segments) = (passage.at, segment..segment + 1);

@@ -2,8 +2,8 @@
 //!
 //! Every host is a network namespace with a TUN device that passes 64 kB super-packets (TSO and
 //! USO); one thread in the middle runs [`crate::link`] in real time. Root is not needed if the
-//! kernel lets every user create user namespaces and open `/dev/net/tun`. Nothing is left behind,
-//! however the process ends.
+//! kernel lets every user create user namespaces and open `/dev/net/tun`. The kernel removes the
+//! emulation when the process ends, even by a kill.
 //!
 //! ```no_run
 //! use longhaul_proto::{time::Span, units::Rate};

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_keep_their_bytes_until_released_and_memory_comes_back() {
+    fn frames_keep_their_bytes_until_released_and_memory_is_freed() {
         let mut slab = Slab::new(4 * CHUNK);
         let mut held = std::collections::VecDeque::new();
         for i in 0..10_000usize {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_slab_says_so_and_recovers() {
+    fn a_full_slab_reports_an_error_and_recovers() {
         let mut slab = Slab::new(2 * CHUNK);
         let mut held = Vec::new();
         while let Some(slot) = store(&mut slab, 1, 60_000) {

@@ -176,7 +176,7 @@ mod tests {
     use crate::scenario::Reading;
 
     #[test]
-    fn an_emulation_that_cannot_be_is_refused_with_the_reason() {
+    fn an_impossible_emulation_is_refused_with_the_reason() {
         let pair = || EmulationSpec::pair(LinkSpec::default(), LinkSpec::default());
         assert!(pair().validate().is_ok());
         let mut doubled = pair();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hosts_card_is_a_link_of_its_own_on_every_way() {
+    fn a_hosts_card_is_a_separate_link_on_every_route() {
         let text = r#"
             routers = ["r"]
             host = [{ name = "a", nic = "1G" }, { name = "b" }, { name = "c", nic = "100M" }]
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_with_a_queue_drops_and_holds_nobody_back() {
+    fn a_card_with_a_queue_drops_and_blocks_no_program() {
         let text = r#"
             host = [{ name = "a", nic = "100M", nic-queue = "30KB" }, { name = "b" }]
             link = [{ between = ["a", "b"] }]
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_takes_is_the_last_link_of_every_way_to_it() {
+    fn a_programs_receive_limit_is_the_last_link_of_each_path_to_it() {
         let text = r#"
             all-hosts = { socket-buffer = 147_200 }
             host = [{ name = "a" }, { name = "b", nic = "1G", receives-rate = "736M" }]

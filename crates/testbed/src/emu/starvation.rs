@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_thread_has_waited_is_the_second_number() {
+    fn the_second_number_is_the_time_that_a_thread_has_waited() {
         assert_eq!(waited("123 4567 8\n"), Some(Span::from_nanos(4_567)));
         assert_eq!(waited(""), None);
         let own = Starvation::of_this_thread();

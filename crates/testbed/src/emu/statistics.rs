@@ -6,7 +6,7 @@ use longhaul_proto::time::{Span, Time};
 
 use crate::link::LinkTally;
 
-/// Lateness up to this limit is always acceptable, whatever the delay.
+/// Lateness up to this limit is acceptable for any delay.
 pub(crate) const LATE_ALLOWANCE: Span = Span::from_micros(300);
 
 /// The emulator's own drops up to this share of the offered packets do not invalidate a run.
@@ -168,7 +168,7 @@ impl fmt::Display for Statistics {
         write!(
             f,
             "emulator: {} own drops, late {} at the 99th percentile and {} at most, seen within {} \
-             and {}, processor {} ({share:.0} % of one), and {} that nothing else wanted, to keep \
+             and {}, processor {} ({share:.0} % of one), and {} of idle time to keep \
              processors awake; ",
             self.own_drops,
             self.late.percentile(0.99),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_names_what_was_in_the_way() {
+    fn the_verdict_names_the_obstacle() {
         let mut statistics = statistics();
         assert_eq!(statistics.verdict(), Verdict::Valid);
         statistics.late.count(Time::ZERO, Time::from_nanos(400_000), 20_000);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn own_drops_are_a_share_of_what_the_hosts_sent_however_many_links_follow() {
+    fn own_drops_are_a_share_of_the_hosts_packets_over_any_number_of_links() {
         let mut statistics = statistics();
         // Ten links on the route: each is offered every packet.
         statistics.links = vec![statistics.links[0].clone(); 10];
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_before_the_path_begins_spoils_a_run() {
+    fn a_wait_before_the_first_link_invalidates_a_run() {
         let mut statistics = statistics();
         statistics.waited.count(Time::ZERO, Time::from_nanos(600_000), 100);
         statistics.waited.count(Time::ZERO, Time::from_nanos(50_000), 9_950);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_in_bursts_that_the_emulator_made_spoil_a_run_unless_the_queue_overflows_anyway() {
+    fn drops_in_bursts_of_the_emulator_invalidate_a_run_unless_the_queue_overflows_anyway() {
         let mut statistics = statistics();
         statistics.burst_drops = 3;
         statistics.links[0].tally.queue_full = 4;
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_no_way_is_in_the_account() {
+    fn packets_without_a_route_are_in_the_account() {
         let mut statistics = statistics();
         assert!(!statistics.to_string().contains("no way"));
         statistics.unrouted = 50;
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_programs_socket_had_no_room_for_is_in_the_account() {
+    fn drops_of_a_programs_full_socket_are_in_the_account() {
         let mut statistics = statistics();
         assert!(!statistics.to_string().contains("socket"));
         statistics.hosts[0].socket_drops = 1_066;

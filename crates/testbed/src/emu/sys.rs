@@ -245,7 +245,7 @@ pub(super) fn fork_first(lifeline: &OwnedFd) -> io::Result<i32> {
 }
 
 /// # Safety
-/// Only in a child just forked.
+/// Must be called in a newly forked child only.
 unsafe fn first_process(lifeline: RawFd) -> ! {
     const PROC: &CStr = c"proc";
     const AT: &CStr = c"/proc";
@@ -253,7 +253,7 @@ unsafe fn first_process(lifeline: RawFd) -> ! {
     unsafe {
         // Copies of other descriptors must not outlive their owners here.
         libc::dup2(lifeline, 0);
-        // By number: musl has no function for it.
+        // A raw system call, because musl has no function for it.
         libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
         libc::prctl(libc::PR_SET_NAME, c"emulated-init".as_ptr());
         // No other process reaps orphans.
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_without_udp_super_packets_is_asked_for_tcps_alone() {
+    fn a_kernel_without_udp_super_packets_gets_requests_for_tcps_alone() {
         let uso = libc::TUN_F_USO4 | libc::TUN_F_USO6;
         let asked = RefCell::new(Vec::new());
         let old = |flags: libc::c_uint| {

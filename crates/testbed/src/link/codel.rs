@@ -219,7 +219,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_drops_what_the_rfcs_own_loop_drops(
+        fn codel_drops_the_packets_that_the_rfcs_loop_drops(
             gaps in prop::collection::vec(0u64..2_000, 200..3_000),
             // A rate at which a packet takes whole nanoseconds.
             mbps in prop::sample::select(vec![4u64, 5, 6, 8, 10, 12, 20, 24, 40]),

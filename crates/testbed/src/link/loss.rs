@@ -72,7 +72,7 @@ impl Loss {
     pub(super) fn validate(&self) -> Result<(), SpecError> {
         let sound = |what: &'static str, share: f64| match (0.0..=1.0).contains(&share) {
             true => Ok(()),
-            false => Err(SpecError::new(format!("{what} {share} is not within 0 and 1"))),
+            false => Err(SpecError::new(format!("{what} {share} is not between 0 and 1"))),
         };
         match self {
             Loss::None | Loss::Independent(_) => Ok(()),

@@ -7,8 +7,8 @@
 //! it *after* that, so that a lost packet has used its share of the rate, as on a real line; delay,
 //! jitter and reordering set its arrival time.
 //!
-//! The link has no clock and stores no packets, only when it is free again. It works the same in
-//! virtual and in real time, and one seed determines every fate.
+//! The link has no clock and stores no packets; it only records the time when its wire is free
+//! again. It works the same in virtual and in real time, and one seed determines every fate.
 
 mod codel;
 mod loss;

@@ -14,7 +14,7 @@ use crate::random::Random;
 /// The outcome for one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives.
+    /// The packet arrives.
     Arrives(Passage),
     /// The line lost it, after it was sent.
     Lost,
@@ -26,7 +26,7 @@ pub enum Fate {
     Policed,
     /// The link was down.
     Down,
-    /// It was larger than the link's size limit.
+    /// The packet was larger than the link's size limit.
     TooLarge,
 }
 
@@ -91,13 +91,13 @@ pub struct LinkCount {
     pub name: &'static str,
     /// The count.
     pub value: u64,
-    /// The words behind the count in a printed account; empty for the counts with which each
-    /// account begins.
+    /// The words after the count in a printed account; empty for the counts at the start of each
+    /// account.
     pub words: &'static str,
 }
 
 impl LinkTally {
-    /// All counts, in the order in which they are told.
+    /// All counts, in the order of output.
     pub fn counts(&self) -> [LinkCount; 13] {
         // Every field is named, so that a new one does not compile until it is placed here.
         let LinkTally {
@@ -133,7 +133,7 @@ impl LinkTally {
         .map(|(name, value, words)| LinkCount { name, value, words })
     }
 
-    /// Packets that do not arrive, for whatever reason.
+    /// Packets that do not arrive, for any reason.
     pub fn dropped(&self) -> u64 {
         // Destructured in full, so that a new field does not compile until it is placed here.
         let LinkTally {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fate_but_arrival_is_counted_as_dropped_and_the_queues_as_the_queues() {
+    fn every_fate_except_arrival_counts_as_dropped_and_two_as_dropped_by_the_queue() {
         let arrives = Fate::Arrives(Passage { at: Time::ZERO, twice: false, turned_bit: None });
         let drops =
             [Fate::Lost, Fate::QueueFull, Fate::Managed, Fate::Policed, Fate::Down, Fate::TooLarge];
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_even_and_keeps_the_order_unless_told_otherwise() {
+    fn jitter_is_even_and_keeps_the_order_by_default() {
         let (delay, spread) = (Span::from_millis(10), Span::from_millis(2));
         let jitter = |overtakes| LinkSpec {
             delay,

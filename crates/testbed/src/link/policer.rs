@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_passes_and_then_what_the_rate_lets_through() {
+    fn a_burst_passes_and_then_packets_at_the_rate() {
         // A packet of 1,000 bytes takes 1 ms at 8 Mbit/s; the bucket holds five.
         let policer = Policer { rate: Rate::from_mbps(8), burst: Bytes::new(5_000) };
         let mut state = PolicerState::default();

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_goes_evenly_from_what_is_to_what_shall_be() {
+    fn a_ramp_goes_evenly_from_the_old_value_to_the_new_one() {
         let over = Span::from_millis(100);
         let mut spec = following(&[
             (50, Change::RateRamp { to: Rate::from_mbps(200), over }),

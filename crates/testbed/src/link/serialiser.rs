@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_wire_starts_at_once() {
+    fn an_idle_wire_starts_immediately() {
         let mut wire = Serialiser::default();
         let now = Time::from_nanos(5_000);
         let left = wire.accept(now, Bytes::new(125), Some(GIGABIT), Bytes::new(125));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_queued_is_counted_in_bytes_whatever_the_rates() {
+    fn the_queue_is_counted_in_bytes_at_any_rate() {
         let (mut wire, packet) = (Serialiser::default(), Bytes::new(1_000));
         // 8 µs at 1 Gbit/s, then 80 µs at 100 Mbit/s, then one without serialisation.
         for rate in [Some(GIGABIT), Some(Rate::from_mbps(100)), None] {

@@ -7,8 +7,8 @@ use longhaul_proto::units::{Bytes, Rate};
 
 use super::{CoDel, Loss, Policer};
 
-/// What Ethernet puts around an IP packet: 14 bytes of header, 4 of check sequence, 8 of preamble
-/// and a gap of 12. So 1 Gbit/s carries 1500 / 1538 Gbit/s of 1500-byte packets.
+/// Ethernet's framing of an IP packet: 14 bytes of header, 4 of check sequence, 8 of preamble and a
+/// gap of 12. So 1 Gbit/s carries 1500 / 1538 Gbit/s of 1500-byte packets.
 pub const ETHERNET_FRAMING: u32 = 38;
 
 /// The headers of UDP and IPv4 in a packet: 8 and 20 bytes.
@@ -191,7 +191,7 @@ impl LinkSpec {
         ];
         for (what, share) in shares {
             if !(0.0..=1.0).contains(&share) {
-                return error(format!("{what} {share} is not within 0 and 1"));
+                return error(format!("{what} {share} is not between 0 and 1"));
             }
         }
         let frame = Bytes::new(u64::from(mtu) + u64::from(self.framing));
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_that_cannot_be_is_refused_with_the_reason() {
+    fn an_impossible_link_is_refused_with_the_reason() {
         let path = || LinkSpec::path(Rate::from_mbps(10), Span::from_millis(20));
         let step = |at, change| Step { at: Time::from_nanos(at), change };
         assert_eq!(path().validate(1500), Ok(()));

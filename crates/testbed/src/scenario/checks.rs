@@ -30,7 +30,7 @@ pub enum Place {
     Mtu,
     /// The time limit.
     TimeLimit,
-    /// What a run records.
+    /// The records of a run.
     Record,
     /// A host.
     Host(usize),

@@ -203,7 +203,7 @@ pub enum Arrivals {
     InTurn,
 }
 
-/// What a run records besides its totals.
+/// The records of a run in addition to its totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The interval of the time series; by default none is recorded.

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stalled_disk_goes_on_at_the_stalls_end() {
+    fn a_stalled_disk_continues_at_the_end_of_the_stall() {
         let ms = Span::from_millis;
         let stalls = Stalls { every: ms(1_000), length: ms(200) };
         for (at, resumes) in [(0, 0), (999, 999), (1_000, 1_200), (1_150, 1_200), (1_200, 1_200)] {

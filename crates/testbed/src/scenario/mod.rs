@@ -48,9 +48,9 @@ pub struct Scenario {
     pub hosts: Vec<Host>,
     /// Nodes, links and routes.
     pub network: Network,
-    /// Who sends what to whom, in the order of the file.
+    /// The flows, in the order of the file.
     pub flows: Vec<Flow>,
-    /// What a run records besides its totals.
+    /// The records of a run in addition to its totals.
     pub record: Record,
 }
 

@@ -22,7 +22,7 @@ use crate::scenario::{Amount, Arrivals, Flow, Mice, Scenario, Tcp, Traffic, Tran
 /// The most that waits before a receiving card: a switch's buffer for one port.
 const PORT_BUFFER: Bytes = Bytes::new(512_000);
 
-/// What a random stream is for.
+/// The purpose of a random stream.
 #[derive(Clone, Copy)]
 enum Stream {
     Link = 1,

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_in_the_order_of_time_and_then_of_their_making() {
+    fn events_are_ordered_by_time_and_then_by_creation() {
         let mut calendar = Calendar::new();
         let at = Time::from_nanos;
         let early = calendar.due(at(5));
@@ -140,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_an_ordered_set_whatever_is_added_and_taken_out(
+        fn runs_are_an_ordered_set_after_any_changes(
             steps in prop::collection::vec((0u64..40, 0u8..3), 0..300),
         ) {
             let (mut calendar, mut model) = (Calendar::new(), BTreeSet::new());

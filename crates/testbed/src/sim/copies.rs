@@ -199,8 +199,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Makes room at a host for what was written, or completed in a limited memory, since the last
-    /// turn.
+    /// Frees memory at a host for the data that were written, or completed in a limited memory,
+    /// since the last turn.
     pub(super) fn drain_host(&mut self, host: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
         let mut drains = core::mem::take(&mut self.drains[host]);
@@ -256,7 +256,7 @@ impl World<'_> {
             }
             _ => written.unwrap_or(Bytes::ZERO) + MEMORY,
         };
-        // As over real sockets: only the grant reports what a host drains.
+        // As over real sockets: only the grant reports how much a host has drained.
         self.receivers[receiver].core.set_grant(now, id, grant, None);
         self.pump_receiver(receiver)?;
         self.settle(agent, done);

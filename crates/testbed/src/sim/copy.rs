@@ -1,4 +1,4 @@
-//! The sending driver of a copy, and both ends' state of the copy.
+//! The sending driver of a copy, and the state of both ends.
 
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::endpoint::{BoxedSender, Event, PacketNumber, Setup, Wake};
@@ -312,7 +312,7 @@ impl CopyAgent {
         self.written.map_or(Bytes::ZERO, |written| self.delivered - written)
     }
 
-    /// The sender's columns.
+    /// The sender's counters.
     pub(super) fn sent(&self) -> &SenderAccounting {
         self.sender.accounting()
     }
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    /// What is said of a core that is restless after the end.
+    /// Runs a core that is restless after the end, and returns the simulator's verdict.
     fn judged(sends: bool, wakes: bool) -> Result<(), String> {
         let flow = r#"{ from = "a", to = "b", protocol = "rbudp", rate = "50M", size = "1MB" }"#;
         let text = format!("flow = [{flow}]\n[topology]\nkind = \"pair\"");
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_sends_or_wakes_after_the_end_is_found() {
+    fn a_core_that_sends_or_wakes_after_the_end_is_an_error() {
         assert_eq!(judged(false, false), Ok(()));
         let sent = judged(true, false).unwrap_err();
         assert!(sent.contains("1 datagrams were sent after the end"), "{sent}");

@@ -31,7 +31,7 @@ pub(super) struct Wire {
     active: bool,
 }
 
-/// What happened to an agent's load on the way, other than arriving.
+/// Counts of an agent's packets on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fares {
     /// Packets offered to the route's first link.

@@ -167,7 +167,7 @@ mod tests {
         let mut program = Program::new(&host);
         assert!(!program.is_instant());
         assert!(program.arrive(datagram()) && program.arrive(datagram()));
-        // One by one.
+        // The program takes datagrams one by one.
         assert_eq!((program.begin(Time::ZERO), program.batch.len()), (Some(Span::ZERO), 1));
         program.end();
         program.report(Time::ZERO, 2);

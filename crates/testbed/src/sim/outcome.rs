@@ -84,11 +84,11 @@ pub struct Accounts {
     pub distinct: u64,
     /// Of these, repeats.
     pub duplicates: u64,
-    /// First loss: known to have been sent, and not arrived. Counted by the receiver.
+    /// First measure of loss: sent datagrams that did not arrive. Counted by the receiver.
     pub path_lost: u64,
-    /// Second loss: blocks found missing, once each. Counted by the receiver.
+    /// Second measure: missing blocks, each counted once. Counted by the receiver.
     pub blocks_lost: u64,
-    /// Third loss: as reported to the sender, the same one perhaps several times.
+    /// Third measure: losses reported to the sender, with repeated reports of a block.
     pub reported_lost: u64,
     /// Packets that links really dropped.
     pub dropped: u64,

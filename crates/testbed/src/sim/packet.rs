@@ -29,7 +29,7 @@ pub(super) struct Packet {
     pub(super) body: Body,
 }
 
-/// What a packet carries.
+/// The content of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Body {
     /// A block of a copy.

@@ -102,7 +102,7 @@ fn layout(copy: &Transfer, object: Bytes, block: u32, limited: bool) -> Result<L
 /// A size that lasts longer than `span` at the highest rate of a route.
 pub(super) fn more_than(span: Span, rate: Option<Rate>) -> Result<Bytes, SimError> {
     let rate = rate.ok_or_else(|| {
-        let why = "a copy that lasts for a time needs a rate: its own, or a link's on its way";
+        let why = "a copy with a time limit needs a rate: its own, or that of a link on its route";
         SimError::Scenario(why.into())
     })?;
     Ok(rate.over(span) + Bytes::mebi(1))

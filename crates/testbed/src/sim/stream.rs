@@ -39,8 +39,8 @@ pub struct StreamOutcome {
     /// Frames delivered after their deadline: a failure, unless a queue or jitter delays every
     /// datagram.
     pub late: u32,
-    /// Frames that were delivered with fewer symbols than originals, or out of order, or that were
-    /// neither delivered nor missed: a failure as well.
+    /// Frames that were delivered out of order or with too few symbols, or neither delivered nor
+    /// reported as missed. Each one is a bug.
     pub broken: u32,
     /// The delay of each delivered frame from sender to delivery, shortest first.
     pub delays: Vec<Span>,
@@ -76,7 +76,7 @@ pub fn run(stream: &StreamRun) -> StreamOutcome {
     }
     world.outcome.elapsed = stream.interval * u64::from(stream.frames);
     let told = world.outcome.delivered + world.outcome.missed;
-    // After the last datagram nothing shows that there was another frame.
+    // The receiver cannot know of frames after the last datagram.
     let silent = world.receiver.next()..stream.frames;
     world.outcome.missed += silent.len() as u32;
     world.outcome.broken += stream.frames - told - silent.len() as u32;
@@ -98,7 +98,7 @@ struct World<'a> {
     outcome: StreamOutcome,
 }
 
-/// A head that can be ordered.
+/// A datagram's head, with an order for the heap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Flying {
     block: u64,
@@ -140,7 +140,7 @@ impl World<'_> {
     fn step(&mut self, now: Time) {
         self.now = now;
         while self.frame_at().is_some_and(|at| at <= now) {
-            // A source that would have to wait loses the frame here.
+            // If the sender has no room, the frame is lost; a real source would wait.
             let _: Result<u32, _> = self.sender.offer(now, self.stream.frame);
             self.offered += 1;
         }

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn after_k_seconds_the_window_is_what_it_was() {
+    fn after_k_seconds_the_window_is_restored() {
         let (mut follower, rtt) = (Follower::after_loss(1_000), Span::from_millis(100));
         assert_eq!(follower.window, 700);
         // K = ∛(1000 × 0.3 / 0.4) = 9.086 s; one acknowledgement a millisecond.
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_path_of_tens_of_milliseconds_it_grows_as_reno_does() {
+    fn cubic_grows_as_reno_does_at_tens_of_milliseconds() {
         let (mut follower, rtt) = (Follower::after_loss(20), Span::from_millis(40));
         // One window of acknowledgements per round trip: + 0.53 each.
         for round in 0..20 {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_short_path_it_stands_still_for_32_ms_after_a_loss() {
+    fn on_a_short_path_cubic_pauses_for_32_ms_after_a_loss() {
         let (mut follower, rtt) = (Follower::after_loss(20), Span::from_millis(1));
         let mut windows = Vec::new();
         for round in 0..60 {

@@ -75,7 +75,7 @@ mod tests {
     fn a_long_train_ends_slow_start_and_a_broken_one_does_not() {
         let mut train = HyStart::new();
         let ends = |ms: u64| train.on_ack(at(ms), 1 + ms as u32, 1_000, Some(RTT), RTT);
-        // The first starts the round; more than 50.5 ms later is too long.
+        // The first acknowledgement starts the round; a train of more than 50.5 ms is too long.
         assert_eq!((0..100).map(ends).position(|ends| ends), Some(51));
         let mut broken = HyStart::new();
         assert!((0..100).all(|i| !broken.on_ack(at(3 * i), 1 + i as u32, 1_000, Some(RTT), RTT)));

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn below_its_aim_it_sends_what_arrives_and_one_more_while_that_goes_well() {
+    fn below_its_target_the_sender_adds_one_datagram_to_the_arrivals_without_loss() {
         let mut reduction = Reduction::new(20, 10);
         assert_eq!(sends(&mut reduction, 1, 4, true), 2);
         assert_eq!(sends(&mut reduction, 1, 4, false), 0, "one more than arrived is out already");

@@ -112,7 +112,7 @@ fn slow_start_doubles_from_ten_after_one_round_trip_of_opening() {
 }
 
 #[test]
-fn a_window_that_nobody_tuned_sends_64_kb_a_round_trip() {
+fn an_untuned_window_sends_64_kb_a_round_trip() {
     let untuned = Tcp { window: Some(Bytes::new(64_000)), ..tcp(Congestion::Cubic) };
     let mut pair = Pair::new(&untuned, None, |_, _| false);
     pair.run(at(2_050));

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_few_is_never_below_two_after_a_loss() {
+    fn a_small_window_is_never_below_two_after_a_loss() {
         for congestion in [Congestion::NewReno, Congestion::Cubic] {
             let mut window = Window::new(congestion, 2);
             window.on_loss();

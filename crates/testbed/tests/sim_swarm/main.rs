@@ -251,7 +251,7 @@ fn the_command_that_is_printed_repeats_the_run_that_failed() {
 }
 
 #[test]
-fn a_copy_that_stands_still_or_takes_too_long_is_found() {
+fn a_stalled_or_slow_copy_is_detected() {
     let flow = r#"{ from = "a", to = "b", protocol = "rbudp", rate = "15M", size = "5MB" }"#;
     let outage = r#"[{ at = "500ms", up = false }, { at = "6s", up = true }]"#;
     let link = format!(r#"{{ rate = "20M", delay = "5ms", changes = {outage} }}"#);

@@ -367,8 +367,8 @@ impl FlowSink for Sink {
         } else {
             self.arrivals.clear();
             for datagram in datagrams {
-                // After a long silence the first packet number looks like a wild one, so that
-                // datagram is lost.
+                // After a long silence the first packet number looks implausible, so that datagram
+                // is lost.
                 let Ok(placed) = self.placer.place(now, &datagram) else { continue };
                 let number = datagram.header.number;
                 self.arrivals.extend(placed.map(|block| Arrival { number, block, at: now }));

@@ -1,4 +1,4 @@
-//! The table: every variant between two processes, each at the highest rate that it bears.
+//! The table: every variant between two processes, each at the highest rate that it sustains.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,7 +12,7 @@ use crate::{Arguments, CHUNK, Result, VARIANTS};
 /// Runs at one rate, of which one must be clean: one scheduler stall must not decide.
 const TRIES: u32 = 3;
 
-/// What one run gave.
+/// The result of one run.
 #[derive(Clone, Copy)]
 struct Figures {
     /// Payload that arrived, in Gbit/s.
@@ -71,7 +71,7 @@ fn highest_rate(run: impl Fn(u64) -> Result<Figures>) -> Result<Figures> {
             Some(figures) => {
                 low = mbps;
                 let better = best.is_none_or(|best| figures.goodput > best.goodput);
-                // Above what the sender can do, a higher rate asked is the same run again.
+                // Above the sender's maximum, a higher requested rate only repeats the same run.
                 if figures.goodput * 1000.0 < mbps * 0.85 {
                     high = mbps;
                 }

@@ -18,7 +18,7 @@ pub fn parse(entry: &str) -> Result<Allow, Error> {
 /// Reads the list in the file at `path`: one entry a line; `#` starts a comment.
 ///
 /// # Errors
-/// The file cannot be read, somebody else can change it, or a line is no entry.
+/// The file cannot be read, somebody else can change it, or a line is not an entry.
 pub fn load(path: impl AsRef<Path>) -> Result<Vec<Allow>, Error> {
     Ok(allow::load(path.as_ref())?)
 }

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_items_come_in_order_until_the_batch_that_ends_the_call() {
+    fn items_are_returned_in_order_until_the_last_batch() {
         assert_eq!(read(&[&[1, 2], &[], &[3], &[0], &[4]]), [Some(1), Some(2), Some(3)]);
         assert_eq!(read(&[&[0]]), []);
     }

@@ -90,7 +90,7 @@ impl Connection {
         &self.peer.id
     }
 
-    /// Returns what carries the connection: `quic`, `tls` or `ssh`.
+    /// Returns the carrier of the connection: `quic`, `tls` or `ssh`.
     pub fn carrier(&self) -> &str {
         self.peer.carrier
     }
@@ -108,11 +108,11 @@ impl Connection {
         Ok(Listing::over(Batches::new(batches, names)))
     }
 
-    /// Watches what the server is doing: now, and then each time that `every` has passed (from
-    /// 100 ms to 10 s). Needs the right `status`.
+    /// Returns the server's status now, and then at intervals of `every` (100 ms to 10 s). Needs
+    /// the right `status`.
     ///
     /// # Errors
-    /// The connection is gone. Why the server does not tell comes by [`StatusWatch::next`].
+    /// The connection is lost. A refusal of the server is returned by [`StatusWatch::next`].
     pub async fn watch_status(&self, every: Duration) -> Result<StatusWatch, Error> {
         let (tell, batches) = mpsc::channel(1);
         let sent = self.orders.send(Order::Status(every, tell)).await;
@@ -153,8 +153,7 @@ stream! {
 type Told = Result<Vec<ServerStatus>, crate::error::Error>;
 
 stream! {
-    /// What a server is doing, each time it tells. An error is the last item. Dropping it ends the
-    /// watch.
+    /// The status reports of a server. An error is the last item. Dropping the watch ends it.
     StatusWatch of Result<ServerStatus, Error>, read by Batches<Told, ServerStatus>
 }
 

@@ -1,4 +1,4 @@
-//! What a running transfer reports.
+//! The events of a running transfer.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub enum Event {
         peer: String,
         /// The peer's address.
         address: String,
-        /// What carries the session: `quic`, `tls` or `ssh`.
+        /// The carrier of the session: `quic`, `tls` or `ssh`.
         carrier: &'static str,
     },
     /// A part of the object exists from an earlier run.
@@ -35,7 +35,7 @@ pub enum Event {
         /// This end sends, and pauses until it hears from the peer.
         sends: bool,
     },
-    /// The peer was heard again.
+    /// The peer answers again.
     HeardAgain,
     /// The connection was lost; the transfer reconnects.
     Reconnecting {
@@ -44,9 +44,9 @@ pub enum Event {
     },
     /// UDP does not pass; the data use another carrier.
     Fallback {
-        /// What carries the data now.
+        /// The current carrier of the data.
         carrier: String,
-        /// What to open so that UDP passes.
+        /// The ports to open for UDP.
         advice: String,
     },
     /// The transfer tried several numbers of TCP connections.
@@ -104,7 +104,7 @@ pub enum Event {
         /// The event.
         event: Box<Event>,
     },
-    /// Anything else that the user should read.
+    /// Any other message for the user.
     Warning(String),
     /// The reader was too slow: this many events were dropped here.
     Lagged(u64),

@@ -159,7 +159,7 @@ impl Expansion {
 /// Compiles one component of a pattern.
 fn compiled(pattern: &[u8]) -> Result<CompiledFilters, Error> {
     let Ok(pattern) = std::str::from_utf8(pattern) else {
-        return Err(Error::new(ErrorKind::Usage, "a pattern is text in UTF-8"));
+        return Err(Error::new(ErrorKind::Usage, "a pattern must be UTF-8"));
     };
     let filters = [Filter::Include(format!("/{pattern}")), Filter::Exclude("*".to_owned())];
     CompiledFilters::new(&filters).map_err(|error| crate::error::Error::from(error).into())

@@ -74,7 +74,7 @@ impl ReadRequest {
             _ => error,
         })?;
         let taken = folder.take(&name).filter(|_| summary.failed_files == 0);
-        taken.ok_or_else(|| Error::new(ErrorKind::RemoteFile, format!("{source} is no file")))
+        taken.ok_or_else(|| Error::new(ErrorKind::RemoteFile, format!("{source} is not a file")))
     }
 }
 

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_comes_before_the_end_and_a_new_reader_ends_the_old_one() {
+    fn queued_events_precede_the_end_and_a_new_reader_ends_the_old_one() {
         let mut context = Context::from_waker(Waker::noop());
         let queue = Queue::new(8);
         let (mut old, mut new) = (queue.reader(), queue.reader());

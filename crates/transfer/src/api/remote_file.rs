@@ -43,7 +43,7 @@ impl RemoteFile {
     }
 
     /// Returns the size in bytes.
-    #[allow(clippy::len_without_is_empty, reason = "a file is no collection")]
+    #[allow(clippy::len_without_is_empty, reason = "a file is not a collection")]
     pub fn len(&self) -> u64 {
         self.about.size
     }
@@ -72,8 +72,7 @@ impl RemoteFile {
     }
 
     /// Reads ranges in the given order. All are requested ahead, without a round trip for each.
-    /// Parts beyond the end of the file are left out. Ranges that follow each other without a gap
-    /// are read as one.
+    /// Parts beyond the end of the file are left out. Adjacent ranges are read as one.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`]: a range ends before it begins.

@@ -62,12 +62,12 @@ impl Access {
     /// [`ErrorKind::Usage`]: `id` is invalid, or the folder leads out of the root.
     pub fn of(self, id: &str) -> Result<Allow, Error> {
         let usage = |what| Error::new(ErrorKind::Usage, what);
-        let id: PeerId = id.parse().map_err(|why| usage(format!("{id} is no id: {why}")))?;
+        let id: PeerId = id.parse().map_err(|why| usage(format!("{id} is not an id: {why}")))?;
         let Access { read, write, folder } = self;
         if let Some(folder) = &folder
             && !allow::is_below_root(folder)
         {
-            let what = format!("{} is no folder below the root", folder.display());
+            let what = format!("{} is not a folder below the root", folder.display());
             return Err(usage(what).at(folder));
         }
         let (id, others) = (id.to_string(), Vec::new());
@@ -276,10 +276,10 @@ impl Server {
         ServerControl { orders: self.orders.clone() }
     }
 
-    /// What the server is doing now; see [`ServerControl::status`].
+    /// Returns the server's current status; see [`ServerControl::status`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`ServerControl::status`].
     pub async fn status(&self) -> Result<ServerStatus, Error> {
         self.control().status().await
     }
@@ -287,7 +287,7 @@ impl Server {
     /// Replaces the list of clients; see [`ServerControl::set_access`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`ServerControl::set_access`].
     pub async fn set_access(&self, list: impl IntoIterator<Item = Allow>) -> Result<(), Error> {
         self.control().set_access(list).await
     }
@@ -343,8 +343,7 @@ impl ServerControl {
         Ok(told.await.map_err(ended)??)
     }
 
-    /// What the server is doing now. Nothing is counted for it: a server that nobody asks has no
-    /// work with this.
+    /// Returns the server's current status. A server does extra work for it only during this call.
     ///
     /// # Errors
     /// The server has ended.
@@ -354,7 +353,7 @@ impl ServerControl {
         told.await.map_err(|_| Error::new(ErrorKind::Unreachable, "the server has ended"))
     }
 
-    /// Begins what [`Server::shutdown`] does, without waiting for the end.
+    /// Starts a shutdown like [`Server::shutdown`], without waiting for its end.
     pub fn shutdown(&self, grace: Duration) {
         // The server may have ended already.
         let _ = self.orders.send(Order::Shutdown(grace));

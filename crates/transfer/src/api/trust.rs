@@ -1,4 +1,4 @@
-//! Which servers a client trusts, and how it decides about a new one.
+//! The servers that a client trusts, and its decision about a new server.
 
 use std::collections::BTreeMap;
 use std::fmt;

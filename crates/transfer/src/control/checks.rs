@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_offer_of_more_than_there_can_be_is_refused() {
+    fn an_impossibly_large_offer_is_refused() {
         let offer = Offer {
             manifest: Vec::new(),
             manifest_len: 1 << 20,

@@ -43,7 +43,7 @@ pub struct FileRange {
     pub len: u64,
 }
 
-/// The file is open, and this version of it is read from now on.
+/// The file is open. All reads return this version.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct FileOpened {
     /// Bytes of content.
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_cut_where_chunks_end_and_knows_which_it_has_whole() {
+    fn a_range_is_split_at_chunk_ends_and_marks_whole_chunks() {
         let size = 3 * CHUNK + 10;
         let cut = |range| -> Vec<(u64, u64, usize, bool)> {
             let portions = portions(range, size);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_no_file_has_is_refused() {
+    fn an_impossible_range_is_refused() {
         let ask = |ranges: &[(u64, u64)]| {
             let ranges = ranges.iter().map(|&(offset, len)| FileRange { offset, len }).collect();
             FileAsk { ranges, ..FileAsk::default() }.check(100)

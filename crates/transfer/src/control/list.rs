@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_would_lead_elsewhere_or_cannot_be_is_refused() {
+    fn names_that_lead_elsewhere_or_are_invalid_are_refused() {
         let name = |name: &[u8]| ListedName { name: name.to_vec(), ..ListedName::default() };
         assert_eq!(name(b"plain\xff").check().map(|named| named.kind), Ok(NameKind::File));
         for bad in [&b""[..], b".", b"..", b"a/b", b"/", b"../x", b"nul\0"] {

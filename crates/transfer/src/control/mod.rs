@@ -29,8 +29,8 @@
 //!
 //! An end that cannot continue gives its reason when it closes the session.
 //!
-//! All these are messages of the service `copy`; those of the service `list` are in [`list`], of
-//! `pipe` in [`mod@pipe`], of `file` in [`mod@file`], of `status` in [`server_status`].
+//! All these are messages of the service `copy`; for those of other services see [`list`],
+//! [`mod@pipe`], [`mod@file`] and [`server_status`].
 
 mod checks;
 pub mod file;

@@ -70,7 +70,7 @@ impl ProbeRun {
             return refuse(what, "100 Gbit/s at most");
         }
         if !DATAGRAMS.contains(&self.datagram) {
-            let what = format!("datagrams cannot have {} bytes", self.datagram);
+            let what = format!("datagrams of {} bytes are not possible", self.datagram);
             return refuse(what, "256 to 65000 bytes");
         }
         Ok(())
@@ -89,7 +89,7 @@ pub struct ProbeCount {
     /// Bytes of UDP payload received, or of content received over a stream.
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
-    /// The rate of these bytes in bits a second, from the first arrival to the last.
+    /// The rate of these bytes from the first arrival to the last, in bits a second.
     #[prost(uint64, tag = "4")]
     pub rate_bps: u64,
     /// Datagrams that arrived after one that was sent later.

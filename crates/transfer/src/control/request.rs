@@ -148,8 +148,8 @@ pub struct FilterWire {
     /// Instead of a glob: exclude files with fewer bytes than this.
     #[prost(uint64, optional, tag = "4")]
     pub min_size: Option<u64>,
-    /// Instead of a glob: exclude everything except this path from the top of the copy, its
-    /// content, the folders above it, and the paths of further such filters.
+    /// Instead of a glob: exclude all names except this path (relative to the top of the copy), its
+    /// content, its parent folders, and the paths of other filters of this kind.
     #[prost(bytes = "vec", optional, tag = "5")]
     pub only: Option<Vec<u8>>,
 }

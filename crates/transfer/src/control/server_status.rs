@@ -9,7 +9,7 @@ use crate::server_status::{
 };
 use crate::summary::BoundBy;
 
-/// The name of the service, and the word of its right.
+/// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "status";
 
 /// The version of its messages. It rises with each field that must not be skipped.
@@ -32,24 +32,24 @@ macro_rules! mirrors {
     };
 }
 
-/// The client's wish to know what the server is doing.
+/// The client's request for the server's status.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StatusAsk {
-    /// Milliseconds between two answers; the server waits 100 at least.
+    /// Milliseconds between two answers; the server uses at least 100.
     #[prost(uint32, tag = "1")]
     pub interval_millis: u32,
 }
 
-/// What the server is doing.
+/// The server's status.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StatusTold {
-    /// Transfers under way, the oldest first.
+    /// Running transfers, oldest first.
     #[prost(message, repeated, tag = "1")]
     pub transfers: Vec<TransferTold>,
-    /// Streams that somebody sends or receives.
+    /// Streams with a sender or a receiver.
     #[prost(message, repeated, tag = "2")]
     pub streams: Vec<StreamTold>,
-    /// The shared tree, where the server has one.
+    /// The shared tree, if the server has one.
     #[prost(message, optional, tag = "3")]
     pub shared_tree: Option<TreeTold>,
     /// Counts since the server started.
@@ -79,25 +79,25 @@ impl From<StatusTold> for ServerStatus {
     }
 }
 
-/// A transfer under way.
+/// A running transfer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TransferTold {
     /// The number of the transfer at its server.
     #[prost(uint64, tag = "1")]
     pub number: u64,
-    /// Where the client is.
+    /// The client's address.
     #[prost(string, tag = "2")]
     pub address: String,
     /// The client's id.
     #[prost(string, tag = "3")]
     pub id: String,
-    /// What the list of clients calls it.
+    /// The client's name in the list of clients.
     #[prost(string, optional, tag = "4")]
     pub name: Option<String>,
-    /// What is done, and with which paths.
+    /// The operation and its paths.
     #[prost(string, tag = "5")]
     pub wish: String,
-    /// The server receives; else it sends.
+    /// Whether the server receives the data; otherwise it sends them.
     #[prost(bool, tag = "6")]
     pub receives: bool,
     /// Time since the request, in nanoseconds.
@@ -106,7 +106,7 @@ pub struct TransferTold {
     /// Bytes that are verified and written at the destination.
     #[prost(uint64, tag = "8")]
     pub bytes: u64,
-    /// Of these, bytes that were there before.
+    /// Of these, bytes that the destination already had.
     #[prost(uint64, tag = "9")]
     pub resumed_bytes: u64,
     /// Bytes of the object; 0 until that is known.
@@ -118,7 +118,8 @@ pub struct TransferTold {
     /// Files of the object; 0 until that is known.
     #[prost(uint64, tag = "12")]
     pub total_files: u64,
-    /// Goodput of the last second, or since the server was asked last, in bits a second.
+    /// Goodput of the last second, or since the previous report if that was earlier, in bits a
+    /// second.
     #[prost(uint64, tag = "13")]
     pub rate_now_bps: u64,
     /// The rate at which the sending end sends, in bits a second.
@@ -127,7 +128,7 @@ pub struct TransferTold {
     /// Smoothed round-trip time, in nanoseconds.
     #[prost(uint64, tag = "15")]
     pub rtt_nanos: u64,
-    /// By how much the round-trip time is above the lowest seen here, in nanoseconds.
+    /// Current round-trip time minus the lowest one of this transfer, in nanoseconds.
     #[prost(uint64, tag = "16")]
     pub queue_nanos: u64,
     /// TCP connections that carry the data; 0 for datagrams.
@@ -148,10 +149,10 @@ pub struct TransferTold {
     /// Datagrams lost in the receiving socket, whose buffer was full.
     #[prost(uint64, tag = "22")]
     pub socket_lost: u64,
-    /// Datagrams that came and found no memory at the receiving end.
+    /// Datagrams that the receiving end dropped for lack of memory.
     #[prost(uint64, tag = "23")]
     pub memory_lost: u64,
-    /// What bounds the transfer, by its name in the events.
+    /// The bottleneck, by its name in the events.
     #[prost(string, tag = "24")]
     pub bound_by: String,
 }
@@ -218,7 +219,7 @@ impl From<TransferTold> for TransferStatus {
     }
 }
 
-/// A stream as it stands at its server.
+/// The state of a stream.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StreamTold {
     /// Its name.
@@ -227,13 +228,13 @@ pub struct StreamTold {
     /// The id of its sender, if there is one.
     #[prost(string, optional, tag = "2")]
     pub sender: Option<String>,
-    /// How many receive it, or wait for it.
+    /// Number of clients that receive the stream or wait for it.
     #[prost(uint64, tag = "3")]
     pub receivers: u64,
     /// Frames of its sender so far.
     #[prost(uint64, tag = "4")]
     pub frames: u64,
-    /// Datagrams that came from its sender.
+    /// Datagrams received from its sender.
     #[prost(uint64, tag = "5")]
     pub datagrams: u64,
 }
@@ -246,10 +247,10 @@ pub struct TreeTold {
     /// Keys that have a value.
     #[prost(uint64, tag = "1")]
     pub keys: u64,
-    /// Changes so far, those of earlier runs of the server included.
+    /// Changes so far, including those in earlier runs of the server.
     #[prost(uint64, tag = "2")]
     pub changes: u64,
-    /// Watches under way that have heard of all changes.
+    /// Active watches that have received all changes.
     #[prost(uint64, tag = "3")]
     pub watches: u64,
 }
@@ -259,10 +260,10 @@ mirrors!(SharedTreeStatus, TreeTold { keys, changes, watches });
 /// Counts of a server since its start.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TotalsTold {
-    /// Requests of all services that were done.
+    /// Requests that succeeded, of all services.
     #[prost(uint64, tag = "1")]
     pub done: u64,
-    /// Requests of which some files failed.
+    /// Requests that succeeded except for some files.
     #[prost(uint64, tag = "2")]
     pub partial: u64,
     /// Requests that were refused or not finished.
@@ -298,7 +299,7 @@ pub struct TotalsTold {
     /// Datagrams lost in a receiving socket.
     #[prost(uint64, tag = "13")]
     pub socket_lost: u64,
-    /// Datagrams that found no memory at the receiving end.
+    /// Datagrams that receiving ends dropped for lack of memory.
     #[prost(uint64, tag = "14")]
     pub memory_lost: u64,
 }
@@ -328,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_tells_arrives_as_it_is() {
+    fn a_status_survives_its_conversion_to_a_message() {
         let transfer = TransferStatus {
             name: Some("Ada".to_owned()),
             wish: "reads /x".to_owned(),

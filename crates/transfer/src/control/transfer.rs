@@ -223,7 +223,7 @@ pub struct Status {
     /// Connections that carry the chunks now, if they go over streams (sending end).
     #[prost(uint32, tag = "24")]
     pub streams: u32,
-    /// That number was the best of those tried.
+    /// Whether `streams` was the best of the numbers tried.
     #[prost(bool, tag = "25")]
     pub streams_found: bool,
     /// Bytes of chunks received over streams (receiving end).
@@ -396,7 +396,7 @@ pub struct EntryFailed {
     /// Its path.
     #[prost(bytes = "vec", tag = "2")]
     pub path: Vec<u8>,
-    /// Why.
+    /// The reason.
     #[prost(string, tag = "3")]
     pub reason: String,
     /// The failure concerns the file at the source, not at the destination.

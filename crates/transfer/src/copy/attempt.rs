@@ -47,7 +47,8 @@ use crate::session::{self, Identity, Session, Settings};
 use longhaul_files::{Asked, Mark, Place, Source, SourceOptions};
 use longhaul_text::CallOption;
 
-/// How often the observer hears the progress of the walk over the source, and may cancel it.
+/// Interval at which the observer gets the progress of the walk over the source, and may cancel the
+/// walk.
 const TICK: Duration = Duration::from_millis(100);
 /// Carrier of the data if only ssh passes.
 const THROUGH_SSH: &str = "the ssh channel";
@@ -337,7 +338,7 @@ impl<'a> Attempt<'a> {
         streams: mpsc::UnboundedReceiver<Session>,
     ) -> Result<Outcome, End> {
         let (Route::Pull { destination, .. }, Some(asked)) = (self.route, &self.asked) else {
-            return Err(End::Fatal(Error::new(ErrorKind::Usage, "nowhere to copy to")));
+            return Err(End::Fatal(Error::new(ErrorKind::Usage, "no destination")));
         };
         let options = self.options;
         let part = &self.part;
@@ -470,7 +471,7 @@ impl<'a> Attempt<'a> {
             tokio::task::spawn_local(async move {
                 let opened =
                     session::connect(&host, port, &identity, &trust, &ask_nobody, &settings).await;
-                // The other sessions carry its share.
+                // If this session cannot be opened, the others carry its share.
                 let Ok(mut session) = opened else { return };
                 let attach = Frame::from(Message::Attach(Attach { transfer }));
                 if session.write(&attach).await.is_ok() {

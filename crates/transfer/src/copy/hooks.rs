@@ -1,4 +1,5 @@
-//! The client's hooks: what its observer sees while a copy runs, and how it cancels the copy.
+//! The client's hooks: passes progress and events to its observer, and the observer's cancellation
+//! to the copy.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -336,7 +337,7 @@ impl Hooks for ClientHooks {
 
     fn deleted(&self, paths: &[Vec<u8>]) {
         for path in paths {
-            // The peer chooses its length.
+            // The peer chooses the length of the path.
             let path = shown(&path[..path.len().min(MAX_PATH)]);
             self.observer.notice(Notice::Deleted { path });
         }
@@ -392,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_belief_do_not_overflow_what_is_added_up_from_them() {
+    fn impossible_counts_do_not_overflow_the_sums() {
         let lies = Status {
             sent: u64::MAX,
             written: u64::MAX,

@@ -303,7 +303,7 @@ mod tests {
     use crate::session::trust::Trust;
 
     #[test]
-    fn a_file_that_changes_after_the_list_was_made_fails_and_leaves_the_one_that_is_there() {
+    fn a_file_that_changes_after_the_list_fails_and_leaves_the_existing_one() {
         let folder = tempfile::tempdir().unwrap();
         let (from, to) = (folder.path().join("from"), folder.path().join("to"));
         for (path, byte) in [(&from, b'a'), (&to, b'b')] {

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_for_the_end_ends_the_pause_between_two_tries() {
+    fn a_cancellation_ends_the_pause_between_two_attempts() {
         let cancel = Cancel::default();
         let wishing = cancel.clone();
         let ended = reactor::block_on("a test", async move {

@@ -33,7 +33,8 @@ impl UsedPath {
         UsedPath { peer, rtt, remembered }
     }
 
-    /// Returns what a copy that ended with `summary` found on the path; `None` if it was too short.
+    /// Returns the path's properties as measured by a copy that ended with `summary`; `None` if it
+    /// was too short.
     fn found(&self, summary: &Summary) -> Option<Found> {
         let sent = summary.receiver.received.saturating_add(summary.path_lost);
         if sent < FEWEST || summary.rate == Rate::ZERO {
@@ -54,7 +55,7 @@ impl UsedPath {
 }
 
 impl Attempt<'_> {
-    /// Stores what a finished copy found on its path for the next one.
+    /// Stores the path's properties for the next copy.
     pub(super) fn remember(&self, mut summary: Summary) -> Summary {
         let Some(path) = self.path.get() else { return summary };
         summary.remembered = path.remembered.map(|path| path.rate);
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_thousand_datagrams_is_the_shortest_that_says_something() {
+    fn a_copy_of_a_thousand_datagrams_is_the_shortest_that_is_remembered() {
         let long = found(|_| {}).expect("it says something");
         assert_eq!((long.rate, long.loss), (Rate::from_mbps(400), 0.01));
         assert!(long.is_bound_by_path);
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_held_a_copy_back_but_the_path_is_told() {
+    fn a_remembered_rate_excludes_limits_other_than_the_path() {
         let found = found(|summary| summary.bound_by = BoundBy::SenderCpu);
         assert!(!found.expect("it says something").is_bound_by_path);
     }

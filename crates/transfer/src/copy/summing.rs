@@ -1,4 +1,4 @@
-//! The summary of a finished copy, and what limited it.
+//! The summary of a finished copy, and its bottleneck.
 
 use longhaul_net::clock;
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
@@ -16,7 +16,7 @@ use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
 use longhaul_files::place::{as_path, show};
 
-/// What moves data for less says nothing of what bounds it.
+/// Shorter copies do not show their bottleneck.
 const TOO_SHORT: Span = Span::from_millis(200);
 
 /// Returns the summary.
@@ -145,8 +145,7 @@ fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
     attempt.hooks.counters()
 }
 
-/// Returns where the time of the slower end went, if known; `all` are the sender's times over all
-/// attempts.
+/// Returns the bottleneck of the copy, if known; `all` are the sender's times over all attempts.
 fn told_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: bool) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
     let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());

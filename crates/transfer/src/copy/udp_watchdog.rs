@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_what_lasts_while_this_process_looks_and_begins_once_the_other_end_has_spoken() {
+    fn silence_counts_only_while_this_process_runs_and_after_the_other_ends_first_message() {
         let mut silence = Silence::new();
         let mute = Sign { lived: Time::ZERO, received: 9 };
         for _ in 0..3 {

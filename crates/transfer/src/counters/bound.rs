@@ -1,4 +1,4 @@
-//! What bounds a transfer, by where the time of its two ends goes.
+//! Finds the bottleneck of a transfer from how its two ends spend their time.
 
 use longhaul_proto::time::Span;
 
@@ -8,7 +8,7 @@ use crate::summary::BoundBy;
 /// Files smaller than this on average are a copy of many small files.
 const SMALL: u64 = 64 << 10;
 
-/// Whether an object of so many bytes and files is one of many small files.
+/// Whether an object of `bytes` bytes in `files` files counts as many small files.
 pub(crate) fn is_small(bytes: u64, files: u64) -> bool {
     bytes / files.max(1) < SMALL
 }
@@ -28,8 +28,7 @@ pub(crate) struct Ends<'a> {
 }
 
 impl Ends<'_> {
-    /// Returns where the time of the slower end went in a transfer of this length, if that can be
-    /// told.
+    /// Returns the bottleneck of a transfer that took `elapsed`, if the counters show it.
     pub(crate) fn bound(&self, elapsed: Span) -> BoundBy {
         let Ends { all, from, to, fixed_rate, small } = *self;
         if !explains(all, &to.times, elapsed) {
@@ -43,11 +42,11 @@ impl Ends<'_> {
     }
 }
 
-/// Whether what the threads did is where the time went: threads that moved all in a moment, after
-/// a long login or a silence, say nothing of what bounded the copy.
+/// Whether the threads were active for at least half of the time. If they moved all data in a
+/// moment, after a long login or a silence, their times do not show the bottleneck.
 fn explains(from: &Times, to: &Times, elapsed: Span) -> bool {
     let sending = from.paced + from.granted + from.stream + from.busy;
-    // A sender that waits for reports is none of these, while the receiver works on.
+    // Waiting for reports is not a bottleneck of the sender while the receiver is busy.
     let receiving = to.disk.max(to.busy).max(to.awake);
     sending.max(receiving) >= elapsed / 2
 }
@@ -59,7 +58,7 @@ fn bound(from: &Times, to: &Times, fixed_rate: bool, small: bool) -> BoundBy {
         return BoundBy::Nothing;
     }
     let destination = || stream_bound::destination(to, small);
-    // It works beside all else, and goes on when the sender has nothing left to wait for.
+    // The disk works concurrently, and continues after the sender's last wait.
     if to.disk > most {
         return destination();
     }
@@ -88,13 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_worked_for_a_moment_only_explain_nothing() {
+    fn threads_that_worked_only_briefly_explain_nothing() {
         const SECOND: u64 = 1_000_000_000;
         let elapsed = Span::from_nanos(10 * SECOND);
         let idle = Times::default();
         assert!(!explains(&sending(SECOND, SECOND, SECOND), &idle, elapsed));
         assert!(explains(&sending(2 * SECOND, 2 * SECOND, SECOND), &idle, elapsed));
-        // A disk that goes on when all is sent.
+        // A disk that is still writing after everything was sent.
         let writes = Times { disk: Span::from_secs(9), ..Times::default() };
         assert!(explains(&sending(SECOND, 0, 0), &writes, elapsed));
         // A receiver that is behind, and has its sender wait for reports.
@@ -110,12 +109,12 @@ mod tests {
         assert_eq!(of(&sending(60, 0, 40), &Times::default()), BoundBy::Path);
         assert_eq!(bound(&sending(60, 0, 40), &busy, true, false), BoundBy::RateOption);
         assert_eq!(of(&sending(3, 0, 97), &busy), BoundBy::SenderCpu);
-        // One that is always behind, but has no CPU for it.
+        // A receiver that is always behind because it gets no CPU.
         let (awake, cpu) = (Span::from_nanos(95), Span::from_nanos(20));
         let behind = Times { awake, busy: cpu, ..Times::default() };
         assert_eq!(of(&sending(60, 0, 40), &behind), BoundBy::ReceiverCpu);
         assert_eq!(of(&sending(0, 90, 10), &behind), BoundBy::ReceiverCpu);
-        // Hashing is no disk.
+        // Hashing does not count as disk time.
         let writing = |cpu| {
             let (disk, disk_cpu) = (Span::from_nanos(90), Span::from_nanos(cpu));
             Times { disk, disk_cpu, ..Times::default() }

@@ -50,9 +50,9 @@ pub(crate) struct SenderCounters {
     pub(crate) rtt: Span,
     /// Connections that carry the chunks now, if they go over streams.
     pub(crate) streams: u32,
-    /// That number was the best of those tried.
+    /// Whether `streams` was the best of the numbers tried.
     pub(crate) streams_found: bool,
-    /// What the rate control has found out about the path.
+    /// The path's properties as the rate control measured them.
     pub(crate) found: Found,
 }
 
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sender_that_told_long_ago_is_known_to_have_sent_what_came_since() {
+    fn a_senders_old_count_is_raised_to_the_number_of_arrivals() {
         let sender = SenderCounters { sent: 50, first: 49, retransmitted: 1, ..Default::default() };
         let from = Counters { sender, ..Counters::default() };
         let came = |received, distinct, highest| {
@@ -322,12 +322,12 @@ mod tests {
             (sent, first, retransmitted)
         };
         assert_eq!(came(90, 88, 95), (95, 88, 7));
-        // And one that told of more is believed.
+        // A report of a higher count is accepted.
         assert_eq!(came(40, 40, 41), (50, 49, 1));
     }
 
     #[test]
-    fn a_later_attempt_adds_its_counts_and_keeps_what_is_only_true_now() {
+    fn a_later_attempt_adds_its_counts_and_replaces_current_values() {
         let attempt = |n: u64, due| Counters {
             sender: SenderCounters {
                 sent: n,

@@ -1,4 +1,4 @@
-//! What limited a copy whose chunks went over streams.
+//! The bottleneck of a copy whose chunks went over streams.
 //!
 //! TCP does not report why it accepts no more data. So the path is named only if the sender had to
 //! wait for its streams, and no disk, CPU or memory of either end caused the wait.
@@ -8,7 +8,7 @@ use longhaul_proto::time::Span;
 use super::Times;
 use crate::summary::BoundBy;
 
-/// Returns the limit from the times of the thread that feeds the streams, of the other end's
+/// Returns the bottleneck from the times of the thread that feeds the streams, of the other end's
 /// writer, and of the two threads that carry the streams.
 pub(super) fn bound(from: &Times, to: &Times, streams: u32, capped: bool, small: bool) -> BoundBy {
     let whole = from.paced + from.stream + from.busy;
@@ -37,7 +37,7 @@ pub(super) fn bound(from: &Times, to: &Times, streams: u32, capped: bool, small:
     }
 }
 
-/// Returns what a busy writer at `to` spends its time on: `small` files, hashing, or its disk.
+/// Returns the main work of a busy writer at `to`: `small` files, hashing, or its disk.
 pub(super) fn destination(to: &Times, small: bool) -> BoundBy {
     match to.disk_cpu * 2 > to.disk {
         _ if small => BoundBy::SmallFiles,
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_is_named_where_streams_are_waited_for_and_nothing_else_explains_it() {
+    fn the_path_is_the_bottleneck_if_only_streams_were_waited_for() {
         let (waits, idle) = (from(0, 900, 100), Times::default());
         assert_eq!(of(&waits, &idle), BoundBy::Path);
         assert_eq!(of(&waits, &writes(300)), BoundBy::Path);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_each_stream_waits_for_is_the_disks_fault_or_the_memorys() {
+    fn waiting_for_memory_is_attributed_to_the_disk_or_the_memory() {
         let waits = from(0, 900, 100);
         let room = |room, disk| Times { room: Span::from_nanos(room), ..writes(disk) };
         assert_eq!(of(&waits, &room(8 * 600, 550)), BoundBy::DestinationDisk);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_tells_is_not_guessed() {
+    fn a_bottleneck_without_evidence_is_not_guessed() {
         assert_eq!(of(&Times::default(), &Times::default()), BoundBy::Nothing);
         assert_eq!(of(&from(600, 300, 100), &Times::default()), BoundBy::Nothing);
     }

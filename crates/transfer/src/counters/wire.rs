@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_column_comes_back_as_it_was_sent() {
+    fn every_column_survives_the_wire() {
         let mut number = 0;
         let mut next = || {
             number += 1;

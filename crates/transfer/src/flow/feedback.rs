@@ -29,7 +29,7 @@ pub(crate) struct Feedback {
     address: AddressRule,
     board: Arc<Board>,
     scratch: Box<[u8]>,
-    /// So many reports were forged that no more are opened.
+    /// Whether the forgery limit is reached, so that no more reports are opened.
     forged: bool,
 }
 
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_that_are_forged_up_to_the_ciphers_limit_end_the_flow() {
+    fn forged_reports_end_the_flow_at_the_forgery_limit() {
         let receiver = socket(HOME);
         let mut rig = Rig::with_limit(AddressRule::contacted(receiver.local_addr()), 3);
         for _ in 0..2 {

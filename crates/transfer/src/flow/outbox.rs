@@ -24,10 +24,11 @@ use longhaul_text::CallOption;
 /// headers of IPv6 and UDP).
 const MAX_DATAGRAM: usize = 1280 - 40 - 8;
 
-/// Bytes of messages that wait for a stream at most: ten times what the plan of a terabyte takes.
-/// A peer that leaves this much unread is treated as gone.
+/// Limit of waiting messages in bytes: ten times the plan of a terabyte. A peer that leaves this
+/// much unread is treated as gone.
 const MOST_WAITING: usize = 256 << 20;
-/// Bytes of messages that wait without a charge to the memory: what any transfer may need.
+/// Bytes of waiting messages that are not charged to the memory, because every transfer may need
+/// them.
 const FREE: usize = 1 << 20;
 
 /// The sending end of the queue for the control stream. Clones use the same queue.
@@ -46,18 +47,18 @@ pub(crate) struct Outflow {
 /// How full an outbox is.
 struct Level {
     bytes: AtomicUsize,
-    /// Pays for all beyond [`FREE`]; nothing once nobody takes messages any more.
+    /// The memory charge for bytes beyond [`FREE`]; `None` after the reading end is dropped.
     charge: Mutex<Option<MessageCharge>>,
     overflown: OnceLock<Overflow>,
     overflows: Notify,
 }
 
-/// Why an outbox takes no more.
+/// The reason why an outbox is full.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Overflow {
-    /// As much waits as ever may.
+    /// [`MOST_WAITING`] is reached.
     Unread,
-    /// So many bytes wait, and the memory has no room for them.
+    /// This many bytes wait, and the memory has no room for more.
     Memory(usize),
 }
 
@@ -73,7 +74,8 @@ impl fmt::Display for Overflow {
                 write!(
                     f,
                     "{memory} has no room for {mebi} MiB of messages that the other side has not \
-                     read yet; raise it on the host that says so, or wait for other copies to end"
+                     read yet; raise it on the host that reports this, or wait for other copies \
+                     to end"
                 )
             }
         }
@@ -81,7 +83,7 @@ impl fmt::Display for Overflow {
 }
 
 impl Outbox {
-    /// An outbox and where its messages come out. Messages that wait are charged to `charge`.
+    /// An outbox and its reading end. Waiting messages are charged to `charge`.
     pub(crate) fn new(charge: MessageCharge) -> (Outbox, Outflow) {
         let (sender, receiver) = unbounded_channel();
         let level = Arc::new(Level {
@@ -93,8 +95,9 @@ impl Outbox {
         (Outbox { sender, level: level.clone() }, Outflow { receiver, level })
     }
 
-    /// Sends `message` on the stream. A stream that has ended takes nothing more; its reader
-    /// tells the end's task. A stream that is not read overflows, and is at its end.
+    /// Queues `message` for the stream. After the end of the stream, messages are dropped; its
+    /// reader reports the end. If the peer does not read, the outbox overflows, and the transfer
+    /// ends.
     pub(crate) fn tell(&self, message: Message) {
         let len = size(&message);
         let now = self.level.bytes.fetch_add(len, Ordering::Relaxed) + len;
@@ -108,12 +111,12 @@ impl Outbox {
         }
     }
 
-    /// Why the outbox takes no more, if it does not.
+    /// Returns why the outbox is full; `None` if it is not.
     pub(crate) fn overflown(&self) -> Option<Overflow> {
         self.level.overflown.get().copied()
     }
 
-    /// Waits until the outbox takes no more. Safe to drop half-way.
+    /// Waits until the outbox overflows. The future may be dropped at any time.
     pub(crate) async fn overflows(&self) -> Overflow {
         loop {
             let overflows = self.level.overflows.notified();
@@ -143,9 +146,9 @@ impl Outbox {
 }
 
 impl Level {
-    /// Makes the charge fit what waits. Whether there was room.
+    /// Adjusts the charge to the waiting bytes; returns whether the memory had room.
     fn settle(&self) -> bool {
-        // Nothing panics while the lock is held.
+        // No code panics while it holds the lock.
         let mut charge = self.charge.lock().unwrap_or_else(PoisonError::into_inner);
         let beyond = self.bytes.load(Ordering::Relaxed).saturating_sub(FREE);
         charge.as_mut().is_none_or(|charge| charge.set(beyond))
@@ -169,7 +172,7 @@ impl Outflow {
     }
 }
 
-/// Clones of the outbox may live longer than the session: the messages and their charge do not.
+/// Clones of the outbox may outlive the session; its messages and their charge must not.
 impl Drop for Outflow {
     fn drop(&mut self) {
         self.receiver.close();
@@ -178,7 +181,7 @@ impl Drop for Outflow {
     }
 }
 
-/// What a message takes, about.
+/// The approximate size of a message.
 fn size(message: &Message) -> usize {
     size_of::<Message>() + message.encoded_len()
 }
@@ -260,7 +263,7 @@ mod tests {
     fn an_outbox_that_is_not_read_overflows_and_takes_no_more() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let (outbox, mut outflow) = Outbox::new(budget.messages());
-        // What is read makes room.
+        // Reading frees memory.
         for _ in 0..3 {
             outbox.tell(piece(MOST_WAITING / 2));
             assert!(next(&mut outflow).is_some());

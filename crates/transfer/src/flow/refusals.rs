@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_alone_has_all_drops_also_over_the_counters_end() {
+    fn a_single_flow_has_all_drops_even_when_the_counter_wraps() {
         let mut refusals = Refusals::new(port(50, 0xffff_fffe));
         assert_eq!(refusals.dropped(port(150, 7), 100), 9);
         // Nothing has arrived since, so the recipient is unknown.
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_of_one_port_share_its_drops_by_what_came_for_them() {
+    fn flows_of_one_port_share_its_drops_in_proportion_to_their_arrivals() {
         let (mut first, mut second) = (Refusals::new(port(0, 0)), Refusals::new(port(0, 0)));
         let now = port(1_000, 100);
         assert_eq!((first.dropped(now, 250), second.dropped(now, 750)), (25, 75));
@@ -75,13 +75,13 @@ mod tests {
     }
 
     #[test]
-    fn a_train_that_was_dropped_is_taken_for_as_long_as_those_that_came() {
+    fn a_dropped_train_counts_as_long_as_those_that_arrived() {
         let after = PortStatistics { trains: 50, ..port(1_000, 7) };
         assert_eq!(Refusals::new(port(0, 0)).dropped(after, 1_000), 140);
     }
 
     #[test]
-    fn refused_is_what_no_flow_wanted_and_what_did_not_open() {
+    fn refused_datagrams_are_unwanted_or_unopenable() {
         let before = PortStatistics { foreign: 5, dropped: 2, ..port(0, 0) };
         let now = PortStatistics { foreign: 11, dropped: 3, ..port(0, 0) };
         let data = OpenCounts { opened: 9, replayed: 1, stale: 2, failed: 4, refused: 8 };

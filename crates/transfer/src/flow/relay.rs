@@ -1,5 +1,5 @@
-//! A core's control messages, wrapped and numbered: a message that goes both by stream and by
-//! datagram reaches the other core once.
+//! A core's control messages, wrapped and numbered: the other core gets a message once, even if it
+//! is sent both by stream and by datagram.
 
 use longhaul_net::sealing::replay::{ReplayWindow, Seen};
 use longhaul_proto::endpoint::{Carrier, Outgoing, PacketNumber};
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_nobody_counts_to_is_refused() {
+    fn an_impossible_message_number_is_refused() {
         let mut relays = Relays::default();
         for number in [u64::MAX, u64::MAX - 1, NUMBERS] {
             assert!(relays.take(&relay(number)).is_none(), "number {number}");

@@ -125,7 +125,7 @@ impl SharedCore {
         self.inner().watch.add(peer, datagram);
     }
 
-    /// What the flows take together, by the core's last schedule.
+    /// The sum of the flows' rates in the core's last schedule.
     pub(crate) fn capacity(&self) -> Option<ReceiveCapacity> {
         self.inner().core.receive_capacity()
     }
@@ -153,13 +153,13 @@ impl SharedCore {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // A flow whose code failed is forgotten by its port; the others go on.
+        // A flow whose code failed is forgotten by its port; the others continue.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Inner {
-    /// Counts what comes to a port as ours from now on.
+    /// From now on counts the traffic of a port as our own.
     fn open(&mut self, port: &PortHandle) {
         let is_same = |door: &Door| Arc::ptr_eq(door.port.socket(), port.socket());
         if !self.ports.iter().any(is_same) {
@@ -167,7 +167,7 @@ impl Inner {
         }
     }
 
-    /// Tells the core what else came in, if it is time to look.
+    /// Reports other incoming traffic to the core, if the interval has passed.
     fn look(&mut self, now: Time) {
         if !self.watch.is_due(now) || !self.core.wants_others() {
             return;
@@ -191,7 +191,8 @@ impl Inner {
         first.is_some_and(|(first, _)| *first == flow)
     }
 
-    /// Puts what the core says of other flows into their boxes, up to the first word of `flow`.
+    /// Moves the core's output for other flows into their queues, up to the first output for
+    /// `flow`.
     fn control_of(&mut self, now: Time, flow: FlowId) -> Option<Outgoing> {
         if let Some(waiting) = self.members.get_mut(&flow)?.mail.pop_front() {
             return Some(waiting);
@@ -219,7 +220,7 @@ impl Inner {
         None
     }
 
-    /// Posts to a flow, which is woken for the first thing that waits for it.
+    /// Queues output for a flow, and wakes the flow for the first item.
     fn post(&mut self, flow: FlowId, post: impl FnOnce(&mut Member)) {
         let Some(member) = self.members.get_mut(&flow) else { return };
         if member.mail.is_empty() && member.events.is_empty() {
@@ -237,8 +238,8 @@ impl Door {
     }
 }
 
-/// Bytes that came to a port, with those of datagrams that found no room in its socket: the link
-/// carried them all the same.
+/// Bytes that arrived at a port, including datagrams that its full socket dropped, because the link
+/// carried those too.
 fn came_to(port: &PortHandle) -> u64 {
     let seen = port.statistics();
     let each = seen.bytes as f64 / seen.received.max(1) as f64;
@@ -250,7 +251,8 @@ fn came_to(port: &PortHandle) -> u64 {
 struct Handle {
     shared: SharedCore,
     flow: FlowId,
-    /// As they were when the host's own losses were last told, which is before they are asked for.
+    /// The accounts as of the last report of the host's drops, which precedes each request for
+    /// them.
     accounting: Option<ReceiverAccounting>,
 }
 
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_core_says_comes_out_at_the_flow_that_it_concerns() {
+    fn output_of_the_core_reaches_the_flow_that_it_concerns() {
         let row = registry::of_many();
         let shared = SharedCore::new(row);
         let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
@@ -347,7 +349,7 @@ mod tests {
         let (mut first, mut second) = (of_flow(1), of_flow(2));
         first.add_flow(Time::ZERO, &setup(1));
         second.add_flow(Time::ZERO, &setup(2));
-        // One of them keeps the time for both.
+        // One of the two flows keeps the time for both.
         assert!(matches!(first.next_wakeup(), Wake::At(..)));
         assert_eq!(second.next_wakeup(), Wake::OnInput);
         let (mut of_first, mut of_second) = (Vec::new(), Vec::new());
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_of_another_protocol_or_that_is_there_has_a_core_of_its_own() {
+    fn a_flow_of_another_protocol_or_with_a_used_id_has_a_separate_core() {
         let row = registry::of_many();
         let shared = SharedCore::new(row);
         let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
@@ -375,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_the_same_shares_a_core_and_nothing_outlives_the_last_of_them() {
+    fn flows_with_equal_settings_share_a_core_that_ends_with_the_last_of_them() {
         let row = registry::of_many();
         let mut cores = SharedCores::default();
         let same = |a: &SharedCore, b: &SharedCore| Arc::ptr_eq(&a.inner, &b.inner);
@@ -393,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_has_lost_is_counted_where_it_is_asked_for() {
+    fn drops_of_the_host_are_counted_up_to_the_request() {
         let row = registry::of_many();
         let shared = SharedCore::new(row);
         let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();

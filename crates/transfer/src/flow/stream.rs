@@ -439,7 +439,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_has_lost_its_streams_is_heard_once_and_leaves_nothing_to_stop() {
+    fn a_thread_that_has_lost_its_streams_reports_once_and_leaves_nothing_to_stop() {
         let (commands, _inbox) = std::sync::mpsc::channel();
         let (ended, done) = oneshot::channel();
         let mut outgoing = Outgoing { commands, done };

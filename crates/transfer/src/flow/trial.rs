@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn each_number_has_a_short_time_also_where_little_comes() {
+    fn each_number_is_tried_briefly_even_with_few_arrivals() {
         // Three numbers with two steps of 800 ms each.
         let (found, took) = try_on(16, |_| 1e8);
         assert!(found == 1 && took < Span::from_secs(6), "{took}");

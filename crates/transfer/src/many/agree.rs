@@ -75,12 +75,12 @@ fn no_majority(found: &[(usize, String, Found)]) -> Error {
         Some(format!("; {first_name} and {name}: the second {how}"))
     });
     let what = format!("no majority of the sources has the same{}", how.unwrap_or_default());
-    let advice = "see which is right, and name only sources that hold the same";
+    let advice = "find out which is right, and name only sources with the same object";
     Error::new(ErrorKind::RemoteFile, what).advise(advice)
 }
 
-/// Returns a digest of what sources of one object share: names, sizes and content. Times,
-/// permissions and the name of the top entry may differ.
+/// Returns a digest of the properties that sources of one object share: names, sizes and content.
+/// Times, permissions and the name of the top entry may differ.
 fn identity(manifest: &Manifest, values: &[Digest]) -> Digest {
     let mut hasher = blake3::Hasher::new();
     for (entry, number) in manifest.entries().iter().zip(0..) {
@@ -121,13 +121,13 @@ fn difference(first: &Found, other: &Found) -> String {
         let (ours, theirs) = (show(&one.path(at)), show(&two.path(at)));
         return match (size(a, at), size(b, at)) {
             (Some(one), Some(two)) if has_same_name(at) => {
-                format!("has {two} bytes and not {one} in {theirs}")
+                format!("has {two} bytes instead of {one} in {theirs}")
             }
-            _ => format!("has {theirs} in place of {ours}"),
+            _ => format!("has {theirs} instead of {ours}"),
         };
     }
     if a.len() != b.len() {
-        return format!("has {} entries and not {}", b.len(), a.len());
+        return format!("has {} entries instead of {}", b.len(), a.len());
     }
     let chunks = first.values.iter().zip(&*other.values);
     let wrong: Vec<usize> =
@@ -200,9 +200,9 @@ mod tests {
     }
 
     #[test]
-    fn another_size_is_told_with_both() {
+    fn a_different_size_is_reported_with_both_sizes() {
         let all = vec![found("x", 9, 1, 5), found("x", 9, 1, 5), found("x", 10, 1, 5)];
         let (_, how) = judge(all).unwrap().others.remove(0);
-        assert_eq!(how, "has 10 bytes and not 9 in x");
+        assert_eq!(how, "has 10 bytes instead of 9 in x");
     }
 }

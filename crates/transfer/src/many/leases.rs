@@ -262,7 +262,7 @@ fn last(ranges: &[Range<u64>], mut count: u64) -> Vec<Range<u64>> {
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
+#[allow(clippy::single_range_in_vec_init, reason = "the list has one run")]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn expected_sources_begin_with_equal_parts_and_absent_ones_delay_nobody() {
+    fn expected_sources_begin_with_equal_parts_and_absent_ones_cause_no_delay() {
         let mut leases = leases(100, 3).expect(3);
         let parts = [0, 1, 2].map(|source| given(&mut leases, source));
         assert_eq!(parts, [[0..34], [34..67], [67..100]]);
@@ -341,7 +341,7 @@ mod tests {
         let again = leases.next(1).unwrap();
         assert_eq!((again.chunks, again.taken), (vec![0..6], Vec::new()));
         assert_eq!(leases.settle(3), [0, 1]);
-        // Two are enough.
+        // Two sources are enough for these chunks.
         leases.set_rate(2, 100.0);
         assert_eq!(leases.next(2), None);
     }
@@ -357,7 +357,7 @@ mod tests {
         bring(&mut leases, 0..50);
         let taken = leases.next(2).unwrap();
         assert_eq!((taken.chunks, taken.taken), (vec![50..100], vec![(1, vec![50..100])]));
-        // It comes back and takes part again.
+        // The source comes back and takes part again.
         assert!(!leases.is_idle(1));
         leases.set_silent(1, false);
         assert_eq!(given(&mut leases, 1), [75..100]);
@@ -390,7 +390,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_dies_or_freezes_every_chunk_is_brought_while_one_lives(
+        fn every_chunk_is_delivered_while_one_source_lives(
             chunks in 1usize..200,
             steps in prop::collection::vec((0usize..4, 0u8..7, 0u64..1_000), 0..300),
         ) {
@@ -413,7 +413,7 @@ mod tests {
                 }
                 leases.check(&missing)?;
             }
-            // One that lives and is no slower than the others is left with all that is missing.
+            // If all other sources are silent, a new one gets all missing chunks.
             (0..4).for_each(|source| leases.set_silent(source, true));
             leases.join(9);
             while let Some(given) = leases.next(9) {

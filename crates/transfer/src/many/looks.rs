@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn all_sources_are_tried_once_each_has_answered_or_failed() {
+    fn all_sources_count_as_tried_once_each_has_answered_or_failed() {
         let (tell, mut some) = looks(&[(0, true), (1, false)]);
         assert!(!some.are_tried() && !some.are_over());
         assert_eq!(some.in_trouble().len(), 1);

@@ -41,7 +41,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Copies the object.
 pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<Summary, Error> {
     let Some(Route::Pull { destination, .. }) = sources.routes.first() else {
-        return Err(Error::new(ErrorKind::Usage, "nowhere to copy to"));
+        return Err(Error::new(ErrorKind::Usage, "no destination"));
     };
     if options.dry_run || options.receive == Receive::Fake {
         let what = "a copy from replicas supports neither a dry run nor a measurement";

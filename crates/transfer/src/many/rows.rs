@@ -15,10 +15,10 @@ pub(super) struct Rows {
     asked: Mutex<Asked>,
 }
 
-/// The time in which the user decided about new servers, as long as nothing had arrived.
+/// The time that the user took to decide about new servers, before any data arrived.
 struct Asked {
     total: Duration,
-    /// Up to when it is counted: several sources may ask at a time.
+    /// The end of the counted time; several sources may ask at the same time.
     until: Instant,
 }
 
@@ -55,12 +55,12 @@ impl Rows {
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked> {
-        // Nothing panics while the lock is held.
+        // No code panics while it holds the lock.
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A question that was asked at `since` was answered. While it waited, other sources may have
-    /// copied: then its time is a part of the copy's.
+    /// Records the answer to a question asked at `since`. If other sources copied in the meantime,
+    /// the time counts as copy time.
     fn answered(&self, since: Instant) {
         let has_come =
             self.rows().iter().any(|row| row.progress.bytes > row.progress.resumed_bytes);
@@ -73,7 +73,7 @@ impl Rows {
     }
 
     fn rows(&self) -> MutexGuard<'_, Vec<Row>> {
-        // Nothing panics while the lock is held.
+        // No code panics while it holds the lock.
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -150,13 +150,14 @@ impl Rows {
         }
     }
 
-    /// How long the copy has taken so far, less the time of questions.
+    /// The duration of the copy so far, without the time of questions.
     pub(super) fn elapsed(&self) -> Duration {
         self.started.elapsed().saturating_sub(self.asked().total)
     }
 }
 
-/// An observer for one source: its progress goes into its row, notices go on with its name.
+/// An observer for one source: its progress updates its row, and its notices are passed on with its
+/// name.
 pub(super) fn observer(
     rows: &Arc<Rows>,
     number: usize,
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_silent_while_it_is_connected_and_brings_nothing_while_it_is_not() {
+    fn a_source_is_silent_only_while_connected_and_contributes_nothing_otherwise() {
         let rows = Arc::new(Rows::new(vec!["a".into()]));
         let user: Arc<dyn Observer> = Arc::new(Nobody);
         let told = observer(&rows, 0, &user);
@@ -259,7 +260,7 @@ mod tests {
         assert_eq!(state(), SourceState::Receiving);
     }
 
-    /// A user who thinks about each server for so long.
+    /// A user who takes this long to decide about each server.
     struct Thinks(Duration);
 
     impl Observer for Thinks {
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_about_new_servers_are_no_part_of_the_time_and_none_counts_twice() {
+    fn the_time_of_decisions_about_new_servers_is_subtracted_once() {
         let think = Duration::from_millis(200);
         let begun = Instant::now();
         let rows = Arc::new(Rows::new(vec!["a".into(), "b".into()]));
@@ -288,7 +289,7 @@ mod tests {
         let (elapsed, all) = (rows.elapsed(), begun.elapsed());
         assert!(elapsed + think <= all, "{elapsed:?} of {all:?}");
         assert!(rows.asked().total <= all, "two at a time are one");
-        // Once something has arrived a decision is a part of the copy's time.
+        // After the first data, a decision counts as copy time.
         let before = rows.asked().total;
         rows.set_progress(0, &Progress { bytes: 1, ..Progress::default() });
         assert!(observer(&rows, 1, &user).trust_new_server("s", "id"));
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_failed_stays_so() {
+    fn a_failed_source_stays_failed() {
         let rows = Rows::new(vec!["a".into()]);
         rows.set_state(0, SourceState::Failed);
         rows.set_state(0, SourceState::Receiving);

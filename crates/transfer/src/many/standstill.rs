@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_sources_that_are_there_can_stall() {
+    fn only_connected_sources_can_stall() {
         let start = Instant::now();
         let mut standstill = Standstill::new(start);
         let mut lasts = |seconds, moved, is_there: bool| {

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_comes_in_pieces_of_any_size() {
+    fn an_answer_is_sent_in_pieces_of_any_size() {
         let encoded = encoded(Vec::new());
         let (first, second) = encoded.split_at(3);
         let manifest = |bytes: &[u8]| Surveyed { manifest: bytes.to_vec(), ..Surveyed::default() };
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_cannot_be_are_refused() {
+    fn impossible_answers_are_refused() {
         let manifest = || Surveyed { manifest: encoded(Vec::new()), ..Surveyed::default() };
         let holes =
             Surveyed { manifest: encoded(std::iter::once(0..1).collect()), ..values(3, true) };

@@ -1,7 +1,7 @@
 //! The writer thread of a copy from replicas: one destination, one journal, and leases of the
 //! missing chunks.
 //!
-//! Each source's receiving end uses it as the end of a plain copy uses
+//! The receiving end of each source uses this thread as that of a plain copy uses
 //! [`writer`](crate::write::writer). The hash of each chunk was agreed on beforehand: a source that
 //! sends other data is named and excluded. A chunk that arrives twice is written once.
 
@@ -243,7 +243,7 @@ impl ReplicaWriter {
             let content = |chunk| self.object.chunk_content(chunk) as u64;
             self.resumed += there.into_iter().flatten().map(content).sum::<u64>();
         }
-        // The leases are made from all missing chunks, these included.
+        // The leases are made from all missing chunks, including the changed ones.
         let _ = sink.take_changed();
         self.leases = Leases::new(sink.missing()).expect(self.expected);
         let files = sink.files_done();

@@ -85,7 +85,7 @@ async fn run(
     let reached = reach::open(&options.host, observer, &Settings::default(), look).await?;
     if reached.session.carrier == "ssh" {
         let advice = reached.session.advice.unwrap_or_default();
-        let what = "nothing but ssh itself gets through: there is nothing to measure";
+        let what = "only ssh gets through, so there is nothing to measure";
         return Err(Error::new(ErrorKind::Unreachable, what).advise(advice));
     }
     let mut probing = Probing::begin(options, reached).await?;
@@ -229,7 +229,7 @@ impl Probing<'_> {
         Ok(())
     }
 
-    /// Sends, and asks the server what arrived.
+    /// Sends, and asks the server for its count of arrivals.
     async fn send(&mut self, run: &ProbeRun) -> Result<ProbeCount, Error> {
         let span = Span::from_micros(run.micros);
         let session = &mut self.reached.session;

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn throughput_is_what_came_after_the_first_over_the_time_it_took() {
+    fn throughput_counts_arrivals_after_the_first_over_their_time() {
         let at = |millis: u64| Time::ZERO + Span::from_millis(millis);
         let counted = Counted {
             received: 11,

@@ -90,7 +90,7 @@ pub struct PathFound {
     pub peer: String,
     /// Its address.
     pub address: String,
-    /// What carries the session: `quic` or `tls`.
+    /// The carrier of the session: `quic` or `tls`.
     pub carrier: &'static str,
     /// The UDP payload of the following datagrams.
     pub datagram: u16,

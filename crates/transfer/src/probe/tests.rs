@@ -53,7 +53,7 @@ fn blast(from: &Port, to: &Port, secret: u8) -> Blast {
 }
 
 #[test]
-fn all_that_is_sent_over_a_free_way_is_counted() {
+fn all_datagrams_over_a_lossless_path_are_counted() {
     let (from, to) = (port(HOME), port(HOME));
     for copies in [false, true] {
         run(async {
@@ -100,7 +100,7 @@ fn echoing() -> (Port, Arc<OnceLock<Path>>) {
 }
 
 #[test]
-fn questions_come_back_and_show_where_their_sender_is() {
+fn questions_are_answered_and_show_their_senders_address() {
     let (server, path) = echoing();
     let client = port(HOME);
     let to = SocketAddr::new(HOME, server.socket().local_addr().port());
@@ -142,7 +142,7 @@ fn neither_forged_questions_nor_those_from_another_address_are_answered() {
 }
 
 #[test]
-fn a_flow_that_is_in_use_is_refused_to_a_probe_and_stays_whose_it_was() {
+fn a_flow_in_use_is_refused_to_a_probe_and_keeps_its_owner() {
     // The probe's own flow, and a measurement's flow.
     for (echo, measured) in [(FLOW, None), (FlowId(10), Some(FLOW))] {
         let (from, to) = (port(HOME), port(HOME));

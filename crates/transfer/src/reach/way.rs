@@ -1,4 +1,4 @@
-//! What carries the data of an attempt, and the pauses between attempts.
+//! The carrier of an attempt's data, and the pauses between attempts.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest of these pauses.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// What carries the data of an attempt.
+/// The carrier of an attempt's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way<'a> {
     /// Datagrams, by a protocol of the registry.
@@ -29,7 +29,7 @@ impl Way<'_> {
     }
 }
 
-/// Returns what carries the data of the first attempt.
+/// Returns the carrier of the first attempt's data.
 pub(crate) fn first_way(options: &CopyOptions) -> Way<'_> {
     match &options.protocol {
         // A plan needs only the control stream.

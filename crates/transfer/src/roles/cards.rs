@@ -61,14 +61,14 @@ async fn tell_sender(card: Rate, rate: Rate) {
             break;
         }
     }
-    writer.close(reader, None).await.expect("the session stands");
+    writer.close(reader, None).await.expect("the session is open");
     assert!(matches!(sending.await.expect("it ends"), Err(End::Lost(_))));
 }
 
 /// Returns the next message.
 async fn next(reader: &mut FrameReader) -> Message {
     loop {
-        let frame = reader.read::<Frame>().await.expect("the session stands");
+        let frame = reader.read::<Frame>().await.expect("the session is open");
         if let Some(message) = frame.expect("it goes on").message {
             return message;
         }
@@ -90,7 +90,7 @@ async fn hear_receiver(card: Rate) {
     });
     let (writer, mut reader) = far.split();
     assert_eq!(next(&mut reader).await, Message::Card(Card { bps: card.as_bps() }));
-    writer.close(reader, None).await.expect("the session stands");
+    writer.close(reader, None).await.expect("the session is open");
     assert!(receiving.await.expect("it ends").is_err(), "no offer came");
 }
 
@@ -113,25 +113,25 @@ async fn tell_during_a_list(card: Card, bytes: usize) {
     let told = listing::tell(&mut wire, &Alone, board.watch(), &list).await;
     assert_eq!(told.map_err(|_| "the list was not told"), Ok(Some(card)));
     let (writer, reader) = hearing.await.expect("the list came");
-    writer.close(reader, None).await.expect("the session stands");
+    writer.close(reader, None).await.expect("the session is open");
 }
 
 #[test]
-fn a_card_that_is_told_while_the_list_goes_is_not_lost() {
+fn a_card_reported_during_the_list_is_not_lost() {
     // More than the stream holds, so that the card arrives before the list ends.
     let told = tell_during_a_list(Card { bps: 200_000_000 }, 64 << 20);
     run(async { LocalSet::new().run_until(told).await });
 }
 
 #[test]
-fn what_no_card_takes_is_no_card() {
+fn impossible_card_speeds_are_ignored() {
     assert_eq!(Card { bps: 0 }.speed(), None);
     assert_eq!(Card { bps: 1 }.speed(), None);
     assert_eq!(Card { bps: 9_000_000_000 }.speed(), Some(Rate::from_mbps(9_000)));
 }
 
 #[test]
-fn the_receiving_end_tells_its_card_before_anything_else() {
+fn the_receiving_end_reports_its_card_first() {
     let heard = hear_receiver(Rate::from_mbps(200));
     run(async { LocalSet::new().run_until(heard).await });
 }

@@ -45,7 +45,7 @@ mod tests {
     use longhaul_proto::units::Bytes;
 
     #[test]
-    fn what_comes_again_was_due_once_and_what_is_spared_was_not() {
+    fn resent_blocks_count_as_due_once_and_spared_blocks_never() {
         // Ten chunks of three blocks, the last of one.
         let (object, chunk) = (Bytes::new(9_400), Bytes::new(1_000));
         let layout = Layout::new(object, Bytes::ZERO, chunk, 400).unwrap();

@@ -145,14 +145,14 @@ impl Greedy {
         while self.board.mine().receiver.memory_lost != count {
             assert!(begun.elapsed() < LONG, "{:?}", self.board.mine());
             self.mailbox.post(Letter::Drained);
-            // It reports ten times a second.
+            // The flow reports ten times a second.
             assert!(self.jobs.recv_timeout(SOON).is_err(), "no chunk is whole");
         }
     }
 }
 
 #[test]
-fn what_is_sent_beyond_a_grant_is_counted_and_takes_nothing_from_others() {
+fn data_beyond_a_grant_are_counted_and_take_no_memory_from_others() {
     let budget = Budget::new(Bytes::mebi(2 * HELD)).unwrap();
     let (memory, other) = (Arc::new(part(&budget)), part(&budget));
     let mut greedy = Greedy::new(memory.clone());

@@ -34,7 +34,7 @@ fn honest() -> Offer {
 }
 
 #[test]
-fn an_offer_that_cannot_be_is_refused_before_anything_is_made_of_it() {
+fn an_impossible_offer_is_refused_before_anything_is_allocated() {
     assert_eq!(honest().check(), Ok(()));
     let wrong = [
         Offer { manifest_digest: vec![0; 31], ..honest() },
@@ -49,7 +49,7 @@ fn an_offer_that_cannot_be_is_refused_before_anything_is_made_of_it() {
 }
 
 #[test]
-fn a_cut_that_cannot_be_is_refused() {
+fn an_impossible_layout_is_refused() {
     let sizes = [0, 1, 7, CHUNK - 1, CHUNK, CHUNK + 1, u64::MAX / 2, u64::MAX];
     for object in sizes {
         for segment in sizes {
@@ -65,7 +65,7 @@ fn a_cut_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_plan_of_chunks_that_are_not_there_is_refused() {
+fn a_plan_of_missing_chunks_is_refused() {
     let plan = |steps: &[u64]| decode(Some(&Ranges { steps: steps.to_vec() }), 5, "chunks");
     let honest: Vec<u64> = plan(&[1, 4]).unwrap().into_iter().flatten().collect();
     assert_eq!(honest, [1, 2, 3, 4]);
@@ -84,7 +84,7 @@ pub(super) fn source(folder: &TempDir) -> Source {
 }
 
 #[test]
-fn questions_about_what_is_not_there_are_answered_with_no_or_refused() {
+fn questions_about_missing_data_are_answered_with_no_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut payloads = Payloads::new(source(&folder)).unwrap();
     let mut ask = |entry, chunks: &[u64], values: usize| {
@@ -197,7 +197,7 @@ fn room() -> OwnedSemaphorePermit {
 }
 
 #[test]
-fn a_writer_is_not_misled_by_chunks_digests_and_answers_that_nobody_awaits() {
+fn a_writer_ignores_unexpected_chunks_digests_and_answers() {
     let mut writing = Writing::new();
     let beyond = vec![3, u64::MAX];
     writing.tell(Job::Digests(Digests { chunks: beyond, values: vec![7; 64] }));
@@ -215,7 +215,7 @@ fn a_writer_is_not_misled_by_chunks_digests_and_answers_that_nobody_awaits() {
 }
 
 #[test]
-fn a_chunk_that_changes_after_it_was_compared_is_asked_for_again() {
+fn a_chunk_changed_after_its_comparison_is_requested_again() {
     let mut writing = Writing::over(|folder| {
         let mut old = std::fs::read(folder.join("source")).unwrap();
         old[CHUNK as usize] ^= 1;
@@ -231,7 +231,7 @@ fn a_chunk_that_changes_after_it_was_compared_is_asked_for_again() {
     });
     let (answer, same) = writing.payloads.compare(&asked).unwrap();
     assert_eq!(same, [0..1, 2..3]);
-    // Another process writes to it meanwhile.
+    // Another process writes to the existing file meanwhile.
     let copy = writing.folder.path().join("copy");
     let mut old = std::fs::read(&copy).unwrap();
     old[7] ^= 1;
@@ -251,7 +251,7 @@ fn a_chunk_that_changes_after_it_was_compared_is_asked_for_again() {
 }
 
 #[test]
-fn chunks_whose_digests_are_kept_back_end_the_transfer_and_nothing_of_them_stands() {
+fn withheld_digests_end_the_transfer_and_their_chunks_are_not_written() {
     let mut writing = Writing::patient(|_| {}, Duration::from_millis(300));
     for chunk in [2, 0] {
         writing.payloads.read_whole(chunk).unwrap();
@@ -307,7 +307,7 @@ fn a_source_that_sends_a_chunk_wrong_in_each_pass_is_asked_four_times() {
 }
 
 #[test]
-fn a_source_that_sends_a_chunk_wrong_again_and_again_within_a_pass_is_left() {
+fn a_source_that_keeps_sending_a_wrong_chunk_within_a_pass_is_dropped() {
     let mut writing = Writing::new();
     (0..100).for_each(|_| writing.send_wrong());
     let (asked, error) = writing.asked_again_until_failed(|_| ());
@@ -355,7 +355,7 @@ fn failures_without_end_before_the_list_of_files_end_the_transfer() {
 }
 
 #[test]
-fn a_list_of_digests_that_is_none_ends_the_transfer() {
+fn a_malformed_list_of_digests_ends_the_transfer() {
     for values in [0, 31, 33, 64] {
         let mut writing = Writing::new();
         writing.tell(Job::Digests(Digests { chunks: vec![0], values: vec![7; values] }));

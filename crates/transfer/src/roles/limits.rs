@@ -30,13 +30,13 @@ pub(super) fn pass(
 ) -> Result<(), Error> {
     let Pass { segment, block, .. } = pass;
     if agreed.is_none() {
-        return refuse("datagrams, where streams were agreed on".into());
+        return refuse("datagrams, but streams were agreed on".into());
     }
     if !(SMALLEST..=LARGEST).contains(block) {
         return refuse(format!("blocks of {block} bytes; {SMALLEST} to {LARGEST} are possible"));
     }
     if !segment.is_multiple_of(CHUNK) {
-        return refuse(format!("segments of {segment} bytes, which is no multiple of {CHUNK}"));
+        return refuse(format!("segments of {segment} bytes, which is not a multiple of {CHUNK}"));
     }
     let chunks = match *segment {
         0 => object_len,
@@ -57,7 +57,7 @@ pub(super) fn pass(
 pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     match agreed {
         None => Ok(()),
-        Some(row) => refuse(format!("chunks by stream, where {} was agreed on", row.name)),
+        Some(row) => refuse(format!("chunks by stream, but {} was agreed on", row.name)),
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
     use longhaul_proto::registry;
 
     #[test]
-    fn a_sender_that_mostly_sends_what_is_of_no_use_is_told_from_one_that_was_overtaken() {
+    fn a_sender_of_mostly_useless_blocks_is_distinguished_from_one_that_was_overtaken() {
         let frugal = registry::all().iter().find(|row| row.frugal);
         let other = registry::all().iter().find(|row| !row.frugal);
         let came = |distinct, duplicates, unasked| {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_is_too_fast_is_told_from_one_that_was_asleep() {
+    fn a_sender_that_is_too_fast_is_distinguished_from_one_that_was_suspended() {
         let sent = |highest, too_fast| {
             let status = ReceiverCounters {
                 highest,
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_come_the_way_that_was_agreed_on_and_no_other() {
+    fn chunks_are_accepted_only_on_the_agreed_carrier() {
         let (row, sizes) = (registry::all().first(), sizes(CHUNK, 1440));
         assert_eq!((pass(&sizes, row, 1), piece(None)), (Ok(()), Ok(())));
         refused(pass(&sizes, None, 1), ["datagrams", "streams"]);

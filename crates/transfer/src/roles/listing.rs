@@ -1,5 +1,5 @@
-//! Sends and receives a long manifest on the control stream. If the data are not sealed, the names
-//! must be: nobody on the path can read them or change them unnoticed.
+//! Sends and receives a long manifest on the control stream. The control stream is encrypted even
+//! if the data are not, so names stay secret and unchanged on the path.
 
 use std::time::Duration;
 
@@ -16,8 +16,9 @@ const PIECE: usize = 64 << 10;
 /// Interval at which to check whether to continue.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Sends `encoded`, the offered manifest. Returns when no later message can overtake it, with the
-/// card that the receiver has reported meanwhile. `watch` counts each piece.
+/// Sends `encoded`, the offered manifest. Returns when no later message can overtake the manifest.
+/// The result is the network card that the receiver has reported in the meantime. `watch` counts
+/// each piece.
 pub(super) async fn tell(
     wire: &mut Wire,
     hooks: &dyn Hooks,
@@ -88,7 +89,7 @@ pub(super) async fn hear(
                 let have = offer.manifest.len() as u64;
                 let follows = u64::from(piece.offset) == have && !piece.bytes.is_empty();
                 if !follows || have + piece.bytes.len() as u64 > len {
-                    let what = "the other side's manifest came in pieces that do not follow";
+                    let what = "the other side sent the pieces of its manifest out of order";
                     return Err(Error::new(ErrorKind::Unreachable, what).into());
                 }
                 offer.manifest.extend(piece.bytes);

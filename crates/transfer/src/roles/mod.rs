@@ -39,8 +39,8 @@ use crate::error::ErrorKind;
 use longhaul_files::watch::Held;
 use longhaul_files::{Failure, Manifest};
 
-/// Returns how long the files may take to close after `result`. A disk that has not answered before
-/// will not answer now; a later run hashes what the journal lacks.
+/// Returns the timeout for closing the files after `result`. After a stall it is short: the disk is
+/// probably still hung, and a later run hashes chunks that are not in the journal.
 fn closing<T>(result: &Result<T, End>) -> Duration {
     match result {
         Err(End::Fatal(error)) => closing_after(Some(error.kind)),
@@ -48,7 +48,7 @@ fn closing<T>(result: &Result<T, End>) -> Duration {
     }
 }
 
-/// Returns the same after an error of this kind, or without one.
+/// Returns this timeout after an error of the given kind, or after success.
 pub(crate) fn closing_after(error: Option<ErrorKind>) -> Duration {
     match error {
         Some(ErrorKind::Stalled) => Duration::from_secs(1),
@@ -62,7 +62,7 @@ pub(crate) fn closing_after(error: Option<ErrorKind>) -> Duration {
 pub(crate) struct There {
     /// Bytes that exist.
     pub(crate) bytes: u64,
-    /// The source is comparing more chunks, which may exist as well.
+    /// Whether `bytes` may still grow, because the source is comparing more chunks.
     pub(crate) asks: bool,
 }
 
@@ -111,11 +111,11 @@ pub(crate) trait Hooks {
     /// end.
     fn held(&self, _held: &Held) {}
 
-    /// Reports how long the other end has been silent, in which time nothing is sent; `None` when
-    /// it is heard again.
+    /// Reports how long the other end has been silent, or `None` at the end of the silence. This
+    /// end sends nothing meanwhile.
     fn silence(&self, _since: Option<Span>) {}
 
-    /// Reports the complete plan: skipped entries, and what need not be sent.
+    /// Reports the complete plan: skipped entries, and existing bytes.
     fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], there: There);
 
     /// Reports entries that have their final names, if requested.

@@ -1,4 +1,4 @@
-//! The other end's plan, received in slices: what need not be sent.
+//! The other end's plan, received in slices: chunks and entries that need not be sent.
 //!
 //! An honest plan names each chunk and each entry once, and compares each chunk once. A longer plan
 //! is refused, because it might never end.
@@ -8,22 +8,22 @@ use std::ops::Range;
 use crate::error::{Error, ErrorKind};
 use crate::write::skip::{tidy, without};
 
-/// Ranges of a plan are merged when there are this many more than the last time.
+/// Ranges of a plan are merged whenever their number has grown by this.
 const UNTIDY: usize = 1 << 12;
 
 /// The part of a plan received so far.
 pub(super) struct PlanSoFar {
     /// Chunks that the other end has.
     pub(super) have: Vec<Range<u64>>,
-    /// Entries that it skips.
+    /// Entries that the other end skips.
     pub(super) skipped: Vec<Range<u64>>,
-    /// It compares chunks.
+    /// Whether the plan asks for comparisons of chunks.
     pub(super) asks: bool,
     /// All slices have arrived.
     pub(super) complete: bool,
     chunks: u64,
     entries: u64,
-    /// What an honest plan may still name.
+    /// Chunks and entries that an honest plan may still name.
     left: u64,
 }
 
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_without_end_is_refused_whatever_its_slices_say() {
+    fn an_endless_plan_is_refused_with_any_slices() {
         type Slice = fn(&mut PlanSoFar) -> Result<(), Error>;
         let slices: [Slice; 4] = [
             |plan| plan.add(one(7), Vec::new(), 0),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_are_needless_again_are_no_news() {
+    fn repeated_needless_chunks_are_ignored() {
         let mut plan = PlanSoFar::new(100, 0);
         plan.add(vec![30..40, 10..20], Vec::new(), 0).unwrap();
         assert_eq!(plan.add_needless(vec![35..45, 5..12]), [5..10, 40..45]);

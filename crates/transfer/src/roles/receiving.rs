@@ -252,7 +252,9 @@ impl Running<'_, '_> {
             self.end.hooks.held(&held);
         }
         if self.jobs.is_overflown() {
-            return Err(End::Lost("the other side tells more than the disk can take in".into()));
+            return Err(End::Lost(
+                "the other side sends messages faster than the disk can process them".into(),
+            ));
         }
         if self.waiting.is_some() {
             self.end.hooks.deaf();
@@ -331,7 +333,7 @@ impl Running<'_, '_> {
         let end = &self.end;
         let Some(row) = longhaul_proto::registry::find(&pass.protocol) else {
             let what =
-                format!("the other side sends by {}, which is not known here", pass.protocol);
+                format!("the other side uses protocol {}, which is unknown here", pass.protocol);
             let error = Error::new(ErrorKind::Unreachable, what);
             return Err(error.advise("use the same release of longhaul on both sides").into());
         };
@@ -437,8 +439,8 @@ impl Running<'_, '_> {
         match event {
             WriterEvent::Planned { manifest, slices, have, implied, skipped, resumed_bytes } => {
                 let asks = slices.iter().any(|slice| !slice.compare.is_empty());
-                // The sender tells its user of them. An outcome that overtakes the plan would end
-                // it before.
+                // The sender reports these names to its user. If the outcome overtook the plan, the
+                // sender would end first.
                 self.names_told |= !skipped.is_empty();
                 self.tell_plan(slices);
                 let there = There { bytes: resumed_bytes, asks };
@@ -561,7 +563,7 @@ impl Running<'_, '_> {
                 let piece = match read {
                     Ok(Some(Frame { message: Some(Message::ChunkPiece(piece)) })) => piece,
                     Ok(Some(_)) => continue,
-                    // The other side closed it; if it broke, the other side will notice.
+                    // The stream is closed. If it broke, the other side will notice.
                     Ok(None) | Err(_) => return,
                 };
                 count_piece(&board, &piece);

@@ -326,7 +326,7 @@ impl Running<'_, '_> {
             }
             SenderEvent::Core(Event::Silent(since)) => self.end.hooks.silence(Some(since)),
             SenderEvent::Core(Event::Resumed) => self.end.hooks.silence(None),
-            // The end of a round: tell the other end what it should have.
+            // The end of a round: send the other end the values that it should have.
             SenderEvent::Core(_) => {
                 self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
             }
@@ -547,7 +547,7 @@ impl Running<'_, '_> {
         }
         async move {
             match carried? {
-                // It ended by itself, and its result was taken.
+                // The pass ended by itself, and its result was taken.
                 Carried::Flow { done, .. } if done.is_terminated() => None,
                 Carried::Flow { done, .. } => done.await.ok()?.ok(),
                 Carried::Stream(outgoing) => outgoing.stop().await,

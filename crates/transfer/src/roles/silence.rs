@@ -29,7 +29,7 @@ pub(super) struct Silence {
     heard: Option<Time>,
     /// How long only the control stream was heard.
     alone: Duration,
-    /// What the other end had sent when the silence began.
+    /// The other end's count of sent datagrams at the start of the silence.
     sent: u64,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Quiet {
 
 impl Quiet {
     /// Takes the time and the other end's last sign of life. Returns the length of a silence to
-    /// report, or an inner `None` when the other end is heard again.
+    /// report, or an inner `None` when the other end answers again.
     pub(super) fn look(&mut self, now: Time, lived: Time, rtt: Span) -> Option<Option<Span>> {
         if lived == Time::ZERO {
             return None;
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn a_control_path_that_speaks_alone_is_believed_soon() {
+    fn control_without_data_is_soon_judged_a_blocked_data_path() {
         let mut rig = Rig::new();
         assert!(!rig.look(2.0, true, true));
         assert!(rig.look(1.0, true, true));
     }
 
     #[test]
-    fn a_network_that_is_out_is_waited_for_and_starts_anew() {
+    fn a_transfer_waits_for_the_network_and_restarts() {
         let mut rig = Rig::new();
         assert!(!rig.look(2.0, true, true));
         assert!(!rig.look(20.0, false, true));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_sends_nothing_is_not_missed() {
+    fn an_end_that_need_not_send_is_not_reported_as_silent() {
         let mut rig = Rig::new();
         rig.board.set_theirs(&Status { sent: 100, ..Status::default() });
         assert!(!rig.look(60.0, true, false));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_pause_is_no_silence() {
+    fn a_pause_of_this_process_is_not_silence() {
         let mut rig = Rig::new();
         rig.silence.looked = Instant::now() - Duration::from_secs(20);
         rig.silence.spoke = Some(Instant::now());
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_is_silent_is_told_of_once_and_once_when_it_is_heard_again() {
+    fn a_silent_sender_is_reported_once_and_its_return_once() {
         let mut quiet = Quiet::default();
         let now = Time::from_nanos(10_000_000_000);
         let mut after = |seconds: u64, rtt| {

@@ -80,14 +80,14 @@ async fn send(writer: &mut FrameWriter, mut source: Source) {
         }
     }
     for message in messages {
-        writer.write(&Frame::from(message)).await.expect("the session stands");
+        writer.write(&Frame::from(message)).await.expect("the session is open");
     }
 }
 
 /// Returns the next message except `skipped`.
 async fn next(reader: &mut FrameReader) -> Message {
     loop {
-        let frame = reader.read::<Frame>().await.expect("the session stands");
+        let frame = reader.read::<Frame>().await.expect("the session is open");
         match frame.expect("it goes on").message {
             Some(Message::Plan(_)) | None => {}
             Some(message) => return message,
@@ -166,12 +166,12 @@ async fn wait_and_take_turns() {
         assert_eq!(status.written, 0, "there is no room");
     }
     let others: Vec<_> = (0..4).map(|_| spawn_local(compete(room.clone()))).collect();
-    // One permit for all of them.
+    // One permit for all waiting chunks.
     let mut held = held;
     drop(held.split(1));
     assert_eq!(outcome(&mut reader).await.files, 1);
     let writer = sending.await.expect("it was sent");
-    writer.close(reader, None).await.expect("the session stands");
+    writer.close(reader, None).await.expect("the session is open");
     assert_eq!(receiving.await.expect("it ends").ok(), Some(1));
     others.iter().for_each(tokio::task::JoinHandle::abort);
     let read = |name| std::fs::read(folder.path().join(name)).unwrap();
@@ -179,6 +179,6 @@ async fn wait_and_take_turns() {
 }
 
 #[test]
-fn a_chunk_on_the_control_stream_waits_for_room_and_has_its_turn_among_many() {
+fn a_chunk_on_the_control_stream_waits_for_memory_in_turn() {
     run(async { LocalSet::new().run_until(wait_and_take_turns()).await });
 }

@@ -228,7 +228,7 @@ mod tests {
     use longhaul_proto::units::Bytes;
 
     #[test]
-    fn an_end_that_can_tell_nothing_any_more_ends() {
+    fn an_end_that_can_send_no_messages_ends() {
         run(async {
             let local = tokio::task::LocalSet::new();
             local
@@ -254,7 +254,7 @@ mod tests {
         });
     }
 
-    /// Messages that are more than the session takes while the other side reads nothing.
+    /// Queues more messages than the session takes while the other side does not read.
     fn unread(outbox: &Outbox) {
         for chunk in 0..128 {
             let piece = ChunkPiece { chunk, bytes: vec![7; 1 << 19], ..Default::default() };
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_whose_unread_messages_find_no_memory_is_lost_at_once_though_it_says_nothing() {
+    fn a_silent_peer_whose_unread_messages_find_no_memory_is_lost_immediately() {
         run(async {
             let local = tokio::task::LocalSet::new();
             local
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn pings_that_come_faster_than_answers_leave_share_one() {
+    fn pings_that_arrive_faster_than_answers_leave_share_one_answer() {
         run(async {
             let local = tokio::task::LocalSet::new();
             local

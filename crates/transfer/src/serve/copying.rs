@@ -82,8 +82,9 @@ impl Copying {
             }
             Some(Message::Survey(survey)) => self.surveyed(session, &survey).await,
             _ => {
-                let error = Error::new(ErrorKind::Unreachable, "the first message was no request")
-                    .advise("use the same release of longhaul on both sides");
+                let error =
+                    Error::new(ErrorKind::Unreachable, "the first message was not a request")
+                        .advise("use the same release of longhaul on both sides");
                 turn_away(&self.server, session, error).await;
                 None
             }

@@ -46,7 +46,7 @@ pub(super) fn services_of_rooms(view: &Rc<View>) -> Services {
     Services::new(all)
 }
 
-/// What a server offers. `ended` is told how each transfer and each pipe ended.
+/// The services that a server offers. `ended` gets the result of each transfer and each pipe.
 pub(super) fn services(
     view: &Rc<View>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,

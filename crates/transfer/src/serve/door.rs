@@ -110,8 +110,8 @@ impl Door {
     /// Opens the served folder.
     ///
     /// # Errors
-    /// [`ErrorKind::LocalFile`] if it, or the subfolder of an id, is not a folder or cannot be
-    /// opened.
+    /// [`ErrorKind::LocalFile`] if the root, or the subfolder of an id, is not a folder or cannot
+    /// be opened.
     pub(super) fn open(options: &ServeOptions) -> Result<Door, Error> {
         if options.rooms_only {
             let reach = Reach::Nothing;
@@ -186,7 +186,7 @@ impl Door {
         Ok((Right { list, seen, peer, access: None, word: Some(word) }, said))
     }
 
-    /// The right of `peer` to know what the server is doing.
+    /// The right of `peer` to the server's status.
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] if it has none.
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tilde_is_the_users_own_home_and_nobody_elses() {
+    fn a_tilde_is_the_users_own_home_only() {
         let at = |path: &str| at_home(Path::new(path), Some("/home/u".into())).into_os_string();
         assert_eq!(at("~/x/"), "/home/u/x/");
         assert_eq!(at("~"), "/home/u");

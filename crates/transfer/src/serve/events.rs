@@ -108,16 +108,16 @@ impl ServedClient {
 
     /// Returns a client that probes the path.
     pub(super) fn of_probe(session: &Session) -> ServedClient {
-        ServedClient { wish: "probes the way".to_owned(), ..Self::new(session, "", String::new()) }
+        ServedClient { wish: "probes the path".to_owned(), ..Self::new(session, "", String::new()) }
     }
 
-    /// One that watches the server.
+    /// The client of a status request.
     pub(super) fn of_status(session: &Session) -> ServedClient {
         let wish = "watches the server".to_owned();
         ServedClient { wish, ..Self::new(session, "", String::new()) }
     }
 
-    /// One that uses the shared tree.
+    /// The client of a request for the shared tree.
     pub(super) fn of_share(session: &Session, ask: &Ask) -> ServedClient {
         let (verb, prefix) = match &ask.asked {
             Some(Asked::Watch(watch)) => ("watches the shared tree at", watch.prefix.as_bytes()),

@@ -27,7 +27,7 @@ pub(super) struct ServerHooks {
     questions: Option<RefCell<mpsc::UnboundedReceiver<Question>>>,
     /// Transfers that wait to learn whether the client is alive.
     asked: RefCell<Vec<oneshot::Sender<bool>>>,
-    /// When the client was last asked or heard.
+    /// The time of the last message to or from the client.
     heard: Cell<Instant>,
     /// Transfers that wait for the destination. Dropping the senders, with the whole transfer,
     /// wakes them.
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_client_had_said_before_it_was_asked_proves_no_life() {
+    fn messages_sent_before_the_question_do_not_prove_that_a_client_lives() {
         let (hooks, questions) = hooks();
         let mut lives = ask(&questions);
         hooks.tick().unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_proves_life_however_late_it_is_while_anything_comes() {
+    fn a_late_answer_proves_life_while_other_messages_arrive() {
         let (hooks, questions) = hooks();
         let mut lives = ask(&questions);
         hooks.tick().unwrap();
@@ -196,7 +196,7 @@ mod tests {
             hooks.heard(&Message::Status(Status::default()));
             hooks.tick().unwrap();
         }
-        // An end that does not read cannot know.
+        // An end that does not read cannot know whether its peer lives.
         long_ago(&hooks);
         hooks.deaf();
         hooks.tick().unwrap();

@@ -61,7 +61,7 @@ impl Service for Listing {
             let answer = async |running: &Running, session: &mut Session| {
                 running.or(self.answer(session, &asked)).await
             };
-            // The client has the result, and nobody else needs it.
+            // The client has been sent the result; the server does not log it.
             let _ = attend(server, session, client, Access::Read, answer).await;
         })
     }

@@ -1,7 +1,7 @@
-//! The transfers that are under way, and counts of all that were.
+//! The running transfers, and the totals of all transfers.
 //!
-//! Nothing is counted for who watches: the threads of a transfer count anyhow, and their counters
-//! are read when somebody asks.
+//! Watching costs a transfer nothing: its threads count in any case, and a status request only
+//! reads their counters.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::counters::recent::Recent;
 use crate::counters::{Counters, span};
 use crate::server_status::{ServerTotals, TransferStatus};
 
-/// What is under way at a server. Clones are of the same server.
+/// The running transfers of a server. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Live {
     now: Rc<Now>,
@@ -30,11 +30,11 @@ pub(super) struct Live {
 struct Now {
     transfers: RefCell<BTreeMap<u64, Entry>>,
     last: Cell<u64>,
-    /// Of transfers that have ended.
+    /// Totals of the transfers that have ended.
     before: Cell<ServerTotals>,
 }
 
-/// Requests that have ended, by their events.
+/// Requests that have ended, by result.
 #[derive(Default)]
 struct Ended {
     done: AtomicU64,
@@ -57,7 +57,7 @@ impl Ended {
     }
 }
 
-/// How a transfer goes.
+/// The direction and rate setting of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     /// The server receives.
@@ -66,7 +66,7 @@ pub(super) struct Way {
     pub(super) fixed_rate: bool,
 }
 
-/// A transfer under way.
+/// A running transfer.
 struct Entry {
     client: ServedClient,
     way: Way,
@@ -78,7 +78,7 @@ struct Entry {
     told: TransferStatus,
 }
 
-/// A transfer, until it is dropped.
+/// Keeps a transfer in the list until dropped.
 pub(super) struct Seat {
     live: Live,
     number: u64,
@@ -96,7 +96,7 @@ impl Drop for Seat {
 }
 
 impl Live {
-    /// Tells `tell`, and counts the requests that end.
+    /// Wraps `tell` so that it also counts requests that end.
     pub(super) fn counting(&self, tell: Tell) -> Tell {
         let ended = self.ended.clone();
         Arc::new(move |event| {
@@ -175,7 +175,7 @@ impl Entry {
         let Counters { sender, receiver, written, .. } = Counters::joined(&from, &to);
         let told = &self.told;
         let bytes = written.bytes.max(told.bytes);
-        // Those that were there come to stand in no time.
+        // Bytes that existed before do not count towards the goodput.
         let resumed_bytes = self.running.there().max(told.resumed_bytes).min(bytes);
         self.recent.note(now, bytes - resumed_bytes);
         let ServedClient { address, id, name, wish, .. } = &self.client;
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transfer_that_ends_stays_in_the_totals_without_what_was_there() {
+    fn a_transfer_that_ends_stays_in_the_totals_without_existing_bytes() {
         let status = TransferStatus {
             bytes: 100,
             resumed_bytes: 30,

@@ -104,7 +104,7 @@ struct Server {
     /// Receives the events.
     tell: Tell,
     refusals: Arc<Refusals>,
-    /// What is under way, for who watches.
+    /// The running transfers, for status reports.
     live: Live,
     closing: Closing,
 }
@@ -142,9 +142,9 @@ pub type Tell = Arc<dyn Fn(ServerEvent) + Send + Sync>;
 
 /// A command to a running server.
 pub(crate) enum Order {
-    /// Tell what the server is doing.
+    /// Return the server's status.
     Status(oneshot::Sender<ServerStatus>),
-    /// Replace the list of clients, and tell how that went.
+    /// Replace the list of clients, and return the result.
     Allow(Vec<Allow>, oneshot::Sender<Result<(), Error>>),
     /// Shut down: let transfers continue for this long, then close their sessions.
     Shutdown(Duration),

@@ -41,7 +41,7 @@ impl Pipes {
             return refused(format!("{peer} has a pipe of this number already"));
         }
         if pipes.keys().filter(|(other, _)| *other == peer).count() >= MOST {
-            return refused(format!("{peer} has {MOST} pipes open, and may have no more"));
+            return refused(format!("{peer} has {MOST} pipes open, which is the limit"));
         }
         pipes.insert((peer, number), file.clone());
         Ok(Entered { pipes: self, key: (peer, number), file })
@@ -159,6 +159,6 @@ impl Piping {
 async fn at_disk<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    let ended = |_| Error::new(ErrorKind::Unfinished, "work at the disk ended early");
+    let ended = |_| Error::new(ErrorKind::Unfinished, "the disk thread ended early");
     tokio::task::spawn_blocking(work).await.map_err(ended)?
 }

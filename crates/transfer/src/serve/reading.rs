@@ -30,9 +30,9 @@ const MOST: usize = 256;
 const MOST_OF_ONE: usize = 64;
 /// Reads that may wait for the disk at the same time. Others wait for their turn.
 const READING: usize = 16;
-/// Streams that may have as much in flight as a long path holds; others get a quarter.
+/// Streams with a full window, enough for a long path; further streams get a quarter of it.
 const BULK: usize = 8;
-/// Values of chunks in the cache: those of 64 GiB of files.
+/// Chunk values in the cache, enough for 64 GiB of files.
 const VALUES: usize = 64 << 10;
 /// Interval of signs of life while the disk is slow.
 const SIGN: Duration = Duration::from_secs(5);
@@ -93,7 +93,7 @@ impl Service for Reading {
             let answer = async |running: &Running, session: &mut Session| {
                 running.or(self.answer(running, session, asked)).await
             };
-            // The client has the result, and nobody else needs it.
+            // The client has been sent the result; the server does not log it.
             let _ = attend(server, session, client, Access::Read, answer).await;
         })
     }
@@ -113,7 +113,7 @@ impl Reading {
     fn seat(&self, peer: PeerId) -> Result<Seat, Error> {
         let mut open = self.open.borrow_mut();
         let full = |who: String, most: usize| {
-            let what = format!("{who} {most} remote files open, and may have no more");
+            let what = format!("{who} {most} remote files open, which is the limit");
             Err(Error::new(ErrorKind::Unfinished, what).advise("close some, or try again later"))
         };
         if open.values().sum::<usize>() >= MOST {
@@ -218,7 +218,7 @@ impl Reading {
 }
 
 fn ended<E>(_: E) -> Error {
-    Error::new(ErrorKind::Unfinished, "the reading of the file ended early")
+    Error::new(ErrorKind::Unfinished, "the read of the file was aborted")
 }
 
 async fn tell(session: &mut Session, message: FileData) -> Result<(), Error> {

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn one_network_gets_five_lines_at_once_and_one_a_minute_with_a_count_of_the_others() {
+    fn one_network_gets_a_burst_of_five_lines_and_one_a_minute_with_a_count_of_the_others() {
         let mut limit = Limit::default();
         let told = (0..1000).filter(|_| limit.pass(at(0), network(1)).is_some()).count();
         assert_eq!((told, limit.untold), (5, 995));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn all_networks_together_get_fifty_lines_at_once_and_one_in_six_seconds() {
+    fn all_networks_together_get_a_burst_of_fifty_lines_and_one_in_six_seconds() {
         let mut limit = Limit::default();
         let told = (0..10_000).filter(|n| limit.pass(at(0), network(*n)).is_some()).count();
         assert_eq!((told, limit.untold), (50, 9_950));

@@ -81,8 +81,8 @@ impl Register {
         }
     }
 
-    /// Passes an additional stream to its transfer; closes it if it belongs to none, or was not
-    /// requested.
+    /// Passes an additional stream to its transfer; closes the stream if it belongs to no transfer,
+    /// or was not requested.
     pub(super) fn attach(&self, peer: PeerId, transfer: u64, session: Session) {
         let transfers = self.transfers.borrow();
         let entry = transfers.values().find(|e| e.peer == peer && e.transfer == transfer);
@@ -95,7 +95,7 @@ impl Register {
 }
 
 impl Entry {
-    /// Returns whether it claims to resume `earlier`.
+    /// Returns whether this transfer claims to resume `earlier`.
     fn is_next_to(&self, earlier: &Entry) -> bool {
         self.replaces != 0 && self.replaces == earlier.transfer
     }
@@ -120,8 +120,8 @@ impl Registered<'_> {
             match lives {
                 Some(true) => held = true,
                 Some(false) if whose != Earlier::Others => give_way(&question).await,
-                // It has ended meanwhile; or nothing is known, and the lock of the files will
-                // decide.
+                // The transfer has ended meanwhile; or nothing is known, and the lock of the files
+                // will decide.
                 Some(false) | None => {}
             }
         }
@@ -187,7 +187,7 @@ mod tests {
     use crate::session::Carriers;
 
     #[test]
-    fn a_transfer_is_given_the_streams_it_asked_for_and_no_more() {
+    fn a_transfer_gets_the_requested_streams_and_no_more() {
         run(async {
             let register = Register::default();
             let (first, second) = pair(Carriers::Tcp, LOOPBACKS[0]).await;
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn no_transfer_is_given_streams_without_bound() {
+    fn the_streams_of_a_transfer_are_bounded() {
         let register = Register::default();
         let peer = crate::session::Identity::ephemeral().id();
         let _registered = register.enter(peer, 7, 0, None, u32::MAX);

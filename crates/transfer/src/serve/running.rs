@@ -27,7 +27,7 @@ struct Needs {
     closing: Closing,
     right: Right,
     moved: Cell<Moved>,
-    /// What the threads of its transfer count.
+    /// The counters of its transfer's threads.
     board: Arc<Board>,
     /// Bytes that were at the destination before.
     there: Cell<u64>,
@@ -57,7 +57,7 @@ impl Server {
 }
 
 impl Server {
-    /// Begins a request of `peer` to know what the server is doing.
+    /// Begins a status request of `peer`.
     ///
     /// # Errors
     /// As [`Server::begin`].
@@ -65,8 +65,8 @@ impl Server {
         self.begin_by(self.door.right_to_status(peer)?)
     }
 
-    /// Begins a request of `peer` by its right to names below a prefix, which `word` of the list
-    /// of clients gives.
+    /// Begins a request of `peer` that needs a right to names below a prefix; `word` is the keyword
+    /// of that right in the list of clients.
     ///
     /// # Errors
     /// As [`Server::begin`]; or the value in the list is invalid.
@@ -118,22 +118,22 @@ impl Running {
         self.0.moved.get()
     }
 
-    /// What the threads of its transfer count.
+    /// The counters of its transfer's threads.
     pub(super) fn board(&self) -> &Arc<Board> {
         &self.0.board
     }
 
-    /// Notes how many bytes were at the destination before.
+    /// Records the number of bytes that the destination already had.
     pub(super) fn note_there(&self, bytes: u64) {
         self.0.there.set(bytes);
     }
 
-    /// Bytes that were at the destination before, as far as that is known.
+    /// Bytes that the destination already had, as far as known.
     pub(super) fn there(&self) -> u64 {
         self.0.there.get()
     }
 
-    /// Checks that the request may go on.
+    /// Checks that the request may continue.
     ///
     /// # Errors
     /// The reason to stop, for the client.
@@ -156,7 +156,7 @@ impl Running {
     /// Does `work`, and drops it when the request must end.
     ///
     /// # Errors
-    /// Those of `work`, and the reason to end.
+    /// The errors of `work`, and the reason to end.
     pub(super) async fn or<T, E: From<Error>>(
         &self,
         work: impl Future<Output = Result<T, E>>,

@@ -1,4 +1,4 @@
-//! The service of what a server is doing.
+//! The service that reports the server's status.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ const LATEST: Duration = Duration::from_secs(10);
 /// How long a client may leave an answer unread.
 const UNREAD: Duration = Duration::from_secs(60);
 
-/// All of a server that can be watched.
+/// The parts of a server that a status report covers.
 pub(super) struct View {
     pub(super) server: Rc<Server>,
     pub(super) streams: Rc<Streams>,
@@ -32,7 +32,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// What the server is doing now.
+    /// Returns the current status.
     pub(super) async fn now(&self) -> ServerStatus {
         let size = match &self.shared {
             Some(shared) => shared.size().await,
@@ -80,7 +80,7 @@ impl Watching {
                 biased;
                 said = reader.read::<StatusAsk>() => return match said? {
                     None => Ok(()),
-                    Some(_) => Err(Error::new(ErrorKind::Usage, "one question is enough")),
+                    Some(_) => Err(Error::new(ErrorKind::Usage, "the client asked twice")),
                 },
                 _ = tick.tick() => {}
             }

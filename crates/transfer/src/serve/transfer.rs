@@ -269,8 +269,8 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
     Ok((terms(server, session, request)?, work))
 }
 
-/// Returns what a push may remove. The report names existing files, so the client must be allowed
-/// to read as well.
+/// Returns the deletion that a push requests, if its client may delete. The report names existing
+/// files, so the client must be allowed to read as well.
 fn deletion(
     server: &Server,
     peer: &PeerId,
@@ -313,22 +313,20 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
             return Err(error.advise(format!("start it with {allow}, or leave {cipher} none out")));
         }
         other => {
-            let error =
-                Error::new(ErrorKind::Unreachable, format!("no cipher {other} is known here"));
+            let error = Error::new(ErrorKind::Unreachable, format!("unknown cipher {other}"));
             return Err(error.advise("use the same release of longhaul on both sides"));
         }
     };
     let protocol = match request.protocol.as_str() {
         "" => None,
         name => Some((server.protocols)(name).ok_or_else(|| {
-            let error =
-                Error::new(ErrorKind::Unreachable, format!("no protocol {name} is known here"));
+            let error = Error::new(ErrorKind::Unreachable, format!("unknown protocol {name}"));
             error.advise("use the same release of longhaul on both sides")
         })?),
     };
     let settings = settings(protocol, &request.settings)?;
     if !DATAGRAMS.contains(&request.datagram) {
-        let what = format!("datagrams cannot have {} bytes", request.datagram);
+        let what = format!("datagrams of {} bytes are not possible", request.datagram);
         return Err(Error::new(ErrorKind::Usage, what).advise("ask for 256 to 65000"));
     }
     let refused = |share: u32| {
@@ -379,7 +377,7 @@ fn receive(name: &str) -> Result<Receive, Error> {
         "scatter" => Ok(Receive::Scatter),
         "fake" => Ok(Receive::Fake),
         other => {
-            let what = format!("no receive strategy {other} is known here");
+            let what = format!("unknown receive strategy {other}");
             Err(Error::new(ErrorKind::Usage, what).advise("choose naive, scatter or fake"))
         }
     }

@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_goes_and_more_than_can_be_is_refused() {
+    fn unneeded_digests_are_dropped_and_too_many_are_refused() {
         let most = MOST as u64;
         let mut few = digests(most - 1);
         assert_eq!(bound(&mut few, |_| false), Ok(()));

@@ -31,8 +31,8 @@ use crate::session::PeerId;
 use longhaul_files::{CHUNK, FileErrorKind, ListMemory};
 use longhaul_text::CallOption;
 
-/// What a sender may send before the receiving end has planned; the receiving end reserves this
-/// much. With the two chunks that may be partly filled this is 32 MiB.
+/// The amount that a sender may send before the receiving end has planned; the receiving end
+/// reserves this much. With the two chunks that may be partly filled this is 32 MiB.
 pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(30);
 
 /// Additional open chunks, because a grant may begin and end within a chunk. For a transfer over
@@ -66,7 +66,7 @@ struct Inner {
     owners: Mutex<HashMap<PeerId, u32>>,
     /// Chunks charged for each owner's lists.
     lists: Mutex<HashMap<PeerId, u32>>,
-    /// Chunks that the unread messages to each owner hold, where they hold any.
+    /// Chunks held by unread messages to each owner; owners without such messages have no entry.
     messages: Mutex<HashMap<PeerId, u32>>,
     /// Chunks or a part were given back.
     returned: Notify,
@@ -83,7 +83,8 @@ struct Share {
 
 /// A transfer's part; returned on drop.
 pub(crate) struct MemoryPart {
-    /// As many chunks as `pool` may have. Returned before the share is, for those who wait.
+    /// As many chunks as `pool` may have. Dropped before the share, so that waiting transfers see
+    /// the free memory.
     held: Mutex<OwnedSemaphorePermit>,
     share: Option<Share>,
     place: Place,
@@ -213,7 +214,7 @@ fn full(what: &str) -> Error {
 }
 
 fn held_by_others(others: u32) -> String {
-    format!("{others} copies under way into here hold all of {}", CallOption::Memory)
+    format!("{others} running copies to this host hold all of {}", CallOption::Memory)
 }
 
 /// Memory charged for a list of files, in addition to the transfers' parts; returned on drop.
@@ -310,10 +311,10 @@ impl fmt::Debug for ListCharge {
     }
 }
 
-/// Memory that the messages of one transfer are charged to while the other end does not read them;
-/// given back when dropped. It may take from the quarter that is left for newcomers, because
-/// transfers grow into all other memory. An owner gets another MiB only while more MiB are free
-/// than the messages to this owner hold, so half stays free for the others.
+/// The memory charge of one transfer's messages that the other end has not read yet; released on
+/// drop. Messages may use the quarter that is reserved for new transfers, because running transfers
+/// grow into all other memory. An owner gets another MiB only while the free memory exceeds what
+/// the messages to this owner hold, so half stays free for the other owners.
 pub(crate) struct MessageCharge {
     inner: Arc<Inner>,
     owner: Option<PeerId>,
@@ -321,7 +322,7 @@ pub(crate) struct MessageCharge {
 }
 
 impl Budget {
-    /// A charge for the messages of one transfer, which holds nothing yet.
+    /// An empty charge for the messages of one transfer.
     pub(crate) fn messages(&self) -> MessageCharge {
         MessageCharge { inner: self.0.clone(), owner: None, held: None }
     }
@@ -333,14 +334,14 @@ impl Budget {
 }
 
 impl MessageCharge {
-    /// A charge to a memory of its own.
+    /// A charge to a separate memory.
     #[cfg(test)]
     pub(crate) fn alone() -> MessageCharge {
         Budget::new(Bytes::mebi(512)).expect("that is enough").messages()
     }
 
-    /// Holds memory for `bytes`, no more and no less. What is left of a MiB is not charged.
-    /// Whether there was room; if not, the charge stays as it was.
+    /// Changes the charge to `bytes`, in full MiB rounded down. Returns whether there was room; if
+    /// not, the charge stays as it was.
     pub(crate) fn set(&mut self, bytes: usize) -> bool {
         let wanted = bytes / CHUNK as usize;
         let has = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -370,7 +371,7 @@ impl MessageCharge {
         if let Some(owner) = self.owner {
             match (own as usize + wanted).saturating_sub(has) {
                 0 => drop(messages.remove(&owner)),
-                // No more than there are permits.
+                // Fits: there are no more permits than a u32 counts.
                 now => drop(messages.insert(owner, now as u32)),
             }
         }
@@ -402,7 +403,7 @@ impl Inner {
         };
         let enough = enough.max(u64::from(self.total));
         longhaul_files::Error::new(kind, what).advise(format!(
-            "raise {} to {enough}Mi or more on the host that says so, or copy the \
+            "raise {} to {enough}Mi or more on the host that reports this, or copy the \
              folders one by one",
             CallOption::Memory
         ))
@@ -422,7 +423,7 @@ impl Inner {
     }
 
     fn messages(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
-        // Nothing panics while the lock is held.
+        // No code panics while it holds the lock.
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -587,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn one_transfer_has_all_but_what_is_left_for_the_next_and_two_share_that() {
+    fn one_transfer_leaves_memory_for_the_next_and_two_share_the_rest() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let first = enter(&budget).unwrap();
         assert_eq!(mebi(first.room(Bytes::ZERO)), 382);
@@ -605,13 +606,13 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_those_that_are_expected_finds_its_part_however_much_the_first_want() {
+    fn the_last_expected_transfer_gets_its_part_despite_the_first_ones() {
         for memory in [512, 8 * 32, 300] {
             let budget = Budget::expecting(Bytes::mebi(memory), 8).unwrap();
             let parts: Vec<MemoryPart> = (0..8)
                 .map(|_| {
                     let part = enter(&budget).expect("there is memory for eight");
-                    // It uses everything that it is granted.
+                    // The transfer uses everything that it is granted.
                     part.room(part.room(Bytes::ZERO));
                     part
                 })
@@ -670,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_share_the_memory_in_equal_parts_however_many_transfers_each_has() {
+    fn owners_share_the_memory_equally_with_any_number_of_transfers() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let three: Vec<MemoryPart> = (0..3).map(|_| enter_for(&budget, 1).unwrap()).collect();
         let alone = enter_for(&budget, 2).unwrap();
@@ -682,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_with_its_share_is_told_so() {
+    fn an_owner_with_its_full_share_gets_the_reason() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_millis(10)).unwrap();
@@ -703,7 +704,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_memory_waits_for_it_and_has_it_before_others_grow() {
+    fn a_transfer_without_memory_waits_and_gets_it_before_others_grow() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_secs(60)).unwrap();
@@ -719,7 +720,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_in_vain_is_told_to_come_again() {
+    fn a_transfer_that_waits_too_long_is_asked_to_retry() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_millis(10)).unwrap();
@@ -731,7 +732,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_charged_beside_the_parts_and_leave_room_for_the_next_transfer() {
+    fn lists_are_charged_in_addition_to_parts_and_leave_memory_for_the_next_transfer() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let part = enter(&budget).unwrap();
         let mut list = part.list();
@@ -755,7 +756,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_to_one_owner_leave_half_of_what_is_free_and_all_comes_back() {
+    fn messages_to_one_owner_leave_half_of_the_free_memory_and_release_all() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let part = enter(&budget).unwrap();
         part.room(part.room(Bytes::ZERO));
@@ -770,7 +771,7 @@ mod tests {
         assert_eq!(free(), 64);
         assert!(!second.set(mebi(5)), "both are to one owner");
         assert_eq!(free(), 64);
-        // The next owner finds its part.
+        // The next owner still gets its part.
         assert!(enter_for(&budget, 3).is_some());
         let mut third = budget.messages_for(other);
         assert!(third.set(mebi(32)) && !third.set(mebi(33)));
@@ -784,7 +785,7 @@ mod tests {
     }
 
     #[test]
-    fn several_lists_of_one_owner_hold_half_of_what_lists_may_hold() {
+    fn several_lists_of_one_owner_hold_half_of_the_limit_for_lists() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let (one, other) = (PeerId([1; 32]), PeerId([2; 32]));
         let mut first = budget.list_for(one);
@@ -803,7 +804,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_granted_can_be_lent_and_never_more_than_there_is(
+        fn granted_memory_can_be_lent_and_never_exceeds_the_pool(
             memory in 32u64..600,
             steps in prop::collection::vec((0usize..20, 0u64..600, 0u8..4), 1..200),
         ) {

@@ -11,7 +11,8 @@ use longhaul_files::{Digest, Kind, Manifest, Together};
 pub(crate) struct Claims {
     sources: Vec<String>,
     together: Arc<Together>,
-    /// By a hash of the path: paths of a deep tree could take any amount of memory.
+    /// The claiming source by a hash of the path. Full paths of a deep tree could take any amount
+    /// of memory.
     taken: Mutex<HashMap<Digest, usize>>,
 }
 

@@ -36,7 +36,7 @@ impl Open for Discard {
 }
 
 impl Opened for Discarding {
-    /// Digests of repeated chunks would pile up, so any may be dropped.
+    /// Returns false, so that digests of repeated chunks are dropped instead of collected.
     fn needs(&self, _chunk: u64) -> bool {
         false
     }

@@ -21,7 +21,7 @@ pub(crate) struct Files {
     pub(crate) claim: Option<Claim>,
 }
 
-/// A dry run: moves nothing, and reports what would be copied.
+/// A dry run: moves no data, and reports the entries that would be copied.
 struct RehearsedFiles(Files);
 
 impl Files {

@@ -174,7 +174,7 @@ impl JobInbox {
 }
 
 impl Job {
-    /// Returns the approximate bytes that the other end can make it take.
+    /// Returns the approximate memory of a job that the other end controls, in bytes.
     fn weight(&self) -> usize {
         let inner = match self {
             Job::Digests(digests) => 8 * digests.chunks.len() + digests.values.len(),
@@ -193,7 +193,7 @@ mod tests {
     const MOST: usize = 64_000;
 
     #[test]
-    fn a_source_that_tells_more_than_a_busy_thread_takes_is_at_its_end_and_others_are_not() {
+    fn a_source_that_floods_a_busy_thread_is_dropped_and_others_are_not() {
         let (first, inbox) = Jobs::bounded(MOST);
         let second = first.of_another();
         let digests = || {

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_waits_for_too_long_is_told_with_all_that_wait() {
+    fn a_chunk_that_waits_too_long_is_reported_with_all_waiting_chunks() {
         let mut missing_digests = MissingDigests::new(PATIENCE);
         (0..4).for_each(|chunk| missing_digests.begin(chunk));
         assert!(!look(&mut missing_digests, 59, &[1, 3]));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_of_this_host_is_none_of_the_other() {
+    fn a_pause_of_this_host_does_not_count_against_the_other() {
         let mut missing_digests = MissingDigests::new(PATIENCE);
         missing_digests.begin(0);
         for _ in 0..100 {

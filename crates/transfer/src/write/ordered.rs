@@ -18,8 +18,8 @@ use crate::options::Output;
 use longhaul_files::digest::{Digest, file_value};
 use longhaul_files::{Asked, CHUNK, ChunkKind, Plan, SinkOutcome, VirtualObject};
 
-/// How long early chunks may fill all memory while the next one is missing: with several streams it
-/// may wait for the memory that they have. A new attempt gets that chunk first.
+/// Timeout for a missing chunk while early chunks fill all memory. With several streams, the
+/// missing chunk may wait for that memory; a new attempt requests it first.
 const STUCK: Duration = Duration::from_secs(5);
 
 /// The output of a copy as its destination.
@@ -99,7 +99,7 @@ impl Writing {
         self.size.div_ceil(CHUNK)
     }
 
-    /// Advances past the next chunk, which `write` writes as this attempt.
+    /// Writes the next chunk by `write`, and advances past it.
     fn advance(
         &mut self,
         write: impl FnOnce(&Output, u64) -> Result<(), Error>,
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_written_in_order_whatever_their_order_and_the_next_attempt_goes_on_behind_them() {
+    fn chunks_of_any_order_are_written_in_order_and_the_next_attempt_continues_after_them() {
         let written = Written::default();
         let output = Output::new(written.clone());
         // Room for one early chunk; another one keeps its granted memory.
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_whose_chunks_come_wrong_again_and_again_is_left() {
+    fn a_source_with_repeatedly_wrong_chunks_is_dropped() {
         let output = Output::new(io::sink());
         let wrong = || {
             let (mut opened, _events) = open(&output, 0, 1).unwrap();

@@ -114,7 +114,7 @@ mod tests {
         }
 
         #[test]
-        fn without_takes_off_exactly_the_others(
+        fn without_removes_exactly_the_other_set(
             a in prop::collection::vec((0u64..9, 1u64..9), 0..9),
             b in prop::collection::vec((0u64..9, 1u64..9), 0..9),
         ) {

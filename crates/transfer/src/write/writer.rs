@@ -200,7 +200,7 @@ impl Writer {
                     let reason = clipped(&reason);
                     self.take_source_failure(AtSource { entry, reason, changed })
                 }
-                // It is not a chunk of the manifest.
+                // The chunk does not belong to the manifest.
                 Err(_) => Ok(()),
             },
             Job::Compared(compared) => match &mut self.opened {
@@ -327,7 +327,7 @@ impl Writer {
         self.early_bytes += size_of::<AtSource>() + failed.reason.len();
         if self.early_bytes > MOST_EARLY_FAILURES {
             let what = "the other side reports more failed files than fit into memory before its \
-                        list of files is here";
+                        list of files arrives";
             return Err(Error::new(ErrorKind::Unfinished, what).advise("copy in several parts"));
         }
         self.early_failures.push(failed);

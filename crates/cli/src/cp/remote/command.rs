@@ -41,7 +41,7 @@ const NOT_FORWARDED: [&str; 17] = [
 const OF_SSH: [&str; 1] = ["ports"];
 const OF_SERVERS: [&str; 2] = ["data_port", "server_id"];
 
-/// A copy that another host runs.
+/// A copy that runs on another host.
 #[derive(Debug)]
 pub(in crate::cp) struct Plan {
     /// The host that runs the copy, as ssh takes it.
@@ -100,8 +100,9 @@ fn host(location: &Location) -> Option<&str> {
 }
 
 impl Plan {
-    /// Completes the command: by `ssh`, to `remote_path`, with the flags of `matches`, as `verbose`
-    /// as this host shows. `filters` replace the flags that name files on this host.
+    /// Completes the command with the words of `ssh`, the path of longhaul there, the flags of
+    /// `matches`, and `verbose` times `-v`. `filters` replace the flags that name files on this
+    /// host.
     ///
     /// # Errors
     /// The command is too long for a shell.
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_with_a_local_end_is_none_and_one_between_servers_is_refused() {
+    fn a_copy_with_a_local_end_has_no_plan_and_one_between_servers_is_refused() {
         for texts in [&["a", "h:b"][..], &["h:a", "b"], &["h:a", "b", "g:c"], &["h:a"], &[]] {
             assert!(plan(&locations(texts)).unwrap().is_none(), "{texts:?}");
         }
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_a_word_as_it_was() {
+    fn a_shell_parses_a_quoted_word_to_the_original() {
         let words = ["plain/x.h5", "", "it's $HOME", "a\nb", "*", "~", "--exclude=*.tmp;x"];
         let script = words.map(|word| String::from_utf8(quoted(word.as_bytes())).unwrap());
         let script = format!("printf '%s|' {}", script.join(" "));

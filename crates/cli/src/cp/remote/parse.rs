@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_event_comes_back_as_it_was_written() {
+    fn each_written_event_parses_to_itself() {
         let path = || PathBuf::from(OsString::from_vec(b"a\xff/b".to_vec()));
         let error = longhaul::Error::new(ErrorKind::Stalled, "nothing");
         let events = [
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_reads_as_on_the_host_that_wrote_it() {
+    fn a_summary_is_equal_on_both_hosts() {
         let mut told = report::tests::example();
         told.bound_by = BoundBy::SourceDisk;
         told.sources = vec![SourceRow::default()];
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_comes_back_as_it_was_written() {
+    fn written_progress_parses_to_itself() {
         let mut told = Progress::default();
         (told.bytes, told.total_bytes, told.files, told.total_files) = (1, 2, 3, 4);
         (told.rate_now, told.rate_average) = (Rate::from_mbps(5), Rate::from_mbps(6));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_says_nothing_and_steers_no_terminal() {
+    fn nonsense_is_ignored_and_steers_no_terminal() {
         assert_eq!(back(r#"{"event": "told-later"}"#), "nothing");
         assert_eq!(back(r#"[1, {"event": 5}]"#), "nothing");
         let hostile = r#"{"event": "file", "path": {"a": 1}, "path_hex": "f"}"#;

@@ -37,7 +37,7 @@ enum Moment {
     Push,
     /// After the plan.
     Planned,
-    /// In place of what a replica has.
+    /// In place of the survey of a replica.
     Surveyed,
 }
 
@@ -46,7 +46,7 @@ impl Moment {
         !matches!(self, Moment::Push | Moment::Planned)
     }
 
-    /// What an honest server says before it.
+    /// The messages of an honest server before this moment.
     fn before(self, request: &Request) -> Vec<Message> {
         let pass = |protocol: &str| {
             let (flow, protocol) = (request.flow, protocol.to_owned());
@@ -61,7 +61,7 @@ impl Moment {
         }
     }
 
-    /// What an honest server says after it.
+    /// The messages of an honest server after this moment.
     fn after(self) -> Vec<Message> {
         if self != Moment::Whole {
             return Vec::new();
@@ -329,7 +329,7 @@ fn a_client_that_pulls_outlives_every_lie_of_a_server_after_its_offer() {
 }
 
 #[test]
-fn a_copy_that_a_client_calls_whole_is_the_one_described_whatever_lie_was_among_it() {
+fn a_client_completes_only_the_described_copy_despite_lies() {
     tell_all(Moment::Whole, control_lies());
 }
 

@@ -27,7 +27,7 @@ enum Moment {
 }
 
 impl Moment {
-    /// What an honest client says before it.
+    /// The messages of an honest client before this moment.
     fn before(self, number: usize) -> Vec<Message> {
         let push = |protocol: &str| {
             let path = format!("copies/{number}");

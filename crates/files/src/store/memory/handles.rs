@@ -121,7 +121,7 @@ impl Folder for Handle {
             match handle.lock(state) {
                 Ok(_) => Ok(Arc::new(handle) as _),
                 Err(error) => {
-                    // Its drop takes the lock of the disk, which is held here.
+                    // Dropping the handle would lock the disk, which is already locked here.
                     state.close(handle.number, handle.id);
                     std::mem::forget(handle);
                     Err(error)

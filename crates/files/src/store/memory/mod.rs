@@ -26,7 +26,7 @@ const ROOT: u64 = 1;
 /// The disk's number in identities.
 const DEVICE: u64 = 7;
 
-/// The rate of each fault, per 10,000 calls; also the number of faults so far.
+/// One number for each kind of fault: either its rate per 10,000 calls, or its count so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Faults {
     /// Reads and writes that fail.
@@ -50,7 +50,8 @@ pub(crate) struct Faults {
 /// One page of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Page {
-    /// Whether the page is not a hole, in the cache and on the device.
+    /// Whether the cache has data for the page; false for a hole. `stored`: the same for the
+    /// device.
     cached: bool,
     stored: bool,
     dirty: bool,
@@ -247,7 +248,7 @@ impl Inode {
 }
 
 impl State {
-    /// Starts a call, with faults of the whole process first.
+    /// Counts a call: fails after the kill of the process, and may drop clean pages from the cache.
     fn call(&mut self) -> io::Result<()> {
         match &mut self.calls_left {
             Some(0) => return Err(eio()),
@@ -470,12 +471,12 @@ impl Disk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on there are no locks, as on some network file systems.
+    /// Disables locks, as on some network file systems.
     pub(crate) fn lose_locks(&self) {
         self.state().has_locks = false;
     }
 
-    /// From now on names are found whatever their case.
+    /// Makes names case-insensitive.
     pub(crate) fn fold_names(&self) {
         self.state().folds = true;
     }
@@ -489,8 +490,8 @@ impl Disk {
         self.state().faults = faults;
     }
 
-    /// Returns the number of faults of each kind, and how often dirty pages may have been lost: of
-    /// files with more than a page, and of shorter ones, such as journals.
+    /// Returns the count of each kind of fault, and two counts of possible losses of dirty pages:
+    /// in files of more than one page, and in shorter files, such as journals.
     pub(crate) fn struck(&self) -> (Faults, (u64, u64)) {
         let state = self.state();
         (state.struck, state.lost)

@@ -138,7 +138,7 @@ fn unchanged_cells_are_repeated_in_turn() {
 }
 
 #[test]
-fn two_million_blocks_arrive_whatever_acknowledgements_are_lost() {
+fn two_million_blocks_arrive_despite_lost_acknowledgements() {
     const BLOCKS: u64 = 2_000_000;
     let rate = Some(Rate::from_mbps(100_000));
     let setup = Setup { rate, settings: settings(1_000, 0), ..setup(BLOCKS, 0) };

@@ -541,7 +541,7 @@ fn known_losses_of_a_segment_in_flight_are_resent_by_stretches() {
 }
 
 #[test]
-fn by_the_table_25_datagrams_leave_at_once() {
+fn by_the_table_a_burst_has_25_datagrams() {
     let setup = Setup { settings: Settings::default(), ..setup(1_000, 0) };
     // All that leaves at an instant.
     let burst = |sender: &mut FobsSender, now: Time, sent: &mut Vec<Block>| {

@@ -1,5 +1,5 @@
 //! The two ends, message by message.
-#![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
+#![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -103,7 +103,7 @@ fn a_sender_obeys_and_does_nothing_more() {
 }
 
 #[test]
-fn requests_are_obeyed_in_order_whatever_order_they_come_in() {
+fn requests_are_obeyed_in_the_order_of_their_numbers() {
     let mut out = Out::new(&setup(100, 0, late()));
     out.hear(request(3, 30, &[20..22]));
     out.hear(request(2, 20, &[10..12]));
@@ -278,7 +278,7 @@ fn blocks(requests: &[Request]) -> Vec<Range<u64>> {
 }
 
 #[test]
-fn a_receiver_requests_what_path_and_sender_hold_at_its_rate() {
+fn a_receiver_requests_the_content_of_path_and_sender_at_its_rate() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100_000, 0, given));
     // One flow: all of C_r, and two round trips of it: 0.2 s of 10,000 blocks a second.

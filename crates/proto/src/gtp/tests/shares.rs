@@ -393,7 +393,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
-    fn all_flows_together_are_asked_for_no_more_than_the_capacity(
+    fn requests_to_all_flows_together_stay_within_the_capacity(
         flows in prop::collection::vec((0.01f64..100.0, 0.01f64..1e3), 1..300),
         capacity in 1f64..1e4,
     ) {

@@ -163,7 +163,7 @@ impl Star {
         self.paths.entry(setup.flow.0).or_insert(path)
     }
 
-    /// When the receiving host reads what arrived at `at`.
+    /// When the receiving host reads the datagrams that arrived at `at`.
     fn seen(&self, at: Time) -> Time {
         let after = |at: Time, step: Span| {
             let past = at.as_nanos() % step.as_nanos().max(1);

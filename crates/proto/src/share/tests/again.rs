@@ -180,7 +180,7 @@ proptest! {
     /// A client whose connection is cut at any time and whose old streams arrive late, with another
     /// writer that puts the same values, and a server that is killed.
     #[test]
-    fn each_edit_is_made_once_at_most_and_its_client_hears_the_truth(
+    fn each_edit_is_applied_at_most_once_and_its_client_gets_the_true_result(
         steps in prop::collection::vec((0..12_u8, 0..3_u8), 1..200),
     ) {
         let mut world = World::new();
@@ -224,7 +224,7 @@ proptest! {
 }
 
 #[test]
-fn an_edit_whose_answer_was_lost_is_not_made_again_and_its_writer_hears_the_version() {
+fn an_edit_whose_answer_was_lost_is_not_applied_twice_and_its_writer_gets_the_version() {
     let mut world = World::new();
     let number = world.edits.add(wish("k", b"mine"));
     world.send();
@@ -241,7 +241,7 @@ fn an_edit_whose_answer_was_lost_is_not_made_again_and_its_writer_hears_the_vers
 }
 
 #[test]
-fn an_edit_that_never_came_is_made_only_if_nobody_else_has_changed_its_key() {
+fn a_lost_edit_is_applied_only_if_its_key_is_unchanged() {
     let mut world = World::new();
     let (first, second) = (world.edits.add(wish("k", b"1")), world.edits.add(wish("k", b"2")));
     let taken = world.edits.add(wish("taken", b"1"));

@@ -97,7 +97,7 @@ mod tests {
     use crate::scenario::Reading;
 
     #[test]
-    fn whatever_an_emulation_cannot_be_is_told_by_name() {
+    fn parts_that_cannot_be_emulated_are_named() {
         let text = r#"
             [topology]
             kind = "pair"

@@ -54,7 +54,7 @@ struct Kept(Child);
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // It may have ended already: then there is nothing to kill.
+        // The program may have ended already; then there is nothing to kill.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -257,8 +257,8 @@ fn object(place: usize) -> String {
     format!("object-{place}")
 }
 
-/// The size of a copy's object; a copy that lasts for a time gets more than it can send by then.
-/// `None` for an endless copy.
+/// The size of a copy's object; a copy with a time limit gets more data than it can send in that
+/// time. `None` for an endless copy.
 fn size(
     scenario: &Scenario,
     flow: &Flow,
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_sends_at_most_limits_the_one_copy_that_leaves_its_host() {
+    fn a_programs_send_limit_applies_to_the_only_copy_of_its_host() {
         let words = |sends: &str, flows: &str| {
             let text = format!(
                 "host = [{{ name = \"a\", {sends} }}, {{ name = \"b\" }}]\nflow = [{flows}]\n\

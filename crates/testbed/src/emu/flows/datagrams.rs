@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_udp_reports_what_did_not_come_and_sends_nothing_again() {
+    fn plain_udp_reports_losses_and_resends_nothing() {
         let counts = counts(10, 7);
         assert_eq!((counts.lost, counts.reported_lost), (Some(3), Some(3)));
         assert_eq!((counts.retransmitted, counts.duplicates), (Some(0), None));

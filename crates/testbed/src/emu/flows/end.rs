@@ -28,7 +28,7 @@ pub struct FlowEnd {
     pub setup: Span,
     /// Whether it delivered everything, or ran for its full time.
     pub finished: bool,
-    /// Why it did not finish.
+    /// Why the flow did not finish.
     pub error: Option<String>,
     /// The counters.
     pub counts: FlowCounts,
@@ -102,7 +102,7 @@ mod tests {
     use crate::scenario::Reading;
 
     #[test]
-    fn waste_is_what_was_sent_beyond_the_blocks_or_the_first_time() {
+    fn waste_counts_data_beyond_the_blocks_or_the_first_sends() {
         let flow = r#"{ from = "a", to = "b", tcp = "cubic", size = "1MB" }"#;
         let text = format!("flow = [{flow}]\n[topology]\nkind = \"pair\"");
         let scenario = Scenario::parse("end", &text, &Reading::PLAIN).unwrap();

@@ -131,7 +131,7 @@ impl Nest<'_> {
             while !self.is_over() && away.iter().any(|mouse| !mouse.is_finished()) {
                 self.run.stop.wait(Some(Instant::now() + LOOK_EVERY / 10));
             }
-            // Mice still in flight were told to stop.
+            // Mice in flight were signalled to stop.
             self.over.store(true, Ordering::Relaxed);
         });
     }

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_gone_with_all_that_is_in_it() {
+    fn a_folder_is_removed_with_its_content() {
         let scratch = Scratch::new(Bytes::new(1_000)).unwrap();
         let path = scratch.path().to_owned();
         std::fs::create_dir(path.join("root")).unwrap();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_refused_with_how_much_it_is() {
+    fn a_folder_that_does_not_fit_is_refused_with_its_size() {
         let error = Scratch::new(Bytes::new(u64::MAX)).err().unwrap().to_string();
         assert!(error.contains("need") && error.contains("TMPDIR"), "{error}");
     }

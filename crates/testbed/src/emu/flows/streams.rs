@@ -69,7 +69,7 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
 pub(super) fn kernel_tcp(run: &Run<'_>, tcp: &Tcp, streams: u16) -> KernelTcp {
     if tcp.window.is_none() {
         for host in [run.from(), run.to()] {
-            // If it is forbidden, the kernel's limit stays: `absent` has reported it.
+            // If this is forbidden, the kernel's limit stays, which `absent` has reported.
             let _ = run.emulation.enter_host(host, widen);
         }
     }

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_tells_its_course_and_its_end() {
+    fn a_copy_reports_its_progress_and_its_end() {
         let (mut told, mut end) = (Told::default(), end());
         told.take(r#"{"event":"progress","bytes":125000000}"#, Span::from_secs(2));
         told.take("no event at all", Span::from_secs(3));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_was_cut_off_has_what_it_told_last_and_an_error_says_why() {
+    fn an_interrupted_copy_has_its_last_report_and_an_error() {
         let (mut told, mut cut) = (Told::default(), end());
         let report = r#"{"event":"progress","bytes":7,"sent":9,"retransmitted":2,"blocks_lost":3,
             "setup_seconds":0.25}"#;

@@ -146,7 +146,7 @@ fn ends<'h>(
         let varied = hosts[if senders.len() > 1 { from } else { to }];
         Ends { from, to, varied }
     };
-    // A pattern that matches the host at the other end does not mean that host.
+    // A flow from a host to itself is left out: a pattern may match the other end's host, too.
     let apart = pairs.into_iter().filter(|(from, to)| carrier == "command" || from != to);
     Ok(apart.map(flow).collect())
 }
@@ -237,8 +237,8 @@ fn settings(entry: &Section<'_>, row: &'static Row) -> Result<BTreeMap<String, f
             error.among(name, known, "its settings")
         })?;
         let Some(number) = section.setting(name, |text| option.parse(text))? else { continue };
-        // A value from outside is not an error here: one value of a sweep must not keep the others
-        // from running.
+        // Ignore an error in a value of `--sweep` here, because an invalid value must not prevent
+        // the runs of the other values.
         if let Err(error) = check_setting(row, name, number)
             && !section.extent_of(name).is_empty()
         {

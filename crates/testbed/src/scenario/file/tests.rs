@@ -184,7 +184,7 @@ between = ["extra", "left"]
 }
 
 #[test]
-fn stars_and_parking_lots_are_what_they_say() {
+fn stars_and_parking_lots_have_their_links() {
     let star =
         parse("[topology]\nkind = \"star\"\nhosts = 3\naccess = { delay = \"2ms\" }").unwrap();
     assert_eq!(star.routes().between(0, 2).map(|way| way.len()), Some(2));
@@ -218,7 +218,7 @@ fn names_with_a_star_and_copies_stand_for_many_flows() {
 }
 
 #[test]
-fn settings_from_outside_go_before_the_file() {
+fn settings_from_outside_override_the_file() {
     let set = |path: &str, value: &str| {
         let settings = [(path.to_owned(), value.to_owned())];
         Scenario::parse("test", EVERYTHING, &Reading { settings: &settings, ..Reading::PLAIN })
@@ -250,7 +250,7 @@ fn settings_from_outside_go_before_the_file() {
 }
 
 #[test]
-fn a_trace_is_asked_for_by_its_name() {
+fn a_trace_is_requested_by_its_name() {
     let text = format!("{PAIR}[all-links]\nloss = {{ gaps = \"tuesday.txt\" }}\n");
     let trace = |name: &str| match name {
         "tuesday.txt" => Ok("1 0".to_owned()),
@@ -334,7 +334,7 @@ fn a_wrong_file_is_refused_with_its_line_and_the_nearest_word() {
 }
 
 #[test]
-fn what_is_not_connected_and_what_goes_round_is_refused() {
+fn disconnected_nodes_and_loops_are_refused() {
     let flow = "[[flow]]\nfrom = \"a\"\nto = \"b\"\nudp = \"1M\"\n";
     let hosts = "routers = [\"r\", \"s\"]\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n";
     let link = |a: &str, b: &str| format!("[[link]]\nbetween = [\"{a}\", \"{b}\"]\n");
@@ -399,7 +399,7 @@ fn in_repository(path: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn every_scenario_of_the_repository_is_sound_and_says_what_it_shows() {
+fn every_scenario_of_the_repository_is_valid_and_describes_itself() {
     let folder = std::fs::read_dir(in_repository("scenarios")).unwrap();
     let files: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
     assert!(files.len() > 20, "{files:?}");
@@ -469,7 +469,7 @@ fn the_example_of_the_page_is_a_scenario() {
 }
 
 #[test]
-fn what_each_part_promises_alone_is_looked_at_too() {
+fn the_limits_of_each_part_alone_are_checked() {
     let with = |start: &str, end: &str| format!("{start}\n{PAIR}{end}\n");
     let hosts = |end: &str| with("", &format!("[all-hosts]\n{end}"));
     let ends = "[[flow]]\nfrom = \"a\"\nto = \"b\"\n";

@@ -231,24 +231,24 @@ fn unasked(name: &str) -> Option<&'static Row> {
 }
 
 #[test]
-fn a_sender_of_what_nobody_asked_for_is_left_out_by_name_and_its_row_has_the_number() {
+fn a_sender_of_unrequested_blocks_is_dropped_by_name_and_its_row_has_the_number() {
     let summary = copy_beside(unasked, false, "useless data", OF_ITS_OWN);
     assert!(summary.sources[0].refused > 1_500, "{:?}", summary.sources);
 }
 
 #[test]
-fn a_replica_that_sends_what_others_were_asked_for_is_left_out_and_they_bring_it_all() {
+fn a_replica_that_sends_other_sources_blocks_is_dropped_and_they_deliver_everything() {
     copy_beside(unasked, true, "useless data", OF_A_THIRD);
 }
 
 #[test]
-fn a_replica_that_sends_each_block_ten_times_is_left_out_and_the_others_bring_it_all() {
+fn a_replica_that_sends_each_block_ten_times_is_excluded_without_a_failure() {
     let again = |name: &str| (name == AGAIN.name).then_some(&*AGAIN);
     copy_beside(again, true, "useless data", OF_A_THIRD);
 }
 
 #[test]
-fn a_sender_at_ten_times_the_rate_that_it_is_asked_for_is_left_out_by_name() {
+fn a_sender_at_ten_times_the_requested_rate_is_excluded_by_name() {
     // A replica that remains alone sends most of the object.
     for (replicas, most) in [(false, OF_ITS_OWN), (true, LEN * 2 / 3)] {
         let fast = |name: &str| (name == FAST.name).then_some(&*FAST);
