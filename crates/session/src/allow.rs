@@ -277,7 +277,10 @@ mod tests {
             ("files=r", "is not a mode"),
             ("files=ro,", "`` is not a service"),
             ("File=ro", "`File` is not a service"),
-            ("shell=rw", "`shell` is not a service; services: files, share, stream, channel, link, status"),
+            (
+                "shell=rw",
+                "`shell` is not a service; services: files, share, stream, channel, link, status",
+            ),
             ("files=ro,files=rw:/sub", "named twice"),
             ("share=ro,share=ro", "named twice"),
             ("files=ro:/../x", "below the root"),
