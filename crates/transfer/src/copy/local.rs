@@ -1,6 +1,6 @@
 //! A copy within this host: source and sink as over a network, without a session between them.
 //!
-//! One thread reads and hashes, the calling thread verifies and writes, a third one reports.
+//! One thread reads and hashes, one verifies and writes, the calling one reports.
 //! Nothing is retried; the same call resumes from the journal.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use super::to_files::{By, ToFiles};
 use crate::error::{Error, ErrorKind};
 use crate::location::Location;
 use crate::many::part::sink_options;
-use crate::notices::{self, told};
+use crate::notices::{self, interrupted, told};
 use crate::options::{CopyOptions, Names, Receive};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::summary::Summary;
@@ -40,22 +40,23 @@ pub(super) fn is_local(options: &CopyOptions) -> bool {
     options.destination.is_local() && options.sources.iter().all(Location::is_local)
 }
 
-/// Copies; blocks until the end.
+/// Copies; blocks until the end, or until a disk hangs for longer than the stall limit.
 ///
 /// # Errors
 /// As [`copy`](super::copy()); [`ErrorKind::Usage`] for options that need a network, and for a copy
 /// onto or into itself.
 pub(super) fn copy(
-    options: &CopyOptions,
-    observer: &dyn Observer,
+    options: CopyOptions,
+    observer: Arc<dyn Observer>,
     cancel: &Cancel,
 ) -> Result<Summary, Error> {
-    check(options)?;
+    check(&options)?;
     if options.rate.is_some() || options.rate_limit.is_some() {
         let what = "a limit of the rate is for a network; this copy stays on this host";
         observer.notice(Notice::Warning(what.to_owned()));
     }
-    ToFiles::run(options, observer, cancel, |local| local.copy_local())
+    let stall = Some(options.stall);
+    ToFiles::run(options, observer, cancel, stall, ToFiles::copy_local)
 }
 
 /// Checks that the copy is one of files within this host, and not onto or into itself.
@@ -117,9 +118,9 @@ fn leads_into_itself(from: &Path, to: &Path, recursive: bool) -> bool {
     is_inside || target.canonicalize().is_ok_and(|target| target == real)
 }
 
-impl ToFiles<'_> {
+impl ToFiles {
     fn copy_local(&self) -> Result<Summary, Error> {
-        let options = self.options;
+        let options = &self.options;
         let place = |location: &Location| options.place(location.path().to_owned());
         let places: Vec<_> = options.sources.iter().map(place).collect();
         let source = Source::open(
@@ -134,7 +135,7 @@ impl ToFiles<'_> {
     }
 
     fn bring(&self, mut source: Source) -> Result<Summary, Error> {
-        let options = self.options;
+        let options = &self.options;
         for warning in source.warnings() {
             self.observer.notice(Notice::Warning(warning.clone()));
         }
@@ -163,7 +164,10 @@ impl ToFiles<'_> {
         }
         let walked: Vec<Failure> = without_entry(&source);
         let outcome = sink.finish()?;
-        if outcome.unfinished > 0 && !self.watch.is_over() {
+        if outcome.unfinished > 0 && self.watch.is_over() {
+            return Err(interrupted());
+        }
+        if outcome.unfinished > 0 {
             let what = format!("{} files could not be synced to the disk", outcome.unfinished);
             return Err(Error::new(ErrorKind::LocalFile, what)
                 .advise("the same command resumes from what is on disk"));
@@ -219,6 +223,7 @@ impl ToFiles<'_> {
             let (give_back, buffers) = mpsc::channel();
             scope.spawn(move || {
                 for chunk in missing.iter().copied() {
+                    self.watch.step();
                     let buf = buffers.try_recv();
                     let mut buf = buf.unwrap_or_else(|_| vec![0; CHUNK as usize]);
                     let known = source.failures().len();
@@ -314,7 +319,7 @@ mod tests {
         let trust = Trust { config_dir: to.clone(), pins: Vec::new(), accept_new: false };
         let mut options = CopyOptions::new(vec![place(&from.join("x"))], place(&to), trust);
         options.checksum = true;
-        let local = ToFiles::new(&options, &Nobody);
+        let local = ToFiles::new(options.clone(), Arc::new(Nobody));
         let places = [options.place(from.join("x"))];
         let source = Source::open(&places, &SourceOptions::default()).unwrap();
         let mut file = fs::File::options().append(true).open(from.join("x")).unwrap();

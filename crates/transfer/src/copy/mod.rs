@@ -59,10 +59,10 @@ pub fn copy(
 ) -> Result<Summary, Error> {
     check_delete(&options)?;
     if local::is_local(&options) {
-        return local::copy(&options, &*observer, &cancel);
+        return local::copy(options, observer, &cancel);
     }
     if http::is_asked(&options) {
-        return http::copy(&options, &*observer, &cancel);
+        return http::copy(options, observer, &cancel);
     }
     let routes = Route::all(&options)?;
     check_input(&options, &routes)?;

@@ -1,9 +1,9 @@
 //! A copy whose destination is files of this host, and whose source needs no session: the state
 //! that its threads share, progress, and the summary.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,15 @@ use longhaul_proto::units::{Bytes, Rate};
 use crate::counters::process_time;
 use crate::counters::recent::{Recent, over};
 use crate::error::{Error, ErrorKind};
-use crate::notices::{self, interrupted, shown, told};
+use crate::notices::{self, interrupted, shown, stalled, told};
 use crate::options::CopyOptions;
 use crate::progress::{Cancel, Notice, Observer, Progress};
 use crate::summary::{Summary, hex};
 
 /// How often the observer hears the progress, and may cancel the copy.
 const TICK: Duration = Duration::from_millis(100);
+/// How long a cancelled copy may take to write its journals.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// What the summary says about the carrier.
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +35,9 @@ pub(super) struct By {
 }
 
 /// A running copy.
-pub(super) struct ToFiles<'a> {
-    pub(super) options: &'a CopyOptions,
-    pub(super) observer: &'a dyn Observer,
+pub(super) struct ToFiles {
+    pub(super) options: CopyOptions,
+    pub(super) observer: Arc<dyn Observer>,
     pub(super) watch: Watch,
     pub(super) started: Instant,
     pub(super) progress: Mutex<Progress>,
@@ -45,8 +47,8 @@ pub(super) struct ToFiles<'a> {
     pub(super) files: AtomicU64,
 }
 
-impl<'a> ToFiles<'a> {
-    pub(super) fn new(options: &'a CopyOptions, observer: &'a dyn Observer) -> ToFiles<'a> {
+impl ToFiles {
+    pub(super) fn new(options: CopyOptions, observer: Arc<dyn Observer>) -> ToFiles {
         ToFiles {
             options,
             observer,
@@ -58,36 +60,66 @@ impl<'a> ToFiles<'a> {
         }
     }
 
-    /// Runs `copy`, and meanwhile reports the progress and ends the watch when `cancel` says so.
+    /// Runs `copy` on a thread of its own, and meanwhile reports the progress. Returns early if
+    /// `copy` does not end soon after a cancellation, or has made no progress for the time `stall`:
+    /// a call to a hanging disk may never return.
     ///
     /// # Errors
-    /// Those of `copy`; [`ErrorKind::Cancelled`] after a cancellation.
+    /// Those of `copy`; [`ErrorKind::Cancelled`] after a cancellation; [`ErrorKind::Stalled`].
     pub(super) fn run(
-        options: &CopyOptions,
-        observer: &dyn Observer,
+        options: CopyOptions,
+        observer: Arc<dyn Observer>,
         cancel: &Cancel,
-        copy: impl FnOnce(&ToFiles<'_>) -> Result<Summary, Error>,
+        stall: Option<Duration>,
+        copy: impl FnOnce(&ToFiles) -> Result<Summary, Error> + Send + 'static,
     ) -> Result<Summary, Error> {
-        let files = ToFiles::new(options, observer);
-        let (over, ended) = mpsc::channel::<()>();
-        let copied = thread::scope(|scope| {
-            let files = &files;
-            scope.spawn(move || {
-                let mut recent = Recent::default();
-                while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                    if cancel.is_cancelled() {
-                        files.watch.end();
-                    }
-                    observer.progress(&files.progress(&mut recent));
-                }
-            });
-            let copied = copy(files);
-            drop(over);
-            copied
+        let files = Arc::new(ToFiles::new(options, observer));
+        let (send, ended) = mpsc::channel();
+        let worker = files.clone();
+        let begun = thread::Builder::new().name("copy".to_owned()).spawn(move || {
+            let _ = send.send(copy(&worker));
         });
-        match files.watch.is_over() {
-            true => Err(interrupted()),
-            false => copied,
+        begun.map_err(|error| Error::new(ErrorKind::Unfinished, error.to_string()))?;
+        files.follow(&ended, cancel, stall)
+    }
+
+    /// Reports the progress until the worker has `ended`.
+    fn follow(
+        &self,
+        ended: &mpsc::Receiver<Result<Summary, Error>>,
+        cancel: &Cancel,
+        stall: Option<Duration>,
+    ) -> Result<Summary, Error> {
+        let mut recent = Recent::default();
+        let (mut last, mut moved) = (0, Instant::now());
+        let mut cancelled: Option<Instant> = None;
+        loop {
+            match ended.recv_timeout(TICK) {
+                Ok(Err(_)) if self.watch.is_over() => return Err(interrupted()),
+                Ok(copied) => return copied,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::new(ErrorKind::Unfinished, "the copy ended early"));
+                }
+            }
+            if cancel.is_cancelled() {
+                self.watch.end();
+                if cancelled.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+                    return Err(interrupted());
+                }
+            }
+            if let Some(held) = self.watch.take_held() {
+                self.observer.notice(notices::held(&held, ""));
+            }
+            let count = self.watch.looked().saturating_add(self.bytes.load(Ordering::Relaxed));
+            if count != last {
+                (last, moved) = (count, Instant::now());
+            }
+            if let Some(stall) = stall.filter(|stall| moved.elapsed() >= *stall) {
+                self.watch.end();
+                return Err(stalled(stall, false));
+            }
+            self.observer.progress(&self.progress(&mut recent));
         }
     }
 

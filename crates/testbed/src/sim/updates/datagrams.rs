@@ -9,6 +9,9 @@ use longhaul_proto::time::{Span, Time};
 use super::{Tally, UpdatesRun};
 use crate::link::{Fate, Link, UDP_IP};
 
+/// A datagram on the path: its arrival, its order, its block and its content.
+type Flying = (Time, u64, u64, Vec<u8>);
+
 /// Header and tag of a sealed datagram.
 const SEALED: u32 = 32;
 /// The longest content of a datagram.
@@ -19,7 +22,7 @@ const WAIT: Span = Span::from_millis(20);
 pub(super) fn run(run: &UpdatesRun, code: Code, tally: &mut Tally) {
     let (mut cutter, mut joiner) = (Cutter::new(PAYLOAD, code, WAIT), Joiner::default());
     let mut link = Link::new(run.link.clone(), run.seed);
-    let mut flying: BinaryHeap<Reverse<(Time, u64, u64, Vec<u8>)>> = BinaryHeap::new();
+    let mut flying: BinaryHeap<Reverse<Flying>> = BinaryHeap::new();
     let (mut cut, mut joined, mut number) = (Vec::new(), Vec::new(), 0);
     loop {
         let update = (number < run.count).then(|| tally.at(number));

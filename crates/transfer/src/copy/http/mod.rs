@@ -51,11 +51,11 @@ pub(super) fn is_asked(options: &CopyOptions) -> bool {
 /// # Errors
 /// As [`copy`](super::copy()).
 pub(super) fn copy(
-    options: &CopyOptions,
-    observer: &dyn Observer,
+    options: CopyOptions,
+    observer: Arc<dyn Observer>,
     cancel: &Cancel,
 ) -> Result<Summary, Error> {
-    let url = &check(options)?;
+    let url = &check(&options)?;
     if options.rate.is_some() || options.rate_limit.is_some() {
         let what = "a limit of the rate has no effect on a copy by HTTP";
         observer.notice(Notice::Warning(what.to_owned()));
@@ -74,7 +74,8 @@ pub(super) fn copy(
         },
     )
     .map_err(error)?;
-    ToFiles::run(options, observer, cancel, |files| {
+    // The stall limit holds for each connection, and not for the time between two of them.
+    ToFiles::run(options, observer, cancel, None, move |files| {
         Fetching { files, client, connections, lost_since: None, pause: FIRST_PAUSE }.run()
     })
 }
@@ -112,7 +113,7 @@ fn check(options: &CopyOptions) -> Result<Url, Error> {
 
 /// A running copy by HTTP.
 struct Fetching<'a> {
-    files: &'a ToFiles<'a>,
+    files: &'a ToFiles,
     client: Client,
     connections: u16,
     lost_since: Option<Instant>,
@@ -156,7 +157,7 @@ impl Fetching<'_> {
     /// Copies one version.
     fn version(&mut self, remote: &mut Remote) -> Result<Ended, Error> {
         let manifest = Arc::new(self.manifest(remote)?);
-        let options = self.files.options;
+        let options = &self.files.options;
         let to = options.place(options.destination.path().to_owned());
         let with = SinkOptions { conceal: !options.checksum, ..sink_options(options) };
         let (mut sink, plan) = Sink::open(&to, &manifest, 0, &with, &self.files.watch)?;
@@ -249,7 +250,7 @@ impl Fetching<'_> {
         for compare in &plan.compare {
             sink.compare_result(compare.entry, &vec![false; compare.values.len()])?;
         }
-        let observer = self.files.observer;
+        let observer = &self.files.observer;
         if self.files.options.names == Names::All {
             let skipped = notices::skipped(manifest, plan.skipped.into_iter());
             skipped.for_each(|notice| observer.notice(notice));
@@ -330,7 +331,7 @@ impl Fetching<'_> {
 
     /// Waits before the next try, or gives up.
     fn retry(&mut self, reason: &str) -> Result<(), Error> {
-        take_up(&mut self.lost_since, self.files.options, reason)?;
+        take_up(&mut self.lost_since, &self.files.options, reason)?;
         self.files.observer.notice(Notice::Reconnecting { reason: reason.to_owned() });
         let until = Instant::now() + self.pause;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
