@@ -116,6 +116,17 @@ pub(crate) static FEC: Experiment = Experiment {
     differs: "The paper gives no numbers for its codes. It sends the parity as a separate flow; \
               here it follows the originals in the same flow, since one address and one key serve \
               both.",
-    learned: "",
+    learned: "At 100 updates a second over 100 ms with 3 % of independent loss, TCP delivers \
+              {100/s, 100 ms, loss 3 %, TCP | in time | simulated | 1} % in time, plain UDP \
+              {100/s, 100 ms, loss 3 %, UDP | in time | simulated | 1} %, XOR of 3 {100/s, 100 \
+              ms, loss 3 %, XOR 3 | in time | simulated | 1} % for {100/s, 100 ms, loss 3 %, \
+              XOR 3 | bytes beyond UDP | simulated | 0} % more bytes, and 2 Reed-Solomon \
+              repairs for 4 updates {100/s, 100 ms, loss 3 %, Reed-Solomon 4+2 | in time | \
+              simulated | 1} %. One lost segment of TCP delays all updates of a round trip, so \
+              it is the worst of all here. Where losses come three in a row, XOR of 3 falls to \
+              {100/s, 100 ms, loss 3 %, 3 in a row, XOR 3 | in time | simulated | 1} % and \
+              Reed-Solomon to {100/s, 100 ms, loss 3 %, 3 in a row, Reed-Solomon 4+2 | in time \
+              | simulated | 1} %: a burst must be shorter than the repairs of its group. At 10 \
+              updates a second a group has one update, and each repair is a copy of it.",
     set: Set::Full,
 };

@@ -104,6 +104,26 @@ impl Board {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn on_connected(&self, rtt: Span) {
+        let mut state = self.state();
+        (state.status.connected, state.status.rtt) = (true, rtt);
+    }
+
+    fn on_disconnected(&self) {
+        let mut state = self.state();
+        state.status.connected = false;
+        state.missed += state.counts.take().as_deref().map_or(0, missed);
+    }
+
+    fn on_message(&self, message: &Message, restored: bool, late: bool) {
+        let mut state = self.state();
+        state.meter.on_message(clock::now(), message);
+        state.status.restored += u64::from(restored);
+        if late {
+            state.meter.on_late();
+        }
+    }
+
     /// The state now.
     pub fn status(&self) -> Status {
         let mut state = self.state();
@@ -154,10 +174,7 @@ impl Control {
         loop {
             match self.work(next).await {
                 Err(error) if error.kind == Kind::Lost => {
-                    let mut state = self.board.state();
-                    state.status.connected = false;
-                    state.missed += state.counts.take().as_deref().map_or(0, missed);
-                    drop(state);
+                    self.board.on_disconnected();
                     next = again(&connect, retry_for).await?;
                 }
                 ended => return ended,
@@ -234,9 +251,7 @@ impl Control {
     ) -> Result<(), Error> {
         match told {
             Some(ChannelTold::Room(room)) => {
-                let mut state = self.board.state();
-                (state.status.connected, state.status.rtt) = (true, rtt.now());
-                drop(state);
+                self.board.on_connected(rtt.now());
                 if self.place.0 != room.run {
                     self.place = (room.run, room.next);
                     self.pass(Item::Joined).await;
@@ -269,13 +284,7 @@ impl Control {
     }
 
     async fn message(&mut self, message: Message, restored: bool, late: bool) {
-        let mut state = self.board.state();
-        state.meter.on_message(clock::now(), &message);
-        state.status.restored += u64::from(restored);
-        if late {
-            state.meter.on_late();
-        }
-        drop(state);
+        self.board.on_message(&message, restored, late);
         let kibis = (message.bytes.len().min(MAX_MESSAGE) >> 10) as u32 + 1;
         // Nobody closes it.
         let Ok(permit) = self.room.clone().acquire_many_owned(kibis).await else { return };
