@@ -26,10 +26,10 @@ Examples:
 const ABOUT: &str = "\
 Mount a folder of another host, read-only
 
-Runs until Ctrl-C, SIGTERM or `umount DIR`, and then unmounts. Needs FUSE: the device /dev/fuse and, \
-unless you are root, fusermount3 (package fuse3). Programs read files as if they were local: what \
-they read one after the other is read ahead; each chunk of 1 MiB is verified. Names and sizes are \
-up to 5 s old. A lost connection is opened again, and requests wait for it.";
+Runs until Ctrl-C, SIGTERM or `umount DIR`, and then unmounts. Needs FUSE: the device /dev/fuse \
+and, unless you are root, fusermount3 (package fuse3). Programs read files as if they were local: \
+reads that follow each other are read ahead, and each chunk of 1 MiB is verified. Names and sizes \
+are up to 5 s old. A lost connection is opened again, and requests wait for it.";
 
 /// How often to look for a signal.
 const TICK: Duration = Duration::from_millis(50);

@@ -259,7 +259,7 @@ fn told(pair: &Pair, asks: Vec<ChannelAsk>) -> (Vec<ChannelTell>, Option<String>
         let mut heard = Vec::new();
         loop {
             match session.read::<ChannelTell>().await {
-                Ok(Some(tell)) if heard.len() < 1 => heard.push(tell),
+                Ok(Some(tell)) if heard.is_empty() => heard.push(tell),
                 Ok(_) => return (heard, None),
                 Err(error) => return (heard, Some(error.what)),
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -17,9 +17,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::http::{Http, READER, has, private, succeeds};
-use crate::rig::{
-    Child, Ended, Host, Server, Skipped, bytes, need, remains, skip, wait_until, write,
-};
+use crate::rig::{Child, Ended, Host, Server, bytes, need, remains, wait_until, write};
 
 const MEBI: usize = 1 << 20;
 
@@ -366,7 +364,8 @@ fn lies_end_in_time_and_leave_no_file() {
         0 | 1 => honest(asked, &bytes(3 * MEBI, 9), ""),
         _ => {
             let head = format!(
-                "HTTP/1.1 206 Partial\nContent-Range: {range}\nContent-Length: {}\nConnection: close\n\n",
+                "HTTP/1.1 206 Partial\nContent-Range: {range}\nContent-Length: {}\n\
+                 Connection: close\n\n",
                 body.len()
             );
             (head, body.to_vec())
@@ -415,7 +414,8 @@ fn lies_end_in_time_and_leave_no_file() {
         ),
         (
             Box::new(|_| {
-                Some(("HTTP/1.1 206 OK\nContent-Range: bytes 0-0/18446744073709551615\nContent-Length: 1\n\n".to_owned(), vec![0]))
+                let range = "Content-Range: bytes 0-0/18446744073709551615";
+                Some((format!("HTTP/1.1 206 OK\n{range}\nContent-Length: 1\n\n"), vec![0]))
             }),
             5,
             "cannot be a file here",
@@ -552,7 +552,8 @@ fn https_needs_a_trusted_authority_and_stays_https() {
     assert_eq!(summary["cipher"], "tls");
     assert!(client.content("got") == content);
     succeeds(
-        "openssl req -x509 -newkey rsa:2048 -nodes -keyout other-key.pem -out other.pem -days 2 -subj /CN=localhost",
+        "openssl req -x509 -newkey rsa:2048 -nodes -keyout other-key.pem -out other.pem \
+         -days 2 -subj /CN=localhost",
         folder,
     );
     by(&format!("{url}file"), "none", &[], "other.pem")
@@ -563,7 +564,8 @@ fn https_needs_a_trusted_authority_and_stays_https() {
         "import http.server, ssl\n\
          class H(http.server.BaseHTTPRequestHandler):\n\
          \x20 def do_GET(self):\n\
-         \x20   self.send_response(302); self.send_header('Location', '{}'); self.send_header('Content-Length', '0'); self.end_headers()\n\
+         \x20   self.send_response(302); self.send_header('Location', '{}')\n\
+         \x20   self.send_header('Content-Length', '0'); self.end_headers()\n\
          \x20 do_HEAD = do_GET\n\
          s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), H)\n\
          c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); c.load_cert_chain('cert.pem', 'key.pem')\n\

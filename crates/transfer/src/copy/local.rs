@@ -5,10 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
-use longhaul_files::{CHUNK, Failure, Manifest, Plan, Sink, SinkOutcome, Source, SourceOptions};
+use longhaul_files::{CHUNK, Failure, Plan, Sink, SinkOutcome, Source, SourceOptions};
 
 use super::to_files::{By, ToFiles};
 use crate::error::{Error, ErrorKind};
