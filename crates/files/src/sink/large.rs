@@ -224,7 +224,8 @@ impl Large {
         for chunk in partial::chunks_with_content(file, size).into_iter().flatten() {
             if !self.have.has(chunk) && !known.has(chunk) && !self.is_hole(chunk) {
                 watch.go_on()?;
-                compare.push((chunk, read_value(file, size, chunk)?));
+                // An unreadable chunk comes again, and writing it may mend the sector.
+                compare.extend(read_value(file, size, chunk).map(|value| (chunk, value)));
             }
         }
         Ok(())
@@ -304,7 +305,7 @@ impl Large {
     }
 
     /// Takes a chunk of an earlier run that the source has as well; returns false if it has changed
-    /// since it was compared.
+    /// since it was compared, or cannot be read.
     ///
     /// Without a journal record the chunk may be in the page cache only, and marked clean, because
     /// a sync of the earlier run may have failed. Writing it again makes it dirty, so that the next
@@ -321,7 +322,7 @@ impl Large {
         if !self.stored.has(chunk) {
             let (size, how) = (self.header.size, self.writing);
             let file = self.file(ground)?;
-            let Some(content) = read_verified(file, size, chunk, &value)? else {
+            let Some(content) = read_verified(file, size, chunk, &value) else {
                 return Ok(false);
             };
             partial::write(file, how, chunk * CHUNK, &content)?;
@@ -558,15 +559,11 @@ fn read_chunk(file: &dyn File, size: u64, chunk: u64) -> io::Result<(Vec<u8>, Di
     Ok((content, value))
 }
 
-/// Returns the content of a chunk of `file`, as one of `size` bytes, if its value is `value`.
-fn read_verified(
-    file: &dyn File,
-    size: u64,
-    chunk: u64,
-    value: &Digest,
-) -> io::Result<Option<Vec<u8>>> {
-    let (content, found) = read_chunk(file, size, chunk)?;
-    Ok((found == *value).then_some(content))
+/// Returns the content of a chunk of `file`, as one of `size` bytes, if it can be read and its
+/// value is `value`.
+fn read_verified(file: &dyn File, size: u64, chunk: u64, value: &Digest) -> Option<Vec<u8>> {
+    let (content, found) = read_chunk(file, size, chunk).ok()?;
+    (found == *value).then_some(content)
 }
 
 fn open_journal(ground: &mut Ground, number: u32) -> io::Result<OpenFile> {
@@ -589,8 +586,9 @@ fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Optio
         return Ok(None);
     }
     // The source may have shrunk since.
-    let bytes = file.read_start(Header::longest(size.max(found.size)))?;
-    Ok(Journal::decode(&bytes))
+    let bytes = file.read_start(Header::longest(size.max(found.size)));
+    // An unreadable journal proves as little as a missing one.
+    Ok(bytes.ok().and_then(|bytes| Journal::decode(&bytes)))
 }
 
 #[cfg(test)]

@@ -68,14 +68,16 @@ impl Basis {
         self.attributes.size == size
     }
 
-    /// Returns the values of the complete chunks, for a file of `size` bytes.
+    /// Returns the values of the complete and readable chunks, for a file of `size` bytes.
     fn values(&self, size: u64, watch: &Watch) -> io::Result<Vec<(u64, Digest)>> {
         let there = |chunk: &u64| ((chunk + 1) * CHUNK).min(size) <= self.attributes.size;
         let value = |chunk| {
             watch.go_on()?;
-            Ok((chunk, large::read_value(&*self.file, size, chunk)?))
+            let value = large::read_value(&*self.file, size, chunk);
+            Ok(value.ok().map(|value| (chunk, value)))
         };
-        (0..size.div_ceil(CHUNK)).take_while(there).map(value).collect()
+        let values = (0..size.div_ceil(CHUNK)).take_while(there).map(value);
+        values.filter_map(Result::transpose).collect()
     }
 
     pub(super) fn read(&self, at: u64, content: &mut [u8]) -> io::Result<()> {

@@ -228,6 +228,10 @@ impl Run {
 
     /// Counts written chunks that must be sent again.
     fn count_again(&mut self, sink: &Sink, is_resume: bool) {
+        // Every read of a killed process fails, so its sink asks for chunks that are there.
+        if self.to.is_killed() {
+            return;
+        }
         let again: Vec<u64> = self.written.iter().copied().filter(|c| sink.needs(*c)).collect();
         for chunk in &again {
             self.written.remove(chunk);
@@ -240,10 +244,13 @@ impl Run {
         // addition, a failed write to the device, which may be detected much later, loses the
         // chunks that waited then. So does a folder whose sync failed, if a power failure comes
         // before the next sync. A journal that lost a page proves nothing: all chunks of its file
-        // are sent again.
+        // are sent again. A failed read loses one chunk, or with a journal all of its file.
         let waited = UNSYNCED / CHUNK + 1;
         let (faults, (lost, lost_journals)) = self.to.struck();
-        let most = (lost + u64::from(faults.folder_sync)) * waited + lost_journals * MOST_CHUNKS;
+        let (unread, unread_journals) = self.to.unread();
+        let most = (lost + u64::from(faults.folder_sync)) * waited
+            + (lost_journals + unread_journals) * MOST_CHUNKS
+            + unread;
         self.excess += again.saturating_sub(waited);
         if self.is_told {
             eprintln!("{again} chunks come again, resume: {is_resume}");
@@ -393,6 +400,116 @@ fn a_journal_whose_removal_was_not_synced_is_gone_from_the_disk_before_the_file_
     assert!(to.tree(true).contains_key(journal));
     drop(open());
     assert!(!to.tree(true).contains_key(journal));
+}
+
+/// A source of one large file, and a way to open its copy on the disk `to`.
+fn one_large(to: &Disk) -> (Source, impl Fn() -> (Sink, Plan)) {
+    let from = Disk::new(1);
+    let file = from.root().create(b"file00", 0o644).unwrap();
+    file.write_all_at(&content(LARGE, 5), 0).unwrap();
+    let source = Source::open(&[place(&from, "file00")], &SourceOptions::default()).unwrap();
+    let (manifest, to) = (source.manifest().clone(), to.clone());
+    let open = move || {
+        let options = SinkOptions::default();
+        Sink::open(&place(&to, "copy"), &manifest, 0, &options, &Watch::default()).unwrap()
+    };
+    (source, open)
+}
+
+/// Copies the missing chunks and ends the copy of one file.
+fn finish(mut sink: Sink, source: &mut Source, to: &Disk) {
+    bring(&mut sink, source, |_| true);
+    assert_eq!(sink.finish().unwrap().files, 1);
+    let name = *to.tree(true).get(&b"copy"[..]).expect("the name is there");
+    assert!(to.stored(name) == content(LARGE, 5));
+}
+
+const PARTIAL: &[u8] = b".copy.lh-part";
+const JOURNAL: &[u8] = b".copy.lh-journal";
+
+#[test]
+fn a_chunk_without_a_record_that_cannot_be_read_comes_again() {
+    let to = Disk::new(2);
+    let (mut source, open) = one_large(&to);
+    let (mut sink, _) = open();
+    bring(&mut sink, &mut source, |kind| matches!(kind, ChunkKind::Large { chunk: ..4, .. }));
+    drop(sink);
+    to.root().remove(JOURNAL).unwrap();
+    to.spoil(to.tree(false)[PARTIAL], CHUNK);
+    let (mut sink, plan) = open();
+    let values = &plan.compare[0].values;
+    assert_eq!(values.iter().map(|(chunk, _)| *chunk).collect::<Vec<_>>(), [0, 2, 3]);
+    let same = source.compare(0, values);
+    sink.compare_result(0, &same).unwrap();
+    assert_eq!(sink.missing(), [1..2, 4..8]);
+    finish(sink, &mut source, &to);
+}
+
+#[test]
+fn a_chunk_that_cannot_be_read_after_the_comparison_comes_again() {
+    let to = Disk::new(2);
+    let (mut source, open) = one_large(&to);
+    let (mut sink, _) = open();
+    bring(&mut sink, &mut source, |kind| matches!(kind, ChunkKind::Large { chunk: ..4, .. }));
+    drop(sink);
+    to.root().remove(JOURNAL).unwrap();
+    let (mut sink, plan) = open();
+    to.spoil(to.tree(false)[PARTIAL], 2 * CHUNK);
+    let same = source.compare(0, &plan.compare[0].values);
+    sink.compare_result(0, &same).unwrap();
+    assert_eq!(sink.take_changed(), [2]);
+    assert_eq!(sink.missing(), [2..3, 4..8]);
+    finish(sink, &mut source, &to);
+}
+
+#[test]
+fn a_journalled_chunk_that_cannot_be_read_after_a_failed_sync_comes_again() {
+    let to = Disk::new(2);
+    let (mut source, open) = one_large(&to);
+    let (mut sink, _) = open();
+    bring(&mut sink, &mut source, |kind| matches!(kind, ChunkKind::Large { chunk: ..4, .. }));
+    sink.sync().unwrap();
+    bring(&mut sink, &mut source, |kind| matches!(kind, ChunkKind::Large { chunk: 4, .. }));
+    to.spoil(to.tree(false)[PARTIAL], 0);
+    // The device fails at one sync; the spare file's sync succeeds.
+    to.fail_next_sync();
+    sink.sync().unwrap();
+    assert_eq!(sink.take_changed(), [0, 4]);
+    finish(sink, &mut source, &to);
+}
+
+#[test]
+fn a_journal_that_cannot_be_read_counts_as_missing() {
+    let to = Disk::new(2);
+    let (mut source, open) = one_large(&to);
+    let (mut sink, _) = open();
+    bring(&mut sink, &mut source, |kind| matches!(kind, ChunkKind::Large { chunk: ..4, .. }));
+    sink.sync().unwrap();
+    drop(sink);
+    to.spoil(to.tree(false)[JOURNAL], 0);
+    let (mut sink, plan) = open();
+    let values = &plan.compare[0].values;
+    assert_eq!(values.len(), 4);
+    let same = source.compare(0, values);
+    sink.compare_result(0, &same).unwrap();
+    assert_eq!(sink.missing(), [4..8]);
+    finish(sink, &mut source, &to);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_where_it_is_compared_counts_as_different() {
+    let to = Disk::new(2);
+    let (mut source, open) = one_large(&to);
+    finish(open().0, &mut source, &to);
+    to.spoil(to.tree(true)[&b"copy"[..]], 3 * CHUNK);
+    let options = SinkOptions { checksum: true, ..SinkOptions::default() };
+    let manifest = source.manifest().clone();
+    let (mut sink, plan) =
+        Sink::open(&place(&to, "copy"), &manifest, 0, &options, &Watch::default()).unwrap();
+    let same = source.compare(0, &plan.compare[0].values);
+    sink.compare_result(0, &same).unwrap();
+    assert_eq!(sink.missing(), [3..4]);
+    finish(sink, &mut source, &to);
 }
 
 #[test]

@@ -232,7 +232,12 @@ impl File for Handle {
 
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
         self.with(|state| {
-            if state.strike(|faults| &mut faults.access) {
+            let fails = state.strike(|faults| &mut faults.access);
+            let inode = state.inode(self.number)?;
+            if fails || inode.is_unreadable(at as usize..at as usize + buf.len()) {
+                let is_short = inode.is_short();
+                state.unread.0 += u64::from(!is_short);
+                state.unread.1 += u64::from(is_short);
                 return Err(eio());
             }
             let is_short = buf.len() > 1 && state.strike(|faults| &mut faults.short);

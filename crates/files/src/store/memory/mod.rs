@@ -56,6 +56,8 @@ struct Page {
     dirty: bool,
     /// Clean, but the device does not have the cache's content.
     lost: bool,
+    /// Reads of the page fail until it is written again.
+    unreadable: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -116,6 +118,8 @@ struct State {
     struck: Faults,
     /// Losses of dirty pages, by files of more than a page and by shorter ones.
     lost: (u64, u64),
+    /// Failed reads, of files of more than a page and of shorter ones.
+    unread: (u64, u64),
 }
 
 /// A disk. Clones refer to the same disk.
@@ -180,7 +184,7 @@ impl Inode {
         }
         self.cache[at..end].copy_from_slice(content);
         for page in &mut self.pages[at / PAGE..end.div_ceil(PAGE)] {
-            *page = Page { cached: true, stored: page.stored, dirty: true, lost: false };
+            *page = Page { cached: true, stored: page.stored, dirty: true, ..Page::default() };
         }
     }
 
@@ -200,6 +204,17 @@ impl Inode {
             behind[..rest].fill(0);
         }
         (page.dirty, page.lost) = (false, false);
+    }
+
+    /// Returns whether the file is shorter than a page, as a journal.
+    fn is_short(&self) -> bool {
+        self.cached.len < PAGE as u64
+    }
+
+    /// Returns whether a page of `range` is unreadable.
+    fn is_unreadable(&self, range: Range<usize>) -> bool {
+        let pages = self.pages.iter().take(range.end.div_ceil(PAGE)).skip(range.start / PAGE);
+        pages.into_iter().any(|page| page.unreadable)
     }
 
     fn dirty_pages(&self) -> Vec<usize> {
@@ -348,7 +363,7 @@ impl State {
 
     /// Writes a file's dirty pages back; with `fails` some of them are lost.
     fn write_back(&mut self, number: u64, fails: bool) {
-        let is_short = self.inodes.get(&number).is_some_and(|inode| inode.cached.len < PAGE as u64);
+        let is_short = self.inodes.get(&number).is_some_and(Inode::is_short);
         self.lost.0 += u64::from(fails && !is_short);
         self.lost.1 += u64::from(fails && is_short);
         let mut rng = self.rng.clone();
@@ -447,6 +462,7 @@ impl Disk {
             calls_left: None,
             struck: Faults::default(),
             lost: (0, 0),
+            unread: (0, 0),
         })))
     }
 
@@ -478,6 +494,24 @@ impl Disk {
     pub(crate) fn struck(&self) -> (Faults, (u64, u64)) {
         let state = self.state();
         (state.struck, state.lost)
+    }
+
+    /// The next sync of a file fails; it writes everything back all the same.
+    pub(crate) fn fail_next_sync(&self) {
+        let mut state = self.state();
+        state.inodes.values_mut().for_each(|inode| inode.unreported = true);
+    }
+
+    /// Returns the number of failed reads: of files with more than a page, and of shorter ones.
+    pub(crate) fn unread(&self) -> (u64, u64) {
+        self.state().unread
+    }
+
+    /// Makes the page at `offset` of a file unreadable, as a bad sector, until it is written again.
+    pub(crate) fn spoil(&self, number: u64, offset: u64) {
+        let mut state = self.state();
+        let inode = state.inode(number).expect("the file is there");
+        inode.pages[offset as usize / PAGE].unreadable = true;
     }
 
     /// Kills the process that uses the disk after `calls` more calls: later calls fail and change
