@@ -99,6 +99,8 @@ struct PutArgs {
     #[arg(long, value_name = "VERSION")]
     if_version: Option<u64>,
     /// Keep the value only while this command runs; a signal ends it
+    ///
+    /// Prints the version once the value is set.
     #[arg(long)]
     presence: bool,
 }
@@ -216,8 +218,10 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
     if args.presence {
         edit = edit.presence();
     }
-    ended(&tree.key, blocking::wait(edit.into_future())?)?;
+    let version = ended(&tree.key, blocking::wait(edit.into_future())?)?;
     if args.presence {
+        // Whoever starts this command knows from here on that it holds the key.
+        console::out(format_args!("{} has version {version}", plain::text(&tree.key)));
         return Err(hold(tree));
     }
     Ok(())

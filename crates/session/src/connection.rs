@@ -106,3 +106,27 @@ fn muxed(stream: mux::Stream) -> (Stream, String) {
     let (input, out) = tokio::io::split(stream);
     (Stream { out: Box::new(out), input: Box::new(input), delivered: None }, number)
 }
+
+/// How many periods in sequence a connection was idle at the end of.
+#[derive(Default)]
+pub(super) struct Idle(u32);
+
+impl Idle {
+    /// Counts the end of a period; returns whether the connection was idle at two in sequence.
+    pub(super) fn is_over(&mut self, is_idle: bool) -> bool {
+        self.0 = if is_idle { self.0 + 1 } else { 0 };
+        self.0 >= 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_ends_when_two_periods_in_sequence_end_without_a_stream() {
+        let mut idle = Idle::default();
+        let ends = [true, false, false, true, true];
+        assert_eq!(ends.map(|is_idle| idle.is_over(is_idle)), [false, false, false, false, true]);
+    }
+}

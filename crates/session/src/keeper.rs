@@ -158,3 +158,26 @@ async fn pulse(connection: Connection, wrote: Arc<Notify>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Carriers;
+    use crate::tests::{LOOPBACKS, pair, run};
+
+    #[test]
+    fn a_write_to_the_stream_wakes_the_pulse() {
+        run(async {
+            let (near, _far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+            let keeper = near.keeper().expect("it is QUIC");
+            keeper.pulse.abort();
+            while !keeper.pulse.is_finished() {
+                yield_now().await;
+            }
+            // Takes the permit of an earlier write, if there is one.
+            let _ = timeout(Duration::ZERO, keeper.wrote.notified()).await;
+            keeper.wrote();
+            assert!(timeout(Duration::ZERO, keeper.wrote.notified()).await.is_ok());
+        });
+    }
+}

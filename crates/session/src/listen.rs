@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::connection::Connection;
+use super::connection::{Connection, Idle};
 use super::gate::{Gate, Place};
 use super::id::PeerId;
 use super::identity::Identity;
@@ -321,10 +321,10 @@ fn bind_exactly(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Resu
     Ok(socket)
 }
 
-/// Returns whether one network, or all together, have so many handshakes that a new client must
-/// validate its address.
-fn is_crowded((same, all): (usize, usize)) -> bool {
-    same >= VALIDATE_ABOVE.0 || all >= VALIDATE_ABOVE.1
+/// Returns whether a client must validate its address: one network, or all together, have too many
+/// handshakes, and the client `is_validated` not yet.
+fn must_validate((same, all): (usize, usize), is_validated: bool) -> bool {
+    !is_validated && (same >= VALIDATE_ABOVE.0 || all >= VALIDATE_ABOVE.1)
 }
 
 async fn accept_quic(endpoint: Endpoint, door: Arc<Door>) {
@@ -337,7 +337,7 @@ async fn accept_quic(endpoint: Endpoint, door: Arc<Door>) {
             incoming.ignore();
             continue;
         }
-        if is_crowded(gate.crowd(network)) && !incoming.remote_address_validated() {
+        if must_validate(gate.crowd(network), incoming.remote_address_validated()) {
             // It may try again, with a validated address.
             let _ = incoming.retry();
             continue;
@@ -534,18 +534,15 @@ impl Door {
 
     /// Accepts the additional streams of a connection, until it ends or was idle for too long.
     async fn further(self: Arc<Door>, connection: Connection) {
-        let mut was_idle = false;
+        let mut idle = Idle::default();
         loop {
             let session = match timeout(IDLE, connection.accept()).await {
                 Ok(Some(session)) => session,
                 Ok(None) => return,
-                Err(_) if was_idle && connection.is_idle() => return,
-                Err(_) => {
-                    was_idle = connection.is_idle();
-                    continue;
-                }
+                Err(_) if idle.is_over(connection.is_idle()) => return,
+                Err(_) => continue,
             };
-            was_idle = false;
+            idle = Idle::default();
             tokio::spawn(self.clone().further_stream(session));
         }
     }
@@ -665,8 +662,9 @@ mod tests {
 
     #[test]
     fn a_newcomer_is_validated_from_16_of_its_network_or_200_in_all() {
-        assert!(!is_crowded((15, 199)));
-        assert!(is_crowded((16, 16)) && is_crowded((0, 200)));
+        assert!(!must_validate((15, 199), false));
+        assert!(must_validate((16, 16), false) && must_validate((0, 200), false));
+        assert!(!must_validate((16, 200), true), "it has validated it");
     }
 
     #[test]

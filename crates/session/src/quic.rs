@@ -212,7 +212,7 @@ async fn handshake(
         .connect_with(config, remote, tls::SERVER_NAME)
         .map_err(|error| Failure::other(error.to_string()))?;
     connecting.await.map_err(|error| match seen.id() {
-        Some(id) if expect != Expect::Only(id) && expect != Expect::Anyone => Failure::Stranger(id),
+        Some(id) if !expect.accepts(id) => Failure::Stranger(id),
         _ => failure(&error),
     })
 }
@@ -282,4 +282,16 @@ pub(super) async fn accept_stream(
     let stream = connection.accept_bi().await.map_err(gone)?;
     session(connection, stream, Hello::new(&settings.versions))
         .ok_or_else(|| Error::new(Kind::Unreachable, "a client showed no key"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_have_the_documented_sizes() {
+        assert_eq!(WAITING, (16_384, 4_194_304));
+        assert_eq!((SEND_WINDOW, RECEIVE_BUFFER, UNREAD_ALL), (1_048_576, 8_388_608, 67_108_864));
+        assert_eq!((MUCH, BULK), (4_194_304, 16_777_216));
+    }
 }

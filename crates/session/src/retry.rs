@@ -26,7 +26,7 @@ pub async fn again<T>(
         match connect().await {
             Err(error)
                 if (error.kind == Kind::Lost || error.is_silence)
-                    && begun.elapsed() + pause < retry_for =>
+                    && is_early(begun.elapsed(), pause, retry_for) =>
             {
                 sleep(pause).await;
                 pause = (pause * 2).min(longest);
@@ -34,6 +34,11 @@ pub async fn again<T>(
             ended => return ended,
         }
     }
+}
+
+/// Returns whether there is time for one more attempt after a `pause`.
+fn is_early(elapsed: Duration, pause: Duration, retry_for: Duration) -> bool {
+    elapsed + pause < retry_for
 }
 
 /// Completes when the server was silent for some seconds: it is gone, and no other one has taken
@@ -54,5 +59,18 @@ pub async fn silence(rtt: RttWatch) -> Error {
     match seen {
         Some(_) => Error::new(Kind::Lost, "the server is silent"),
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_attempt_begins_before_the_time_for_retries_is_over() {
+        let millis = Duration::from_millis;
+        assert!(is_early(millis(300), millis(400), millis(701)));
+        assert!(!is_early(millis(300), millis(400), millis(700)));
+        assert!(!is_early(millis(0), millis(100), millis(0)));
     }
 }

@@ -92,7 +92,7 @@ pub(super) async fn client(
     let name = ServerName::try_from(tls::SERVER_NAME).expect("a constant that is a name");
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     let stream = connected.map_err(|error| match seen.id() {
-        Some(id) if expect != Expect::Only(id) && expect != Expect::Anyone => Failure::Stranger(id),
+        Some(id) if !expect.accepts(id) => Failure::Stranger(id),
         _ => Failure::other(format!("TLS: {error}")),
     })?;
     let connection = stream.get_ref().1;

@@ -66,6 +66,17 @@ pub(super) enum Expect {
     Nobody,
 }
 
+impl Expect {
+    /// Returns whether a peer with this `id` is accepted.
+    pub(super) fn accepts(self, id: PeerId) -> bool {
+        match self {
+            Expect::Only(expected) => expected == id,
+            Expect::Anyone => true,
+            Expect::Nobody => false,
+        }
+    }
+}
+
 /// The id that answered, even if it was not accepted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen(Arc<OnceLock<PeerId>>);
@@ -140,12 +151,9 @@ impl Verifier {
         };
         // One handshake shows one id; the first one stays.
         let _ = self.seen.0.set(id);
-        match self.expect {
-            Expect::Anyone => Ok(()),
-            Expect::Only(expected) if expected == id => Ok(()),
-            Expect::Only(_) | Expect::Nobody => {
-                Err(CertificateError::ApplicationVerificationFailure.into())
-            }
+        match self.expect.accepts(id) {
+            true => Ok(()),
+            false => Err(CertificateError::ApplicationVerificationFailure.into()),
         }
     }
 }
@@ -212,4 +220,31 @@ impl ClientCertVerifier for Verifier {
     }
 
     raw_ed25519_keys_of_tls13!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_accepts_the_one_expected_id_any_id_or_none() {
+        let [one, other] = [Identity::ephemeral().id(), Identity::ephemeral().id()];
+        assert!(Expect::Only(one).accepts(one) && !Expect::Only(one).accepts(other));
+        assert!(Expect::Anyone.accepts(one) && Expect::Anyone.accepts(other));
+        assert!(!Expect::Nobody.accepts(one));
+    }
+
+    #[test]
+    fn a_peer_shows_exactly_one_key() {
+        let identity = Identity::ephemeral();
+        let key = &identity.key.cert[0];
+        for expect in [Expect::Anyone, Expect::Only(identity.id())] {
+            let verifier = Verifier::new(expect, Seen::default(), &provider());
+            assert!(verifier.look(key, &[]).is_ok());
+            assert!(verifier.look(key, std::slice::from_ref(key)).is_err());
+        }
+        let verifier = Verifier::new(Expect::Nobody, Seen::default(), &provider());
+        assert!(verifier.look(key, &[]).is_err());
+        assert_eq!(verifier.seen.id(), Some(identity.id()), "the caller learns who answered");
+    }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::progress::Notice;
+use longhaul_files::watch::Held;
 use longhaul_files::{Entry, Kind, Manifest};
 
 /// Returns the error of a cancelled copy.
@@ -31,6 +32,15 @@ pub(crate) fn stalled(stall: Duration, planned: bool) -> Error {
         }
     };
     Error::new(ErrorKind::Stalled, what).advise("the same command resumes where this one stopped")
+}
+
+/// Returns the warning of a copy that waits for another one, on the named `side`.
+pub(crate) fn held(held: &Held, side: &str) -> Notice {
+    let Held { path, patience } = held;
+    let seconds = patience.as_secs();
+    let what =
+        format!("another copy is writing {path}{side}; waiting up to {seconds} s for its end");
+    Notice::Warning(what)
 }
 
 /// Returns the entries of a manifest; indexes beyond it are ignored.

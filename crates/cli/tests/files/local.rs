@@ -6,7 +6,12 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::rig::{Child, Ended, Host, assert_same_attributes, bytes, content, remains, write};
+use rustix::process::Signal;
+
+use crate::rig::slow::{HANGS, as_words, failing_calls, slow_calls, traced};
+use crate::rig::{
+    Child, Ended, Host, assert_same_attributes, bytes, content, need, remains, send_signal, write,
+};
 
 /// A host and a folder on it.
 struct Here {
@@ -30,6 +35,13 @@ impl Here {
         let mut command = self.client.command(["cp", "--json"]);
         command.args(args).current_dir(self.at(""));
         Child::spawn(&mut command).end()
+    }
+
+    /// Starts a copy as a child of the command `wrapper`.
+    fn start_in(&self, wrapper: &[String], args: &[&str]) -> Child {
+        let words = ["cp", "--json"].iter().chain(args);
+        let mut command = self.client.wrapped(&as_words(wrapper), words);
+        Child::spawn(command.current_dir(self.at("")))
     }
 }
 
@@ -136,4 +148,74 @@ fn a_rate_or_a_pipe_within_a_host_is_explained() {
     here.cp(&["--bwlimit=1M", "file", "other"]).is(0, &["for a network"]);
     here.cp(&["-", "other"]).is(2, &["only files and folders"]);
     assert_eq!(fs::read(here.at("other")).unwrap(), b"f");
+}
+
+#[test]
+fn a_disk_that_hangs_within_a_host_is_given_up_after_stall_or_at_once() {
+    let here = Here::new();
+    write(&here.at("t/big"), &bytes(20 << 20, 1));
+    // While the source is walked, before the first chunk, and at a chunk.
+    for call in ["getdents64", "ftruncate", "pwrite64"] {
+        let hangs = need!(slow_calls(call, HANGS));
+        let mut copy = here.start_in(&hangs, &["-r", "--stall=2s", "t", "new"]);
+        let last = copy.event(|event| event["event"] == "error");
+        assert_eq!((&last["status"], &last["class"]), (&7.into(), &"stalled".into()), "{last}");
+        assert!(last["what"].as_str().is_some_and(|text| text.contains("2 s")), "{last}");
+    }
+    let hangs = need!(slow_calls("getdents64", HANGS));
+    let mut copy = here.start_in(&hangs, &["-r", "--stall=600s", "t", "new"]);
+    copy.event(|event| event["event"] == "progress");
+    send_signal(traced(copy.id()), Signal::INT);
+    let last = copy.event(|event| event["event"] == "error");
+    assert_eq!((&last["status"], &last["class"]), (&130.into(), &"interrupted".into()), "{last}");
+}
+
+#[test]
+fn a_slow_disk_within_a_host_is_no_stall() {
+    let here = Here::new();
+    write(&here.at("big"), &bytes(12 << 20, 1));
+    // Together the chunks take longer than the limit.
+    let slow = need!(slow_calls("pwrite64", 300_000));
+    let ended = here.start_in(&slow, &["--stall=2s", "big", "new"]).end();
+    assert!(ended.summary()["seconds"].as_f64() > Some(2.0), "{ended}");
+    assert!(fs::read(here.at("new")).unwrap() == bytes(12 << 20, 1));
+}
+
+#[test]
+fn a_copy_killed_within_a_host_goes_on_from_what_was_written() {
+    let here = Here::new();
+    let whole = bytes(40 << 20, 1);
+    write(&here.at("t/big"), &whole);
+    write(&here.at("t/small"), b"s");
+    let slow = need!(slow_calls("pwrite64", 100_000));
+    let mut copy = here.start_in(&slow, &["-r", "t", "new"]);
+    copy.progressed(8 << 20);
+    send_signal(traced(copy.id()), Signal::KILL);
+    drop(copy.end());
+    assert!(!here.at("new/big").exists());
+    let summary = here.cp(&["-r", "t", "new"]).summary();
+    assert!(summary["resumed_bytes"].as_u64() >= Some(8 << 20), "{summary}");
+    assert!(fs::read(here.at("new/big")).unwrap() == whole);
+    assert!(remains(&here.at("")).is_empty());
+}
+
+#[test]
+fn a_copy_within_a_host_whose_last_sync_fails_is_no_success() {
+    let here = Here::new();
+    write(&here.at("t/small"), b"s");
+    write(&here.at("t/empty"), b"");
+    write(&here.at("big"), &bytes(10 << 20, 1));
+    let fails = need!(failing_calls("fsync,fdatasync,syncfs"));
+    let single = here.start_in(&fails, &["big", "new"]).end();
+    single.is(4, &["cannot sync new", "Input/output error", "check the device"]);
+    assert!(!here.at("new").exists());
+    // The folders can be synced, the small files cannot.
+    let fails = need!(failing_calls("syncfs"));
+    let tree = here.start_in(&fails, &["-r", "t", "tree"]).end();
+    assert_ne!(tree.status, Some(0), "{tree}");
+    assert!(tree.to_string().contains("sync"), "{tree}");
+    // The same commands resume.
+    here.cp(&["big", "new"]).summary();
+    here.cp(&["-r", "t/", "tree"]).summary();
+    assert_eq!(names(&here.at("tree")), ["empty", "small"]);
 }

@@ -1,7 +1,8 @@
 //! Receivers that take less than the path brings: a sender that finds its rate keeps to that.
 
 use super::cells::count;
-use super::faults::{serve_slowly, slow_calls, slow_disk};
+use super::faults::{serve_slowly, slow_disk};
+use crate::rig::slow::slow_calls;
 use crate::rig::{Ended, Pair, bytes, need, write};
 
 /// Pushes an object of `len` bytes, at no given rate, to a server that `slow` runs.

@@ -1,6 +1,5 @@
 //! Ends that die, freeze or are slow.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -8,7 +7,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{WAYS, Way};
-use crate::rig::{Child, Pair, Server, Skipped, bytes, need, peak, side_by_side, skip, write};
+use crate::rig::slow::{HANGS, as_words, slow_calls, traced};
+use crate::rig::{Child, Pair, Server, Skipped, bytes, need, peak, side_by_side, write};
 
 fn pair(len: usize) -> (Pair, Vec<u8>) {
     let (pair, content) = (Pair::in_memory(&[]), bytes(len, 5));
@@ -156,28 +156,11 @@ pub(super) fn slow_disk(millis: u32) -> Result<Vec<String>, Skipped> {
     slow_calls("pwrite64", millis * 1000)
 }
 
-/// Delays other system calls, in microseconds.
-pub(super) fn slow_calls(call: &str, micros: u32) -> Result<Vec<String>, Skipped> {
-    let inject = format!("inject={call}:delay_exit={micros}");
-    let trace = format!("trace={call}");
-    let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
-    let words: Vec<String> = words.map(str::to_owned).to_vec();
-    let tried = Command::new(&words[0]).args(&words[1..]).arg("true").output();
-    if tried.is_ok_and(|output| output.status.success()) {
-        return Ok(words);
-    }
-    Err(skip::uninstalled("strace, which makes a disk slow, cannot run here"))
-}
-
 /// Serves the pair's folder with a program run by `slow`, with this much `memory`.
 pub(super) fn serve_slowly(pair: &mut Pair, slow: &[String], memory: &str) {
     let mut words = Server::words("127.0.0.1:0", &pair.there, &["--memory", memory, "--allow"]);
     words.push(pair.client.id.clone().into());
     pair.server = Server::start_as(&mut pair.host.wrapped(&as_words(slow), words));
-}
-
-fn as_words(words: &[String]) -> Vec<&str> {
-    words.iter().map(String::as_str).collect()
 }
 
 #[test]
@@ -192,9 +175,6 @@ fn a_disk_slower_than_the_network_slows_the_sender_and_loses_nothing() {
     assert!(summary["waste"].as_f64() < Some(0.05), "{ended}");
     assert_copied(&pair, Way::Push, &content);
 }
-
-/// Delay of a call that counts as a hanging disk.
-const HANGS: u32 = 60_000_000;
 
 #[test]
 fn a_far_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
@@ -261,14 +241,6 @@ fn hashing_what_is_there_for_longer_than_stall_is_no_stall() {
     assert_eq!(ended.summary()["verified"], true, "{ended}");
     assert!(ended.summary()["seconds"].as_f64() > Some(4.0), "{ended}");
     assert_copied(&pair, Way::Push, &content);
-}
-
-/// The process that strace started.
-pub(super) fn traced(strace: u32) -> u32 {
-    let children = format!("/proc/{strace}/task/{strace}/children");
-    let children = std::fs::read_to_string(children).expect("it runs");
-    let child = children.split_whitespace().next().and_then(|id| id.parse().ok());
-    child.expect("strace has started it")
 }
 
 #[test]

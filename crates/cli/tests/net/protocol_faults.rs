@@ -139,7 +139,7 @@ fn a_disk_slower_than_the_network_bounds_memory_and_loses_nothing_for_want_of_it
         let summary = assert_counted(&ended, cell);
         assert_eq!(count(&summary, "memory_lost"), 0, "{ended}");
         assert!(fs::read(pair.there.join("copy")).expect("it is there") == content);
-        let server = faults::traced(pair.server.child().id());
+        let server = crate::rig::slow::traced(pair.server.child().id());
         let peak = crate::rig::peak(server);
         assert!(peak < 128_000_000, "{peak} bytes: {ended}");
     });

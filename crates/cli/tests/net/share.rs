@@ -98,8 +98,10 @@ fn presence_vanishes_with_the_command_that_holds_it() {
     let mut watch = Child::spawn(&mut pair.client.command(words(&pair, "watch", "", &["--json"])));
     watch.event(|event| event["event"] == "snapshot");
     let held = words(&pair, "put", "here/me", &["hello", "--presence"]);
-    let held = Child::spawn(&mut pair.client.command(held));
+    let mut held = Child::spawn(&mut pair.client.command(held));
     assert_eq!(watch.event(|event| event["event"] == "value")["key"], "here/me");
+    let line = held.line().unwrap_or_default();
+    assert!(line.starts_with("here/me has version "), "{line}");
     held.signal(rustix::process::Signal::INT);
     assert_eq!(watch.event(|event| event["event"] == "deleted")["key"], "here/me");
 }
@@ -176,12 +178,17 @@ fn a_lock_that_was_lost_with_the_connection_ends_its_command_with_a_word() {
     };
     let mut watch = Child::spawn(&mut client.command(["share", "watch", &id, "--json", &url("")]));
     watch.event(|event| event["event"] == "snapshot");
-    let (mut lock, open) = (hold("lock", &["--if-version=0"]), hold("open", &[]));
+    let (mut lock, mut open) = (hold("lock", &["--if-version=0"]), hold("open", &[]));
     let mut keys: Vec<String> = (0..2)
         .map(|_| watch.event(|event| event["event"] == "value")["key"].as_str().unwrap().to_owned())
         .collect();
     keys.sort();
     assert_eq!(keys, ["lock", "open"]);
+    // A client that does not know yet that its put was made puts it again, and holds it then.
+    for (child, key) in [(&mut lock, "lock"), (&mut open, "open")] {
+        let line = child.line().unwrap_or_default();
+        assert!(line.starts_with(&format!("{key} has version ")), "{line}");
+    }
     server.into_child().kill();
     let _server = start(&address);
     let ended = lock.ended();

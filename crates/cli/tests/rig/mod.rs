@@ -7,6 +7,7 @@
 mod child;
 mod pair;
 mod scratch;
+pub(crate) mod slow;
 mod terminal;
 mod tree;
 

@@ -121,6 +121,14 @@ pub(crate) async fn pair(carriers: Carriers, ip: IpAddr) -> (Session, Session) {
 }
 
 #[test]
+fn each_choice_of_carriers_has_its_own() {
+    let has = |carriers: Carriers| (carriers.quic(), carriers.tcp());
+    assert_eq!(has(Carriers::Both), (true, true));
+    assert_eq!(has(Carriers::Quic), (true, false));
+    assert_eq!(has(Carriers::Tcp), (false, true));
+}
+
+#[test]
 fn a_quarter_of_the_file_descriptors_may_wait_and_at_most_1024_clients() {
     for (descriptors, clients) in
         [(0, 0), (3, 0), (4, 1), (7, 1), (400, 100), (4095, 1023), (4096, 1024), (1 << 20, 1024)]

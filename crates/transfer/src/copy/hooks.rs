@@ -282,12 +282,8 @@ impl Hooks for ClientHooks {
     }
 
     fn held(&self, held: &Held) {
-        let Held { path, patience } = held;
         let side = if self.sends { " on the other side" } else { "" };
-        let seconds = patience.as_secs();
-        self.observer.notice(Notice::Warning(format!(
-            "another copy is writing {path}{side}; waiting up to {seconds} s for its end"
-        )));
+        self.observer.notice(notices::held(held, side));
     }
 
     fn silence(&self, since: Option<Span>) {

@@ -1,6 +1,6 @@
 //! A copy within this host: source and sink as over a network, without a session between them.
 //!
-//! One thread reads and hashes, the calling thread verifies and writes, a third one reports.
+//! One thread reads and hashes, one verifies and writes, the calling one reports.
 //! Nothing is retried; the same call resumes from the journal.
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ use crate::counters::recent::{Recent, over};
 use crate::error::{Error, ErrorKind};
 use crate::location::Location;
 use crate::many::part::sink_options;
-use crate::notices::{self, interrupted, shown, told};
+use crate::notices::{self, interrupted, shown, stalled, told};
 use crate::options::{CopyOptions, Names, Receive};
 use crate::progress::{Cancel, Notice, Observer, Progress};
 use crate::summary::{Summary, hex};
@@ -32,15 +32,17 @@ use crate::summary::{Summary, hex};
 const PROTOCOL: &str = "local";
 /// How often the observer hears the progress, and may cancel the copy.
 const TICK: Duration = Duration::from_millis(100);
+/// How long a cancelled copy may take to write its journals.
+const GRACE: Duration = Duration::from_secs(5);
 /// Chunks that the reader may be ahead of the writer.
 const AHEAD: usize = 8;
 /// Most passes for a chunk that fails verification or whose sync fails.
 const MOST_PASSES: u32 = 4;
 
 /// A running copy.
-struct Local<'a> {
-    options: &'a CopyOptions,
-    observer: &'a dyn Observer,
+struct Local {
+    options: CopyOptions,
+    observer: Arc<dyn Observer>,
     watch: Watch,
     started: Instant,
     progress: Mutex<Progress>,
@@ -64,50 +66,30 @@ pub(super) fn is_local(options: &CopyOptions) -> bool {
     options.destination.is_local() && options.sources.iter().all(Location::is_local)
 }
 
-/// Copies; blocks until the end.
+/// Copies; blocks until the end, or until a disk hangs for longer than the stall limit.
 ///
 /// # Errors
 /// As [`copy`](super::copy()); [`ErrorKind::Usage`] for options that need a network, and for a copy
 /// onto or into itself.
 pub(super) fn copy(
-    options: &CopyOptions,
-    observer: &dyn Observer,
+    options: CopyOptions,
+    observer: Arc<dyn Observer>,
     cancel: &Cancel,
 ) -> Result<Summary, Error> {
-    check(options)?;
+    check(&options)?;
     if options.rate.is_some() || options.rate_limit.is_some() {
         let what = "a limit of the rate is for a network; this copy stays on this host";
         observer.notice(Notice::Warning(what.to_owned()));
     }
-    let local = Local {
-        options,
-        observer,
-        watch: Watch::default(),
-        started: Instant::now(),
-        progress: Mutex::default(),
-        bytes: AtomicU64::new(0),
-        files: AtomicU64::new(0),
-    };
-    let (over, ended) = mpsc::channel::<()>();
-    let copied = thread::scope(|scope| {
-        let local = &local;
-        scope.spawn(move || {
-            let mut recent = Recent::default();
-            while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                if cancel.is_cancelled() {
-                    local.watch.end();
-                }
-                observer.progress(&local.progress(&mut recent));
-            }
-        });
-        let copied = local.run();
-        drop(over);
-        copied
+    let local = Arc::new(Local::new(options, observer));
+    let (send, ended) = mpsc::channel();
+    let worker = local.clone();
+    // The copy does not wait for this thread, because a call to a hanging disk may never return.
+    let begun = thread::Builder::new().name("local copy".to_owned()).spawn(move || {
+        let _ = send.send(worker.run());
     });
-    match local.watch.is_over() {
-        true => Err(interrupted()),
-        false => copied,
-    }
+    begun.map_err(|error| Error::new(ErrorKind::Unfinished, error.to_string()))?;
+    local.follow(&ended, cancel)
 }
 
 /// Checks that the copy is one of files within this host, and not onto or into itself.
@@ -169,9 +151,60 @@ fn leads_into_itself(from: &Path, to: &Path, recursive: bool) -> bool {
     is_inside || target.canonicalize().is_ok_and(|target| target == real)
 }
 
-impl Local<'_> {
+impl Local {
+    fn new(options: CopyOptions, observer: Arc<dyn Observer>) -> Local {
+        Local {
+            options,
+            observer,
+            watch: Watch::default(),
+            started: Instant::now(),
+            progress: Mutex::default(),
+            bytes: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+        }
+    }
+
+    /// Reports the progress until the worker has `ended`.
+    fn follow(
+        &self,
+        ended: &mpsc::Receiver<Result<Summary, Error>>,
+        cancel: &Cancel,
+    ) -> Result<Summary, Error> {
+        let mut recent = Recent::default();
+        let (mut last, mut moved) = (0, Instant::now());
+        let mut cancelled: Option<Instant> = None;
+        loop {
+            match ended.recv_timeout(TICK) {
+                Ok(Err(_)) if self.watch.is_over() => return Err(interrupted()),
+                Ok(copied) => return copied,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::new(ErrorKind::Unfinished, "the copy ended early"));
+                }
+            }
+            if cancel.is_cancelled() {
+                self.watch.end();
+                if cancelled.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+                    return Err(interrupted());
+                }
+            }
+            if let Some(held) = self.watch.take_held() {
+                self.observer.notice(notices::held(&held, ""));
+            }
+            let count = self.watch.looked().saturating_add(self.bytes.load(Ordering::Relaxed));
+            if count != last {
+                (last, moved) = (count, Instant::now());
+            }
+            if moved.elapsed() >= self.options.stall {
+                self.watch.end();
+                return Err(stalled(self.options.stall, false));
+            }
+            self.observer.progress(&self.progress(&mut recent));
+        }
+    }
+
     fn run(&self) -> Result<Summary, Error> {
-        let options = self.options;
+        let options = &self.options;
         let place = |location: &Location| options.place(location.path().to_owned());
         let places: Vec<_> = options.sources.iter().map(place).collect();
         let source = Source::open(
@@ -186,7 +219,7 @@ impl Local<'_> {
     }
 
     fn bring(&self, mut source: Source) -> Result<Summary, Error> {
-        let options = self.options;
+        let options = &self.options;
         for warning in source.warnings() {
             self.observer.notice(Notice::Warning(warning.clone()));
         }
@@ -215,7 +248,10 @@ impl Local<'_> {
         }
         let walked: Vec<Failure> = without_entry(&source);
         let outcome = sink.finish()?;
-        if outcome.unfinished > 0 && !self.watch.is_over() {
+        if outcome.unfinished > 0 && self.watch.is_over() {
+            return Err(interrupted());
+        }
+        if outcome.unfinished > 0 {
             let what = format!("{} files could not be synced to the disk", outcome.unfinished);
             return Err(Error::new(ErrorKind::LocalFile, what)
                 .advise("the same command resumes from what is on disk"));
@@ -268,6 +304,7 @@ impl Local<'_> {
             let (give_back, buffers) = mpsc::channel();
             scope.spawn(move || {
                 for chunk in missing.iter().copied() {
+                    self.watch.step();
                     let buf = buffers.try_recv();
                     let mut buf = buf.unwrap_or_else(|_| vec![0; CHUNK as usize]);
                     let known = source.failures().len();
@@ -443,15 +480,7 @@ mod tests {
         let trust = Trust { config_dir: to.clone(), pins: Vec::new(), accept_new: false };
         let mut options = CopyOptions::new(vec![place(&from.join("x"))], place(&to), trust);
         options.checksum = true;
-        let local = Local {
-            options: &options,
-            observer: &Nobody,
-            watch: Watch::default(),
-            started: Instant::now(),
-            progress: Mutex::default(),
-            bytes: AtomicU64::new(0),
-            files: AtomicU64::new(0),
-        };
+        let local = Local::new(options.clone(), Arc::new(Nobody));
         let places = [options.place(from.join("x"))];
         let source = Source::open(&places, &SourceOptions::default()).unwrap();
         let mut file = fs::File::options().append(true).open(from.join("x")).unwrap();

@@ -57,7 +57,7 @@ pub fn copy(
 ) -> Result<Summary, Error> {
     check_delete(&options)?;
     if local::is_local(&options) {
-        return local::copy(&options, &*observer, &cancel);
+        return local::copy(options, observer, &cancel);
     }
     let routes = Route::all(&options)?;
     check_input(&options, &routes)?;

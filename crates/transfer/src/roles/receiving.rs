@@ -132,6 +132,7 @@ impl ReceivingRole<'_> {
         let reporter = Reporter { board: self.board.clone(), events: events_end };
         let incoming = Incoming { offer, list, reporter, is_incomplete, closed };
         let jobs = destination.begin(incoming, self.writer.as_ref())?;
+        jobs.charge_to(self.memory.messages());
         let (pieces_end, pieces) = mpsc::channel(2);
         let room = self.memory.streamed();
         let mut running = Running {

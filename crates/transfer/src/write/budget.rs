@@ -525,6 +525,12 @@ impl MemoryPart {
         self.pool.clone()
     }
 
+    /// Returns a charge for messages of this part's owner.
+    pub(crate) fn messages(&self) -> MessageCharge {
+        let owner = self.share.as_ref().map(|share| share.owner);
+        MessageCharge { inner: self.place.0.clone(), owner, held: None }
+    }
+
     /// Returns the room for chunks from streams, for which they wait.
     pub(crate) fn streamed(&self) -> Arc<Semaphore> {
         self.streamed.clone()

@@ -1,11 +1,12 @@
 //! The channels to and from a writing thread.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::budget::MessageCharge;
 use super::chunk::{Arrived, Streamed};
 use super::destination::Reporter;
 use super::writer::Writer;
@@ -107,7 +108,7 @@ pub(crate) struct Jobs {
     source: usize,
     next: Arc<AtomicUsize>,
     most: usize,
-    level: Arc<AtomicUsize>,
+    level: Arc<Level>,
     /// This source has sent more than fits.
     overflown: Arc<AtomicBool>,
 }
@@ -115,7 +116,34 @@ pub(crate) struct Jobs {
 /// The receiver of a writing thread.
 pub(crate) struct JobInbox {
     receiver: Receiver<SourceJob>,
-    level: Arc<AtomicUsize>,
+    level: Arc<Level>,
+}
+
+/// The bytes that wait for a thread, and the memory that they are charged to.
+#[derive(Default)]
+struct Level(Mutex<(usize, Option<MessageCharge>)>);
+
+impl Level {
+    /// Counts `more` bytes if they fit into `most` and into the memory; returns whether they do.
+    fn add(&self, more: usize, most: usize) -> bool {
+        let mut level = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (bytes, charge) = &mut *level;
+        let all = *bytes + more;
+        let fits = all <= most && charge.as_mut().is_none_or(|charge| charge.set(all));
+        if fits {
+            *bytes = all;
+        }
+        fits
+    }
+
+    fn remove(&self, less: usize) {
+        let mut level = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (bytes, charge) = &mut *level;
+        *bytes -= less;
+        if let Some(charge) = charge {
+            charge.set(*bytes);
+        }
+    }
 }
 
 impl Jobs {
@@ -126,7 +154,7 @@ impl Jobs {
 
     fn bounded(most: usize) -> (Jobs, JobInbox) {
         let (sender, receiver) = channel();
-        let level = Arc::<AtomicUsize>::default();
+        let level = Arc::<Level>::default();
         let inbox = JobInbox { receiver, level: level.clone() };
         let next = Arc::new(AtomicUsize::new(1));
         (Jobs { sender, source: 0, next, most, level, overflown: Arc::default() }, inbox)
@@ -143,14 +171,18 @@ impl Jobs {
         self.of_source(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Charges what waits for the thread to the memory of the transfer, once for all sources.
+    pub(crate) fn charge_to(&self, charge: MessageCharge) {
+        let mut level = self.level.0.lock().unwrap_or_else(PoisonError::into_inner);
+        level.1.get_or_insert(charge);
+    }
+
     /// Sends a job. A thread that has ended has reported the reason already. A job that does not
     /// fit is dropped, and the source ends.
     pub(crate) fn send(&self, job: Job) {
         let weight = job.weight();
-        let before = self.level.fetch_add(weight, Ordering::Relaxed);
-        if weight > 0 && before + weight > self.most {
+        if weight > 0 && !self.level.add(weight, self.most) {
             self.overflown.store(true, Ordering::Relaxed);
-            self.level.fetch_sub(weight, Ordering::Relaxed);
             return;
         }
         let _ = self.sender.send((self.source, job));
@@ -167,7 +199,10 @@ impl JobInbox {
     pub(crate) fn recv_timeout(&self, time: Duration) -> Result<SourceJob, RecvTimeoutError> {
         let told = self.receiver.recv_timeout(time);
         if let Ok((_, job)) = &told {
-            self.level.fetch_sub(job.weight(), Ordering::Relaxed);
+            match job.weight() {
+                0 => {}
+                weight => self.level.remove(weight),
+            }
         }
         told
     }
@@ -188,7 +223,10 @@ impl Job {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_proto::units::Bytes;
+
     use super::*;
+    use crate::write::budget::Budget;
 
     const MOST: usize = 64_000;
 
@@ -215,5 +253,30 @@ mod tests {
         while !matches!(inbox.recv_timeout(Duration::ZERO), Ok((1, Job::AllArrived))) {}
         second.send(digests());
         assert!(!second.is_overflown());
+    }
+    #[test]
+    fn digests_that_wait_for_a_slow_disk_are_charged_to_the_memory() {
+        let budget = Budget::new(Bytes::mebi(512)).unwrap();
+        let is_free = |mebi: usize| budget.messages().set(mebi << 20);
+        let (jobs, inbox) = Jobs::new();
+        jobs.charge_to(budget.messages());
+        let digests = || Job::Digests(Digests { chunks: Vec::new(), values: vec![7; 1 << 20] });
+        for _ in 0..10 {
+            jobs.send(digests());
+        }
+        assert!(is_free(502) && !is_free(503));
+        // Another transfer has the rest.
+        let mut other = budget.messages();
+        assert!(other.set(501 << 20));
+        jobs.send(digests());
+        assert!(!jobs.is_overflown());
+        jobs.send(digests());
+        assert!(jobs.is_overflown(), "there is no memory for it");
+        drop(other);
+        for left in (0..11).rev() {
+            assert!(inbox.recv_timeout(Duration::ZERO).is_ok());
+            assert!(is_free(512 - left) && (left == 0 || !is_free(513 - left)));
+        }
+        assert!(inbox.recv_timeout(Duration::ZERO).is_err(), "what does not fit is dropped");
     }
 }

@@ -8,9 +8,10 @@
 //! atomic. After a power failure any subset of the volatile pages and entries may exist.
 
 mod handles;
+mod power;
 mod rng;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -531,22 +532,6 @@ impl Disk {
         state.locks.clear();
     }
 
-    /// Drops all volatile data except a random subset, and starts another process.
-    pub(crate) fn power_cut(&self) {
-        self.restart();
-        let state = &mut *self.state();
-        let mut changes = std::mem::take(&mut state.changes);
-        if state.rng.coin() {
-            changes.truncate(state.rng.below(changes.len() as u64 + 1) as usize);
-        } else {
-            changes.retain(|_| state.rng.coin());
-        }
-        changes.into_iter().for_each(|change| state.store_change(change));
-        state.cut_pages();
-        let reachable: BTreeSet<u64> = state.tree(true).into_values().chain([ROOT]).collect();
-        state.inodes.retain(|number, _| reachable.contains(number));
-    }
-
     /// Returns every path, in the state of the device (`stored`) or of the cache.
     pub(crate) fn tree(&self, stored: bool) -> Tree {
         self.state().tree(stored)
@@ -564,30 +549,6 @@ impl Disk {
 }
 
 impl State {
-    fn cut_pages(&mut self) {
-        let mut rng = self.rng.clone();
-        for inode in self.inodes.values_mut() {
-            for page in inode.dirty_pages() {
-                if rng.coin() {
-                    inode.store(page);
-                }
-            }
-            if rng.coin() {
-                inode.stored = inode.cached;
-            }
-            inode.cached = inode.stored;
-            inode.device.resize(inode.stored.len as usize, 0);
-            inode.cache = inode.device.clone();
-            inode.pages.resize(inode.cache.len().div_ceil(PAGE), Page::default());
-            for page in &mut inode.pages {
-                *page = Page { cached: page.stored, stored: page.stored, ..Page::default() };
-            }
-            (inode.unreported, inode.handles) = (false, 0);
-            inode.entries = inode.stored_entries.clone();
-        }
-        self.rng = rng;
-    }
-
     fn tree(&self, stored: bool) -> Tree {
         let mut tree = Tree::new();
         let mut left = vec![(Vec::new(), ROOT)];
