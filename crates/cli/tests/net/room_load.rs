@@ -124,6 +124,7 @@ fn cpu(id: u32) -> f64 {
 
 /// Prints a row: what came, what was lost, delays, and the processors that the server and this
 /// process used.
+#[allow(clippy::print_stderr, reason = "the numbers are for results/")]
 fn report(name: &str, subscribers: usize, rate: u64, seen: &Seen, cpus: (f64, f64)) {
     let mut delays = seen.delays.take();
     delays.sort_unstable();
