@@ -75,6 +75,7 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
         ("fec", coded_blocks()),
         ("remote_file", remote_files::all()),
         ("share", shares::all()),
+        ("channel", streams::of_channels()),
         ("stream", streams::all()),
         ("frame_header", frame_headers()),
         ("scenario", scenarios(root)?),

@@ -5,6 +5,7 @@
 //! the test `corpus` of the command line's crate runs the same functions over every file of
 //! `corpus/NAME/`, without a fuzzer.
 
+pub mod channel;
 pub mod client_session;
 pub mod control_message;
 pub mod data_header;
@@ -31,7 +32,7 @@ pub mod transfer_frame;
 pub type Run = fn(&[u8]);
 
 /// Every target: the name of its binary and of its corpus, and its function.
-pub const TARGETS: [(&str, Run); 18] = [
+pub const TARGETS: [(&str, Run); 19] = [
     ("client_session", client_session::run),
     ("control_message", control_message::run),
     ("data_header", data_header::run),
@@ -47,6 +48,7 @@ pub const TARGETS: [(&str, Run); 18] = [
     ("sender", sender::run),
     ("server_session", server_session::run),
     ("share", share::run),
+    ("channel", channel::run),
     ("stream", stream::run),
     ("survey_answer", survey_answer::run),
     ("transfer_frame", transfer_frame::run),

@@ -50,7 +50,7 @@ pub fn run(bytes: &[u8]) {
         once: true,
         allow_plain: false,
         memory: Bytes::mebi(64),
-        share: None,
+        ..ServeOptions::default()
     };
     let heard = rehearse(&options, CLIENT, said).expect("a server can be started");
     let hello = hello_of(said);

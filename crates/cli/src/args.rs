@@ -10,8 +10,9 @@ use longhaul::{Location, ServerPin};
 #[cfg(target_os = "linux")]
 use crate::emulate;
 use crate::{
-    cat, compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, ls,
-    man, model, path, probe, reproduce, serve, share, show_config, sim, stream, sync, top,
+    cat, channel, compare, completions, config, console, cp, demo, doctor, exit, habits, help, id,
+    json, ls, man, model, path, probe, reproduce, serve, share, show_config, sim, stream, sync,
+    top,
 };
 
 /// Fast, verified, resumable copies over long or lossy networks
@@ -40,6 +41,8 @@ enum SubcommandArgs {
     Serve(serve::ServeArgs),
     Share(share::ShareArgs),
     Stream(stream::StreamArgs),
+    Channel(channel::ChannelArgs),
+    Reflect(serve::ReflectArgs),
     Id(id::IdArgs),
     Model(model::ModelArgs),
     Path(path::PathArgs),
@@ -100,6 +103,8 @@ pub(crate) fn run() -> u8 {
         SubcommandArgs::Serve(args) => serve::run(&args),
         SubcommandArgs::Share(args) => share::run(&args, &settings),
         SubcommandArgs::Stream(args) => stream::run(&args, &settings),
+        SubcommandArgs::Reflect(args) => serve::run_reflect(&args),
+        SubcommandArgs::Channel(args) => channel::run(&args, &settings),
         SubcommandArgs::Id(args) => id::run(&args),
         SubcommandArgs::Model(args) => model::run(&args),
         SubcommandArgs::Path(args) => path::run(&args),

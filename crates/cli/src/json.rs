@@ -290,6 +290,11 @@ pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
             }
             value
         }
+        ServerEvent::LinkFailed { to, error } => {
+            let mut value = json!({"event": "link-failed", "to": to});
+            put_error(&mut value, &Error::from(error.clone()));
+            value
+        }
         ServerEvent::Lagged(count) => json!({"event": "lagged", "count": count}),
         _ => return None,
     };

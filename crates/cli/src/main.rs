@@ -8,6 +8,7 @@
 
 mod args;
 mod cat;
+mod channel;
 mod compare;
 mod completions;
 mod config;

@@ -84,7 +84,7 @@ pub(crate) fn advise_scheme(error: Error, places: &[Location]) -> Error {
 }
 
 /// Reads `--server-id`.
-fn parse_pin(text: &str) -> Result<ServerPin, String> {
+pub(crate) fn parse_pin(text: &str) -> Result<ServerPin, String> {
     let (server, id) = match text.rsplit_once('=') {
         Some((server, id)) => (Some(server.to_owned()), id),
         None => (None, text),

@@ -3,6 +3,7 @@
 mod http;
 mod log;
 mod metrics;
+mod reflect;
 mod ui;
 
 use std::net::SocketAddr;
@@ -21,6 +22,8 @@ use crate::{config, console, descriptors, exit, json, notify, plain, signals};
 use http::HttpArgs;
 use log::Log;
 use ui::UiArgs;
+
+pub(crate) use reflect::{ReflectArgs, run as run_reflect};
 
 /// Serve a folder to the ids that are allowed
 ///
@@ -129,7 +132,7 @@ fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
 fn serve(args: &ServeArgs) -> Result<(), Error> {
     // Before the list is read, so that no SIGHUP after a change of the list is missed.
     let held = signals::hold_reload()?;
-    let list = first_list(args)?;
+    let list = first_list(&args.allow, args.allow_file.as_ref())?;
     if args.listen.port() == u16::MAX && args.data_port.is_none() {
         let what = "no data port follows port 65535";
         return Err(Error::new(ErrorKind::Usage, what).advise("choose one with --data-port"));
@@ -223,9 +226,9 @@ fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Err
 }
 
 /// Reads the list at the start, and refuses an empty one. A running server may get an empty list.
-fn first_list(args: &ServeArgs) -> Result<Vec<Allow>, Error> {
-    let list = allow_list(&args.allow, args.allow_file.as_ref())?;
-    if let (Some(file), true) = (&args.allow_file, list.is_empty()) {
+fn first_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Error> {
+    let list = allow_list(named, file)?;
+    if let (Some(file), true) = (file, list.is_empty()) {
         let what = format!("{} lists no client, so nobody could connect", file.display());
         let advice = "write a line ID[:ro|wo|rw][:subfolder] for each client";
         return Err(Error::new(ErrorKind::Usage, what).advise(advice));

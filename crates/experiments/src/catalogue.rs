@@ -1,7 +1,7 @@
 //! All experiments, in the order of the papers.
 
 use crate::experiment::Experiment;
-use crate::{auto, fobs, grid, gtp, many, ornl, quanta, remembered, sabul, sidebyside};
+use crate::{auto, fobs, grid, gtp, many, ornl, quanta, remembered, sabul, sidebyside, updates};
 
 /// A paper, and its experiments.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub(crate) fn papers() -> Vec<Paper> {
              networks*, 2003. RBUDP sends the whole payload at a fixed rate, then sends again what \
              the receiver reports missing, in rounds. The paper measures it between Chicago and \
              Amsterdam and predicts it by a model.",
-            &quanta::ALL,
+            &[&quanta::ALL[..], &updates::ALL].concat(),
         ),
         paper(
             "FOBS",

@@ -72,6 +72,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod accounting;
+pub mod channel;
 pub mod endpoint;
 mod ends;
 pub mod fec;

@@ -34,7 +34,7 @@ pub struct Allow {
 pub const FILES: &str = "files";
 
 /// The other words that a list may have.
-const OTHERS: [&str; 3] = ["share", "stream", "status"];
+const OTHERS: [&str; 5] = ["share", "stream", "channel", "link", "status"];
 
 impl Allow {
     /// Returns whether it grants a right to the service `word`.
@@ -55,7 +55,8 @@ impl Allow {
 /// are allowed. A folder whose name looks like a mode needs a mode before it, as in `ID:rw:ro`.
 ///
 /// In the long form each service has its word, once: `files=MODE[:FOLDER]`, `share=MODE[:FOLDER]`,
-/// `stream=MODE[:FOLDER]`, `status=ro`. What is not named is not allowed. A folder with a comma
+/// `stream=MODE[:FOLDER]`, `channel=MODE[:FOLDER]`, `link=MODE[:FOLDER]`, `status=ro`. What is not
+/// named is not allowed. A folder with a comma
 /// needs the short form.
 ///
 /// # Errors
@@ -277,7 +278,7 @@ mod tests {
             ("files=r", "is no mode"),
             ("files=ro,", "`` is no service"),
             ("File=ro", "`File` is no service"),
-            ("shell=rw", "`shell` is no service; files, share, stream, status are"),
+            ("shell=rw", "`shell` is no service; files, share, stream, channel, link, status are"),
             ("files=ro,files=rw:/sub", "named twice"),
             ("share=ro,share=ro", "named twice"),
             ("files=ro:/../x", "below the root"),

@@ -79,13 +79,26 @@ impl FrameWriter {
         }
     }
 
+    /// Encodes a message that the next [`FrameWriter::flush`] or [`FrameWriter::write`] sends.
+    ///
+    /// # Errors
+    /// The message is longer than [`MAX_FRAME`](frame::MAX_FRAME).
+    pub fn queue(&mut self, message: &impl Message) -> Result<(), Error> {
+        self.greet();
+        frame::encode(message, &mut self.pending)
+    }
+
+    /// Returns how many bytes are queued and not sent.
+    pub fn queued(&self) -> usize {
+        self.pending.len() - self.taken
+    }
+
     /// Sends one message. If the call is cancelled, the whole message is sent with the next one.
     ///
     /// # Errors
     /// The message is longer than [`MAX_FRAME`](frame::MAX_FRAME), or the session is lost.
     pub async fn write(&mut self, message: &impl Message) -> Result<(), Error> {
-        self.greet();
-        frame::encode(message, &mut self.pending)?;
+        self.queue(message)?;
         self.flush().await
     }
 
@@ -181,7 +194,11 @@ impl FrameWriter {
         self.flush().await.expect("an open session");
     }
 
-    async fn flush(&mut self) -> Result<(), Error> {
+    /// Sends the messages that were queued. Cancel-safe.
+    ///
+    /// # Errors
+    /// The session is lost.
+    pub async fn flush(&mut self) -> Result<(), Error> {
         while self.taken < self.pending.len() {
             let written = self.out.write(&self.pending[self.taken..]).await;
             match written {

@@ -7,9 +7,11 @@
 //! - [`messages`] (what goes across) and `terms` (what is believed of it).
 //! - The server: [`server`] answers clients out of its `rooms`, `ingress` opens what a sender
 //!   sends, `relay` is the thread that forwards it, `place` knows where a receiver is.
+//! - [`channel`]: messages instead of frames.
 //! - The clients: [`send`] with the thread `sending`; [`receive`] with `gather` on the port's
 //!   thread and `restore`, which decodes; `item` is what comes. `link` is what both work over.
 
+pub mod channel;
 mod gather;
 mod ingress;
 mod item;

@@ -131,6 +131,12 @@ pub struct Control {
     unheard: Option<Instant>,
 }
 
+/// The UDP payload that each Ethernet path carries, or what `passes` if that is less.
+pub(crate) fn ethernet(passes: Option<u16>) -> u16 {
+    let ethernet = PACKET - packet_overhead(std::net::Ipv6Addr::LOCALHOST.into());
+    passes.unwrap_or(ethernet).min(ethernet)
+}
+
 /// A stream that is sent over `first`. `run` is a random number.
 ///
 /// # Errors
@@ -140,9 +146,7 @@ pub fn new(
     run: u64,
     first: &Link,
 ) -> Result<(Source, Control, watch::Receiver<Status>), Error> {
-    let ethernet = PACKET - packet_overhead(std::net::Ipv6Addr::LOCALHOST.into());
-    let passes = first.datagram.unwrap_or(ethernet).min(ethernet);
-    let datagram = wish.datagram.unwrap_or(passes);
+    let datagram = wish.datagram.unwrap_or_else(|| ethernet(first.datagram));
     let symbol = datagram.saturating_sub(OVERHEAD) & !1;
     let Wish { frame, per_second, deadline, .. } = wish;
     let terms = Terms { symbol, frame, per_second, deadline }.check()?;

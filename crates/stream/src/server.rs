@@ -35,7 +35,7 @@ pub struct Streams {
 }
 
 /// A flow of the port, until it is dropped.
-struct Flow<'a>(&'a PortHandle, FlowId);
+pub(crate) struct Flow<'a>(pub(crate) &'a PortHandle, pub(crate) FlowId);
 
 impl Drop for Flow<'_> {
     fn drop(&mut self) {
@@ -249,7 +249,7 @@ fn senseless() -> Error {
     Error::new(Kind::Usage, "this message makes no sense on this stream")
 }
 
-fn forbidden(verb: &str, name: &Key, right: &Right) -> Error {
+pub(crate) fn forbidden(verb: &str, name: &Key, right: &Right) -> Error {
     let below = right.prefix.as_str();
     let what = format!("this client may not {verb} '{name}'; it has rights below '{below}'");
     Error::new(Kind::Unreachable, what).advise("ask who runs the server")

@@ -14,6 +14,7 @@
 
 pub mod api;
 mod calls;
+mod channel;
 #[doc(hidden)]
 pub mod control;
 #[doc(hidden)]

@@ -13,6 +13,7 @@ use longhaul_proto::law::Weight;
 use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::units::{Bytes, Rate};
+use longhaul_stream::channel::RoomLimits;
 
 use crate::error::Error;
 use crate::location::{DEFAULT_PORT, Location};
@@ -334,6 +335,10 @@ pub struct ServeOptions {
     pub memory: Bytes,
     /// The file of the tree that clients share; `None` for a server without one.
     pub share: Option<PathBuf>,
+    /// Serve channels and streams alone: there is no root, and no shared tree.
+    pub rooms_only: bool,
+    /// Limits of the rooms of channels.
+    pub rooms: RoomLimits,
 }
 
 impl Default for ServeOptions {
@@ -350,6 +355,8 @@ impl Default for ServeOptions {
             allow_plain: false,
             memory: Bytes::mebi(512),
             share: None,
+            rooms_only: false,
+            rooms: RoomLimits::default(),
         }
     }
 }

@@ -26,19 +26,19 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    async fn connect(&self) -> Result<Link, Error> {
+    pub(crate) async fn connect(&self) -> Result<Link, Error> {
         let settings = Settings::default();
         let reached = reach::open(&self.options, &*self.observer, &settings, Look::Beside).await?;
         let Reached { session, data: port, contact, datagram } = reached;
         if session.carrier == "ssh" {
-            let what = "a stream needs a server that listens; it cannot go over ssh";
+            let what = "streams and channels need a server that listens; they cannot go over ssh";
             let error = Error::new(ErrorKind::Unreachable, what);
             return Err(error.advise("start `longhaul serve` there and write lh://host/name"));
         }
         Ok(Link { session, port, contact, flow: random_flow(), datagram })
     }
 
-    async fn again(&self) -> Result<Link, session::Error> {
+    pub(crate) async fn again(&self) -> Result<Link, session::Error> {
         self.connect().await.map_err(|error| {
             let is_silence = error.is_silence;
             session::Error { is_silence, ..session::Error::from(&error) }

@@ -1,6 +1,11 @@
-//! Messages between the ends of a stream, and the headers of its datagrams.
+//! Messages between the ends of streams and channels, and their datagrams.
 
+use longhaul_proto::channel::{Code, Cutter, Message, encode};
 use longhaul_proto::stream::Head;
+use longhaul_proto::time::{Span, Time};
+use longhaul_stream::channel::messages::{
+    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Part, Publish, Subscribe,
+};
 use longhaul_stream::messages::{Ask, Asked, End, Receive, Report, Send, State, Tell, Told, Way};
 use prost::Message as _;
 
@@ -29,5 +34,38 @@ pub(super) fn all() -> Vec<Vec<u8>> {
         [ask(Asked::Receive(receive)), ask(Asked::Report(report))].concat(),
         [tell(Told::Way(way)), tell(Told::State(state))].concat(),
         [one(head.encode().to_vec()), one(head.encode().to_vec())].concat(),
+    ]
+}
+
+/// Sequences of messages, each after its length, and the number of a datagram after each.
+pub(super) fn of_channels() -> Vec<Vec<u8>> {
+    let one = |message: Vec<u8>, block: u64| {
+        [&[message.len() as u8][..], &message, &[8], &block.to_be_bytes()].concat()
+    };
+    let ask = |asked| one(ChannelAsk { asked: Some(asked) }.encode_to_vec(), 0);
+    let first =
+        Part { key: "pose/7".into(), number: 1, bytes: vec![1; 9], rest: 3, ..Part::default() };
+    let last = Part { bytes: vec![2; 3], ..Part::default() };
+    let told = ChannelTell { told: Some(ChannelTold::Part(last.clone())) };
+    let publish = Publish { name: "lab/x".into(), run: 5, ..Publish::default() };
+    let subscribe = Subscribe { mode: 2, xor: true, group: 3, repairs: 1, ..Subscribe::default() };
+    let whole = Message {
+        origin: 1,
+        number: 1,
+        at: 5,
+        hops: 0,
+        via: 0,
+        key: None,
+        bytes: vec![7; 100].into(),
+    };
+    let mut cutter = Cutter::new(90, Code::Xor { group: 2 }, Span::from_millis(20));
+    let mut datagrams = Vec::new();
+    // It is short.
+    let _ = cutter.message(Time::ZERO, &encode(&whole), &mut datagrams);
+    vec![
+        [ask(ChannelAsked::Publish(publish)), ask(ChannelAsked::Part(first.clone()))].concat(),
+        [ask(ChannelAsked::Part(first)), one(told.encode_to_vec(), 0)].concat(),
+        ask(ChannelAsked::Subscribe(subscribe)),
+        datagrams.into_iter().skip(1).flat_map(|d| one(d.payload, d.block)).collect(),
     ]
 }

@@ -134,6 +134,9 @@ fn said(event: &ServerEvent) -> Option<String> {
                 None => line,
             }
         }
+        ServerEvent::LinkFailed { to, error } => {
+            format!("the link to {to} failed: {}", said(error))
+        }
         ServerEvent::Lagged(count) => format!("{count} log lines were lost"),
         _ => return None,
     };

@@ -143,6 +143,7 @@ fn every_event_in_the_source_is_on_the_page_and_the_other_way_round() {
         "share.rs",
         "share/lines.rs",
         "stream/lines.rs",
+        "channel/lines.rs",
     ] {
         let text =
             fs::read_to_string(root().join("crates/cli/src").join(file)).expect("it is there");

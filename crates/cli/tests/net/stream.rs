@@ -491,10 +491,11 @@ fn each_command_of_the_page_on_streams_works() {
         .into_iter()
         .chain(rest.iter().map(|line| {
             let line = line.replace("dtn.example.org", &server.address);
-            ["send", "receive"].iter().fold(line, |line, verb| {
+            let all = ["stream send", "stream receive", "channel send", "channel receive"];
+            all.iter().fold(line, |line, verb| {
                 let (binary, id) = (env!("CARGO_BIN_EXE_longhaul"), &server.id);
-                let words = format!("{binary} stream {verb} --server-id={id} ");
-                line.replace(&format!("longhaul stream {verb} "), &words)
+                let words = format!("{binary} {verb} --server-id={id} ");
+                line.replace(&format!("longhaul {verb} "), &words)
             })
         }))
         .collect();
@@ -503,5 +504,7 @@ fn each_command_of_the_page_on_streams_works() {
     let command = command.current_dir(folder.path()).stdin(Stdio::null());
     let ended = Child::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).end();
     ended.is(0, &["5 frames on time"]);
+    assert!(ended.stdout.iter().any(|line| line == "1.5 2.5 0.5"), "{ended}");
+    assert_eq!(fs::read(folder.path().join("log")).unwrap(), b"run 42 begins\n");
     assert!(ended.stdout.iter().any(|line| line.trim() == "400000"), "{ended}");
 }

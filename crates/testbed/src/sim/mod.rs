@@ -43,6 +43,7 @@ mod plain;
 mod setup;
 mod store;
 pub mod stream;
+pub mod updates;
 mod world;
 
 pub use error::SimError;

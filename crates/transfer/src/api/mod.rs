@@ -13,6 +13,7 @@
 pub mod access_list;
 mod batches;
 pub mod blocking;
+mod channel;
 mod client;
 mod connection;
 mod copy;
@@ -34,6 +35,11 @@ mod stream;
 mod transfer;
 mod trust;
 
+pub use channel::{
+    ChannelCode, ChannelEvent, ChannelInput, ChannelMessage, ChannelMode, ChannelReceived,
+    ChannelReceiver, ChannelSender, ChannelSent, ChannelSettings, ReceiveChannelRequest,
+    SendChannelRequest,
+};
 pub use client::{Client, ClientBuilder, IntoLocation};
 pub use connection::{ConnectRequest, Connection, Listing, StatusWatch};
 pub use copy::CopyRequest;
@@ -63,4 +69,6 @@ pub use crate::server_status::{
 };
 pub use crate::summary::Summary;
 pub use longhaul_files::MemoryFolder;
+pub use longhaul_proto::channel::{Array, ArrayError, Element};
+pub use longhaul_stream::channel::RoomLimits;
 pub use longhaul_text::CallOption;

@@ -10,15 +10,18 @@ use longhaul_proto::registry;
 use longhaul_proto::units::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
+use super::client::{Client, IntoLocation};
 use super::engine;
 use super::identity::Identity;
 use super::listen;
 use super::queue::{Queue, Queued, Reader, stream};
+use super::stream::Target;
 use crate::error::public::{Error, ErrorKind};
 use crate::options::{Allow, OwnKey, ServeOptions};
-use crate::serve::{self, Order, Ready, ServerEvent};
+use crate::serve::{self, LinkTo, Order, Ready, ServerEvent};
 use crate::server_status::ServerStatus;
 use crate::session::{PeerId, allow};
+use longhaul_stream::channel::RoomLimits;
 
 /// Events that may wait for a slow reader.
 const EVENTS: usize = 1024;
@@ -100,6 +103,7 @@ pub struct ServerBuilder {
     options: ServeOptions,
     error: Option<Error>,
     listen: Option<String>,
+    links: Vec<LinkTo>,
 }
 
 impl ServerBuilder {
@@ -169,6 +173,29 @@ impl ServerBuilder {
         self
     }
 
+    /// Offers channels and streams alone: the server needs no root.
+    pub fn rooms_only(mut self) -> ServerBuilder {
+        self.options.rooms_only = true;
+        self
+    }
+
+    /// Limits the rooms of channels.
+    pub fn room_limits(mut self, limits: RoomLimits) -> ServerBuilder {
+        self.options.rooms = limits;
+        self
+    }
+
+    /// Links a room to the room of the same name at another server, `lh://host[:port]/room`:
+    /// messages of each are messages of both. `client` has the identity of this server, and the
+    /// servers to trust. The link is kept as long as this server runs.
+    pub fn link(mut self, client: &Client, room: impl IntoLocation) -> ServerBuilder {
+        match Target::new(client, room.into_location()).link() {
+            Ok(link) => self.links.push(link),
+            Err(error) => self.error = self.error.or(Some(error)),
+        }
+        self
+    }
+
     /// Opens the ports and serves on the engine's threads, until [`Server::shutdown`] or until the
     /// handle is dropped.
     ///
@@ -178,11 +205,11 @@ impl ServerBuilder {
         if let Some(error) = self.error {
             return Err(error);
         }
-        let mut options = self.options;
+        let (mut options, links) = (self.options, self.links);
         if let Some(listen) = &self.listen {
             options.listen = listen::parse(listen)?;
         }
-        if options.root.as_os_str().is_empty() {
+        if options.root.as_os_str().is_empty() && !options.rooms_only {
             return Err(Error::new(ErrorKind::Usage, "a server needs a root folder"));
         }
         let queue = Queue::new(EVENTS);
@@ -193,7 +220,7 @@ impl ServerBuilder {
             let queue = events.clone();
             let tell = Arc::new(move |event| queue.push(event));
             let is_ready = move |ready| drop(tell_ready.send(ready));
-            let served = serve::serve(registry::find, options, is_ready, tell, taken);
+            let served = serve::serve(registry::find, options, links, is_ready, tell, taken);
             events.close();
             served.map_err(Error::from)
         })?;
@@ -221,7 +248,7 @@ impl Server {
     /// Returns a builder for a server with this identity.
     pub fn builder(identity: Identity) -> ServerBuilder {
         let options = ServeOptions { key: OwnKey::Given(identity.0), ..ServeOptions::default() };
-        ServerBuilder { options, error: None, listen: None }
+        ServerBuilder { options, error: None, listen: None, links: Vec::new() }
     }
 
     /// Returns the control port's address.

@@ -21,6 +21,7 @@ use crate::error::Error as Inner;
 use crate::error::public::{Error, ErrorKind};
 use crate::options::{HostOptions, ReachOptions};
 use crate::progress::Cancel;
+use crate::serve::LinkTo;
 use crate::stream::{Ways, receive_stream, send_stream};
 
 /// Name of the engine's thread.
@@ -69,19 +70,22 @@ impl StreamSettings {
 
 /// The location of a stream, and how its host is reached.
 #[derive(Clone, Debug)]
-struct Target {
+pub(super) struct Target {
     client: Client,
-    options: Result<(HostOptions, Key), Error>,
-    cancel: Cancel,
-    retry_for: Duration,
+    pub(super) options: Result<(HostOptions, Key), Error>,
+    pub(super) cancel: Cancel,
+    pub(super) retry_for: Duration,
 }
 
 impl Target {
-    fn new(client: &Client, location: Result<crate::location::Location, Error>) -> Target {
+    pub(super) fn new(
+        client: &Client,
+        location: Result<crate::location::Location, Error>,
+    ) -> Target {
         let options = location.and_then(|location| {
             let name = location.path().to_str().unwrap_or_default().trim_matches('/').to_owned();
             let key = Key::new(&name).map_err(|error| {
-                Error::new(ErrorKind::Usage, format!("{location} names no stream: {error}"))
+                Error::new(ErrorKind::Usage, format!("{location} names no stream or room: {error}"))
             })?;
             Ok((client.host(location), key))
         });
@@ -89,8 +93,14 @@ impl Target {
         Target { client: client.clone(), options, cancel: Cancel::default(), retry_for }
     }
 
+    /// Returns the link of a server to this room.
+    pub(super) fn link(self) -> Result<LinkTo, Error> {
+        let (Ways { options, observer, .. }, room, _) = self.ways()?;
+        Ok(LinkTo { options, room, observer })
+    }
+
     /// Returns how connections are made, the stream's name, and the handle that ends it.
-    fn ways(self) -> Result<(Ways, Key, Cancel), Error> {
+    pub(super) fn ways(self) -> Result<(Ways, Key, Cancel), Error> {
         let (options, name) = self.options?;
         let cancel = self.cancel.child();
         // A stream has its own events, so nothing reads this queue.
@@ -127,6 +137,7 @@ macro_rules! reached {
         }
     };
 }
+pub(super) use reached;
 reached!(SendStreamRequest);
 reached!(ReceiveStreamRequest);
 
@@ -194,7 +205,9 @@ impl SendStreamRequest {
 }
 
 /// Unwraps the result of the engine's thread.
-fn ended<T>(done: Result<Result<T, Inner>, oneshot::error::RecvError>) -> Result<T, Error> {
+pub(super) fn ended<T>(
+    done: Result<Result<T, Inner>, oneshot::error::RecvError>,
+) -> Result<T, Error> {
     Ok(done.map_err(|_| engine::vanished(NAME))??)
 }
 
@@ -215,7 +228,7 @@ impl IntoFuture for SendStreamRequest {
 
 /// Cancels a stream when its future is dropped.
 #[derive(Debug)]
-struct Ending(Option<Cancel>);
+pub(super) struct Ending(pub(super) Option<Cancel>);
 
 impl Drop for Ending {
     fn drop(&mut self) {

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::Server;
+use super::channeling::{self, Channeling};
 use super::copying::Copying;
 use super::listing::Listing;
 use super::pipe::Piping;
@@ -18,20 +19,28 @@ use super::streaming::Streaming;
 use crate::error::{Error, ErrorKind};
 use crate::session::{Service, Services, Session};
 use longhaul_share::Shared;
+use longhaul_stream::channel::RoomLimits;
 use longhaul_stream::server::Streams;
 
 /// Timeout for a stream's first message.
 const REQUEST: Duration = Duration::from_secs(15);
 
 /// What of a server can be watched.
-pub(super) fn view(server: &Rc<Server>, shared: Option<Rc<Shared>>) -> Rc<View> {
+pub(super) fn view(
+    server: &Rc<Server>,
+    shared: Option<Rc<Shared>>,
+    limits: RoomLimits,
+) -> Rc<View> {
     let streams = Streams::new(server.port.clone());
-    Rc::new(View { server: server.clone(), streams, shared })
+    let channels = channeling::rooms(server, limits);
+    Rc::new(View { server: server.clone(), streams, channels, shared })
 }
 
-/// What a server offers. `ended` is told how each transfer and each pipe ended.
+/// What a server offers: channels and streams alone, with `rooms_only`. `ended` is told how each
+/// transfer and each pipe ended.
 pub(super) fn services(
     view: &Rc<View>,
+    rooms_only: bool,
     ended: mpsc::UnboundedSender<Result<(), Error>>,
 ) -> Services {
     let server = &view.server;
@@ -42,8 +51,13 @@ pub(super) fn services(
     let sharing = view.shared.clone();
     let sharing = sharing.map(|shared| Rc::new(Sharing::new(server.clone(), shared)) as Rc<_>);
     let streaming: Rc<dyn Service> = Rc::new(Streaming::new(server.clone(), view.streams.clone()));
+    let channels = view.channels.clone();
+    let channeling: Rc<dyn Service> = Rc::new(Channeling::new(server.clone(), channels));
     let status: Rc<dyn Service> = Rc::new(Watching::new(view.clone()));
-    let all = [copying, listing, piping, reading, streaming, status];
+    if rooms_only {
+        return Services::new([channeling, streaming, status]);
+    }
+    let all = [copying, listing, piping, reading, streaming, channeling, status];
     Services::new(all.into_iter().chain(sharing))
 }
 

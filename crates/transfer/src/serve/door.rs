@@ -33,6 +33,8 @@ fn now(list: &Shared) -> Arc<[Allow]> {
 enum Reach {
     /// Only paths below this folder.
     Root(Root),
+    /// No path: the server has no files.
+    Nothing,
     /// Everything that the user of this process can reach, because he came through his own ssh.
     User,
 }
@@ -111,6 +113,12 @@ impl Door {
     /// [`ErrorKind::LocalFile`] if it, or the subfolder of an id, is not a folder or cannot be
     /// opened.
     pub(super) fn open(options: &ServeOptions) -> Result<Door, Error> {
+        if options.rooms_only {
+            let reach = Reach::Nothing;
+            let door = Door { reach, allow: Shared::default(), read_only: true };
+            door.allow(options.allow.clone())?;
+            return Ok(door);
+        }
         let root = Root::open(&options.root).map_err(|error| {
             let what = format!("cannot serve {}: {error}", options.root.display());
             Error::new(ErrorKind::LocalFile, what)
@@ -185,7 +193,7 @@ impl Door {
     pub(super) fn right_to_status(&self, peer: PeerId) -> Result<Right, Error> {
         match self.reach {
             Reach::User => Ok(self.right(peer, None)),
-            Reach::Root(_) => Ok(self.right_to(peer, STATUS)?.0),
+            Reach::Root(_) | Reach::Nothing => Ok(self.right_to(peer, STATUS)?.0),
         }
     }
 
@@ -230,6 +238,9 @@ impl Door {
     pub(super) fn place(&self, peer: &PeerId, path: &Path, access: Access) -> Result<Place, Error> {
         let root = match &self.reach {
             Reach::User => return Ok(Place::Ambient(at_home(path, std::env::var_os("HOME")))),
+            Reach::Nothing => {
+                return Err(Error::new(ErrorKind::Unreachable, "this server has no files"));
+            }
             Reach::Root(root) => root,
         };
         let list = now(&self.allow);

@@ -12,6 +12,7 @@ use crate::error::public::Error;
 use crate::session::Session;
 use longhaul_files::place::show;
 use longhaul_share::messages::{Ask, Asked};
+use longhaul_stream::channel::messages::{ChannelAsk, ChannelAsked};
 use longhaul_stream::messages::{Ask as StreamAsk, Asked as StreamAsked};
 
 /// An event of a server. Names from clients may contain any characters.
@@ -42,6 +43,13 @@ pub enum ServerEvent {
         moved: Moved,
         /// Why the request was refused or not finished.
         error: Option<Error>,
+    },
+    /// A link to a room of another server was refused. It is tried again later.
+    LinkFailed {
+        /// The other server, and the room.
+        to: String,
+        /// The reason.
+        error: Error,
     },
     /// The reader was too slow: this many events were dropped here.
     Lagged(u64),
@@ -126,6 +134,16 @@ impl ServedClient {
             _ => ("asks for the stream", &b""[..]),
         };
         ServedClient::new(session, verb, named(&[name.to_vec()]))
+    }
+
+    /// Returns a client that sends to a room of channels, or receives from it.
+    pub(super) fn of_channel(session: &Session, ask: &ChannelAsk) -> ServedClient {
+        let (verb, name) = match &ask.asked {
+            Some(ChannelAsked::Publish(publish)) => ("sends to the room", &*publish.name),
+            Some(ChannelAsked::Subscribe(wanted)) => ("receives from the room", &*wanted.name),
+            _ => ("asks for a room", ""),
+        };
+        ServedClient::new(session, verb, named(&[name.as_bytes().to_vec()]))
     }
 
     /// Sets the name from the list of clients.

@@ -7,17 +7,20 @@
 //! (`hooks` is what others ask it meanwhile), `answer` the question before it where there are
 //! several sources. `listing` is the service of listings, `pipe` that of files of unknown length,
 //! `reading` that of ranges of files, `sharing` that of the shared tree, `streaming` that of
-//! streams. `live` knows what is under way, and `status` is the service that tells it to clients.
+//! streams, `channeling` that of channels, whose rooms `links` joins to those of other servers.
+//! `live` knows what is under way, and `status` is the service that tells it to clients.
 //! `door` says what an id may reach; `closing` ends a server; `over_ssh` is the server of one copy
 //! that ssh started; `events` are what a server reports, and `refusals` limits how many clients
 //! that were turned away it reports. `rehearsal` is a session without a network, for the fuzzer.
 
+mod channeling;
 mod closing;
 mod copying;
 mod dispatch;
 mod door;
 mod events;
 mod hooks;
+mod links;
 mod listing;
 mod live;
 mod over_ssh;
@@ -62,6 +65,7 @@ use refusals::Refusals;
 use register::Register;
 
 pub use events::{Moved, ServedClient, ServerEvent};
+pub(crate) use links::LinkTo;
 pub(crate) use over_ssh::serve_over_ssh;
 #[doc(hidden)]
 pub use rehearsal::rehearse;
@@ -147,7 +151,8 @@ pub(crate) enum Order {
     Shutdown(Duration),
 }
 
-/// Serves until an order ends the server or the handle is dropped, or with `once` until one
+/// Serves, with `links` to rooms of other servers, until an order ends the server or the handle is
+/// dropped, or with `once` until one
 /// transfer has ended. Blocks. Calls `ready` when clients can connect, and `tell` with the events
 /// after that.
 ///
@@ -156,16 +161,18 @@ pub(crate) enum Order {
 pub(crate) fn serve(
     protocols: Protocols,
     options: ServeOptions,
+    links: Vec<LinkTo>,
     ready: impl FnOnce(Ready),
     tell: Tell,
     orders: mpsc::UnboundedReceiver<Order>,
 ) -> Result<(), Error> {
-    reactor::block_on("the server", run(protocols, options, ready, tell, orders))
+    reactor::block_on("the server", run(protocols, options, links, ready, tell, orders))
 }
 
 async fn run(
     protocols: Protocols,
     options: ServeOptions,
+    links: Vec<LinkTo>,
     ready: impl FnOnce(Ready),
     tell: Tell,
     mut orders: mpsc::UnboundedReceiver<Order>,
@@ -193,8 +200,9 @@ async fn run(
         id: identity.id().to_string(),
     });
     let (ended_end, mut ended) = mpsc::unbounded_channel();
-    let view = dispatch::view(&server, shared);
-    let services = dispatch::services(&view, ended_end);
+    let view = dispatch::view(&server, shared, options.rooms);
+    links::begin(&server, &view.channels, links);
+    let services = dispatch::services(&view, options.rooms_only, ended_end);
     let mut untold = tokio::time::interval(UNTOLD);
     let ended = loop {
         tokio::select! {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use longhaul_net::port::Port;
 use longhaul_net::socket::{RECEIVE_BUFFER, Socket};
+use longhaul_stream::channel::RoomLimits;
 use tokio::sync::mpsc;
 
 use super::door::Door;
@@ -52,7 +53,8 @@ async fn run(
     let server = Server::new(Door::of_user(), data.handle(), memory, tell);
     let server = Rc::new(Server { allow_plain, ..server });
     let (ended_end, mut ended) = mpsc::unbounded_channel();
-    let services = dispatch::services(&dispatch::view(&server, None), ended_end);
+    let services =
+        dispatch::services(&dispatch::view(&server, None, RoomLimits::default()), false, ended_end);
     loop {
         let session = tokio::select! {
             session = side.accept() => session?,

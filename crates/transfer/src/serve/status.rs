@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use longhaul_share::Shared;
+use longhaul_stream::channel::server::Channels;
 use longhaul_stream::server::Streams;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -26,6 +27,7 @@ const UNREAD: Duration = Duration::from_secs(60);
 pub(super) struct View {
     pub(super) server: Rc<Server>,
     pub(super) streams: Rc<Streams>,
+    pub(super) channels: Rc<Channels>,
     pub(super) shared: Option<Rc<Shared>>,
 }
 

@@ -50,13 +50,13 @@ pub(super) fn server(
         once: false,
         allow_plain: false,
         memory: Bytes::mebi(64),
-        share: None,
+        ..ServeOptions::default()
     };
     let (told, ready) = mpsc::channel();
     let (handle, orders) = unbounded_channel();
     thread::spawn(move || {
         let ready = move |ready: crate::serve::Ready| told.send(ready.address.port()).unwrap();
-        let _ = serve(protocols, options, ready, Arc::new(|_| {}), orders);
+        let _ = serve(protocols, options, Vec::new(), ready, Arc::new(|_| {}), orders);
     });
     (ready.recv().unwrap(), handle)
 }

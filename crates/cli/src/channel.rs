@@ -1,0 +1,299 @@
+//! `longhaul channel`: messages through a room of a server.
+
+mod code;
+mod lines;
+
+use std::io::{BufRead, Read};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use longhaul::units::Span;
+use longhaul::{
+    CancelHandle, ChannelCode, ChannelEvent, ChannelInput, ChannelMode, ChannelReceiver,
+    ChannelSender, ChannelSettings, Client, Location, blocking,
+};
+
+use crate::config::{self, Setting};
+use crate::error::{Error, ErrorKind};
+use crate::quantity::parse_span;
+use crate::reach::ReachArgs;
+use crate::screen::{Screen, Show};
+use crate::{console, exit, json, plain, signals};
+use lines::Lines;
+
+/// Most bytes of a message.
+const MOST: usize = 16 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul channel receive lh://dtn.example.org/lab/log
+  sensor | longhaul channel send lh://dtn.example.org/lab/log
+  longhaul channel send --mode latest --key pose/7 lh://dtn.example.org/lab/poses
+  longhaul channel receive --mode datagram --code xor:3 --json lh://dtn.example.org/lab/poses
+";
+
+/// Send or receive messages through a room of a server
+///
+/// The server runs `longhaul serve` or `longhaul reflect` and passes each message to all
+/// subscribers of the room. A room is created on first use. A new subscriber first gets the last
+/// message of each key. A slow subscriber loses its own messages, and delays nobody.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+#[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
+pub(crate) struct ChannelArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Send each line of stdin as a message
+    Send(SendArgs),
+    /// Write each message as a line to stdout
+    Receive(ReceiveArgs),
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mode {
+    /// Every message, in order
+    Reliable,
+    /// The newest message of each key
+    Latest,
+    /// Every message in UDP datagrams, at once or never
+    Datagram,
+}
+
+#[derive(Args)]
+struct SendArgs {
+    /// Key of the messages: words joined by slashes [default: none]
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// Send all of stdin as one message of at most 16 MiB
+    #[arg(long)]
+    whole: bool,
+    #[command(flatten)]
+    link: LinkArgs,
+}
+
+#[derive(Args)]
+struct ReceiveArgs {
+    /// Receive only messages with this key or a key below it
+    #[arg(long, value_name = "KEY", default_value = "", hide_default_value = true)]
+    key: String,
+    /// Write the first message without a line end, and stop
+    #[arg(long, conflicts_with = "json")]
+    whole: bool,
+    /// Stop after this many messages
+    #[arg(long, value_name = "COUNT")]
+    count: Option<u64>,
+    #[command(flatten)]
+    link: LinkArgs,
+}
+
+#[derive(Args)]
+struct LinkArgs {
+    /// The server and the room: lh://HOST/ROOM
+    #[arg(value_name = "URL")]
+    url: Location,
+    /// How messages travel between this host and the server
+    #[arg(long, value_name = "MODE", default_value = "reliable")]
+    mode: Mode,
+    /// Repairs for lost datagrams: xor:N sends the XOR of each N datagrams, rs:N+M sends M
+    /// Reed-Solomon repairs for each N; for --mode datagram, on the path to or from the server
+    #[arg(long, value_name = "CODE", default_value = "none", value_parser = code::parse)]
+    code: ChannelCode,
+    /// UDP payload of a datagram in bytes, 1232 to 8900 [default: what passes to the server, at
+    /// most 1452]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1232..=8900))]
+    datagram: Option<u16>,
+    #[command(flatten)]
+    reach: ReachArgs,
+    /// How long to keep retrying a lost connection
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
+    retry_for: Span,
+    /// Write each event as a JSON object on stdout, one a line
+    #[arg(long)]
+    json: bool,
+    /// Print only errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl LinkArgs {
+    fn settings(&self) -> ChannelSettings {
+        let mode = match self.mode {
+            Mode::Reliable => ChannelMode::Reliable,
+            Mode::Latest => ChannelMode::Latest,
+            Mode::Datagram => ChannelMode::Datagram,
+        };
+        let mut settings = ChannelSettings::new(mode);
+        (settings.code, settings.datagram) = (self.code, self.datagram);
+        settings
+    }
+
+    fn retry_for(&self) -> Duration {
+        Duration::from_nanos(self.retry_for.as_nanos())
+    }
+
+    /// Returns a client for the URL, and a handle that cancels its channels.
+    fn client(&self, settings: &[Setting]) -> Result<(Client, CancelHandle), Error> {
+        let url = &self.url;
+        if !matches!(url, Location::Daemon { .. }) {
+            let error = Error::new(ErrorKind::Usage, format!("{url} is no server with rooms"));
+            return Err(error.advise("name a room of a server: lh://host/room"));
+        }
+        self.reach.check(&[url], &|flag| config::has(settings, flag))?;
+        let cancel = CancelHandle::default();
+        signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
+        let screen = Arc::new(Screen::new(Show::errors(false), cancel.clone()));
+        let client = self.reach.client(&[url], move |server| screen.trusts(server))?.build()?;
+        Ok((client, cancel))
+    }
+}
+
+/// Runs the command; returns the exit status.
+pub(crate) fn run(args: &ChannelArgs, settings: &[Setting]) -> u8 {
+    let (link, done) = match &args.what {
+        What::Send(args) => (&args.link, send(args, settings)),
+        What::Receive(args) => (&args.link, receive(args, settings)),
+    };
+    match done {
+        Ok(status) => status,
+        Err(error) if link.json => {
+            console::out(json::error(&error, exit::status(error.kind)));
+            exit::status(error.kind)
+        }
+        Err(error) => exit::fail(&error),
+    }
+}
+
+fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
+    let link = &args.link;
+    let (client, cancel) = link.client(settings)?;
+    let lines = Lines::new(link.json, link.quiet);
+    let request = client.send_channel(link.url.clone(), link.settings());
+    let request = request.reach(link.reach.options()).retry_for(link.retry_for());
+    let sender = blocking::wait(request.cancel_with(&cancel).into_future())?;
+    let (tell, fed) = channel();
+    let (input, key, whole) = (sender.input(), args.key.clone(), args.whole);
+    let thread = std::thread::Builder::new().name("source".into()).spawn(move || {
+        // The channel may already have ended.
+        let _ = tell.send(feed(&input, key.as_deref(), whole));
+    });
+    thread.map_err(|error| Error::new(ErrorKind::Unfinished, format!("no thread: {error}")))?;
+    let read = watch(&sender, &fed, &cancel, &lines);
+    let sent = blocking::wait(sender.finish());
+    // A message that was refused says more than the end that it caused.
+    read?;
+    lines.sent(&sent?);
+    Ok(exit::DONE)
+}
+
+/// Reads stdin and sends its messages.
+fn feed(input: &ChannelInput, key: Option<&str>, whole: bool) -> Result<(), Error> {
+    let failed = |error: std::io::Error| {
+        Error::new(ErrorKind::LocalFile, format!("cannot read stdin: {error}"))
+    };
+    let long = || Error::new(ErrorKind::Usage, "a message has at most 16 MiB");
+    let mut stdin = std::io::stdin().lock();
+    loop {
+        let mut message = Vec::new();
+        let mut part = (&mut stdin).take(MOST as u64 + 2);
+        if whole {
+            part.read_to_end(&mut message).map_err(failed)?;
+        } else {
+            if part.read_until(b'\n', &mut message).map_err(failed)? == 0 {
+                return Ok(());
+            }
+            if message.last() == Some(&b'\n') {
+                message.pop();
+            }
+        }
+        if message.len() > MOST {
+            return Err(long());
+        }
+        match blocking::wait(input.send(key, message)) {
+            // The finish of the channel returns the reason.
+            Err(error) if error.kind == ErrorKind::Unfinished => return Ok(()),
+            sent => sent?,
+        }
+        if whole {
+            return Ok(());
+        }
+    }
+}
+
+/// Prints reports until stdin or the channel ends.
+fn watch(
+    sender: &ChannelSender,
+    fed: &std::sync::mpsc::Receiver<Result<(), Error>>,
+    cancel: &CancelHandle,
+    lines: &Lines,
+) -> Result<(), Error> {
+    let mut connected = true;
+    loop {
+        match fed.recv_timeout(Duration::from_secs(1)) {
+            Ok(ended) => return ended,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::new(ErrorKind::Unfinished, "the source's thread ended early"));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let now = sender.status();
+        if std::mem::replace(&mut connected, now.connected) != now.connected {
+            lines.connected(now.connected);
+        }
+        lines.sending(&now);
+        if sender.is_over() || cancel.is_cancelled() {
+            // Its finish returns the reason.
+            return Ok(());
+        }
+    }
+}
+
+fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
+    let link = &args.link;
+    let (client, cancel) = link.client(settings)?;
+    let lines = Lines::new(link.json, link.quiet);
+    let mut wanted = link.settings();
+    wanted.keys.clone_from(&args.key);
+    let request = client.receive_channel(link.url.clone(), wanted);
+    let request = request.reach(link.reach.options()).retry_for(link.retry_for());
+    let mut channel = blocking::wait(request.cancel_with(&cancel).into_future())?;
+    lines.waiting(&plain::text(&link.url.to_string()));
+    let read = read(&mut channel, args, &lines, &cancel);
+    if read.as_ref().err().is_none_or(|error| error.kind == ErrorKind::Cancelled) {
+        lines.received(&channel.status());
+    }
+    read.map(|()| exit::DONE)
+}
+
+/// Reads the channel until it has enough messages, or is cancelled.
+fn read(
+    channel: &mut ChannelReceiver,
+    args: &ReceiveArgs,
+    lines: &Lines,
+    cancel: &CancelHandle,
+) -> Result<(), Error> {
+    let most = if args.whole { 1 } else { args.count.unwrap_or(u64::MAX) };
+    let mut count = 0;
+    while count < most
+        && let Some(event) = blocking::wait(channel.next())
+    {
+        let event = match event {
+            Err(_) if cancel.is_cancelled() => {
+                return Err(Error::new(ErrorKind::Cancelled, "interrupted"));
+            }
+            event => event?,
+        };
+        count += u64::from(matches!(event, ChannelEvent::Message(_)));
+        match event {
+            ChannelEvent::Message(message) if args.whole => console::out_whole(&message.bytes),
+            event => lines.came(&event),
+        }
+        lines.receiving(&mut || channel.status());
+    }
+    Ok(())
+}

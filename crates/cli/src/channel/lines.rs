@@ -1,0 +1,174 @@
+//! Output of `longhaul channel`: messages on stdout, reports on stderr; or JSON lines on stdout.
+
+use std::cell::Cell;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use longhaul::units::Span;
+use longhaul::{ChannelEvent, ChannelReceived, ChannelSent};
+use serde_json::json;
+
+use crate::{console, exit};
+
+/// Interval of progress reports.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Output settings.
+#[derive(Clone, Debug)]
+pub(super) struct Lines {
+    json: bool,
+    quiet: bool,
+    reported: Cell<Instant>,
+}
+
+fn millis(span: Span) -> String {
+    format!("{:.1} ms", span.as_secs_f64() * 1_000.0)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+impl Lines {
+    pub(super) fn new(json: bool, quiet: bool) -> Lines {
+        Lines { json, quiet, reported: Cell::new(Instant::now()) }
+    }
+
+    fn note(&self, line: impl std::fmt::Display) {
+        if !self.json && !self.quiet {
+            console::note(line);
+        }
+    }
+
+    /// The connection was lost or restored.
+    pub(super) fn connected(&self, connected: bool) {
+        if self.json {
+            let again = json!({"event": "heard-again"});
+            console::out(if connected { again } else { json!({"event": "lost"}) });
+        }
+        let what = if connected { "connected again" } else { "the connection is lost; retrying" };
+        self.note(format_args!("longhaul: {what}"));
+    }
+
+    /// A progress report of a sender.
+    pub(super) fn sending(&self, sent: &ChannelSent) {
+        if self.json {
+            console::out(sent_line("progress", sent));
+        }
+    }
+
+    /// The end of a sender.
+    pub(super) fn sent(&self, sent: &ChannelSent) {
+        if self.json {
+            let mut line = sent_line("summary", sent);
+            line["status"] = exit::DONE.into();
+            console::out(line);
+        }
+        self.note(format_args!(
+            "longhaul: {} messages, {} taken, {} replaced, {} dropped; round trip {}",
+            sent.messages,
+            sent.taken,
+            sent.replaced,
+            sent.dropped,
+            millis(sent.rtt)
+        ));
+    }
+
+    /// The subscriber is connected.
+    pub(super) fn waiting(&self, url: &str) {
+        self.note(format_args!("longhaul: receives {url}"));
+    }
+
+    /// An event of a subscriber.
+    pub(super) fn came(&self, event: &ChannelEvent) {
+        match event {
+            ChannelEvent::Joined if self.json => console::out(json!({"event": "joined"})),
+            ChannelEvent::Lost(count) => {
+                if self.json {
+                    console::out(json!({"event": "messages-lost", "count": count}));
+                }
+                self.note(format_args!("longhaul: {count} messages were lost"));
+            }
+            ChannelEvent::Message(message) if self.json => {
+                let mut line = json!({
+                    "event": "message",
+                    "key": message.key,
+                    "origin": format!("{:016x}", message.origin),
+                    "number": message.number,
+                    "at_micros": message.at_micros,
+                    "bytes": message.bytes.len(),
+                    "restored": message.restored,
+                });
+                match std::str::from_utf8(&message.bytes) {
+                    Ok(text) => line["text"] = text.into(),
+                    Err(_) => line["hex"] = hex(&message.bytes).into(),
+                }
+                console::out(line);
+            }
+            ChannelEvent::Message(message) => {
+                console::out_whole(&[&message.bytes[..], b"\n"].concat());
+            }
+            _ => {}
+        }
+    }
+
+    /// A progress report of a subscriber, once a second.
+    pub(super) fn receiving(&self, status: &mut dyn FnMut() -> ChannelReceived) {
+        if self.json && self.reported.get().elapsed() >= EVERY {
+            self.reported.set(Instant::now());
+            console::out(received_line("progress", &status()));
+        }
+    }
+
+    /// The end of a subscriber.
+    pub(super) fn received(&self, came: &ChannelReceived) {
+        if self.json {
+            let mut line = received_line("summary", came);
+            line["status"] = exit::DONE.into();
+            console::out(line);
+        }
+        self.note(format_args!(
+            "longhaul: {} messages of {}, {} lost, {} restored, {} reordered; round trip {}, \
+             jitter {}",
+            came.messages,
+            came.bytes,
+            came.lost,
+            came.restored,
+            came.reordered,
+            millis(came.rtt),
+            millis(came.jitter)
+        ));
+    }
+}
+
+fn sent_line(event: &str, sent: &ChannelSent) -> serde_json::Value {
+    json!({
+        "event": event,
+        "messages": sent.messages,
+        "taken": sent.taken,
+        "replaced": sent.replaced,
+        "dropped": sent.dropped,
+        "queue": sent.queue(),
+        "rtt_seconds": sent.rtt.as_secs_f64(),
+    })
+}
+
+fn received_line(event: &str, came: &ChannelReceived) -> serde_json::Value {
+    json!({
+        "event": event,
+        "messages": came.messages,
+        "bytes": came.bytes.get(),
+        "lost": came.lost,
+        "loss": came.loss,
+        "restored": came.restored,
+        "reordered": came.reordered,
+        "queue": came.queue,
+        "goodput_bps": came.goodput.as_bps(),
+        "throughput_bps": came.throughput.as_bps(),
+        "rtt_seconds": came.rtt.as_secs_f64(),
+        "jitter_seconds": came.jitter.as_secs_f64(),
+    })
+}

@@ -1,0 +1,393 @@
+//! Channels by `longhaul channel`: modes, rights, late, slow and cut subscribers, and peers that
+//! lie.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use longhaul_stream::channel::messages::{
+    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Lost, Part, Publish, Room, Subscribe, Taken,
+};
+use rustix::process::Signal;
+
+use super::liar::{self, block_on, meet};
+use crate::rig::{Child, Ended, Host, Pair, Server, bytes};
+
+fn pair(rights: &str) -> Pair {
+    Pair::with_rights(&format!(",{rights}"), &[])
+}
+
+/// `longhaul channel VERB` with the room `name`.
+fn command(pair: &Pair, verb: &str, name: &str, more: &[&str]) -> Command {
+    let url = pair.at(name).into_string().expect("our own name");
+    let id = format!("--server-id={}", pair.server.id);
+    let words = ["channel", verb, &id].into_iter().chain(more.iter().copied()).chain([&*url]);
+    let mut command = pair.client.command(words);
+    command.current_dir(&pair.here);
+    command
+}
+
+/// A subscriber that is in the room.
+fn receive(pair: &Pair, name: &str, more: &[&str]) -> Child {
+    let more = [&["--json"], more].concat();
+    let mut child = Child::spawn(&mut command(pair, "receive", name, &more));
+    child.event(|event| event["event"] == "joined");
+    child
+}
+
+/// Sends `input`.
+fn send(pair: &Pair, name: &str, more: &[&str], input: &[u8]) -> Ended {
+    fs::write(pair.here.join("input"), input).unwrap();
+    let mut command = command(pair, "send", name, more);
+    command.stdin(fs::File::open(pair.here.join("input")).unwrap());
+    Child::spawn(&mut command).end()
+}
+
+fn lines(count: usize) -> Vec<u8> {
+    (0..count).flat_map(|n| format!("{n}\n").into_bytes()).collect()
+}
+
+/// The summary of a command that a signal has ended: an error follows it.
+fn summary(ended: &Ended) -> serde_json::Value {
+    ended.events("summary").pop().unwrap_or_default()
+}
+
+fn texts(ended: &Ended) -> Vec<String> {
+    let events = ended.events("message");
+    events.iter().map(|event| event["text"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+fn count(count: usize) -> String {
+    format!("--count={count}")
+}
+
+#[test]
+fn each_subscriber_gets_every_message_of_each_sender_in_order() {
+    let pair = pair("channel=rw");
+    let all = count(1_000);
+    let subscribers: Vec<Child> = (0..3).map(|_| receive(&pair, "lab/log", &[&all])).collect();
+    let sent = send(&pair, "lab/log", &["--json"], &lines(500));
+    let summary = sent.is(0, &[]).summary();
+    assert_eq!((&summary["taken"], &summary["dropped"]), (&500.into(), &0.into()), "{sent}");
+    send(&pair, "lab/log", &[], &lines(500)).is(0, &["500 messages, 500 taken"]);
+    let expected: Vec<String> = (0..1_000).map(|n| (n % 500).to_string()).collect();
+    for subscriber in subscribers {
+        let came = subscriber.end();
+        let summary = came.is(0, &[]).summary();
+        assert!(texts(&came) == expected, "{came}");
+        assert_eq!((&summary["messages"], &summary["lost"]), (&1_000.into(), &0.into()), "{came}");
+    }
+}
+
+#[test]
+fn a_late_subscriber_gets_the_last_message_of_each_key_even_if_all_senders_are_gone() {
+    let pair = pair("channel=rw");
+    for (key, text) in [("pose/1", "old\n"), ("pose/2", "b\n"), ("log", "c\n"), ("pose/1", "a\n")] {
+        send(&pair, "x", &["--key", key], text.as_bytes()).is(0, &[]);
+    }
+    for mode in ["reliable", "latest", "datagram"] {
+        let mode = format!("--mode={mode}");
+        let came = receive(&pair, "x", &[&mode, "--key=pose", &count(2)]).end();
+        assert_eq!(texts(&came), ["b", "a"], "{mode}: {came}");
+        let keys: Vec<_> = came.events("message").iter().map(|m| m["key"].clone()).collect();
+        assert_eq!(keys, ["pose/2", "pose/1"], "{came}");
+    }
+}
+
+#[test]
+fn a_long_message_comes_whole_and_too_long_ones_are_refused() {
+    let pair = pair("channel=rw");
+    let content = bytes(16 << 20, 1);
+    for (mode, len) in [("reliable", 16 << 20), ("latest", 3_000_000), ("datagram", 20_000)] {
+        let (room, mode) = (mode, format!("--mode={mode}"));
+        let mut whole = command(&pair, "receive", room, &[&mode, "--whole", "--key=big"]);
+        let whole = whole.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let sent = send(&pair, room, &[&mode, "--whole", "--key=big"], &content[..len]);
+        sent.is(0, &["1 messages"]);
+        let came = whole.wait_with_output().unwrap();
+        assert!(came.stdout == content[..len], "{mode}: {} bytes", came.stdout.len());
+    }
+    let longer = [&content[..], b"x"].concat();
+    send(&pair, "x", &["--whole"], &longer).is(2, &["at most 16 MiB"]);
+    send(&pair, "x", &[], &longer).is(2, &["at most 16 MiB"]);
+}
+
+#[test]
+fn datagrams_carry_messages_with_and_without_repairs() {
+    let pair = pair("channel=rw");
+    for (room, code) in [("x", "none"), ("y", "xor:3"), ("z", "rs:8+4")] {
+        let (code, all) = (format!("--code={code}"), count(200));
+        let words = ["--mode=datagram", &code];
+        let subscriber = receive(&pair, room, &[&words[..], &[&all]].concat());
+        let other = receive(&pair, room, &[&all]);
+        let sent = send(&pair, room, &words, &lines(200));
+        sent.is(0, &["200 messages, 200 taken"]);
+        let mut came = texts(&other.end());
+        came.sort_by_key(|text| text.parse::<u32>().ok());
+        let expected: Vec<String> = (0..200).map(|n| n.to_string()).collect();
+        assert!(came == expected, "{came:?}");
+        let mut came = texts(&subscriber.end());
+        came.sort_by_key(|text| text.parse::<u32>().ok());
+        assert!(came == expected, "{came:?}");
+    }
+    send(&pair, "x", &["--code=xor:3"], b"").is(2, &["repairs are for the mode datagram"]);
+}
+
+#[test]
+fn the_newest_message_of_a_key_replaces_older_ones_on_the_way() {
+    let pair = pair("channel=rw");
+    let mut subscriber = receive(&pair, "x", &["--mode=latest"]);
+    subscriber.signal(Signal::STOP);
+    let all = lines(200_000);
+    for key in ["a", "b"] {
+        let sent = send(&pair, "x", &["--json", "--mode=latest", "--key", key], &all);
+        let summary = sent.is(0, &[]).summary();
+        let number = |field: &str| summary[field].as_u64().expect("a number");
+        assert_eq!(number("taken") + number("replaced"), 200_000, "{sent}");
+    }
+    subscriber.signal(Signal::CONT);
+    for key in ["a", "b"] {
+        subscriber.event(|event| event["key"] == key && event["text"] == "199999");
+    }
+    subscriber.signal(Signal::INT);
+    let came = subscriber.end();
+    assert_eq!(summary(&came)["lost"], 0, "{came}");
+}
+
+#[test]
+fn a_frozen_subscriber_loses_its_own_messages_learns_how_many_and_delays_nobody() {
+    let pair = pair("channel=rw");
+    let mut frozen = receive(&pair, "x", &[]);
+    let mut other = receive(&pair, "x", &[]);
+    frozen.signal(Signal::STOP);
+    // More than the room keeps and the path holds.
+    let text: Vec<u8> = (0..40_000).flat_map(|n| format!("{n:0>512}\n").into_bytes()).collect();
+    send(&pair, "x", &["--json"], &text).is(0, &[]);
+    let last = format!("{:0>512}", 39_999);
+    // The other one has the last message while the first one stands still.
+    other.event(|event| event["text"] == last.as_str());
+    frozen.signal(Signal::CONT);
+    frozen.event(|event| event["text"] == last.as_str());
+    let lost = [frozen, other].map(|subscriber| {
+        subscriber.signal(Signal::INT);
+        let came = subscriber.end();
+        let counts = came.events("messages-lost");
+        let lost: u64 = counts.iter().filter_map(|event| event["count"].as_u64()).sum();
+        assert_eq!(texts(&came).len() as u64 + lost, 40_000);
+        assert_eq!(summary(&came)["lost"].as_u64(), Some(lost));
+        lost
+    });
+    assert!(lost[0] > 0, "{lost:?}");
+}
+
+#[test]
+fn rights_are_by_prefix_and_mode_and_those_of_streams_grant_none() {
+    let refused = |ended: Ended, why: &str| {
+        let what = ended.is(3, &[]).last()["what"].as_str().unwrap_or_default().to_owned();
+        assert!(what.contains(why), "{ended}");
+    };
+    let send = |pair: &Pair, name| send(pair, name, &["--json"], b"x\n");
+    let receive = |pair: &Pair, name| {
+        Child::spawn(&mut command(pair, "receive", name, &["--json", "--count=1"])).end()
+    };
+    let reads = pair("channel=ro:lab");
+    refused(send(&reads, "lab/a"), "may not send to 'lab/a'");
+    refused(receive(&reads, "labs"), "may not receive from 'labs'");
+    let writes = pair("channel=wo:lab");
+    send(&writes, "lab/a").is(0, &[]);
+    refused(send(&writes, "x"), "may not send to 'x'");
+    refused(receive(&writes, "lab/a"), "may not receive from");
+    refused(send(&pair("stream=rw"), "x"), "has no right to channel");
+    for bad in ["", "a//b", "../x"] {
+        let ended = send(&writes, bad);
+        assert_eq!(ended.status, Some(2), "{bad:?}: {ended}");
+    }
+}
+
+#[test]
+fn after_the_server_was_killed_the_sender_sends_again_what_was_not_taken() {
+    let scratch = tempfile::tempdir().unwrap();
+    let host = |name: &str| Host::new(&scratch.path().join(name));
+    let (client, host) = (host("c"), host("s"));
+    let allow = format!("{},channel=rw", client.id);
+    let args = ["--allow", &allow];
+    let start = |listen: &str| {
+        Server::start_as(&mut host.command(Server::words(listen, scratch.path(), &args)))
+    };
+    let server = start("127.0.0.1:0");
+    let (address, url) = (server.address.clone(), server.at("x").into_string().unwrap());
+    let id = format!("--server-id={}", server.id);
+    let channel = |words: &[&str]| {
+        let words = [&["channel"], words, &["--json", &id, &url]].concat();
+        client.command(words)
+    };
+    let mut receiver = Child::spawn(&mut channel(&["receive"]));
+    receiver.event(|event| event["event"] == "joined");
+    let mut sender = channel(&["send"]);
+    let (input, mut feed) = std::io::pipe().unwrap();
+    let mut sender = Child::spawn(sender.stdin(input));
+    let mut say = |text: &str| std::io::Write::write_all(&mut feed, text.as_bytes()).unwrap();
+    say("before\n");
+    receiver.event(|event| event["text"] == "before");
+    sender.event(|event| event["event"] == "progress" && event["taken"] == 1);
+    server.into_child().kill();
+    say("meanwhile\n");
+    sender.event(|event| event["event"] == "lost");
+    let _server = start(&address);
+    // The receiver may come after the message: it is the last one of the room.
+    receiver.event(|event| event["text"] == "meanwhile");
+    say("after\n");
+    receiver.event(|event| event["text"] == "after");
+    drop(feed);
+    let sent = sender.end();
+    assert_eq!(sent.is(0, &[]).summary()["taken"], 3, "{sent}");
+    receiver.signal(Signal::INT);
+    let came = receiver.end();
+    assert_eq!(texts(&came), ["before", "meanwhile", "after"], "{came}");
+    assert_eq!(came.events("joined").len(), 2, "{came}");
+}
+
+/// What the server says on one stream to `asks`, up to its last word.
+fn told(pair: &Pair, asks: Vec<ChannelAsk>) -> (Vec<ChannelTell>, Option<String>) {
+    block_on(async {
+        let mut session = meet(pair, &pair.client).await;
+        session.ask_for("channel", 1);
+        for ask in asks {
+            if session.write(&ask).await.is_err() {
+                break;
+            }
+        }
+        let mut heard = Vec::new();
+        loop {
+            match session.read::<ChannelTell>().await {
+                Ok(Some(tell)) if heard.len() < 1 => heard.push(tell),
+                Ok(_) => return (heard, None),
+                Err(error) => return (heard, Some(error.what)),
+            }
+        }
+    })
+}
+
+fn ask(asked: ChannelAsked) -> ChannelAsk {
+    ChannelAsk { asked: Some(asked) }
+}
+
+fn publish() -> Publish {
+    Publish { name: "lab/x".into(), run: 1, ..Publish::default() }
+}
+
+fn subscribe() -> Subscribe {
+    Subscribe { name: "lab/x".into(), ..Subscribe::default() }
+}
+
+fn by_datagrams() -> Subscribe {
+    let cipher = "aes-128-gcm".to_owned();
+    Subscribe { mode: 2, cipher, flow: 7, datagram: 1_400, ..subscribe() }
+}
+
+#[test]
+fn a_server_refuses_lies_of_each_message_and_lives_on() {
+    let pair = pair("channel=rw:lab");
+    let refuses = |asks: Vec<ChannelAsk>, why: &str| {
+        let (_, last) = told(&pair, asks.clone());
+        assert!(last.as_deref().is_some_and(|last| last.contains(why)), "{asks:?}: {last:?}");
+    };
+    for (lie, why) in [
+        (Publish { name: "x".into(), ..publish() }, "may not send to"),
+        (Publish { name: "lab/../x".into(), ..publish() }, "no name"),
+        (Publish { name: "x".repeat(513), ..publish() }, "no name"),
+        (Publish { cipher: "none\u{1b}".into(), ..publish() }, "no cipher none is known"),
+        (Publish { link: 5, ..publish() }, "may not link the room 'lab/x'"),
+    ] {
+        refuses(vec![ask(ChannelAsked::Publish(lie))], why);
+    }
+    for (lie, why) in [
+        (Subscribe { name: "x".into(), ..subscribe() }, "may not receive from"),
+        (Subscribe { mode: 3, ..subscribe() }, "no mode 3"),
+        (Subscribe { keys: "a//b".into(), ..subscribe() }, "the key is invalid"),
+        (Subscribe { link: 5, ..subscribe() }, "may not link"),
+        (Subscribe { mode: 2, ..subscribe() }, "no cipher"),
+        (Subscribe { datagram: 100, ..by_datagrams() }, "datagrams of 100 bytes"),
+        (Subscribe { datagram: u32::MAX, ..by_datagrams() }, "datagrams of 4294967295 bytes"),
+        (Subscribe { group: 65, repairs: 1, ..by_datagrams() }, "1 to 64 datagrams"),
+        (Subscribe { xor: true, group: 3, repairs: 2, ..by_datagrams() }, "a group has"),
+    ] {
+        refuses(vec![ask(ChannelAsked::Subscribe(lie))], why);
+    }
+    let part = |part| vec![ask(ChannelAsked::Publish(publish())), ask(ChannelAsked::Part(part))];
+    for (lie, why) in [
+        (Part { rest: u64::MAX, bytes: vec![1], ..Part::default() }, "longer than 16 MiB"),
+        (Part { rest: 5, ..Part::default() }, "is empty"),
+        (Part { key: "*".into(), ..Part::default() }, "the key is invalid"),
+        (Part { number: u64::MAX, ..Part::default() }, "out of its limits"),
+        (Part { hops: u32::MAX, ..Part::default() }, "out of its limits"),
+    ] {
+        refuses(part(lie), why);
+    }
+    let first = Part { rest: 5, bytes: vec![1], ..Part::default() };
+    let next = Part { rest: 5, bytes: vec![1], ..Part::default() };
+    refuses([part(first), vec![ask(ChannelAsked::Part(next))]].concat(), "does not continue");
+    for asks in [
+        vec![ChannelAsk::default()],
+        vec![ask(ChannelAsked::Part(Part::default()))],
+        vec![ask(ChannelAsked::Publish(publish())), ask(ChannelAsked::Publish(publish()))],
+        vec![ask(ChannelAsked::Subscribe(subscribe())), ask(ChannelAsked::Part(Part::default()))],
+        vec![ask(ChannelAsked::Subscribe(subscribe())), ask(ChannelAsked::Publish(publish()))],
+    ] {
+        refuses(asks, "");
+    }
+    let kept = Part { number: 1, bytes: b"kept".into(), ..Part::default() };
+    told(&pair, part(kept));
+    // Positions and runs of another server begin anew.
+    let ahead = Subscribe { run: 7, next: u64::MAX, ..subscribe() };
+    let (heard, _) = told(&pair, vec![ask(ChannelAsked::Subscribe(ahead))]);
+    assert!(matches!(heard[0].told, Some(ChannelTold::Room(_))), "{heard:?}");
+    let subscriber = receive(&pair, "lab/y", &["--count=1"]);
+    send(&pair, "lab/y", &[], b"honest\n").is(0, &[]);
+    assert_eq!(texts(&subscriber.end()), ["honest"]);
+}
+
+#[test]
+fn nobody_sends_in_the_name_of_another_client() {
+    let pair = pair("channel=rw");
+    let mut subscriber = receive(&pair, "lab/x", &[]);
+    send(&pair, "lab/x", &[], b"mine\n").is(0, &[]);
+    let mine = subscriber.event(|event| event["text"] == "mine");
+    let origin = u64::from_str_radix(mine["origin"].as_str().unwrap(), 16).unwrap();
+    // A forged message with the origin of the first sender, and a high number.
+    let number = 1 << 40;
+    let forged = Part { origin, number, hops: 3, bytes: b"forged".into(), ..Part::default() };
+    told(&pair, vec![ask(ChannelAsked::Publish(publish())), ask(ChannelAsked::Part(forged))]);
+    let forged = subscriber.event(|event| event["text"] == "forged");
+    assert_ne!(forged["origin"], mine["origin"]);
+}
+
+#[test]
+fn clients_refuse_answers_that_make_no_sense() {
+    let lied = |verb: &'static str, lies: Vec<ChannelTell>| {
+        liar::lied::<ChannelAsk, _>("channel", lies, move |client, id, there| {
+            let url = there.into_string().unwrap() + "key";
+            let id = format!("--server-id={id}");
+            client.run(["channel", verb, "--json", "--retry-for=0s", &id, &url])
+        })
+    };
+    let tell = |told| ChannelTell { told: Some(told) };
+    let room = || tell(ChannelTold::Room(Room { run: 1, next: 0 }));
+    let taken = Taken { count: u64::MAX, dropped: u64::MAX };
+    for lies in [vec![], vec![ChannelTell::default()], vec![tell(ChannelTold::Taken(taken))]] {
+        let ended = lied("send", lies.clone());
+        assert!(ended.status.is_some_and(|status| status < 128), "{lies:?}: {ended}");
+    }
+    let long = Part { rest: u64::MAX, bytes: vec![1], ..Part::default() };
+    let lost = Lost { count: u64::MAX, next: u64::MAX };
+    for lies in [
+        vec![],
+        vec![ChannelTell::default()],
+        vec![room(), tell(ChannelTold::Part(long))],
+        vec![room(), tell(ChannelTold::Lost(lost.clone())), tell(ChannelTold::Lost(lost))],
+        vec![tell(ChannelTold::Part(Part { key: "..".into(), ..Part::default() }))],
+    ] {
+        let ended = lied("receive", lies.clone());
+        assert!(ended.status.is_some_and(|status| status != 0 && status < 100), "{ended}");
+        assert_eq!(ended.events("error").len(), 1, "{lies:?}: {ended}");
+    }
+}

@@ -1,0 +1,168 @@
+//! Reflectors by `longhaul reflect`: rooms without files, chains, and a ring of four.
+
+use std::path::Path;
+
+use crate::rig::{Child, Ended, Host, Server};
+
+/// Reflectors, and a client of all of them.
+struct Net {
+    scratch: tempfile::TempDir,
+    client: Host,
+}
+
+fn texts(ended: &Ended) -> Vec<String> {
+    let events = ended.events("message");
+    events.iter().map(|event| event["text"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+impl Net {
+    fn new() -> Net {
+        let scratch = tempfile::tempdir().unwrap();
+        let client = Host::new(&scratch.path().join("client"));
+        Net { scratch, client }
+    }
+
+    fn host(&self, name: &str) -> Host {
+        Host::new(&self.scratch.path().join(name))
+    }
+
+    /// Starts a reflector that allows the client and `others` to link, with these links.
+    fn reflect(&self, host: &Host, listen: &str, others: &[&Host], links: &[String]) -> Server {
+        let mut words = vec!["reflect".to_owned(), "--json".into(), "--listen".into()];
+        words.extend([listen.to_owned(), "--accept-new".into()]);
+        words.extend([format!("--allow={},channel=rw,stream=rw", self.client.id)]);
+        words.extend(others.iter().map(|other| format!("--allow={},channel=rw,link=rw", other.id)));
+        words.extend(links.iter().map(|link| format!("--link={link}")));
+        Server::start_as(&mut host.command(words.iter().map(String::as_str)))
+    }
+
+    fn receive(&self, server: &Server, more: &[&str]) -> Child {
+        let (id, url) = self.at(server);
+        let words = ["channel", "receive", "--json", &id, &url];
+        let words: Vec<&str> = words.into_iter().chain(more.iter().copied()).collect();
+        let mut child = Child::spawn(&mut self.client.command(words));
+        child.event(|event| event["event"] == "joined");
+        child
+    }
+
+    fn at(&self, server: &Server) -> (String, String) {
+        (format!("--server-id={}", server.id), room(server))
+    }
+
+    /// Sends one message.
+    fn say(&self, server: &Server, text: &str) {
+        let input = self.scratch.path().join("input");
+        std::fs::write(&input, format!("{text}\n")).unwrap();
+        self.send(server, &input);
+    }
+
+    fn send(&self, server: &Server, input: &Path) {
+        let (id, url) = self.at(server);
+        let mut command = self.client.command(["channel", "send", &id, &url]);
+        command.stdin(std::fs::File::open(input).unwrap());
+        Child::spawn(&mut command).end().is(0, &[]);
+    }
+}
+
+fn room(server: &Server) -> String {
+    server.at("lab/x").into_string().expect("our own name")
+}
+
+#[test]
+fn a_reflector_serves_rooms_and_no_files() {
+    let net = Net::new();
+    let server = net.reflect(&net.host("r"), "127.0.0.1:0", &[], &[]);
+    let mut subscriber = net.receive(&server, &["--count=1"]);
+    net.say(&server, "hello");
+    subscriber.event(|event| event["text"] == "hello");
+    subscriber.end().is(0, &[]);
+    let id = format!("--server-id={}", server.id);
+    let listed = net.client.run(["ls", "--json", &id, &room(&server)]);
+    assert_ne!(listed.status, Some(0), "{listed}");
+    let refused = net.client.run(["cp", "--json", &id, "/dev/null", &room(&server)]);
+    assert_ne!(refused.status, Some(0), "{refused}");
+}
+
+#[test]
+fn messages_pass_a_chain_of_reflectors_in_both_directions_each_once() {
+    let net = Net::new();
+    let hosts = ["a", "b", "c"].map(|name| net.host(name));
+    let a = net.reflect(&hosts[0], "127.0.0.1:0", &[&hosts[1]], &[]);
+    let b = net.reflect(&hosts[1], "127.0.0.1:0", &[&hosts[2]], &[room(&a)]);
+    let c = net.reflect(&hosts[2], "127.0.0.1:0", &[], &[room(&b)]);
+    // Said before anybody listens: each room learns the last message.
+    net.say(&a, "first");
+    let mut ends = [&a, &b, &c].map(|server| net.receive(server, &[]));
+    for end in &mut ends {
+        end.event(|event| event["text"] == "first");
+    }
+    for (server, text) in [(&a, "from a"), (&c, "from c"), (&b, "from b")] {
+        net.say(server, text);
+        for end in &mut ends {
+            end.event(|event| event["text"] == text);
+        }
+    }
+    for end in ends {
+        end.signal(rustix::process::Signal::INT);
+        let came = end.end();
+        assert_eq!(texts(&came), ["first", "from a", "from c", "from b"], "{came}");
+    }
+}
+
+#[test]
+fn a_ring_of_four_delivers_each_message_once_also_after_one_was_killed() {
+    let net = Net::new();
+    let hosts = ["a", "b", "c", "d"].map(|name| net.host(name));
+    // Each is linked to the one before it; the last one also to the first.
+    let a = net.reflect(&hosts[0], "127.0.0.1:0", &[&hosts[1], &hosts[3]], &[]);
+    let b = net.reflect(&hosts[1], "127.0.0.1:0", &[&hosts[2]], &[room(&a)]);
+    let c = net.reflect(&hosts[2], "127.0.0.1:0", &[&hosts[3]], &[room(&b)]);
+    let d = net.reflect(&hosts[3], "127.0.0.1:0", &[], &[room(&c), room(&a)]);
+    let mut ends = [&a, &c, &d].map(|server| net.receive(server, &[]));
+    let mut said = Vec::new();
+    let mut say = |server: &Server, text: String, ends: &mut [Child]| {
+        net.say(server, &text);
+        for end in ends {
+            end.event(|event| event["text"] == text.as_str());
+        }
+        said.push(text);
+    };
+    for round in 0..3 {
+        for (name, server) in [("a", &a), ("b", &b), ("c", &c), ("d", &d)] {
+            say(server, format!("{round} from {name}"), &mut ends);
+        }
+    }
+    b.into_child().kill();
+    for round in 3..5 {
+        for (name, server) in [("a", &a), ("c", &c), ("d", &d)] {
+            say(server, format!("{round} from {name}"), &mut ends);
+        }
+    }
+    for end in ends {
+        end.signal(rustix::process::Signal::INT);
+        let came = end.end();
+        // The order of messages of different senders may differ between rooms; here each was
+        // awaited.
+        assert_eq!(texts(&came), said, "{came}");
+        assert_eq!(came.events("summary")[0]["lost"], 0, "{came}");
+    }
+}
+
+#[test]
+fn a_link_without_the_right_is_refused_and_reported() {
+    let net = Net::new();
+    let (first, second) = (net.host("a"), net.host("b"));
+    let a = net.reflect(&first, "127.0.0.1:0", &[], &[]);
+    let mut command = second.command([
+        "reflect",
+        "--json",
+        "--listen=127.0.0.1:0",
+        "--accept-new",
+        &format!("--allow={},channel=rw", net.client.id),
+        &format!("--link={}", room(&a)),
+    ]);
+    let b = Server::start_as(&mut command);
+    let mut child = b.into_child();
+    let failed = child.event(|event| event["event"] == "link-failed");
+    assert!(failed["what"].as_str().is_some_and(|what| what.contains("not allowed")), "{failed}");
+}

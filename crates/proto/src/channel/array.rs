@@ -1,0 +1,257 @@
+//! Arrays of numbers as the content of a message, in NumPy's format `.npy`: what `numpy.save`
+//! writes is a message, and `numpy.load` reads one.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The first bytes of the format, and its versions 1.0 and 2.0.
+const MAGIC: &[u8] = b"\x93NUMPY";
+/// Bytes before the data are a multiple of this.
+const ALIGN: usize = 64;
+/// Most dimensions, as in NumPy.
+const DIMENSIONS: usize = 64;
+/// Bytes of a header: NumPy itself writes less than 200.
+const HEADER: usize = 4_096;
+
+/// An array within a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Array<'a> {
+    /// The type of an element as NumPy writes it: byte order (`<`, `>`, `|`), kind (`i`, `u`, `f`,
+    /// `c`, `b`) and bytes: `<f8`.
+    pub dtype: String,
+    /// The length of each dimension.
+    pub shape: Vec<usize>,
+    /// Whether the first index changes fastest.
+    pub fortran_order: bool,
+    /// The elements.
+    pub data: &'a [u8],
+}
+
+/// Why bytes are no array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayError {
+    /// They are not in NumPy's format.
+    Format,
+    /// The type is none of numbers.
+    Type,
+    /// The shape and the length of the data differ.
+    Length,
+}
+
+impl core::fmt::Display for ArrayError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            ArrayError::Format => "the message is no array in NumPy's format",
+            ArrayError::Type => "the elements of the array are no numbers of a known type",
+            ArrayError::Length => "the shape of the array does not match the length of its data",
+        })
+    }
+}
+
+impl core::error::Error for ArrayError {}
+
+/// A number that an array may consist of.
+pub trait Element: Copy {
+    /// Its type, without byte order.
+    const KIND: &'static str;
+    /// Its bytes, lowest first.
+    fn from_le(bytes: &[u8]) -> Self;
+    /// Appends its bytes, lowest first.
+    fn to_le(self, out: &mut Vec<u8>);
+}
+
+macro_rules! elements {
+    ($($number:ty: $kind:literal),*) => {$(
+        impl Element for $number {
+            const KIND: &'static str = $kind;
+
+            fn from_le(bytes: &[u8]) -> $number {
+                let mut own = [0; size_of::<$number>()];
+                own.copy_from_slice(bytes);
+                <$number>::from_le_bytes(own)
+            }
+
+            fn to_le(self, out: &mut Vec<u8>) {
+                out.extend(self.to_le_bytes());
+            }
+        }
+    )*};
+}
+elements!(i8: "i1", i16: "i2", i32: "i4", i64: "i8", u8: "u1", u16: "u2", u32: "u4", u64: "u8",
+    f32: "f4", f64: "f8");
+
+/// Splits `<f8` into whether its byte order is big-endian, its kind, and its bytes.
+fn dtype(text: &str) -> Option<(bool, &str, usize)> {
+    let is_big = text.starts_with('>');
+    let kind = text.strip_prefix(['<', '>', '|'])?;
+    let (letter, bytes) = kind.split_at_checked(1)?;
+    let size = bytes.parse::<usize>().ok()?;
+    let is_known = match letter {
+        "i" | "u" => [1, 2, 4, 8].contains(&size),
+        "f" => [2, 4, 8].contains(&size),
+        "c" => [8, 16].contains(&size),
+        "b" => size == 1,
+        _ => false,
+    };
+    is_known.then_some((is_big, kind, size))
+}
+
+fn elements(shape: &[usize]) -> Option<usize> {
+    shape.iter().try_fold(1_usize, |product, length| product.checked_mul(*length))
+}
+
+impl<'a> Array<'a> {
+    /// The array of a message.
+    ///
+    /// # Errors
+    /// [`ArrayError`].
+    pub fn parse(message: &'a [u8]) -> Result<Array<'a>, ArrayError> {
+        let rest = message.strip_prefix(MAGIC).ok_or(ArrayError::Format)?;
+        let (length, rest) = match rest {
+            [1, 0, a, b, rest @ ..] => (usize::from(u16::from_le_bytes([*a, *b])), rest),
+            [2, 0, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
+            _ => return Err(ArrayError::Format),
+        };
+        let (header, data) = rest.split_at_checked(length).ok_or(ArrayError::Format)?;
+        let header = core::str::from_utf8(header).ok().filter(|header| header.len() <= HEADER);
+        let (text, fortran_order, shape) = header.and_then(fields).ok_or(ArrayError::Format)?;
+        let (_, _, size) = dtype(text).ok_or(ArrayError::Type)?;
+        let bytes = elements(&shape).and_then(|count| count.checked_mul(size));
+        if bytes != Some(data.len()) {
+            return Err(ArrayError::Length);
+        }
+        Ok(Array { dtype: text.to_owned(), shape, fortran_order, data })
+    }
+
+    /// The message of the array `values` with this shape.
+    ///
+    /// # Errors
+    /// [`ArrayError::Length`]: the shape has another number of elements, or too many dimensions.
+    pub fn message<T: Element>(shape: &[usize], values: &[T]) -> Result<Vec<u8>, ArrayError> {
+        if elements(shape) != Some(values.len()) || shape.len() > DIMENSIONS {
+            return Err(ArrayError::Length);
+        }
+        let order = if size_of::<T>() == 1 { '|' } else { '<' };
+        let lengths: String = shape.iter().map(|length| format!("{length}, ")).collect();
+        let kind = T::KIND;
+        let mut header =
+            format!("{{'descr': '{order}{kind}', 'fortran_order': False, 'shape': ({lengths}), }}");
+        let before = MAGIC.len() + 4;
+        while !(before + header.len() + 1).is_multiple_of(ALIGN) {
+            header.push(' ');
+        }
+        header.push('\n');
+        let mut out = Vec::with_capacity(before + header.len() + size_of_val(values));
+        out.extend(MAGIC);
+        out.extend([1, 0]);
+        out.extend((header.len() as u16).to_le_bytes());
+        out.extend(header.as_bytes());
+        values.iter().for_each(|value| value.to_le(&mut out));
+        Ok(out)
+    }
+
+    /// The elements in the order of the message, whatever byte order that has; `None` if they are
+    /// of another type.
+    pub fn values<T: Element>(&self) -> Option<Vec<T>> {
+        let (is_big, _, size) = dtype(&self.dtype).filter(|(_, kind, _)| *kind == T::KIND)?;
+        let value = |bytes: &[u8]| {
+            if !is_big {
+                return T::from_le(bytes);
+            }
+            let mut own = [0; 16];
+            own[..size].copy_from_slice(bytes);
+            own[..size].reverse();
+            T::from_le(&own[..size])
+        };
+        Some(self.data.chunks_exact(size).map(value).collect())
+    }
+}
+
+/// The type, the order and the shape of `{'descr': '<f8', 'fortran_order': False, 'shape': (3,)}`.
+fn fields(header: &str) -> Option<(&str, bool, Vec<usize>)> {
+    let behind = |name: &str| {
+        let at = header.find(name)? + name.len();
+        Some(header[at..].trim_start().strip_prefix(':')?.trim_start())
+    };
+    let descr = behind("'descr'")?.strip_prefix('\'')?.split('\'').next()?;
+    let order = behind("'fortran_order'")?;
+    let fortran_order = match order {
+        order if order.starts_with("False") => false,
+        order if order.starts_with("True") => true,
+        _ => return None,
+    };
+    let lengths = behind("'shape'")?.strip_prefix('(')?.split(')').next()?;
+    let words = lengths.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let shape: Option<Vec<usize>> = words.map(|word| word.parse().ok()).collect();
+    Some((descr, fortran_order, shape.filter(|shape| shape.len() <= DIMENSIONS)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    /// `numpy.save` of `numpy.array([[1.5, -2.0]], dtype='>f4')`.
+    const BIG: &[u8] = b"\x93NUMPY\x01\x00\x76\x00{'descr': '>f4', 'fortran_order': False, \
+        'shape': (1, 2), }                                                          \n\
+        \x3f\xc0\x00\x00\xc0\x00\x00\x00";
+
+    #[test]
+    fn an_array_of_numpy_in_either_byte_order_is_read() {
+        let array = Array::parse(BIG).unwrap();
+        assert_eq!((&*array.dtype, &array.shape[..]), (">f4", &[1, 2][..]));
+        assert_eq!(array.values::<f32>(), Some(vec![1.5, -2.0]));
+        assert_eq!(array.values::<f64>(), None);
+        assert_eq!(array.values::<i32>(), None);
+        let written = Array::message(&[1, 2], &[1.5_f32, -2.0]).unwrap();
+        assert_eq!((written.len(), written[10..].len() % 64), (128 + 8, 62));
+        let array = Array::parse(&written).unwrap();
+        assert_eq!((&*array.dtype, array.values::<f32>()), ("<f4", Some(vec![1.5, -2.0])));
+    }
+
+    #[test]
+    fn every_shape_comes_back() {
+        for shape in [&[][..], &[0], &[6], &[2, 3], &[1, 1, 6], &[3, 0, 9]] {
+            let count: usize = shape.iter().product();
+            let values: Vec<u16> = (0..count as u16).collect();
+            let message = Array::message(shape, &values).unwrap();
+            let array = Array::parse(&message).unwrap();
+            assert_eq!((&array.shape[..], array.values()), (shape, Some(values)));
+        }
+        assert_eq!(Array::message(&[2, 2], &[1_i8]), Err(ArrayError::Length));
+    }
+
+    #[test]
+    fn what_is_no_array_is_refused() {
+        let with = |from: &str, to: &str| {
+            let text = BIG.to_vec();
+            let at = text.windows(from.len()).position(|w| w == from.as_bytes()).unwrap();
+            let mut text = text;
+            text.splice(at..at + from.len(), to.bytes());
+            text
+        };
+        for end in 0..BIG.len() {
+            assert!(Array::parse(&BIG[..end]).is_err(), "{end}");
+        }
+        for (from, to, why) in [
+            (">f4", "|O8", ArrayError::Type),
+            (">f4", ">f3", ArrayError::Type),
+            (">f4", "\u{e9}4", ArrayError::Type),
+            ("(1, 2)", "(1, 3)", ArrayError::Length),
+            ("(1, 2)", "(1, x)", ArrayError::Format),
+            ("False", "Maybe", ArrayError::Format),
+            ("descr", "Descr", ArrayError::Format),
+            ("\u{1}\0v", "\u{3}\0v", ArrayError::Format),
+        ] {
+            assert_eq!(Array::parse(&with(from, to)), Err(why), "{from} {to}");
+        }
+        let most = usize::MAX;
+        let header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({most}, 2)}}");
+        let length = (header.len() as u16).to_le_bytes();
+        let huge = [MAGIC, &[1, 0], &length, header.as_bytes()].concat();
+        assert_eq!(Array::parse(&huge), Err(ArrayError::Length));
+    }
+}

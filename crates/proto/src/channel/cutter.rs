@@ -1,0 +1,216 @@
+//! Messages as datagrams, and the repairs between them.
+
+use alloc::vec::Vec;
+
+use crate::fec::{Encoder, Scheme, Shape};
+use crate::time::{Span, Time};
+
+/// Bytes before each part of a message: the number of the message, of the part, and of all parts.
+pub(super) const HEAD: usize = 8 + 2 + 2;
+/// Bytes before a repair: the scheme, the originals of its group, and the repairs.
+pub(super) const REPAIR_HEAD: usize = 3;
+/// Bytes before an original within the code: its length.
+pub(super) const LENGTH: usize = 2;
+/// Set in the number of a datagram that is part of a group with repairs, and in that of a repair.
+pub(super) const CODED: u64 = 1 << 15;
+pub(super) const REPAIR: u64 = 1 << 14;
+/// Most originals and repairs of a group.
+pub(super) const MAX_GROUP: u8 = 64;
+const MAX_REPAIRS: u8 = 32;
+
+/// The code over the datagrams of a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Code {
+    /// No repairs.
+    #[default]
+    None,
+    /// One repair, the XOR of each group of datagrams.
+    Xor {
+        /// Datagrams of a group.
+        group: u8,
+    },
+    /// Reed–Solomon: any `group` of `group + repairs` datagrams give the group.
+    ReedSolomon {
+        /// Datagrams of a group.
+        group: u8,
+        /// Repairs of a group.
+        repairs: u8,
+    },
+}
+
+/// A code that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeError;
+
+impl core::fmt::Display for CodeError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "a group has 1 to {MAX_GROUP} datagrams and 1 to {MAX_REPAIRS} repairs")
+    }
+}
+
+impl core::error::Error for CodeError {}
+
+impl Code {
+    /// The code of these numbers: no repairs, one by XOR, or by Reed–Solomon.
+    ///
+    /// # Errors
+    /// A number is out of its limits.
+    pub fn new(is_xor: bool, group: u32, repairs: u32) -> Result<Code, CodeError> {
+        let within =
+            |number, most: u8| u8::try_from(number).ok().filter(|n| (1..=most).contains(n));
+        match (group, repairs, is_xor) {
+            (_, 0, false) => Ok(Code::None),
+            (group, 1, true) => Ok(Code::Xor { group: within(group, MAX_GROUP).ok_or(CodeError)? }),
+            (_, _, true) => Err(CodeError),
+            (group, repairs, false) => Ok(Code::ReedSolomon {
+                group: within(group, MAX_GROUP).ok_or(CodeError)?,
+                repairs: within(repairs, MAX_REPAIRS).ok_or(CodeError)?,
+            }),
+        }
+    }
+
+    /// Whether it is XOR, the datagrams of a group, and the repairs: what [`Code::new`] takes.
+    pub fn numbers(self) -> (bool, u32, u32) {
+        match self {
+            Code::None => (false, 0, 0),
+            Code::Xor { group } => (true, group.into(), 1),
+            Code::ReedSolomon { group, repairs } => (false, group.into(), repairs.into()),
+        }
+    }
+}
+
+/// A datagram: its number, for the authenticated header, and its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// The number.
+    pub block: u64,
+    /// The content.
+    pub payload: Vec<u8>,
+}
+
+/// A message of too many datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
+/// Cuts messages into datagrams. Originals never wait for repairs.
+pub struct Cutter {
+    code: Code,
+    /// Bytes of a message in a datagram.
+    part: usize,
+    /// How long a group may be incomplete before its repairs are made.
+    wait: Span,
+    number: u64,
+    group: u64,
+    originals: Vec<Vec<u8>>,
+    /// When the first original of the group came.
+    since: Time,
+    encoder: Encoder,
+    repairs: Vec<u8>,
+}
+
+impl Cutter {
+    /// A cutter for datagrams with at most `payload` bytes. A group that is incomplete for `wait`
+    /// gets its repairs then, so rare messages are repaired in time too.
+    pub fn new(payload: usize, code: Code, wait: Span) -> Cutter {
+        // A repair is as long as the longest original of its group, in even bytes.
+        let beside = HEAD + REPAIR_HEAD + LENGTH + 1;
+        Cutter {
+            code,
+            part: payload.saturating_sub(beside).max(1),
+            wait,
+            number: 0,
+            group: 0,
+            originals: Vec::new(),
+            since: Time::ZERO,
+            encoder: Encoder::new(),
+            repairs: Vec::new(),
+        }
+    }
+
+    /// Appends the datagrams of a message to `out`, and the repairs of groups that it completes.
+    ///
+    /// # Errors
+    /// The message has too many parts; nothing of it is sent.
+    pub fn message(
+        &mut self,
+        now: Time,
+        message: &[u8],
+        out: &mut Vec<Datagram>,
+    ) -> Result<(), TooLong> {
+        let parts = message.len().div_ceil(self.part).max(1);
+        let parts = u16::try_from(parts).map_err(|_| TooLong)?;
+        self.number += 1;
+        let mut rest = message;
+        for part in 0..parts {
+            let (bytes, behind) = rest.split_at(rest.len().min(self.part));
+            rest = behind;
+            let mut payload = Vec::with_capacity(HEAD + bytes.len());
+            payload.extend(self.number.to_be_bytes());
+            payload.extend(part.to_be_bytes());
+            payload.extend(parts.to_be_bytes());
+            payload.extend(bytes);
+            self.original(now, payload, out);
+        }
+        Ok(())
+    }
+
+    fn original(&mut self, now: Time, payload: Vec<u8>, out: &mut Vec<Datagram>) {
+        let (_, group, _) = self.code.numbers();
+        if group == 0 {
+            return out.push(Datagram { block: 0, payload });
+        }
+        if self.originals.is_empty() {
+            self.since = now;
+        }
+        let block = self.group << 16 | CODED | self.originals.len() as u64;
+        out.push(Datagram { block, payload: payload.clone() });
+        self.originals.push(payload);
+        if self.originals.len() >= group as usize {
+            self.close(out);
+        }
+    }
+
+    /// Appends the repairs of a group that was incomplete for too long.
+    pub fn flush(&mut self, now: Time, out: &mut Vec<Datagram>) {
+        if self.next_wakeup().is_some_and(|at| at <= now) {
+            self.close(out);
+        }
+    }
+
+    /// When [`Cutter::flush`] is due.
+    pub fn next_wakeup(&self) -> Option<Time> {
+        (!self.originals.is_empty()).then(|| self.since + self.wait)
+    }
+
+    fn close(&mut self, out: &mut Vec<Datagram>) {
+        let (is_xor, _, repairs) = self.code.numbers();
+        let scheme = if is_xor { Scheme::Xor } else { Scheme::ReedSolomon };
+        let longest = self.originals.iter().map(Vec::len).max().unwrap_or(0);
+        let symbol = (longest + LENGTH).next_multiple_of(2);
+        let count = self.originals.len();
+        for original in &mut self.originals {
+            let length = (original.len() as u16).to_be_bytes();
+            original.splice(0..0, length);
+        }
+        let shape = Shape::new(scheme, count as u16, repairs as u16, symbol as u16);
+        let originals = self.originals.iter().map(|original| &original[..]);
+        // A code and a datagram within their limits make a shape within its limits.
+        if let Ok(shape) = shape
+            && self.encoder.encode(shape, originals, &mut self.repairs).is_ok()
+        {
+            for (number, repair) in self.repairs.chunks_exact(symbol).enumerate() {
+                let head = [u8::from(is_xor), count as u8, repairs as u8];
+                let block = self.group << 16 | CODED | REPAIR | number as u64;
+                out.push(Datagram { block, payload: [&head[..], repair].concat() });
+            }
+        }
+        self.originals.clear();
+        self.group += 1;
+    }
+}
+
+impl core::fmt::Debug for Cutter {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Cutter").field("code", &self.code).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,133 @@
+//! Messages that came before.
+
+use alloc::collections::BTreeMap;
+
+/// Numbers behind the highest one that are remembered one by one.
+const WINDOW: u64 = 1_024;
+const WORDS: usize = (WINDOW / 64) as usize;
+
+/// What a number is to those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// It is new. So many numbers left the window by it that never came.
+    New {
+        /// How many.
+        lost: u64,
+        /// A higher number came before it.
+        late: bool,
+    },
+    /// It came before.
+    Twice,
+    /// It is too far behind the highest number to know.
+    Old,
+}
+
+/// Which numbers of one sender came, the newest 1,024 of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// One more than the highest number.
+    end: u64,
+    /// The first number counts: those before it are not lost.
+    begin: u64,
+    words: [u64; WORDS],
+}
+
+impl Numbers {
+    /// Marks a number.
+    pub fn mark(&mut self, number: u64) -> Placed {
+        if self.end == 0 {
+            self.begin = number;
+            self.end = number;
+        }
+        if number >= self.end {
+            let lost = self.advance(number);
+            self.set(number);
+            return Placed::New { lost, late: false };
+        }
+        if self.end - number > WINDOW {
+            return Placed::Old;
+        }
+        if self.is_set(number) {
+            return Placed::Twice;
+        }
+        self.begin = self.begin.min(number);
+        self.set(number);
+        Placed::New { lost: 0, late: true }
+    }
+
+    /// Whether a number came, or is too far behind to know.
+    pub fn has(&self, number: u64) -> bool {
+        number < self.end && (self.end - number > WINDOW || self.is_set(number))
+    }
+
+    /// Numbers within the window that have not come.
+    pub fn missing(&self) -> u64 {
+        let from = self.begin.max(self.end.saturating_sub(WINDOW));
+        (from..self.end).filter(|number| !self.is_set(*number)).count() as u64
+    }
+
+    /// Makes `number` the highest; returns how many numbers left the window that never came.
+    fn advance(&mut self, number: u64) -> u64 {
+        let end = number.saturating_add(1);
+        // All that leaves: the window as it is, and what no window ever held.
+        let start = end.saturating_sub(WINDOW);
+        let old_start = self.begin.max(self.end.saturating_sub(WINDOW));
+        let within = (old_start..start.min(self.end)).filter(|old| !self.is_set(*old)).count();
+        let between = start.saturating_sub(self.end);
+        for new in self.end.max(start)..end {
+            self.clear(new);
+        }
+        self.end = end;
+        within as u64 + between
+    }
+
+    fn place(number: u64) -> (usize, u64) {
+        let bit = number % WINDOW;
+        ((bit / 64) as usize, 1 << (bit % 64))
+    }
+
+    fn is_set(&self, number: u64) -> bool {
+        let (word, bit) = Numbers::place(number);
+        self.words[word] & bit != 0
+    }
+
+    fn set(&mut self, number: u64) {
+        let (word, bit) = Numbers::place(number);
+        self.words[word] |= bit;
+    }
+
+    fn clear(&mut self, number: u64) {
+        let (word, bit) = Numbers::place(number);
+        self.words[word] &= !bit;
+    }
+}
+
+/// Which messages of several senders came. When there are more senders than it remembers, it
+/// forgets the one that was silent the longest.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    origins: BTreeMap<u64, (u64, Numbers)>,
+    most: usize,
+    uses: u64,
+}
+
+impl Seen {
+    /// Remembers at most `most` senders, about 200 bytes each.
+    pub fn new(most: usize) -> Seen {
+        Seen { origins: BTreeMap::new(), most, uses: 0 }
+    }
+
+    /// Marks a message; returns whether it is new.
+    pub fn is_new(&mut self, origin: u64, number: u64) -> bool {
+        self.uses += 1;
+        if !self.origins.contains_key(&origin) && self.origins.len() >= self.most {
+            let oldest = self.origins.iter().min_by_key(|(_, (used, _))| *used);
+            if let Some(oldest) = oldest.map(|(oldest, _)| *oldest) {
+                self.origins.remove(&oldest);
+            }
+        }
+        let (used, numbers) = self.origins.entry(origin).or_default();
+        *used = self.uses;
+        matches!(numbers.mark(number), Placed::New { .. })
+    }
+}

@@ -1,0 +1,344 @@
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::*;
+use crate::share::{Key, Prefix};
+use crate::time::{Span, Time};
+
+fn message(number: u64, key: &str) -> Message {
+    let key = Key::new(key).ok();
+    let bytes = Arc::from(number.to_string().into_bytes());
+    Message { origin: 7, number, at: number * 1_000, hops: 0, via: 0, key, bytes }
+}
+
+fn limits(messages: usize, keys: usize) -> Limits {
+    Limits { messages, keys, ..Limits::default() }
+}
+
+/// The numbers of all messages that `cursor` takes now; `-n` for `n` lost ones.
+fn take(cursor: &mut Cursor, log: &Log) -> Vec<i64> {
+    let taken = core::iter::from_fn(|| cursor.take(log));
+    let number = |taken| match taken {
+        Taken::Message(message) => message.number as i64,
+        Taken::Lost(lost) => -(lost as i64),
+    };
+    taken.map(number).collect()
+}
+
+#[test]
+fn a_subscriber_that_falls_behind_loses_its_oldest_messages_and_learns_how_many() {
+    let mut log = Log::new(limits(4, 10));
+    let mut slow = Cursor::new(&log, Mode::Reliable, Prefix::ALL, 0);
+    let mut fast = slow.clone();
+    for number in 1..=10 {
+        log.push(message(number, ""));
+        assert_eq!(take(&mut fast, &log), [number as i64]);
+    }
+    assert_eq!(slow.behind(&log), 10);
+    assert_eq!(take(&mut slow, &log), [-6, 7, 8, 9, 10]);
+    assert_eq!(take(&mut slow, &log), []);
+    // A new connection continues at the position of the old one.
+    let mut again = Cursor::at(slow.position(), Mode::Reliable, Prefix::ALL, 0);
+    log.push(message(11, ""));
+    assert_eq!((take(&mut again, &log), take(&mut slow, &log)), (vec![11], vec![11]));
+}
+
+#[test]
+fn a_late_subscriber_gets_the_last_message_of_each_key_first() {
+    let mut log = Log::new(limits(2, 10));
+    for (number, key) in [(1, "a"), (2, "b"), (3, "a"), (4, ""), (5, "c")] {
+        log.push(message(number, key));
+    }
+    for mode in [Mode::Reliable, Mode::Datagram, Mode::Latest] {
+        let mut late = Cursor::new(&log, mode, Prefix::ALL, 0);
+        assert_eq!(take(&mut late, &log), [2, 3, 4, 5], "{mode:?}");
+    }
+    let mut late = Cursor::new(&log, Mode::Reliable, Prefix::ALL, 0);
+    // The key changes before the late subscriber takes it: it comes once, as the newest.
+    log.push(message(6, "b"));
+    assert_eq!(take(&mut late, &log), [3, 4, 5, 6]);
+}
+
+#[test]
+fn the_newest_value_of_a_key_replaces_those_that_were_not_taken_and_no_key_starves() {
+    let mut log = Log::new(limits(100, 10));
+    let mut latest = Cursor::new(&log, Mode::Latest, Prefix::ALL, 0);
+    for (number, key) in [(1, "a"), (2, "b"), (3, "a"), (4, "a")] {
+        log.push(message(number, key));
+    }
+    assert_eq!(take(&mut latest, &log), [2, 4]);
+    // Both keys change before each take: each has its turn.
+    let mut taken = Vec::new();
+    for round in 0..8 {
+        log.push(message(10 + 2 * round, "a"));
+        log.push(message(11 + 2 * round, "b"));
+        taken.extend(latest.take(&log));
+    }
+    let number = |taken: &Taken| match taken {
+        Taken::Message(message) => message.number,
+        Taken::Lost(_) => 0,
+    };
+    let numbers: Vec<u64> = taken.iter().map(number).collect();
+    assert_eq!(numbers, [10, 13, 14, 17, 18, 21, 22, 25]);
+    // Afterwards only what changed since comes.
+    assert_eq!(take(&mut latest, &log), [24]);
+    assert_eq!(take(&mut latest, &log), []);
+}
+
+#[test]
+fn a_value_that_was_taken_ahead_of_its_round_does_not_come_twice() {
+    let mut log = Log::new(limits(100, 10));
+    let mut latest = Cursor::new(&log, Mode::Latest, Prefix::ALL, 0);
+    log.push(message(1, "a"));
+    log.push(message(2, "b"));
+    assert!(matches!(latest.take(&log), Some(Taken::Message(m)) if m.number == 1));
+    log.push(message(3, "b"));
+    assert_eq!(take(&mut latest, &log), [3]);
+    log.push(message(4, "a"));
+    assert_eq!(take(&mut latest, &log), [4]);
+}
+
+#[test]
+fn keys_and_links_filter_and_a_datagram_subscriber_skips_what_is_old() {
+    let mut log = Log::new(limits(1_000, 1_000));
+    let keys = Prefix::new("a").unwrap();
+    let mut filtered = Cursor::new(&log, Mode::Reliable, keys, 0);
+    let mut link = Cursor::new(&log, Mode::Reliable, Prefix::ALL, 9);
+    log.push(message(1, "a/x"));
+    log.push(message(2, "ab"));
+    log.push(Message { via: 9, ..message(3, "a") });
+    assert_eq!(take(&mut filtered, &log), [1, 3]);
+    assert_eq!(take(&mut link, &log), [1, 2]);
+    let mut datagrams = Cursor::new(&log, Mode::Datagram, Prefix::ALL, 0);
+    for number in 10..310 {
+        log.push(message(number, ""));
+    }
+    let taken = take(&mut datagrams, &log);
+    // The last messages of three keys, then the newest 256 of 300.
+    assert_eq!((taken[0], taken.len(), taken.last()), (-44, 1 + 3 + 256, Some(&309)));
+}
+
+#[test]
+fn a_log_keeps_its_limits_of_messages_bytes_and_keys() {
+    let big = |number, key: &str, len: usize| Message {
+        bytes: Arc::from(vec![0; len]),
+        ..message(number, key)
+    };
+    let limits = Limits { messages: 100, bytes: 3_000, keys: 3, key_bytes: 10_000 };
+    let mut log = Log::new(limits);
+    for number in 1..=5 {
+        log.push(big(number, "a", 840));
+    }
+    // 1,001 bytes each with the key.
+    assert_eq!((log.first(), log.next(), log.keys()), (3, 5, 1));
+    assert_eq!(log.cost(), 3 * 1_001);
+    log.push(big(6, "b", 5_000));
+    assert_eq!((log.first(), log.next()), (5, 6), "the newest stays");
+    for (number, key) in [(7, "c"), (8, "d"), (9, "e")] {
+        log.push(big(number, key, 0));
+    }
+    assert_eq!(log.keys(), 3);
+    log.shrink(400);
+    assert_eq!((log.first(), log.keys()), (9, 2));
+    log.shrink(0);
+    assert_eq!((log.first(), log.next(), log.cost(), log.keys()), (9, 9, 0, 0));
+    log.push(big(10, "a", 1));
+    assert_eq!(take(&mut Cursor::new(&log, Mode::Latest, Prefix::ALL, 0), &log), [10]);
+}
+
+#[test]
+fn numbers_come_once_each_and_the_lost_ones_are_counted() {
+    let mut numbers = Numbers::default();
+    let fresh = |lost, late| Placed::New { lost, late };
+    assert_eq!(numbers.mark(10), fresh(0, false));
+    assert_eq!(numbers.mark(10), Placed::Twice);
+    assert_eq!(numbers.mark(13), fresh(0, false));
+    assert_eq!(numbers.missing(), 2);
+    assert_eq!(numbers.mark(12), fresh(0, true));
+    assert_eq!((numbers.missing(), numbers.mark(12)), (1, Placed::Twice));
+    assert!(numbers.has(12) && !numbers.has(11) && !numbers.has(14));
+    // 11 leaves the window of 1,024.
+    assert_eq!(numbers.mark(11 + 1_023), fresh(0, false));
+    assert_eq!(numbers.mark(11 + 1_024), fresh(1, false));
+    assert_eq!(numbers.mark(11), Placed::Old);
+    assert!(numbers.has(11));
+    let before = numbers.missing();
+    assert_eq!(before, 1_020);
+    // A jump: all that was missing, and all that no window held.
+    assert_eq!(numbers.mark(1_035 + 2_000), fresh(1_020 + 976, false));
+    assert_eq!(numbers.missing(), 1_023);
+    let lost = u64::MAX / 2 - 3_036 - 1_023 + 1_023;
+    assert_eq!(numbers.mark(u64::MAX / 2), fresh(lost, false));
+}
+
+#[test]
+fn messages_of_many_senders_come_once_and_the_silent_are_forgotten_first() {
+    let mut seen = Seen::new(2);
+    assert!(seen.is_new(1, 5) && seen.is_new(2, 5) && !seen.is_new(1, 5));
+    assert!(seen.is_new(3, 1), "2 is forgotten");
+    assert!(!seen.is_new(1, 5) && seen.is_new(1, 4) && !seen.is_new(3, 1));
+    assert!(seen.is_new(2, 5));
+}
+
+#[test]
+fn a_message_becomes_bytes_and_back_and_garbage_becomes_nothing() {
+    for key in ["", "world/a"] {
+        let whole = Message { hops: 3, ..message(42, key) };
+        let blob = encode(&whole);
+        assert_eq!(decode(&blob), Some(whole));
+        for end in 0..blob.len().min(27 + key.len()) {
+            assert_eq!(decode(&blob[..end]), None);
+        }
+    }
+    let mut bad = encode(&message(1, "a"));
+    bad[27] = b'*';
+    assert_eq!(decode(&bad), None);
+}
+
+const CODES: [Code; 4] = [
+    Code::None,
+    Code::Xor { group: 2 },
+    Code::Xor { group: 3 },
+    Code::ReedSolomon { group: 8, repairs: 4 },
+];
+
+/// All datagrams of these messages, at 1 ms each.
+fn cut(code: Code, messages: &[Vec<u8>]) -> Vec<Datagram> {
+    let (mut cutter, mut out) = (Cutter::new(100, code, Span::from_millis(20)), Vec::new());
+    for (at, message) in messages.iter().enumerate() {
+        cutter.message(Time::ZERO + Span::from_millis(at as u64), message, &mut out).unwrap();
+    }
+    out
+}
+
+fn joined(datagrams: &[Datagram]) -> (Vec<Joined>, u64) {
+    let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+    for datagram in datagrams {
+        joiner.take(datagram.block, &datagram.payload, &mut out);
+    }
+    (out, joiner.lost())
+}
+
+#[test]
+fn messages_come_whole_in_every_code_and_twice_by_no_repetition() {
+    let messages: Vec<Vec<u8>> = (0..40).map(|n| vec![n as u8; n * 13]).collect();
+    for code in CODES {
+        let mut datagrams = cut(code, &messages);
+        assert!(datagrams.iter().all(|datagram| datagram.payload.len() <= 100), "{code:?}");
+        datagrams.extend(datagrams.clone());
+        let (out, lost) = joined(&datagrams);
+        let got: Vec<Vec<u8>> = out.iter().map(|joined| joined.message.clone()).collect();
+        assert!(got == messages && lost == 0, "{code:?}");
+        // In the reverse order all come, too.
+        datagrams.reverse();
+        let (out, _) = joined(&datagrams);
+        assert_eq!(out.len(), 40, "{code:?}");
+        assert_eq!(out.iter().filter(|joined| joined.late).count(), 39, "{code:?}");
+    }
+}
+
+#[test]
+fn any_lost_datagram_of_a_group_is_restored_and_more_than_the_repairs_are_not() {
+    let messages: Vec<Vec<u8>> = (0..24).map(|n| vec![n as u8; 10 + n % 5]).collect();
+    for (code, size, repairs) in
+        [(CODES[1], 3, 1), (CODES[2], 4, 1), (CODES[3], 12, 4), (Code::Xor { group: 1 }, 2, 1)]
+    {
+        let datagrams = cut(code, &messages);
+        assert_eq!(datagrams.len() * (size - repairs), 24 * size, "{code:?}");
+        for lost in 0..size {
+            let kept = |(at, _): &(usize, &Datagram)| {
+                (0..repairs).all(|more| at % size != (lost + more) % size)
+            };
+            let kept: Vec<Datagram> =
+                datagrams.iter().enumerate().filter(kept).map(|(_, d)| d.clone()).collect();
+            let (mut out, missing) = joined(&kept);
+            out.sort_by_key(|joined| joined.message[0]);
+            let got: Vec<&Vec<u8>> = out.iter().map(|joined| &joined.message).collect();
+            assert!(got.iter().copied().eq(&messages) && missing == 0, "{code:?} without {lost}");
+        }
+        let first: Vec<Datagram> = datagrams[repairs + 1..].to_vec();
+        assert!(joined(&first).0.len() < 24, "{code:?}");
+    }
+}
+
+#[test]
+fn a_group_that_waits_gets_its_repairs_and_originals_never_wait() {
+    let (mut cutter, mut out) =
+        (Cutter::new(100, Code::Xor { group: 3 }, Span::from_millis(20)), Vec::new());
+    let at = |millis| Time::ZERO + Span::from_millis(millis);
+    cutter.message(at(5), b"one", &mut out).unwrap();
+    assert_eq!((out.len(), cutter.next_wakeup()), (1, Some(at(25))));
+    cutter.flush(at(24), &mut out);
+    assert_eq!(out.len(), 1);
+    cutter.flush(at(25), &mut out);
+    assert_eq!((out.len(), cutter.next_wakeup()), (2, None));
+    // The only original is lost.
+    assert_eq!(joined(&out[1..]).0[0].message, b"one");
+    assert!(joined(&out[1..]).0[0].restored);
+    cutter.message(at(30), &vec![0; 100 * 70_000], &mut out).unwrap_err();
+}
+
+#[test]
+fn what_no_honest_sender_sends_restores_nothing_and_takes_bounded_memory() {
+    let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+    let mut random = 1_u64;
+    for step in 0..200_000_u64 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step);
+        let len = (random >> 40) as usize % 90;
+        let payload: Vec<u8> = (0..len).map(|at| (random >> (at % 56)) as u8).collect();
+        joiner.take(random >> (random % 60), &payload, &mut out);
+        out.clear();
+    }
+    // Parts of ever new messages: the oldest are forgotten.
+    for number in 0..5_000_u64 {
+        let head = [&number.to_be_bytes()[..], &[0, 0, 255, 255]].concat();
+        joiner.take(0, &[&head[..], &[0; 1_000]].concat(), &mut out);
+    }
+    assert!(out.is_empty() && joiner.held() <= (1_024 + 1) * 1_064 + (4 << 20));
+    // And an honest message still comes.
+    let whole = [&6_000_u64.to_be_bytes()[..], &[0, 0, 0, 1], b"x"].concat();
+    joiner.take(0, &whole, &mut out);
+    assert_eq!(out.len(), 1);
+}
+
+#[test]
+fn a_code_has_limits() {
+    assert_eq!(Code::new(false, 0, 0), Ok(Code::None));
+    assert_eq!(Code::new(false, 64, 32), Ok(Code::ReedSolomon { group: 64, repairs: 32 }));
+    for code in CODES {
+        let (is_xor, group, repairs) = code.numbers();
+        assert_eq!(Code::new(is_xor, group, repairs), Ok(code));
+    }
+    for (is_xor, group, repairs) in
+        [(true, 0, 1), (true, 65, 1), (true, 3, 2), (true, 3, 0), (false, 65, 1), (false, 8, 33)]
+    {
+        assert_eq!(Code::new(is_xor, group, repairs), Err(CodeError));
+    }
+}
+
+#[test]
+fn a_meter_measures_rates_jitter_and_losses() {
+    let mut meter = Meter::default();
+    let at = |millis| Time::ZERO + Span::from_millis(millis);
+    for n in 0..200_u64 {
+        // 10 ms apart; every other one comes 4 ms later.
+        let now = at(n * 10 + (n % 2) * 4);
+        meter.on_bytes(now, 150);
+        let bytes = Arc::from(vec![0; 100]);
+        meter.on_message(now, &Message { at: n * 10_000, bytes, ..message(n, "") });
+    }
+    meter.on_lost(40);
+    meter.set_missing(10);
+    meter.on_late();
+    let stats = meter.stats(at(1_994));
+    assert_eq!((stats.messages, stats.lost, stats.reordered), (200, 50, 1));
+    assert_eq!(stats.loss(), 0.2);
+    assert_eq!(stats.bytes.get(), 20_000);
+    // 20,000 bytes in 1.994 s.
+    assert_eq!(stats.goodput.as_bps(), 80_240);
+    assert_eq!(stats.throughput.as_bps(), 120_361);
+    assert_eq!(stats.jitter, Span::from_micros(3_999));
+    assert_eq!(meter.stats(at(9_000)).goodput.as_bps(), 0);
+}

@@ -1,0 +1,32 @@
+//! Channels: messages through a room of a server, from several clients to several others.
+//!
+//! A sender and a subscriber each choose how their messages travel between them and the server
+//! ([`Mode`](longhaul_proto::channel::Mode)): over the ordered stream of the session, or in sealed
+//! datagrams. The room is the same for all.
+//!
+//! - [`messages`] (the wire), `parts` (messages longer than a frame of the control stream).
+//! - The server: [`server`] answers clients from its `rooms`. `inbound` and `outbound` are the two
+//!   ends of a flow of datagrams, at both sides.
+//! - The clients: [`publish`] and [`subscribe`]. [`link`] joins a room of this server to the room
+//!   of another one.
+
+mod inbound;
+pub mod link;
+#[doc(hidden)]
+pub mod messages;
+mod outbound;
+#[doc(hidden)]
+pub mod parts;
+pub mod publish;
+mod rooms;
+pub mod server;
+pub mod subscribe;
+
+pub use rooms::{Charge, Charges, RoomLimits, RoomListed};
+
+use longhaul_net::clock;
+
+/// The time of this host's clock for the stamps of messages, in microseconds.
+fn stamp() -> u64 {
+    clock::now().as_nanos() / 1_000
+}

@@ -1,0 +1,427 @@
+//! A sender: takes messages, and keeps the connection to the server.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use longhaul_net::socket::Path;
+use longhaul_proto::channel::{Code, MAX_MESSAGE, Message, Mode};
+use longhaul_proto::share::Key;
+use longhaul_proto::time::Span;
+use longhaul_session::retry::{again, silence};
+use longhaul_session::{Error, FrameReader, FrameWriter, Kind, RttWatch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+
+use super::messages::{
+    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Publish, SERVICE, VERSION,
+};
+use super::outbound::{Outbound, until};
+use super::parts::cut;
+use super::stamp;
+use crate::link::{LeastRtt, Link};
+use crate::send::ethernet;
+use crate::terms::keys;
+
+/// Content that may wait for the server to take it, in KiB; a message counts one more.
+const ROOM: usize = 64 << 10;
+/// Messages that may wait for it.
+const WINDOW: usize = 8_192;
+/// Keys whose newest value may wait in the mode `latest`.
+const KEYS: usize = 4_096;
+/// Content of one write.
+const TOGETHER: usize = 64 << 10;
+
+/// What to send, and how.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The name of the room.
+    pub name: Key,
+    /// How messages go to the server.
+    pub mode: Mode,
+    /// The code over datagrams.
+    pub code: Code,
+    /// UDP payload of a datagram; nothing for what each Ethernet path carries.
+    pub datagram: Option<u16>,
+}
+
+/// The state of a sender.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Status {
+    /// Whether the server has accepted the sender on the present connection.
+    pub connected: bool,
+    /// Messages taken from the program.
+    pub messages: u64,
+    /// Messages that the server has taken; by datagrams, that were sent.
+    pub taken: u64,
+    /// Messages that a newer one of their key replaced before they were sent.
+    pub replaced: u64,
+    /// Messages that the server has dropped, or that could not be sent.
+    pub dropped: u64,
+    /// The least round-trip time to the server.
+    pub rtt: Span,
+}
+
+struct Item {
+    key: Option<Key>,
+    bytes: Arc<[u8]>,
+    at: u64,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    items: VecDeque<Item>,
+    messages: u64,
+    replaced: u64,
+    is_finished: bool,
+}
+
+struct Shared {
+    waiting: Mutex<Waiting>,
+    news: Notify,
+    room: Arc<Semaphore>,
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // No code panics while it holds the lock.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The end that takes messages. Clones are the same.
+#[derive(Clone)]
+pub struct Source {
+    shared: Arc<Shared>,
+    mode: Mode,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Source")
+    }
+}
+
+/// Why a message is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is longer than 16 MiB.
+    Long,
+    /// The channel has ended.
+    Ended,
+}
+
+impl Source {
+    /// Takes a message. In the mode `latest` it replaces a waiting one of its key; otherwise it
+    /// waits while too many messages wait for the server.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub async fn offer(&self, key: Option<Key>, bytes: Arc<[u8]>) -> Result<(), Refused> {
+        if bytes.len() > MAX_MESSAGE {
+            return Err(Refused::Long);
+        }
+        let kibis = (bytes.len() >> 10) as u32 + 1;
+        let permit = match self.mode {
+            Mode::Latest => None,
+            _ => {
+                let room = self.shared.room.clone();
+                Some(room.acquire_many_owned(kibis).await.map_err(|_| Refused::Ended)?)
+            }
+        };
+        if self.shared.room.is_closed() {
+            return Err(Refused::Ended);
+        }
+        let waiting = &mut *self.shared.waiting();
+        waiting.messages += 1;
+        let at = stamp();
+        let same = |item: &&mut Item| permit.is_none() && item.key == key;
+        match waiting.items.iter_mut().find(same) {
+            Some(item) => {
+                (item.bytes, item.at) = (bytes, at);
+                waiting.replaced += 1;
+            }
+            None => waiting.items.push_back(Item { key, bytes, at, permit }),
+        }
+        if self.mode == Mode::Latest && waiting.items.len() > KEYS {
+            waiting.items.pop_front();
+            waiting.replaced += 1;
+        }
+        self.shared.news.notify_one();
+        Ok(())
+    }
+
+    /// No more messages come; those that were taken are sent.
+    pub fn finish(&self) {
+        self.shared.waiting().is_finished = true;
+        self.shared.news.notify_one();
+    }
+}
+
+/// The end that keeps the connection: [`Control::run`].
+pub struct Control {
+    wish: Wish,
+    run: u64,
+    shared: Arc<Shared>,
+    status: watch::Sender<Status>,
+    number: u64,
+    /// Messages that the server has not taken yet.
+    untaken: VecDeque<Untaken>,
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control").field("wish", &self.wish).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // Senders that wait for room learn of the end.
+        self.shared.room.close();
+    }
+}
+
+/// A sender; `run` is a random number.
+pub fn new(wish: Wish, run: u64) -> (Source, Control, watch::Receiver<Status>) {
+    let (waiting, news, room) = (Mutex::default(), Notify::new(), Arc::new(Semaphore::new(ROOM)));
+    let shared = Arc::new(Shared { waiting, news, room });
+    let source = Source { shared: shared.clone(), mode: wish.mode };
+    let (status, watched) = watch::channel(Status::default());
+    let untaken = VecDeque::new();
+    (source, Control { wish, run, shared, status, number: 0, untaken }, watched)
+}
+
+impl Control {
+    /// Sends over the link `first`, and over those that `connect` makes after it, each within
+    /// `retry_for` of the loss, until the source is finished and the server has all messages.
+    ///
+    /// # Errors
+    /// The server refuses the sender, or the connection is lost for good.
+    pub async fn run(
+        mut self,
+        first: Link,
+        connect: impl AsyncFn() -> Result<Link, Error>,
+        retry_for: Duration,
+    ) -> Result<Status, Error> {
+        let mut next = first;
+        loop {
+            match self.work(next).await {
+                Ok(()) => return Ok(self.count()),
+                Err(error) if error.kind == Kind::Lost => {
+                    self.status.send_modify(|status| status.connected = false);
+                    next = again(&connect, retry_for).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Updates the counters of the status, and returns it.
+    fn count(&self) -> Status {
+        let (messages, replaced) = {
+            let waiting = self.shared.waiting();
+            (waiting.messages, waiting.replaced)
+        };
+        self.status.send_modify(|status| (status.messages, status.replaced) = (messages, replaced));
+        *self.status.borrow()
+    }
+
+    async fn work(&mut self, link: Link) -> Result<(), Error> {
+        let suite = link.suite();
+        let Link { mut session, port, contact, flow, datagram } = link;
+        session.ask_for(SERVICE, VERSION);
+        session.expect_bulk();
+        let rtt = session.rtt();
+        let mut asked = Publish {
+            name: self.wish.name.as_str().to_owned(),
+            run: self.run,
+            ..Publish::default()
+        };
+        let mut out = None;
+        if self.wish.mode == Mode::Datagram {
+            (asked.cipher, asked.flow) = (suite.name().to_owned(), flow.0);
+            let data = keys(&session.exporter(), suite, 0, flow).sending_end().data;
+            let size = self.wish.datagram.unwrap_or_else(|| ethernet(datagram));
+            let out_of = Outbound::new(port.socket().clone(), data, size, self.wish.code);
+            out = Some((Path::from(contact), out_of));
+        }
+        let (mut writer, reader) = session.split();
+        writer.write(&ChannelAsk { asked: Some(ChannelAsked::Publish(asked)) }).await?;
+        match out {
+            Some((path, out)) => self.datagrams(path, out, writer, reader, rtt).await,
+            None => self.stream(writer, reader, rtt).await,
+        }
+    }
+
+    async fn stream(
+        &mut self,
+        writer: FrameWriter,
+        reader: FrameReader,
+        rtt: RttWatch,
+    ) -> Result<(), Error> {
+        let mut feed = Program { shared: self.shared.clone(), number: self.number };
+        let least = LeastRtt::new(rtt.clone());
+        let (shared, status) = (self.shared.clone(), &self.status);
+        let heard = |told: &ChannelTold, count| note(&shared, status, &least, Some(told), count);
+        let ended = carry(&mut feed, &mut self.untaken, writer, reader, rtt, heard).await;
+        self.number = feed.number;
+        ended
+    }
+
+    async fn datagrams(
+        &mut self,
+        path: Path,
+        mut out: Outbound,
+        writer: FrameWriter,
+        mut reader: FrameReader,
+        rtt: RttWatch,
+    ) -> Result<(), Error> {
+        let mut feed = Program { shared: self.shared.clone(), number: self.number };
+        let silent = silence(rtt.clone());
+        tokio::pin!(silent);
+        let least = LeastRtt::new(rtt);
+        let heard = |told: Option<ChannelTell>| {
+            let ended = || Error::new(Kind::Lost, "the server ended the session");
+            let told = told.ok_or_else(ended)?.told;
+            note(&self.shared, &self.status, &least, told.as_ref(), 0);
+            Ok::<_, Error>(())
+        };
+        // The server opens the flow before it answers.
+        heard(reader.read().await?)?;
+        loop {
+            while let Some((message, _permit)) = feed.next() {
+                self.number = feed.number;
+                let sent = out.send(path, &message);
+                self.status.send_modify(|status| {
+                    *(if sent { &mut status.taken } else { &mut status.dropped }) += 1;
+                });
+            }
+            let due = out.next_wakeup();
+            if feed.is_finished() && due.is_none() {
+                return writer.close(reader, None).await;
+            }
+            tokio::select! {
+                error = &mut silent => return Err(error),
+                told = reader.read::<ChannelTell>() => heard(told?)?,
+                () = feed.news() => {}
+                () = until(due) => out.flush(path),
+            }
+        }
+    }
+}
+
+/// Updates the status after a word of the server.
+fn note(
+    shared: &Shared,
+    status: &watch::Sender<Status>,
+    rtt: &LeastRtt,
+    told: Option<&ChannelTold>,
+    count: usize,
+) {
+    let (messages, replaced) = {
+        let waiting = shared.waiting();
+        (waiting.messages, waiting.replaced)
+    };
+    status.send_modify(|status| {
+        (status.messages, status.replaced) = (messages, replaced);
+        (status.connected, status.rtt) = (true, rtt.now());
+        status.taken += count as u64;
+        if let Some(ChannelTold::Taken(taken)) = told {
+            status.dropped = taken.dropped;
+        }
+    });
+}
+
+/// A message that the server has not taken, and its place in the memory of the sender.
+pub(super) type Untaken = (Message, Option<OwnedSemaphorePermit>);
+
+/// Where the messages of a sender come from.
+pub(super) trait Feed {
+    /// The next message, if there is one.
+    fn next(&mut self) -> Option<Untaken>;
+
+    /// Completes when there may be another message, or none any more.
+    async fn news(&mut self);
+
+    /// Whether no more messages come.
+    fn is_finished(&self) -> bool;
+}
+
+/// The messages of the program.
+struct Program {
+    shared: Arc<Shared>,
+    /// The number of the last message.
+    number: u64,
+}
+
+impl Feed for Program {
+    fn next(&mut self) -> Option<Untaken> {
+        let Item { key, bytes, at, permit } = self.shared.waiting().items.pop_front()?;
+        self.number += 1;
+        let number = self.number;
+        Some((Message { origin: 0, number, at, hops: 0, via: 0, key, bytes }, permit))
+    }
+
+    async fn news(&mut self) {
+        self.shared.news.notified().await;
+    }
+
+    fn is_finished(&self) -> bool {
+        let waiting = self.shared.waiting();
+        waiting.is_finished && waiting.items.is_empty()
+    }
+}
+
+/// Sends first the `untaken` messages of an earlier connection, then those of `feed`, until it is
+/// finished and the server has taken all. Calls `heard` with each word of the server, and how many
+/// messages it has taken by it.
+pub(super) async fn carry(
+    feed: &mut impl Feed,
+    untaken: &mut VecDeque<Untaken>,
+    mut writer: FrameWriter,
+    mut reader: FrameReader,
+    rtt: RttWatch,
+    mut heard: impl FnMut(&ChannelTold, usize),
+) -> Result<(), Error> {
+    let silent = silence(rtt);
+    tokio::pin!(silent);
+    // Messages at the front of `untaken` that were sent on this connection, and those that the
+    // server has taken.
+    let (mut sent, mut taken) = (0, 0);
+    loop {
+        while writer.queued() < TOGETHER {
+            if sent == untaken.len() {
+                let next = if untaken.len() < WINDOW { feed.next() } else { None };
+                let Some(next) = next else { break };
+                untaken.push_back(next);
+            }
+            for part in cut(&untaken[sent].0, 0) {
+                writer.queue(&ChannelAsk { asked: Some(ChannelAsked::Part(part)) })?;
+            }
+            sent += 1;
+        }
+        if untaken.is_empty() && writer.queued() == 0 && feed.is_finished() {
+            return writer.close(reader, None).await;
+        }
+        let is_waiting = writer.queued() == 0 && untaken.len() < WINDOW;
+        tokio::select! {
+            error = &mut silent => return Err(error),
+            told = reader.read::<ChannelTell>() => {
+                let ended = || Error::new(Kind::Lost, "the server ended the session");
+                let Some(told) = told?.ok_or_else(ended)?.told else { continue };
+                let mut count = 0;
+                if let ChannelTold::Taken(word) = &told {
+                    // A server that lies takes no more than was sent.
+                    count = word.count.saturating_sub(taken).min(sent as u64) as usize;
+                    taken += count as u64;
+                    sent -= count;
+                    untaken.drain(..count);
+                }
+                heard(&told, count);
+            }
+            flushed = writer.flush(), if writer.queued() > 0 => flushed?,
+            () = feed.news(), if is_waiting => {}
+        }
+    }
+}

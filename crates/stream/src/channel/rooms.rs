@@ -1,0 +1,419 @@
+//! The rooms of a server.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use longhaul_proto::channel::{Limits, Log, MAX_HOPS, Message, Seen};
+use longhaul_proto::share::Key;
+use longhaul_session::{Error, Kind, PeerId};
+use tokio::sync::watch;
+
+/// Senders of a room whose messages are recognised when they come twice.
+const ORIGINS: usize = 4_096;
+/// How long a room without clients keeps the last messages of its keys.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// How much a server lets its rooms hold.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RoomLimits {
+    /// Rooms.
+    pub rooms: usize,
+    /// Rooms that one id may create.
+    pub rooms_of_id: usize,
+    /// Senders and subscribers of one room.
+    pub clients: usize,
+    /// Senders and subscribers of one id, in all rooms.
+    pub clients_of_id: usize,
+    /// Messages that a room keeps for slow subscribers.
+    pub messages: usize,
+    /// Bytes of them.
+    pub bytes: usize,
+    /// Keys of a room whose last message is kept for late subscribers.
+    pub keys: usize,
+    /// Bytes of these messages.
+    pub key_bytes: usize,
+}
+
+impl Default for RoomLimits {
+    /// 256 rooms, 64 of one id; 2,048 clients in a room, and as many of one id; a room keeps 4,096
+    /// messages of 32 MiB, and 4,096 keys of 16 MiB.
+    fn default() -> RoomLimits {
+        let Limits { messages, bytes, keys, key_bytes } = Limits::default();
+        RoomLimits {
+            rooms: 256,
+            rooms_of_id: 64,
+            clients: 2_048,
+            clients_of_id: 2_048,
+            messages,
+            bytes,
+            keys,
+            key_bytes,
+        }
+    }
+}
+
+impl RoomLimits {
+    fn log(&self) -> Limits {
+        let RoomLimits { messages, bytes, keys, key_bytes, .. } = *self;
+        Limits { messages, bytes, keys, key_bytes }
+    }
+}
+
+/// Memory that the messages of a room, or an incomplete message, are charged to; given back when
+/// dropped.
+pub trait Charge {
+    /// Holds memory for `bytes`, no more and no less. Returns whether there was room; if not, the
+    /// charge stays as it was.
+    fn set(&mut self, bytes: usize) -> bool;
+}
+
+/// Makes a charge for an id.
+pub type Charges = Rc<dyn Fn(PeerId) -> Box<dyn Charge>>;
+
+/// A room as it is now.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RoomListed {
+    /// Its name.
+    pub name: String,
+    /// Senders.
+    pub senders: u64,
+    /// Subscribers.
+    pub subscribers: u64,
+    /// Messages so far.
+    pub messages: u64,
+}
+
+/// What a client does in a room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Sender,
+    Subscriber,
+}
+
+/// A room.
+pub(super) struct Room {
+    /// Positions of different runs have nothing in common.
+    pub(super) run: u64,
+    state: RefCell<State>,
+    changed: watch::Sender<()>,
+}
+
+struct State {
+    log: Log,
+    seen: Seen,
+    charge: Box<dyn Charge>,
+    owner: PeerId,
+    senders: usize,
+    subscribers: usize,
+    /// Since when the room has no client.
+    idle: Option<Instant>,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Published {
+    /// It is in the room.
+    New,
+    /// It came before, or has passed too many links.
+    Old,
+    /// The server has no memory for it.
+    Full,
+}
+
+impl Room {
+    /// Adds a message.
+    pub(super) fn publish(&self, message: Message) -> Published {
+        let state = &mut *self.state.borrow_mut();
+        if message.hops > MAX_HOPS || !state.seen.is_new(message.origin, message.number) {
+            return Published::Old;
+        }
+        // As the newest message, and as the last one of its key.
+        let cost = 2 * message.cost();
+        if !state.charge.set(state.log.cost() + cost) {
+            let fits = state.charge.set(cost);
+            while fits && !state.charge.set(state.log.cost() + cost) {
+                // The oldest messages make room.
+                let now = state.log.cost();
+                state.log.shrink(now / 2);
+            }
+            if !fits {
+                return Published::Full;
+            }
+        }
+        state.log.push(message);
+        state.charge.set(state.log.cost());
+        self.changed.send_replace(());
+        Published::New
+    }
+
+    /// Reads the log.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&Log) -> T) -> T {
+        read(&self.state.borrow().log)
+    }
+
+    /// Reports each change of the log.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+}
+
+/// A client in a room, until it is dropped.
+pub(super) struct Seat {
+    rooms: Rc<Rooms>,
+    pub(super) room: Rc<Room>,
+    peer: PeerId,
+    role: Role,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut state = self.room.state.borrow_mut();
+        match self.role {
+            Role::Sender => state.senders -= 1,
+            Role::Subscriber => state.subscribers -= 1,
+        }
+        if state.senders + state.subscribers == 0 {
+            state.idle = Some(Instant::now());
+            // The last message of each key stays; the rest is of no use to anybody.
+            let kept = state.log.kept_cost();
+            state.log.shrink(kept);
+            let cost = state.log.cost();
+            state.charge.set(cost);
+        }
+        let mut clients = self.rooms.clients.borrow_mut();
+        if let Some(count) = clients.get_mut(&self.peer) {
+            *count -= 1;
+            if *count == 0 {
+                clients.remove(&self.peer);
+            }
+        }
+    }
+}
+
+/// All rooms of a server.
+pub(super) struct Rooms {
+    limits: RoomLimits,
+    charges: Charges,
+    rooms: RefCell<BTreeMap<Key, Rc<Room>>>,
+    /// Senders and subscribers of each id.
+    clients: RefCell<BTreeMap<PeerId, usize>>,
+    random: fn() -> u64,
+}
+
+fn full(what: &str, advice: &str) -> Error {
+    Error::new(Kind::Unreachable, what).advise(advice)
+}
+
+impl Rooms {
+    pub(super) fn new(limits: RoomLimits, charges: Charges, random: fn() -> u64) -> Rc<Rooms> {
+        let (rooms, clients) = Default::default();
+        Rc::new(Rooms { limits, charges, rooms, clients, random })
+    }
+
+    /// A charge for `peer`.
+    pub(super) fn charge(&self, peer: PeerId) -> Box<dyn Charge> {
+        (self.charges)(peer)
+    }
+
+    /// Enters the room `name`, which is created if missing.
+    ///
+    /// # Errors
+    /// A limit is reached.
+    pub(super) fn enter(
+        self: &Rc<Rooms>,
+        name: &Key,
+        peer: PeerId,
+        role: Role,
+    ) -> Result<Seat, Error> {
+        let mut clients = self.clients.borrow_mut();
+        let own = clients.get(&peer).copied().unwrap_or(0);
+        if own >= self.limits.clients_of_id {
+            let what = format!("this id has {own} channels at the server, the most that it may");
+            return Err(full(&what, "close some of them"));
+        }
+        let room = self.find(name, peer)?;
+        let mut state = room.state.borrow_mut();
+        if state.senders + state.subscribers >= self.limits.clients {
+            let what = format!("the room '{name}' has {} clients already", self.limits.clients);
+            return Err(full(&what, "use another room"));
+        }
+        match role {
+            Role::Sender => state.senders += 1,
+            Role::Subscriber => state.subscribers += 1,
+        }
+        state.idle = None;
+        drop(state);
+        clients.insert(peer, own + 1);
+        drop(clients);
+        Ok(Seat { rooms: self.clone(), room, peer, role })
+    }
+
+    fn find(&self, name: &Key, owner: PeerId) -> Result<Rc<Room>, Error> {
+        let mut rooms = self.rooms.borrow_mut();
+        rooms.retain(|_, room| room.state.borrow().idle.is_none_or(|since| since.elapsed() < IDLE));
+        if let Some(room) = rooms.get(name) {
+            return Ok(room.clone());
+        }
+        let owned = rooms.values().filter(|room| room.state.borrow().owner == owner).count();
+        if owned >= self.limits.rooms_of_id {
+            drop_idle(&mut rooms, Some(owner)).ok_or_else(|| {
+                let what = format!("this id has created {owned} rooms, the most that it may");
+                full(&what, "leave some of them")
+            })?;
+        }
+        if rooms.len() >= self.limits.rooms {
+            let what = "the server has no place for another room";
+            drop_idle(&mut rooms, None).ok_or_else(|| full(what, "try again later"))?;
+        }
+        let state = RefCell::new(State {
+            log: Log::new(self.limits.log()),
+            seen: Seen::new(ORIGINS),
+            charge: (self.charges)(owner),
+            owner,
+            senders: 0,
+            subscribers: 0,
+            idle: Some(Instant::now()),
+        });
+        let run = (self.random)().max(1);
+        let room = Rc::new(Room { run, state, changed: watch::channel(()).0 });
+        rooms.insert(name.clone(), room.clone());
+        Ok(room)
+    }
+
+    /// All rooms, in the order of their names.
+    pub(super) fn list(&self) -> Vec<RoomListed> {
+        let rooms = self.rooms.borrow();
+        let listed = rooms.iter().map(|(name, room)| {
+            let state = room.state.borrow();
+            RoomListed {
+                name: name.as_str().to_owned(),
+                senders: state.senders as u64,
+                subscribers: state.subscribers as u64,
+                messages: state.log.next(),
+            }
+        });
+        listed.collect()
+    }
+}
+
+/// Drops the room that has been without clients the longest, of `owner` or of any id.
+fn drop_idle(rooms: &mut BTreeMap<Key, Rc<Room>>, owner: Option<PeerId>) -> Option<()> {
+    let idle = rooms.iter().filter_map(|(name, room)| {
+        let state = room.state.borrow();
+        let is_owned = owner.is_none_or(|owner| state.owner == owner);
+        state.idle.filter(|_| is_owned).map(|since| (since, name.clone()))
+    });
+    let (_, name) = idle.min()?;
+    rooms.remove(&name).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use longhaul_proto::channel::{Cursor, Mode, Taken};
+    use longhaul_proto::share::Prefix;
+
+    use super::*;
+
+    /// A memory of so many bytes.
+    struct Memory(Rc<Cell<usize>>, usize);
+
+    impl Charge for Memory {
+        fn set(&mut self, bytes: usize) -> bool {
+            let free = self.0.get() + self.1;
+            if bytes > free {
+                return false;
+            }
+            self.0.set(free - bytes);
+            self.1 = bytes;
+            true
+        }
+    }
+
+    impl Drop for Memory {
+        fn drop(&mut self) {
+            self.set(0);
+        }
+    }
+
+    fn rooms(limits: RoomLimits, memory: usize) -> (Rc<Rooms>, Rc<Cell<usize>>) {
+        let free = Rc::new(Cell::new(memory));
+        let charges = free.clone();
+        let charges: Charges = Rc::new(move |_| Box::new(Memory(charges.clone(), 0)));
+        (Rooms::new(limits, charges, || 5), free)
+    }
+
+    fn message(number: u64, key: &str, len: usize) -> Message {
+        let (key, bytes) = (Key::new(key).ok(), Arc::from(vec![0; len]));
+        Message { origin: 1, number, at: 0, hops: 0, via: 0, key, bytes }
+    }
+
+    fn key(name: &str) -> Key {
+        Key::new(name).expect("a key")
+    }
+
+    const ONE: PeerId = PeerId([1; 32]);
+    const TWO: PeerId = PeerId([2; 32]);
+
+    #[test]
+    fn rooms_and_clients_have_limits_for_all_and_for_each_id() {
+        let limits = RoomLimits {
+            rooms: 3,
+            rooms_of_id: 2,
+            clients: 2,
+            clients_of_id: 3,
+            ..RoomLimits::default()
+        };
+        let (rooms, _) = rooms(limits, 1 << 20);
+        let enter = |name: &str, peer| rooms.enter(&key(name), peer, Role::Subscriber);
+        let why = |refused: Result<Seat, Error>| {
+            refused.err().map(|error| error.what).unwrap_or_default()
+        };
+        let (a, b) = (enter("a", ONE).unwrap(), enter("b", ONE).unwrap());
+        assert!(why(enter("c", ONE)).contains("created 2 rooms"));
+        let a2 = enter("a", TWO).unwrap();
+        assert!(why(enter("a", TWO)).contains("has 2 clients already"));
+        let (c, b2) = (enter("c", TWO).unwrap(), enter("b", TWO).unwrap());
+        assert!(why(enter("c", TWO)).contains("has 3 channels"));
+        drop((b2, a2));
+        assert!(why(enter("d", TWO)).contains("no place"));
+        // A room without clients gives way.
+        drop(b);
+        let d = enter("d", TWO).unwrap();
+        let names: Vec<String> = rooms.list().into_iter().map(|room| room.name).collect();
+        assert_eq!(names, ["a", "c", "d"]);
+        drop((a, c, d));
+    }
+
+    #[test]
+    fn the_oldest_messages_give_way_when_the_memory_is_full_and_all_of_it_comes_back() {
+        let (rooms, free) = rooms(RoomLimits::default(), 100_000);
+        let seat = rooms.enter(&key("a"), ONE, Role::Sender).unwrap();
+        let room = seat.room.clone();
+        let mut cursor = room.read(|log| Cursor::new(log, Mode::Reliable, Prefix::ALL, 0));
+        for number in 1..=50 {
+            assert_eq!(room.publish(message(number, "", 5_000)), Published::New);
+        }
+        assert_eq!(room.publish(message(50, "", 5_000)), Published::Old);
+        assert_eq!(room.publish(message(51, "", 200_000)), Published::Full);
+        assert_eq!(room.publish(Message { hops: 17, ..message(52, "", 1) }), Published::Old);
+        let held = room.read(Log::cost);
+        assert!(held <= 100_000 && free.get() == 100_000 - held);
+        room.publish(message(53, "key", 10));
+        let taken = room.read(|log| cursor.take(log));
+        assert!(matches!(taken, Some(Taken::Lost(_))), "{taken:?}");
+        drop(seat);
+        // Without clients only the last messages stay.
+        assert_eq!(room.read(Log::keys), 1);
+        assert!(free.get() > 99_000);
+        rooms.rooms.borrow_mut().clear();
+        drop(room);
+        assert_eq!(free.get(), 100_000);
+    }
+}

@@ -1,0 +1,479 @@
+//! The server's side: answers the senders and subscribers of rooms.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use aws_lc_rs::digest;
+use longhaul_net::port::{FlowSink, PortHandle};
+use longhaul_proto::channel::{Code, Cursor, Message, Mode, Taken as FromLog};
+use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::share::{Key, Prefix, Right};
+use longhaul_session::{Error, Exporter, FrameReader, FrameWriter, Kind, PeerId, Session};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, interval, sleep_until, timeout};
+
+use super::inbound::{Came, Counts, Inbound};
+use super::messages::{
+    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Lost, Part, Publish, Room, Subscribe, Taken,
+};
+use super::outbound::{DATAGRAMS, Outbound, until};
+use super::parts::{Parts, cut};
+use super::rooms::{Charges, Published, Role, RoomLimits, RoomListed, Rooms, Seat};
+use crate::place::{Listener, Place};
+use crate::server::{Flow, forbidden};
+use crate::terms::{self, keys};
+
+/// How long a client may leave a message unread.
+const UNREAD: Duration = Duration::from_secs(60);
+/// How long a sender waits for the word that its messages were taken.
+const TAKEN: Duration = Duration::from_millis(10);
+/// Content that one write brings to a subscriber.
+const TOGETHER: usize = 64 << 10;
+
+/// The rooms of a server.
+pub struct Channels {
+    rooms: Rc<Rooms>,
+    port: PortHandle,
+}
+
+/// What is known of a client.
+struct About {
+    peer: PeerId,
+    ip: std::net::IpAddr,
+    exporter: Exporter,
+    right: Right,
+    /// Rights to links, if it has any.
+    link: Option<Right>,
+}
+
+fn wrong(what: impl Into<String>) -> Error {
+    Error::new(Kind::Usage, what)
+}
+
+impl About {
+    /// # Errors
+    /// The client may not do so.
+    fn may(&self, verb: &str, name: &Key, writes: bool, link: u64) -> Result<(), Error> {
+        let grants = |right: &Right| {
+            let mode = if writes { right.write } else { right.read };
+            mode && right.prefix.contains(name.as_str())
+        };
+        if !grants(&self.right) {
+            return Err(forbidden(verb, name, &self.right));
+        }
+        if link != 0 && !self.link.as_ref().is_some_and(grants) {
+            let what = format!("this client may not link the room '{name}'");
+            return Err(Error::new(Kind::Unreachable, what)
+                .advise("add link=rw to its entry in the server's list of clients"));
+        }
+        Ok(())
+    }
+}
+
+impl Channels {
+    /// Rooms whose datagrams come and go by `port`.
+    pub fn new(port: PortHandle, limits: RoomLimits, charges: Charges) -> Rc<Channels> {
+        Rc::new(Channels { rooms: Rooms::new(limits, charges, random), port })
+    }
+
+    /// All rooms, in the order of their names.
+    pub fn list(&self) -> Vec<RoomListed> {
+        self.rooms.list()
+    }
+
+    pub(super) fn rooms(&self) -> &Rc<Rooms> {
+        &self.rooms
+    }
+
+    /// Answers a client to its end, and says goodbye; `first` is its first message, `link` its
+    /// right to links. Ends with the reason that `stopped` returns.
+    ///
+    /// # Errors
+    /// The stream ended for another reason than the client's wish.
+    pub async fn serve(
+        &self,
+        session: Session,
+        first: ChannelAsk,
+        (right, link): (Right, Option<Right>),
+        stopped: impl Future<Output = Error>,
+    ) -> Result<(), Error> {
+        let (peer, ip, exporter) = (session.peer, session.remote.ip(), session.exporter());
+        let about = About { peer, ip, exporter, right, link };
+        session.expect_much();
+        let (mut writer, mut reader) = session.split();
+        let work = async {
+            match first.asked {
+                Some(ChannelAsked::Publish(publish)) => {
+                    self.publisher(&about, publish, &mut writer, &mut reader).await
+                }
+                Some(ChannelAsked::Subscribe(subscribe)) => {
+                    self.subscriber(&about, subscribe, &mut writer, &mut reader).await
+                }
+                _ => Err(wrong("a channel begins with a room to send to or to receive from")),
+            }
+        };
+        let ended = tokio::select! {
+            ended = work => ended,
+            why = stopped => Err(why),
+        };
+        let _ = writer.close(reader, ended.as_ref().err().cloned()).await;
+        ended
+    }
+
+    async fn publisher(
+        &self,
+        about: &About,
+        publish: Publish,
+        writer: &mut FrameWriter,
+        reader: &mut FrameReader,
+    ) -> Result<(), Error> {
+        let name = terms::name(&publish.name)?;
+        about.may("send to", &name, true, publish.link)?;
+        let seat = self.rooms.enter(&name, about.peer, Role::Sender)?;
+        let room = Room { run: seat.room.run, next: seat.room.read(|log| log.next()) };
+        let mut inflow = None;
+        if !publish.cipher.is_empty() {
+            let suite = terms::suite(&publish.cipher)?;
+            let flow = FlowId(publish.flow);
+            let data = keys(&about.exporter, suite, 0, flow).receiving_end().data;
+            let (inbound, came, counts) = Inbound::new(data, Some(about.ip), None);
+            inflow = Some((self.register(flow, Box::new(inbound))?, came, counts));
+        }
+        tell(writer, ChannelTold::Room(room)).await?;
+        let taking = Taking {
+            origin: origin(about.peer, publish.run),
+            link: publish.link,
+            charge: self.rooms.charge(about.peer),
+            parts: Parts::default(),
+            seat,
+            dropped: 0,
+            count: 0,
+        };
+        match inflow {
+            Some((_flow, came, counts)) => taking.datagrams(came, &counts, writer, reader).await,
+            None => taking.stream(writer, reader).await,
+        }
+    }
+
+    async fn subscriber(
+        &self,
+        about: &About,
+        subscribe: Subscribe,
+        writer: &mut FrameWriter,
+        reader: &mut FrameReader,
+    ) -> Result<(), Error> {
+        let name = terms::name(&subscribe.name)?;
+        about.may("receive from", &name, false, subscribe.link)?;
+        let wrong_keys = |error| wrong(format!("the key is invalid: {error}"));
+        let filter = Prefix::new(&subscribe.keys).map_err(wrong_keys)?;
+        let mode = match subscribe.mode {
+            0 => Mode::Reliable,
+            1 => Mode::Latest,
+            2 => Mode::Datagram,
+            mode => return Err(wrong(format!("no mode {mode} of a channel is known"))),
+        };
+        let seat = self.rooms.enter(&name, about.peer, Role::Subscriber)?;
+        let run = seat.room.run;
+        let (cursor, next) = seat.room.read(|log| {
+            let link = subscribe.link;
+            let cursor = match subscribe.run == run && subscribe.next <= log.next() {
+                true => Cursor::at(subscribe.next, mode, filter, link),
+                false => Cursor::new(log, mode, filter, link),
+            };
+            (cursor, log.next())
+        });
+        let out = match mode {
+            Mode::Datagram => Some(self.outbound(about, &subscribe)?),
+            _ => None,
+        };
+        tell(writer, ChannelTold::Room(Room { run, next })).await?;
+        match out {
+            Some((_flow, place, out)) => {
+                bring_datagrams(&seat, cursor, &place, out, writer, reader).await
+            }
+            None => bring(&seat, cursor, writer, reader).await,
+        }
+    }
+
+    /// The flow to a subscriber by datagrams.
+    fn outbound(
+        &self,
+        about: &About,
+        subscribe: &Subscribe,
+    ) -> Result<(Flow<'_>, Arc<Place>, Outbound), Error> {
+        let suite = terms::suite(&subscribe.cipher)?;
+        let code = Code::new(subscribe.xor, subscribe.group, subscribe.repairs);
+        let code = code.map_err(|error| wrong(error.to_string()))?;
+        let size = u16::try_from(subscribe.datagram).ok().filter(|size| DATAGRAMS.contains(size));
+        let size = size.ok_or_else(|| {
+            let what = format!("datagrams of {} bytes are out of their limits", subscribe.datagram);
+            wrong(what)
+        })?;
+        let (flow, place) = (FlowId(subscribe.flow), Arc::<Place>::default());
+        let ends = keys(&about.exporter, suite, 0, flow).sending_end();
+        let (data, said) = (ends.data, ends.reports);
+        let listener = Listener { said, peer: about.ip, place: place.clone() };
+        let flow = self.register(flow, Box::new(listener))?;
+        Ok((flow, place, Outbound::new(self.port.socket().clone(), data, size, code)))
+    }
+
+    fn register(&self, flow: FlowId, sink: Box<dyn FlowSink>) -> Result<Flow<'_>, Error> {
+        let taken = |error: longhaul_net::Error| Error::new(Kind::Unreachable, error.what);
+        self.port.register(flow, sink).map_err(taken)?;
+        Ok(Flow(&self.port, flow))
+    }
+}
+
+/// Takes the messages of a sender into its room.
+struct Taking {
+    origin: u64,
+    link: u64,
+    charge: Box<dyn super::rooms::Charge>,
+    parts: Parts,
+    seat: Seat,
+    dropped: u64,
+    /// Messages that were taken.
+    count: u64,
+}
+
+impl Taking {
+    fn publish(&mut self, message: Message) {
+        self.count += 1;
+        let message = match self.link {
+            // Nobody sends in the name of another client.
+            0 => Message { origin: self.origin, hops: 0, via: 0, ..message },
+            via => Message { hops: message.hops + 1, via, ..message },
+        };
+        if self.seat.room.publish(message) == Published::Full {
+            self.dropped += 1;
+        }
+    }
+
+    /// Takes a part; returns whether it ends a message.
+    fn part(&mut self, part: Part) -> Result<bool, Error> {
+        let message = self.parts.take(part)?;
+        if !self.charge.set(self.parts.held()) {
+            let what = "the server has no memory for the message";
+            return Err(Error::new(Kind::Lost, what).advise("send shorter messages, or fewer"));
+        }
+        match message {
+            Some((message, _)) => {
+                self.publish(message);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    async fn stream(
+        mut self,
+        writer: &mut FrameWriter,
+        reader: &mut FrameReader,
+    ) -> Result<(), Error> {
+        let mut due = None;
+        loop {
+            let said = tokio::select! {
+                biased;
+                said = reader.read::<ChannelAsk>() => said?,
+                () = at(due) => {
+                    due = None;
+                    self.say(writer).await?;
+                    continue;
+                }
+            };
+            match said.map(|ask| ask.asked) {
+                None => return Ok(()),
+                Some(Some(ChannelAsked::Part(part))) => {
+                    if self.part(part)? {
+                        due = due.or_else(|| Some(Instant::now() + TAKEN));
+                    }
+                }
+                Some(None) => {}
+                Some(Some(_)) => return Err(senseless()),
+            }
+            // Many messages that are there already must not delay the word for long.
+            if due.is_some_and(|due| due <= Instant::now()) {
+                due = None;
+                self.say(writer).await?;
+            }
+        }
+    }
+
+    /// Says which messages were taken.
+    async fn say(&self, writer: &mut FrameWriter) -> Result<(), Error> {
+        let taken = Taken { count: self.count, dropped: self.dropped };
+        tell(writer, ChannelTold::Taken(taken)).await
+    }
+
+    async fn datagrams(
+        mut self,
+        mut came: mpsc::Receiver<Came>,
+        counts: &Counts,
+        writer: &mut FrameWriter,
+        reader: &mut FrameReader,
+    ) -> Result<(), Error> {
+        let mut tick = interval(COUNTED);
+        loop {
+            tokio::select! {
+                Some(came) = came.recv() => self.publish(came.message.clone()),
+                _ = tick.tick() => {
+                    self.dropped = counts.lost.load(Ordering::Relaxed)
+                        + counts.dropped.load(Ordering::Relaxed);
+                    self.say(writer).await?;
+                }
+                said = reader.read::<ChannelAsk>() => match said? {
+                    None => break,
+                    Some(ChannelAsk { asked: None }) => {}
+                    Some(_) => return Err(senseless()),
+                },
+            }
+        }
+        // Datagrams may take longer than the word of the end.
+        let last = Instant::now() + LAST;
+        while let Ok(Some(came)) = tokio::time::timeout_at(last, came.recv()).await {
+            self.publish(came.message.clone());
+        }
+        Ok(())
+    }
+}
+
+/// How often a sender of datagrams hears how many of its messages were lost.
+const COUNTED: Duration = Duration::from_secs(1);
+/// How long the last datagrams of a sender may take longer than the word of its end.
+const LAST: Duration = Duration::from_millis(300);
+
+/// Brings the messages of the room to a subscriber, over its stream.
+async fn bring(
+    seat: &Seat,
+    mut cursor: Cursor,
+    writer: &mut FrameWriter,
+    reader: &mut FrameReader,
+) -> Result<(), Error> {
+    let mut changes = seat.room.changes();
+    loop {
+        changes.mark_unchanged();
+        let mut size = 0;
+        while size < TOGETHER
+            && let Some(taken) = seat.room.read(|log| cursor.take(log))
+        {
+            size += queue(writer, &taken, cursor.position())?;
+        }
+        if size > 0 {
+            tokio::select! {
+                written = timeout(UNREAD, writer.flush()) => written.map_err(|_| unread())??,
+                ended = goodbye(reader) => return ended,
+            }
+            continue;
+        }
+        tokio::select! {
+            // The room lives as long as the seat.
+            _ = changes.changed() => {}
+            ended = goodbye(reader) => return ended,
+        }
+    }
+}
+
+/// Encodes what a subscriber takes; returns its size.
+fn queue(writer: &mut FrameWriter, taken: &FromLog, next: u64) -> Result<usize, Error> {
+    let mut told = |told| writer.queue(&ChannelTell { told: Some(told) });
+    match taken {
+        FromLog::Lost(count) => {
+            told(ChannelTold::Lost(Lost { count: *count, next }))?;
+            Ok(1)
+        }
+        FromLog::Message(message) => {
+            for part in cut(message, next) {
+                told(ChannelTold::Part(part))?;
+            }
+            Ok(message.cost())
+        }
+    }
+}
+
+async fn bring_datagrams(
+    seat: &Seat,
+    mut cursor: Cursor,
+    place: &Place,
+    mut out: Outbound,
+    writer: &mut FrameWriter,
+    reader: &mut FrameReader,
+) -> Result<(), Error> {
+    let mut changes = seat.room.changes();
+    loop {
+        // Nothing goes to a subscriber that is silent, or was not heard yet.
+        let path = place.path(longhaul_net::clock::now());
+        changes.mark_unchanged();
+        let mut lost = 0;
+        while let Some(path) = path
+            && let Some(taken) = seat.room.read(|log| cursor.take(log))
+        {
+            match taken {
+                FromLog::Lost(count) => lost += count,
+                FromLog::Message(message) => lost += u64::from(!out.send(path, &message)),
+            }
+        }
+        if lost > 0 {
+            let next = cursor.position();
+            tell(writer, ChannelTold::Lost(Lost { count: lost, next })).await?;
+        }
+        tokio::select! {
+            _ = changes.changed(), if path.is_some() => {}
+            () = place.changed() => {}
+            () = tokio::time::sleep(LAST), if path.is_none() => {}
+            () = until(out.next_wakeup()) => {
+                if let Some(path) = path {
+                    out.flush(path);
+                }
+            }
+            ended = goodbye(reader) => return ended,
+        }
+    }
+}
+
+/// Completes when the client ends its stream.
+async fn goodbye(reader: &mut FrameReader) -> Result<(), Error> {
+    loop {
+        match reader.read::<ChannelAsk>().await? {
+            None => return Ok(()),
+            Some(ChannelAsk { asked: None }) => {}
+            Some(_) => return Err(senseless()),
+        }
+    }
+}
+
+fn senseless() -> Error {
+    wrong("this message makes no sense on this channel")
+}
+
+fn unread() -> Error {
+    Error::new(Kind::Lost, "the client does not read its messages")
+}
+
+async fn at(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn tell(writer: &mut FrameWriter, told: ChannelTold) -> Result<(), Error> {
+    let told = ChannelTell { told: Some(told) };
+    timeout(UNREAD, writer.write(&told)).await.map_err(|_| unread())?
+}
+
+/// Identifies a sender to all servers: nobody can choose that of another client.
+fn origin(peer: PeerId, run: u64) -> u64 {
+    let told = [&peer.0[..], &run.to_be_bytes()].concat();
+    let digest = digest::digest(&digest::SHA256, &told);
+    let first = digest.as_ref().first_chunk::<8>();
+    u64::from_be_bytes(*first.expect("a digest is longer"))
+}
+
+/// A random number.
+pub(super) fn random() -> u64 {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
+    u64::from_ne_bytes(bytes)
+}

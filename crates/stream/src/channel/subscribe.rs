@@ -1,0 +1,299 @@
+//! A subscriber: keeps the connection to the server, and passes messages to the program.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use longhaul_net::clock;
+use longhaul_net::socket::Path;
+use longhaul_proto::channel::{Code, MAX_MESSAGE, Message, Meter, Mode, Seen, Stats};
+use longhaul_proto::share::{Key, Prefix};
+use longhaul_proto::time::Span;
+use longhaul_session::retry::{again, silence};
+use longhaul_session::{Error, Kind};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::inbound::{Came, Counts, Hello, Inbound};
+use super::messages::{
+    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, SERVICE, Subscribe, VERSION,
+};
+use super::parts::Parts;
+use crate::link::{LeastRtt, Link};
+use crate::send::ethernet;
+use crate::terms::keys;
+
+/// Items that wait for the program.
+const UNREAD: usize = 1_024;
+/// Content of them, in KiB.
+const UNREAD_KIBIS: usize = 32 << 10;
+/// Senders whose messages are recognised when they come twice in datagrams.
+const ORIGINS: usize = 1_024;
+
+/// What to receive, and how.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The name of the room.
+    pub name: Key,
+    /// What comes of its messages.
+    pub mode: Mode,
+    /// Only messages with keys below it.
+    pub keys: Prefix,
+    /// The code over datagrams.
+    pub code: Code,
+    /// UDP payload of a datagram; nothing for what each Ethernet path carries.
+    pub datagram: Option<u16>,
+}
+
+/// What comes of a channel.
+#[derive(Debug)]
+pub enum Item {
+    /// This client is in the room; again, if the server was restarted: then nobody knows how many
+    /// messages were lost.
+    Joined,
+    /// A message.
+    Message(Box<Received>),
+    /// So many messages were lost.
+    Lost(u64),
+}
+
+/// A message that came.
+#[derive(Debug)]
+pub struct Received {
+    /// The message.
+    pub message: Message,
+    /// A datagram of it was lost and restored.
+    pub restored: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The state of a subscriber.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Status {
+    /// Whether the connection is up.
+    pub connected: bool,
+    /// The least round-trip time to the server.
+    pub rtt: Span,
+    /// Messages with a datagram that was lost and restored.
+    pub restored: u64,
+    /// What the subscriber measures.
+    pub stats: Stats,
+}
+
+#[derive(Default)]
+struct State {
+    meter: Meter,
+    status: Status,
+    counts: Option<Arc<Counts>>,
+    /// What flows of earlier connections missed.
+    missed: u64,
+}
+
+/// Shows the state of a subscriber.
+#[derive(Clone, Default)]
+pub struct Board(Arc<Mutex<State>>);
+
+impl std::fmt::Debug for Board {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Board")
+    }
+}
+
+impl Board {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code panics while it holds the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state now.
+    pub fn status(&self) -> Status {
+        let mut state = self.state();
+        let missed = state.missed + state.counts.as_deref().map_or(0, missed);
+        state.meter.set_missing(missed);
+        let stats = state.meter.stats(clock::now());
+        Status { stats, ..state.status }
+    }
+}
+
+fn missed(counts: &Counts) -> u64 {
+    counts.lost.load(Ordering::Relaxed) + counts.dropped.load(Ordering::Relaxed)
+}
+
+/// The end that keeps the connection: [`Control::run`].
+#[derive(Debug)]
+pub struct Control {
+    wish: Wish,
+    items: mpsc::Sender<Item>,
+    room: Arc<Semaphore>,
+    board: Board,
+    /// The run of the room, and the position of the next message.
+    place: (u64, u64),
+    seen: Seen,
+}
+
+/// A subscriber.
+pub fn new(wish: Wish) -> (mpsc::Receiver<Item>, Control, Board) {
+    let (items, reader) = mpsc::channel(UNREAD);
+    let (board, room) = (Board::default(), Arc::new(Semaphore::new(UNREAD_KIBIS)));
+    let seen = Seen::new(ORIGINS);
+    (reader, Control { wish, items, room, board: board.clone(), place: (0, 0), seen }, board)
+}
+
+impl Control {
+    /// Receives over the link `first`, and over those that `connect` makes after it, each within
+    /// `retry_for` of the loss, until the program drops the receiver.
+    ///
+    /// # Errors
+    /// The server refuses the subscriber, or the connection is lost for good.
+    pub async fn run(
+        mut self,
+        first: Link,
+        connect: impl AsyncFn() -> Result<Link, Error>,
+        retry_for: Duration,
+    ) -> Result<(), Error> {
+        let mut next = first;
+        loop {
+            match self.work(next).await {
+                Err(error) if error.kind == Kind::Lost => {
+                    let mut state = self.board.state();
+                    state.status.connected = false;
+                    state.missed += state.counts.take().as_deref().map_or(0, missed);
+                    drop(state);
+                    next = again(&connect, retry_for).await?;
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    async fn work(&mut self, link: Link) -> Result<(), Error> {
+        let suite = link.suite();
+        let Link { mut session, port, contact, flow, datagram } = link;
+        session.ask_for(SERVICE, VERSION);
+        session.expect_much();
+        let (exporter, rtt) = (session.exporter(), session.rtt());
+        let (run, next) = self.place;
+        let mut asked = Subscribe {
+            name: self.wish.name.as_str().to_owned(),
+            keys: self.wish.keys.as_str().to_owned(),
+            mode: match self.wish.mode {
+                Mode::Reliable => 0,
+                Mode::Latest => 1,
+                Mode::Datagram => 2,
+            },
+            run,
+            next,
+            ..Subscribe::default()
+        };
+        let by_datagrams = self.wish.mode == Mode::Datagram;
+        if by_datagrams {
+            let size = self.wish.datagram.unwrap_or_else(|| ethernet(datagram));
+            (asked.cipher, asked.flow) = (suite.name().to_owned(), flow.0);
+            (asked.xor, asked.group, asked.repairs) = self.wish.code.numbers();
+            // Its messages have no position.
+            (asked.datagram, asked.run) = (size.into(), 0);
+        }
+        let silent = silence(rtt.clone());
+        tokio::pin!(silent);
+        let rtt = LeastRtt::new(rtt);
+        let (mut writer, mut reader) = session.split();
+        writer.write(&ChannelAsk { asked: Some(ChannelAsked::Subscribe(asked)) }).await?;
+        let (mut parts, mut came) = (Parts::default(), None);
+        loop {
+            tokio::select! {
+                error = &mut silent => return Err(error),
+                () = self.items.closed() => break,
+                Some(came) = received(&mut came) => self.came(came).await,
+                told = reader.read::<ChannelTell>() => {
+                    let ended = || Error::new(Kind::Lost, "the server ended the session");
+                    let told = told?.ok_or_else(ended)?.told;
+                    let is_room = matches!(told, Some(ChannelTold::Room(_)));
+                    if is_room && by_datagrams && came.is_none() {
+                        // The server's flow is there from its first word on.
+                        let ends = keys(&exporter, suite, 0, flow).receiving_end();
+                        let (socket, contact) = (port.socket().clone(), Path::from(contact));
+                        let hello = Hello { seal: ends.reports, socket, contact };
+                        let (inbound, opened, counts) = Inbound::new(ends.data, None, Some(hello));
+                        port.register(flow, Box::new(inbound))
+                            .map_err(|error| Error::new(Kind::Unreachable, error.what))?;
+                        self.board.state().counts = Some(counts);
+                        came = Some(opened);
+                    }
+                    self.heard(told, &mut parts, &rtt).await?;
+                }
+            }
+        }
+        // The program wants nothing more.
+        let _ = writer.leave(reader).await;
+        Ok(())
+    }
+
+    async fn heard(
+        &mut self,
+        told: Option<ChannelTold>,
+        parts: &mut Parts,
+        rtt: &LeastRtt,
+    ) -> Result<(), Error> {
+        match told {
+            Some(ChannelTold::Room(room)) => {
+                let mut state = self.board.state();
+                (state.status.connected, state.status.rtt) = (true, rtt.now());
+                drop(state);
+                if self.place.0 != room.run {
+                    self.place = (room.run, room.next);
+                    self.pass(Item::Joined).await;
+                }
+            }
+            Some(ChannelTold::Lost(lost)) => {
+                self.place.1 = lost.next;
+                self.board.state().meter.on_lost(lost.count);
+                self.pass(Item::Lost(lost.count)).await;
+            }
+            Some(ChannelTold::Part(part)) => {
+                self.board.state().meter.on_bytes(clock::now(), part.bytes.len());
+                if let Some((message, next)) = parts.take(part)? {
+                    self.place.1 = next;
+                    self.message(message, false, false).await;
+                }
+            }
+            Some(ChannelTold::Taken(_)) | None => {}
+        }
+        Ok(())
+    }
+
+    async fn came(&mut self, came: Came) {
+        let (message, restored, late) = (came.message.clone(), came.restored, came.late);
+        drop(came);
+        if self.seen.is_new(message.origin, message.number) {
+            self.board.state().meter.on_bytes(clock::now(), message.bytes.len());
+            self.message(message, restored, late).await;
+        }
+    }
+
+    async fn message(&mut self, message: Message, restored: bool, late: bool) {
+        let mut state = self.board.state();
+        state.meter.on_message(clock::now(), &message);
+        state.status.restored += u64::from(restored);
+        if late {
+            state.meter.on_late();
+        }
+        drop(state);
+        let kibis = (message.bytes.len().min(MAX_MESSAGE) >> 10) as u32 + 1;
+        // Nobody closes it.
+        let Ok(permit) = self.room.clone().acquire_many_owned(kibis).await else { return };
+        self.pass(Item::Message(Box::new(Received { message, restored, _permit: permit }))).await;
+    }
+
+    /// Passes an item; a program that does not read makes the server wait, and lose messages of
+    /// this subscriber.
+    async fn pass(&self, item: Item) {
+        // If the program is gone, the loop ends.
+        let _ = self.items.send(item).await;
+    }
+}
+
+async fn received(came: &mut Option<mpsc::Receiver<Came>>) -> Option<Came> {
+    match came {
+        Some(came) => came.recv().await,
+        None => std::future::pending().await,
+    }
+}

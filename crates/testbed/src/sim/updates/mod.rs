@@ -1,0 +1,174 @@
+//! State updates over one link in virtual time: small messages at regular intervals, by TCP, by
+//! datagrams, or by datagrams with repairs between them.
+
+mod datagrams;
+mod tcp;
+
+use longhaul_proto::channel::Code;
+use longhaul_proto::stream::Meter;
+use longhaul_proto::time::{Span, Time};
+
+use crate::link::LinkSpec;
+
+/// How updates travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// One TCP connection without Nagle's algorithm; see [`run`].
+    Tcp,
+    /// Datagrams with a code.
+    Datagrams(Code),
+}
+
+/// The parameters of a run.
+#[derive(Clone, Debug)]
+pub struct UpdatesRun {
+    /// The link from the sender to the receiver. The way back has the same delay and no loss.
+    pub link: LinkSpec,
+    /// How updates travel.
+    pub carrier: Carrier,
+    /// Bytes of an update: at least 8.
+    pub size: usize,
+    /// From one update to the next.
+    pub interval: Span,
+    /// How many updates.
+    pub count: u32,
+    /// The seed of the link's randomness.
+    pub seed: u64,
+}
+
+/// The outcome of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpdatesOutcome {
+    /// The delay of each delivered update, shortest first.
+    pub delays: Vec<Span>,
+    /// Updates that were not delivered by the end.
+    pub lost: u32,
+    /// The mean deviation of delays between updates at the end (RFC 3550, section 6.4.1).
+    pub jitter: Span,
+    /// IP packets sent to the receiver.
+    pub packets: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+impl UpdatesOutcome {
+    /// The share of all updates that came within `deadline`.
+    pub fn within(&self, deadline: Span) -> f64 {
+        let on_time = self.delays.partition_point(|delay| *delay <= deadline);
+        on_time as f64 / (self.delays.len() as f64 + f64::from(self.lost)).max(1.0)
+    }
+
+    /// The delay that `share` of the delivered updates did not exceed.
+    pub fn delay(&self, share: f64) -> Span {
+        let last = self.delays.len().saturating_sub(1);
+        let place = (self.delays.len() as f64 * share) as usize;
+        self.delays.get(place.min(last)).copied().unwrap_or(Span::ZERO)
+    }
+}
+
+/// Runs updates to their end.
+///
+/// The model of TCP: Reno's window, ten segments at first and unlimited by the receiver; updates
+/// that wait for the window share segments of 1,448 bytes. A segment counts as lost when three
+/// later ones are acknowledged, or one later one and a quarter of a round trip has passed (RACK),
+/// or two round trips after it was the last one sent (the tail loss probe). Each loss but those of
+/// the same round trip halves the window.
+pub fn run(run: &UpdatesRun) -> UpdatesOutcome {
+    let mut tally = Tally::new(run);
+    match run.carrier {
+        Carrier::Tcp => tcp::run(run, &mut tally),
+        Carrier::Datagrams(code) => datagrams::run(run, code, &mut tally),
+    }
+    tally.end(run)
+}
+
+/// Counts what a run delivers.
+struct Tally {
+    interval: Span,
+    meter: Meter,
+    outcome: UpdatesOutcome,
+}
+
+impl Tally {
+    fn new(run: &UpdatesRun) -> Tally {
+        let (interval, meter) = (run.interval, Meter::new(run.interval));
+        Tally { interval, meter, outcome: UpdatesOutcome::default() }
+    }
+
+    /// When the sender has update `number`.
+    fn at(&self, number: u32) -> Time {
+        Time::ZERO + self.interval * u64::from(number)
+    }
+
+    fn delivered(&mut self, now: Time, number: u32) {
+        let delay = now.since(self.at(number));
+        self.outcome.delays.push(delay);
+        self.meter.on_frame((delay.as_nanos() / 1_000) as i64);
+    }
+
+    fn sent(&mut self, packet: u32) {
+        self.outcome.packets += 1;
+        self.outcome.bytes += u64::from(packet);
+    }
+
+    fn end(mut self, run: &UpdatesRun) -> UpdatesOutcome {
+        self.outcome.lost = run.count - self.outcome.delays.len() as u32;
+        self.outcome.jitter = self.meter.jitter();
+        self.outcome.delays.sort_unstable();
+        self.outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::units::{LossRatio, Rate};
+
+    use super::*;
+    use crate::link::Loss;
+
+    const RTT: Span = Span::from_millis(100);
+
+    fn outcome(carrier: Carrier, loss: f64, interval: u64) -> UpdatesOutcome {
+        let link = LinkSpec::path(Rate::from_mbps(100), RTT)
+            .with_loss(Loss::Independent(LossRatio::new(loss).unwrap()));
+        let interval = Span::from_millis(interval);
+        run(&UpdatesRun { link, carrier, size: 100, interval, count: 2_000, seed: 1 })
+    }
+
+    #[test]
+    fn without_loss_every_carrier_delivers_at_once() {
+        let codes =
+            [Code::None, Code::Xor { group: 3 }, Code::ReedSolomon { group: 8, repairs: 2 }];
+        let all = codes.map(Carrier::Datagrams).into_iter().chain([Carrier::Tcp]);
+        for carrier in all {
+            let outcome = outcome(carrier, 0.0, 10);
+            assert_eq!((outcome.delays.len(), outcome.lost), (2_000, 0), "{carrier:?}");
+            let last = outcome.delays[1_999];
+            assert!(last >= RTT / 2 && last < Span::from_millis(51), "{carrier:?}: {last}");
+            assert_eq!(outcome.within(last), 1.0);
+        }
+    }
+
+    #[test]
+    fn a_lost_segment_of_tcp_delays_those_behind_it_by_a_round_trip() {
+        let outcome = outcome(Carrier::Tcp, 0.01, 10);
+        assert_eq!(outcome.lost, 0);
+        assert!(outcome.delay(0.5) < Span::from_millis(51));
+        // Three later segments, their acknowledgement, and the second transmission.
+        let late = outcome.delays.last().copied().unwrap_or_default();
+        assert!(late >= Span::from_millis(170), "{late}");
+        let on_time = outcome.within(Span::from_millis(60));
+        assert!((0.7..0.95).contains(&on_time), "{on_time}");
+    }
+
+    #[test]
+    fn repairs_restore_what_plain_datagrams_lose() {
+        let plain = outcome(Carrier::Datagrams(Code::None), 0.03, 10);
+        assert!((30..100).contains(&plain.lost), "{}", plain.lost);
+        let coded = outcome(Carrier::Datagrams(Code::Xor { group: 2 }), 0.03, 10);
+        assert!(coded.lost < plain.lost / 5, "{} {}", coded.lost, plain.lost);
+        assert!(coded.bytes > plain.bytes * 3 / 2 - plain.bytes / 10);
+        // A restored update comes with the repair, at most one interval later.
+        assert!(coded.delays.last().is_some_and(|last| *last < Span::from_millis(71)));
+    }
+}

@@ -1,0 +1,418 @@
+//! Channels: messages through a room of a server, from several clients to several others.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_proto::channel::{Code, Mode, Stats};
+use longhaul_proto::share::{Key, KeyError, Prefix};
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_stream::channel::publish::{self, Refused, Source};
+use longhaul_stream::channel::subscribe::{self, Board, Item};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::client::{Client, IntoLocation};
+use super::engine;
+use super::stream::{Ending, Target, ended, reached};
+use crate::channel::{receive_channel, send_channel};
+use crate::error::Error as Inner;
+use crate::error::public::{Error, ErrorKind};
+use crate::options::ReachOptions;
+use crate::progress::Cancel;
+
+/// How messages travel between a client and the server of its room. Frames with a deadline are
+/// [`Client::send_stream`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChannelMode {
+    /// Every message, in order. A subscriber that falls behind by more than the room keeps (4,096
+    /// messages, 32 MiB) loses the oldest ones and learns how many.
+    #[default]
+    Reliable,
+    /// The newest message of each key. A newer one replaces an older one that was not sent yet.
+    Latest,
+    /// Every message in sealed UDP datagrams, at once or never, in any order.
+    Datagram,
+}
+
+/// Repairs between the datagrams of a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChannelCode {
+    /// None.
+    #[default]
+    None,
+    /// One repair for each group of datagrams, their XOR; of 1 to 64 datagrams.
+    Xor(u8),
+    /// Reed–Solomon: groups of 1 to 64 datagrams, and 1 to 32 repairs for each.
+    ReedSolomon(u8, u8),
+}
+
+/// The properties of one end of a channel.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ChannelSettings {
+    /// How messages travel between this client and the server.
+    pub mode: ChannelMode,
+    /// A subscriber gets only messages with this key or a key below it; empty for all messages.
+    pub keys: String,
+    /// Repairs, in the mode `Datagram`.
+    pub code: ChannelCode,
+    /// UDP payload of a datagram. `None` uses the largest size that passes on the path to the
+    /// server, but no more than every Ethernet path carries.
+    pub datagram: Option<u16>,
+}
+
+impl ChannelSettings {
+    /// Returns settings for a mode, without repairs.
+    pub fn new(mode: ChannelMode) -> ChannelSettings {
+        ChannelSettings { mode, ..ChannelSettings::default() }
+    }
+
+    fn checked(&self) -> Result<(Mode, Code), Error> {
+        let (is_xor, group, repairs) = match self.code {
+            ChannelCode::None => (false, 0, 0),
+            ChannelCode::Xor(group) => (true, group.into(), 1),
+            // No repairs would be no code.
+            ChannelCode::ReedSolomon(group, repairs) => (false, group.into(), repairs.into()),
+        };
+        let usage = |what: String| Error::new(ErrorKind::Usage, what);
+        let code = Code::new(is_xor, group, repairs).map_err(|error| usage(error.to_string()))?;
+        let mode = match self.mode {
+            ChannelMode::Reliable => Mode::Reliable,
+            ChannelMode::Latest => Mode::Latest,
+            ChannelMode::Datagram => Mode::Datagram,
+        };
+        if code != Code::None && mode != Mode::Datagram {
+            return Err(usage("repairs are for the mode datagram".to_owned()));
+        }
+        Ok((mode, code))
+    }
+}
+
+fn no_key(error: KeyError) -> Error {
+    Error::new(ErrorKind::Usage, format!("the key is invalid: {error}"))
+}
+
+impl Client {
+    /// Describes a sender to the room `to`: `lh://host[:port]/room`. Await the request. The server
+    /// passes each message to all subscribers of the room.
+    pub fn send_channel(
+        &self,
+        to: impl IntoLocation,
+        settings: ChannelSettings,
+    ) -> SendChannelRequest {
+        SendChannelRequest { target: Target::new(self, to.into_location()), settings }
+    }
+
+    /// Describes a subscriber of the room `from`: `lh://host[:port]/room`. Await the request.
+    pub fn receive_channel(
+        &self,
+        from: impl IntoLocation,
+        settings: ChannelSettings,
+    ) -> ReceiveChannelRequest {
+        ReceiveChannelRequest { target: Target::new(self, from.into_location()), settings }
+    }
+}
+
+/// A request to send to a room: await it.
+#[derive(Clone, Debug)]
+#[must_use = "a channel is opened when its request is awaited"]
+pub struct SendChannelRequest {
+    target: Target,
+    settings: ChannelSettings,
+}
+
+/// A request to receive from a room: await it.
+#[derive(Clone, Debug)]
+#[must_use = "a channel is opened when its request is awaited"]
+pub struct ReceiveChannelRequest {
+    target: Target,
+    settings: ChannelSettings,
+}
+
+reached!(SendChannelRequest);
+reached!(ReceiveChannelRequest);
+
+impl IntoFuture for SendChannelRequest {
+    type Output = Result<ChannelSender, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    /// Completes when the server has accepted the sender.
+    ///
+    /// # Errors
+    /// The host cannot be reached or is not trusted, it refuses the sender, or a setting is out of
+    /// its limits.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (mode, code) = self.settings.checked()?;
+            let (ways, name, cancel) = self.target.ways()?;
+            let wish = publish::Wish { name, mode, code, datagram: self.settings.datagram };
+            let (tell, ready) = oneshot::channel();
+            let mut ending = Ending(Some(cancel));
+            let done = engine::start(NAME, move || send_channel(&ways, wish, tell))?;
+            let (source, mut status) = ready.await.map_err(|_| engine::vanished(NAME))??;
+            if status.wait_for(|status| status.connected).await.is_err() {
+                return Err(ended(done.await).err().unwrap_or_else(|| engine::vanished(NAME)));
+            }
+            let cancel = ending.0.take();
+            Ok(ChannelSender { source, status, done, _ending: Ending(cancel) })
+        })
+    }
+}
+
+/// Name of the engine's thread.
+const NAME: &str = "longhaul channel";
+
+/// A sender to a room. Dropping it discards messages that the server has not taken.
+#[derive(Debug)]
+pub struct ChannelSender {
+    source: Source,
+    status: watch::Receiver<publish::Status>,
+    done: oneshot::Receiver<Result<publish::Status, Inner>>,
+    _ending: Ending,
+}
+
+/// The input for messages. Clones feed the same channel.
+#[derive(Clone, Debug)]
+pub struct ChannelInput {
+    source: Source,
+}
+
+impl ChannelInput {
+    /// Sends a message of up to 16 MiB, with a key (words joined by slashes) or without one. In the
+    /// mode `Latest` it replaces a waiting message of its key; otherwise it waits while 64 MiB wait
+    /// for the server.
+    ///
+    /// # Errors
+    /// The key is invalid, the message is too long; or the channel has ended, and
+    /// [`ChannelSender::finish`] returns the reason.
+    pub async fn send(
+        &self,
+        key: Option<&str>,
+        message: impl Into<Arc<[u8]>>,
+    ) -> Result<(), Error> {
+        let key = key.map(Key::new).transpose().map_err(no_key)?;
+        self.source.offer(key, message.into()).await.map_err(|refused| match refused {
+            Refused::Long => Error::new(ErrorKind::Usage, "a message has at most 16 MiB"),
+            Refused::Ended => Error::new(ErrorKind::Unfinished, "the channel has ended"),
+        })
+    }
+}
+
+impl ChannelSender {
+    /// Returns the input for messages.
+    pub fn input(&self) -> ChannelInput {
+        ChannelInput { source: self.source.clone() }
+    }
+
+    /// Returns the state and the counters of the channel.
+    pub fn status(&self) -> ChannelSent {
+        ChannelSent::of(&self.status.borrow())
+    }
+
+    /// Returns whether the channel has ended; [`ChannelSender::finish`] then returns the reason.
+    pub fn is_over(&self) -> bool {
+        self.status.has_changed().is_err()
+    }
+
+    /// Sends the remaining messages, and waits until the server has taken them.
+    ///
+    /// # Errors
+    /// The reason why the channel ended earlier.
+    pub async fn finish(self) -> Result<ChannelSent, Error> {
+        self.source.finish();
+        ended(self.done.await).map(|status| ChannelSent::of(&status))
+    }
+}
+
+/// The state of a channel at its sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChannelSent {
+    /// Whether the connection is up.
+    pub connected: bool,
+    /// Messages taken from the program.
+    pub messages: u64,
+    /// Messages that the server has taken; in the mode `Datagram`, that were sent.
+    pub taken: u64,
+    /// Messages that a newer one of their key replaced before they were sent.
+    pub replaced: u64,
+    /// Messages that could not be sent, did not reach the server, or found no memory there.
+    pub dropped: u64,
+    /// The least round-trip time to the server.
+    pub rtt: Span,
+}
+
+impl ChannelSent {
+    fn of(status: &publish::Status) -> ChannelSent {
+        let publish::Status { connected, messages, taken, replaced, dropped, rtt } = *status;
+        ChannelSent { connected, messages, taken, replaced, dropped, rtt }
+    }
+
+    /// Returns the messages that wait for the server.
+    pub fn queue(&self) -> u64 {
+        self.messages.saturating_sub(self.taken + self.replaced)
+    }
+}
+
+impl IntoFuture for ReceiveChannelRequest {
+    type Output = Result<ChannelReceiver, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    /// # Errors
+    /// The host cannot be reached or is not trusted, or a setting is out of its limits. A host that
+    /// does not let this client receive reports that as the first event.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (mode, code) = self.settings.checked()?;
+            let keys = Prefix::new(&self.settings.keys).map_err(no_key)?;
+            let (ways, name, cancel) = self.target.ways()?;
+            let datagram = self.settings.datagram;
+            let wish = subscribe::Wish { name, mode, keys, code, datagram };
+            let (tell, ready) = oneshot::channel();
+            let ending = Ending(Some(cancel));
+            let done = engine::start(NAME, move || receive_channel(&ways, wish, tell))?;
+            let (items, board) = ready.await.map_err(|_| engine::vanished(NAME))??;
+            Ok(ChannelReceiver { items, board, done: Some(done), _ending: ending })
+        })
+    }
+}
+
+/// A subscriber of a room. Dropping it ends the reception.
+pub struct ChannelReceiver {
+    items: mpsc::Receiver<Item>,
+    board: Board,
+    done: Option<oneshot::Receiver<Result<(), Inner>>>,
+    _ending: Ending,
+}
+
+impl fmt::Debug for ChannelReceiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChannelReceiver")
+    }
+}
+
+/// An event of a channel.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ChannelEvent {
+    /// This client is in the room. It comes again if the server has restarted; then the number of
+    /// messages lost meanwhile is unknown.
+    Joined,
+    /// A message.
+    Message(ChannelMessage),
+    /// So many messages were lost, because this client was too slow or cut off. In the mode
+    /// `Datagram`, messages lost on the path are only in [`ChannelReceived::lost`].
+    Lost(u64),
+}
+
+/// A message of a channel.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ChannelMessage {
+    /// The key, if it has one.
+    pub key: Option<String>,
+    /// The content.
+    pub bytes: Arc<[u8]>,
+    /// Identifies the sender.
+    pub origin: u64,
+    /// Counts the messages of the sender, from 1.
+    pub number: u64,
+    /// When the sender had the message, in microseconds of a clock of the sender.
+    pub at_micros: u64,
+    /// A datagram of the message was lost and restored.
+    pub restored: bool,
+}
+
+/// The state of a channel at a subscriber.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ChannelReceived {
+    /// Whether the connection is up.
+    pub connected: bool,
+    /// Messages delivered.
+    pub messages: u64,
+    /// Their content.
+    pub bytes: Bytes,
+    /// Messages that were lost: on the path, or because this client was too slow.
+    pub lost: u64,
+    /// The share of messages that were lost.
+    pub loss: f64,
+    /// Messages with a datagram that was lost and restored.
+    pub restored: u64,
+    /// Messages that arrived after one that was sent later.
+    pub reordered: u64,
+    /// Messages that wait for the program.
+    pub queue: u64,
+    /// Content delivered a second, over the last one to two seconds.
+    pub goodput: Rate,
+    /// The same with repairs and what else came.
+    pub throughput: Rate,
+    /// The least round-trip time to the server.
+    pub rtt: Span,
+    /// The mean deviation of delays between messages (RFC 3550).
+    pub jitter: Span,
+}
+
+impl ChannelReceiver {
+    /// Returns the next event. An error is the last item. A client that does not read loses its
+    /// own messages, and delays nobody.
+    pub async fn next(&mut self) -> Option<Result<ChannelEvent, Error>> {
+        let item = loop {
+            let Some(done) = &mut self.done else { break self.items.recv().await };
+            tokio::select! {
+                biased;
+                item = self.items.recv(), if !self.items.is_closed() || !self.items.is_empty() => {
+                    if item.is_some() {
+                        break item;
+                    }
+                    self.items.close();
+                }
+                done = done => {
+                    self.done = None;
+                    if let Err(error) = ended(done) {
+                        return Some(Err(error));
+                    }
+                }
+            }
+        };
+        Some(Ok(match item? {
+            Item::Joined => ChannelEvent::Joined,
+            Item::Lost(count) => ChannelEvent::Lost(count),
+            Item::Message(received) => {
+                let message = &received.message;
+                ChannelEvent::Message(ChannelMessage {
+                    key: message.key.as_ref().map(|key| key.as_str().to_owned()),
+                    bytes: message.bytes.clone(),
+                    origin: message.origin,
+                    number: message.number,
+                    at_micros: message.at,
+                    restored: received.restored,
+                })
+            }
+        }))
+    }
+
+    /// Returns the state and the counters of the channel.
+    pub fn status(&self) -> ChannelReceived {
+        let subscribe::Status { connected, rtt, restored, stats } = self.board.status();
+        let Stats { messages, bytes, lost, reordered, goodput, throughput, jitter } = stats;
+        ChannelReceived {
+            connected,
+            messages,
+            bytes,
+            lost,
+            loss: stats.loss(),
+            restored,
+            reordered,
+            queue: self.items.len() as u64,
+            goodput,
+            throughput,
+            rtt,
+            jitter,
+        }
+    }
+}

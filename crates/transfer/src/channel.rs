@@ -1,0 +1,64 @@
+//! The client's side of channels: the connections for `longhaul_stream`.
+
+use longhaul_stream::channel::{publish, subscribe};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::calls::or_cancelled;
+use crate::error::Error;
+use crate::random::random_u64;
+use crate::reactor;
+use crate::stream::Ways;
+
+/// A sender: its input, and its status.
+pub(crate) type Sending = (publish::Source, watch::Receiver<publish::Status>);
+
+/// Sends messages until the source is finished. Reports on `ready` when it can take messages, or
+/// why it cannot.
+pub(crate) fn send_channel(
+    ways: &Ways,
+    wish: publish::Wish,
+    ready: oneshot::Sender<Result<Sending, Error>>,
+) -> Result<publish::Status, Error> {
+    let work = async {
+        let first = match or_cancelled(ways.connect(), &ways.cancel).await {
+            Ok(first) => first,
+            Err(error) => {
+                // The receiver may be gone.
+                let _ = ready.send(Err(error.clone()));
+                return Err(error);
+            }
+        };
+        let (source, control, status) = publish::new(wish, random_u64());
+        let _ = ready.send(Ok((source, status)));
+        let again = async || ways.again().await;
+        let sent = async { Ok(control.run(first, again, ways.retry_for).await?) };
+        or_cancelled(sent, &ways.cancel).await
+    };
+    reactor::block_on("the channel", work)
+}
+
+/// A subscriber: its items, and its status.
+pub(crate) type Receiving = (mpsc::Receiver<subscribe::Item>, subscribe::Board);
+
+/// Receives messages until the program drops the receiver. Reports on `ready` when it is connected.
+pub(crate) fn receive_channel(
+    ways: &Ways,
+    wish: subscribe::Wish,
+    ready: oneshot::Sender<Result<Receiving, Error>>,
+) -> Result<(), Error> {
+    let work = async {
+        let first = match or_cancelled(ways.connect(), &ways.cancel).await {
+            Ok(first) => first,
+            Err(error) => {
+                let _ = ready.send(Err(error.clone()));
+                return Err(error);
+            }
+        };
+        let (items, control, board) = subscribe::new(wish);
+        let _ = ready.send(Ok((items, board)));
+        let again = async || ways.again().await;
+        let received = async { Ok(control.run(first, again, ways.retry_for).await?) };
+        or_cancelled(received, &ways.cancel).await
+    };
+    reactor::block_on("the channel", work)
+}

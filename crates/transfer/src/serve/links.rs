@@ -1,0 +1,69 @@
+//! Links of a server's rooms to those of other servers.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_proto::share::Key;
+use longhaul_stream::channel::link;
+use longhaul_stream::channel::server::Channels;
+use tokio::time::sleep;
+
+use super::Server;
+use super::events::ServerEvent;
+use crate::error::Error;
+use crate::options::HostOptions;
+use crate::progress::Observer;
+use crate::reach::{self, Look};
+use crate::session::{self, Session, Settings};
+
+/// How long after a refusal a link is tried again.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// A room of another server that a room here is linked to.
+#[derive(Clone)]
+pub(crate) struct LinkTo {
+    /// How the other server is reached.
+    pub(crate) options: HostOptions,
+    /// The room, here and there.
+    pub(crate) room: Key,
+    /// Decides about a server that is new.
+    pub(crate) observer: Arc<dyn Observer>,
+}
+
+impl std::fmt::Debug for LinkTo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkTo").field("room", &self.room).finish_non_exhaustive()
+    }
+}
+
+impl LinkTo {
+    async fn connect(&self) -> Result<Session, session::Error> {
+        let settings = Settings::default();
+        let reached = reach::open(&self.options, &*self.observer, &settings, Look::No).await;
+        let session = reached.map(|reached| reached.session);
+        session.map_err(|error: Error| {
+            let is_silence = error.is_silence;
+            session::Error { is_silence, ..session::Error::from(&error) }
+        })
+    }
+}
+
+/// Keeps `links` as long as the server runs, each on its own task.
+pub(super) fn begin(server: &Rc<Server>, channels: &Rc<Channels>, links: Vec<LinkTo>) {
+    for link in links {
+        tokio::task::spawn_local(keep(server.clone(), channels.clone(), link));
+    }
+}
+
+async fn keep(server: Rc<Server>, channels: Rc<Channels>, link: LinkTo) {
+    let Ok(me) = link.options.key.identity().map(|identity| identity.id()) else { return };
+    loop {
+        let ended = link::run(&channels, me, &link.room, async || link.connect().await).await;
+        if let Err(error) = ended {
+            let to = link.options.location.to_string();
+            (server.tell)(ServerEvent::LinkFailed { to, error: Error::from(error).into() });
+        }
+        sleep(PAUSE).await;
+    }
+}

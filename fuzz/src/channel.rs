@@ -1,0 +1,49 @@
+//! Messages between the ends of a channel, and its datagrams.
+
+use longhaul_proto::channel::{Code, Joiner, MAX_HOPS, MAX_MESSAGE, Message, decode, encode};
+use longhaul_stream::channel::messages::{
+    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Part,
+};
+use longhaul_stream::channel::parts::Parts;
+use prost::Message as _;
+
+use super::input::Input;
+
+/// Accepted messages are within limits, and datagrams give back what they carried.
+pub fn run(bytes: &[u8]) {
+    let (mut parts, mut joiner, mut joined) = (Parts::default(), Joiner::default(), Vec::new());
+    let mut input = Input::new(bytes);
+    while !input.is_empty() {
+        let message = input.slice();
+        match ChannelAsk::decode(message).map(|ask| ask.asked) {
+            Ok(Some(ChannelAsked::Part(part))) => take(&mut parts, part),
+            Ok(Some(ChannelAsked::Subscribe(asked))) => {
+                if let Ok(code) = Code::new(asked.xor, asked.group, asked.repairs) {
+                    assert!(code.numbers().1 <= 64 && code.numbers().2 <= 32);
+                }
+            }
+            _ => {}
+        }
+        if let Ok(Some(ChannelTold::Part(part))) =
+            ChannelTell::decode(message).map(|tell| tell.told)
+        {
+            take(&mut parts, part);
+        }
+        joiner.take(input.any(), message, &mut joined);
+        for joined in joined.drain(..) {
+            if let Some(message) = decode(&joined.message) {
+                assert_eq!(encode(&message), joined.message);
+            }
+        }
+    }
+}
+
+fn take(parts: &mut Parts, part: Part) {
+    match parts.take(part) {
+        Ok(Some((Message { bytes, hops, number, .. }, _))) => {
+            assert!(bytes.len() <= MAX_MESSAGE && hops <= MAX_HOPS && number <= u64::MAX / 2);
+        }
+        Ok(None) => assert!(parts.held() < MAX_MESSAGE),
+        Err(_) => *parts = Parts::default(),
+    }
+}
