@@ -135,7 +135,8 @@ fn report(name: &str, subscribers: usize, rate: u64, seen: &Seen, cpus: (f64, f6
     };
     let (came, lost) = (delays.len() as u64, seen.lost.get());
     eprintln!(
-        "| {name} | {subscribers} | {rate} | {came} | {:.2} % | {:.1} | {:.1} | {:.1} | {:.2} | {:.2} |",
+        "| {name} | {subscribers} | {rate} | {came} | {:.2} % | {:.1} | {:.1} | {:.1} | {:.2} | \
+         {:.2} |",
         lost as f64 * 100.0 / (came + lost).max(1) as f64,
         at(0.5),
         at(0.99),

@@ -5,10 +5,10 @@
 //! taken, the subscriber loses them, learns how many, and delays nobody. A subscriber that connects
 //! again continues at its position.
 //!
-//! - [`Mode`]: what a subscriber gets of the log. `reliable`: every message, in order. `latest`: the
-//!   newest value of each key. `datagram`: every message, at once or never.
+//! - [`Mode`]: what a subscriber gets of the log. `reliable`: every message, in order. `latest`:
+//!   the newest value of each key. `datagram`: every message, at once or never.
 //! - [`Seen`]: drops messages that come twice, after a lost connection or round a ring of servers.
-//! - [`encode`], [`Cutter`], [`Joiner`], [`decode`]: messages as datagrams, with repairs between them.
+//! - [`encode`], [`Cutter`], [`Joiner`], [`decode`]: messages as datagrams, with repairs.
 //! - [`Array`]: an array of numbers as a message.
 //! - [`Meter`]: throughput, loss, reordering and jitter, at a subscriber.
 //!

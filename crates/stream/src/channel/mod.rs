@@ -7,8 +7,8 @@
 //! - [`messages`] (the wire), `parts` (messages longer than a frame of the control stream).
 //! - The server: [`server`] answers clients from its `rooms`. `inbound` and `outbound` are the two
 //!   ends of a flow of datagrams, at both sides.
-//! - The clients: [`publish`] and [`subscribe`]. [`link`] joins a room of this server to the room of
-//!   another one.
+//! - The clients: [`publish`] and [`subscribe`]. [`link`] joins a room of this server to the room
+//!   of another one.
 
 mod inbound;
 pub mod link;

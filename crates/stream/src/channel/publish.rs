@@ -22,7 +22,7 @@ use crate::link::{LeastRtt, Link};
 use crate::send::ethernet;
 use crate::terms::keys;
 
-/// Content that may wait for the server's word that it was taken, in KiB; a message counts one more.
+/// Content that may wait for the server to take it, in KiB; a message counts one more.
 const ROOM: usize = 64 << 10;
 /// Messages that may wait for it.
 const WINDOW: usize = 8_192;

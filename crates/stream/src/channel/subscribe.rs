@@ -223,7 +223,8 @@ impl Control {
                 told = reader.read::<ChannelTell>() => {
                     let ended = || Error::new(Kind::Lost, "the server ended the session");
                     let told = told?.ok_or_else(ended)?.told;
-                    if matches!(told, Some(ChannelTold::Room(_))) && by_datagrams && came.is_none() {
+                    let is_room = matches!(told, Some(ChannelTold::Room(_)));
+                    if is_room && by_datagrams && came.is_none() {
                         // The server's flow is there from its first word on.
                         let ends = keys(&exporter, suite, 0, flow).receiving_end();
                         let (socket, contact) = (port.socket().clone(), Path::from(contact));

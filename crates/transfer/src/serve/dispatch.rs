@@ -25,7 +25,7 @@ use longhaul_stream::server::Streams;
 /// Timeout for a stream's first message.
 const REQUEST: Duration = Duration::from_secs(15);
 
-/// What of a server can be watched.
+/// The parts of a server that a status report covers.
 pub(super) fn view(
     server: &Rc<Server>,
     shared: Option<Rc<Shared>>,
@@ -36,19 +36,11 @@ pub(super) fn view(
     Rc::new(View { server: server.clone(), streams, channels, shared })
 }
 
-/// What a server without files offers.
-pub(super) fn services_of_rooms(view: &Rc<View>) -> Services {
-    let server = &view.server;
-    let channels = Channeling::new(server.clone(), view.channels.clone());
-    let streaming = Streaming::new(server.clone(), view.streams.clone());
-    let all: [Rc<dyn Service>; 3] =
-        [Rc::new(channels), Rc::new(streaming), Rc::new(Watching::new(view.clone()))];
-    Services::new(all)
-}
-
-/// The services that a server offers. `ended` gets the result of each transfer and each pipe.
+/// The services that a server offers; with `rooms_only`, channels, streams and the status.
+/// `ended` gets the result of each transfer and each pipe.
 pub(super) fn services(
     view: &Rc<View>,
+    rooms_only: bool,
     ended: mpsc::UnboundedSender<Result<(), Error>>,
 ) -> Services {
     let server = &view.server;
@@ -62,6 +54,9 @@ pub(super) fn services(
     let channels = view.channels.clone();
     let channeling: Rc<dyn Service> = Rc::new(Channeling::new(server.clone(), channels));
     let status: Rc<dyn Service> = Rc::new(Watching::new(view.clone()));
+    if rooms_only {
+        return Services::new([channeling, streaming, status]);
+    }
     let all = [copying, listing, piping, reading, streaming, channeling, status];
     Services::new(all.into_iter().chain(sharing))
 }

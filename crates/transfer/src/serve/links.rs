@@ -49,8 +49,14 @@ impl LinkTo {
     }
 }
 
-/// Keeps a link as long as the server runs.
-pub(super) async fn keep(server: Rc<Server>, channels: Rc<Channels>, link: LinkTo) {
+/// Keeps `links` as long as the server runs, each on its own task.
+pub(super) fn begin(server: &Rc<Server>, channels: &Rc<Channels>, links: Vec<LinkTo>) {
+    for link in links {
+        tokio::task::spawn_local(keep(server.clone(), channels.clone(), link));
+    }
+}
+
+async fn keep(server: Rc<Server>, channels: Rc<Channels>, link: LinkTo) {
     let Ok(me) = link.options.key.identity().map(|identity| identity.id()) else { return };
     loop {
         let ended = link::run(&channels, me, &link.room, async || link.connect().await).await;

@@ -2,15 +2,15 @@
 //!
 //! `dispatch` gives a stream to the service that it names; `running` ends the requests of all
 //! services when the server ends or their client loses its right. `copying` is the service of
-//! copies: `register` knows the transfers under way, so that a copy that is taken up again finds
-//! its destination free, and further streams find their transfer; `transfer` answers one request
-//! (`hooks` is what others ask it meanwhile), `answer` the question before it where there are
-//! several sources. `listing` is the service of listings, `pipe` that of files of unknown length,
-//! `reading` that of ranges of files, `sharing` that of the shared tree, `streaming` that of
-//! streams, `channeling` that of channels. `live` knows what is under way, and `status` is the service that tells it to clients.
-//! `door` says what an id may reach; `closing` ends a server; `over_ssh` is the server of one copy
-//! that ssh started; `events` are what a server reports, and `refusals` limits how many clients
-//! that were turned away it reports. `rehearsal` is a session without a network, for the fuzzer.
+//! copies: `register` lists the running transfers, so that a resumed copy can take over its
+//! destination, and further streams find their transfer; `transfer` handles one request (with
+//! `hooks` for the roles' callbacks), and `answer` the survey of a source before it. The other
+//! services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of files),
+//! `sharing` (the shared tree), `streaming` (streams), `channeling` (channels, whose rooms `links`
+//! joins to those of other servers), and `status`, which reports the running transfers of `live`.
+//! `door` checks rights; `closing` shuts a server down; `over_ssh` serves one copy that ssh
+//! started; `events` are the server's reports, and `refusals` limits the reports of refused
+//! clients. `rehearsal` is a session without a network, for the fuzzer.
 
 mod channeling;
 mod closing;
@@ -150,8 +150,8 @@ pub(crate) enum Order {
     Shutdown(Duration),
 }
 
-/// Serves, with `links` to rooms of other servers, until an order ends the server or the handle is dropped, or with `once` until one
-/// transfer has ended. Blocks. Calls `ready` when clients can connect, and `tell` with the events
+/// Serves, with `links` to rooms of other servers, until an order ends the server or the handle is
+/// dropped, or with `once` until one transfer has ended. Blocks. Calls `ready` when clients can connect, and `tell` with the events
 /// after that.
 ///
 /// # Errors
@@ -199,13 +199,8 @@ async fn run(
     });
     let (ended_end, mut ended) = mpsc::unbounded_channel();
     let view = dispatch::view(&server, shared, options.rooms);
-    for link in links {
-        tokio::task::spawn_local(links::keep(server.clone(), view.channels.clone(), link));
-    }
-    let services = match options.rooms_only {
-        true => dispatch::services_of_rooms(&view),
-        false => dispatch::services(&view, ended_end),
-    };
+    links::begin(&server, &view.channels, links);
+    let services = dispatch::services(&view, options.rooms_only, ended_end);
     let mut untold = tokio::time::interval(UNTOLD);
     let ended = loop {
         tokio::select! {

@@ -55,7 +55,7 @@ async fn run(
     let server = Rc::new(Server { allow_plain, ..server });
     let (ended_end, mut ended) = mpsc::unbounded_channel();
     let services =
-        dispatch::services(&dispatch::view(&server, None, RoomLimits::default()), ended_end);
+        dispatch::services(&dispatch::view(&server, None, RoomLimits::default()), false, ended_end);
     loop {
         let session = tokio::select! {
             session = side.accept() => session?,

@@ -41,7 +41,8 @@ pub fn rehearse(options: &ServeOptions, peer: PeerId, said: &[u8]) -> Result<Vec
         if let Some(session) = listen::judge_alone(session, judge).await {
             let server = Rc::new(server);
             let (ended, _) = mpsc::unbounded_channel();
-            let services = dispatch::services(&dispatch::view(&server, None, options.rooms), ended);
+            let services =
+                dispatch::services(&dispatch::view(&server, None, options.rooms), false, ended);
             dispatch::answer(&server, &services, session).await;
         }
         Ok(())

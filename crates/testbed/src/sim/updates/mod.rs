@@ -154,7 +154,7 @@ mod tests {
         let outcome = outcome(Carrier::Tcp, 0.01, 10);
         assert_eq!(outcome.lost, 0);
         assert!(outcome.delay(0.5) < Span::from_millis(51));
-        // The loss is known 30 ms and half a round trip after the arrival, and mended as much later.
+        // Three later segments, their acknowledgement, and the second transmission.
         let late = outcome.delays.last().copied().unwrap_or_default();
         assert!(late >= Span::from_millis(170), "{late}");
         let on_time = outcome.within(Span::from_millis(60));
