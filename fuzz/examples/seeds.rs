@@ -567,6 +567,7 @@ fn listings() -> Vec<Vec<u8>> {
         size: 7,
         seconds,
         nanos,
+        ..ListedName::default()
     };
     let fine = vec![name(b"file", 0, 0o644, 1_000_000_000, 5), name(b"sub", 1, 0o755, -1, 0)];
     let lies = vec![

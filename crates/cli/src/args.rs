@@ -7,12 +7,12 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use longhaul::{Location, ServerPin};
 
-#[cfg(target_os = "linux")]
-use crate::emulate;
 use crate::{
     cat, compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, ls,
     man, model, path, probe, reproduce, serve, share, show_config, sim, stream, sync, top,
 };
+#[cfg(target_os = "linux")]
+use crate::{emulate, mount};
 
 /// Fast, verified, resumable copies over long or lossy networks
 #[derive(Parser)]
@@ -36,6 +36,8 @@ enum SubcommandArgs {
     Sync(Box<sync::SyncArgs>),
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),
+    #[cfg(target_os = "linux")]
+    Mount(mount::MountArgs),
     Top(top::TopArgs),
     Serve(serve::ServeArgs),
     Share(share::ShareArgs),
@@ -96,6 +98,8 @@ pub(crate) fn run() -> u8 {
         SubcommandArgs::Sync(args) => sync::run(&args, ran, &settings),
         SubcommandArgs::Ls(args) => ls::run(&args, &settings),
         SubcommandArgs::Cat(args) => cat::run(&args, &settings),
+        #[cfg(target_os = "linux")]
+        SubcommandArgs::Mount(args) => mount::run(&args, &settings),
         SubcommandArgs::Top(args) => top::run(&args, &settings),
         SubcommandArgs::Serve(args) => serve::run(&args),
         SubcommandArgs::Share(args) => share::run(&args, &settings),

@@ -165,6 +165,12 @@ pub(crate) struct CopyArgs {
     min_size: Option<Bytes>,
     #[command(flatten)]
     reach: ReachArgs,
+    /// Send the token in this file to the host of an https:// or http:// source
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Follow redirects from https:// to http://
+    #[arg(long)]
+    allow_downgrade: bool,
     /// Compare existing and partial files by content, not by size and time
     #[arg(short, long, overrides_with = "no_checksum")]
     checksum: bool,

@@ -65,6 +65,7 @@ fn flag(option: CallOption) -> &'static str {
     match option {
         CallOption::AcceptNew => "--accept-new",
         CallOption::Allow => "--allow",
+        CallOption::AllowDowngrade => "--allow-downgrade",
         CallOption::AllowPlain => "--allow-plain",
         CallOption::Cipher => "--cipher",
         CallOption::Datagram => "--datagram",
@@ -80,6 +81,7 @@ fn flag(option: CallOption) -> &'static str {
         CallOption::Root => "--root",
         CallOption::Segment => "--segment",
         CallOption::Time => "--time",
+        CallOption::Token => "--token-file",
         // A newer library may have more.
         other => other.name(),
     }

@@ -190,7 +190,7 @@ mod tests {
 
     fn named(kind: NameKind, mode: u32) -> Named {
         let modified = FileTime { seconds: 0, nanos: 0 };
-        Named { name: b"a\x1bb\xff".to_vec(), kind, mode, size: 7, modified }
+        Named { name: b"a\x1bb\xff".to_vec(), kind, mode, size: 7, modified, target: None }
     }
 
     #[test]

@@ -28,6 +28,8 @@ mod link_tally;
 mod ls;
 mod man;
 mod model;
+#[cfg(target_os = "linux")]
+mod mount;
 mod notify;
 mod path;
 mod plain;

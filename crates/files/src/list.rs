@@ -33,6 +33,8 @@ pub struct Named {
     pub size: u64,
     /// The modification time.
     pub modified: FileTime,
+    /// The target of a link, if it is known.
+    pub target: Option<Vec<u8>>,
 }
 
 /// Calls `tell` with each name in the folder at `place`, in the system's order, until it returns
@@ -52,7 +54,11 @@ pub fn list(place: &Place, tell: &mut dyn FnMut(Named) -> bool) -> Result<(), Er
         Found::Folder(folder) => {
             let mut failed = None;
             let walked = folder.each_name(&mut |name| match folder.look(&name) {
-                Ok(attributes) => tell(named(name, &attributes)),
+                Ok(attributes) => {
+                    let is_link = attributes.kind == FileKind::Link;
+                    let target = if is_link { folder.read_link(&name).ok() } else { None };
+                    tell(Named { target, ..named(name, &attributes) })
+                }
                 // It was removed meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => true,
                 Err(error) => {
@@ -73,7 +79,7 @@ pub(crate) fn named(name: Vec<u8>, attributes: &Attributes) -> Named {
         FileKind::Other => NameKind::Other,
     };
     let Attributes { mode, size, modified, .. } = *attributes;
-    Named { name, kind, mode, size, modified }
+    Named { name, kind, mode, size, modified, target: None }
 }
 
 #[cfg(test)]
@@ -128,6 +134,7 @@ mod tests {
         let link = found.into_iter().find(|named| named.name == b"out-file").unwrap();
         let target = outside.path().join("secret");
         assert_eq!((link.kind, link.size), (Link, target.as_os_str().len() as u64));
+        assert_eq!(link.target.as_deref(), Some(target.as_os_str().as_encoded_bytes()));
     }
 
     #[test]

@@ -278,6 +278,23 @@ impl Manifest {
         Ok(Manifest { shape, folder_mode: None, entries: sound, names })
     }
 
+    /// Returns the manifest of one file that no walk has found; `version` is its stamp.
+    ///
+    /// # Errors
+    /// The name is not one path component, or the size is beyond the limit.
+    pub fn of_file(
+        name: &[u8],
+        size: u64,
+        modified: FileTime,
+        version: u64,
+    ) -> Result<Manifest, ManifestError> {
+        let kind = Kind::File { size, sparse: false, holes: Box::default() };
+        let listed = Listed { path: name.into(), kind, mode: 0o644, modified };
+        let mut manifest = Manifest::new(Shape::File, vec![listed])?;
+        manifest.entries[0].version = version;
+        Ok(manifest)
+    }
+
     /// Sets the permission bits of the folder whose content this is.
     pub(crate) fn with_folder_mode(self, mode: Option<u32>) -> Manifest {
         Manifest { folder_mode: mode.filter(|_| self.shape == Shape::Contents), ..self }

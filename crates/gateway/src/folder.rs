@@ -293,7 +293,7 @@ mod tests {
 
     fn named(name: &[u8], kind: NameKind) -> Named {
         let modified = FileTime { seconds: 1_000_000_000, nanos: 0 };
-        Named { name: name.to_vec(), kind, mode: 0o644, size: 7, modified }
+        Named { name: name.to_vec(), kind, mode: 0o644, size: 7, modified, target: None }
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub enum CallOption {
     AcceptNew,
     /// The ids that a server lets in.
     Allow,
+    /// Follow redirects from https to http.
+    AllowDowngrade,
     /// A server's consent to data in the clear.
     AllowPlain,
     /// The cipher.
@@ -41,13 +43,16 @@ pub enum CallOption {
     Segment,
     /// The duration of a measurement.
     Time,
+    /// The token for a server of HTTP.
+    Token,
 }
 
 impl CallOption {
     /// All options.
-    pub const ALL: [CallOption; 17] = [
+    pub const ALL: [CallOption; 19] = [
         CallOption::AcceptNew,
         CallOption::Allow,
+        CallOption::AllowDowngrade,
         CallOption::AllowPlain,
         CallOption::Cipher,
         CallOption::Datagram,
@@ -63,6 +68,7 @@ impl CallOption {
         CallOption::Root,
         CallOption::Segment,
         CallOption::Time,
+        CallOption::Token,
     ];
 
     /// Returns the name in the library.
@@ -70,6 +76,7 @@ impl CallOption {
         match self {
             CallOption::AcceptNew => "accept_new",
             CallOption::Allow => "allow",
+            CallOption::AllowDowngrade => "allow_downgrade",
             CallOption::AllowPlain => "allow_plain",
             CallOption::Cipher => "cipher",
             CallOption::Datagram => "datagram",
@@ -85,6 +92,7 @@ impl CallOption {
             CallOption::Root => "root",
             CallOption::Segment => "segment",
             CallOption::Time => "time",
+            CallOption::Token => "token",
         }
     }
 

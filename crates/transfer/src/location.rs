@@ -1,4 +1,5 @@
-//! The ends of a copy: a local path, `[user@]host:path` over ssh, or `lh://host[:port]/path`.
+//! The ends of a copy: a local path, `[user@]host:path` over ssh, `lh://host[:port]/path`,
+//! or the address of a file of HTTP.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -6,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use longhaul_fetch::Url;
 use longhaul_net::zone;
 
 use crate::error::public;
@@ -40,6 +42,14 @@ pub enum Location {
         /// The path relative to the root.
         path: PathBuf,
     },
+    /// A file of a server of HTTP; only a source.
+    Http {
+        /// Its address as the user wrote it, with a password if there is one; the text of the
+        /// location has none.
+        url: String,
+        /// The last name of the address; empty if there is none.
+        path: PathBuf,
+    },
 }
 
 impl Location {
@@ -62,9 +72,19 @@ impl Location {
         if let Some(rest) = bytes.strip_prefix(SCHEME) {
             return daemon(text, rest);
         }
+        if Url::is_one(bytes) {
+            let url = utf8(text, bytes)?;
+            let read =
+                Url::parse(url).map_err(|error| Error::new(ErrorKind::Usage, error.to_string()))?;
+            let path = path_of(&read.name().unwrap_or_default());
+            return Ok(Location::Http { url: url.to_owned(), path });
+        }
         if let Some(scheme) = scheme(bytes) {
             let what = format!("longhaul does not support {scheme}://");
-            return Err(usage(what, "write lh://host[:port]/path, host:path or a local path"));
+            return Err(usage(
+                what,
+                "write lh://host[:port]/path, https://…, host:path or a local path",
+            ));
         }
         match remote_split(bytes) {
             Some(colon) => ssh(text, &bytes[..colon], &bytes[colon + 1..]),
@@ -74,14 +94,18 @@ impl Location {
 
     /// Returns its path, on either host.
     pub fn path(&self) -> &Path {
-        let (Location::Local(path) | Location::Ssh { path, .. } | Location::Daemon { path, .. }) =
-            self;
+        let (Location::Local(path)
+        | Location::Ssh { path, .. }
+        | Location::Daemon { path, .. }
+        | Location::Http { path, .. }) = self;
         path
     }
 
     fn path_mut(&mut self) -> &mut PathBuf {
-        let (Location::Local(path) | Location::Ssh { path, .. } | Location::Daemon { path, .. }) =
-            self;
+        let (Location::Local(path)
+        | Location::Ssh { path, .. }
+        | Location::Daemon { path, .. }
+        | Location::Http { path, .. }) = self;
         path
     }
 
@@ -108,7 +132,7 @@ impl Location {
     pub fn server(&self) -> Option<String> {
         match self {
             Location::Daemon { host, port, .. } => Some(server_name(host, *port)),
-            Location::Local(_) | Location::Ssh { .. } => None,
+            Location::Local(_) | Location::Ssh { .. } | Location::Http { .. } => None,
         }
     }
 
@@ -141,6 +165,10 @@ impl fmt::Display for Location {
                 }
                 write!(f, "/{}", path.display())
             }
+            Location::Http { url, path } => match Url::parse(url) {
+                Ok(url) => url.fmt(f),
+                Err(_) => write!(f, "{}", path.display()),
+            },
         }
     }
 }
@@ -295,10 +323,19 @@ mod tests {
     }
 
     #[test]
+    fn an_address_of_http_has_its_last_name_as_path_and_shows_no_password() {
+        let at = parse("https://ada:secret@h.example/a/run%2042?x=1#y");
+        assert_eq!(at.path(), Path::new("run 42"));
+        assert_eq!(at.to_string(), "https://h.example/a/run%2042?x=1");
+        assert!(!at.is_local() && at.server().is_none());
+        assert_eq!(parse("http://h/").path(), Path::new(""));
+    }
+
+    #[test]
     fn what_makes_no_sense_is_a_usage_error() {
         let bad = [
             "",
-            "http://host/x",
+            "ftp://host/x",
             "lh:///x",
             "lh://host:0/x",
             "lh://host:99999/x",

@@ -259,6 +259,10 @@ pub struct CopyOptions {
     pub stall: Duration,
     /// How the other hosts are reached.
     pub reach: ReachOptions,
+    /// The token for a source of HTTP.
+    pub token: Option<String>,
+    /// Follow redirects of HTTP from https to http.
+    pub allow_downgrade: bool,
 }
 
 impl CopyOptions {
@@ -307,6 +311,8 @@ impl CopyOptions {
             retry_for: Duration::from_secs(300),
             stall: Duration::from_secs(60),
             reach: ReachOptions::default(),
+            token: None,
+            allow_downgrade: false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Turns the flags of `longhaul cp` into the options of a copy.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,6 +30,10 @@ pub(crate) const TCP: &str = "tcp";
 
 /// Protocol name in the events of a copy within this host.
 const LOCAL: &str = "local";
+/// Protocol name in the events of a copy from a server of HTTP.
+const HTTP: &str = "http";
+/// Most bytes of a file with a token.
+const MOST_TOKEN: u64 = 16 << 10;
 
 /// Names for `--cipher`, in the order of [`cipher`].
 pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305", "none"];
@@ -140,6 +145,8 @@ pub(super) fn prepare(
         .datagram(args.datagram)
         .retry_for(duration(args.retry_for))
         .stall(duration(args.stall))
+        .token(args.token_file.as_deref().map(token).transpose()?)
+        .allow_downgrade(args.allow_downgrade)
         .reach(args.reach.options());
     let protocol = shown_protocol(&protocol, &sources, &destination);
     Ok(Prepared { request, sources, destination, protocol, pipe })
@@ -246,6 +253,7 @@ fn shown_protocol(
 ) -> &'static str {
     match protocol {
         _ if destination.is_local() && sources.iter().all(Location::is_local) => LOCAL,
+        _ if is_http(sources) => HTTP,
         Protocol::Registry(name) => name,
         _ => TCP,
     }
@@ -380,10 +388,16 @@ fn are_many(args: &CopyArgs, sources: &[Location]) -> bool {
     args.replicas || sources.iter().any(|source| host(source) != host(&sources[0]))
 }
 
+/// Whether a server of HTTP has the sources.
+fn is_http(sources: &[Location]) -> bool {
+    sources.iter().any(|source| matches!(source, Location::Http { .. }))
+}
+
 /// The name of the protocol: the user's choice, or the default for one or several hosts.
 fn protocol_name<'a>(args: &'a CopyArgs, sources: &[Location]) -> &'a str {
     match &args.protocol {
         Some(name) => name,
+        None if is_http(sources) => TCP,
         None if are_many(args, sources) => registry::of_many().name,
         None => registry::all()[0].name,
     }
@@ -434,6 +448,24 @@ fn read_filters(args: &CopyArgs, words: Vec<FilterFlag>) -> Result<Vec<Filter>, 
         }
     }
     Ok(filters)
+}
+
+/// Reads the token of `--token-file`; errors do not contain it.
+fn token(file: &Path) -> Result<String, Error> {
+    let mut text = String::new();
+    let read = fs::File::open(file)
+        .and_then(|open| open.take(MOST_TOKEN).read_to_string(&mut text).map(|_| text.trim()));
+    let token = read.map_err(|error| {
+        let what = format!("cannot read {}: {error}", file.display());
+        Error::new(ErrorKind::LocalFile, what).advise("check --token-file")
+    })?;
+    match !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(token.to_owned()),
+        false => {
+            let what = format!("{} is not one token", file.display());
+            Err(usage(what, "write the token alone into the file of --token-file"))
+        }
+    }
 }
 
 fn exclude_from(file: &Path) -> Result<Vec<Filter>, Error> {

@@ -136,6 +136,7 @@ fn every_event_in_the_source_is_on_the_page_and_the_other_way_round() {
     for file in [
         "json.rs",
         "ls.rs",
+        "mount.rs",
         "path.rs",
         "probe.rs",
         "serve.rs",

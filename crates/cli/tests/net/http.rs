@@ -9,22 +9,22 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::rig::{Child, DEADLINE, Host, Server, Skipped, bytes, need, skip, write};
+use crate::rig::{Child, DEADLINE, Host, Server, Skipped, binary, bytes, need, skip, write};
 
-const READER: &str = "reader-0123456789abcdef";
+pub(super) const READER: &str = "reader-0123456789abcdef";
 const WRITER: &str = "writer-0123456789abcdef";
 
 /// A server of `data` with a token that reads, and one that writes below `in`.
-struct Http {
+pub(super) struct Http {
     server: Server,
-    url: String,
-    data: PathBuf,
+    pub(super) url: String,
+    pub(super) data: PathBuf,
     _host: Host,
     scratch: TempDir,
 }
 
 impl Http {
-    fn new(args: &[&str]) -> Http {
+    pub(super) fn new(args: &[&str]) -> Http {
         let scratch = tempfile::tempdir().expect("there is room for a folder");
         let (data, tokens) = (scratch.path().join("data"), scratch.path().join("tokens"));
         fs::create_dir_all(data.join("in")).expect("the scratch folder is ours");
@@ -79,7 +79,7 @@ impl Http {
     }
 }
 
-fn private(path: &Path, text: &str) {
+pub(super) fn private(path: &Path, text: &str) {
     fs::write(path, text).expect("the scratch folder is ours");
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("the file is ours");
 }
@@ -343,7 +343,7 @@ fn shell(line: &str, folder: &Path) -> Output {
 }
 
 #[track_caller]
-fn succeeds(line: &str, folder: &Path) -> String {
+pub(super) fn succeeds(line: &str, folder: &Path) -> String {
     let output = shell(line, folder);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{line}: {said}");
@@ -351,7 +351,7 @@ fn succeeds(line: &str, folder: &Path) -> String {
 }
 
 /// Skips where `program` is missing.
-fn has(program: &str) -> Result<(), Skipped> {
+pub(super) fn has(program: &str) -> Result<(), Skipped> {
     match Command::new(program).arg("--version").output() {
         Ok(_) => Ok(()),
         Err(_) => Err(skip::uninstalled(format!("{program} is not installed"))),
@@ -441,7 +441,9 @@ fn each_command_of_the_page_on_http_works() {
             continue;
         }
         let url = server.as_ref().map_or("", |(_, url)| url).trim_end_matches('/');
-        succeeds(&line.replace("http://127.0.0.1:8080", url), folder);
+        let own = format!("{} cp", binary().display());
+        let line = line.replace("http://127.0.0.1:8080", url).replace("longhaul cp", &own);
+        succeeds(&format!("export no_proxy='*'; {line}"), folder);
     }
     assert!(server.is_some(), "the page starts a server");
     assert_eq!(fs::read(folder.join("data/results/result")).unwrap(), b"r");

@@ -5,9 +5,10 @@ use std::fs;
 use super::{files, none, root};
 
 /// The level of each crate.
-const LEVELS: [(&str, u8); 13] = [
+const LEVELS: [(&str, u8); 15] = [
     ("proto", 1),
     ("text", 1),
+    ("fetch", 2),
     ("files", 2),
     ("net", 2),
     ("testbed", 2),
@@ -18,6 +19,7 @@ const LEVELS: [(&str, u8); 13] = [
     ("experiments", 6),
     ("gateway", 6),
     ("longhaul", 6),
+    ("mount", 6),
     ("cli", 7),
 ];
 
@@ -91,8 +93,14 @@ fn every_dependency_has_its_reason() {
 }
 
 /// The crates of ours that the command line is built on.
-const CLI_IMPORTS: [&str; 5] =
-    ["longhaul", "longhaul_experiments", "longhaul_gateway", "longhaul_proto", "longhaul_testbed"];
+const CLI_IMPORTS: [&str; 6] = [
+    "longhaul",
+    "longhaul_experiments",
+    "longhaul_gateway",
+    "longhaul_mount",
+    "longhaul_proto",
+    "longhaul_testbed",
+];
 
 /// Where it also asks this host itself: sockets and ciphers, for `longhaul doctor`.
 const CLI_HOST: (&str, &str) = ("crates/cli/src/doctor/", "longhaul_net");

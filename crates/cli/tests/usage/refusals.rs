@@ -53,7 +53,7 @@ fn impossible_copies_are_refused_with_the_reason() {
         (&["lh://h/a", "lh://g/b"], "both on other hosts"),
         (&["h:a", "b", "."], "on this host"),
         (&["a"], "without a destination"),
-        (&["http://h/a", "."], "does not support http://"),
+        (&["ftp://h/a", "."], "does not support ftp://"),
         (&["--memory=31Mi", "h:a", "b"], "at least 32Mi"),
         (&["--segment=1000", "a", "h:b"], "multiple of 1Mi"),
         (&["--streams=4", "a", "h:b"], "--protocol tcp"),
@@ -97,7 +97,7 @@ fn an_invalid_host_of_probe_or_doctor_is_refused() {
     let many = format!("--rate={}", ["1M"; 31].join(","));
     let cases: [(&[&str], &str); 10] = [
         (&["probe", "./folder"], "is not a host"),
-        (&["probe", "http://h"], "does not support http://"),
+        (&["probe", "http://h"], "is read by a copy only"),
         (&["probe", "lh://h", "--rate=10M,fast"], "950M"),
         (&["probe", "lh://h", "--rate=0"], "100 Gbit/s"),
         (&["probe", "lh://h", "--time=1m"], "10ms to 10s"),
@@ -311,7 +311,7 @@ fn with_json_a_refusal_is_an_event_too() {
         (&["--json", "--bogus", "a", "h:b"], "--bogus"),
         (&["--json"], "<LOCATION>"),
         (&["--json", "--stall=60", "a", "h:b"], "60s"),
-        (&["http://h/a", "b", "--json"], "does not support"),
+        (&["ftp://h/a", "b", "--json"], "does not support"),
     ];
     for (words, said) in cases {
         let run = longhaul(&[&["cp"], words].concat());

@@ -1,5 +1,6 @@
 //! A large file in progress: its partial file, its journal, its root.
 
+mod read_back;
 mod restart;
 
 use std::io;

@@ -387,6 +387,21 @@ impl Sink {
         Ok(Verdict::Written)
     }
 
+    /// Reads the content of a verified chunk of a large file back from its partial file.
+    ///
+    /// # Errors
+    /// The chunk is not in a partial file of this copy (`Request`), or cannot be read (`File`).
+    pub fn read_back(&mut self, chunk: u64) -> Result<Vec<u8>, Error> {
+        let request = |what: String| Error::new(FileErrorKind::Request, what);
+        let not_there = || request(format!("chunk {chunk} is not in a partial file"));
+        let Some(ChunkKind::Large { entry, chunk }) = self.object.chunk_kind(chunk) else {
+            return Err(not_there());
+        };
+        let large = self.larges.get_mut(&entry).ok_or_else(not_there)?;
+        let read = large.read_back(&mut self.ground, chunk);
+        read.map_err(|error| super::place::file_error("read", &self.ground.place, &error))
+    }
+
     /// Syncs data that have waited long enough; to be called a few times a second while no chunks
     /// arrive.
     ///

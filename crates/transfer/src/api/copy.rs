@@ -186,6 +186,16 @@ impl CopyRequest {
         self.with(|options| options.reach = reach)
     }
 
+    /// Sets the bearer token for a source of HTTP; only the host of its address gets it.
+    pub fn token(self, token: Option<String>) -> CopyRequest {
+        self.with(|options| options.token = token)
+    }
+
+    /// Follows redirects of HTTP from https to http.
+    pub fn allow_downgrade(self, is_allowed: bool) -> CopyRequest {
+        self.with(|options| options.allow_downgrade = is_allowed)
+    }
+
     /// Sets how many events may wait for a slow reader (1,024); further ones become
     /// [`Event::Lagged`](super::Event::Lagged).
     pub fn event_capacity(self, events: usize) -> CopyRequest {

@@ -39,7 +39,7 @@ pub struct Expanded {
 impl Client {
     /// Returns the locations that `pattern` matches, in order. `*`, `?`, `[…]` and `{…,…}` match
     /// within a path component. A literal name takes precedence over the pattern. Only a dot
-    /// matches a leading dot. A local location, or one without a pattern, is returned unchanged,
+    /// matches a leading dot. A local location, one of HTTP, or one without a pattern, is returned unchanged,
     /// and no host is asked.
     ///
     /// # Errors
@@ -53,7 +53,8 @@ impl Client {
     ) -> Result<Vec<Expanded>, Error> {
         let pattern = pattern.into_location()?;
         let path = pattern.path().as_os_str().as_bytes();
-        if pattern.is_local() || !is_pattern(path) {
+        let has_names = !matches!(pattern, Location::Local(_) | Location::Http { .. });
+        if !has_names || !is_pattern(path) {
             return Ok(vec![Expanded { location: pattern, named: None }]);
         }
         let request = self.connect(pattern.clone()).reach(reach).cancel_with(cancel);

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, ErrorKind};
 use longhaul_files::list::{NameKind, Named};
-use longhaul_files::manifest::FileTime;
+use longhaul_files::manifest::{FileTime, MAX_PATH};
 
 /// The name of the service.
 pub const SERVICE: &str = "list";
@@ -55,6 +55,9 @@ pub struct ListedName {
     /// Its nanoseconds.
     #[prost(uint32, tag = "6")]
     pub nanos: u32,
+    /// The target of a link; empty if it is unknown.
+    #[prost(bytes = "vec", tag = "7")]
+    pub target: Vec<u8>,
 }
 
 impl From<Named> for ListedName {
@@ -66,7 +69,8 @@ impl From<Named> for ListedName {
             NameKind::Other => 3,
         };
         let Named { name, mode, size, modified: FileTime { seconds, nanos }, .. } = named;
-        ListedName { name, kind, mode, size, seconds, nanos }
+        let target = named.target.unwrap_or_default();
+        ListedName { name, kind, mode, size, seconds, nanos, target }
     }
 }
 
@@ -76,10 +80,11 @@ impl ListedName {
     /// # Errors
     /// The name is not a single path component, or the attributes are impossible.
     pub fn check(self) -> Result<Named, Error> {
-        let ListedName { name, kind, mode, size, seconds, nanos } = self;
+        let ListedName { name, kind, mode, size, seconds, nanos, target } = self;
         let is_name = !name.is_empty() && name != b"." && name != b"..";
         let is_single = !name.iter().any(|byte| matches!(byte, b'/' | 0));
-        if !is_name || !is_single || mode > 0o7777 || nanos >= 1_000_000_000 {
+        let is_target = target.len() <= MAX_PATH && !target.contains(&0);
+        if !is_name || !is_single || !is_target || mode > 0o7777 || nanos >= 1_000_000_000 {
             return Err(Error::new(ErrorKind::Unfinished, "the server listed an invalid name"));
         }
         let kind = match kind {
@@ -89,7 +94,9 @@ impl ListedName {
             // A newer version may send other kinds.
             _ => NameKind::Other,
         };
-        Ok(Named { name, kind, mode, size, modified: FileTime { seconds, nanos } })
+        let is_link = kind == NameKind::Link && !target.is_empty();
+        let target = is_link.then_some(target);
+        Ok(Named { name, kind, mode, size, modified: FileTime { seconds, nanos }, target })
     }
 }
 
@@ -106,6 +113,12 @@ mod tests {
         }
         assert!(ListedName { mode: 0o10000, ..name(b"x") }.check().is_err());
         assert!(ListedName { nanos: 1_000_000_000, ..name(b"x") }.check().is_err());
+        for bad in [vec![b'x'; MAX_PATH + 1], b"nul\0".to_vec()] {
+            assert!(ListedName { kind: 2, target: bad, ..name(b"x") }.check().is_err());
+        }
+        let link = |kind| ListedName { kind, target: b"../y".to_vec(), ..name(b"x") };
+        assert_eq!(link(2).check().map(|named| named.target), Ok(Some(b"../y".to_vec())));
+        assert_eq!(link(0).check().map(|named| named.target), Ok(None));
         let newer = ListedName { kind: 9, ..name(b"x") };
         assert_eq!(newer.check().map(|named| named.kind), Ok(NameKind::Other));
     }

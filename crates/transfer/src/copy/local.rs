@@ -5,50 +5,26 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use longhaul_files::place::{as_path, show};
-use longhaul_files::{
-    CHUNK, Failure, Manifest, Plan, Sink, SinkOutcome, Source, SourceOptions, Watch,
-};
-use longhaul_proto::time::Span;
-use longhaul_proto::units::{Bytes, Rate};
+use longhaul_files::{CHUNK, Failure, Manifest, Plan, Sink, SinkOutcome, Source, SourceOptions};
 
-use crate::counters::process_time;
-use crate::counters::recent::{Recent, over};
+use super::to_files::{By, ToFiles};
 use crate::error::{Error, ErrorKind};
 use crate::location::Location;
 use crate::many::part::sink_options;
-use crate::notices::{self, interrupted, shown, told};
+use crate::notices::{self, told};
 use crate::options::{CopyOptions, Names, Receive};
-use crate::progress::{Cancel, Notice, Observer, Progress};
-use crate::summary::{Summary, hex};
+use crate::progress::{Cancel, Notice, Observer};
+use crate::summary::Summary;
 
-/// The summary's protocol name.
-const PROTOCOL: &str = "local";
-/// How often the observer hears the progress, and may cancel the copy.
-const TICK: Duration = Duration::from_millis(100);
+/// How the summary names a copy within this host.
+const BY: By = By { protocol: "local", cipher: "none", is_verified: true };
 /// Chunks that the reader may be ahead of the writer.
 const AHEAD: usize = 8;
 /// Most passes for a chunk that fails verification or whose sync fails.
 const MOST_PASSES: u32 = 4;
-
-/// A running copy.
-struct Local<'a> {
-    options: &'a CopyOptions,
-    observer: &'a dyn Observer,
-    watch: Watch,
-    started: Instant,
-    progress: Mutex<Progress>,
-    /// Bytes on disk.
-    bytes: AtomicU64,
-    /// Files with their final name.
-    files: AtomicU64,
-}
 
 /// A chunk from the source.
 struct Read {
@@ -79,35 +55,7 @@ pub(super) fn copy(
         let what = "a limit of the rate is for a network; this copy stays on this host";
         observer.notice(Notice::Warning(what.to_owned()));
     }
-    let local = Local {
-        options,
-        observer,
-        watch: Watch::default(),
-        started: Instant::now(),
-        progress: Mutex::default(),
-        bytes: AtomicU64::new(0),
-        files: AtomicU64::new(0),
-    };
-    let (over, ended) = mpsc::channel::<()>();
-    let copied = thread::scope(|scope| {
-        let local = &local;
-        scope.spawn(move || {
-            let mut recent = Recent::default();
-            while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                if cancel.is_cancelled() {
-                    local.watch.end();
-                }
-                observer.progress(&local.progress(&mut recent));
-            }
-        });
-        let copied = local.run();
-        drop(over);
-        copied
-    });
-    match local.watch.is_over() {
-        true => Err(interrupted()),
-        false => copied,
-    }
+    ToFiles::run(options, observer, cancel, |local| local.copy_local())
 }
 
 /// Checks that the copy is one of files within this host, and not onto or into itself.
@@ -169,8 +117,8 @@ fn leads_into_itself(from: &Path, to: &Path, recursive: bool) -> bool {
     is_inside || target.canonicalize().is_ok_and(|target| target == real)
 }
 
-impl Local<'_> {
-    fn run(&self) -> Result<Summary, Error> {
+impl ToFiles<'_> {
+    fn copy_local(&self) -> Result<Summary, Error> {
         let options = self.options;
         let place = |location: &Location| options.place(location.path().to_owned());
         let places: Vec<_> = options.sources.iter().map(place).collect();
@@ -222,7 +170,7 @@ impl Local<'_> {
         }
         self.made(&manifest, &outcome.named);
         self.deleted(&outcome.deleted_names);
-        self.summary(&manifest, outcome, walked, resumed)
+        self.summary(BY, &manifest, outcome, walked, resumed)
     }
 
     /// Compares existing content, and returns the bytes that need not be copied.
@@ -248,10 +196,7 @@ impl Local<'_> {
         if resumed > 0 {
             self.observer.notice(Notice::Resumed { bytes: resumed });
         }
-        let mut progress = self.progress.lock().unwrap_or_else(|error| error.into_inner());
-        (progress.total_bytes, progress.total_files) = (manifest.bytes(), manifest.files());
-        progress.resumed_bytes = resumed;
-        self.bytes.store(resumed, Ordering::Relaxed);
+        self.planned(&manifest, resumed);
         Ok(resumed)
     }
 
@@ -286,37 +231,10 @@ impl Local<'_> {
                 let read = read?;
                 sink.write_chunk(chunk, &buf[..read.len], &read.value)?;
                 let _ = give_back.send(buf);
-                self.bytes.store(resumed.saturating_add(sink.bytes_written()), Ordering::Relaxed);
-                self.files.store(sink.files_done(), Ordering::Relaxed);
-                let named = sink.take_named();
-                self.made(sink.object().manifest(), &named);
+                self.wrote(sink, resumed);
             }
             Ok(())
         })
-    }
-
-    fn made(&self, manifest: &Manifest, named: &[u32]) {
-        for number in named {
-            self.observer.notice(told(manifest, *number, &manifest.path(*number)));
-        }
-    }
-
-    fn progress(&self, recent: &mut Recent) -> Progress {
-        let known = self.progress.lock().unwrap_or_else(|error| error.into_inner()).clone();
-        let bytes = self.bytes.load(Ordering::Relaxed).min(known.total_bytes);
-        recent.note(Instant::now(), bytes);
-        let rate_now = recent.rate();
-        let left = Bytes::new(known.total_bytes - bytes);
-        let moved = bytes.saturating_sub(known.resumed_bytes);
-        Progress {
-            bytes,
-            files: self.files.load(Ordering::Relaxed),
-            rate_now,
-            rate_average: over(moved, self.started.elapsed()),
-            setup: Some(Span::ZERO),
-            left: (rate_now > Rate::ZERO && known.total_bytes > 0).then(|| left / rate_now),
-            ..known
-        }
     }
 
     /// Returns the summary of a dry run.
@@ -349,62 +267,7 @@ impl Local<'_> {
             }
         }
         self.deleted(&deleted.names);
-        self.summary(manifest, outcome, Vec::new(), resumed)
-    }
-
-    fn deleted(&self, names: &[Vec<u8>]) {
-        for path in names {
-            self.observer.notice(Notice::Deleted { path: shown(path) });
-        }
-    }
-
-    /// Reports failures and returns the summary.
-    fn summary(
-        &self,
-        manifest: &Manifest,
-        outcome: SinkOutcome,
-        walked: Vec<Failure>,
-        resumed: u64,
-    ) -> Result<Summary, Error> {
-        if outcome.kept_extra {
-            self.observer.notice(notices::kept_extra());
-        }
-        let failures: Vec<Failure> = walked.into_iter().chain(outcome.failures).collect();
-        if let (true, Some(failure)) = (manifest.is_single(), failures.first()) {
-            let what = format!("cannot copy {}: {}", show(&failure.path), failure.reason);
-            let error = Error::new(ErrorKind::LocalFile, what).at(as_path(&failure.path));
-            return Err(error.advise("the same command tries it again"));
-        }
-        for Failure { path, reason, .. } in &failures {
-            let (path, reason) = (shown(path), reason.clone());
-            self.observer.notice(Notice::FileFailed { path, reason });
-        }
-        let elapsed = Span::from_nanos(self.started.elapsed().as_nanos() as u64);
-        let failed_files = failures.len() as u64;
-        let unread_files = if self.options.checksum { 0 } else { outcome.skipped };
-        let settled = resumed.saturating_add(outcome.failed_bytes);
-        let copied_bytes = manifest.bytes().saturating_sub(settled);
-        Ok(Summary {
-            bytes: manifest.bytes(),
-            files: manifest.files(),
-            copied_files: outcome.files,
-            copied_bytes,
-            links: outcome.links,
-            folders: outcome.folders,
-            deleted: outcome.deleted,
-            elapsed,
-            goodput: Bytes::new(copied_bytes) / elapsed,
-            protocol: PROTOCOL.to_owned(),
-            resumed_bytes: resumed,
-            skipped_files: outcome.skipped,
-            unread_files,
-            failed_files,
-            cipher: "none".to_owned(),
-            blake3: outcome.digest.and_then(|digest| hex(&digest)),
-            verified: !self.options.dry_run && failed_files == 0 && unread_files == 0,
-            cpu: process_time(),
-            ..Summary::default()
-        })
+        self.summary(BY, manifest, outcome, Vec::new(), resumed)
     }
 }
 
@@ -443,15 +306,7 @@ mod tests {
         let trust = Trust { config_dir: to.clone(), pins: Vec::new(), accept_new: false };
         let mut options = CopyOptions::new(vec![place(&from.join("x"))], place(&to), trust);
         options.checksum = true;
-        let local = Local {
-            options: &options,
-            observer: &Nobody,
-            watch: Watch::default(),
-            started: Instant::now(),
-            progress: Mutex::default(),
-            bytes: AtomicU64::new(0),
-            files: AtomicU64::new(0),
-        };
+        let local = ToFiles::new(&options, &Nobody);
         let places = [options.place(from.join("x"))];
         let source = Source::open(&places, &SourceOptions::default()).unwrap();
         let mut file = fs::File::options().append(true).open(from.join("x")).unwrap();

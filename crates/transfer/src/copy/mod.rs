@@ -3,7 +3,7 @@
 //!
 //! `attempt` is one session's try, `remembered` what a copy knows of its path from an earlier one,
 //! `udp_watchdog` looks whether UDP still passes; `hooks` is what the user sees and wishes
-//! meanwhile; `summing` makes the summary; `local` copies within this host; `rehearsal` is a
+//! meanwhile; `summing` makes the summary; `local` copies within this host and `http` from a server of HTTP, both `to_files`; `rehearsal` is a
 //! session without a network, for the fuzzer. A copy from several sources is one such copy for each
 //! of them, led by `many`. A copy of content whose length nobody knows is one for each part of it,
 //! led by `pipe`: `feed` brings the parts, `pipe_board` tells of them.
@@ -11,6 +11,7 @@
 mod attempt;
 mod feed;
 mod hooks;
+mod http;
 mod local;
 mod pipe;
 mod pipe_board;
@@ -18,6 +19,7 @@ mod question;
 mod rehearsal;
 mod remembered;
 mod summing;
+mod to_files;
 mod udp_watchdog;
 
 use std::sync::Arc;
@@ -58,6 +60,9 @@ pub fn copy(
     check_delete(&options)?;
     if local::is_local(&options) {
         return local::copy(&options, &*observer, &cancel);
+    }
+    if http::is_asked(&options) {
+        return http::copy(&options, &*observer, &cancel);
     }
     let routes = Route::all(&options)?;
     check_input(&options, &routes)?;

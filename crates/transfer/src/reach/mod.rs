@@ -20,6 +20,7 @@ use tokio::time::timeout;
 
 use self::route::{Host, Route};
 use crate::error::{Error, ErrorKind};
+use crate::location::Location;
 use crate::options::{CopyOptions, HostOptions, ReachOptions, Trust};
 use crate::progress::Observer;
 use crate::session::connect::resolve;
@@ -107,7 +108,11 @@ pub(crate) async fn open(
 ) -> Result<Reached, Error> {
     let HostOptions { location, trust, key, reach } = options;
     let here = || {
-        Error::new(ErrorKind::Usage, format!("{location} is on this host"))
+        let what = match location {
+            Location::Http { .. } => format!("{location} is read by a copy only"),
+            _ => format!("{location} is on this host"),
+        };
+        Error::new(ErrorKind::Usage, what)
             .advise("name a server as lh://host[:port], or a host of ssh as host:")
     };
     let host = Host::of(location).ok_or_else(here)?;

@@ -140,7 +140,7 @@ impl Host {
     /// Returns the host of a location; `None` for this host.
     pub(crate) fn of(location: &Location) -> Option<Host> {
         match location {
-            Location::Local(_) => None,
+            Location::Local(_) | Location::Http { .. } => None,
             Location::Ssh { destination, .. } => {
                 Some(Host::Ssh { destination: destination.clone() })
             }
@@ -152,7 +152,5 @@ impl Host {
 }
 
 fn split(location: &Location) -> (Option<Host>, PathBuf) {
-    let (Location::Local(path) | Location::Ssh { path, .. } | Location::Daemon { path, .. }) =
-        location;
-    (Host::of(location), path.clone())
+    (Host::of(location), location.path().to_owned())
 }

@@ -106,7 +106,8 @@ async fn tell(session: &mut Session, piece: &Listed) -> Result<(), Error> {
 fn read(place: &Place, pieces: &mpsc::Sender<Vec<ListedName>>) -> Result<(), Error> {
     let (mut piece, mut bytes, mut told) = (Vec::new(), 0, Instant::now());
     longhaul_files::list::list(place, &mut |named| {
-        bytes += named.name.len() + ATTRIBUTES;
+        let target = named.target.as_ref().map_or(0, Vec::len);
+        bytes += named.name.len() + target + ATTRIBUTES;
         piece.push(ListedName::from(named));
         if bytes < PIECE && told.elapsed() < SIGN {
             return true;

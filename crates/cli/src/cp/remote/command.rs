@@ -64,7 +64,8 @@ pub(in crate::cp) struct Plan {
 /// Neither end is on a host that ssh reaches.
 pub(in crate::cp) fn plan(locations: &[Location]) -> Result<Option<Plan>, Error> {
     let Some((destination, sources)) = locations.split_last() else { return Ok(None) };
-    if sources.is_empty() || locations.iter().any(Location::is_local) {
+    let is_http = |location: &Location| matches!(location, Location::Http { .. });
+    if sources.is_empty() || locations.iter().any(Location::is_local) || is_http(destination) {
         return Ok(None);
     }
     let first = host(&sources[0]).filter(|first| sources.iter().all(|s| host(s) == Some(first)));
@@ -167,6 +168,7 @@ impl Plan {
                 text.push(path);
                 text
             }
+            Location::Http { url, .. } => url.into(),
             other => other.path().as_os_str().to_owned(),
         }
     }

@@ -1,0 +1,212 @@
+//! Mounted folders: programs read them as local files, through lost connections.
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use super::channel_of_ssh;
+use super::http::has;
+use crate::rig::{Child, Pair, Server, Skipped, bytes, need, skip, write};
+
+const MEBI: usize = 1 << 20;
+
+/// Skips where this host cannot mount.
+pub(super) fn fuse() -> Result<(), Skipped> {
+    match Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root() {
+        true => Ok(()),
+        false => Err(skip::uninstalled("there is no /dev/fuse, or this is not root".to_owned())),
+    }
+}
+
+/// A mounted folder of the pair's server.
+struct Mounted {
+    child: Child,
+    at: PathBuf,
+}
+
+impl Mounted {
+    fn new(pair: &Pair, flags: &[&str], path: &str) -> Mounted {
+        let at = pair.scratch.path().join("mnt");
+        fs::create_dir_all(&at).unwrap();
+        let id = format!("--server-id={}", pair.server.id);
+        let mut command = pair.client.command(["mount", "--json", &id]);
+        let mut child = Child::spawn(command.args(flags).arg(pair.at(path)).arg(&at));
+        child.event(|event| event["event"] == "mounted");
+        Mounted { child, at }
+    }
+
+    fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        mounts.contains(self.at.to_str().unwrap())
+    }
+}
+
+#[test]
+fn programs_read_a_mounted_folder_as_local_files() {
+    need!(fuse());
+    let pair = Pair::new();
+    let content = bytes(40 * MEBI + 77, 1);
+    write(&pair.there.join("sub/deep/file"), &content);
+    write(&pair.there.join("sub/small"), b"small");
+    write(&pair.there.join("sub/empty"), b"");
+    symlink("deep/file", pair.there.join("sub/link")).unwrap();
+    symlink("/nowhere", pair.there.join("sub/broken")).unwrap();
+    let mounted = Mounted::new(&pair, &["--cache=16Mi"], "sub");
+    let names = |folder: &Path| {
+        let names = fs::read_dir(folder).unwrap().map(|name| name.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&mounted.at), ["broken", "deep", "empty", "link", "small"]);
+    assert_eq!(names(&mounted.at.join("deep")), ["file"]);
+    assert!(fs::read(mounted.at.join("deep/file")).unwrap() == content);
+    assert!(fs::read(mounted.at.join("link")).unwrap() == content);
+    assert_eq!(fs::read(mounted.at.join("small")).unwrap(), b"small");
+    assert_eq!(fs::read(mounted.at.join("empty")).unwrap(), b"");
+    assert_eq!(fs::read_link(mounted.at.join("broken")).unwrap(), Path::new("/nowhere"));
+    let (here, there) = (mounted.at.join("deep/file"), pair.there.join("sub/deep/file"));
+    let (here, there) = (fs::metadata(here).unwrap(), fs::metadata(there).unwrap());
+    assert_eq!(
+        (here.size(), here.mtime(), here.mtime_nsec()),
+        (there.size(), there.mtime(), there.mtime_nsec())
+    );
+    // Jumps, at any offset.
+    let mut file = fs::File::open(mounted.at.join("deep/file")).unwrap();
+    for at in [39 * MEBI + 5, 17, 20 * MEBI - 3, 40 * MEBI + 70, 5 * MEBI] {
+        let mut part = [0; 7];
+        file.seek(SeekFrom::Start(at as u64)).unwrap();
+        file.read_exact(&mut part).unwrap();
+        assert_eq!(part, content[at..at + 7], "{at}");
+    }
+    for (wrong, code) in [
+        (fs::read(mounted.at.join("none")).unwrap_err(), libc_code("ENOENT")),
+        (fs::write(mounted.at.join("small"), b"x").unwrap_err(), libc_code("EROFS")),
+        (fs::create_dir(mounted.at.join("new")).unwrap_err(), libc_code("EROFS")),
+    ] {
+        assert_eq!(wrong.raw_os_error(), Some(code), "{wrong}");
+    }
+    drop(file);
+    assert!(mounted.is_mounted());
+    mounted.child.signal(Signal::TERM);
+    let Mounted { mut child, at } = mounted;
+    child.ended().is(0, &[]);
+    assert_eq!(names(&at), [""; 0]);
+}
+
+fn libc_code(name: &str) -> i32 {
+    match name {
+        "ENOENT" => rustix::io::Errno::NOENT.raw_os_error(),
+        _ => rustix::io::Errno::ROFS.raw_os_error(),
+    }
+}
+
+#[test]
+fn a_mounted_file_is_read_on_after_its_server_was_killed_and_started_again() {
+    need!(fuse());
+    let mut pair = Pair::new();
+    let content = bytes(60 * MEBI, 2);
+    write(&pair.there.join("file"), &content);
+    let mut mounted = Mounted::new(&pair, &["--cache=8Mi"], "");
+    let mut file = fs::File::open(mounted.at.join("file")).unwrap();
+    let mut all = vec![0; 10 * MEBI];
+    file.read_exact(&mut all).unwrap();
+    // The same server, at the same port.
+    let (address, id) = (pair.server.address.clone(), pair.client.id.clone());
+    pair.server.child().signal(Signal::KILL);
+    pair.server.child().ended();
+    let words = Server::words(&address, &pair.there, &["--allow", &id]);
+    pair.server = Server::start_as(&mut pair.host.command(words));
+    file.read_to_end(&mut all).unwrap();
+    assert!(all == content);
+    mounted.child.complaint("connection lost");
+    // A change of the file is an error for those who have it open, and a new version for others.
+    write(&pair.there.join("file"), b"new");
+    let mut part = [0; 10];
+    file.seek(SeekFrom::Start(1)).unwrap();
+    drop(file.read(&mut part));
+    drop(file);
+    crate::rig::wait_until("the new version is seen", || {
+        fs::read(mounted.at.join("file")).is_ok_and(|content| content == b"new")
+    });
+    let unmounted = Command::new("umount").arg(&mounted.at).status().expect("there is umount");
+    assert!(unmounted.success());
+    mounted.child.ended().is(0, &[]);
+}
+
+#[test]
+fn a_server_that_does_not_come_back_is_an_error_in_time() {
+    need!(fuse());
+    let pair = Pair::new();
+    write(&pair.there.join("file"), &bytes(20 * MEBI, 3));
+    let mounted = Mounted::new(&pair, &["--retry-for=1s", "--cache=8Mi"], "");
+    let mut file = fs::File::open(mounted.at.join("file")).unwrap();
+    let mut part = vec![0; MEBI];
+    file.read_exact(&mut part).unwrap();
+    let Pair { server, .. } = pair;
+    server.into_child().kill();
+    let mut rest = Vec::new();
+    assert!(file.read_to_end(&mut rest).is_err());
+    drop(file);
+    mounted.child.signal(Signal::INT);
+    mounted.child.end().is(0, &["a request failed"]);
+}
+
+#[test]
+fn a_folder_is_mounted_over_ssh_and_what_is_none_is_refused() {
+    need!(fuse());
+    let pair = Pair::new();
+    write(&pair.there.join("file"), b"x");
+    let scratch = tempfile::tempdir().expect("there is room for a folder");
+    write(&scratch.path().join("data/folder/file"), b"by ssh");
+    let at = pair.scratch.path().join("mnt");
+    fs::create_dir_all(&at).unwrap();
+    let (ssh, remote) = channel_of_ssh(scratch.path());
+    let words = ["mount", "--json", "-e", &ssh, &remote, "nowhere.invalid:folder"];
+    let mut command = pair.client.command(words);
+    let mut child = Child::spawn(command.arg(&at));
+    child.event(|event| event["event"] == "mounted");
+    assert_eq!(fs::read(at.join("file")).unwrap(), b"by ssh");
+    child.signal(Signal::TERM);
+    child.end().is(0, &[]);
+    let id = format!("--server-id={}", pair.server.id);
+    let refused = |path: &str, at: &Path, status: i32, what: &str| {
+        let mut command = pair.client.command(["mount", &id]);
+        Child::spawn(command.arg(pair.at(path)).arg(at)).end().is(status, &[what]);
+    };
+    refused("file", &at, 2, "name its folder");
+    refused("none", &at, 5, "none");
+    refused("", &at.join("none"), 4, "cannot mount on");
+    refused("", &pair.there, 4, "not empty");
+}
+
+#[test]
+fn a_parquet_file_is_read_through_a_mount_by_its_library() {
+    need!(fuse());
+    need!(has("python3"));
+    let has_pyarrow = Command::new("python3").args(["-c", "import pyarrow.parquet"]).output();
+    need!(match has_pyarrow.is_ok_and(|output| output.status.success()) {
+        true => Ok(()),
+        false => Err(skip::uninstalled("pyarrow is not installed".to_owned())),
+    });
+    let pair = Pair::new();
+    let script = "import pyarrow as a, pyarrow.parquet as p, sys\n\
+        if sys.argv[1] == 'write': p.write_table(a.table({'x': list(range(1000000)), 'y': [str(i % 97) for i in range(1000000)]}), sys.argv[2])\n\
+        else: print(sum(p.read_table(sys.argv[2], columns=['x'])['x'].to_pylist()))";
+    let python = |word: &str, path: PathBuf| {
+        let output = Command::new("python3").args(["-c", script, word]).arg(path).output();
+        let output = output.expect("it runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    fs::create_dir_all(&pair.there).unwrap();
+    python("write", pair.there.join("table.parquet"));
+    let mounted = Mounted::new(&pair, &[], "");
+    assert_eq!(python("read", mounted.at.join("table.parquet")), "499999500000");
+    mounted.child.signal(Signal::TERM);
+    mounted.child.end().is(0, &[]);
+}

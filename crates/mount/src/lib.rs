@@ -1,0 +1,188 @@
+//! A remote folder as a read-only file system: FUSE over the services of lists and of remote files.
+//!
+//! In reading order: `host` (the connection, which is opened again when it is lost), `cache` (a
+//! bounded number of chunks), `file` (an open file: chunks, read ahead), `tree` (inodes and
+//! listings), `fs` (the requests of the kernel). The kernel's requests start tasks on one thread, so
+//! a slow path delays no other request.
+
+#![cfg(target_os = "linux")]
+
+mod cache;
+mod file;
+mod fs;
+mod host;
+mod tree;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use fuser::{Config, MountOption, Session, SessionUnmounter};
+use longhaul_transfer::api::{CancelHandle, Client, Error, ErrorKind};
+use longhaul_transfer::location::Location;
+use longhaul_transfer::options::ReachOptions;
+
+use self::cache::Cache;
+use self::fs::Remote;
+use self::host::Host;
+
+/// The device of FUSE.
+const DEVICE: &str = "/dev/fuse";
+/// The smallest cache: what a reader needs to read ahead at all.
+pub const LEAST_CACHE: u64 = 8 << 20;
+
+/// How a folder is mounted.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Limit of file content in memory, at least [`LEAST_CACHE`].
+    pub cache: u64,
+    /// How long to keep retrying a lost connection before a request fails.
+    pub retry_for: Duration,
+    /// How the host is reached.
+    pub reach: ReachOptions,
+}
+
+/// A mounted folder. Dropping it unmounts.
+pub struct Mount {
+    unmounter: SessionUnmounter,
+    ended: Receiver<io::Result<()>>,
+}
+
+impl fmt::Debug for Mount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mount")
+    }
+}
+
+impl Mount {
+    /// Mounts the folder at `location` on the empty folder `at`. Blocks until the host has listed
+    /// the folder. `told` gets warnings about the connection. `cancel` ends all requests.
+    ///
+    /// # Errors
+    /// FUSE is missing on this host or refuses; the host cannot be reached, or does not list the
+    /// folder.
+    pub fn start(
+        client: &Client,
+        location: &Location,
+        at: &Path,
+        options: &Options,
+        cancel: &CancelHandle,
+        told: impl Fn(String) + Send + Sync + 'static,
+    ) -> Result<Mount, Error> {
+        check(at)?;
+        let runtime = runtime()?;
+        let host = Arc::new(Host::new(client, location, options, cancel, told));
+        let top = location.path().to_owned();
+        let (host_of_check, top_of_check) = (host.clone(), top.clone());
+        let (tell, listed) = mpsc::channel();
+        runtime.spawn(async move {
+            let _ = tell.send(host_of_check.check(&top_of_check).await);
+        });
+        listed.recv().map_err(|_| vanished())??;
+        let cache = Arc::new(Cache::new(options.cache.max(LEAST_CACHE)));
+        let remote = Remote::new(host, cache, top, runtime);
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(location.to_string().replace(',', "%2C")),
+            MountOption::Subtype("longhaul".to_owned()),
+            MountOption::RO,
+            MountOption::NoDev,
+            MountOption::NoSuid,
+            MountOption::NoAtime,
+        ];
+        let mut session = Session::new(remote, at, &config).map_err(|error| refused(at, &error))?;
+        let unmounter = session.unmount_callable();
+        let (tell, ended) = mpsc::channel();
+        let run = move || {
+            let _ = tell.send(session.run());
+        };
+        thread::Builder::new().name("longhaul mount".to_owned()).spawn(run).map_err(no_thread)?;
+        Ok(Mount { unmounter, ended })
+    }
+
+    /// Waits up to `patience`; returns whether the folder was unmounted from outside.
+    ///
+    /// # Errors
+    /// The connection to the kernel failed.
+    pub fn ended(&self, patience: Duration) -> Result<bool, Error> {
+        match self.ended.recv_timeout(patience) {
+            Ok(Ok(())) | Err(RecvTimeoutError::Disconnected) => Ok(true),
+            Ok(Err(error)) => {
+                let what = format!("the file system ended: {error}");
+                Err(Error::new(ErrorKind::LocalFile, what))
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(false),
+        }
+    }
+
+    /// Unmounts; files that are open stay readable only until their requests end.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn unmount(mut self) -> Result<(), Error> {
+        self.unmounter
+            .unmount()
+            .map_err(|error| Error::new(ErrorKind::LocalFile, format!("cannot unmount: {error}")))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = self.unmounter.unmount();
+    }
+}
+
+/// Checks that FUSE and the folder are there.
+fn check(at: &Path) -> Result<(), Error> {
+    let local = |what: String| Error::new(ErrorKind::LocalFile, what);
+    if !Path::new(DEVICE).exists() {
+        let what = format!(
+            "{DEVICE} is missing, so this host cannot mount; load the kernel module \
+             `fuse` and install the package fuse3, or read files by `longhaul cat`"
+        );
+        return Err(local(what));
+    }
+    let found = std::fs::read_dir(at)
+        .map_err(|error| local(format!("cannot mount on {}: {error}", at.display())))?;
+    match found.count() {
+        0 => Ok(()),
+        _ => {
+            let what = format!("cannot mount on {}: it is not empty", at.display());
+            Err(local(what))
+        }
+    }
+}
+
+fn refused(at: &Path, error: &io::Error) -> Error {
+    let what = match error.kind() {
+        io::ErrorKind::NotFound => {
+            "fusermount3 is missing, and only root mounts without it; install the package fuse3"
+                .to_owned()
+        }
+        _ => format!("cannot mount on {}: {error}", at.display()),
+    };
+    Error::new(ErrorKind::LocalFile, what)
+}
+
+fn vanished() -> Error {
+    Error::new(ErrorKind::Cancelled, "the mount ended")
+}
+
+fn no_thread(error: io::Error) -> Error {
+    Error::new(ErrorKind::LocalFile, format!("cannot start a thread: {error}"))
+}
+
+/// Starts a thread that runs all tasks of a mount until the process ends or the last task's handle
+/// is gone.
+fn runtime() -> Result<tokio::runtime::Handle, Error> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(no_thread)?;
+    let handle = runtime.handle().clone();
+    let run = move || runtime.block_on(std::future::pending::<()>());
+    thread::Builder::new().name("longhaul mount tasks".to_owned()).spawn(run).map_err(no_thread)?;
+    Ok(handle)
+}

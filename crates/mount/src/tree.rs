@@ -1,0 +1,192 @@
+//! Inodes and listings. The number of an inode is a hash of its place, so that a listing needs no
+//! memory for each name; the kernel's lookups keep nodes.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fuser::Errno;
+use longhaul_transfer::api::{FileTime, NameKind, Named};
+
+use crate::file::Version;
+use crate::host::{Failed, Host};
+
+/// The number of the mounted folder.
+pub(crate) const TOP: u64 = 1;
+/// How long a listing counts as current.
+const CURRENT: Duration = Duration::from_secs(5);
+/// Most names in all current listings.
+const MOST_NAMES: usize = 2_000_000;
+
+/// The names in a folder, sorted.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub(crate) names: Vec<Named>,
+    since: Instant,
+}
+
+impl Listing {
+    fn new(mut names: Vec<Named>) -> Listing {
+        names.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        names.dedup_by(|a, b| a.name == b.name);
+        Listing { names, since: Instant::now() }
+    }
+
+    fn find(&self, name: &[u8]) -> Option<&Named> {
+        let at = self.names.binary_search_by(|named| named.name[..].cmp(name)).ok()?;
+        Some(&self.names[at])
+    }
+
+    fn is_current(&self) -> bool {
+        self.since.elapsed() < CURRENT
+    }
+}
+
+/// A name that the kernel knows.
+#[derive(Clone, Debug)]
+struct Node {
+    parent: u64,
+    named: Named,
+    lookups: u64,
+    /// The version that was opened last.
+    opened: Option<Version>,
+}
+
+/// A folder's listing; the lock is held while it is read.
+type Slot = Arc<tokio::sync::Mutex<Option<Arc<Listing>>>>;
+
+pub(crate) struct Tree {
+    top: PathBuf,
+    host: Arc<Host>,
+    nodes: Mutex<HashMap<u64, Node>>,
+    folders: Mutex<HashMap<u64, (Slot, Instant, usize)>>,
+}
+
+/// Returns the number of the inode `name` in folder `parent`.
+pub(crate) fn number(parent: u64, name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (parent, name).hash(&mut hasher);
+    // Zero and the top are taken.
+    hasher.finish().max(TOP + 1)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|error| error.into_inner())
+}
+
+impl Tree {
+    pub(crate) fn new(host: Arc<Host>, top: PathBuf) -> Tree {
+        Tree { top, host, nodes: Mutex::default(), folders: Mutex::default() }
+    }
+
+    /// Returns the path of an inode at the host.
+    pub(crate) fn path(&self, inode: u64) -> Result<PathBuf, Failed> {
+        let nodes = lock(&self.nodes);
+        let (mut names, mut at) = (Vec::new(), inode);
+        while at != TOP {
+            let node = nodes.get(&at).ok_or(Errno::ESTALE)?;
+            names.push(OsStr::from_bytes(&node.named.name));
+            at = node.parent;
+        }
+        let mut path = self.top.clone();
+        path.extend(names.into_iter().rev());
+        Ok(path)
+    }
+
+    /// Returns a listing of the folder that is current, or was read now.
+    pub(crate) async fn listing(&self, folder: u64) -> Result<Arc<Listing>, Failed> {
+        let slot = {
+            let mut folders = lock(&self.folders);
+            folders.retain(|_, (_, used, _)| used.elapsed() < CURRENT * 2);
+            let slot =
+                folders.entry(folder).or_insert_with(|| (Slot::default(), Instant::now(), 0));
+            slot.1 = Instant::now();
+            slot.0.clone()
+        };
+        let mut slot = slot.lock().await;
+        if let Some(listing) = slot.as_ref().filter(|listing| listing.is_current()) {
+            return Ok(listing.clone());
+        }
+        let listing = Arc::new(Listing::new(self.host.list(&self.path(folder)?).await?));
+        let mut folders = lock(&self.folders);
+        if let Some(of_it) = folders.get_mut(&folder) {
+            of_it.2 = listing.names.len();
+        }
+        if folders.values().map(|(_, _, names)| names).sum::<usize>() > MOST_NAMES {
+            folders.clear();
+        }
+        *slot = Some(listing.clone());
+        Ok(listing)
+    }
+
+    /// Finds `name` in `parent`; the kernel then knows it once more.
+    pub(crate) async fn look_up(&self, parent: u64, name: &[u8]) -> Result<(u64, Named), Failed> {
+        let listing = self.listing(parent).await?;
+        let named = listing.find(name).ok_or(Errno::ENOENT)?.clone();
+        let inode = number(parent, name);
+        let mut nodes = lock(&self.nodes);
+        let fresh = || Node { parent, named: named.clone(), lookups: 0, opened: None };
+        let node = nodes.entry(inode).or_insert_with(fresh);
+        if node.parent != parent || node.named.name != name {
+            // Two places with one number.
+            return Err(Errno::EIO.into());
+        }
+        node.named = named.clone();
+        node.lookups += 1;
+        Ok((inode, named))
+    }
+
+    /// The kernel forgets `count` lookups.
+    pub(crate) fn forget(&self, inode: u64, count: u64) {
+        let mut nodes = lock(&self.nodes);
+        if let Some(node) = nodes.get_mut(&inode) {
+            node.lookups = node.lookups.saturating_sub(count);
+            if node.lookups == 0 {
+                nodes.remove(&inode);
+            }
+        }
+    }
+
+    /// Returns the current attributes of an inode.
+    pub(crate) async fn attributes(&self, inode: u64) -> Result<Named, Failed> {
+        if inode == TOP {
+            let modified = FileTime { seconds: 0, nanos: 0 };
+            let kind = NameKind::Folder;
+            return Ok(Named {
+                name: Vec::new(),
+                kind,
+                mode: 0o755,
+                size: 0,
+                modified,
+                target: None,
+            });
+        }
+        let node = self.node(inode)?;
+        let listing = self.listing(node.parent).await?;
+        let named = listing.find(&node.named.name).ok_or(Errno::ENOENT)?.clone();
+        if let Some(node) = lock(&self.nodes).get_mut(&inode) {
+            node.named = named.clone();
+        }
+        Ok(named)
+    }
+
+    fn node(&self, inode: u64) -> Result<Node, Failed> {
+        Ok(lock(&self.nodes).get(&inode).ok_or(Errno::ESTALE)?.clone())
+    }
+
+    /// Returns what the kernel was told of an inode last.
+    pub(crate) fn known(&self, inode: u64) -> Result<Named, Failed> {
+        self.node(inode).map(|node| node.named)
+    }
+
+    /// Notes the version that was opened; returns whether the one before was the same.
+    pub(crate) fn opened(&self, inode: u64, version: Version) -> bool {
+        let mut nodes = lock(&self.nodes);
+        let Some(node) = nodes.get_mut(&inode) else { return false };
+        node.opened.replace(version) == Some(version)
+    }
+}

@@ -1,0 +1,72 @@
+//! The digest of a file whose chunks arrive in any order.
+
+use longhaul_fetch::{Digest, Hasher};
+use longhaul_files::{CHUNK, Sink};
+
+use crate::error::Error;
+
+/// A published digest, and the digest of the first chunks.
+pub(super) struct Checksum {
+    published: Option<Digest>,
+    hasher: Option<Hasher>,
+    /// Number of chunks from the start that are hashed.
+    hashed: u64,
+    was_right: bool,
+}
+
+impl Checksum {
+    pub(super) fn new(published: Option<&Digest>) -> Checksum {
+        Checksum {
+            published: published.cloned(),
+            hasher: published.map(Digest::hasher),
+            hashed: 0,
+            was_right: false,
+        }
+    }
+
+    /// Hashes `chunk` if all chunks before it are hashed; reads those that `sink` has back.
+    pub(super) fn take(
+        &mut self,
+        sink: &mut Sink,
+        chunk: u64,
+        content: &[u8],
+    ) -> Result<(), Error> {
+        let Some(hasher) = &mut self.hasher else { return Ok(()) };
+        while self.hashed < chunk && !sink.needs(self.hashed) {
+            hasher.update(&sink.read_back(self.hashed)?);
+            self.hashed += 1;
+        }
+        if self.hashed == chunk {
+            hasher.update(content);
+            self.hashed += 1;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the file has the published digest, once `last` is its only missing chunk;
+    /// true if there is no digest.
+    pub(super) fn is_right(
+        &mut self,
+        sink: &mut Sink,
+        size: u64,
+        last: u64,
+        content: &[u8],
+    ) -> Result<bool, Error> {
+        self.take(sink, last, content)?;
+        let (Some(mut hasher), Some(published)) = (self.hasher.take(), &self.published) else {
+            return Ok(true);
+        };
+        while self.hashed < size.div_ceil(CHUNK) {
+            hasher.update(&sink.read_back(self.hashed)?);
+            self.hashed += 1;
+        }
+        self.was_right = hasher.is(published);
+        // A failed sync may ask for the last chunk again.
+        Ok(self.was_right)
+    }
+
+    /// Whether this run compared the file with the published digest.
+    pub(super) fn was_right(&self) -> bool {
+        self.was_right
+    }
+}

@@ -1,0 +1,386 @@
+//! A copy of one file from a server of HTTP: parallel ranges into the same partial file and journal
+//! as any other copy.
+//!
+//! `readers` are the threads that read ranges; `checksum` computes the digest that the server
+//! published. The last chunk is written only if that digest is right, so a wrong file never gets
+//! its name. The journal belongs to one version, by ETag or by time; without either, an interrupted
+//! copy starts over.
+
+mod checksum;
+mod readers;
+
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use longhaul_fetch::{self as fetch, Client, Kind, Remote, Url};
+use longhaul_files::manifest::FileTime;
+use longhaul_files::{Failure, Manifest, Plan, Sink, SinkOptions, digest};
+
+use self::checksum::Checksum;
+use self::readers::{News, Readers};
+use super::take_up;
+use super::to_files::{By, ToFiles};
+use crate::error::{Error, ErrorKind};
+use crate::location::Location;
+use crate::many::part::sink_options;
+use crate::notices::{self, interrupted, stalled};
+use crate::options::{CopyOptions, Names, Protocol, Receive, TCP_STREAMS};
+use crate::progress::{Cancel, Notice, Observer};
+use crate::reach::way::{FIRST_PAUSE, LONGEST_PAUSE};
+use crate::summary::Summary;
+
+/// Most versions of a file that changes during the copy.
+const MOST_VERSIONS: u32 = 4;
+/// Most passes over chunks that cannot be synced.
+const MOST_PASSES: u32 = 4;
+/// How long a connection may bring nothing before it is retried.
+const SILENCE: Duration = Duration::from_secs(15);
+/// How often a waiting copy looks whether it was cancelled.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Whether an end of the copy is a file of HTTP.
+pub(super) fn is_asked(options: &CopyOptions) -> bool {
+    let mut ends = options.sources.iter().chain([&options.destination]);
+    ends.any(|end| matches!(end, Location::Http { .. }))
+}
+
+/// Copies; blocks until the end.
+///
+/// # Errors
+/// As [`copy`](super::copy()).
+pub(super) fn copy(
+    options: &CopyOptions,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<Summary, Error> {
+    let url = &check(options)?;
+    if options.rate.is_some() || options.rate_limit.is_some() {
+        let what = "a limit of the rate has no effect on a copy by HTTP";
+        observer.notice(Notice::Warning(what.to_owned()));
+    }
+    let connections = match options.protocol {
+        Protocol::Tcp { streams } => streams.max(1),
+        _ => TCP_STREAMS,
+    };
+    let client = Client::new(
+        url,
+        &fetch::Options {
+            token: options.token.clone(),
+            allow_downgrade: options.allow_downgrade,
+            silence: options.stall.min(SILENCE),
+            connections: connections.into(),
+        },
+    )
+    .map_err(error)?;
+    ToFiles::run(options, observer, cancel, |files| {
+        Fetching { files, client, connections, lost_since: None, pause: FIRST_PAUSE }.run()
+    })
+}
+
+/// Checks the ends of the copy; returns the address of the source.
+fn check(options: &CopyOptions) -> Result<Url, Error> {
+    let usage = |what: &str, advice: &str| Err(Error::new(ErrorKind::Usage, what).advise(advice));
+    if matches!(options.destination, Location::Http { .. }) {
+        let what = format!("{} cannot be written by a copy", options.destination);
+        return usage(&what, "use curl -T, or a server lh://host");
+    }
+    let [Location::Http { url, path }] = &options.sources[..] else {
+        return usage("a copy by HTTP has one source", "copy one file at a time");
+    };
+    let is_plain = !options.replicas
+        && options.input.is_none()
+        && options.output.is_none()
+        && options.delete.is_none()
+        && options.receive != Receive::Fake;
+    if !is_plain {
+        return usage("a copy by HTTP brings one file to a file", "use a server of longhaul");
+    }
+    if !options.destination.is_local() {
+        let what = "a file is copied by HTTP to this host only";
+        return usage(what, "copy it to this host, then to the other one");
+    }
+    let to = options.destination.path();
+    if path.as_os_str().is_empty()
+        && (to.is_dir() || to.as_os_str().as_encoded_bytes().ends_with(b"/"))
+    {
+        return usage("the address ends without a name", "name the file at the destination");
+    }
+    Url::parse(url).map_err(error)
+}
+
+/// A running copy by HTTP.
+struct Fetching<'a> {
+    files: &'a ToFiles<'a>,
+    client: Client,
+    connections: u16,
+    lost_since: Option<Instant>,
+    pause: Duration,
+}
+
+/// The end of a try to copy one version.
+enum Ended {
+    /// The file is complete.
+    Done(Box<Summary>),
+    /// The server has another version now.
+    Changed,
+}
+
+impl Fetching<'_> {
+    fn run(&mut self) -> Result<Summary, Error> {
+        let mut remote = self.client.open().map_err(error)?;
+        self.files.observer.notice(Notice::Connected {
+            peer: self.client.url().host().to_owned(),
+            address: remote.host().to_owned(),
+            carrier: if remote.is_https() { "https" } else { "http" },
+        });
+        for _ in 0..MOST_VERSIONS {
+            match self.version(&mut remote)? {
+                Ended::Done(summary) => return Ok(*summary),
+                Ended::Changed => {
+                    let why = match remote.version(&self.client) {
+                        Some(_) => "has changed",
+                        None => "has no ETag and no time, so it may have changed",
+                    };
+                    let what = format!("{} {why}; the copy starts again", self.client.url());
+                    self.files.observer.notice(Notice::Warning(what));
+                    remote = self.reopen()?;
+                }
+            }
+        }
+        let what = format!("{} changes all the time", self.client.url());
+        Err(Error::new(ErrorKind::RemoteFile, what).advise("try again when nobody writes it"))
+    }
+
+    /// Copies one version.
+    fn version(&mut self, remote: &mut Remote) -> Result<Ended, Error> {
+        let manifest = Arc::new(self.manifest(remote)?);
+        let options = self.files.options;
+        let to = options.place(options.destination.path().to_owned());
+        let with = SinkOptions { conceal: !options.checksum, ..sink_options(options) };
+        let (mut sink, plan) = Sink::open(&to, &manifest, 0, &with, &self.files.watch)?;
+        let resumed = self.planned(&mut sink, &manifest, plan)?;
+        if options.dry_run {
+            let is_due = !sink.is_skipped(0);
+            let mut outcome = longhaul_files::SinkOutcome::default();
+            (outcome.files, outcome.skipped) = (u64::from(is_due), u64::from(!is_due));
+            self.files.made(&manifest, if is_due { &[0] } else { &[] });
+            let summary = self.files.summary(
+                self.by(remote, false),
+                &manifest,
+                outcome,
+                Vec::new(),
+                resumed,
+            )?;
+            return Ok(Ended::Done(Box::new(summary)));
+        }
+        let was_there = sink.is_skipped(0);
+        let mut checksum = Checksum::new(remote.digest());
+        let named = remote.version(&self.client);
+        let mut passes = 0;
+        while !sink.is_complete() {
+            passes += 1;
+            let result = self.pass(remote, &mut sink, &mut checksum, resumed);
+            let lost = match result {
+                // A sync failed, so chunks are missing again.
+                Ok(()) if passes < MOST_PASSES => continue,
+                Ok(()) => break,
+                Err(Pass::Failed(error)) => return Err(error),
+                Err(Pass::Changed) => return Ok(Ended::Changed),
+                Err(Pass::Lost(reason)) => reason,
+            };
+            passes = 0;
+            self.retry(&lost)?;
+            *remote = self.reopen()?;
+            // Without a version the new reply may be of another file.
+            if named.is_none() || remote.version(&self.client) != named {
+                return Ok(Ended::Changed);
+            }
+        }
+        let is_verified = checksum.was_right();
+        let walked: Vec<Failure> = Vec::new();
+        let outcome = sink.finish()?;
+        if outcome.unfinished > 0 {
+            let what = format!("{} could not be synced to the disk", options.destination);
+            return Err(Error::new(ErrorKind::LocalFile, what)
+                .advise("the same command resumes from what is on disk"));
+        }
+        if !is_verified && !was_there {
+            let what = match remote.digest() {
+                None => "the server publishes no digest, so only the length was verified",
+                Some(_) => "an earlier run has verified the file",
+            };
+            self.files.observer.notice(Notice::Warning(what.to_owned()));
+        }
+        self.files.made(&manifest, &outcome.named);
+        let by = self.by(remote, is_verified);
+        let summary = self.files.summary(by, &manifest, outcome, walked, resumed)?;
+        Ok(Ended::Done(Box::new(summary)))
+    }
+
+    fn by(&self, remote: &Remote, is_verified: bool) -> By {
+        let cipher = if remote.is_https() { "tls" } else { "none" };
+        By { protocol: "http", cipher, is_verified }
+    }
+
+    /// Returns the manifest of this version. Without a time the file gets that of the copy.
+    fn manifest(&self, remote: &Remote) -> Result<Manifest, Error> {
+        let url = self.client.url();
+        let name = url.name().unwrap_or_else(|| b"download".to_vec());
+        let stamp = |version: &str| {
+            let hash = blake3::hash(version.as_bytes());
+            u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("a hash is longer"))
+        };
+        let version = match remote.version(&self.client) {
+            Some(version) => stamp(&version),
+            None => crate::random::random_u64(),
+        };
+        let modified = remote.modified().map_or(FileTime::default(), file_time);
+        Manifest::of_file(&name, remote.size(), modified, version).map_err(|error| {
+            let what = format!("{url} cannot be a file here: {error}");
+            Error::new(ErrorKind::RemoteFile, what)
+        })
+    }
+
+    /// Returns the bytes that need not be copied. Content under the final name is of no use,
+    /// because the server cannot compare it.
+    fn planned(&self, sink: &mut Sink, manifest: &Manifest, plan: Plan) -> Result<u64, Error> {
+        for compare in &plan.compare {
+            sink.compare_result(compare.entry, &vec![false; compare.values.len()])?;
+        }
+        let observer = self.files.observer;
+        if self.files.options.names == Names::All {
+            let skipped = notices::skipped(manifest, plan.skipped.into_iter());
+            skipped.for_each(|notice| observer.notice(notice));
+        }
+        if plan.resumed_bytes > 0 {
+            observer.notice(Notice::Resumed { bytes: plan.resumed_bytes });
+        }
+        self.files.planned(manifest, plan.resumed_bytes);
+        Ok(plan.resumed_bytes)
+    }
+
+    /// Reads all missing chunks once.
+    fn pass(
+        &mut self,
+        remote: &Remote,
+        sink: &mut Sink,
+        checksum: &mut Checksum,
+        resumed: u64,
+    ) -> Result<(), Pass> {
+        let (size, missing) = (remote.size(), sink.missing());
+        let readers = Readers::start(&self.client, remote, &missing, self.connections)?;
+        let stall = self.files.options.stall;
+        let (mut seen, mut since, mut lost) = (0, Instant::now(), None);
+        loop {
+            let news = readers.next(TICK);
+            if self.files.watch.is_over() {
+                return Err(Pass::Failed(interrupted()));
+            }
+            match news {
+                Ok(News::Chunk(chunk, content)) => {
+                    self.lost_since = None;
+                    self.pause = FIRST_PAUSE;
+                    let is_last = sink.missing_chunks() == 1 && sink.needs(chunk);
+                    checksum.take(sink, chunk, &content)?;
+                    if is_last && !checksum.is_right(sink, size, chunk, &content)? {
+                        return Err(Pass::Failed(self.differs(remote, sink)));
+                    }
+                    let value = digest::file_value(size, chunk, &content);
+                    sink.write_chunk(chunk, &content, &value)?;
+                    self.files.wrote(sink, resumed);
+                    readers.give_back(content);
+                }
+                Ok(News::Failed(error)) if error.kind == Kind::Lost => {
+                    lost = Some(error.to_string())
+                }
+                Ok(News::Failed(error)) if error.kind == Kind::Changed => {
+                    return Err(Pass::Changed);
+                }
+                // The target of a redirect may have expired.
+                Ok(News::Failed(error)) if remote.is_redirected() => lost = Some(error.to_string()),
+                Ok(News::Failed(error)) => return Err(Pass::Failed(self::error(error))),
+                Err(RecvTimeoutError::Timeout) => sink.tick(Instant::now())?,
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            let come = readers.bytes();
+            if come != seen {
+                (seen, since) = (come, Instant::now());
+            } else if since.elapsed() >= stall {
+                return Err(Pass::Failed(stalled(stall, true)));
+            }
+        }
+        // Chunks that cannot be synced count as missing again.
+        sink.sync()?;
+        match lost {
+            Some(reason) if !sink.is_complete() => Err(Pass::Lost(reason)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Discards a file that is not the one whose digest the server published.
+    fn differs(&self, remote: &Remote, sink: &mut Sink) -> Error {
+        let name = remote.digest().map_or("", |digest| digest.name());
+        let what =
+            format!("the content of {} does not have its published {name}", self.client.url());
+        sink.fail_entry(0, &what);
+        Error::new(ErrorKind::Verification, what).advise("the same command copies it again")
+    }
+
+    /// Waits before the next try, or gives up.
+    fn retry(&mut self, reason: &str) -> Result<(), Error> {
+        take_up(&mut self.lost_since, self.files.options, reason)?;
+        self.files.observer.notice(Notice::Reconnecting { reason: reason.to_owned() });
+        let until = Instant::now() + self.pause;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            if self.files.watch.is_over() {
+                return Err(interrupted());
+            }
+            thread::sleep(left.min(TICK));
+        }
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Ok(())
+    }
+
+    /// Asks for the version again, as long as a lost connection may be retried.
+    fn reopen(&mut self) -> Result<Remote, Error> {
+        loop {
+            let failed = match self.client.open() {
+                Ok(remote) => return Ok(remote),
+                Err(failed) => failed,
+            };
+            match failed.kind {
+                Kind::Lost | Kind::Unreachable => self.retry(&failed.to_string())?,
+                _ => return Err(error(failed)),
+            }
+        }
+    }
+}
+
+/// Why a pass ended early.
+enum Pass {
+    Failed(Error),
+    Lost(String),
+    Changed,
+}
+
+impl<E: Into<Error>> From<E> for Pass {
+    fn from(error: E) -> Pass {
+        Pass::Failed(error.into())
+    }
+}
+
+fn error(error: fetch::Error) -> Error {
+    let kind = match error.kind {
+        Kind::Usage => ErrorKind::Usage,
+        Kind::Unreachable | Kind::Lost => ErrorKind::Unreachable,
+        Kind::File | Kind::Changed => ErrorKind::RemoteFile,
+    };
+    Error { advice: error.advice, ..Error::new(kind, error.what) }
+}
+
+fn file_time(time: SystemTime) -> FileTime {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    FileTime { seconds: i64::try_from(since.as_secs()).unwrap_or(0), nanos: since.subsec_nanos() }
+}

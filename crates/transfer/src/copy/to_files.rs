@@ -1,0 +1,195 @@
+//! A copy whose destination is files of this host, and whose source needs no session: the state
+//! that its threads share, progress, and the summary.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_files::place::{as_path, show};
+use longhaul_files::{Failure, Manifest, Sink, SinkOutcome, Watch};
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+
+use crate::counters::process_time;
+use crate::counters::recent::{Recent, over};
+use crate::error::{Error, ErrorKind};
+use crate::notices::{self, interrupted, shown, told};
+use crate::options::CopyOptions;
+use crate::progress::{Cancel, Notice, Observer, Progress};
+use crate::summary::{Summary, hex};
+
+/// How often the observer hears the progress, and may cancel the copy.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What the summary says about the carrier.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct By {
+    pub(super) protocol: &'static str,
+    pub(super) cipher: &'static str,
+    /// What was written was compared with the source's digests.
+    pub(super) is_verified: bool,
+}
+
+/// A running copy.
+pub(super) struct ToFiles<'a> {
+    pub(super) options: &'a CopyOptions,
+    pub(super) observer: &'a dyn Observer,
+    pub(super) watch: Watch,
+    pub(super) started: Instant,
+    pub(super) progress: Mutex<Progress>,
+    /// Bytes on disk.
+    pub(super) bytes: AtomicU64,
+    /// Files with their final name.
+    pub(super) files: AtomicU64,
+}
+
+impl<'a> ToFiles<'a> {
+    pub(super) fn new(options: &'a CopyOptions, observer: &'a dyn Observer) -> ToFiles<'a> {
+        ToFiles {
+            options,
+            observer,
+            watch: Watch::default(),
+            started: Instant::now(),
+            progress: Mutex::default(),
+            bytes: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+        }
+    }
+
+    /// Runs `copy`, and meanwhile reports the progress and ends the watch when `cancel` says so.
+    ///
+    /// # Errors
+    /// Those of `copy`; [`ErrorKind::Cancelled`] after a cancellation.
+    pub(super) fn run(
+        options: &CopyOptions,
+        observer: &dyn Observer,
+        cancel: &Cancel,
+        copy: impl FnOnce(&ToFiles<'_>) -> Result<Summary, Error>,
+    ) -> Result<Summary, Error> {
+        let files = ToFiles::new(options, observer);
+        let (over, ended) = mpsc::channel::<()>();
+        let copied = thread::scope(|scope| {
+            let files = &files;
+            scope.spawn(move || {
+                let mut recent = Recent::default();
+                while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                    if cancel.is_cancelled() {
+                        files.watch.end();
+                    }
+                    observer.progress(&files.progress(&mut recent));
+                }
+            });
+            let copied = copy(files);
+            drop(over);
+            copied
+        });
+        match files.watch.is_over() {
+            true => Err(interrupted()),
+            false => copied,
+        }
+    }
+
+    /// Records the totals of the copy, of which `resumed` bytes are there already.
+    pub(super) fn planned(&self, manifest: &Manifest, resumed: u64) {
+        let mut progress = self.progress.lock().unwrap_or_else(|error| error.into_inner());
+        (progress.total_bytes, progress.total_files) = (manifest.bytes(), manifest.files());
+        progress.resumed_bytes = resumed;
+        self.bytes.store(resumed, Ordering::Relaxed);
+    }
+
+    /// Reports what `sink` has written.
+    pub(super) fn wrote(&self, sink: &mut Sink, resumed: u64) {
+        self.bytes.store(resumed.saturating_add(sink.bytes_written()), Ordering::Relaxed);
+        self.files.store(sink.files_done(), Ordering::Relaxed);
+        let named = sink.take_named();
+        self.made(sink.object().manifest(), &named);
+    }
+
+    pub(super) fn made(&self, manifest: &Manifest, named: &[u32]) {
+        for number in named {
+            self.observer.notice(told(manifest, *number, &manifest.path(*number)));
+        }
+    }
+
+    fn progress(&self, recent: &mut Recent) -> Progress {
+        let known = self.progress.lock().unwrap_or_else(|error| error.into_inner()).clone();
+        let bytes = self.bytes.load(Ordering::Relaxed).min(known.total_bytes);
+        recent.note(Instant::now(), bytes);
+        let rate_now = recent.rate();
+        let left = Bytes::new(known.total_bytes - bytes);
+        let moved = bytes.saturating_sub(known.resumed_bytes);
+        Progress {
+            bytes,
+            files: self.files.load(Ordering::Relaxed),
+            rate_now,
+            rate_average: over(moved, self.started.elapsed()),
+            setup: Some(Span::ZERO),
+            left: (rate_now > Rate::ZERO && known.total_bytes > 0).then(|| left / rate_now),
+            ..known
+        }
+    }
+
+    pub(super) fn deleted(&self, names: &[Vec<u8>]) {
+        for path in names {
+            self.observer.notice(Notice::Deleted { path: shown(path) });
+        }
+    }
+
+    /// Reports failures and returns the summary.
+    ///
+    /// # Errors
+    /// The only file of the copy failed.
+    pub(super) fn summary(
+        &self,
+        by: By,
+        manifest: &Manifest,
+        outcome: SinkOutcome,
+        walked: Vec<Failure>,
+        resumed: u64,
+    ) -> Result<Summary, Error> {
+        if outcome.kept_extra {
+            self.observer.notice(notices::kept_extra());
+        }
+        let failures: Vec<Failure> = walked.into_iter().chain(outcome.failures).collect();
+        if let (true, Some(failure)) = (manifest.is_single(), failures.first()) {
+            let what = format!("cannot copy {}: {}", show(&failure.path), failure.reason);
+            let error = Error::new(ErrorKind::LocalFile, what).at(as_path(&failure.path));
+            return Err(error.advise("the same command tries it again"));
+        }
+        for Failure { path, reason, .. } in &failures {
+            let (path, reason) = (shown(path), reason.clone());
+            self.observer.notice(Notice::FileFailed { path, reason });
+        }
+        let elapsed = Span::from_nanos(self.started.elapsed().as_nanos() as u64);
+        let failed_files = failures.len() as u64;
+        let unread_files = if self.options.checksum { 0 } else { outcome.skipped };
+        let settled = resumed.saturating_add(outcome.failed_bytes);
+        let copied_bytes = manifest.bytes().saturating_sub(settled);
+        Ok(Summary {
+            bytes: manifest.bytes(),
+            files: manifest.files(),
+            copied_files: outcome.files,
+            copied_bytes,
+            links: outcome.links,
+            folders: outcome.folders,
+            deleted: outcome.deleted,
+            elapsed,
+            goodput: Bytes::new(copied_bytes) / elapsed,
+            protocol: by.protocol.to_owned(),
+            resumed_bytes: resumed,
+            skipped_files: outcome.skipped,
+            unread_files,
+            failed_files,
+            cipher: by.cipher.to_owned(),
+            blake3: outcome.digest.and_then(|digest| hex(&digest)),
+            verified: by.is_verified
+                && !self.options.dry_run
+                && failed_files == 0
+                && unread_files == 0,
+            cpu: process_time(),
+            ..Summary::default()
+        })
+    }
+}
