@@ -1,4 +1,4 @@
-//! Chunks of files in memory, up to a limit; those that were not used for the longest time go first.
+//! Chunks of files in memory, up to a limit. The least recently used chunks are dropped first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};

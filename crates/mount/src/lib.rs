@@ -2,7 +2,7 @@
 //!
 //! In reading order: `host` (the connection, which is opened again when it is lost), `cache` (a
 //! bounded number of chunks), `file` (an open file: chunks, read ahead), `tree` (inodes and
-//! listings), `fs` (the requests of the kernel). The kernel's requests start tasks on one thread, so
+//! listings), `fs` (the requests of the kernel). The requests start tasks on one thread, so
 //! a slow path delays no other request.
 
 #![cfg(target_os = "linux")]

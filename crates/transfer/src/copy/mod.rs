@@ -1,12 +1,13 @@
 //! A copy, seen from the client: from the request to the verified object, over as many sessions as
 //! it takes.
 //!
-//! `attempt` is one session's try, `remembered` what a copy knows of its path from an earlier one,
-//! `udp_watchdog` looks whether UDP still passes; `hooks` is what the user sees and wishes
-//! meanwhile; `summing` makes the summary; `local` copies within this host and `http` from a server of HTTP, both `to_files`; `rehearsal` is a
-//! session without a network, for the fuzzer. A copy from several sources is one such copy for each
-//! of them, led by `many`. A copy of content whose length nobody knows is one for each part of it,
-//! led by `pipe`: `feed` brings the parts, `pipe_board` tells of them.
+//! `attempt` copies over one session, `remembered` handles the path's properties from earlier
+//! copies, `udp_watchdog` detects that UDP no longer passes. `hooks` passes events to the user and
+//! cancels on request; `summing` makes the summary. `local` copies within this host and `http` from
+//! a server of HTTP; both use `to_files`. `rehearsal` is a session without a network, for the
+//! fuzzer. A copy from several sources is one such copy per source, led by `many`. Content of
+//! unknown length is copied in parts, led by `pipe`: `feed` reads the parts, `pipe_board` reports
+//! them.
 
 mod attempt;
 mod feed;

@@ -1,8 +1,7 @@
-//! What the threads of a transfer count while they run: the counters of one end, the [`board`] on
-//! which others read them, the time that a writing thread has [`spent`], how fast bytes come to
-//! stand ([`recent`]), and the state of the path ([`path_watch`]). [`bound`] tells what bounds a
-//! transfer, `stream_bound` the same of one by streams. `wire` is the one place where counters
-//! become a message and come from one.
+//! Counters of a transfer's threads: the counters of one end, the [`board`] on which other threads
+//! read them, the time that a writing thread has [`spent`], the recent goodput ([`recent`]), and
+//! the state of the path ([`path_watch`]). [`bound`] finds the bottleneck of a transfer, and
+//! `stream_bound` that of a transfer over streams. `wire` converts counters to messages and back.
 
 pub(crate) mod board;
 pub(crate) mod bound;

@@ -151,8 +151,8 @@ pub(crate) enum Order {
 }
 
 /// Serves, with `links` to rooms of other servers, until an order ends the server or the handle is
-/// dropped, or with `once` until one transfer has ended. Blocks. Calls `ready` when clients can connect, and `tell` with the events
-/// after that.
+/// dropped, or with `once` until one transfer has ended. Blocks. Calls `ready` when clients can
+/// connect, and `tell` with the events after that.
 ///
 /// # Errors
 /// The ports cannot be opened, or the root is not a folder; with `once`, the error of the transfer.
