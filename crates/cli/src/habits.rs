@@ -97,6 +97,7 @@ const OF_CP: &Habits = &[
         &["--remove-source-files"],
         "longhaul never deletes sources; remove them after the copy has succeeded",
     ),
+    (&["--daemon"], "cp is a client; to run a server, use longhaul serve"),
     (&["-3"], "the data always go directly between the two hosts; leave it out"),
 ];
 

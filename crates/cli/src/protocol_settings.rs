@@ -248,7 +248,7 @@ mod tests {
             let text = option.written(option.most);
             let refused = flag(option.name).form().parse(&format!("h1={text}")).err();
             assert_eq!(refused.is_some(), option.is_shared, "{}", option.name);
-            assert!(refused.is_none_or(|error| error.contains("one for all sources")));
+            assert!(refused.is_none_or(|error| error.contains("applies to all sources")));
         }
         assert!(["receive-rate", "others"].iter().all(|name| flag(name).form().is_shared));
         for (name, bare, form) in [

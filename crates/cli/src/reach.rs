@@ -61,9 +61,11 @@ pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
     // A host of ssh needs no colon here.
     let bare = !text.contains("://") && !text.ends_with(':');
     let location: Location = if bare { format!("{text}:").parse()? } else { text.parse()? };
-    match location.is_local() {
-        true => refuse("write lh://host[:port] or [user@]host".into()),
-        false => Ok(location),
+    match location {
+        Location::Local(_) | Location::Http { .. } => {
+            refuse("write lh://host[:port] or [user@]host".into())
+        }
+        location => Ok(location),
     }
 }
 

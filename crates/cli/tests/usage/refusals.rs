@@ -160,6 +160,7 @@ fn flags_of_scp_and_rsync_are_refused_with_the_replacement() {
         ("-4", "-e 'ssh -4'"),
         ("-t", "-p keeps"),
         ("--stats", "--json"),
+        ("--daemon", "longhaul serve"),
     ];
     for (flag, expected) in cases {
         longhaul(&["cp", flag, "a", "h:b"]).is_refused(&[expected]);
