@@ -72,7 +72,7 @@ fn lies() -> Vec<(Vec<u8>, &'static str)> {
         (list(&[link(b"a", b".."), folder(b"a/b")]), "not in the manifest"),
         (list(&[file(b"a\0b")]), "zero byte"),
         (list(&[file(b".x.lh-part")]), "reserved"),
-        (torn, "torn"),
+        (torn, "truncated"),
         (many, "ten million"),
     ]
 }

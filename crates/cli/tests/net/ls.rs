@@ -239,7 +239,7 @@ fn a_server_refuses_lies_of_a_client_that_lists_and_lives_on() {
         ("copy", 99, "is needed"),
         ("", u32::MAX, "is needed"),
         ("share", 0, "unknown service share"),
-        ("lists\u{1b}[2J", 1, "no service lists"),
+        ("lists\u{1b}[2J", 1, "unknown service lists"),
     ] {
         let error = ask(&pair, service, needs, &List::default()).expect("it is refused");
         assert_eq!(error.kind, ErrorKind::Unreachable);
