@@ -65,7 +65,7 @@ fn library(client: &Host, server: &Server) -> Share {
 #[test]
 fn values_are_put_read_listed_watched_and_deleted() {
     let mut pair = pair("share=rw");
-    share(&pair, "get", "world/a", &[]).is(5, &["no key world/a is there"]);
+    share(&pair, "get", "world/a", &[]).is(5, &["the key world/a does not exist"]);
     let ended = pair.pair.server.child().event(|event| event["event"] == "ended");
     assert_eq!(ended["result"], "done", "the command says goodbye: {ended}");
     share(&pair, "put", "world/a", &["one"]).is(0, &[]);
@@ -112,7 +112,7 @@ fn presence_vanishes_with_the_command_that_holds_it() {
 fn rights_are_by_prefix_and_mode() {
     let reads = pair("share=ro:world");
     share(&reads, "put", "world/a", &["x"]).is(3, &["may not change 'world/a'"]);
-    share(&reads, "get", "world/a", &[]).is(5, &["no key"]);
+    share(&reads, "get", "world/a", &[]).is(5, &["does not exist"]);
     share(&reads, "get", "worlds", &[]).is(3, &["may not read 'worlds'"]);
     share(&reads, "ls", "", &[]).is(3, &["may not watch"]);
     assert_eq!(share(&reads, "ls", "world", &[]).is(0, &[]).stdout, [""; 0]);
@@ -473,7 +473,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
         let prefix = prefix.to_owned();
         Watch { prefix, revision: u64::MAX, run: 1, anew: true }
     };
-    for (prefix, why) in [("w/..", "no key"), ("", "may not watch"), ("ww", "may not watch")] {
+    for (prefix, why) in [("w/..", "not a key"), ("", "may not watch"), ("ww", "may not watch")] {
         let (_, last) = told(&pair, vec![ask(Asked::Watch(watch(prefix)))]);
         assert!(last.as_deref().is_some_and(|last| last.contains(why)), "{prefix}: {last:?}");
     }
