@@ -118,7 +118,7 @@ pub(crate) struct CopyArgs {
     #[arg(long)]
     json: bool,
     /// With --json, also write a `sample` event every 100 ms: rate, delivered, queue, loss, phase
-    #[arg(long, requires = "json")]
+    #[arg(long, requires = "json", hide_short_help = true)]
     series: bool,
     /// Limit the rate that longhaul searches for, with a unit: 500M, 60MB/s; several sources share
     /// the limit
@@ -172,7 +172,7 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Follow redirects from https:// to http://
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     allow_downgrade: bool,
     /// Compare existing and partial files by content, not by size and time
     #[arg(short, long, overrides_with = "no_checksum")]

@@ -291,7 +291,7 @@ mod tests {
         let file = pull(&["d/report.pdf"], false);
         let what = says(&file, Shape::File, &[".bashrc"]);
         assert!(what.contains("sent the file .bashrc, which was not requested"), "{what}");
-        assert!(what.ends_with("asked for: the file report.pdf"), "{what}");
+        assert!(what.ends_with("requested: the file report.pdf"), "{what}");
         let what = says(&file, Shape::Contents, &[".ssh/", ".ssh/authorized_keys"]);
         assert!(what.contains("contents of a folder that begin with the folder .ssh"), "{what}");
         let long = "n".repeat(250) + "/";

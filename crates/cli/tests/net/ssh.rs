@@ -1,6 +1,7 @@
 //! Copies over a real ssh: an sshd of this test's own, on loopback, with keys and folders of its
 //! own.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +15,7 @@ use tempfile::TempDir;
 use super::liar::block_on;
 use super::{WAYS, Way};
 use crate::rig::{
-    Child, Ended, Host, Server, Skipped, assert_same, bytes, need, remains, skip, write,
+    Child, Ended, Host, Server, Skipped, assert_same, bytes, need, remains, skip, wait_until, write,
 };
 
 const SSHD: &str = "/usr/sbin/sshd";
@@ -212,6 +213,12 @@ fn a_tree_copied_over_ssh_to_a_new_name_leaves_no_mark() {
     for n in 0..8 {
         ssh.cp("", &["-r", "tree", &ssh.at(&format!("new{n}"))]).is(0, &[]);
     }
+    // The far end removes its mark when it has read the end, which may be after this one's.
+    let is_mark = |name: &OsStr| name.as_encoded_bytes().ends_with(b".lh-tree");
+    wait_until("the marks are removed", || {
+        let mut names = fs::read_dir(&ssh.there).expect("the folder can be read");
+        !names.any(|entry| is_mark(&entry.expect("the folder can be read").file_name()))
+    });
     assert_eq!(remains(&ssh.there), Vec::<PathBuf>::new());
 }
 

@@ -418,7 +418,7 @@ mod tests {
         folder.put(OsStr::new("b"), Vec::new());
         let other = folder.look(b"b").unwrap();
         assert_eq!((found.identity, other.identity), ((DEVICE, 1), (DEVICE, 2)));
-        assert_eq!(other.mode, 0o600);
+        assert_eq!(other.mode, 0o644);
         let own = folder.attributes().unwrap();
         assert_eq!((own.kind, own.mode, own.identity), (FileKind::Folder, 0o700, (DEVICE, 0)));
         assert_eq!((own.size, own.allocated, own.links), (0, 0, 1));
