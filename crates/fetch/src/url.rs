@@ -53,7 +53,12 @@ impl Url {
             return Err(wrong("more than 8 KiB"));
         }
         let uri: Uri = whole.parse().map_err(|_| wrong("an invalid part"))?;
-        if host.ends_with(':') || uri.authority().is_none_or(|host| host.port_u16() == Some(0)) {
+        let port = host.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.contains(']'));
+        let is_port = |port: &str| {
+            port.bytes().all(|byte| byte.is_ascii_digit())
+                && port.parse::<u16>().is_ok_and(|n| n > 0)
+        };
+        if !port.is_none_or(is_port) {
             return Err(wrong("an invalid port"));
         }
         Ok(Url { uri, user })

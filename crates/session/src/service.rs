@@ -96,6 +96,6 @@ mod tests {
             assert!(error.what.contains("is needed"), "{error}");
         }
         let error = found("sh\u{1b}ell", 0).unwrap_err();
-        assert!(error.what.contains("no service shell is known"), "{error}");
+        assert!(error.what.contains("unknown service shell"), "{error}");
     }
 }
