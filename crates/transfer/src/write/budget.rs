@@ -733,7 +733,7 @@ mod tests {
             let _parts = (budget.enter().await.unwrap(), budget.enter().await.unwrap());
             let refused = budget.enter().await.err().expect("nobody ends");
             assert_eq!(refused.kind, ErrorKind::Unfinished);
-            assert!(refused.what.starts_with("2 copies"), "{refused}");
+            assert!(refused.what.starts_with("2 running copies"), "{refused}");
         });
     }
 
