@@ -170,7 +170,7 @@ fn metrics_are_well_formed_count_copied_data_and_have_no_names() {
     let seen = Seen::new();
     let before = lint(&seen.get("/metrics"));
     assert_eq!(value(&before, "longhaul_delivered_bytes_total{way=\"in\"}"), 0.0);
-    let content = bytes(3_000_000, 1);
+    let content = bytes(12_000_000, 1);
     let mut copy = seen.slow_copy("source", &content);
     copy.progressed(300_000);
     let text = seen.get("/metrics");
@@ -183,7 +183,7 @@ fn metrics_are_well_formed_count_copied_data_and_have_no_names() {
     });
     let text = seen.get("/metrics");
     let after = lint(&text);
-    assert_eq!(value(&after, "longhaul_delivered_bytes_total{way=\"in\"}"), 3_000_000.0);
+    assert_eq!(value(&after, "longhaul_delivered_bytes_total{way=\"in\"}"), 12_000_000.0);
     assert_eq!(value(&after, "longhaul_delivered_files_total{way=\"in\"}"), 1.0);
     assert_eq!(value(&after, "longhaul_transfers{way=\"in\"}"), 0.0);
     assert!(value(&after, "longhaul_received_datagrams_total") > 40.0, "{text}");

@@ -97,7 +97,7 @@ fn an_invalid_host_of_probe_or_doctor_is_refused() {
     let many = format!("--rate={}", ["1M"; 31].join(","));
     let cases: [(&[&str], &str); 10] = [
         (&["probe", "./folder"], "is not a host"),
-        (&["probe", "http://h"], "is read by a copy only"),
+        (&["probe", "http://h"], "is not a host"),
         (&["probe", "lh://h", "--rate=10M,fast"], "950M"),
         (&["probe", "lh://h", "--rate=0"], "100 Gbit/s"),
         (&["probe", "lh://h", "--time=1m"], "10ms to 10s"),
