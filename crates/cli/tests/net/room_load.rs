@@ -1,7 +1,7 @@
 //! Rooms under load: many subscribers, many messages, and more messages than can be delivered.
 //!
-//! `LONGHAUL_ROOM_LOAD=1 cargo test … --test main net::room_load -- --nocapture` measures the loads
-//! of `results/rooms.md` and prints its rows.
+//! `LONGHAUL_ROOM_LOAD=1 cargo test … --test main net::room_load -- --nocapture` measures larger
+//! loads and prints a table.
 
 mod mqtt;
 
