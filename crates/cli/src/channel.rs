@@ -4,23 +4,17 @@ mod code;
 mod lines;
 
 use std::io::{BufRead, Read};
-use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use longhaul::units::Span;
 use longhaul::{
     CancelHandle, ChannelCode, ChannelEvent, ChannelInput, ChannelMode, ChannelReceiver,
     ChannelSender, ChannelSettings, Client, Location, blocking,
 };
 
-use crate::config::{self, Setting};
+use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
-use crate::quantity::parse_span;
-use crate::reach::ReachArgs;
-use crate::screen::{Screen, Show};
-use crate::{console, exit, json, plain, signals};
+use crate::live::{Feeding, LiveArgs};
+use crate::{console, exit, plain};
 use lines::Lines;
 
 /// Most bytes of a message.
@@ -109,16 +103,7 @@ struct LinkArgs {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1232..=8900))]
     datagram: Option<u16>,
     #[command(flatten)]
-    reach: ReachArgs,
-    /// How long to keep retrying a lost connection
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
-    retry_for: Span,
-    /// Write each event as a JSON object on stdout, one a line
-    #[arg(long)]
-    json: bool,
-    /// Print only errors
-    #[arg(short, long)]
-    quiet: bool,
+    live: LiveArgs,
 }
 
 impl LinkArgs {
@@ -133,23 +118,9 @@ impl LinkArgs {
         settings
     }
 
-    fn retry_for(&self) -> Duration {
-        Duration::from_nanos(self.retry_for.as_nanos())
-    }
-
-    /// Returns a client for the URL, and a handle that cancels its channels.
     fn client(&self, settings: &[Setting]) -> Result<(Client, CancelHandle), Error> {
-        let url = &self.url;
-        if !matches!(url, Location::Daemon { .. }) {
-            let error = Error::new(ErrorKind::Usage, format!("{url} is no server with rooms"));
-            return Err(error.advise("name a room of a server: lh://host/room"));
-        }
-        self.reach.check(&[url], &|flag| config::has(settings, flag))?;
-        let cancel = CancelHandle::default();
-        signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
-        let screen = Arc::new(Screen::new(Show::errors(false), cancel.clone()));
-        let client = self.reach.client(&[url], move |server| screen.trusts(server))?.build()?;
-        Ok((client, cancel))
+        let wrong = ("is not a server with rooms", "name a room of a server: lh://host/room");
+        self.live.client(&self.url, settings, wrong)
     }
 }
 
@@ -159,30 +130,18 @@ pub(crate) fn run(args: &ChannelArgs, settings: &[Setting]) -> u8 {
         What::Send(args) => (&args.link, send(args, settings)),
         What::Receive(args) => (&args.link, receive(args, settings)),
     };
-    match done {
-        Ok(status) => status,
-        Err(error) if link.json => {
-            console::out(json::error(&error, exit::status(error.kind)));
-            exit::status(error.kind)
-        }
-        Err(error) => exit::fail(&error),
-    }
+    link.live.status(done)
 }
 
 fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     let link = &args.link;
     let (client, cancel) = link.client(settings)?;
-    let lines = Lines::new(link.json, link.quiet);
+    let lines = Lines::new(link.live.json, link.live.quiet);
     let request = client.send_channel(link.url.clone(), link.settings());
-    let request = request.reach(link.reach.options()).retry_for(link.retry_for());
+    let request = request.reach(link.live.reach.options()).retry_for(link.live.retry_for());
     let sender = blocking::wait(request.cancel_with(&cancel).into_future())?;
-    let (tell, fed) = channel();
     let (input, key, whole) = (sender.input(), args.key.clone(), args.whole);
-    let thread = std::thread::Builder::new().name("source".into()).spawn(move || {
-        // The channel may already have ended.
-        let _ = tell.send(feed(&input, key.as_deref(), whole));
-    });
-    thread.map_err(|error| Error::new(ErrorKind::Unfinished, format!("no thread: {error}")))?;
+    let fed = Feeding::start(move || feed(&input, key.as_deref(), whole))?;
     let read = watch(&sender, &fed, &cancel, &lines);
     let sent = blocking::wait(sender.finish());
     // A message that was refused says more than the end that it caused.
@@ -228,18 +187,14 @@ fn feed(input: &ChannelInput, key: Option<&str>, whole: bool) -> Result<(), Erro
 /// Prints reports until stdin or the channel ends.
 fn watch(
     sender: &ChannelSender,
-    fed: &std::sync::mpsc::Receiver<Result<(), Error>>,
+    fed: &Feeding,
     cancel: &CancelHandle,
     lines: &Lines,
 ) -> Result<(), Error> {
     let mut connected = true;
     loop {
-        match fed.recv_timeout(Duration::from_secs(1)) {
-            Ok(ended) => return ended,
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::new(ErrorKind::Unfinished, "the source's thread ended early"));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
+        if let Some(ended) = fed.ended() {
+            return ended;
         }
         let now = sender.status();
         if std::mem::replace(&mut connected, now.connected) != now.connected {
@@ -256,11 +211,11 @@ fn watch(
 fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     let link = &args.link;
     let (client, cancel) = link.client(settings)?;
-    let lines = Lines::new(link.json, link.quiet);
+    let lines = Lines::new(link.live.json, link.live.quiet);
     let mut wanted = link.settings();
     wanted.keys.clone_from(&args.key);
     let request = client.receive_channel(link.url.clone(), wanted);
-    let request = request.reach(link.reach.options()).retry_for(link.retry_for());
+    let request = request.reach(link.live.reach.options()).retry_for(link.live.retry_for());
     let mut channel = blocking::wait(request.cancel_with(&cancel).into_future())?;
     lines.waiting(&plain::text(&link.url.to_string()));
     let read = read(&mut channel, args, &lines, &cancel);

@@ -26,6 +26,7 @@ mod help;
 mod id;
 mod json;
 mod link_tally;
+mod live;
 mod ls;
 mod man;
 mod model;

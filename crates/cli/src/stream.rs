@@ -7,23 +7,19 @@ mod source;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use longhaul::units::{Bytes, Span};
 use longhaul::{
-    CancelHandle, Client, Location, StreamEvent, StreamReceiver, StreamSender, StreamSettings,
-    WhenBehind, blocking,
+    CancelHandle, Location, StreamEvent, StreamReceiver, StreamSender, StreamSettings, WhenBehind,
+    blocking,
 };
 
-use crate::config::{self, Setting};
+use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
+use crate::live::{Feeding, LiveArgs};
 use crate::quantity::{parse_bytes, parse_span};
-use crate::reach::ReachArgs;
-use crate::screen::{Screen, Show};
-use crate::{console, exit, json, plain, signals};
+use crate::{exit, plain};
 use lines::Lines;
 use output::Output;
 use source::{Source, feed};
@@ -101,7 +97,7 @@ struct SendArgs {
     #[arg(long, value_name = "BYTES")]
     datagram: Option<u16>,
     #[command(flatten)]
-    link: LinkArgs,
+    link: LiveArgs,
 }
 
 #[derive(Args)]
@@ -117,22 +113,7 @@ struct ReceiveArgs {
     #[arg(long)]
     check: bool,
     #[command(flatten)]
-    link: LinkArgs,
-}
-
-#[derive(Args)]
-struct LinkArgs {
-    #[command(flatten)]
-    reach: ReachArgs,
-    /// How long to keep retrying a lost connection
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
-    retry_for: Span,
-    /// Write each event as a JSON object on stdout, one a line
-    #[arg(long)]
-    json: bool,
-    /// Print only errors
-    #[arg(short, long)]
-    quiet: bool,
+    link: LiveArgs,
 }
 
 /// Runs the command; returns the exit status.
@@ -141,37 +122,12 @@ pub(crate) fn run(args: &StreamArgs, settings: &[Setting]) -> u8 {
         What::Send(args) => (&args.link, send(args, settings)),
         What::Receive(args) => (&args.link, receive(args, settings)),
     };
-    match done {
-        Ok(status) => status,
-        Err(error) if link.json => {
-            console::out(json::error(&error, exit::status(error.kind)));
-            exit::status(error.kind)
-        }
-        Err(error) => exit::fail(&error),
-    }
+    link.status(done)
 }
 
-/// Returns a client for `url`, and a handle that cancels its streams.
-fn client(
-    args: &LinkArgs,
-    url: &Location,
-    settings: &[Setting],
-) -> Result<(Client, CancelHandle), Error> {
-    if !matches!(url, Location::Daemon { .. }) {
-        let error = Error::new(ErrorKind::Usage, format!("{url} is not a server with streams"));
-        return Err(error.advise("name a stream of a server: lh://host/name"));
-    }
-    args.reach.check(&[url], &|flag| config::has(settings, flag))?;
-    let cancel = CancelHandle::default();
-    signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
-    let screen = Arc::new(Screen::new(Show::errors(false), cancel.clone()));
-    let client = args.reach.client(&[url], move |server| screen.trusts(server))?.build()?;
-    Ok((client, cancel))
-}
-
-fn retry_for(args: &LinkArgs) -> Duration {
-    Duration::from_nanos(args.retry_for.as_nanos())
-}
+/// The error and the advice for a URL that names no server.
+const WRONG: (&str, &str) =
+    ("is not a server with streams", "name a stream of a server: lh://host/name");
 
 /// Splits the arguments into the source and the URL.
 fn places(args: &SendArgs) -> Result<(Source, Location), Error> {
@@ -193,7 +149,7 @@ fn places(args: &SendArgs) -> Result<(Source, Location), Error> {
 
 fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     let (source, url) = places(args)?;
-    let (client, cancel) = client(&args.link, &url, settings)?;
+    let (client, cancel) = args.link.client(&url, settings, WRONG)?;
     let mut settings = StreamSettings::new(args.frame, args.fps, args.deadline);
     settings.when_behind = match args.when_behind {
         Behind::Block => WhenBehind::Block,
@@ -203,17 +159,12 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     (settings.receivers, settings.datagram) = (args.receivers, args.datagram);
     let lines = Lines::new(args.link.json, args.link.quiet);
     let request = client.send_stream(url, settings).reach(args.link.reach.options());
-    let request = request.retry_for(retry_for(&args.link)).cancel_with(&cancel);
+    let request = request.retry_for(args.link.retry_for()).cancel_with(&cancel);
     let sender = blocking::wait(request.into_future())?;
     lines.way(&sender.status());
-    let (tell, fed) = channel();
     let (input, stop) = (sender.input(), cancel.clone());
     let (frame, fps, most) = (args.frame, args.fps, args.frames.unwrap_or(u64::MAX));
-    let thread = std::thread::Builder::new().name("source".into()).spawn(move || {
-        // The stream may already have ended.
-        let _ = tell.send(feed(source, frame, fps, most, &input, &stop));
-    });
-    thread.map_err(|error| Error::new(ErrorKind::Unfinished, format!("no thread: {error}")))?;
+    let fed = Feeding::start(move || feed(source, frame, fps, most, &input, &stop))?;
     let read = watch(&sender, &fed, &cancel, &lines);
     let sent = blocking::wait(sender.finish())?;
     read?;
@@ -224,18 +175,14 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
 /// Prints reports until the source or the stream ends.
 fn watch(
     sender: &StreamSender,
-    fed: &std::sync::mpsc::Receiver<Result<(), Error>>,
+    fed: &Feeding,
     cancel: &CancelHandle,
     lines: &Lines,
 ) -> Result<(), Error> {
     let mut before = sender.status();
     loop {
-        match fed.recv_timeout(Duration::from_secs(1)) {
-            Ok(ended) => return ended,
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::new(ErrorKind::Unfinished, "the source's thread ended early"));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
+        if let Some(ended) = fed.ended() {
+            return ended;
         }
         let now = sender.status();
         if now.connected != before.connected {
@@ -254,7 +201,7 @@ fn watch(
 }
 
 fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
-    let (client, cancel) = client(&args.link, &args.url, settings)?;
+    let (client, cancel) = args.link.client(&args.url, settings, WRONG)?;
     let mut output = Output::open(args.output.as_deref())?;
     if args.link.json && output.is_stdout() {
         let what = "frames and JSON lines cannot both go to stdout";
@@ -262,7 +209,7 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     }
     let lines = Lines::new(args.link.json, args.link.quiet);
     let request = client.receive_stream(args.url.clone()).reach(args.link.reach.options());
-    let request = request.retry_for(retry_for(&args.link)).cancel_with(&cancel);
+    let request = request.retry_for(args.link.retry_for()).cancel_with(&cancel);
     let mut stream = blocking::wait(request.into_future())?;
     lines.waiting(&plain::text(&args.url.to_string()));
     let ended = read(&mut stream, &mut output, args.check, &lines, &cancel);

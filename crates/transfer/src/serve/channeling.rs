@@ -9,9 +9,9 @@ use longhaul_stream::channel::{Charge, RoomLimits};
 
 use super::Server;
 use super::dispatch::first;
-use super::events::{Moved, ServedClient, ServerEvent};
-use crate::error::Error;
-use crate::session::{self, Service, Session};
+use super::events::ServedClient;
+use super::running::{Running, attend_below};
+use crate::session::{Service, Session};
 use crate::write::budget::MessageCharge;
 
 /// The service of channels.
@@ -52,10 +52,12 @@ impl Service for Channeling {
                 return;
             };
             let client = ServedClient::of_channel(&session, &ask);
-            let client = client.called(self.server.door.name(&session.peer));
-            (self.server.tell)(ServerEvent::Asked(client.clone()));
-            let ended = self.answer(session, ask).await;
-            (self.server.tell)(client.ended(&ended, Moved::default()));
+            let answer = async |session: Session, right, running: &Running| {
+                let link = self.server.begin_below(session.peer, messages::LINK).ok();
+                let link = link.map(|(_, right)| right);
+                self.channels.serve(session, ask, (right, link), running.ending()).await
+            };
+            attend_below(&self.server, session, client, messages::SERVICE, answer).await;
         })
     }
 }
@@ -63,20 +65,5 @@ impl Service for Channeling {
 impl Channeling {
     pub(super) fn new(server: Rc<Server>, channels: Rc<Channels>) -> Channeling {
         Channeling { server, channels }
-    }
-
-    async fn answer(&self, session: Session, ask: ChannelAsk) -> Result<(), Error> {
-        let begun = self.server.begin_below(session.peer, messages::SERVICE);
-        let (running, right) = match begun {
-            Ok(begun) => begun,
-            Err(error) => {
-                let _ = session.close(Some((&error).into())).await;
-                return Err(error);
-            }
-        };
-        let link = self.server.begin_below(session.peer, messages::LINK).ok();
-        let link = link.map(|(_, right)| right);
-        let stopped = async { session::Error::from(&running.stopped().await) };
-        Ok(self.channels.serve(session, ask, (right, link), stopped).await?)
     }
 }

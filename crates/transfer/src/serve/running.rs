@@ -14,7 +14,7 @@ use super::door::{Access, Right};
 use super::events::{Moved, ServedClient, ServerEvent};
 use crate::counters::board::Board;
 use crate::error::{Error, ErrorKind};
-use crate::session::{PeerId, Session};
+use crate::session::{self, PeerId, Session};
 
 /// Interval at which a waiting request checks the conditions.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -84,6 +84,27 @@ impl Server {
     }
 }
 
+/// Answers a request that needs a right to names below a prefix, whose keyword is `word`: reports
+/// the request and its end. `answer` ends the session itself.
+pub(super) async fn attend_below(
+    server: &Server,
+    session: Session,
+    client: ServedClient,
+    word: &'static str,
+    answer: impl AsyncFnOnce(Session, NamesRight, &Running) -> Result<(), session::Error>,
+) {
+    let client = client.called(server.door.name(&session.peer));
+    (server.tell)(ServerEvent::Asked(client.clone()));
+    let ended = match server.begin_below(session.peer, word) {
+        Ok((running, right)) => answer(session, right, &running).await.map_err(Error::from),
+        Err(error) => {
+            let _ = session.close(Some((&error).into())).await;
+            Err(error)
+        }
+    };
+    (server.tell)(client.ended(&ended, Moved::default()));
+}
+
 /// Answers one request of a stream: reports it and its end, ends it when its right is lost, and
 /// sends the client the final message.
 pub(super) async fn attend(
@@ -151,6 +172,11 @@ impl Running {
                 return error;
             }
         }
+    }
+
+    /// The same for services that know errors of sessions alone.
+    pub(super) async fn ending(&self) -> session::Error {
+        session::Error::from(&self.stopped().await)
     }
 
     /// Does `work`, and drops it when the request must end.

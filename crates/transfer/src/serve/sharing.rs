@@ -8,9 +8,9 @@ use longhaul_share::messages::{self, Ask};
 
 use super::Server;
 use super::dispatch::first;
-use super::events::{Moved, ServedClient, ServerEvent};
-use crate::error::Error;
-use crate::session::{self, Service, Session};
+use super::events::ServedClient;
+use super::running::{Running, attend_below};
+use crate::session::{Service, Session};
 
 /// The service of the shared tree.
 pub(super) struct Sharing {
@@ -35,10 +35,10 @@ impl Service for Sharing {
         Box::pin(async move {
             let Some((session, ask)) = first::<Ask>(&self.server, stream).await else { return };
             let client = ServedClient::of_share(&session, &ask);
-            let client = client.called(self.server.door.name(&session.peer));
-            (self.server.tell)(ServerEvent::Asked(client.clone()));
-            let ended = self.answer(session, ask).await;
-            (self.server.tell)(client.ended(&ended, Moved::default()));
+            let answer = async |session, right, running: &Running| {
+                self.shared.serve(session, ask, right, running.ending()).await
+            };
+            attend_below(&self.server, session, client, messages::SERVICE, answer).await;
         })
     }
 }
@@ -46,18 +46,5 @@ impl Service for Sharing {
 impl Sharing {
     pub(super) fn new(server: Rc<Server>, shared: Rc<Shared>) -> Sharing {
         Sharing { server, shared }
-    }
-
-    async fn answer(&self, session: Session, ask: Ask) -> Result<(), Error> {
-        let begun = self.server.begin_below(session.peer, messages::SERVICE);
-        let (running, right) = match begun {
-            Ok(begun) => begun,
-            Err(error) => {
-                let _ = session.close(Some((&error).into())).await;
-                return Err(error);
-            }
-        };
-        let stopped = async { session::Error::from(&running.stopped().await) };
-        Ok(self.shared.serve(session, ask, right, stopped).await?)
     }
 }

@@ -8,9 +8,9 @@ use longhaul_stream::server::Streams;
 
 use super::Server;
 use super::dispatch::first;
-use super::events::{Moved, ServedClient, ServerEvent};
-use crate::error::Error;
-use crate::session::{self, Service, Session};
+use super::events::ServedClient;
+use super::running::{Running, attend_below};
+use crate::session::{Service, Session};
 
 /// The service of streams.
 pub(super) struct Streaming {
@@ -35,10 +35,10 @@ impl Service for Streaming {
         Box::pin(async move {
             let Some((session, ask)) = first::<Ask>(&self.server, stream).await else { return };
             let client = ServedClient::of_stream(&session, &ask);
-            let client = client.called(self.server.door.name(&session.peer));
-            (self.server.tell)(ServerEvent::Asked(client.clone()));
-            let ended = self.answer(session, ask).await;
-            (self.server.tell)(client.ended(&ended, Moved::default()));
+            let answer = async |session, right, running: &Running| {
+                self.streams.serve(session, ask, right, running.ending()).await
+            };
+            attend_below(&self.server, session, client, messages::SERVICE, answer).await;
         })
     }
 }
@@ -46,18 +46,5 @@ impl Service for Streaming {
 impl Streaming {
     pub(super) fn new(server: Rc<Server>, streams: Rc<Streams>) -> Streaming {
         Streaming { server, streams }
-    }
-
-    async fn answer(&self, session: Session, ask: Ask) -> Result<(), Error> {
-        let begun = self.server.begin_below(session.peer, messages::SERVICE);
-        let (running, right) = match begun {
-            Ok(begun) => begun,
-            Err(error) => {
-                let _ = session.close(Some((&error).into())).await;
-                return Err(error);
-            }
-        };
-        let stopped = async { session::Error::from(&running.stopped().await) };
-        Ok(self.streams.serve(session, ask, right, stopped).await?)
     }
 }

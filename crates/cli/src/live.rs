@@ -1,0 +1,102 @@
+//! What the commands that stay connected to a server's streams or rooms share: flags, the client,
+//! and the thread of the source.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use clap::Args;
+use longhaul::units::Span;
+use longhaul::{CancelHandle, Client, Location};
+
+use crate::config::{self, Setting};
+use crate::error::{Error, ErrorKind};
+use crate::quantity::parse_span;
+use crate::reach::ReachArgs;
+use crate::screen::{Screen, Show};
+use crate::{console, exit, json, signals};
+
+/// Interval of progress reports.
+const EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Args)]
+pub(crate) struct LiveArgs {
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+    /// How long to keep retrying a lost connection
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
+    retry_for: Span,
+    /// Write each event as a JSON object on stdout, one a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print only errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+impl LiveArgs {
+    pub(crate) fn retry_for(&self) -> Duration {
+        Duration::from_nanos(self.retry_for.as_nanos())
+    }
+
+    /// Returns a client for `url`, and a handle that cancels its requests. `wrong` describes a URL
+    /// that names no server, and gives the advice.
+    pub(crate) fn client(
+        &self,
+        url: &Location,
+        settings: &[Setting],
+        wrong: (&str, &str),
+    ) -> Result<(Client, CancelHandle), Error> {
+        if !matches!(url, Location::Daemon { .. }) {
+            let error = Error::new(ErrorKind::Usage, format!("{url} {}", wrong.0));
+            return Err(error.advise(wrong.1));
+        }
+        self.reach.check(&[url], &|flag| config::has(settings, flag))?;
+        let cancel = CancelHandle::default();
+        signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
+        let screen = Arc::new(Screen::new(Show::errors(false), cancel.clone()));
+        let client = self.reach.client(&[url], move |server| screen.trusts(server))?.build()?;
+        Ok((client, cancel))
+    }
+
+    /// Prints the error of a command; returns the exit status.
+    pub(crate) fn status(&self, done: Result<u8, Error>) -> u8 {
+        match done {
+            Ok(status) => status,
+            Err(error) if self.json => {
+                console::out(json::error(&error, exit::status(error.kind)));
+                exit::status(error.kind)
+            }
+            Err(error) => exit::fail(&error),
+        }
+    }
+}
+
+/// A thread that reads a source.
+pub(crate) struct Feeding(Receiver<Result<(), Error>>);
+
+impl Feeding {
+    pub(crate) fn start(
+        feed: impl FnOnce() -> Result<(), Error> + Send + 'static,
+    ) -> Result<Feeding, Error> {
+        let (tell, fed) = channel();
+        let thread = std::thread::Builder::new().name("source".into()).spawn(move || {
+            // The sender may already have ended.
+            let _ = tell.send(feed());
+        });
+        thread.map_err(|error| Error::new(ErrorKind::Unfinished, format!("no thread: {error}")))?;
+        Ok(Feeding(fed))
+    }
+
+    /// Waits for the next progress report; returns the result if the source ends before.
+    pub(crate) fn ended(&self) -> Option<Result<(), Error>> {
+        match self.0.recv_timeout(EVERY) {
+            Ok(ended) => Some(ended),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                let what = "the source's thread ended early";
+                Some(Err(Error::new(ErrorKind::Unfinished, what)))
+            }
+        }
+    }
+}
