@@ -33,8 +33,8 @@ pub(crate) struct ReflectArgs {
     /// UDP port of all data [default: the port of --listen + 1]
     #[arg(long, value_name = "PORT")]
     data_port: Option<u16>,
-    /// Allow an id to use rooms (channel=), streams (stream=), links of its own server (link=) and
-    /// the status, below a prefix: ID,channel=rw:/lab,stream=ro
+    /// Allow an id to use rooms (channel=), streams (stream=) and the status, below a prefix:
+    /// ID,channel=rw:/lab,stream=ro. Add link=rw for the id of a reflector that links to this one
     #[arg(long, value_name = "ID,channel=rw[:/PREFIX],...", value_parser = access_list::parse)]
     #[arg(required_unless_present_any = ["allow_file"])]
     allow: Vec<Allow>,

@@ -12,18 +12,9 @@ use rustix::process::Signal;
 use super::liar::{self, block_on, meet};
 use crate::rig::{Child, Ended, Host, Pair, Server, bytes};
 
-fn pair(rights: &str) -> Pair {
-    Pair::with_rights(&format!(",{rights}"), &[])
-}
-
-/// `longhaul channel VERB` with the room `name`.
+/// `longhaul channel VERB` of the server's `name`.
 fn command(pair: &Pair, verb: &str, name: &str, more: &[&str]) -> Command {
-    let url = pair.at(name).into_string().expect("our own name");
-    let id = format!("--server-id={}", pair.server.id);
-    let words = ["channel", verb, &id].into_iter().chain(more.iter().copied()).chain([&*url]);
-    let mut command = pair.client.command(words);
-    command.current_dir(&pair.here);
-    command
+    pair.of_name(["channel", verb], name, more)
 }
 
 /// A subscriber that is in the room.
@@ -62,7 +53,7 @@ fn count(count: usize) -> String {
 
 #[test]
 fn each_subscriber_gets_every_message_of_each_sender_in_order() {
-    let pair = pair("channel=rw");
+    let pair = Pair::of_services("channel=rw");
     let all = count(1_000);
     let subscribers: Vec<Child> = (0..3).map(|_| receive(&pair, "lab/log", &[&all])).collect();
     let sent = send(&pair, "lab/log", &["--json"], &lines(500));
@@ -80,7 +71,7 @@ fn each_subscriber_gets_every_message_of_each_sender_in_order() {
 
 #[test]
 fn a_late_subscriber_gets_the_last_message_of_each_key_even_if_all_senders_are_gone() {
-    let pair = pair("channel=rw");
+    let pair = Pair::of_services("channel=rw");
     for (key, text) in [("pose/1", "old\n"), ("pose/2", "b\n"), ("log", "c\n"), ("pose/1", "a\n")] {
         send(&pair, "x", &["--key", key], text.as_bytes()).is(0, &[]);
     }
@@ -95,7 +86,7 @@ fn a_late_subscriber_gets_the_last_message_of_each_key_even_if_all_senders_are_g
 
 #[test]
 fn a_long_message_comes_whole_and_too_long_ones_are_refused() {
-    let pair = pair("channel=rw");
+    let pair = Pair::of_services("channel=rw");
     let content = bytes(16 << 20, 1);
     for (mode, len) in [("reliable", 16 << 20), ("latest", 3_000_000), ("datagram", 20_000)] {
         let (room, mode) = (mode, format!("--mode={mode}"));
@@ -113,7 +104,7 @@ fn a_long_message_comes_whole_and_too_long_ones_are_refused() {
 
 #[test]
 fn datagrams_carry_messages_with_and_without_repairs() {
-    let pair = pair("channel=rw");
+    let pair = Pair::of_services("channel=rw");
     for (room, code) in [("x", "none"), ("y", "xor:3"), ("z", "rs:8+4")] {
         let (code, all) = (format!("--code={code}"), count(200));
         let words = ["--mode=datagram", &code];
@@ -134,7 +125,7 @@ fn datagrams_carry_messages_with_and_without_repairs() {
 
 #[test]
 fn the_newest_message_of_a_key_replaces_older_ones_on_the_way() {
-    let pair = pair("channel=rw");
+    let pair = Pair::of_services("channel=rw");
     let mut subscriber = receive(&pair, "x", &["--mode=latest"]);
     subscriber.signal(Signal::STOP);
     let all = lines(200_000);
@@ -155,7 +146,7 @@ fn the_newest_message_of_a_key_replaces_older_ones_on_the_way() {
 
 #[test]
 fn a_frozen_subscriber_loses_its_own_messages_learns_how_many_and_delays_nobody() {
-    let pair = pair("channel=rw");
+    let pair = Pair::of_services("channel=rw");
     let mut frozen = receive(&pair, "x", &[]);
     let mut other = receive(&pair, "x", &[]);
     frozen.signal(Signal::STOP);
@@ -189,14 +180,14 @@ fn rights_are_by_prefix_and_mode_and_those_of_streams_grant_none() {
     let receive = |pair: &Pair, name| {
         Child::spawn(&mut command(pair, "receive", name, &["--json", "--count=1"])).end()
     };
-    let reads = pair("channel=ro:lab");
+    let reads = Pair::of_services("channel=ro:lab");
     refused(send(&reads, "lab/a"), "may not send to 'lab/a'");
     refused(receive(&reads, "labs"), "may not receive from 'labs'");
-    let writes = pair("channel=wo:lab");
+    let writes = Pair::of_services("channel=wo:lab");
     send(&writes, "lab/a").is(0, &[]);
     refused(send(&writes, "x"), "may not send to 'x'");
     refused(receive(&writes, "lab/a"), "may not receive from");
-    refused(send(&pair("stream=rw"), "x"), "has no right to channel");
+    refused(send(&Pair::of_services("stream=rw"), "x"), "has no right to channel");
     for bad in ["", "a//b", "../x"] {
         let ended = send(&writes, bad);
         assert_eq!(ended.status, Some(2), "{bad:?}: {ended}");
@@ -286,7 +277,7 @@ fn by_datagrams() -> Subscribe {
 
 #[test]
 fn a_server_refuses_lies_of_each_message_and_lives_on() {
-    let pair = pair("channel=rw:lab");
+    let pair = Pair::of_services("channel=rw:lab");
     let refuses = |asks: Vec<ChannelAsk>, why: &str| {
         let (_, last) = told(&pair, asks.clone());
         assert!(last.as_deref().is_some_and(|last| last.contains(why)), "{asks:?}: {last:?}");
@@ -348,7 +339,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
 
 #[test]
 fn nobody_sends_in_the_name_of_another_client() {
-    let pair = pair("channel=rw");
+    let pair = Pair::of_services("channel=rw");
     let mut subscriber = receive(&pair, "lab/x", &[]);
     send(&pair, "lab/x", &[], b"mine\n").is(0, &[]);
     let mine = subscriber.event(|event| event["text"] == "mine");

@@ -1,5 +1,6 @@
 //! Reflectors by `longhaul reflect`: rooms without files, chains, and a ring of four.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::rig::{Child, Ended, Host, Server};
@@ -37,10 +38,14 @@ impl Net {
     }
 
     fn receive(&self, server: &Server, more: &[&str]) -> Child {
+        self.receive_as(&self.client, server, more)
+    }
+
+    fn receive_as(&self, host: &Host, server: &Server, more: &[&str]) -> Child {
         let (id, url) = self.at(server);
         let words = ["channel", "receive", "--json", &id, &url];
         let words: Vec<&str> = words.into_iter().chain(more.iter().copied()).collect();
-        let mut child = Child::spawn(&mut self.client.command(words));
+        let mut child = Child::spawn(&mut host.command(words));
         child.event(|event| event["event"] == "joined");
         child
     }
@@ -165,4 +170,40 @@ fn a_link_without_the_right_is_refused_and_reported() {
     let mut child = b.into_child();
     let failed = child.event(|event| event["event"] == "link-failed");
     assert!(failed["what"].as_str().is_some_and(|what| what.contains("not allowed")), "{failed}");
+}
+
+#[test]
+fn a_running_link_ends_with_its_right_and_other_streams_of_its_id_do_not() {
+    let net = Net::new();
+    let (first, second) = (net.host("a"), net.host("b"));
+    let list = net.scratch.path().join("allowed");
+    let allow = |rights: &str| {
+        let client = &net.client.id;
+        std::fs::write(&list, format!("{client},channel=rw\n{},{rights}\n", second.id)).unwrap();
+    };
+    allow("channel=rw,link=rw");
+    std::fs::set_permissions(&list, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let list = format!("--allow-file={}", list.display());
+    let words = ["reflect", "--json", "--listen=127.0.0.1:0", &list];
+    let mut a = Server::start_as(&mut first.command(words));
+    let mut b = net.reflect(&second, "127.0.0.1:0", &[], &[room(&a)]);
+    let mut ends = [net.receive_as(&second, &a, &[]), net.receive(&b, &[])];
+    net.say(&a, "before");
+    for end in &mut ends {
+        end.event(|event| event["text"] == "before");
+    }
+    allow("channel=rw");
+    a.child().signal(rustix::process::Signal::HUP);
+    let failed = b.child().event(|event| event["event"] == "link-failed");
+    assert!(failed["what"].as_str().is_some_and(|what| what.contains("no longer")), "{failed}");
+    net.say(&a, "after");
+    net.say(&b, "own");
+    let [plain, linked] = &mut ends;
+    plain.event(|event| event["text"] == "after");
+    linked.event(|event| event["text"] == "own");
+    for (end, expected) in ends.into_iter().zip([["before", "after"], ["before", "own"]]) {
+        end.signal(rustix::process::Signal::INT);
+        let came = end.end();
+        assert_eq!(texts(&came), expected, "{came}");
+    }
 }

@@ -12,18 +12,9 @@ use crate::rig::{Child, Ended, Host, Pair, Server, bytes};
 /// No frame is late by it, however busy the host is.
 const DEADLINE: &str = "--deadline=20s";
 
-fn pair(rights: &str) -> Pair {
-    Pair::with_rights(&format!(",{rights}"), &[])
-}
-
-/// `longhaul stream VERB` of the stream `name`.
+/// `longhaul stream VERB` of the server's `name`.
 fn command(pair: &Pair, verb: &str, name: &str, more: &[&str]) -> Command {
-    let url = pair.at(name).into_string().expect("our own name");
-    let id = format!("--server-id={}", pair.server.id);
-    let words = ["stream", verb, &id].into_iter().chain(more.iter().copied()).chain([&*url]);
-    let mut command = pair.client.command(words);
-    command.current_dir(&pair.here);
-    command
+    pair.of_name(["stream", verb], name, more)
 }
 
 fn receive(pair: &Pair, name: &str, more: &[&str]) -> Child {
@@ -44,7 +35,7 @@ fn numbers(ended: &Ended) -> Vec<u64> {
 
 #[test]
 fn each_of_several_receivers_gets_every_frame_whole_and_in_order() {
-    let pair = pair("stream=rw");
+    let pair = Pair::of_services("stream=rw");
     let receivers: Vec<Child> =
         (0..3).map(|_| receive(&pair, "lab/cam", &["--check", "--json"])).collect();
     let sent = pattern(&pair, "lab/cam", 40, 3, &[DEADLINE]).end();
@@ -63,7 +54,7 @@ fn each_of_several_receivers_gets_every_frame_whole_and_in_order() {
 
 #[test]
 fn a_file_and_a_pipe_come_out_as_they_went_in() {
-    let pair = pair("stream=rw");
+    let pair = Pair::of_services("stream=rw");
     let content = bytes(10 * 30_000 + 777, 1);
     fs::write(pair.here.join("frames"), &content).unwrap();
     for source in ["frames", "-"] {
@@ -79,7 +70,7 @@ fn a_file_and_a_pipe_come_out_as_they_went_in() {
 
 #[test]
 fn a_folder_comes_out_as_a_folder_and_frames_may_go_to_a_pipe() {
-    let pair = pair("stream=rw");
+    let pair = Pair::of_services("stream=rw");
     let (from, to) = (pair.here.join("from"), pair.here.join("to"));
     fs::create_dir(&from).unwrap();
     fs::create_dir(&to).unwrap();
@@ -109,14 +100,14 @@ fn rights_are_by_prefix_and_mode() {
         let what = ended.is(3, &[]).last()["what"].as_str().unwrap_or_default().to_owned();
         assert!(what.contains(why), "{ended}");
     };
-    let reads = pair("stream=ro:lab");
+    let reads = Pair::of_services("stream=ro:lab");
     refused(end(&reads, "lab/a"), "may not send 'lab/a'");
     refused(receive(&reads, "labs", &["--json"]).end(), "may not receive 'labs'");
-    let writes = pair("stream=wo:lab");
+    let writes = Pair::of_services("stream=wo:lab");
     end(&writes, "lab/a").is(0, &[]);
     refused(end(&writes, "x"), "may not send 'x'");
     refused(receive(&writes, "lab/a", &["--json"]).end(), "may not receive");
-    refused(end(&pair("files=rw"), "x"), "has no right to stream");
+    refused(end(&Pair::of_services("files=rw"), "x"), "has no right to stream");
     for bad in ["", "a//b", "../x"] {
         let ended = end(&writes, bad);
         assert_eq!(ended.status, Some(2), "{bad:?}: {ended}");
@@ -125,7 +116,7 @@ fn rights_are_by_prefix_and_mode() {
 
 #[test]
 fn limits_are_reported_before_anything_is_sent() {
-    let pair = pair("stream=rw");
+    let pair = Pair::of_services("stream=rw");
     let send = |words: &[&str]| {
         let words = [&["--test-pattern"], words].concat();
         Child::spawn(&mut command(&pair, "send", "x", &words)).end()
@@ -140,7 +131,7 @@ fn limits_are_reported_before_anything_is_sent() {
 
 #[test]
 fn frames_that_come_too_fast_are_skipped_or_thinned_as_configured() {
-    let pair = pair("stream=rw");
+    let pair = Pair::of_services("stream=rw");
     fs::write(pair.here.join("frames"), bytes(100 * 50_000, 1)).unwrap();
     for how in ["skip", "thin"] {
         let receiver = receive(&pair, "x", &["--json"]);
@@ -192,7 +183,7 @@ fn another_id_may_not_send_the_same_stream_and_the_same_id_takes_it_over() {
 
 #[test]
 fn a_receiver_continues_with_the_next_sender_after_a_kill() {
-    let pair = pair("stream=rw");
+    let pair = Pair::of_services("stream=rw");
     let mut receiver = receive(&pair, "x", &["--json", "--check"]);
     let first = pattern(&pair, "x", 100_000, 1, &[DEADLINE]);
     receiver.event(|event| event["event"] == "frame" && event["number"].as_u64() > Some(5));
@@ -246,7 +237,7 @@ fn after_an_outage_a_stream_continues_without_old_frames() {
 
 #[test]
 fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
-    let pair = pair("stream=rw");
+    let pair = Pair::of_services("stream=rw");
     let mut frozen = receive(&pair, "x", &["--json", "--check"]);
     let other = receive(&pair, "x", &["--json", "--check"]);
     let mut sender = pattern(&pair, "x", 400, 2, &["--deadline=1s"]);
@@ -269,7 +260,7 @@ fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
 
 #[test]
 fn a_receiver_whose_reader_is_slow_loses_its_own_frames_and_bounds_its_memory() {
-    let pair = pair("stream=rw");
+    let pair = Pair::of_services("stream=rw");
     // This pipe has no reader: its writer blocks after 64 KiB.
     let mut stuck = command(&pair, "receive", "x", &["-o", "-"]);
     let mut stuck = stuck.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -327,7 +318,7 @@ fn honest() -> Send {
 
 #[test]
 fn a_server_refuses_lies_of_each_message_and_lives_on() {
-    let pair = pair("stream=rw:lab");
+    let pair = Pair::of_services("stream=rw:lab");
     let most = u32::MAX;
     for (lie, why) in [
         (Send { name: "x".into(), ..honest() }, "may not send"),
@@ -389,7 +380,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
 
 #[test]
 fn a_liar_among_the_receivers_costs_the_others_no_frame() {
-    let pair = pair("stream=rw");
+    let pair = Pair::of_services("stream=rw");
     let receiver = receive(&pair, "x", &["--json", "--check"]);
     let sender = pattern(&pair, "x", 100, 1, &[DEADLINE]);
     let sent = block_on(async {

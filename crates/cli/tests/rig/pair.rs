@@ -107,6 +107,11 @@ impl Pair {
         Pair::within(tempfile::tempdir().expect("there is room for a folder"), rights, args)
     }
 
+    /// The same with `rights` to services (`stream=rw,channel=ro:lab`, say).
+    pub(crate) fn of_services(rights: &str) -> Pair {
+        Pair::with_rights(&format!(",{rights}"), &[])
+    }
+
     fn within(scratch: TempDir, rights: &str, args: &[&str]) -> Pair {
         let (here, there) = (scratch.path().join("here"), scratch.path().join("there"));
         // A server refuses to start without the subfolder of an id, which the short form names.
@@ -167,5 +172,20 @@ impl Pair {
     /// `lh://…/PATH` of the server.
     pub(crate) fn at(&self, path: impl AsRef<OsStr>) -> OsString {
         self.server.at(path)
+    }
+
+    /// The client's `longhaul SERVICE VERB MORE…` of the server's `name`, in its own folder.
+    pub(crate) fn of_name(
+        &self,
+        [service, verb]: [&str; 2],
+        name: &str,
+        more: &[&str],
+    ) -> Command {
+        let url = self.at(name).into_string().expect("our own name");
+        let id = format!("--server-id={}", self.server.id);
+        let words = [service, verb, &id].into_iter().chain(more.iter().copied()).chain([&*url]);
+        let mut command = self.client.command(words);
+        command.current_dir(&self.here);
+        command
     }
 }

@@ -110,30 +110,29 @@ fn code(needs: &Needs, path: &Path) -> Option<(u16, Rate)> {
 }
 
 impl Choice {
-    /// Whether a code takes the lowest rate.
-    pub fn is_code(&self) -> bool {
-        self.best().is_some_and(|(name, _)| name == "code")
+    fn ways(&self) -> [(&'static str, Option<Rate>); 3] {
+        let code = self.code.map(|(_, rate)| rate);
+        [("repair", self.repair), ("code", code), ("payloads", self.payloads)]
     }
 
     /// The lowest sending rate and its way.
     fn best(&self) -> Option<(&'static str, Rate)> {
-        let code = self.code.map(|(_, rate)| rate);
-        let ways = [("repair", self.repair), ("code", code), ("payloads", self.payloads)];
-        let possible = ways.into_iter().filter_map(|(name, rate)| Some((name, rate?)));
+        let possible = self.ways().into_iter().filter_map(|(name, rate)| Some((name, rate?)));
         possible.min_by_key(|(_, rate)| *rate)
     }
-}
 
-/// One sentence: the way, its rate, and why not the others.
-impl fmt::Display for Choice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((chosen, rate)) = self.best() else {
+    /// One sentence for a stream that is sent by code: its rate, and those of the other ways.
+    pub fn by_code(&self) -> impl fmt::Display {
+        let way = self.code.map(|(_, rate)| ("code", rate));
+        fmt::from_fn(move |f| self.describe(way, f))
+    }
+
+    fn describe(&self, way: Option<(&str, Rate)>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((chosen, rate)) = way else {
             return write!(f, "nothing keeps the deadline: it must exceed RTT/2 + jitter");
         };
         write!(f, "{chosen} at {rate}")?;
-        let code = self.code.map(|(_, rate)| rate);
-        for (name, other) in [("repair", self.repair), ("code", code), ("payloads", self.payloads)]
-        {
+        for (name, other) in self.ways() {
             match other {
                 _ if name == chosen => {}
                 Some(rate) => write!(f, "; {name} would take {rate}")?,
@@ -141,5 +140,12 @@ impl fmt::Display for Choice {
             }
         }
         Ok(())
+    }
+}
+
+/// One sentence: the way with the lowest rate, its rate, and those of the other ways.
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.describe(self.best(), f)
     }
 }

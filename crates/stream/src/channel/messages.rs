@@ -18,6 +18,17 @@ pub struct ChannelAsk {
     pub asked: Option<ChannelAsked>,
 }
 
+impl ChannelAsk {
+    /// The link that a first message asks for; 0 if it asks for none.
+    pub fn link(&self) -> u64 {
+        match &self.asked {
+            Some(ChannelAsked::Publish(publish)) => publish.link,
+            Some(ChannelAsked::Subscribe(subscribe)) => subscribe.link,
+            _ => 0,
+        }
+    }
+}
+
 /// All messages of a client.
 #[derive(Clone, PartialEq, prost::Oneof)]
 #[allow(missing_docs, reason = "each variant is documented at its type")]

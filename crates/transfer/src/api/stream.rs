@@ -362,11 +362,12 @@ impl StreamSent {
         if let Some(plan) = status.plan {
             (sent.rate, sent.repairs) = (plan.rate, plan.repairs);
             (sent.loss, sent.burst) = (plan.losses.ratio(), plan.losses.burst());
-            let other =
-                if plan.choice.is_code() { "" } else { "sent by code, though cheapest is " };
             sent.way = format!(
-                "{other}{}; {} repairs a frame hold against {} of loss, {:.1} in a row",
-                plan.choice, plan.repairs, sent.loss, sent.burst
+                "{}; {} repairs a frame against {} of loss, {:.1} in a row",
+                plan.choice.by_code(),
+                plan.repairs,
+                sent.loss,
+                sent.burst
             );
         }
         sent

@@ -53,9 +53,20 @@ impl Service for Channeling {
             };
             let client = ServedClient::of_channel(&session, &ask);
             let answer = async |session: Session, right, running: &Running| {
-                let link = self.server.begin_below(session.peer, messages::LINK).ok();
-                let link = link.map(|(_, right)| right);
-                self.channels.serve(session, ask, (right, link), running.ending()).await
+                let (linking, link) = match ask.link() {
+                    0 => None,
+                    _ => self.server.begin_below(session.peer, messages::LINK).ok(),
+                }
+                .unzip();
+                // A link ends with either of its two rights.
+                let stopped = async {
+                    let Some(linking) = &linking else { return running.ending().await };
+                    tokio::select! {
+                        why = running.ending() => why,
+                        why = linking.ending() => why,
+                    }
+                };
+                self.channels.serve(session, ask, (right, link), stopped).await
             };
             attend_below(&self.server, session, client, messages::SERVICE, answer).await;
         })
