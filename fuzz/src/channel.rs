@@ -1,6 +1,9 @@
 //! Messages between the ends of a channel, and its datagrams.
 
-use longhaul_proto::channel::{Code, Joiner, MAX_HOPS, MAX_MESSAGE, Message, decode, encode};
+use longhaul_proto::channel::{
+    Code, Departure, Joiner, Judge, MAX_HOPS, MAX_MESSAGE, Message, decode, encode,
+};
+use longhaul_proto::time::{Span, Time};
 use longhaul_stream::channel::messages::{
     ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Part,
 };
@@ -12,6 +15,7 @@ use super::input::Input;
 /// Accepted messages are within limits, and datagrams give back what they carried.
 pub fn run(bytes: &[u8]) {
     let (mut parts, mut joiner, mut joined) = (Parts::default(), Joiner::default(), Vec::new());
+    let mut judge = Judge::new(Span::from_secs(1));
     let mut input = Input::new(bytes);
     while !input.is_empty() {
         let message = input.slice();
@@ -29,7 +33,15 @@ pub fn run(bytes: &[u8]) {
         {
             take(&mut parts, part);
         }
-        joiner.take(input.any(), message, &mut joined);
+        let block = input.any();
+        if let Some((departure, rest)) = Departure::decode(message) {
+            assert_eq!([&departure.encode()[..], rest].concat(), message);
+            let (now, path) = (Time::from_nanos(block), Span::from_millis(50));
+            if let Some(born) = judge.born(now, departure, path) {
+                assert!(born <= (now.as_nanos() / 1_000) as i64);
+            }
+        }
+        joiner.take(block, message, &mut joined);
         for joined in joined.drain(..) {
             if let Some(message) = decode(&joined.message) {
                 assert_eq!(encode(&message), joined.message);

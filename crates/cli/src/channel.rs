@@ -6,6 +6,7 @@ mod lines;
 use std::io::{BufRead, Read};
 
 use clap::{Args, Subcommand, ValueEnum};
+use longhaul::units::Span;
 use longhaul::{
     CancelHandle, ChannelCode, ChannelEvent, ChannelInput, ChannelMode, ChannelReceiver,
     ChannelSender, ChannelSettings, Client, Location, blocking,
@@ -14,6 +15,7 @@ use longhaul::{
 use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
 use crate::live::{Feeding, LiveArgs};
+use crate::quantity::parse_span;
 use crate::{console, exit, plain};
 use lines::Lines;
 
@@ -26,6 +28,7 @@ Examples:
   sensor | longhaul channel send lh://dtn.example.org/lab/log
   longhaul channel send --mode latest --key pose/7 lh://dtn.example.org/lab/poses
   longhaul channel receive --mode datagram --code xor:3 --json lh://dtn.example.org/lab/poses
+  longhaul channel receive --mode deadline --deadline 200ms lh://dtn.example.org/lab/poses
 ";
 
 /// Send or receive messages through a room of a server
@@ -57,6 +60,8 @@ enum Mode {
     Latest,
     /// Every message in UDP datagrams, at once or never
     Datagram,
+    /// The same; a message older than --deadline is not delivered, and counted
+    Deadline,
 }
 
 #[derive(Args)]
@@ -94,6 +99,11 @@ struct LinkArgs {
     /// How messages travel between this host and the server
     #[arg(long, value_name = "MODE", default_value = "reliable")]
     mode: Mode,
+    /// Longest age of a message when it arrives, from its sending; for --mode deadline. At a
+    /// sender, on arrival at the server
+    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    #[arg(required_if_eq("mode", "deadline"))]
+    deadline: Option<Span>,
     /// Repairs for lost datagrams: xor:N sends the XOR of each N datagrams, rs:N+M sends M
     /// Reed-Solomon repairs for each N; for --mode datagram, on the path to or from the server
     #[arg(long, value_name = "CODE", default_value = "none", value_parser = code::parse)]
@@ -107,15 +117,22 @@ struct LinkArgs {
 }
 
 impl LinkArgs {
-    fn settings(&self) -> ChannelSettings {
-        let mode = match self.mode {
-            Mode::Reliable => ChannelMode::Reliable,
-            Mode::Latest => ChannelMode::Latest,
-            Mode::Datagram => ChannelMode::Datagram,
+    fn settings(&self) -> Result<ChannelSettings, Error> {
+        let mode = match (self.mode, self.deadline) {
+            (Mode::Deadline, Some(deadline)) => ChannelMode::Deadline(deadline),
+            (_, Some(_)) => {
+                let advice = "leave --deadline out, or add --mode deadline";
+                return Err(
+                    Error::new(ErrorKind::Usage, "this mode has no deadline").advise(advice)
+                );
+            }
+            (Mode::Reliable, None) => ChannelMode::Reliable,
+            (Mode::Latest, None) => ChannelMode::Latest,
+            (Mode::Datagram | Mode::Deadline, None) => ChannelMode::Datagram,
         };
         let mut settings = ChannelSettings::new(mode);
         (settings.code, settings.datagram) = (self.code, self.datagram);
-        settings
+        Ok(settings)
     }
 
     fn client(&self, settings: &[Setting]) -> Result<(Client, CancelHandle), Error> {
@@ -137,7 +154,7 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     let link = &args.link;
     let (client, cancel) = link.client(settings)?;
     let lines = Lines::new(link.live.json, link.live.quiet);
-    let request = client.send_channel(link.url.clone(), link.settings());
+    let request = client.send_channel(link.url.clone(), link.settings()?);
     let request = request.reach(link.live.reach.options()).retry_for(link.live.retry_for());
     let sender = blocking::wait(request.cancel_with(&cancel).into_future())?;
     let (input, key, whole) = (sender.input(), args.key.clone(), args.whole);
@@ -212,7 +229,7 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     let link = &args.link;
     let (client, cancel) = link.client(settings)?;
     let lines = Lines::new(link.live.json, link.live.quiet);
-    let mut wanted = link.settings();
+    let mut wanted = link.settings()?;
     wanted.keys.clone_from(&args.key);
     let request = client.receive_channel(link.url.clone(), wanted);
     let request = request.reach(link.live.reach.options()).retry_for(link.live.retry_for());

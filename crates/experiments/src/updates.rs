@@ -8,7 +8,8 @@ use longhaul_proto::units::{LossRatio, Rate};
 use longhaul_testbed::link::{GilbertElliott, LinkSpec, Loss};
 use longhaul_testbed::sim::updates::{Carrier, UpdatesOutcome, UpdatesRun, run};
 
-use crate::experiment::{Experiment, Set};
+use crate::experiment::{Experiment, Figure, Set};
+use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{Quantity, Unit};
 use crate::table::{Row, Table};
 
@@ -20,6 +21,16 @@ const RATES: [u64; 3] = [10, 100, 1_000];
 const RTTS: [u64; 2] = [100, 300];
 /// Mean loss in per cent, and the mean number of packets lost in a row.
 const LOSSES: [(u32, u32); 7] = [(0, 1), (1, 1), (3, 1), (5, 1), (1, 3), (3, 3), (5, 3)];
+/// The modes of a channel in the figure.
+const MODES: [(&str, Carrier); 5] = [
+    ("reliable (one TCP connection)", Carrier::Tcp),
+    ("datagram", Carrier::Datagrams(Code::None)),
+    ("datagram, xor:3", Carrier::Datagrams(Code::Xor { group: 3 })),
+    ("datagram, rs:4+2", Carrier::Datagrams(Code::ReedSolomon { group: 4, repairs: 2 })),
+    ("deadline of 150 ms", Carrier::Deadline(Span::from_millis(150))),
+];
+/// Independent losses of the figure, in tenths of a per cent.
+const STEPS: [u32; 9] = [0, 1, 2, 5, 10, 20, 30, 50, 70];
 const CARRIERS: [(&str, Carrier); 5] = [
     ("TCP", Carrier::Tcp),
     ("UDP", Carrier::Datagrams(Code::None)),
@@ -27,6 +38,8 @@ const CARRIERS: [(&str, Carrier); 5] = [
     ("XOR 3", Carrier::Datagrams(Code::Xor { group: 3 })),
     ("Reed-Solomon 4+2", Carrier::Datagrams(Code::ReedSolomon { group: 4, repairs: 2 })),
 ];
+/// The name of the carrier whose code follows the losses.
+const FOLLOWS: &str = "deadline";
 /// Bytes of an update: a name, a position, an orientation.
 const SIZE: usize = 100;
 /// Updates of a run.
@@ -39,9 +52,9 @@ const WORST: Quantity = Quantity { name: "99 % delay", unit: Unit::Seconds };
 const JITTER: Quantity = Quantity { name: "jitter", unit: Unit::Seconds };
 const OVERHEAD: Quantity = Quantity { name: "bytes beyond UDP", unit: Unit::Share };
 
-fn outcome(carrier: Carrier, rate: u64, rtt: u64, (loss, burst): (u32, u32)) -> UpdatesOutcome {
+fn losses((loss, burst): (u32, u32)) -> Loss {
     let share = f64::from(loss) / 100.0;
-    let loss = match burst {
+    match burst {
         1 => Loss::Independent(LossRatio::new(share).expect("a share")),
         // In the bad state everything is lost; it lasts `burst` packets on average.
         burst => {
@@ -50,7 +63,10 @@ fn outcome(carrier: Carrier, rate: u64, rtt: u64, (loss, burst): (u32, u32)) -> 
             let (good_loss, bad_loss) = (0.0, 1.0);
             Loss::GilbertElliott(GilbertElliott { worsens, recovers, good_loss, bad_loss })
         }
-    };
+    }
+}
+
+fn outcome(carrier: Carrier, rate: u64, rtt: u64, loss: Loss) -> UpdatesOutcome {
     let link = LinkSpec::path(Rate::from_mbps(100), Span::from_millis(rtt)).with_loss(loss);
     let interval = Span::from_micros(1_000_000 / rate);
     run(&UpdatesRun { link, carrier, size: SIZE, interval, count: COUNT, seed: 20 })
@@ -68,10 +84,12 @@ fn rows(rate: u64, rtt: u64) -> Vec<Row> {
     let deadline = Span::from_millis(rtt) / 2 + GRACE;
     let mut rows = Vec::new();
     for loss in LOSSES {
-        let plain = outcome(Carrier::Datagrams(Code::None), rate, rtt, loss).bytes as f64;
-        for (name, carrier) in CARRIERS {
+        let plain = Carrier::Datagrams(Code::None);
+        let plain = outcome(plain, rate, rtt, losses(loss)).bytes as f64;
+        for (name, carrier) in CARRIERS.into_iter().chain([(FOLLOWS, Carrier::Deadline(deadline))])
+        {
             let case = case_name(name, rate, rtt, loss);
-            let outcome = outcome(carrier, rate, rtt, loss);
+            let outcome = outcome(carrier, rate, rtt, losses(loss));
             let seconds = |span: Span| Some(span.as_secs_f64());
             rows.extend([
                 Row::new(&*case, WITHIN, Some(outcome.within(deadline) * 100.0)),
@@ -86,6 +104,7 @@ fn rows(rate: u64, rtt: u64) -> Vec<Row> {
 
 /// They depend on nothing, so they are made once.
 static TABLES: OnceLock<Vec<Table>> = OnceLock::new();
+static FIGURES: OnceLock<Vec<Figure>> = OnceLock::new();
 
 fn tables() -> Vec<Table> {
     let all = RATES.iter().flat_map(|rate| RTTS.iter().map(move |rtt| (*rate, *rtt)));
@@ -94,6 +113,27 @@ fn tables() -> Vec<Table> {
         Table::new(title, rows(rate, rtt))
     };
     all.map(table).collect()
+}
+
+/// The delay that 99 of 100 updates do not exceed against the loss, at 100 a second over 100 ms. A
+/// line ends where more than one of 100 is lost.
+fn figures() -> Vec<Figure> {
+    let point = |carrier, permille: u32| {
+        let loss = LossRatio::new(f64::from(permille) / 1e3).expect("a share");
+        let delay = outcome(carrier, 100, 100, Loss::Independent(loss)).delay_of_all(0.99)?;
+        Some((f64::from(permille) / 10.0, delay.as_secs_f64() * 1e3))
+    };
+    let line = |(name, carrier): (&str, Carrier)| {
+        let points = STEPS.iter().filter_map(|permille| point(carrier, *permille));
+        Series::new(name, Origin::Simulated, points)
+    };
+    let plot = Plot {
+        title: "100 updates a second over 100 ms".to_owned(),
+        x: Axis::linear("loss, %"),
+        y: Axis::linear("99 % delay, ms"),
+        series: MODES.into_iter().map(line).collect(),
+    };
+    vec![Figure { name: "delay", plot }]
 }
 
 /// The page.
@@ -107,12 +147,14 @@ pub(crate) static FEC: Experiment = Experiment {
             it comes within half a round trip and 30 ms. The code is that of `longhaul channel \
             --mode datagram`: repairs follow each group of updates, or come 20 ms after its \
             first one; updates never wait for repairs. TCP sends each update at once; its loss \
-            detection and window are modelled (`testbed::sim::updates`). Delays are of delivered \
+            detection and window are modelled (`testbed::sim::updates`). The row `deadline` is \
+            `--mode deadline` with this time: once a second the receiver reports its losses, and \
+            the sender chooses the code. Delays are of delivered \
             updates; bytes include all headers towards the receiver.",
     cases: Vec::new,
     tables: |_| TABLES.get_or_init(tables).clone(),
     courses: Experiment::NO_COURSES,
-    figures: Experiment::NO_FIGURES,
+    figures: |_, _| FIGURES.get_or_init(figures).clone(),
     differs: "The paper gives no numbers for its codes. It sends the parity as a separate flow; \
               here it follows the originals in the same flow, since one address and one key serve \
               both.",
@@ -126,7 +168,10 @@ pub(crate) static FEC: Experiment = Experiment {
               it is the worst of all here. Where losses come three in a row, XOR of 3 falls to \
               {100/s, 100 ms, loss 3 %, 3 in a row, XOR 3 | in time | simulated | 1} % and \
               Reed-Solomon to {100/s, 100 ms, loss 3 %, 3 in a row, Reed-Solomon 4+2 | in time \
-              | simulated | 1} %: a burst must be shorter than the repairs of its group. At 10 \
-              updates a second a group has one update, and each repair is a copy of it.",
+              | simulated | 1} %: a burst must be shorter than the repairs of its group. A code \
+              that follows the losses delivers {100/s, 100 ms, loss 3 %, deadline | in time | \
+              simulated | 1} % for {100/s, 100 ms, loss 3 %, deadline | bytes beyond UDP | \
+              simulated | 0} % more bytes, and with bursts {100/s, 100 ms, loss 3 %, 3 in a row, \
+              deadline | in time | simulated | 1} %. At 10 updates a second a group has one update, and each repair is a copy of it.",
     set: Set::Full,
 };

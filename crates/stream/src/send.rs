@@ -8,7 +8,7 @@ use longhaul_net::port::mtu::packet_overhead;
 use longhaul_net::socket::Path as UdpPath;
 use longhaul_proto::fec::Losses;
 use longhaul_proto::share::Key;
-use longhaul_proto::stream::{Needs, Overflow, Path, Plan, plan};
+use longhaul_proto::stream::{EPSILON, Needs, Overflow, Path, Plan, plan};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
 use longhaul_session::retry::{again, silence};
@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::link::Link;
 use crate::messages::{Ask, Asked, End, SERVICE, Send, Tell, Told, VERSION};
-use crate::sending::{Counts, EPSILON, Order, Outgoing, ROOM, lock, start};
+use crate::sending::{Counts, Order, Outgoing, ROOM, lock, start};
 use crate::terms::{self, Course, OVERHEAD, Terms, keys, micros};
 
 /// A packet that each Ethernet path carries, over IPv6 too: the server forwards datagrams as they

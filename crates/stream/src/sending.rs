@@ -10,7 +10,7 @@ use longhaul_net::sealing::seal::Sealer;
 use longhaul_net::socket::{Path, SendError, Socket};
 use longhaul_net::wait::{self, Woken};
 use longhaul_proto::fec::{Encoder, Losses, Shape};
-use longhaul_proto::stream::{Head, Overflow, Sender as Core, Settings};
+use longhaul_proto::stream::{EPSILON, Head, Overflow, Sender as Core, Settings};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 use longhaul_proto::wire::header::Kind;
@@ -104,9 +104,6 @@ pub(crate) fn start(
         .spawn(move || sending.run(&orders))
         .map(|_| orders_end)
 }
-
-/// The share of frames that may be missed because of the losses that were measured.
-pub(crate) const EPSILON: f64 = 1e-4;
 
 struct Sending {
     core: Core,

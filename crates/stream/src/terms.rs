@@ -54,10 +54,7 @@ impl Terms {
             let (least, most) = RATES;
             return Err(wrong(format!("{per_second} frames a second; {least} to {most} may be")));
         }
-        if !(DEADLINES.0..=DEADLINES.1).contains(&deadline) {
-            let (least, most) = DEADLINES;
-            return Err(wrong(format!("a deadline of {deadline}; {least} to {most} may be")));
-        }
+        check_deadline(deadline)?;
         if frame == 0 || frame > MAX_FRAME {
             return Err(wrong(format!("frames of {frame} bytes; 1 to {MAX_FRAME} may be")));
         }
@@ -81,6 +78,18 @@ impl Terms {
 
 /// Bytes of header, head and seal of a datagram.
 pub(crate) const OVERHEAD: u16 = (longhaul_net::sealing::seal::SEALED_OVERHEAD + Head::LEN) as u16;
+
+/// Checks a deadline.
+///
+/// # Errors
+/// It is out of its limits.
+pub fn check_deadline(deadline: Span) -> Result<Span, Error> {
+    let (least, most) = DEADLINES;
+    match (least..=most).contains(&deadline) {
+        true => Ok(deadline),
+        false => Err(wrong(format!("a deadline of {deadline}; {least} to {most} may be"))),
+    }
+}
 
 /// The terms of messages.
 ///
@@ -139,21 +148,26 @@ pub struct Course {
     pub missed: u64,
 }
 
-fn losses(ppm: u32, burst_milli: u32, most: f64) -> Losses {
-    let share = (f64::from(ppm) / MILLION).min(most);
+/// What messages say of losses.
+pub(crate) fn losses(ppm: u32, burst_milli: u32) -> Losses {
+    let share = (f64::from(ppm) / MILLION).min(LOSS);
     let burst = (f64::from(burst_milli) / 1_000.0).clamp(1.0, BURST);
     Losses::bursty(LossRatio::new(share).expect("a share within its limits"), burst)
 }
 
+/// A span of messages: none lasts longer than any path.
+pub(crate) fn span(micros: u64) -> Span {
+    Span::from_micros(micros).min(LONGEST)
+}
+
 /// What a server says of the way.
 pub fn course(way: &Way) -> Course {
-    let span = |micros| Span::from_micros(micros).min(LONGEST);
     let farthest = span(way.farthest_micros);
     Course {
         receivers: way.receivers,
         nearest: span(way.nearest_micros).min(farthest),
         farthest,
-        losses: losses(way.loss_ppm, way.burst_milli, LOSS),
+        losses: losses(way.loss_ppm, way.burst_milli),
         jitter: span(way.jitter_micros),
         came: way.came,
         on_time: way.on_time,
@@ -177,8 +191,8 @@ pub struct Seen {
 /// What a receiver reports.
 pub fn seen(report: &Report) -> Seen {
     Seen {
-        losses: losses(report.loss_ppm, report.burst_milli, LOSS),
-        jitter: Span::from_micros(report.jitter_micros).min(LONGEST),
+        losses: losses(report.loss_ppm, report.burst_milli),
+        jitter: span(report.jitter_micros),
         on_time: report.on_time,
         missed: report.missed,
     }
@@ -228,7 +242,7 @@ pub fn phase(state: &State) -> Result<Phase, Error> {
             run: state.run,
             epoch: state.epoch,
             terms: terms(state.symbol, 1, state.per_second_milli, state.deadline_micros)?,
-            sender: Span::from_micros(state.sender_micros).min(LONGEST),
+            sender: span(state.sender_micros),
             frame: state.frame,
         },
     })

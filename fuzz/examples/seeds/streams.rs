@@ -53,6 +53,7 @@ pub(super) fn of_channels() -> Vec<Vec<u8>> {
         origin: 1,
         number: 1,
         at: 5,
+        born: 0,
         hops: 0,
         via: 0,
         key: None,

@@ -68,11 +68,12 @@ impl Lines {
             console::out(line);
         }
         self.note(format_args!(
-            "longhaul: {} messages, {} taken, {} replaced, {} dropped; round trip {}",
+            "longhaul: {} messages, {} taken, {} replaced, {} dropped, {} late; round trip {}",
             sent.messages,
             sent.taken,
             sent.replaced,
             sent.dropped,
+            sent.late,
             millis(sent.rtt)
         ));
     }
@@ -131,11 +132,12 @@ impl Lines {
             console::out(line);
         }
         self.note(format_args!(
-            "longhaul: {} messages of {}, {} lost, {} restored, {} reordered; round trip {}, \
-             jitter {}",
+            "longhaul: {} messages of {}, {} lost, {} late, {} restored, {} reordered; round trip \
+             {}, jitter {}",
             came.messages,
             came.bytes,
             came.lost,
+            came.late,
             came.restored,
             came.reordered,
             millis(came.rtt),
@@ -151,6 +153,7 @@ fn sent_line(event: &str, sent: &ChannelSent) -> serde_json::Value {
         "taken": sent.taken,
         "replaced": sent.replaced,
         "dropped": sent.dropped,
+        "late": sent.late,
         "queue": sent.queue(),
         "rtt_seconds": sent.rtt.as_secs_f64(),
     })
@@ -163,6 +166,7 @@ fn received_line(event: &str, came: &ChannelReceived) -> serde_json::Value {
         "bytes": came.bytes.get(),
         "lost": came.lost,
         "loss": came.loss,
+        "late": came.late,
         "restored": came.restored,
         "reordered": came.reordered,
         "queue": came.queue,

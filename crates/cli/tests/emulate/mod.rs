@@ -5,6 +5,7 @@ mod ends;
 mod flows;
 mod forbidden;
 mod reproduced;
+mod streams;
 
 use std::fmt::Debug;
 use std::fs;

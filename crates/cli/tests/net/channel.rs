@@ -1,11 +1,13 @@
 //! Channels by `longhaul channel`: modes, rights, late, slow and cut subscribers, and peers that
 //! lie.
 
+use std::cell::Cell;
 use std::fs;
 use std::process::{Command, Stdio};
 
 use longhaul_stream::channel::messages::{
-    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Lost, Part, Publish, Room, Subscribe, Taken,
+    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Hop, Lost, Part, Publish, Room, Subscribe,
+    Taken,
 };
 use rustix::process::Signal;
 
@@ -121,6 +123,51 @@ fn datagrams_carry_messages_with_and_without_repairs() {
         assert!(came == expected, "{came:?}");
     }
     send(&pair, "x", &["--code=xor:3"], b"").is(2, &["repairs are for the mode datagram"]);
+}
+
+#[test]
+fn with_a_deadline_messages_come_in_time_and_old_ones_are_counted() {
+    let pair = Pair::of_services("channel=rw");
+    let deadline = ["--mode=deadline", "--deadline=20s"];
+    let mut timely = receive(&pair, "lab/x", &deadline);
+    let mut all = receive(&pair, "lab/x", &[]);
+    let old =
+        Part { number: 1, bytes: b"old".into(), age_micros: 3_600_000_000, ..Part::default() };
+    told(&pair, vec![ask(ChannelAsked::Publish(publish())), ask(ChannelAsked::Part(old))]);
+    all.event(|event| event["text"] == "old");
+    let (mut texts_sent, late) = (Vec::new(), Cell::new(false));
+    // The server tells the count of late messages once a second.
+    while !late.get() {
+        let text = format!("new {}", texts_sent.len());
+        let sent = send(&pair, "lab/x", &[&deadline[..], &["--json"]].concat(), text.as_bytes());
+        assert_eq!(sent.is(0, &[]).summary()["late"], 0, "{sent}");
+        timely.event(|event| {
+            late.set(late.get() || event["event"] == "progress" && event["late"] == 1);
+            event["text"] == text.as_str()
+        });
+        texts_sent.push(text);
+    }
+    timely.signal(Signal::INT);
+    let came = timely.end();
+    assert_eq!(texts(&came), texts_sent, "{came}");
+    assert_eq!(summary(&came)["late"], 1, "{came}");
+    // A late subscriber gets nothing that was said before.
+    let mut later = receive(&pair, "lab/x", &deadline);
+    send(&pair, "lab/x", &[], b"last\n").is(0, &[]);
+    later.event(|event| event["text"] == "last");
+    later.signal(Signal::INT);
+    assert_eq!(texts(&later.end()), ["last"]);
+    for (words, why) in [
+        (&["--mode=deadline"][..], "--deadline"),
+        (&["--deadline=1s"], "this mode has no deadline"),
+        (&["--mode=deadline", "--deadline=2m"], "a deadline of"),
+        (
+            &["--mode=deadline", "--deadline=1s", "--code=xor:3"],
+            "repairs are for the mode datagram",
+        ),
+    ] {
+        send(&pair, "lab/x", words, b"").is(2, &[why]);
+    }
 }
 
 #[test]
@@ -270,6 +317,10 @@ fn subscribe() -> Subscribe {
     Subscribe { name: "lab/x".into(), ..Subscribe::default() }
 }
 
+fn lies() -> Hop {
+    Hop { loss_ppm: u32::MAX, burst_milli: u32::MAX, jitter_micros: u64::MAX }
+}
+
 fn by_datagrams() -> Subscribe {
     let cipher = "aes-128-gcm".to_owned();
     Subscribe { mode: 2, cipher, flow: 7, datagram: 1_400, ..subscribe() }
@@ -288,12 +339,19 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
         (Publish { name: "x".repeat(513), ..publish() }, "no name"),
         (Publish { cipher: "none\u{1b}".into(), ..publish() }, "no cipher none is known"),
         (Publish { link: 5, ..publish() }, "may not link the room 'lab/x'"),
+        (
+            Publish { cipher: "aes-128-gcm".into(), deadline_micros: u64::MAX, ..publish() },
+            "a deadline of",
+        ),
     ] {
         refuses(vec![ask(ChannelAsked::Publish(lie))], why);
     }
     for (lie, why) in [
         (Subscribe { name: "x".into(), ..subscribe() }, "may not receive from"),
-        (Subscribe { mode: 3, ..subscribe() }, "no mode 3"),
+        (Subscribe { mode: 4, ..subscribe() }, "no mode 4"),
+        (Subscribe { mode: 3, ..by_datagrams() }, "the deadline is missing"),
+        (Subscribe { mode: 3, deadline_micros: 1, ..by_datagrams() }, "a deadline of"),
+        (Subscribe { mode: 3, deadline_micros: u64::MAX, ..by_datagrams() }, "a deadline of"),
         (Subscribe { keys: "a//b".into(), ..subscribe() }, "the key is invalid"),
         (Subscribe { link: 5, ..subscribe() }, "may not link"),
         (Subscribe { mode: 2, ..subscribe() }, "no cipher"),
@@ -323,9 +381,17 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
         vec![ask(ChannelAsked::Publish(publish())), ask(ChannelAsked::Publish(publish()))],
         vec![ask(ChannelAsked::Subscribe(subscribe())), ask(ChannelAsked::Part(Part::default()))],
         vec![ask(ChannelAsked::Subscribe(subscribe())), ask(ChannelAsked::Publish(publish()))],
+        vec![ask(ChannelAsked::Subscribe(subscribe())), ask(ChannelAsked::Hop(lies()))],
+        vec![ask(ChannelAsked::Publish(publish())), ask(ChannelAsked::Hop(lies()))],
+        vec![ask(ChannelAsked::Hop(lies()))],
     ] {
         refuses(asks, "");
     }
+    // A receiver that lies about its path gets more repairs, up to a limit, and harms nobody.
+    let with_deadline = Subscribe { mode: 3, deadline_micros: 1_000_000, ..by_datagrams() };
+    let mut asks = vec![ask(ChannelAsked::Subscribe(with_deadline))];
+    asks.extend(vec![ask(ChannelAsked::Hop(lies())); 3]);
+    refuses([asks, vec![ask(ChannelAsked::Publish(publish()))]].concat(), "makes no sense");
     let kept = Part { number: 1, bytes: b"kept".into(), ..Part::default() };
     told(&pair, part(kept));
     // Positions and runs of another server begin anew.
@@ -363,13 +429,18 @@ fn clients_refuse_answers_that_make_no_sense() {
     };
     let tell = |told| ChannelTell { told: Some(told) };
     let room = || tell(ChannelTold::Room(Room { run: 1, next: 0 }));
-    let taken = Taken { count: u64::MAX, dropped: u64::MAX };
-    for lies in [vec![], vec![ChannelTell::default()], vec![tell(ChannelTold::Taken(taken))]] {
+    let taken = Taken { count: u64::MAX, dropped: u64::MAX, late: u64::MAX };
+    for lies in [
+        vec![],
+        vec![ChannelTell::default()],
+        vec![tell(ChannelTold::Taken(taken))],
+        vec![room(), tell(ChannelTold::Hop(lies()))],
+    ] {
         let ended = lied("send", lies.clone());
         assert!(ended.status.is_some_and(|status| status < 128), "{lies:?}: {ended}");
     }
     let long = Part { rest: u64::MAX, bytes: vec![1], ..Part::default() };
-    let lost = Lost { count: u64::MAX, next: u64::MAX };
+    let lost = Lost { count: u64::MAX, next: u64::MAX, late: u64::MAX };
     for lies in [
         vec![],
         vec![ChannelTell::default()],

@@ -175,12 +175,7 @@ impl Pair {
     }
 
     /// The client's `longhaul SERVICE VERB MORE…` of the server's `name`, in its own folder.
-    pub(crate) fn of_name(
-        &self,
-        [service, verb]: [&str; 2],
-        name: &str,
-        more: &[&str],
-    ) -> Command {
+    pub(crate) fn of_name(&self, [service, verb]: [&str; 2], name: &str, more: &[&str]) -> Command {
         let url = self.at(name).into_string().expect("our own name");
         let id = format!("--server-id={}", self.server.id);
         let words = [service, verb, &id].into_iter().chain(more.iter().copied()).chain([&*url]);

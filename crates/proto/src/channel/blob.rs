@@ -37,5 +37,5 @@ pub fn decode(blob: &[u8]) -> Option<Message> {
     (bytes.len() <= MAX_MESSAGE).then_some(())?;
     let hops = head[HEAD - 3].into();
     let (origin, number, at) = (word(0)?, word(8)?, word(16)?);
-    Some(Message { origin, number, at, hops, via: 0, key, bytes: Arc::from(bytes) })
+    Some(Message { origin, number, at, born: 0, hops, via: 0, key, bytes: Arc::from(bytes) })
 }

@@ -37,12 +37,15 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// A new subscriber: it gets the last message of each key first. `not_via` is the link that it
+    /// A new subscriber: it gets the last message of each key first, but in the mode `deadline`.
+    /// `not_via` is the link that it
     /// is the other end of, or 0.
     pub fn new(log: &Log, mode: Mode, keys: Prefix, not_via: u64) -> Cursor {
         let mut cursor = Cursor::at(log.next(), mode, keys, not_via);
         match mode {
             Mode::Latest => cursor.next = 0,
+            // What was said before is late already.
+            Mode::Deadline(_) => {}
             _ => cursor.before = log.kept(0).map(|(position, _)| position).collect(),
         }
         cursor
@@ -80,7 +83,7 @@ impl Cursor {
         match self.mode {
             Mode::Latest => self.take_latest(log).map(Taken::Message),
             Mode::Reliable => self.take_next(log),
-            Mode::Datagram => {
+            Mode::Datagram | Mode::Deadline(_) => {
                 let late = log.next().saturating_sub(DATAGRAMS);
                 if self.next < late {
                     let lost = late - self.next;

@@ -16,7 +16,7 @@ pub(super) const CODED: u64 = 1 << 15;
 pub(super) const REPAIR: u64 = 1 << 14;
 /// Most originals and repairs of a group.
 pub(super) const MAX_GROUP: u8 = 64;
-const MAX_REPAIRS: u8 = 32;
+pub(super) const MAX_REPAIRS: u8 = 32;
 
 /// The code over the datagrams of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,11 +95,15 @@ pub struct TooLong;
 /// Cuts messages into datagrams. Originals never wait for repairs.
 pub struct Cutter {
     code: Code,
+    /// The code and the wait from the next group on.
+    next: Option<(Code, Span)>,
     /// Bytes of a message in a datagram.
     part: usize,
     /// How long a group may be incomplete before its repairs are made.
     wait: Span,
     number: u64,
+    /// Datagrams of messages so far.
+    count: u64,
     group: u64,
     originals: Vec<Vec<u8>>,
     /// When the first original of the group came.
@@ -116,15 +120,27 @@ impl Cutter {
         let beside = HEAD + REPAIR_HEAD + LENGTH + 1;
         Cutter {
             code,
+            next: None,
             part: payload.saturating_sub(beside).max(1),
             wait,
             number: 0,
+            count: 0,
             group: 0,
             originals: Vec::new(),
             since: Time::ZERO,
             encoder: Encoder::new(),
             repairs: Vec::new(),
         }
+    }
+
+    /// Changes the code and the wait, from the next group on.
+    pub fn follow(&mut self, code: Code, wait: Span) {
+        self.next = Some((code, wait));
+    }
+
+    /// Datagrams of messages so far, without repairs.
+    pub fn count(&self) -> u64 {
+        self.count
     }
 
     /// Appends the datagrams of a message to `out`, and the repairs of groups that it completes.
@@ -155,6 +171,12 @@ impl Cutter {
     }
 
     fn original(&mut self, now: Time, payload: Vec<u8>, out: &mut Vec<Datagram>) {
+        self.count += 1;
+        if self.originals.is_empty()
+            && let Some((code, wait)) = self.next.take()
+        {
+            (self.code, self.wait) = (code, wait);
+        }
         let (_, group, _) = self.code.numbers();
         if group == 0 {
             return out.push(Datagram { block: 0, payload });

@@ -6,18 +6,21 @@
 //! again continues at its position.
 //!
 //! - [`Mode`]: what a subscriber gets of the log. `reliable`: every message, in order. `latest`:
-//!   the newest value of each key. `datagram`: every message, at once or never.
+//!   the newest value of each key. `datagram`: every message, at once or never. `deadline`: as
+//!   `datagram`, but no message that is too old.
 //! - [`Seen`]: drops messages that come twice, after a lost connection or round a ring of servers.
 //! - [`encode`], [`Cutter`], [`Joiner`], [`decode`]: messages as datagrams, with repairs.
+//! - [`cover`], [`Judge`]: the code that a deadline needs, and the age of each message.
 //! - [`Array`]: an array of numbers as a message.
 //! - [`Meter`]: throughput, loss, reordering and jitter, at a subscriber.
 //!
-//! The fourth mode of a channel, frames with a deadline, is [`stream`](crate::stream).
+//! Large frames at a fixed rate with a deadline are a [`stream`](crate::stream).
 
 mod array;
 mod blob;
 mod cursor;
 mod cutter;
+mod deadline;
 mod joiner;
 mod log;
 mod meter;
@@ -28,11 +31,13 @@ mod tests;
 use alloc::sync::Arc;
 
 use crate::share::Key;
+use crate::time::Span;
 
 pub use array::{Array, ArrayError, Element};
 pub use blob::{decode, encode};
 pub use cursor::{Cursor, Taken};
 pub use cutter::{Code, CodeError, Cutter, Datagram, TooLong};
+pub use deadline::{Cover, Departure, Judge, cover};
 pub use joiner::{Joined, Joiner};
 pub use log::{Limits, Log};
 pub use meter::{Meter, Stats};
@@ -54,6 +59,23 @@ pub enum Mode {
     Latest,
     /// Every message in datagrams, at once or never.
     Datagram,
+    /// Every message in datagrams, unless it would come later than this after its sender had it.
+    Deadline(Span),
+}
+
+impl Mode {
+    /// Whether messages travel in datagrams.
+    pub fn is_datagrams(self) -> bool {
+        matches!(self, Mode::Datagram | Mode::Deadline(_))
+    }
+
+    /// The deadline, if it has one.
+    pub fn deadline(self) -> Option<Span> {
+        match self {
+            Mode::Deadline(deadline) => Some(deadline),
+            _ => None,
+        }
+    }
 }
 
 /// A message of a room.
@@ -65,6 +87,8 @@ pub struct Message {
     pub number: u64,
     /// When the sender had it, in microseconds of a clock of the sender.
     pub at: u64,
+    /// The same in microseconds of the clock of this host, as far as it is known.
+    pub born: i64,
     /// How many links between servers it has passed.
     pub hops: u32,
     /// The link by which it came; 0 if it came from its sender.

@@ -10,7 +10,7 @@ use crate::time::{Span, Time};
 fn message(number: u64, key: &str) -> Message {
     let key = Key::new(key).ok();
     let bytes = Arc::from(number.to_string().into_bytes());
-    Message { origin: 7, number, at: number * 1_000, hops: 0, via: 0, key, bytes }
+    Message { origin: 7, number, at: number * 1_000, born: 0, hops: 0, via: 0, key, bytes }
 }
 
 fn limits(messages: usize, keys: usize) -> Limits {

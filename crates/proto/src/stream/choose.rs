@@ -33,6 +33,19 @@ pub struct Path {
     pub symbol: u16,
 }
 
+impl Path {
+    /// The path with jitter of at most a quarter of `deadline`: beyond it data are late, whatever
+    /// is sent.
+    pub(crate) fn calmed(self, deadline: Span) -> Path {
+        Path { jitter: self.jitter.min(deadline / 4), ..self }
+    }
+
+    /// What `deadline` leaves for sending, after half a round trip and the jitter.
+    pub(crate) fn leaves(&self, deadline: Span) -> Span {
+        deadline.saturating_sub(self.rtt / 2 + self.jitter)
+    }
+}
+
 /// The way with the lowest sending rate that keeps the deadline, and the rates of the others.
 /// Rates are of frames and repairs, without headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +117,7 @@ fn repair(needs: &Needs, path: &Path) -> Option<Rate> {
 fn code(needs: &Needs, path: &Path) -> Option<(u16, Rate)> {
     let k = u16::try_from(originals(needs, path)).ok()?;
     let m = repairs(k, path.losses, needs.epsilon)?;
-    let left = needs.deadline.saturating_sub(path.rtt / 2 + path.jitter);
+    let left = path.leaves(needs.deadline);
     let bytes = needs.frame.get() as f64 + f64::from(m) * f64::from(path.symbol);
     Some((m, rate(bytes, needs.per_second, left)?))
 }

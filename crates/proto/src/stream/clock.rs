@@ -11,7 +11,7 @@ const WINDOW: Span = Span::from_secs(30);
 /// after it. A queue that never empties counts as the path's own delay, and so does the jitter of
 /// all datagrams so far: until one comes without it, frames may be that much late.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     /// The stamp last seen, without the wrap at 2³² µs.
     last: Option<i64>,
     /// Least (arrival − stamp) in µs of the window before this one and of this one.
@@ -22,12 +22,12 @@ pub(super) struct Clock {
 
 impl Clock {
     /// Knows nothing yet.
-    pub(super) fn new() -> Clock {
+    pub(crate) fn new() -> Clock {
         Clock { last: None, least: [None; 2], ends: Time::ZERO }
     }
 
     /// The stamp without its wrap: the one that is nearest to the last.
-    pub(super) fn stamp(&mut self, at: u32) -> i64 {
+    pub(crate) fn stamp(&mut self, at: u32) -> i64 {
         let stamp = match self.last {
             None => i64::from(at),
             Some(last) => last + i64::from(at.wrapping_sub(last as u32) as i32),
@@ -37,7 +37,7 @@ impl Clock {
     }
 
     /// A datagram with `stamp` arrived.
-    pub(super) fn on_arrival(&mut self, now: Time, stamp: i64) {
+    pub(crate) fn on_arrival(&mut self, now: Time, stamp: i64) {
         if now >= self.ends {
             self.least = [self.least[1], None];
             self.ends = now + WINDOW;
@@ -48,7 +48,7 @@ impl Clock {
 
     /// When a frame with `stamp` must be delivered that may take `beyond` longer than the path's
     /// own delay; at the latest, `beyond` from now on.
-    pub(super) fn due(&self, now: Time, stamp: i64, beyond: Span) -> Time {
+    pub(crate) fn due(&self, now: Time, stamp: i64, beyond: Span) -> Time {
         let latest = now + beyond;
         let Some(offset) = self.least.iter().flatten().min() else { return latest };
         let nanos = i128::from(stamp + offset) * 1_000 + i128::from(beyond.as_nanos());

@@ -29,10 +29,12 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use clock::Clock;
+
 pub use choose::{Choice, Needs, Path, choose};
 pub use delays::Delays;
 pub use head::{Head, HeadError, MAX_FRAME};
 pub use meter::{Meter, chain};
-pub use plan::{Plan, plan};
+pub use plan::{EPSILON, Plan, plan};
 pub use receiver::{Delivery, Placed, Receiver};
 pub use sender::{Full, Overflow, Sender, Settings};

@@ -9,6 +9,10 @@ use crate::units::{Bytes, Rate};
 /// busy host still sends the frame within its time.
 const FASTER: f64 = 1.25;
 
+/// The share of frames, or of groups of messages, that may be missed because of the losses that
+/// were measured.
+pub const EPSILON: f64 = 1e-4;
+
 /// How a stream is sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
@@ -26,13 +30,13 @@ pub struct Plan {
 /// a quarter of the deadline: beyond it frames are late, whatever is sent. Nothing where the
 /// deadline does not exceed RTT/2 + jitter.
 pub fn plan(needs: &Needs, path: &Path, overhead: u16) -> Option<Plan> {
-    let path = Path { jitter: path.jitter.min(needs.deadline / 4), ..*path };
+    let path = path.calmed(needs.deadline);
     let choice = choose(needs, &path);
     let (repairs, _) = choice.code?;
     let symbol = u64::from(path.symbol.max(1));
     let symbols = needs.frame.get().div_ceil(symbol) + u64::from(repairs);
     let bytes = Bytes::new(symbols * (symbol + u64::from(overhead)));
-    let left = needs.deadline.saturating_sub(path.rtt / 2 + path.jitter);
+    let left = path.leaves(needs.deadline);
     let interval = Span::from_secs_f64(1.0 / needs.per_second);
     let rate = (bytes / left.min(interval)).scale(FASTER);
     Some(Plan { rate, repairs, losses: path.losses, choice })

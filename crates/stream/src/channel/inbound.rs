@@ -2,20 +2,24 @@
 //! subscriber.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_net::clock::{Span, Time};
 use longhaul_net::port::{Datagrams, FlowSink};
 use longhaul_net::sealing::open::Opener;
 use longhaul_net::sealing::seal::{SEALED_OVERHEAD, Sealer};
 use longhaul_net::socket::{Path, Socket};
-use longhaul_proto::channel::{Joined, Joiner, Message, decode};
+use longhaul_proto::channel::{Departure, Joined, Joiner, Judge, Message, decode};
+use longhaul_proto::fec::Losses;
+use longhaul_proto::stream::Meter;
 use longhaul_proto::wire::header::Kind;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
+use super::messages::Hop;
 use crate::place::CONTENT;
+use crate::terms::{micros, written};
 
 /// Messages that wait for the task that takes them; later ones are lost.
 const WAITING: usize = 1_024;
@@ -23,6 +27,9 @@ const WAITING: usize = 1_024;
 const WAITING_BYTES: usize = 32 << 20;
 /// How often a subscriber says where it is.
 const HELLO: Span = Span::from_millis(250);
+/// What the meter of losses takes for the interval of messages: a pause of four of these before a
+/// gap is an outage.
+const OUTAGE: Span = Span::from_secs(1);
 /// Content of the largest datagram.
 const MOST: usize = u16::MAX as usize;
 
@@ -52,6 +59,27 @@ pub(crate) struct Counts {
     pub(crate) lost: AtomicU64,
     /// Messages that came, but found no room.
     pub(crate) dropped: AtomicU64,
+    /// Messages that came after their deadline.
+    pub(crate) late: AtomicU64,
+    /// Half of the round-trip time in microseconds, as the task of the flow knows it.
+    pub(crate) path: AtomicU64,
+    /// Losses, and the spread of delays, of a flow with a deadline.
+    seen: Mutex<Option<(Losses, Span)>>,
+}
+
+impl Counts {
+    /// What the other end hears of a flow with a deadline.
+    pub(crate) fn hop(&self) -> Option<Hop> {
+        // No code panics while it holds the lock.
+        let (losses, jitter) = (*self.seen.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let (loss_ppm, burst_milli) = written(losses);
+        Some(Hop { loss_ppm, burst_milli, jitter_micros: micros(jitter) })
+    }
+
+    /// Sets the round-trip time of the flow.
+    pub(crate) fn set_rtt(&self, rtt: Span) {
+        self.path.store(micros(rtt / 2), Ordering::Relaxed);
+    }
 }
 
 /// Says where this end is.
@@ -73,14 +101,17 @@ pub(crate) struct Inbound {
     hello: Option<(Hello, Time)>,
     scratch: Vec<u8>,
     joined: Vec<Joined>,
+    /// For messages with a deadline.
+    judge: Option<(Judge, Meter)>,
 }
 
 impl Inbound {
-    /// A flow of messages of `peer`; at a subscriber with its `hello`.
+    /// A flow of messages of `peer`, with a deadline or without; at a subscriber with its `hello`.
     pub(crate) fn new(
         data: Opener,
         peer: Option<IpAddr>,
         hello: Option<Hello>,
+        deadline: Option<Span>,
     ) -> (Inbound, mpsc::Receiver<Came>, Arc<Counts>) {
         let (out, came) = mpsc::channel(WAITING);
         let counts = Arc::<Counts>::default();
@@ -94,14 +125,35 @@ impl Inbound {
             hello: hello.map(|hello| (hello, Time::ZERO)),
             scratch: vec![0; MOST],
             joined: Vec::new(),
+            judge: deadline.map(|deadline| (Judge::new(deadline), Meter::new(OUTAGE))),
         };
         (inbound, came, counts)
     }
 
-    fn pass(&mut self) {
-        for Joined { message, restored, late } in self.joined.drain(..) {
+    fn pass(&mut self, now: Time) {
+        let path = Span::from_micros(self.counts.path.load(Ordering::Relaxed));
+        for Joined { message: blob, restored, late } in self.joined.drain(..) {
+            let message = match &mut self.judge {
+                None => {
+                    let born = (now.as_nanos() / 1_000) as i64 - (path.as_nanos() / 1_000) as i64;
+                    decode(&blob).map(|message| Message { born, ..message })
+                }
+                Some((judge, meter)) => {
+                    let Some((departure, blob)) = Departure::decode(&blob) else { continue };
+                    if !restored {
+                        // Only differences count; a wrap is one outlier in 71 minutes.
+                        let arrived = (now.as_nanos() / 1_000) as u32;
+                        meter.on_frame(i64::from(arrived) - i64::from(departure.stamp));
+                    }
+                    let Some(born) = judge.born(now, departure, path) else {
+                        self.counts.late.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    };
+                    decode(blob).map(|message| Message { born, ..message })
+                }
+            };
             // What no honest end sends.
-            let Some(message) = decode(&message) else { continue };
+            let Some(message) = message else { continue };
             let cost = message.cost() as u64;
             let held = self.held.fetch_add(cost, Ordering::Relaxed) + cost;
             let came = Came { message, held: self.held.clone(), restored, late };
@@ -139,10 +191,17 @@ impl FlowSink for Inbound {
                 self.counts.bytes.fetch_add(datagram.bytes.len() as u64, Ordering::Relaxed);
                 let payload = &self.scratch[..len];
                 self.joiner.take(datagram.header.block, payload, &mut self.joined);
+                if let Some((_, meter)) = &mut self.judge {
+                    meter.on_datagram(datagram.at, datagram.header.number.0);
+                }
             }
         }
         self.counts.lost.store(self.joiner.lost(), Ordering::Relaxed);
-        self.pass();
+        self.pass(now);
+        if let Some((_, meter)) = &self.judge {
+            let seen = Some((meter.losses(), meter.spread()));
+            *self.counts.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+        }
     }
 
     fn on_wake(&mut self, now: Time) {

@@ -15,12 +15,14 @@ use longhaul_session::{Error, Kind, PeerId, Session};
 use tokio::sync::watch;
 
 use super::messages::{
-    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Publish, SERVICE, Subscribe, VERSION,
+    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Publish, SERVICE, Subscribe, version,
 };
 use super::parts::Parts;
 use super::publish::{Feed, Untaken, carry};
 use super::rooms::{Role, Room, Seat};
 use super::server::{Channels, random};
+use crate::link::LeastRtt;
+use crate::terms::micros;
 
 /// A link is retried as long as its server runs.
 const RETRY: Duration = Duration::from_secs(u32::MAX as u64);
@@ -86,7 +88,7 @@ async fn outgoing(
     let mut untaken = VecDeque::new();
     loop {
         let mut session = again(connect, RETRY).await?;
-        session.ask_for(SERVICE, VERSION);
+        session.ask_for(SERVICE, version(false));
         session.expect_bulk();
         let rtt = session.rtt();
         let (mut writer, reader) = session.split();
@@ -127,8 +129,9 @@ async fn bring(
     link: u64,
     place: &mut (u64, u64),
 ) -> Result<(), Error> {
-    session.ask_for(SERVICE, VERSION);
+    session.ask_for(SERVICE, version(false));
     session.expect_much();
+    let rtt = LeastRtt::new(session.rtt());
     let silent = silence(session.rtt());
     tokio::pin!(silent);
     let (name, (run, next)) = (name.as_str().to_owned(), *place);
@@ -149,7 +152,9 @@ async fn bring(
                     place.1 = next;
                     let hops = message.hops + 1;
                     // What finds no memory here is lost here.
-                    let _ = seat.room.publish(Message { hops, via: link, ..message });
+                    let born = message.born.saturating_sub_unsigned(micros(rtt.now() / 2));
+                    let message = Message { born, hops, via: link, ..message };
+                    let _ = seat.room.publish(message);
                 }
             }
             _ => {}

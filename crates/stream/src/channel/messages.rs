@@ -7,14 +7,20 @@ pub const SERVICE: &str = "channel";
 /// The word in the list of clients for links between servers.
 pub const LINK: &str = "link";
 
-/// The version of its messages. It rises with each field that must not be skipped.
-pub const VERSION: u32 = 1;
+/// The version of its messages. It rises with each field that must not be skipped. Version 2 has
+/// the mode `deadline`.
+pub const VERSION: u32 = 2;
+
+/// The version that a channel needs, with or without a deadline.
+pub(super) fn version(has_deadline: bool) -> u32 {
+    if has_deadline { VERSION } else { 1 }
+}
 
 /// A message of a client.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ChannelAsk {
     /// One of these; nothing if it comes from a newer version and is unknown here.
-    #[prost(oneof = "ChannelAsked", tags = "1, 2, 3")]
+    #[prost(oneof = "ChannelAsked", tags = "1, 2, 3, 4")]
     pub asked: Option<ChannelAsked>,
 }
 
@@ -39,6 +45,8 @@ pub enum ChannelAsked {
     Subscribe(Subscribe),
     #[prost(message, tag = "3")]
     Part(Part),
+    #[prost(message, tag = "4")]
+    Hop(Hop),
 }
 
 /// The client sends messages to a room. The server answers with a [`Room`], and later with
@@ -62,6 +70,10 @@ pub struct Publish {
     /// The flow of the datagrams.
     #[prost(uint32, tag = "5")]
     pub flow: u32,
+    /// How old a message may be when it comes to the server; 0 for any age. Otherwise each message
+    /// in datagrams begins with its age and the time when it left, 4 bytes each.
+    #[prost(uint64, tag = "6")]
+    pub deadline_micros: u64,
 }
 
 /// The client receives the messages of a room. The server answers with a [`Room`], the last
@@ -72,6 +84,7 @@ pub struct Subscribe {
     #[prost(string, tag = "1")]
     pub name: String,
     /// 0: all messages in order. 1: the newest message of each key. 2: all messages in datagrams.
+    /// 3: the same, with a deadline.
     #[prost(uint32, tag = "2")]
     pub mode: u32,
     /// Only messages with this key or a key below it; empty for all messages.
@@ -105,13 +118,31 @@ pub struct Subscribe {
     /// Repairs of a group.
     #[prost(uint32, tag = "12")]
     pub repairs: u32,
+    /// How old a message may be when it comes to the client, in mode 3. The server chooses the
+    /// code, and each message begins with its age and the time when it left, 4 bytes each.
+    #[prost(uint64, tag = "13")]
+    pub deadline_micros: u64,
+}
+
+/// What the receiving end of datagrams with a deadline has seen of them, once a second.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Hop {
+    /// The share of datagrams that are lost, in millionths.
+    #[prost(uint32, tag = "1")]
+    pub loss_ppm: u32,
+    /// Datagrams lost in a row, on average, times 1000.
+    #[prost(uint32, tag = "2")]
+    pub burst_milli: u32,
+    /// How much longer messages took than the fastest did.
+    #[prost(uint64, tag = "3")]
+    pub jitter_micros: u64,
 }
 
 /// A message of a channel, or a part of one. The parts of a message follow each other.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Part {
     /// The sender; a client that sends its own messages leaves it at 0. Only in the first part, as
-    /// all fields but the last two.
+    /// all fields but `rest` and `bytes`.
     #[prost(fixed64, tag = "1")]
     pub origin: u64,
     /// The number of the message, which grows with each message of a sender.
@@ -135,13 +166,16 @@ pub struct Part {
     /// The content, or a part of it.
     #[prost(bytes = "vec", tag = "8")]
     pub bytes: Vec<u8>,
+    /// How old the message is, in the first part.
+    #[prost(uint64, tag = "9")]
+    pub age_micros: u64,
 }
 
 /// A message of a server.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ChannelTell {
     /// One of these; nothing if it comes from a newer version and is unknown here.
-    #[prost(oneof = "ChannelTold", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "ChannelTold", tags = "1, 2, 3, 4, 5")]
     pub told: Option<ChannelTold>,
 }
 
@@ -157,6 +191,8 @@ pub enum ChannelTold {
     Lost(Lost),
     #[prost(message, tag = "4")]
     Taken(Taken),
+    #[prost(message, tag = "5")]
+    Hop(Hop),
 }
 
 /// The client is in the room.
@@ -179,6 +215,9 @@ pub struct Lost {
     /// The position of the next message.
     #[prost(uint64, tag = "2")]
     pub next: u64,
+    /// Messages beside those that would have come after their deadline.
+    #[prost(uint64, tag = "3")]
+    pub late: u64,
 }
 
 /// The server has taken messages of this sender.
@@ -190,4 +229,7 @@ pub struct Taken {
     /// Messages that the server has dropped for lack of memory, in total.
     #[prost(uint64, tag = "2")]
     pub dropped: u64,
+    /// Messages that came after their deadline, in total.
+    #[prost(uint64, tag = "3")]
+    pub late: u64,
 }

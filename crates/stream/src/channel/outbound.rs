@@ -7,7 +7,9 @@ use longhaul_net::batch::Batch;
 use longhaul_net::clock::{self, Time};
 use longhaul_net::sealing::seal::{SEALED_OVERHEAD, Sealer};
 use longhaul_net::socket::{Path, SendOutcome, Socket};
-use longhaul_proto::channel::{Code, Cutter, Datagram, Message, encode};
+use longhaul_proto::channel::{Code, Cover, Cutter, Datagram, Departure, Message, cover, encode};
+use longhaul_proto::fec::Losses;
+use longhaul_proto::stream;
 use longhaul_proto::time::Span;
 use longhaul_proto::wire::header::Kind;
 
@@ -16,6 +18,42 @@ const WAIT: Span = Span::from_millis(20);
 /// Bytes of a datagram: the least is what each IPv6 path carries without headers.
 pub(super) const DATAGRAMS: std::ops::RangeInclusive<u16> = 1_232..=8_900;
 
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sending {
+    /// All of it has left this host.
+    Left,
+    /// A part of it could not be sent.
+    Failed,
+    /// It would have come after its deadline.
+    Late,
+}
+
+/// A hop with a deadline.
+pub(super) struct Hop {
+    deadline: Span,
+    path: stream::Path,
+    /// Datagrams and the time of the last choice of a code.
+    before: (u64, Time),
+}
+
+impl Hop {
+    /// A hop of which nothing is known but the round-trip time.
+    pub(super) fn new(deadline: Span, rtt: Span) -> Hop {
+        let losses = stream::Meter::new(Span::from_secs(1)).losses();
+        let path = stream::Path { rtt, jitter: Span::ZERO, losses, symbol: *DATAGRAMS.start() };
+        Hop { deadline, path, before: (0, clock::now()) }
+    }
+
+    /// The code for the datagrams of which there were `count`.
+    fn cover(&mut self, count: u64) -> Option<Cover> {
+        let now = clock::now();
+        let (before, since) = std::mem::replace(&mut self.before, (count, now));
+        let seconds = now.since(since).as_secs_f64().max(0.001);
+        cover(self.deadline, (count - before) as f64 / seconds, &self.path)
+    }
+}
+
 /// Cuts, seals and sends messages.
 pub(super) struct Outbound {
     socket: Arc<Socket>,
@@ -23,6 +61,7 @@ pub(super) struct Outbound {
     cutter: Cutter,
     batch: Batch,
     cut: Vec<Datagram>,
+    hop: Option<Hop>,
 }
 
 impl Outbound {
@@ -30,13 +69,39 @@ impl Outbound {
     pub(super) fn new(socket: Arc<Socket>, data: Sealer, size: u16, code: Code) -> Outbound {
         let payload = usize::from(size).saturating_sub(SEALED_OVERHEAD);
         let (cutter, batch) = (Cutter::new(payload, code, WAIT), Batch::new(size));
-        Outbound { socket, data, cutter, batch, cut: Vec::new() }
+        Outbound { socket, data, cutter, batch, cut: Vec::new(), hop: None }
     }
 
-    /// Sends a message; returns whether all of it has left this host.
-    pub(super) fn send(&mut self, path: Path, message: &Message) -> bool {
-        let cut = self.cutter.message(clock::now(), &encode(message), &mut self.cut);
-        cut.is_ok() && self.flush_to(path)
+    /// The same with a deadline; the code follows what is known of the hop.
+    pub(super) fn with_deadline(mut self, mut hop: Hop) -> Outbound {
+        if let Some(Cover { code, wait }) = hop.cover(0) {
+            self.cutter.follow(code, wait);
+        }
+        Outbound { hop: Some(hop), ..self }
+    }
+
+    /// Follows what the other end has seen of a hop with a deadline.
+    pub(super) fn follow(&mut self, losses: Losses, jitter: Span, rtt: Span) {
+        if let Some(hop) = &mut self.hop {
+            (hop.path.losses, hop.path.jitter, hop.path.rtt) = (losses, jitter, rtt);
+            if let Some(Cover { code, wait }) = hop.cover(self.cutter.count()) {
+                self.cutter.follow(code, wait);
+            }
+        }
+    }
+
+    /// Sends a message.
+    pub(super) fn send(&mut self, path: Path, message: &Message) -> Sending {
+        let (now, mut blob) = (clock::now(), encode(message));
+        if let Some(hop) = &self.hop {
+            let departure = Departure::new(now, message.born);
+            if departure.age() + hop.path.rtt / 2 > hop.deadline {
+                return Sending::Late;
+            }
+            blob.splice(0..0, departure.encode());
+        }
+        let cut = self.cutter.message(now, &blob, &mut self.cut);
+        if cut.is_ok() && self.flush_to(path) { Sending::Left } else { Sending::Failed }
     }
 
     /// Sends the repairs of a group that is incomplete for too long.

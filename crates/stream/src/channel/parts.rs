@@ -7,6 +7,7 @@ use longhaul_proto::share::Key;
 use longhaul_session::{Error, Kind};
 
 use super::messages::Part;
+use super::stamp;
 
 /// Content of a part: a frame of the control stream holds it with its head.
 const PART: usize = 512 << 10;
@@ -27,7 +28,8 @@ pub(super) fn cut(message: &Message, next: u64) -> impl Iterator<Item = Part> + 
         }
         let key = message.key.as_ref().map_or("", Key::as_str).to_owned();
         let Message { origin, number, at: at_micros, hops, .. } = *message;
-        Part { origin, number, at_micros, hops, key, next, ..part }
+        let age_micros = (stamp() as i64).saturating_sub(message.born).max(0) as u64;
+        Part { origin, number, at_micros, hops, key, next, age_micros, ..part }
     })
 }
 
@@ -93,7 +95,8 @@ fn first(part: &Part) -> Result<Message, Error> {
         return Err(wrong("the number of a message is out of its limits"));
     }
     let Part { origin, number, at_micros: at, hops, .. } = *part;
-    Ok(Message { origin, number, at, hops, via: 0, key, bytes: Arc::from([]) })
+    let born = (stamp() as i64).saturating_sub_unsigned(part.age_micros);
+    Ok(Message { origin, number, at, born, hops, via: 0, key, bytes: Arc::from([]) })
 }
 
 #[cfg(test)]
@@ -103,7 +106,8 @@ mod tests {
     fn message(len: usize) -> Message {
         let bytes: Vec<u8> = (0..len).map(|at| (at / 7) as u8).collect();
         let key = Key::new("world/a").ok();
-        Message { origin: 5, number: 9, at: 3, hops: 2, via: 0, key, bytes: Arc::from(bytes) }
+        let born = stamp() as i64 - 2_000_000;
+        Message { origin: 5, number: 9, at: 3, born, hops: 2, via: 0, key, bytes: Arc::from(bytes) }
     }
 
     #[test]
@@ -117,7 +121,10 @@ mod tests {
                 assert_eq!(parts.take(part.clone()), Ok(None));
             }
             assert_eq!(parts.held(), len - last.bytes.len());
-            assert!(parts.take(last.clone()) == Ok(Some((whole, 77))) && parts.held() == 0);
+            let (came, next) = parts.take(last.clone()).unwrap().expect("it is whole");
+            assert!(came == Message { born: came.born, ..whole.clone() } && next == 77);
+            // The clock goes on between the two ends.
+            assert!((0..60_000_000).contains(&(came.born - whole.born)) && parts.held() == 0);
         }
     }
 

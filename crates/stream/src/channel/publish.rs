@@ -13,14 +13,14 @@ use longhaul_session::{Error, FrameReader, FrameWriter, Kind, RttWatch};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::messages::{
-    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Publish, SERVICE, VERSION,
+    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Publish, SERVICE, version,
 };
-use super::outbound::{Outbound, until};
+use super::outbound::{Hop, Outbound, Sending, until};
 use super::parts::cut;
 use super::stamp;
 use crate::link::{LeastRtt, Link};
 use crate::send::ethernet;
-use crate::terms::keys;
+use crate::terms::{self, keys, micros};
 
 /// Content that may wait for the server to take it, in KiB; a message counts one more.
 const ROOM: usize = 64 << 10;
@@ -57,6 +57,10 @@ pub struct Status {
     pub replaced: u64,
     /// Messages that the server has dropped, or that could not be sent.
     pub dropped: u64,
+    /// Messages that were not sent because they would have come after their deadline.
+    pub unsent: u64,
+    /// Messages that came to the server after their deadline.
+    pub late: u64,
     /// The least round-trip time to the server.
     pub rtt: Span,
 }
@@ -230,7 +234,8 @@ impl Control {
     async fn work(&mut self, link: Link) -> Result<(), Error> {
         let suite = link.suite();
         let Link { mut session, port, contact, flow, datagram } = link;
-        session.ask_for(SERVICE, VERSION);
+        let deadline = self.wish.mode.deadline();
+        session.ask_for(SERVICE, version(deadline.is_some()));
         session.expect_bulk();
         let rtt = session.rtt();
         let mut asked = Publish {
@@ -239,11 +244,15 @@ impl Control {
             ..Publish::default()
         };
         let mut out = None;
-        if self.wish.mode == Mode::Datagram {
+        if self.wish.mode.is_datagrams() {
             (asked.cipher, asked.flow) = (suite.name().to_owned(), flow.0);
             let data = keys(&session.exporter(), suite, 0, flow).sending_end().data;
             let size = self.wish.datagram.unwrap_or_else(|| ethernet(datagram));
-            let out_of = Outbound::new(port.socket().clone(), data, size, self.wish.code);
+            let mut out_of = Outbound::new(port.socket().clone(), data, size, self.wish.code);
+            if let Some(deadline) = deadline {
+                asked.deadline_micros = micros(deadline);
+                out_of = out_of.with_deadline(Hop::new(deadline, LeastRtt::new(rtt.clone()).now()));
+            }
             out = Some((Path::from(contact), out_of));
         }
         let (mut writer, reader) = session.split();
@@ -281,20 +290,28 @@ impl Control {
         let silent = silence(rtt.clone());
         tokio::pin!(silent);
         let least = LeastRtt::new(rtt);
-        let heard = |told: Option<ChannelTell>| {
+        let heard = |told: Option<ChannelTell>, out: &mut Outbound| {
             let ended = || Error::new(Kind::Lost, "the server ended the session");
             let told = told.ok_or_else(ended)?.told;
+            if let Some(ChannelTold::Hop(seen)) = &told {
+                let losses = terms::losses(seen.loss_ppm, seen.burst_milli);
+                out.follow(losses, terms::span(seen.jitter_micros), least.now());
+            }
             note(&self.shared, &self.status, &least, told.as_ref(), 0);
             Ok::<_, Error>(())
         };
         // The server opens the flow before it answers.
-        heard(reader.read().await?)?;
+        heard(reader.read().await?, &mut out)?;
         loop {
             while let Some((message, _permit)) = feed.next() {
                 self.number = feed.number;
                 let sent = out.send(path, &message);
                 self.status.send_modify(|status| {
-                    *(if sent { &mut status.taken } else { &mut status.dropped }) += 1;
+                    *match sent {
+                        Sending::Left => &mut status.taken,
+                        Sending::Failed => &mut status.dropped,
+                        Sending::Late => &mut status.unsent,
+                    } += 1;
                 });
             }
             let due = out.next_wakeup();
@@ -303,7 +320,7 @@ impl Control {
             }
             tokio::select! {
                 error = &mut silent => return Err(error),
-                told = reader.read::<ChannelTell>() => heard(told?)?,
+                told = reader.read::<ChannelTell>() => heard(told?, &mut out)?,
                 () = feed.news() => {}
                 () = until(due) => out.flush(path),
             }
@@ -328,7 +345,7 @@ fn note(
         (status.connected, status.rtt) = (true, rtt.now());
         status.taken += count as u64;
         if let Some(ChannelTold::Taken(taken)) = told {
-            status.dropped = taken.dropped;
+            (status.dropped, status.late) = (taken.dropped, taken.late);
         }
     });
 }
@@ -360,7 +377,8 @@ impl Feed for Program {
         let Item { key, bytes, at, permit } = self.shared.waiting().items.pop_front()?;
         self.number += 1;
         let number = self.number;
-        Some((Message { origin: 0, number, at, hops: 0, via: 0, key, bytes }, permit))
+        let born = at as i64;
+        Some((Message { origin: 0, number, at, born, hops: 0, via: 0, key, bytes }, permit))
     }
 
     async fn news(&mut self) {

@@ -351,7 +351,7 @@ mod tests {
 
     fn message(number: u64, key: &str, len: usize) -> Message {
         let (key, bytes) = (Key::new(key).ok(), Arc::from(vec![0; len]));
-        Message { origin: 1, number, at: 0, hops: 0, via: 0, key, bytes }
+        Message { origin: 1, number, at: 0, born: 0, hops: 0, via: 0, key, bytes }
     }
 
     fn key(name: &str) -> Key {

@@ -10,7 +10,10 @@ use longhaul_net::port::{FlowSink, PortHandle};
 use longhaul_proto::channel::{Code, Cursor, Message, Mode, Taken as FromLog};
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::share::{Key, Prefix, Right};
-use longhaul_session::{Error, Exporter, FrameReader, FrameWriter, Kind, PeerId, Session};
+use longhaul_proto::time::Span;
+use longhaul_session::{
+    Error, Exporter, FrameReader, FrameWriter, Kind, PeerId, RttWatch, Session,
+};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval, sleep_until, timeout};
 
@@ -18,12 +21,13 @@ use super::inbound::{Came, Counts, Inbound};
 use super::messages::{
     ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Lost, Part, Publish, Room, Subscribe, Taken,
 };
-use super::outbound::{DATAGRAMS, Outbound, until};
+use super::outbound::{DATAGRAMS, Hop, Outbound, Sending, until};
 use super::parts::{Parts, cut};
 use super::rooms::{Charges, Published, Role, RoomLimits, RoomListed, Rooms, Seat};
+use crate::link::LeastRtt;
 use crate::place::{Listener, Place};
 use crate::server::{Flow, forbidden};
-use crate::terms::{self, keys};
+use crate::terms::{self, keys, micros};
 
 /// How long a client may leave a message unread.
 const UNREAD: Duration = Duration::from_secs(60);
@@ -43,6 +47,7 @@ struct About {
     peer: PeerId,
     ip: std::net::IpAddr,
     exporter: Exporter,
+    rtt: RttWatch,
     right: Right,
     /// Rights to links, if it has any.
     link: Option<Right>,
@@ -100,7 +105,7 @@ impl Channels {
         stopped: impl Future<Output = Error>,
     ) -> Result<(), Error> {
         let (peer, ip, exporter) = (session.peer, session.remote.ip(), session.exporter());
-        let about = About { peer, ip, exporter, right, link };
+        let about = About { peer, ip, exporter, rtt: session.rtt(), right, link };
         session.expect_much();
         let (mut writer, mut reader) = session.split();
         let work = async {
@@ -138,7 +143,8 @@ impl Channels {
             let suite = terms::suite(&publish.cipher)?;
             let flow = FlowId(publish.flow);
             let data = keys(&about.exporter, suite, 0, flow).receiving_end().data;
-            let (inbound, came, counts) = Inbound::new(data, Some(about.ip), None);
+            let deadline = deadline(publish.deadline_micros)?;
+            let (inbound, came, counts) = Inbound::new(data, Some(about.ip), None, deadline);
             inflow = Some((self.register(flow, Box::new(inbound))?, came, counts));
         }
         tell(writer, ChannelTold::Room(room)).await?;
@@ -148,7 +154,9 @@ impl Channels {
             charge: self.rooms.charge(about.peer),
             parts: Parts::default(),
             seat,
+            rtt: LeastRtt::new(about.rtt.clone()),
             dropped: 0,
+            late: 0,
             count: 0,
         };
         match inflow {
@@ -172,6 +180,9 @@ impl Channels {
             0 => Mode::Reliable,
             1 => Mode::Latest,
             2 => Mode::Datagram,
+            3 => deadline(subscribe.deadline_micros)?
+                .map(Mode::Deadline)
+                .ok_or_else(|| wrong("the deadline is missing"))?,
             mode => return Err(wrong(format!("no mode {mode} of a channel is known"))),
         };
         let seat = self.rooms.enter(&name, about.peer, Role::Subscriber)?;
@@ -184,14 +195,15 @@ impl Channels {
             };
             (cursor, log.next())
         });
-        let out = match mode {
-            Mode::Datagram => Some(self.outbound(about, &subscribe)?),
-            _ => None,
+        let out = match mode.is_datagrams() {
+            true => Some(self.outbound(about, &subscribe, mode)?),
+            false => None,
         };
         tell(writer, ChannelTold::Room(Room { run, next })).await?;
         match out {
             Some((_flow, place, out)) => {
-                bring_datagrams(&seat, cursor, &place, out, writer, reader).await
+                let rtt = LeastRtt::new(about.rtt.clone());
+                bring_datagrams(&seat, cursor, (&place, out, rtt), writer, reader).await
             }
             None => bring(&seat, cursor, writer, reader).await,
         }
@@ -202,6 +214,7 @@ impl Channels {
         &self,
         about: &About,
         subscribe: &Subscribe,
+        mode: Mode,
     ) -> Result<(Flow<'_>, Arc<Place>, Outbound), Error> {
         let suite = terms::suite(&subscribe.cipher)?;
         let code = Code::new(subscribe.xor, subscribe.group, subscribe.repairs);
@@ -216,7 +229,13 @@ impl Channels {
         let (data, said) = (ends.data, ends.reports);
         let listener = Listener { said, peer: about.ip, place: place.clone() };
         let flow = self.register(flow, Box::new(listener))?;
-        Ok((flow, place, Outbound::new(self.port.socket().clone(), data, size, code)))
+        let out = Outbound::new(self.port.socket().clone(), data, size, code);
+        let rtt = LeastRtt::new(about.rtt.clone()).now();
+        let out = match mode.deadline() {
+            Some(deadline) => out.with_deadline(Hop::new(deadline, rtt)),
+            None => out,
+        };
+        Ok((flow, place, out))
     }
 
     fn register(&self, flow: FlowId, sink: Box<dyn FlowSink>) -> Result<Flow<'_>, Error> {
@@ -233,7 +252,10 @@ struct Taking {
     charge: Box<dyn super::rooms::Charge>,
     parts: Parts,
     seat: Seat,
+    rtt: LeastRtt,
     dropped: u64,
+    /// Messages that came after their deadline.
+    late: u64,
     /// Messages that were taken.
     count: u64,
 }
@@ -260,7 +282,9 @@ impl Taking {
         }
         match message {
             Some((message, _)) => {
-                self.publish(message);
+                // The least that it took to come here.
+                let born = message.born.saturating_sub_unsigned(micros(self.rtt.now() / 2));
+                self.publish(Message { born, ..message });
                 Ok(true)
             }
             None => Ok(false),
@@ -303,7 +327,7 @@ impl Taking {
 
     /// Says which messages were taken.
     async fn say(&self, writer: &mut FrameWriter) -> Result<(), Error> {
-        let taken = Taken { count: self.count, dropped: self.dropped };
+        let taken = Taken { count: self.count, dropped: self.dropped, late: self.late };
         tell(writer, ChannelTold::Taken(taken)).await
     }
 
@@ -315,13 +339,19 @@ impl Taking {
         reader: &mut FrameReader,
     ) -> Result<(), Error> {
         let mut tick = interval(COUNTED);
+        counts.set_rtt(self.rtt.now());
         loop {
             tokio::select! {
                 Some(came) = came.recv() => self.publish(came.message.clone()),
                 _ = tick.tick() => {
+                    counts.set_rtt(self.rtt.now());
                     self.dropped = counts.lost.load(Ordering::Relaxed)
                         + counts.dropped.load(Ordering::Relaxed);
+                    self.late = counts.late.load(Ordering::Relaxed);
                     self.say(writer).await?;
+                    if let Some(hop) = counts.hop() {
+                        tell(writer, ChannelTold::Hop(hop)).await?;
+                    }
                 }
                 said = reader.read::<ChannelAsk>() => match said? {
                     None => break,
@@ -380,7 +410,7 @@ fn queue(writer: &mut FrameWriter, taken: &FromLog, next: u64) -> Result<usize, 
     let mut told = |told| writer.queue(&ChannelTell { told: Some(told) });
     match taken {
         FromLog::Lost(count) => {
-            told(ChannelTold::Lost(Lost { count: *count, next }))?;
+            told(ChannelTold::Lost(Lost { count: *count, next, late: 0 }))?;
             Ok(1)
         }
         FromLog::Message(message) => {
@@ -395,12 +425,12 @@ fn queue(writer: &mut FrameWriter, taken: &FromLog, next: u64) -> Result<usize, 
 async fn bring_datagrams(
     seat: &Seat,
     mut cursor: Cursor,
-    place: &Place,
-    mut out: Outbound,
+    (place, mut out, rtt): (&Place, Outbound, LeastRtt),
     writer: &mut FrameWriter,
     reader: &mut FrameReader,
 ) -> Result<(), Error> {
     let mut changes = seat.room.changes();
+    let (mut late, mut tick) = (0, interval(COUNTED));
     loop {
         // Nothing goes to a subscriber that is silent, or was not heard yet.
         let path = place.path(longhaul_net::clock::now());
@@ -411,14 +441,23 @@ async fn bring_datagrams(
         {
             match taken {
                 FromLog::Lost(count) => lost += count,
-                FromLog::Message(message) => lost += u64::from(!out.send(path, &message)),
+                FromLog::Message(message) => match out.send(path, &message) {
+                    Sending::Left => {}
+                    Sending::Failed => lost += 1,
+                    Sending::Late => late += 1,
+                },
             }
         }
         if lost > 0 {
             let next = cursor.position();
-            tell(writer, ChannelTold::Lost(Lost { count: lost, next })).await?;
+            let lost = Lost { count: lost, next, late: std::mem::take(&mut late) };
+            tell(writer, ChannelTold::Lost(lost)).await?;
         }
         tokio::select! {
+            _ = tick.tick(), if late > 0 => {
+                let (late, next) = (std::mem::take(&mut late), cursor.position());
+                tell(writer, ChannelTold::Lost(Lost { count: 0, next, late })).await?;
+            }
             _ = changes.changed(), if path.is_some() => {}
             () = place.changed() => {}
             () = tokio::time::sleep(LAST), if path.is_none() => {}
@@ -427,7 +466,15 @@ async fn bring_datagrams(
                     out.flush(path);
                 }
             }
-            ended = goodbye(reader) => return ended,
+            said = reader.read::<ChannelAsk>() => match said? {
+                None => return Ok(()),
+                Some(ChannelAsk { asked: Some(ChannelAsked::Hop(seen)) }) => {
+                    let losses = terms::losses(seen.loss_ppm, seen.burst_milli);
+                    out.follow(losses, terms::span(seen.jitter_micros), rtt.now());
+                }
+                Some(ChannelAsk { asked: None }) => {}
+                Some(_) => return Err(senseless()),
+            },
         }
     }
 }
@@ -441,6 +488,12 @@ async fn goodbye(reader: &mut FrameReader) -> Result<(), Error> {
             Some(_) => return Err(senseless()),
         }
     }
+}
+
+/// The deadline of a message; nothing if it has none.
+fn deadline(micros: u64) -> Result<Option<Span>, Error> {
+    let deadline = (micros > 0).then(|| Span::from_micros(micros));
+    deadline.map(terms::check_deadline).transpose()
 }
 
 fn senseless() -> Error {

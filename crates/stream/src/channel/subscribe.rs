@@ -10,18 +10,21 @@ use longhaul_proto::channel::{Code, MAX_MESSAGE, Message, Meter, Mode, Seen, Sta
 use longhaul_proto::share::{Key, Prefix};
 use longhaul_proto::time::Span;
 use longhaul_session::retry::{again, silence};
-use longhaul_session::{Error, Kind};
+use longhaul_session::{Error, FrameWriter, Kind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::interval;
 
 use super::inbound::{Came, Counts, Hello, Inbound};
 use super::messages::{
-    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, SERVICE, Subscribe, VERSION,
+    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, SERVICE, Subscribe, version,
 };
 use super::parts::Parts;
 use crate::link::{LeastRtt, Link};
 use crate::send::ethernet;
-use crate::terms::keys;
+use crate::terms::{keys, micros};
 
+/// How often the server hears what this end has seen of a flow with a deadline.
+const SEEN: Duration = Duration::from_secs(1);
 /// Items that wait for the program.
 const UNREAD: usize = 1_024;
 /// Content of them, in KiB.
@@ -75,6 +78,8 @@ pub struct Status {
     pub rtt: Span,
     /// Messages with a datagram that was lost and restored.
     pub restored: u64,
+    /// Messages that were not delivered because they were too old.
+    pub late: u64,
     /// What the subscriber measures.
     pub stats: Stats,
 }
@@ -84,8 +89,9 @@ struct State {
     meter: Meter,
     status: Status,
     counts: Option<Arc<Counts>>,
-    /// What flows of earlier connections missed.
+    /// What flows of earlier connections missed, and what came too late by them.
     missed: u64,
+    late: u64,
 }
 
 /// Shows the state of a subscriber.
@@ -112,7 +118,10 @@ impl Board {
     fn on_disconnected(&self) {
         let mut state = self.state();
         state.status.connected = false;
-        state.missed += state.counts.take().as_deref().map_or(0, missed);
+        if let Some(counts) = state.counts.take() {
+            state.missed += missed(&counts);
+            state.late += counts.late.load(Ordering::Relaxed);
+        }
     }
 
     fn on_message(&self, message: &Message, restored: bool, late: bool) {
@@ -130,7 +139,9 @@ impl Board {
         let missed = state.missed + state.counts.as_deref().map_or(0, missed);
         state.meter.set_missing(missed);
         let stats = state.meter.stats(clock::now());
-        Status { stats, ..state.status }
+        let counts = state.counts.as_deref();
+        let late = state.late + counts.map_or(0, |counts| counts.late.load(Ordering::Relaxed));
+        Status { stats, late, ..state.status }
     }
 }
 
@@ -185,7 +196,8 @@ impl Control {
     async fn work(&mut self, link: Link) -> Result<(), Error> {
         let suite = link.suite();
         let Link { mut session, port, contact, flow, datagram } = link;
-        session.ask_for(SERVICE, VERSION);
+        let deadline = self.wish.mode.deadline();
+        session.ask_for(SERVICE, version(deadline.is_some()));
         session.expect_much();
         let (exporter, rtt) = (session.exporter(), session.rtt());
         let (run, next) = self.place;
@@ -196,12 +208,14 @@ impl Control {
                 Mode::Reliable => 0,
                 Mode::Latest => 1,
                 Mode::Datagram => 2,
+                Mode::Deadline(_) => 3,
             },
+            deadline_micros: deadline.map_or(0, micros),
             run,
             next,
             ..Subscribe::default()
         };
-        let by_datagrams = self.wish.mode == Mode::Datagram;
+        let by_datagrams = self.wish.mode.is_datagrams();
         if by_datagrams {
             let size = self.wish.datagram.unwrap_or_else(|| ethernet(datagram));
             (asked.cipher, asked.flow) = (suite.name().to_owned(), flow.0);
@@ -215,8 +229,10 @@ impl Control {
         let (mut writer, mut reader) = session.split();
         writer.write(&ChannelAsk { asked: Some(ChannelAsked::Subscribe(asked)) }).await?;
         let (mut parts, mut came) = (Parts::default(), None);
+        let mut tick = interval(SEEN);
         loop {
             tokio::select! {
+                _ = tick.tick(), if deadline.is_some() => self.say_seen(&mut writer, &rtt).await?,
                 error = &mut silent => return Err(error),
                 () = self.items.closed() => break,
                 Some(came) = received(&mut came) => self.came(came).await,
@@ -229,7 +245,8 @@ impl Control {
                         let ends = keys(&exporter, suite, 0, flow).receiving_end();
                         let (socket, contact) = (port.socket().clone(), Path::from(contact));
                         let hello = Hello { seal: ends.reports, socket, contact };
-                        let (inbound, opened, counts) = Inbound::new(ends.data, None, Some(hello));
+                        let (inbound, opened, counts) = Inbound::new(ends.data, None, Some(hello), deadline);
+                        counts.set_rtt(rtt.now());
                         port.register(flow, Box::new(inbound))
                             .map_err(|error| Error::new(Kind::Unreachable, error.what))?;
                         self.board.state().counts = Some(counts);
@@ -242,6 +259,18 @@ impl Control {
         // The program wants nothing more.
         let _ = writer.leave(reader).await;
         Ok(())
+    }
+
+    /// Tells the server what this end has seen of a flow with a deadline.
+    async fn say_seen(&self, writer: &mut FrameWriter, rtt: &LeastRtt) -> Result<(), Error> {
+        let hop = {
+            let state = self.board.state();
+            let Some(counts) = &state.counts else { return Ok(()) };
+            counts.set_rtt(rtt.now());
+            counts.hop()
+        };
+        let Some(hop) = hop else { return Ok(()) };
+        writer.write(&ChannelAsk { asked: Some(ChannelAsked::Hop(hop)) }).await
     }
 
     async fn heard(
@@ -260,8 +289,14 @@ impl Control {
             }
             Some(ChannelTold::Lost(lost)) => {
                 self.place.1 = lost.next;
-                self.board.state().meter.on_lost(lost.count);
-                self.pass(Item::Lost(lost.count)).await;
+                {
+                    let mut state = self.board.state();
+                    state.meter.on_lost(lost.count);
+                    state.late = state.late.saturating_add(lost.late);
+                }
+                if lost.count > 0 {
+                    self.pass(Item::Lost(lost.count)).await;
+                }
             }
             Some(ChannelTold::Part(part)) => {
                 self.board.state().meter.on_bytes(clock::now(), part.bytes.len());
@@ -270,7 +305,7 @@ impl Control {
                     self.message(message, false, false).await;
                 }
             }
-            Some(ChannelTold::Taken(_)) | None => {}
+            Some(ChannelTold::Taken(_) | ChannelTold::Hop(_)) | None => {}
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_stream::channel::publish::{self, Refused, Source};
 use longhaul_stream::channel::subscribe::{self, Board, Item};
+use longhaul_stream::terms::check_deadline;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::client::{Client, IntoLocation};
@@ -22,8 +23,8 @@ use crate::error::public::{Error, ErrorKind};
 use crate::options::ReachOptions;
 use crate::progress::Cancel;
 
-/// How messages travel between a client and the server of its room. Frames with a deadline are
-/// [`Client::send_stream`].
+/// How messages travel between a client and the server of its room. Large frames with a deadline
+/// are [`Client::send_stream`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChannelMode {
@@ -35,6 +36,11 @@ pub enum ChannelMode {
     Latest,
     /// Every message in sealed UDP datagrams, at once or never, in any order.
     Datagram,
+    /// The same, with a deadline of 1 ms to 60 s from the moment when the program of the sender
+    /// sends a message. A message that would come later is not delivered, and counted. Repairs
+    /// follow from the measured losses, so a code cannot be set. A new subscriber gets no earlier
+    /// messages.
+    Deadline(Span),
 }
 
 /// Repairs between the datagrams of a channel.
@@ -84,6 +90,7 @@ impl ChannelSettings {
             ChannelMode::Reliable => Mode::Reliable,
             ChannelMode::Latest => Mode::Latest,
             ChannelMode::Datagram => Mode::Datagram,
+            ChannelMode::Deadline(deadline) => Mode::Deadline(check_deadline(deadline)?),
         };
         if code != Code::None && mode != Mode::Datagram {
             return Err(usage("repairs are for the mode datagram".to_owned()));
@@ -242,19 +249,24 @@ pub struct ChannelSent {
     pub replaced: u64,
     /// Messages that could not be sent, did not reach the server, or found no memory there.
     pub dropped: u64,
+    /// Messages that were too old to be sent, or too old when they came to the server.
+    pub late: u64,
+    unsent: u64,
     /// The least round-trip time to the server.
     pub rtt: Span,
 }
 
 impl ChannelSent {
     fn of(status: &publish::Status) -> ChannelSent {
-        let publish::Status { connected, messages, taken, replaced, dropped, rtt } = *status;
-        ChannelSent { connected, messages, taken, replaced, dropped, rtt }
+        let publish::Status { connected, messages, taken, replaced, dropped, unsent, late, rtt } =
+            *status;
+        let late = unsent + late;
+        ChannelSent { connected, messages, taken, replaced, dropped, late, unsent, rtt }
     }
 
     /// Returns the messages that wait for the server.
     pub fn queue(&self) -> u64 {
-        self.messages.saturating_sub(self.taken + self.replaced)
+        self.messages.saturating_sub(self.taken + self.replaced + self.unsent)
     }
 }
 
@@ -341,6 +353,8 @@ pub struct ChannelReceived {
     pub lost: u64,
     /// The share of messages that were lost.
     pub loss: f64,
+    /// Messages that were not delivered because they were too old, in the mode `Deadline`.
+    pub late: u64,
     /// Messages with a datagram that was lost and restored.
     pub restored: u64,
     /// Messages that arrived after one that was sent later.
@@ -398,7 +412,7 @@ impl ChannelReceiver {
 
     /// Returns the state and the counters of the channel.
     pub fn status(&self) -> ChannelReceived {
-        let subscribe::Status { connected, rtt, restored, stats } = self.board.status();
+        let subscribe::Status { connected, rtt, restored, late, stats } = self.board.status();
         let Stats { messages, bytes, lost, reordered, goodput, throughput, jitter } = stats;
         ChannelReceived {
             connected,
@@ -406,6 +420,7 @@ impl ChannelReceiver {
             bytes,
             lost,
             loss: stats.loss(),
+            late,
             restored,
             reordered,
             queue: self.items.len() as u64,

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use longhaul_proto::channel::{Code, Cutter, Datagram, Joiner};
+use longhaul_proto::channel::{Code, Cover, Cutter, Datagram, Joiner, cover};
+use longhaul_proto::stream::{Meter, Path};
 use longhaul_proto::time::{Span, Time};
 
 use super::{Tally, UpdatesRun};
@@ -19,8 +20,54 @@ const PAYLOAD: usize = 1_420;
 /// How long a group may be incomplete.
 const WAIT: Span = Span::from_millis(20);
 
-pub(super) fn run(run: &UpdatesRun, code: Code, tally: &mut Tally) {
+/// How often the receiver reports, and the sender follows half a round trip later.
+const REPORT: Span = Span::from_secs(1);
+
+/// A deadline, and what is known of the path.
+struct Known {
+    deadline: Span,
+    meter: Meter,
+    /// When the receiver reports next, and the report that is on its way.
+    due: Time,
+    report: Option<(Time, Path)>,
+    count: u64,
+}
+
+impl Known {
+    fn new(deadline: Span, run: &UpdatesRun) -> Known {
+        let meter = Meter::new(REPORT);
+        let report = Some((Time::ZERO, path(run, &meter)));
+        Known { deadline, meter, due: Time::ZERO + REPORT, report, count: 0 }
+    }
+
+    fn next_wakeup(&self) -> Time {
+        self.report.map_or(self.due, |(at, _)| at.min(self.due))
+    }
+
+    /// Reports, and follows a report.
+    fn follow(&mut self, now: Time, run: &UpdatesRun, cutter: &mut Cutter) {
+        if let Some((_, path)) = self.report.take_if(|(at, _)| *at <= now) {
+            let per_second = (cutter.count() - self.count) as f64 / REPORT.as_secs_f64();
+            self.count = cutter.count();
+            if let Some(Cover { code, wait }) = cover(self.deadline, per_second, &path) {
+                cutter.follow(code, wait);
+            }
+        }
+        if self.due <= now {
+            self.due = now + REPORT;
+            self.report = Some((now + run.link.delay, path(run, &self.meter)));
+        }
+    }
+}
+
+fn path(run: &UpdatesRun, meter: &Meter) -> Path {
+    let (rtt, symbol) = (run.link.delay * 2, run.size as u16);
+    Path { rtt, jitter: meter.spread(), losses: meter.losses(), symbol }
+}
+
+pub(super) fn run(run: &UpdatesRun, code: Code, deadline: Option<Span>, tally: &mut Tally) {
     let (mut cutter, mut joiner) = (Cutter::new(PAYLOAD, code, WAIT), Joiner::default());
+    let mut known = deadline.map(|deadline| Known::new(deadline, run));
     let mut link = Link::new(run.link.clone(), run.seed);
     let mut flying: BinaryHeap<Reverse<Flying>> = BinaryHeap::new();
     let (mut cut, mut joined, mut number) = (Vec::new(), Vec::new(), 0);
@@ -30,6 +77,9 @@ pub(super) fn run(run: &UpdatesRun, code: Code, tally: &mut Tally) {
         let Some(now) = [update, arrival, cutter.next_wakeup()].into_iter().flatten().min() else {
             return;
         };
+        if let Some(known) = known.as_mut().filter(|known| known.next_wakeup() <= now) {
+            known.follow(now, run, &mut cutter);
+        }
         if update == Some(now) {
             let mut message = vec![0; run.size.max(8)];
             message[..4].copy_from_slice(&number.to_be_bytes());
@@ -49,12 +99,18 @@ pub(super) fn run(run: &UpdatesRun, code: Code, tally: &mut Tally) {
             }
         }
         while flying.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
-            let Some(Reverse((_, _, block, payload))) = flying.pop() else { break };
+            let Some(Reverse((_, order, block, payload))) = flying.pop() else { break };
             joiner.take(block, &payload, &mut joined);
+            if let Some(known) = &mut known {
+                known.meter.on_datagram(now, order);
+            }
         }
         for joined in joined.drain(..) {
-            if let Some(number) = joined.message.first_chunk() {
-                tally.delivered(now, u32::from_be_bytes(*number));
+            let Some(number) = joined.message.first_chunk() else { continue };
+            let number = u32::from_be_bytes(*number);
+            let age = now.since(tally.at(number));
+            if deadline.is_none_or(|deadline| age <= deadline) {
+                tally.delivered(now, number);
             }
         }
     }

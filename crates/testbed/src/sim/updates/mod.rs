@@ -17,6 +17,9 @@ pub enum Carrier {
     Tcp,
     /// Datagrams with a code.
     Datagrams(Code),
+    /// Datagrams with the code that this deadline needs on the path as it is measured. Updates that
+    /// come later are not delivered.
+    Deadline(Span),
 }
 
 /// The parameters of a run.
@@ -58,6 +61,13 @@ impl UpdatesOutcome {
         on_time as f64 / (self.delays.len() as f64 + f64::from(self.lost)).max(1.0)
     }
 
+    /// The delay that `share` of all updates did not exceed; `None` if more of them were lost.
+    pub fn delay_of_all(&self, share: f64) -> Option<Span> {
+        let all = self.delays.len() as f64 + f64::from(self.lost);
+        let count = (all * share).ceil() as usize;
+        self.delays.get(count.checked_sub(1)?).copied()
+    }
+
     /// The delay that `share` of the delivered updates did not exceed.
     pub fn delay(&self, share: f64) -> Span {
         let last = self.delays.len().saturating_sub(1);
@@ -77,7 +87,10 @@ pub fn run(run: &UpdatesRun) -> UpdatesOutcome {
     let mut tally = Tally::new(run);
     match run.carrier {
         Carrier::Tcp => tcp::run(run, &mut tally),
-        Carrier::Datagrams(code) => datagrams::run(run, code, &mut tally),
+        Carrier::Datagrams(code) => datagrams::run(run, code, None, &mut tally),
+        Carrier::Deadline(deadline) => {
+            datagrams::run(run, Code::None, Some(deadline), &mut tally);
+        }
     }
     tally.end(run)
 }
@@ -139,7 +152,8 @@ mod tests {
     fn without_loss_every_carrier_delivers_at_once() {
         let codes =
             [Code::None, Code::Xor { group: 3 }, Code::ReedSolomon { group: 8, repairs: 2 }];
-        let all = codes.map(Carrier::Datagrams).into_iter().chain([Carrier::Tcp]);
+        let others = [Carrier::Tcp, Carrier::Deadline(RTT)];
+        let all = codes.map(Carrier::Datagrams).into_iter().chain(others);
         for carrier in all {
             let outcome = outcome(carrier, 0.0, 10);
             assert_eq!((outcome.delays.len(), outcome.lost), (2_000, 0), "{carrier:?}");
@@ -167,6 +181,10 @@ mod tests {
         assert!((30..100).contains(&plain.lost), "{}", plain.lost);
         let coded = outcome(Carrier::Datagrams(Code::Xor { group: 2 }), 0.03, 10);
         assert!(coded.lost < plain.lost / 5, "{} {}", coded.lost, plain.lost);
+        // A code that follows the losses has as many repairs as one in 10,000 needs.
+        let follows = outcome(Carrier::Deadline(RTT), 0.03, 10);
+        assert!(follows.lost <= 4, "{}", follows.lost);
+        assert!(follows.delays.iter().all(|delay| *delay <= RTT));
         assert!(coded.bytes > plain.bytes * 3 / 2 - plain.bytes / 10);
         // A restored update comes with the repair, at most one interval later.
         assert!(coded.delays.last().is_some_and(|last| *last < Span::from_millis(71)));

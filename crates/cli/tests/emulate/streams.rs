@@ -1,0 +1,70 @@
+//! Streams and channels across a long path that loses packets.
+
+use std::fs;
+use std::process::Command;
+
+use super::{emulate, piped};
+use crate::rig::{Child, Host, bytes, need};
+
+/// The examples of the repository.
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+const BINARY: &str = env!("CARGO_BIN_EXE_longhaul");
+
+#[test]
+fn a_video_of_50_megabits_a_second_crosses_300_ms_with_2_per_cent_of_loss() {
+    need!(emulate(&["--", "true"]));
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let film = folder.path().join("film.ts");
+    // Four seconds, of the same rate as what ffmpeg makes.
+    fs::write(&film, bytes(200 * 125_020, 1)).expect("it can be written");
+    let mut script = Command::new(format!("{EXAMPLES}/video.sh"));
+    // No frame is late by it, however busy the host is.
+    script.env("LONGHAUL", BINARY).env("DEADLINE", "20s");
+    let film = film.to_str().expect("plain letters");
+    let ended = Child::spawn(&mut piped(script, &[film, "--json"])).end();
+    let summary = ended.is(0, &[]).summary();
+    let number = |field: &str| summary[field].as_u64().expect("a number");
+    let written = number("on_time") + number("late");
+    assert_eq!(written + number("missed") + number("unread"), 200, "{ended}");
+    // Until losses are measured, frames have repairs for less than 2 %.
+    assert!(written > 100 && number("restored") > 100, "{ended}");
+    let received = fs::metadata(format!("{film}.received")).expect("it was written");
+    assert_eq!(received.len(), written * 125_020, "{ended}");
+}
+
+#[test]
+fn messages_with_a_deadline_are_repaired_as_the_path_loses_them() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let host = Host::new(&folder.path().join("config"));
+    let here = folder.path().display();
+    let lines: String = (0..3_000).map(|n| format!("{n}\n")).collect();
+    fs::write(folder.path().join("lines"), lines).expect("it can be written");
+    let allow = format!("{},channel=rw", host.id);
+    let config = format!("export LONGHAUL_CONFIG_DIR={here}/config");
+    let serve = format!("{config}; {BINARY} reflect --allow {allow} > {here}/ready");
+    let ends = "--mode deadline --deadline 20s --json --accept-new lh://b/x";
+    // The sender waits for the subscriber; a line each 1 ms.
+    let send = format!(
+        "{config}; until grep -q joined {here}/came 2>/dev/null; do sleep 0.05; done; \
+         while read line; do echo $line; sleep 0.001; done < {here}/lines | \
+         {BINARY} channel send {ends}; echo end | {BINARY} channel send --accept-new lh://b/x"
+    );
+    let receive = format!(
+        "{config}; until [ -s {here}/ready ]; do sleep 0.05; done; \
+         {BINARY} channel receive {ends} > {here}/came & \
+         until grep -q '\"text\":\"end\"' {here}/came 2>/dev/null; do sleep 0.05; done; \
+         kill -INT $!; wait $!; true"
+    );
+    let path = ["--rate", "100M", "--rtt", "40ms", "--loss", "3%"];
+    let runs = ["--run", "b", &serve, "--run", "b", &send, "--run", "a", &receive];
+    let ended = need!(emulate(&[&path[..], &runs[..]].concat()));
+    let came = fs::read_to_string(folder.path().join("came")).expect("it was written");
+    let summary = came.lines().filter(|line| line.contains("\"summary\"")).next_back();
+    let summary: serde_json::Value =
+        serde_json::from_str(summary.unwrap_or_default()).unwrap_or_default();
+    let number = |field: &str| summary[field].as_u64().unwrap_or_default();
+    // Three of a hundred are lost; most of them are restored.
+    assert!(number("restored") > 20, "{summary} {ended}");
+    assert!(number("messages") > 2_900 && number("lost") < 50, "{summary} {ended}");
+    assert_eq!(number("late"), 0, "{summary} {ended}");
+}

@@ -1,0 +1,176 @@
+//! Messages with a deadline: the age of each one, and the code that the path needs.
+//!
+//! A message has an age: the time since its sender had it. Each end of a hop adds what it knows.
+//! The sending end says how old the message is when it leaves ([`Departure`]). The receiving end
+//! adds half of the round-trip time, and how much longer the message took than the fastest one of
+//! the last 30 to 60 s ([`Judge`]). So clocks need not agree.
+
+use super::cutter::{Code, MAX_GROUP, MAX_REPAIRS};
+use crate::stream::{Clock, EPSILON, Needs, Path, plan};
+use crate::time::{Span, Time};
+use crate::units::Bytes;
+
+/// How a message left an end of a hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// How old it was, in microseconds.
+    pub age: u32,
+    /// When that was, in microseconds of a clock of that end, modulo 2³².
+    pub stamp: u32,
+}
+
+impl Departure {
+    /// Bytes of it, before the message.
+    pub const LEN: usize = 8;
+
+    /// The departure at `now` of a message that its sender had at `born`, in microseconds of the
+    /// same clock.
+    pub fn new(now: Time, born: i64) -> Departure {
+        let now = micros(now);
+        let age = u32::try_from(now.saturating_sub(born).max(0)).unwrap_or(u32::MAX);
+        Departure { age, stamp: now as u32 }
+    }
+
+    /// As bytes, big-endian.
+    pub fn encode(self) -> [u8; Departure::LEN] {
+        let mut out = [0; Departure::LEN];
+        out[..4].copy_from_slice(&self.age.to_be_bytes());
+        out[4..].copy_from_slice(&self.stamp.to_be_bytes());
+        out
+    }
+
+    /// The departure that `bytes` begin with, and the rest; `None` if they are too few.
+    pub fn decode(bytes: &[u8]) -> Option<(Departure, &[u8])> {
+        let (age, rest) = bytes.split_first_chunk()?;
+        let (stamp, rest) = rest.split_first_chunk()?;
+        let (age, stamp) = (u32::from_be_bytes(*age), u32::from_be_bytes(*stamp));
+        Some((Departure { age, stamp }, rest))
+    }
+
+    /// The age.
+    pub fn age(self) -> Span {
+        Span::from_micros(self.age.into())
+    }
+}
+
+fn micros(time: Time) -> i64 {
+    (time.as_nanos() / 1_000) as i64
+}
+
+/// The ages of messages at the receiving end of a hop.
+#[derive(Debug)]
+pub struct Judge {
+    clock: Clock,
+    deadline: Span,
+}
+
+impl Judge {
+    /// Judges by `deadline`.
+    pub fn new(deadline: Span) -> Judge {
+        Judge { clock: Clock::new(), deadline }
+    }
+
+    /// When the sender had a message that arrived at `now` over a hop of at least `path`, in
+    /// microseconds of this clock; `None` if that is longer ago than the deadline.
+    pub fn born(&mut self, now: Time, departure: Departure, path: Span) -> Option<i64> {
+        let stamp = self.clock.stamp(departure.stamp);
+        self.clock.on_arrival(now, stamp);
+        let beyond = now.since(self.clock.due(now, stamp, Span::ZERO));
+        let age = departure.age() + path + beyond;
+        (age <= self.deadline).then(|| micros(now) - micros(Time::ZERO + age))
+    }
+}
+
+/// A code, and how long a group of it may be incomplete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cover {
+    /// The code.
+    pub code: Code,
+    /// The longest time from the first datagram of a group to its repairs.
+    pub wait: Span,
+}
+
+/// The code for `per_second` datagrams over a hop, such that what is restored is in time: a group
+/// is what half of the time collects that `deadline` leaves, and the number of repairs is that of
+/// a frame of this length ([`plan`]). `None` if the deadline does not exceed RTT/2 + jitter.
+pub fn cover(deadline: Span, per_second: f64, path: &Path) -> Option<Cover> {
+    let wait = path.calmed(deadline).leaves(deadline) / 2;
+    if wait == Span::ZERO {
+        return None;
+    }
+    let group = (per_second * wait.as_secs_f64()).clamp(1.0, MAX_GROUP.into()) as u8;
+    let frame = Bytes::new(u64::from(group) * u64::from(path.symbol));
+    let needs = Needs { frame, per_second: 1.0 / wait.as_secs_f64(), deadline, epsilon: EPSILON };
+    // Where no code is enough, each datagram has a repair.
+    let repairs = plan(&needs, path, 0).map_or(group.into(), |plan| plan.repairs);
+    let code = match repairs.min(MAX_REPAIRS.into()) as u8 {
+        0 => Code::None,
+        1 => Code::Xor { group },
+        repairs => Code::ReedSolomon { group, repairs },
+    };
+    Some(Cover { code, wait })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fec::Losses;
+    use crate::units::LossRatio;
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    fn path(loss: f64, burst: f64) -> Path {
+        let losses = Losses::bursty(LossRatio::new(loss).expect("a share"), burst);
+        Path { rtt: Span::from_millis(100), jitter: Span::ZERO, losses, symbol: 1_000 }
+    }
+
+    #[test]
+    fn the_age_of_a_message_is_what_both_ends_know_of_it() {
+        let path = Span::from_millis(50);
+        let mut judge = Judge::new(Span::from_millis(100));
+        // The clocks differ by 1,000 s; the message waited 20 ms before it left.
+        let departure = Departure::new(at(1_000_030), 1_000_010_000);
+        assert_eq!(departure.age(), Span::from_millis(20));
+        let bytes = [&departure.encode()[..], b"rest"].concat();
+        assert_eq!(Departure::decode(&bytes), Some((departure, &b"rest"[..])));
+        assert_eq!(Departure::decode(&bytes[..7]), None);
+        assert_eq!(judge.born(at(500), departure, path), Some(430_000));
+        // 30 ms later on the way than the first one: in time. Then one that is 1 ms older.
+        let mut next = |waited: i64, arrived| {
+            let departure = Departure::new(at(1_000_130), 1_000_130_000 - waited);
+            judge.born(at(arrived), departure, path)
+        };
+        assert_eq!(next(20_000, 630), Some(530_000));
+        assert_eq!(next(21_000, 630), None);
+        assert_eq!(next(0, 651), None);
+    }
+
+    #[test]
+    fn a_code_has_what_the_path_loses_and_the_deadline_leaves() {
+        let millis = Span::from_millis;
+        let cover = |deadline, per_second, path: &Path| cover(millis(deadline), per_second, path);
+        assert_eq!(cover(50, 100.0, &path(0.01, 1.0)), None);
+        // 50 ms are left, and half of it collects a group.
+        let code = |group, repairs| Code::ReedSolomon { group, repairs };
+        let of = |code, wait| Some(Cover { code, wait: millis(wait) });
+        assert_eq!(cover(100, 10.0, &path(0.005, 1.0)), of(Code::Xor { group: 1 }, 25));
+        assert_eq!(cover(100, 10.0, &path(0.03, 1.0)), of(code(1, 2), 25));
+        assert_eq!(cover(150, 200.0, &path(0.01, 1.0)), of(code(10, 3), 50));
+        assert_eq!(cover(150, 1e9, &path(0.0, 1.0)), of(Code::None, 50));
+        // Bursts need more repairs.
+        let Some(Cover { code: Code::ReedSolomon { repairs, .. }, .. }) =
+            cover(150, 200.0, &path(0.01, 3.0))
+        else {
+            panic!("a code")
+        };
+        assert!(repairs > 3, "{repairs}");
+        // Jitter beyond a quarter of the deadline makes no difference.
+        let shaky = Path { jitter: Span::from_secs(1), ..path(0.01, 1.0) };
+        assert_eq!(
+            cover(250, 1.0, &shaky).map(|cover| cover.wait),
+            Some(Span::from_micros(68_750))
+        );
+    }
+}

@@ -1,0 +1,24 @@
+#!/bin/sh
+# H.264 video at 50 Mbit/s across 300 ms with 2 % of loss, between two emulated hosts.
+#
+#   examples/video.sh FILM.ts [RECEIVE FLAGS]
+#
+# The film is MPEG-TS of a constant rate: ffmpeg makes one of 5 s if FILM.ts is missing.
+# LONGHAUL is the binary, DEADLINE the longest time from the camera to the screen.
+set -eu
+longhaul=${LONGHAUL:-longhaul} film=$(realpath "$1")
+shift
+LONGHAUL_CONFIG_DIR=$(mktemp -d)
+export LONGHAUL_CONFIG_DIR
+trap 'rm -rf "$LONGHAUL_CONFIG_DIR"' EXIT
+[ -e "$film" ] || ffmpeg -loglevel error -f lavfi -i testsrc2=size=1280x720:rate=50 -t 5 \
+    -c:v libx264 -preset ultrafast -b:v 46M -minrate 46M -maxrate 46M -bufsize 4M \
+    -x264-params nal-hrd=cbr -f mpegts -muxrate 50008000 "$film"
+id=$("$longhaul" id)
+ready="until [ -s '$LONGHAUL_CONFIG_DIR/ready' ]; do sleep 0.1; done"
+# 125,020 bytes are 665 packets of MPEG-TS: 50 of them a second are 50 Mbit/s.
+"$longhaul" emulate --rate 1G --rtt 300ms --loss 2% \
+    --run b "'$longhaul' reflect --allow $id,stream=rw > '$LONGHAUL_CONFIG_DIR/ready'" \
+    --run a "$ready; '$longhaul' stream send --frame 125020 --fps 50 \
+        --deadline ${DEADLINE:-400ms} --receivers 1 --accept-new '$film' lh://b/film" \
+    --run b "$ready; '$longhaul' stream receive $* -o '$film.received' --accept-new lh://b/film"
