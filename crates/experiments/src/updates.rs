@@ -172,6 +172,7 @@ pub(crate) static FEC: Experiment = Experiment {
               that follows the losses delivers {100/s, 100 ms, loss 3 %, deadline | in time | \
               simulated | 1} % for {100/s, 100 ms, loss 3 %, deadline | bytes beyond UDP | \
               simulated | 0} % more bytes, and with bursts {100/s, 100 ms, loss 3 %, 3 in a row, \
-              deadline | in time | simulated | 1} %. At 10 updates a second a group has one update, and each repair is a copy of it.",
+              deadline | in time | simulated | 1} %. At 10 updates a second a group has one \
+              update, and each repair is a copy of it.",
     set: Set::Full,
 };

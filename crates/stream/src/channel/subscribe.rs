@@ -245,7 +245,8 @@ impl Control {
                         let ends = keys(&exporter, suite, 0, flow).receiving_end();
                         let (socket, contact) = (port.socket().clone(), Path::from(contact));
                         let hello = Hello { seal: ends.reports, socket, contact };
-                        let (inbound, opened, counts) = Inbound::new(ends.data, None, Some(hello), deadline);
+                        let (inbound, opened, counts) =
+                            Inbound::new(ends.data, None, Some(hello), deadline);
                         counts.set_rtt(rtt.now());
                         port.register(flow, Box::new(inbound))
                             .map_err(|error| Error::new(Kind::Unreachable, error.what))?;
