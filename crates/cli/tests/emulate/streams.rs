@@ -59,7 +59,7 @@ fn messages_with_a_deadline_are_repaired_as_the_path_loses_them() {
     let runs = ["--run", "b", &serve, "--run", "b", &send, "--run", "a", &receive];
     let ended = need!(emulate(&[&path[..], &runs[..]].concat()));
     let came = fs::read_to_string(folder.path().join("came")).expect("it was written");
-    let summary = came.lines().filter(|line| line.contains("\"summary\"")).next_back();
+    let summary = came.lines().rfind(|line| line.contains("\"summary\""));
     let summary: serde_json::Value =
         serde_json::from_str(summary.unwrap_or_default()).unwrap_or_default();
     let number = |field: &str| summary[field].as_u64().unwrap_or_default();
