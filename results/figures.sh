@@ -182,7 +182,7 @@ protocols() {
     done
 }
 
-# Each protocol at 400 Mbit/s to a disk that stands still for a quarter of a second after each 16 MiB: as
+# Each protocol at 400 Mbit/s to a disk that stalls for a quarter of a second after each 16 MiB: as
 # long as there is room the network must not wait for it. Needs strace, which holds the writes.
 stalls() {
     [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
@@ -201,7 +201,7 @@ stalls() {
         grep -c DELAYED "$WORK/strace" >> "$WORK/stood-$name-$way" || true
     done; done; done
     stop_server
-    echo "| protocol | seconds, a disk that keeps up (median of $RUNS) | one that stands still | for so many seconds of these | ratio |"
+    echo "| protocol | seconds, a disk that keeps up (median of $RUNS) | a disk that stalls | seconds of stalls | ratio |"
     echo "| --- | --- | --- | --- | --- |"
     for name in $names; do
         awk -v n="$name" -v a="$(median < "$WORK/stalls-$name-even")" -v b="$(median < "$WORK/stalls-$name-stalling")" \
