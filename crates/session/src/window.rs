@@ -7,9 +7,10 @@
 //! If the stream itself carries much (a long list of files that must be sealed, or an object
 //! without another carrier), the floor alone would limit each round trip. So the window grows after
 //! a round that was full, lost little and saw no queue, and shrinks after one that lost much or saw
-//! a queue. A single late packet is no queue: a host that does not run for a moment delays it as
-//! well. So a round's delay is the smallest of its second half (RFC 6817, section 2.4.2, filters in
-//! the same way). The round after a shrink still waits in the old queue, and changes nothing. Loss that grows with the rate is congestion; loss that does not is a property of the
+//! a queue. A single late packet is no queue, because a host that does not run for a moment delays
+//! it as well. So a round's delay is the smallest of its second half (RFC 6817, section 2.4.2,
+//! filters in the same way). The round after a shrink still waits in the old queue, and changes
+//! nothing. Loss that grows with the rate is congestion; loss that does not is a property of the
 //! path (as in delay-based controllers: RFC 6817, section 2.4.2).
 
 use std::any::Any;

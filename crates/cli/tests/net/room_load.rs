@@ -122,8 +122,8 @@ fn cpu(id: u32) -> f64 {
     ticks as f64 / 100.0
 }
 
-/// Prints a row: what came, what was lost, delays, and the seconds of processor time that the server
-/// and this process used for each million of messages that came.
+/// Prints a row: arrivals, losses, delays, and the seconds of processor time that the server and
+/// this process used per million messages that arrived.
 #[allow(clippy::print_stderr, reason = "the numbers are for results/")]
 fn report(name: &str, subscribers: usize, rate: u64, seen: &Seen, cpus: (f64, f64)) {
     let mut delays = seen.delays.take();

@@ -2,7 +2,8 @@
 //!
 //! A slow, silent or absent source does not delay the copy: it begins soon after more than half of
 //! the named sources agree, or once each was tried. The survey of the others continues, with
-//! retries as [`CopyOptions`] allows, and a source takes part once its object is found to be the same.
+//! retries as [`CopyOptions`] allows, and a source takes part once its object is found to be the
+//! same.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

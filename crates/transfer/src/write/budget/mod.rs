@@ -14,7 +14,7 @@
 //! another one only while more parts are free than the owner has. So one owner leaves half of the
 //! least parts to other owners, and its waiting transfers do not block theirs.
 //!
-//! The same memory is charged for lists of files ([`lists`]) and for unread messages ([`messages`]).
+//! Lists of files ([`lists`]) and unread messages ([`messages`]) are charged to the same memory.
 
 mod lists;
 mod messages;
