@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
 # that does nothing else:
-# bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|striping|senders|join|takeover|beside|alone|shares|all]
+# bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|striping|mounted|rooms|senders|join|takeover|beside|alone|shares|all]
 # And by themselves: the emulator's accuracy (emulator: the table of emulator.md), the simulator's
 # speed (simulator: simulator.md) and GTP's decisions (scheduler: scheduler.md); each writes its page.
 # Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
@@ -182,7 +182,7 @@ protocols() {
     done
 }
 
-# Each protocol at 400 Mbit/s to a disk that stands still for a quarter of a second after each 16 MiB: as
+# Each protocol at 400 Mbit/s to a disk that stalls for a quarter of a second after each 16 MiB: as
 # long as there is room the network must not wait for it. Needs strace, which holds the writes.
 stalls() {
     [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
@@ -201,7 +201,7 @@ stalls() {
         grep -c DELAYED "$WORK/strace" >> "$WORK/stood-$name-$way" || true
     done; done; done
     stop_server
-    echo "| protocol | seconds, a disk that keeps up (median of $RUNS) | one that stands still | for so many seconds of these | ratio |"
+    echo "| protocol | seconds, a disk that keeps up (median of $RUNS) | a disk that stalls | seconds of stalls | ratio |"
     echo "| --- | --- | --- | --- | --- |"
     for name in $names; do
         awk -v n="$name" -v a="$(median < "$WORK/stalls-$name-even")" -v b="$(median < "$WORK/stalls-$name-stalling")" \
@@ -241,6 +241,42 @@ wan() {
             -v e="$(median < "$WORK/ends")" -v b="$(bound "$(stat -c %s "$WORK/here/$object")" "$loss")" \
             'BEGIN {printf "| %s | %.1f %% | %s | %.3f | %.3f | %.2f %% | %.2f %% | %.2f RTT | %.2f RTT |\n", o, l*100, r, s, b, w*100, 100*l/(1-l), f*10, e*10}'
     done; done; done
+}
+
+# A file of 1 GB over 1 Gbit/s and 100 ms: by `cp`, and read from beginning to end through `longhaul mount`.
+mounted() {
+    clocked
+    local size=${BYTES:-1000000000} loss run way
+    head -c "$size" /dev/urandom > "$WORK/root/file"; mkdir -p "$WORK/mount"
+    echo "| loss | cp, s (median of $RUNS) | the mounted file, s | of cp's rate |"
+    echo "| --- | ---: | ---: | ---: |"
+    for loss in ${LOSSES:-0 0.001}; do
+        : > "$WORK/cp-walls"; : > "$WORK/mount-walls"
+        for run in $(seq "$RUNS"); do for way in cp mount; do
+            rm -f "$WORK/here/read" "$WORK/ready"; mkfifo "$WORK/ready"; touch_memory "$size"
+            local command="$WORK/clocked $WORK/wall $LONGHAUL cp --accept-new --no-path-memory -q lh://b/file $WORK/here/read"
+            [ "$way" = cp ] || command="$LONGHAUL mount --accept-new --json lh://b/ $WORK/mount > $WORK/mounted & m=\$!
+                until grep -q mounted $WORK/mounted; do kill -0 \$m || exit 1; sleep 0.05; done
+                $WORK/clocked $WORK/wall cp $WORK/mount/file $WORK/here/read; kill \$m; wait \$m || true"
+            "$LONGHAUL" emulate --rate 1G --rtt 100ms --loss "$loss" --seed "$run" \
+                --run b "LONGHAUL_CONFIG_DIR=$WORK/server exec $LONGHAUL serve --root $WORK/root --allow $ID > $WORK/ready" \
+                --run a "read -r _ < $WORK/ready; $command" > "$WORK/out" 2>"$WORK/emulator"
+            cmp "$WORK/root/file" "$WORK/here/read"
+            grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
+            cat "$WORK/wall" >> "$WORK/$way-walls"
+        done; done
+        awk -v l="$loss" -v c="$(median < "$WORK/cp-walls")" -v m="$(median < "$WORK/mount-walls")" \
+            'BEGIN {printf "| %s %% | %.2f | %.2f | %.2f |\n", l*100, c, m, c/m}'
+    done
+}
+
+# Rooms with many subscribers, beside mosquitto, and beside zenoh where Python has it (ZENOH: its python).
+rooms() {
+    echo "| server | subscribers | messages/s | delivered | lost | delay, median, ms | 99 %, ms | longest, ms | server, CPU s per 10^6 | subscribers and senders |"
+    echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    LONGHAUL_ROOM_LOAD=1 cargo test --quiet --release --workspace --features longhaul/tokio --locked --test main \
+        net::room_load -- --nocapture 2>&1 | grep '^|'
+    if "${ZENOH:-python3}" -c 'import zenoh' 2>/dev/null; then "${ZENOH:-python3}" results/rooms-zenoh.py; fi
 }
 
 # The copy of 300 MB on the same path at 1 % loss, reached through a real sshd on the far host.
@@ -696,8 +732,8 @@ shares() {
 }
 
 case ${1:-all} in
-    throughput | pairs | protocols | stalls | wan | tcp | memory | small | resume | multi | striping | senders | join | takeover | beside | alone | shares | emulator | simulator | scheduler) "$1" ;;
+    throughput | pairs | protocols | stalls | wan | tcp | memory | small | resume | multi | striping | mounted | rooms | senders | join | takeover | beside | alone | shares | emulator | simulator | scheduler) "$1" ;;
     ssh) ssh_copy ;;
     all) wan; ssh_copy; tcp; resume; multi; throughput; protocols; small; memory ;;
-    *) echo "figures.sh: throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, striping, senders, join, takeover, beside, alone, shares, emulator, simulator, scheduler or all" >&2; exit 2 ;;
+    *) echo "figures.sh: throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, striping, mounted, rooms, senders, join, takeover, beside, alone, shares, emulator, simulator, scheduler or all" >&2; exit 2 ;;
 esac

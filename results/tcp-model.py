@@ -31,26 +31,26 @@ BUSY = 0.85
 
 RULES = f"""## Where they differ by over {CLOSE:.0%}, and why
 
-The last column names the first of these that holds; "unexplained" where none does.
+The last column has the first of these reasons that applies, or "unexplained".
 
-- **late**: in no run did the emulator keep time, so the kernel's path was another one.
-- **RTT**: on a path of the round-trip time that the kernel measured, the model is within
-  {CLOSE:.0%}. Goodput under loss goes with 1 / RTT, and at an RTT of 1 ms each wait for a core counts.
-- **chance**: with loss, the kernel's runs and the model's seeds overlap. At an RTT of 100 ms a run is
-  a few dozen round trips long: when the first loss ends slow start decides it.
-- **CPU**: sender, receiver and emulator together had over {BUSY:.0%} of the machine's cores: what
-  was measured is the machine.
+- **late**: the emulator kept time in no run, so the kernel had a different path.
+- **RTT**: with the round-trip time that the kernel measured, the model is within
+  {CLOSE:.0%}. Goodput under loss is proportional to 1 / RTT, and at an RTT of 1 ms each wait for a core counts.
+- **chance**: with loss, the kernel's runs and the model's seeds overlap. At an RTT of 100 ms a run has
+  only a few dozen round trips, and the first loss, which ends slow start, decides it.
+- **CPU**: sender, receiver and emulator together used over {BUSY:.0%} of the machine's cores, so the
+  result describes the machine.
 
-What the model takes from Linux where it differs from the RFCs (`crates/testbed/src/tcp`), because it
-is what made it differ here: windows are whole segments, and cut from the window, not from what is in
-flight; CUBIC works out how many arrivals make the window grow by one, looks at its curve at most once
-a tick (4 ms), and not at all for 32 ms while the window stays as it is, so that on a path of 1 to
-10 ms the window stands still for many round trips after each loss (RFC 9438 would have it grow);
-its estimate of Reno's window keeps to 0.53 segments a round trip for ever; HyStart's train of
-acknowledgements may be half a millisecond longer than half the least round trip.
+Where Linux differs from the RFCs, the model follows Linux (`crates/testbed/src/tcp`), because these
+differences changed the results here. Windows are whole segments, and are reduced from the window, not
+from the data in flight. CUBIC calculates how many arrivals increase the window by one; it evaluates its
+curve at most once a tick (4 ms), and not at all for 32 ms while the window is unchanged. So on a path of
+1 to 10 ms the window is constant for many round trips after each loss (with RFC 9438 it would grow). Its
+estimate of Reno's window always grows by 0.53 segments a round trip. HyStart's train of acknowledgements
+may be half a millisecond longer than half the least round trip.
 
-The model keeps to the laws: NewReno's mean window within a quarter of the square-root law, CUBIC's of
-its response function at 100 ms (`cargo test -p longhaul-testbed tcp::tests`)."""
+The model follows the known laws: NewReno's mean window is within a quarter of the square-root law, and
+CUBIC's of its response function at 100 ms (`cargo test -p longhaul-testbed tcp::tests`)."""
 
 
 def kernel(longhaul, rate, rtt, loss, control, each, seed):

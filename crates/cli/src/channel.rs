@@ -161,7 +161,7 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     let fed = Feeding::start(move || feed(&input, key.as_deref(), whole))?;
     let read = watch(&sender, &fed, &cancel, &lines);
     let sent = blocking::wait(sender.finish());
-    // A message that was refused says more than the end that it caused.
+    // The error of a refused message is more specific than the end of the channel after it.
     read?;
     lines.sent(&sent?);
     Ok(exit::DONE)
@@ -191,7 +191,7 @@ fn feed(input: &ChannelInput, key: Option<&str>, whole: bool) -> Result<(), Erro
             return Err(long());
         }
         match blocking::wait(input.send(key, message)) {
-            // The finish of the channel returns the reason.
+            // `finish` returns the reason.
             Err(error) if error.kind == ErrorKind::Unfinished => return Ok(()),
             sent => sent?,
         }
@@ -219,7 +219,7 @@ fn watch(
         }
         lines.sending(&now);
         if sender.is_over() || cancel.is_cancelled() {
-            // Its finish returns the reason.
+            // `finish` returns the reason.
             return Ok(());
         }
     }

@@ -1,5 +1,5 @@
-//! What the commands that stay connected to a server's streams or rooms share: flags, the client,
-//! and the thread of the source.
+//! Shared code of the commands that stay connected to a server's streams or rooms: flags, the
+//! client, and the thread of the source.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};

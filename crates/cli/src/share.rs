@@ -225,7 +225,7 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
     }
     let version = ended(&tree.key, blocking::wait(edit.into_future())?)?;
     if args.presence {
-        // Whoever starts this command knows from here on that it holds the key.
+        // This line tells the program that started this command that the key is held.
         console::out(format_args!("{} has version {version}", plain::text(&tree.key)));
         return Err(hold(tree));
     }

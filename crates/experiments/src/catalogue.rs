@@ -26,9 +26,9 @@ pub(crate) fn papers() -> Vec<Paper> {
         paper(
             "Quanta: RBUDP",
             "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
-             networks*, 2003. RBUDP sends the whole payload at a fixed rate, then sends again what \
-             the receiver reports missing, in rounds. The paper measures it between Chicago and \
-             Amsterdam and predicts it by a model.",
+             networks*, 2003. RBUDP sends the whole payload at a fixed rate, then repeats the \
+             blocks that the receiver reports missing, in rounds. The paper measures it between \
+             Chicago and Amsterdam and predicts its throughput with a model.",
             &[&quanta::ALL[..], &updates::ALL].concat(),
         ),
         paper(

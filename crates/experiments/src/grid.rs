@@ -97,16 +97,16 @@ fn points(value: impl Fn(&str) -> Option<f64>) -> Vec<(f64, f64)> {
 /// The grid.
 pub(crate) static GRID: Experiment = Experiment {
     id: "sim-vs-emulator",
-    title: "Every protocol by simulation and over real sockets: the same paths, the same goodput",
+    title: "Every protocol simulated and over real sockets, on the same paths",
     source: "No paper: a check of the simulator and the emulator against each other",
-    setup: "Each protocol as a user has it (default segments, tails twice), alone on its path, \
-            told to send 95 % of the UDP payload that the link carries; SABUL takes that rate as a \
-            ceiling and GTP's receiver as what it can take. 40 MB go over 100 Mbit/s, 1 GB over \
-            1 Gbit/s. Packets towards the receiver are lost independently of each other. \
-            Simulated: the protocol's core alone, in virtual time. Emulated: the same core in the \
-            real binary, with its session, files, hashes and sealed datagrams, over the emulator; \
-            timed from the first datagram to the end of the command. `longhaul reproduce \
-            sim-vs-emulator --how emulate --update` on a machine that does nothing else makes the \
+    setup: "Each protocol runs with its defaults (default segments, tails twice), alone on its \
+            path, and sends at 95 % of the UDP payload that the link carries. For SABUL this rate \
+            is the maximum, for GTP it is the receiver's rate. Objects have 40 MB over 100 Mbit/s \
+            and 1 GB over 1 Gbit/s. Packets towards the receiver are lost independently of each \
+            other. Simulated: the protocol's core alone, in virtual time. Emulated: the same core \
+            in the real binary, with its session, files, hashes and sealed datagrams, over the \
+            emulator; timed from the first datagram to the end of the command. `longhaul reproduce \
+            sim-vs-emulator --how emulate --update` on an otherwise idle machine writes the \
             emulated column.",
     cases: || {
         let cases = CONTENDERS.iter().flat_map(|contender| {
@@ -139,35 +139,32 @@ pub(crate) static GRID: Experiment = Experiment {
         let title = "Simulated and emulated goodput".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "Nothing was published. The emulated copy does work that the simulated one does \
-              not: it reads and hashes the file, seals each datagram, compares digests and \
-              closes the session. After the last block that costs about a round trip. Where \
-              both ends and the emulator share two cores, start and end of a copy take some \
-              hundredths of a second more than in the model, which is why the object at 1 \
-              Gbit/s is 1 GB.",
-    learned: "The column `from simulated` shows what a simulated value of these pages is \
-              worth on real sockets, for a protocol that is alone on its path. For RBUDP that \
-              is within 1 % over the whole grid: real copies are slower by {-least [RBUDP, * \
-              | from simulated] | 1} % at most, for the work that a copy does besides \
-              sending, and faster by {most [RBUDP, * | from simulated] | 1} % at most, where \
-              other packets were lost. On the long paths FOBS is within {off [FOBS*, 100 ms, \
-              * | from simulated] | 1} %, SABUL within {off [SABUL, * | from simulated] | 1}, \
-              Tsunami within {off [Tsunami, * | from simulated] | 1}, NETBLT within {off \
-              [NETBLT, * | from simulated] | 1} and GTP within {off [GTP, * | from simulated] \
-              | 1}. Each value is one run.\n\n\
-              Some other pages have larger differences. Their causes are on those pages: \
-              senders, receiver and emulator share two cores, so senders wake late and send \
-              in clumps into a full queue ([gtp-fig10](gtp-fig10.md), \
-              [gtp-fig12](gtp-fig12.md), [gtp-table4](gtp-table4.md)); it is chance which of \
-              two flows loses first ([sabul-fig6](sabul-fig6.md), SABUL in \
+    differs: "No paper has this. The emulated copy does work that the simulated one does not: it \
+              reads and hashes the file, seals each datagram, compares digests and closes the \
+              session. After the last block this takes about a round trip. Both ends and the \
+              emulator share two cores, so start and end of a copy take some hundredths of a \
+              second longer than in the simulator. For this reason the object at 1 Gbit/s is 1 GB.",
+    learned: "The column `from simulated` shows how far values over real sockets differ from \
+              simulated ones, for a protocol that is alone on its path. For RBUDP they differ by \
+              less than 1 % over the whole grid: real copies are slower by {-least [RBUDP, * | \
+              from simulated] | 1} % at most, because of the work that a copy does besides \
+              sending, and faster by {most [RBUDP, * | from simulated] | 1} % at most, where other \
+              packets were lost. On the long paths FOBS is within {off [FOBS*, 100 ms, * | from \
+              simulated] | 1} %, SABUL within {off [SABUL, * | from simulated] | 1}, Tsunami \
+              within {off [Tsunami, * | from simulated] | 1}, NETBLT within {off [NETBLT, * | from \
+              simulated] | 1} and GTP within {off [GTP, * | from simulated] | 1}. Each value is \
+              one run.\n\n\
+              Some other pages have larger differences, and explain them: senders, receiver and \
+              emulator share two cores, so senders wake late and send in clumps into a full queue \
+              ([gtp-fig10](gtp-fig10.md), [gtp-fig12](gtp-fig12.md), [gtp-table4](gtp-table4.md)); \
+              chance decides which of two flows loses first ([sabul-fig6](sabul-fig6.md), SABUL in \
               [gtp-table5](gtp-table5.md)), which packets are lost \
               ([quanta-fig7](quanta-fig7.md)), or when others send \
-              ([fobs-table2](fobs-table2.md)); a real send buffer is larger than the \
-              simulated one ([ornl-memory](ornl-memory.md), [ornl-file](ornl-file.md)); the \
-              kernel's TCP waits a fifth of a millisecond more in each round trip \
-              ([gtp-fig1](gtp-fig1.md)). In [gtp-table5](gtp-table5.md) RBUDP's two flows \
-              differ because a real copy counts whole chunks while it runs, and the simulator \
-              counts blocks.",
+              ([fobs-table2](fobs-table2.md)); a real send buffer is larger than the simulated one \
+              ([ornl-memory](ornl-memory.md), [ornl-file](ornl-file.md)); the kernel's TCP waits a \
+              fifth of a millisecond more in each round trip ([gtp-fig1](gtp-fig1.md)). In \
+              [gtp-table5](gtp-table5.md) RBUDP's two flows differ because a real copy counts \
+              whole chunks while it runs, and the simulator counts blocks.",
     set: Set::Full,
 };
 

@@ -148,32 +148,32 @@ pub(crate) static MANY: Experiment = Experiment {
     tables,
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| figures(outcomes),
-    differs: "Nothing was published. No sender here knows that it has several receivers: each \
-              receiver belongs to a separate copy, which reads the object again. A shared link \
-              that drops the excess is the harder case; a card that is the shared link slows its \
-              host's programs, and nothing is lost ([gtp-table3](gtp-table3.md)).",
-    learned: "The shared link must carry the object once for each receiver. A protocol that \
-              sends at its configured share nearly reaches this limit, at any distance. With \
-              RBUDP and FOBS four receivers have the object after {RBUDP, told its share, to 4 | \
-              2} s, against the {RBUDP, told its share, to 4 | model | 2} s that the link alone \
-              would take, and with NETBLT after {NETBLT, told its share, to 4 | 2}; 16 have it \
-              after {RBUDP, told its share, to 16 | 2} to {NETBLT, told its share, to 16 | 2} s, \
-              against {RBUDP, told its share, to 16 | model | 2}. Only FOBS's last round trip is \
-              wasted, and all have the object at nearly the same time. Tsunami is a second later \
-              because it starts slowly. With the whole rate each, four copies of RBUDP gain \
-              {[RBUDP, told its share, to 4] - [RBUDP, told the link, to 4] | 2} s and send \
-              {RBUDP, told the link, to 4 | waste} % of the object needlessly, over a link that \
-              other traffic then cannot use.\n\nGTP's receivers divide their own links, which \
-              are not the bottleneck here. 16 of them request more than the shared link carries, \
-              and {GTP, to 16 | waste} % of the object is sent needlessly; with four receivers \
-              {GTP, to 4 | waste} %. SABUL finds its share, with {SABUL, to 4 | waste} % of \
-              waste among four and {SABUL, to 16 | waste} % among 16; the last of these has the \
-              object {[SABUL, to 16] - [RBUDP, told its share, to 16] | 1} s after RBUDP's, and \
-              the first in half of their time. TCP serves the near receivers first: of four \
-              receivers one has the object after {TCP CUBIC, to 4 | time until one has it | 1} s \
-              and the last after {TCP CUBIC, to 4 | 2} s, when the link has long been idle. \
-              Eight connections per receiver help with 16 receivers ({TCP CUBIC, 8 connections, \
-              to 16 | 1} s instead of {TCP CUBIC, to 16 | 1}), not with four ({TCP CUBIC, 8 \
-              connections, to 4 | 1} s).",
+    differs: "No paper has this. No sender here knows that it has several receivers: each receiver \
+              belongs to a separate copy, which reads the object again. A shared link that drops \
+              the excess is the harder case. If the sender's card is the shared link, it makes the \
+              programs wait, and nothing is lost ([gtp-table3](gtp-table3.md)).",
+    learned: "The shared link must carry the object once for each receiver. A protocol that sends \
+              at its configured share comes close to this limit. With RBUDP and FOBS four \
+              receivers have the object after {RBUDP, told its share, to 4 | 2} s, against the \
+              {RBUDP, told its share, to 4 | model | 2} s that the link alone would take, and with \
+              NETBLT after {NETBLT, told its share, to 4 | 2}; 16 have it after {RBUDP, told its \
+              share, to 16 | 2} to {NETBLT, told its share, to 16 | 2} s, against {RBUDP, told its \
+              share, to 16 | model | 2}. Of these, only FOBS wastes anything, one round trip of \
+              data for each receiver, and all receivers have the object at nearly the same time. \
+              Tsunami is about a second later because it starts slowly. If each of four copies of \
+              RBUDP sends at the whole link's rate, they gain {[RBUDP, told its share, to 4] - \
+              [RBUDP, told the link, to 4] | 2} s, but send {RBUDP, told the link, to 4 | waste} % \
+              of the object needlessly, over a link that other traffic then cannot use.\n\n\
+              GTP's receivers divide their own links, which are not the bottleneck here. 16 \
+              receivers request more than the shared link carries, and {GTP, to 16 | waste} % of \
+              the object is sent needlessly; with four receivers {GTP, to 4 | waste} %. SABUL \
+              finds its share, with a waste of {SABUL, to 4 | waste} % for four receivers and \
+              {SABUL, to 16 | waste} % for 16. The last of these 16 has the object {[SABUL, to 16] \
+              - [RBUDP, told its share, to 16] | 1} s later than with RBUDP, and the first in half \
+              of that time. TCP serves the near receivers first: of four receivers one has the \
+              object after {TCP CUBIC, to 4 | time until one has it | 1} s and the last after {TCP \
+              CUBIC, to 4 | 2} s. Eight connections per receiver help with 16 receivers ({TCP \
+              CUBIC, 8 connections, to 16 | 1} s instead of {TCP CUBIC, to 16 | 1}), not with four \
+              ({TCP CUBIC, 8 connections, to 4 | 1} s).",
     set: Set::Full,
 };

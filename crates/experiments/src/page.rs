@@ -194,8 +194,8 @@ impl Page {
     fn text(&self, figures: &[(String, String)]) -> Result<String, ProseError> {
         let Experiment { id, title, source, setup, differs, learned, .. } = self.experiment;
         let cases = (self.experiment.cases)();
-        let mut text = format!("# {title}\n\n{source}.\n\n`longhaul reproduce {id}` writes ");
-        text += "this page: the simulated values are the same on every machine.\n\n";
+        let mut text = format!("# {title}\n\n{source}.\n\n`longhaul reproduce {id} --update` ");
+        text += "writes this page. The simulated values are the same on every machine.\n\n";
         text += &format!("## Set-up\n\n{setup}\n\n");
         text += &scenarios(&cases);
         text += "## Results\n\n";

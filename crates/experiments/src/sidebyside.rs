@@ -125,7 +125,7 @@ fn figures(outcomes: &Outcomes) -> Vec<Figure> {
 /// The table of all protocols.
 pub(crate) static COMPARE: Experiment = Experiment {
     id: "compare-1g",
-    title: "Every protocol over 1 Gbit/s and 100 ms, at four losses, beside TCP",
+    title: "Every protocol over 1 Gbit/s and 100 ms, at four losses, compared with TCP",
     source: "No paper: which protocol to choose, a question that the papers leave open",
     setup: "300 MB and 3 GB, from memory to memory, over 1 Gbit/s (Ethernet framing included) and \
             100 ms with a drop-tail queue of one bandwidth-delay product; 0, 0.1, 1 or 5 % of the \
@@ -134,8 +134,8 @@ pub(crate) static COMPARE: Experiment = Experiment {
             UDP payload, SABUL at most at that rate, and GTP's receiver is configured with 957. C \
             is 957 Mbit/s, the link's UDP payload in full packets; header and tag take 2.2 % of \
             it, so 97.8 % of C is the maximum. Only congestion limits TCP's windows. `longhaul \
-            reproduce compare-1g` runs it (it does not run without its name), with `--how emulate \
-            --update` also over real sockets, with the kernel's TCP.",
+            reproduce compare-1g` runs it (`reproduce all` does not); with `--how emulate \
+            --update` it also runs over real sockets, with the kernel's TCP.",
     cases: || {
         let all =
             conditions().flat_map(|condition| CONTENDERS.map(|contender| (condition, contender)));
@@ -156,36 +156,37 @@ pub(crate) static COMPARE: Experiment = Experiment {
     tables,
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| figures(outcomes),
-    differs: "Nothing was published. The model of TCP is the simulator's \
+    differs: "No paper has this. Simulated TCP is the simulator's model \
               ([tcp-model](tcp-model.md)). BBR's rows are only emulated, with the kernel's BBR; \
               compare them with CUBIC's emulated values. On the same path [transfer](transfer.md) \
-              measures 832 Mbit/s of BBR without loss and 459 at 5 % by one connection with 64 MiB \
-              of window, 838 and 732 by eight.",
+              measures BBR with a window of 64 MiB: one connection has 832 Mbit/s without loss and \
+              459 at 5 %, eight have 838 and 732.",
     learned: "With a given rate, RBUDP, greedy FOBS and NETBLT are within two per cent of each \
-              other without loss, and with 3 GB RBUDP and FOBS keep their rate at any loss: \
-              {RBUDP, 3000 MB, loss 5 % | goodput of C·(1 − L)} % of the capacity after loss, out \
-              of at most 97.8. They differ in cost: RBUDP retransmits little more than the lost \
-              data; greedy FOBS sends a round trip more, which is {[FOBS, greedy, 300 MB, loss 0 % \
-              | waste] - [RBUDP, 300 MB, loss 0 % | waste]} to {[FOBS, greedy, 300 MB, loss 5 % | \
-              waste] - [RBUDP, 300 MB, loss 5 % | waste]} points of 300 MB and less than one of 3 \
-              GB. FOBS with its table stays {[FOBS, greedy, 3000 MB, loss 5 % | goodput of C·(1 − \
-              L)] - [FOBS with its table, 3000 MB, loss 5 % | goodput of C·(1 − L)]} points behind \
-              at 5 %, because it slows down on loss. Tsunami needs seconds to reach its rate: \
-              {least [Tsunami, 300 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 300 MB, * | \
-              goodput of C·(1 − L)]} % of a small object, {least [Tsunami, 3000 MB, * | goodput of \
-              C·(1 − L)]} to {most [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} of a large one. \
-              GTP is the fastest for 3 GB without loss, and learns the path's own loss: at 5 % it \
-              has {GTP, 300 MB, loss 5 % | goodput of C·(1 − L)} % of a small object and {GTP, \
-              3000 MB, loss 5 % | goodput of C·(1 − L)} of a large one. SABUL and TCP, which treat \
-              any loss as congestion, have 5 % or less at one lost packet in a thousand.\n\n\
-              All goals for 3 GB are met, also over real sockets in every valid emulated run. \
-              There, RBUDP, greedy FOBS and NETBLT with a given rate are within 1 % of the \
-              simulated values for 3 GB, at any loss; FOBS with its table and Tsunami, which slow \
-              down for loss, are {-[Tsunami, 3000 MB, loss 5 % | goodput | from simulated]} to \
-              {-[FOBS with its table, 3000 MB, loss 5 % | goodput | from simulated]} % below it at \
-              5 %. The kernel's BBR has {TCP BBR, 3000 MB, loss 0.1 % | emulated} Mbit/s of 3 GB \
-              at 0.1 % and {TCP BBR, 3000 MB, loss 5 % | emulated} at 5 %. SABUL has only a rate \
-              limit; without one only loss ends its increase \
+              other without loss. With 3 GB, RBUDP and greedy FOBS keep their rate at all four \
+              losses: at 5 % RBUDP has {RBUDP, 3000 MB, loss 5 % | goodput of C·(1 − L)} % of the \
+              capacity after loss; the maximum is 97.8. Their cost differs: RBUDP repeats little \
+              more than the lost data; greedy FOBS sends one round trip of data more, which is \
+              {[FOBS, greedy, 300 MB, loss 0 % | waste] - [RBUDP, 300 MB, loss 0 % | waste]} to \
+              {[FOBS, greedy, 300 MB, loss 5 % | waste] - [RBUDP, 300 MB, loss 5 % | waste]} \
+              points of 300 MB and less than one point of 3 GB. FOBS with its table stays {[FOBS, \
+              greedy, 3000 MB, loss 5 % | goodput of C·(1 − L)] - [FOBS with its table, 3000 MB, \
+              loss 5 % | goodput of C·(1 − L)]} points behind at 5 %, because it slows down on \
+              loss. Tsunami needs seconds to reach its rate: {least [Tsunami, 300 MB, * | goodput \
+              of C·(1 − L)]} to {most [Tsunami, 300 MB, * | goodput of C·(1 − L)]} % of a small \
+              object, {least [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 3000 \
+              MB, * | goodput of C·(1 − L)]} of a large one. GTP is the fastest protocol for 3 GB \
+              without loss, and recognises the path's own loss: at 5 % it has {GTP, 300 MB, loss 5 \
+              % | goodput of C·(1 − L)} % of a small object and {GTP, 3000 MB, loss 5 % | goodput \
+              of C·(1 − L)} of a large one. SABUL, CUBIC and NewReno, which treat any loss as \
+              congestion, have 5 % or less at one lost packet in a thousand.\n\n\
+              All goals for 3 GB are met in the simulator and in every valid emulated run. Over \
+              real sockets, RBUDP, greedy FOBS and NETBLT with a given rate are within 1 % of the \
+              simulated values for 3 GB at all four losses; FOBS with its table and Tsunami, which \
+              slow down on loss, are {-[Tsunami, 3000 MB, loss 5 % | goodput | from simulated]} to \
+              {-[FOBS with its table, 3000 MB, loss 5 % | goodput | from simulated]} % below them \
+              at 5 %. The kernel's BBR has {TCP BBR, 3000 MB, loss 0.1 % | emulated} Mbit/s for 3 \
+              GB at 0.1 % and {TCP BBR, 3000 MB, loss 5 % | emulated} at 5 %. SABUL's only limit \
+              is the configured rate; without it only loss ends SABUL's increase \
               ([sabul](../docs/protocols/sabul.md)).",
     set: Set::Named,
 };

@@ -142,37 +142,37 @@ pub(crate) static FEC: Experiment = Experiment {
     title: "State updates by TCP, UDP, and UDP with repairs",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 3.2 (`fecClient`, `fecServer`)",
-    setup: "3,000 updates of 100 bytes at a fixed rate over 100 Mbit/s, with losses towards the \
-            receiver: independent, or three packets in a row on average. An update is in time if \
-            it comes within half a round trip and 30 ms. The code is that of `longhaul channel \
-            --mode datagram`: repairs follow each group of updates, or come 20 ms after its \
-            first one; updates never wait for repairs. TCP sends each update at once; its loss \
-            detection and window are modelled (`testbed::sim::updates`). The row `deadline` is \
-            `--mode deadline` with this time: once a second the receiver reports its losses, and \
-            the sender chooses the code. Delays are of delivered \
-            updates; bytes include all headers towards the receiver.",
+    setup: "A sender sends 3,000 updates of 100 bytes at a fixed rate over 100 Mbit/s. Packets \
+            towards the receiver are lost independently, or three in a row on average. An update \
+            is in time if it arrives within half a round trip plus 30 ms. The code is that of \
+            `longhaul channel --mode datagram`: repairs follow each group of updates, 20 ms after \
+            its first update at the latest; updates never wait for repairs. TCP sends each update \
+            at once; its loss detection and window are modelled (`testbed::sim::updates`). The row \
+            `deadline` is `--mode deadline` with this time: the receiver reports its losses once a \
+            second, and the sender chooses the code. Delays are of delivered updates; bytes \
+            include all headers towards the receiver.",
     cases: Vec::new,
     tables: |_| TABLES.get_or_init(tables).clone(),
     courses: Experiment::NO_COURSES,
     figures: |_, _| FIGURES.get_or_init(figures).clone(),
     differs: "The paper gives no numbers for its codes. It sends the parity as a separate flow; \
-              here it follows the originals in the same flow, since one address and one key serve \
-              both.",
+              here the parity follows the originals in the same flow, which needs only one address \
+              and one key.",
     learned: "At 100 updates a second over 100 ms with 3 % of independent loss, TCP delivers \
               {100/s, 100 ms, loss 3 %, TCP | in time | simulated | 1} % in time, plain UDP \
-              {100/s, 100 ms, loss 3 %, UDP | in time | simulated | 1} %, XOR of 3 {100/s, 100 \
-              ms, loss 3 %, XOR 3 | in time | simulated | 1} % for {100/s, 100 ms, loss 3 %, \
-              XOR 3 | bytes beyond UDP | simulated | 0} % more bytes, and 2 Reed-Solomon \
-              repairs for 4 updates {100/s, 100 ms, loss 3 %, Reed-Solomon 4+2 | in time | \
-              simulated | 1} %. One lost segment of TCP delays all updates of a round trip, so \
-              it is the worst of all here. Where losses come three in a row, XOR of 3 falls to \
-              {100/s, 100 ms, loss 3 %, 3 in a row, XOR 3 | in time | simulated | 1} % and \
-              Reed-Solomon to {100/s, 100 ms, loss 3 %, 3 in a row, Reed-Solomon 4+2 | in time \
-              | simulated | 1} %: a burst must be shorter than the repairs of its group. A code \
+              {100/s, 100 ms, loss 3 %, UDP | in time | simulated | 1} %, XOR of 3 {100/s, 100 ms, \
+              loss 3 %, XOR 3 | in time | simulated | 1} % for {100/s, 100 ms, loss 3 %, XOR 3 | \
+              bytes beyond UDP | simulated | 0} % more bytes, and 2 Reed-Solomon repairs for 4 \
+              updates {100/s, 100 ms, loss 3 %, Reed-Solomon 4+2 | in time | simulated | 1} %. A \
+              lost TCP segment delays all updates of a round trip, so TCP has the lowest share \
+              here. If packets are lost three in a row on average, XOR of 3 falls to {100/s, 100 \
+              ms, loss 3 %, 3 in a row, XOR 3 | in time | simulated | 1} % and Reed-Solomon to \
+              {100/s, 100 ms, loss 3 %, 3 in a row, Reed-Solomon 4+2 | in time | simulated | 1} %: \
+              a group is restored only if it loses no more datagrams than it has repairs. A code \
               that follows the losses delivers {100/s, 100 ms, loss 3 %, deadline | in time | \
               simulated | 1} % for {100/s, 100 ms, loss 3 %, deadline | bytes beyond UDP | \
               simulated | 0} % more bytes, and with bursts {100/s, 100 ms, loss 3 %, 3 in a row, \
               deadline | in time | simulated | 1} %. At 10 updates a second a group has one \
-              update, and each repair is a copy of it.",
+              update, and each repair is a copy of that update.",
     set: Set::Full,
 };

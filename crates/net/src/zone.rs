@@ -30,7 +30,7 @@ pub fn read(text: &str) -> Result<String, &'static str> {
 /// An address as [`read`] reads it within brackets.
 pub fn write(host: &str) -> String {
     match host.split_once('%') {
-        // The reader would take "25" for a part of the percent sign.
+        // The parser would read "25" as part of the percent sign.
         Some((address, zone)) if zone.starts_with("25") => format!("{address}%25{zone}"),
         _ => host.to_owned(),
     }

@@ -25,10 +25,10 @@ fn main() {
     println!("# What a decision of GTP's receiver costs\n");
     println!("`cargo bench -p longhaul-proto --bench scheduler > results/scheduler.md`, one core.");
     println!(
-        "The max-min shares alone, half of the flows unable to take an even one (a sort and a"
+        "The max-min shares alone, if half of the flows cannot take an equal share (a sort and"
     );
-    println!("pass: N log N), and all that a join leads to: shares, targets, a request to each");
-    println!("sender. Medians of {TURNS}.\n");
+    println!("a pass: N log N), and the whole work of a join: shares, targets, and a request to");
+    println!("each sender. Medians of {TURNS}.\n");
     println!("| flows | shares, ns | for each flow, ns | a join, ns | for each flow, ns |");
     println!("| ---: | ---: | ---: | ---: | ---: |");
     for &flows in flows {

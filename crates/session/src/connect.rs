@@ -1,4 +1,4 @@
-//! A client's connection to a server: names, trust, and advice which ports to open.
+//! A client's connection to a server: names, trust, and advice about the ports to open.
 
 use std::net::SocketAddr;
 

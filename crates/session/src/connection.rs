@@ -107,12 +107,12 @@ fn muxed(stream: mux::Stream) -> (Stream, String) {
     (Stream { out: Box::new(out), input: Box::new(input), delivered: None }, number)
 }
 
-/// How many periods in sequence a connection was idle at the end of.
+/// The number of consecutive periods at whose end a connection was idle.
 #[derive(Default)]
 pub(super) struct Idle(u32);
 
 impl Idle {
-    /// Counts the end of a period; returns whether the connection was idle at two in sequence.
+    /// Counts the end of a period; returns whether the connection was idle at the last two ends.
     pub(super) fn is_over(&mut self, is_idle: bool) -> bool {
         self.0 = if is_idle { self.0 + 1 } else { 0 };
         self.0 >= 2

@@ -321,8 +321,8 @@ fn bind_exactly(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Resu
     Ok(socket)
 }
 
-/// Returns whether a client must validate its address: one network, or all together, have too many
-/// handshakes, and the client `is_validated` not yet.
+/// Returns whether a client must validate its address: its network, or all networks together, have
+/// too many handshakes in progress, and the client is not validated yet.
 fn must_validate((same, all): (usize, usize), is_validated: bool) -> bool {
     !is_validated && (same >= VALIDATE_ABOVE.0 || all >= VALIDATE_ABOVE.1)
 }

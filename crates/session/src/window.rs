@@ -7,7 +7,10 @@
 //! If the stream itself carries much (a long list of files that must be sealed, or an object
 //! without another carrier), the floor alone would limit each round trip. So the window grows after
 //! a round that was full, lost little and saw no queue, and shrinks after one that lost much or saw
-//! a queue. Loss that grows with the rate is congestion; loss that does not is a property of the
+//! a queue. A single late packet is no queue, because a host that does not run for a moment delays
+//! it as well. So a round's delay is the smallest of its second half (RFC 6817, section 2.4.2,
+//! filters in the same way). The round after a shrink still waits in the old queue, and changes
+//! nothing. Loss that grows with the rate is congestion; loss that does not is a property of the
 //! path (as in delay-based controllers: RFC 6817, section 2.4.2).
 
 use std::any::Any;
@@ -15,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn::congestion::{Controller, ControllerFactory};
+use quinn_proto::RttEstimator;
 
 /// Minimum bytes in flight.
 const FLOOR: u64 = 64 << 10;
@@ -42,6 +46,8 @@ pub(super) struct Window {
     shortest: Option<Duration>,
     /// A round was too large: from now on the window grows slowly.
     met_the_end: bool,
+    /// The previous round saw a queue, in which this one waits as well.
+    drains: bool,
 }
 
 /// A round trip's packets.
@@ -54,21 +60,36 @@ struct Round {
     lost: u64,
     /// Whether the sender had nothing to send at times.
     idle: bool,
+    /// The smallest round-trip time that the second half of it saw.
+    fastest: Option<Duration>,
 }
 
 impl Window {
     pub(super) fn new() -> Window {
-        Window { bytes: FLOOR, round: None, shortest: None, met_the_end: false }
+        Window { bytes: FLOOR, round: None, shortest: None, met_the_end: false, drains: false }
+    }
+
+    /// Notes that a packet's acknowledgement came `took` after it was sent.
+    fn saw(&mut self, now: Instant, took: Duration) {
+        let half = self.shortest.unwrap_or_default() / 2;
+        if let Some(round) = &mut self.round
+            && now.saturating_duration_since(round.begun) >= half
+        {
+            round.fastest = Some(round.fastest.map_or(took, |least| least.min(took)));
+        }
     }
 
     fn end_round(&mut self, round: Round, took: Duration) {
+        let took = round.fastest.map_or(took, |least| least.min(took));
+        let drained = std::mem::take(&mut self.drains);
         let shortest = *self.shortest.insert(self.shortest.map_or(took, |least| least.min(took)));
         let bytes = if round.lost * TOO_MUCH > round.sent {
             self.met_the_end = true;
             self.bytes / 2
         } else if took > shortest + (shortest / QUEUE_SHARE).max(UNREST) {
             self.met_the_end = true;
-            self.bytes / 4 * 3
+            self.drains = !drained;
+            if drained { self.bytes } else { self.bytes / 4 * 3 }
         } else if round.idle {
             self.bytes
         } else if self.met_the_end {
@@ -85,8 +106,19 @@ impl Window {
 
 impl Controller for Window {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
-        let new = Round { first: last_packet_number, begun: now, sent: 0, lost: 0, idle: false };
+        let new = Round {
+            first: last_packet_number,
+            begun: now,
+            sent: 0,
+            lost: 0,
+            idle: false,
+            fastest: None,
+        };
         self.round.get_or_insert(new).sent += bytes;
+    }
+
+    fn on_ack(&mut self, now: Instant, sent: Instant, _: u64, _: bool, _: &RttEstimator) {
+        self.saw(now, now.saturating_duration_since(sent));
     }
 
     fn on_end_acks(
@@ -263,6 +295,30 @@ mod tests {
         let limit = Duration::from_millis(18);
         assert_eq!(after(short, 16_000, 0, limit).bytes, 2 << 20);
         assert_eq!(after(short, 16_000, 0, limit + nano).bytes, 384 << 10);
+    }
+
+    #[test]
+    fn the_round_after_a_shrink_waits_in_the_same_queue_and_shrinks_no_more() {
+        let queue = RTT * 2;
+        let once = after(half_a_mib(), 16_000, 0, queue);
+        let twice = after(once, 16_000, 0, queue);
+        assert_eq!((once.bytes, twice.bytes), (384 << 10, 384 << 10));
+        assert_eq!(after(twice, 16_000, 0, queue).bytes, 288 << 10);
+        assert_eq!(after(once, 16_000, 0, RTT).bytes, (384 << 10) / 8 * 9);
+    }
+
+    #[test]
+    fn one_late_packet_is_no_queue_and_what_the_first_half_saw_does_not_count() {
+        for (at, fastest) in [(RTT / 2, RTT), (RTT / 2 - Duration::from_nanos(1), RTT * 2)] {
+            let mut window = half_a_mib();
+            let begun = Instant::now();
+            window.on_sent(begun, 16_000, 7);
+            window.saw(begun + at, RTT);
+            window.saw(begun + RTT, RTT * 3);
+            window.on_end_acks(begun + RTT * 2, 0, false, Some(7));
+            let is_queue = fastest > RTT;
+            assert_eq!(window.bytes, if is_queue { 384 << 10 } else { 2 << 20 }, "{at:?}");
+        }
     }
 
     #[test]

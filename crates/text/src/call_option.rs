@@ -9,7 +9,7 @@ use std::fmt;
 pub enum CallOption {
     /// Accept and remember every server seen for the first time.
     AcceptNew,
-    /// The ids that a server lets in.
+    /// The ids that a server admits.
     Allow,
     /// Follow redirects from https to http.
     AllowDowngrade,

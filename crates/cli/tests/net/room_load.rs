@@ -122,8 +122,8 @@ fn cpu(id: u32) -> f64 {
     ticks as f64 / 100.0
 }
 
-/// Prints a row: what came, what was lost, delays, and the processors that the server and this
-/// process used.
+/// Prints a row: arrivals, losses, delays, and the seconds of processor time that the server and
+/// this process used per million messages that arrived.
 #[allow(clippy::print_stderr, reason = "the numbers are for results/")]
 fn report(name: &str, subscribers: usize, rate: u64, seen: &Seen, cpus: (f64, f64)) {
     let mut delays = seen.delays.take();
@@ -141,8 +141,8 @@ fn report(name: &str, subscribers: usize, rate: u64, seen: &Seen, cpus: (f64, f6
         at(0.5),
         at(0.99),
         at(1.0),
-        cpus.0,
-        cpus.1,
+        cpus.0 * 1e6 / came as f64,
+        cpus.1 * 1e6 / came as f64,
     );
 }
 
@@ -205,10 +205,9 @@ impl Audience {
         for reader in reading {
             self.sessions.push(reader.await.expect("nobody loses the session"));
         }
-        let took = base.elapsed().as_secs_f64();
         let used = (cpu(server) - before.0, cpu(std::process::id()) - before.1);
         let all = seen.delays.borrow().len() as u64 + seen.lost.get();
-        report("longhaul", self.sessions.len(), rate, &seen, (used.0 / took, used.1 / took));
+        report("longhaul", self.sessions.len(), rate, &seen, used);
         let sent = (rate as f64 / SENDERS as f64 * seconds as f64) as u64 * SENDERS;
         assert_eq!(all, sent * self.sessions.len() as u64, "each message came or was counted");
         seen

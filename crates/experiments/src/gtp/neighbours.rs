@@ -49,12 +49,12 @@ pub(super) static BESIDE: Experiment = Experiment {
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 3.6, \
              which names it as future work and has no figure",
     setup: "Three GTP senders at 25, 50 and 100 ms start at 0 s. One TCP flow (CUBIC, a window \
-            that congestion alone limits) at 20 ms starts at 2 s. All send to one receiver \
-            through a switch, whose port has 1 Gbit/s (Ethernet framing included) and a drop-tail \
-            queue of 2 MB. The receiver finds C_r by itself. It takes all of the link or 85 % of \
-            it (`receive-share`), and it either measures other traffic and leaves it a max-min \
-            fair share (`others` fair) or ignores it. Means from 5 to 20 s of one run with one \
-            seed.",
+            that only congestion limits) at 20 ms starts at 2 s. All send to one receiver through \
+            a switch, whose port has 1 Gbit/s (Ethernet framing included) and a drop-tail queue of \
+            2 MB. The receiver finds C_r by itself. It takes all of the link or 85 % of it \
+            (`receive-share`), and it either measures other traffic and leaves it a max-min fair \
+            share (`others` fair) or ignores it. Goodputs are means from 5 to 20 s of one run with \
+            one seed.",
     cases: || {
         let case = |(share, (value, rule)): (u32, (&str, &str))| {
             let variant = vary("gtp-beside")
@@ -67,8 +67,8 @@ pub(super) static BESIDE: Experiment = Experiment {
     tables: beside_tables,
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "Nothing was published. Four equal flows would have 234 Mbit/s each of the 936 that \
-              the link carries of object.",
+    differs: "The paper publishes no values. Four equal flows would have 234 Mbit/s each of the \
+              936 that the link carries of object.",
     learned: "With all of the link and `others` fair, the TCP flow has {100 % of the link, others \
               fair | the TCP flow} Mbit/s; with `others` ignored it has {100 % of the link, \
               others ignored | the TCP flow}. The fair share would be 234. A fixed share of 85 % \
@@ -99,14 +99,14 @@ fn delay_cases()
 /// The page about control by delay.
 pub(super) static DELAY_CONTROL: Experiment = Experiment {
     id: "gtp-delay-control",
-    title: "One GTP flow that is asked for more than the link carries: control by loss and by \
+    title: "One GTP flow with requests for more than the link carries: control by loss and by \
             delay",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 4.1, \
              which names it as an outlook and has no figure",
     setup: "One GTP flow for 20 s over 1 Gbit/s (Ethernet framing included) and 50 ms. Its \
-            receiver is told a C_r of 1100 Mbit/s of UDP payload; the link carries 957. Beside it \
-            goes a TCP flow (NewReno) with a window of 64 KiB: on an empty path it would have \
-            10.5 Mbit/s, and a queue that lengthens the round trip, or loss, lowers that. The \
+            receiver is configured with a C_r of 1100 Mbit/s of UDP payload; the link carries 957. \
+            A TCP flow (NewReno) with a window of 64 KiB runs at the same time: on an empty path \
+            it would have 10.5 Mbit/s, and a longer queue or loss reduces its goodput. The \
             drop-tail queue holds 512 kB (4 ms), 6 MB (48 ms) or 25 MB (200 ms).",
     cases: || {
         let case = |((size, queue), (value, rule)): ((&str, &str), (&str, &str))| {
@@ -131,16 +131,15 @@ pub(super) static DELAY_CONTROL: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "Nothing was published. The controller allows a queue of a quarter of the round trip \
-              (`queue`), which is 12.5 ms here, and treats a longer queue as loss.",
-    learned: "Where the queue is shorter than what `delay-control` allows (512 kB), the setting \
-              changes nothing. With 6 MB it costs GTP {100 - 100 * [queue of 6 MB, delay-control] \
-              / [queue of 6 MB, loss alone]} % of its goodput and raises the TCP flow from {queue \
-              of 6 MB, loss alone | TCP with a window of 64 KiB | 1} to {queue of 6 MB, \
-              delay-control | TCP with a window of 64 KiB | 1} Mbit/s. With 25 MB it costs {100 - \
-              100 * [queue of 25 MB, delay-control] / [queue of 25 MB, loss alone]} %, and GTP \
-              loses {queue of 25 MB, delay-control | loss | 2} % of its packets instead of {queue \
-              of 25 MB, loss alone | loss | 2} %. So `delay-control` buys a short queue with \
-              goodput.",
+    differs: "The paper publishes no values. The controller allows a queue of a quarter of the \
+              round trip (`queue`), which is 12.5 ms here, and treats a longer queue as loss.",
+    learned: "Where the queue (512 kB) is shorter than `delay-control` allows, the setting changes \
+              nothing. With 6 MB it costs GTP {100 - 100 * [queue of 6 MB, delay-control] / [queue \
+              of 6 MB, loss alone]} % of its goodput and raises the TCP flow from {queue of 6 MB, \
+              loss alone | TCP with a window of 64 KiB | 1} to {queue of 6 MB, delay-control | TCP \
+              with a window of 64 KiB | 1} Mbit/s. With 25 MB it costs {100 - 100 * [queue of 25 \
+              MB, delay-control] / [queue of 25 MB, loss alone]} %, and GTP loses {queue of 25 MB, \
+              delay-control | loss | 2} % of its packets instead of {queue of 25 MB, loss alone | \
+              loss | 2} %. So `delay-control` keeps the queue short at the cost of goodput.",
     set: Set::Full,
 };

@@ -82,15 +82,15 @@ pub(super) static SCALE: Experiment = Experiment {
     id: "gtp-scale",
     title: "GTP from one to a thousand senders into 1, 10 and 100 Gbit/s",
     source: "No paper: the scale that GTP was made for",
-    setup: "1 to 1000 senders with 1 Gbit/s each (Ethernet framing included), from 1, 3, 10, 20, \
-            30, 50, 80, 120, 200 and 300 ms away in turn, all from 0 s, into one receiver of 1, 10 \
-            or 100 Gbit/s, whose switch holds 5 ms for its port; at 3 s one more from 50 ms away. \
-            The senders' cards have the same 1 Gbit/s and report it at set-up; the receiver's card \
-            is not a limit. The receiver knows its link, and nothing is sent before its request. \
-            Aggregate and fairness are those of 2 to 3 s; loss is that of all 5 s; the model is \
-            the object data that the links carry in full packets. A join is over when the late \
-            flow's rate over 50 ms stays within 10 % of the others' mean. A look is one \
-            comparison, or the computation of one share.",
+    setup: "1 to 1000 senders with 1 Gbit/s each (Ethernet framing included) send to one receiver \
+            of 1, 10 or 100 Gbit/s. They are 1, 3, 10, 20, 30, 50, 80, 120, 200 and 300 ms away in \
+            turn, and start at 0 s; one more, 50 ms away, joins at 3 s. The switch port before the \
+            receiver has a queue of 5 ms. The senders' cards have 1 Gbit/s too and report it at \
+            set-up; the receiver's card is not a limit. The receiver knows the rate of its link, \
+            and senders wait for its first request. Aggregate and fairness are measured from 2 to \
+            3 s, loss over all 5 s. The model is the object data that the links carry in full \
+            packets. A join is over when the late flow's rate over 50 ms stays within 10 % of the \
+            others' mean. A look is one comparison, or the computation of one share.",
     cases: || {
         let case = |(senders, link): (usize, u64)| {
             let capacity = payload_ceiling(Rate::from_mbps(link * 1_000)).as_bps() / 1_000_000;
@@ -127,19 +127,21 @@ pub(super) static SCALE: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "Nothing was published for more than eight flows. The paper's senders also wait for \
-              the first request; otherwise longhaul's send 64 blocks before it, which from a \
-              thousand senders would be more than the queue holds. [scheduler](scheduler.md) has \
-              the processor time of a decision; this page has the number of looks at flows.",
-    learned: "The scheduler's work grows as N log N: it looks {[1000 senders] / 1000} times at \
-              each of a thousand flows for a decision. A receiver that knows its senders' rates \
-              fills the capacity in all twelve cases, of the senders' links where they are the \
-              limit and of its own otherwise. Nothing is lost, and shares are equal (index {least \
-              [* | fairness index] | 3}) from 1 to 300 ms away. A join takes {1000 into 100 Gbit/s \
-              | fair after a join within | 2} s at most, but {1000 into 1 Gbit/s | fair after a \
-              join within | 2} s where a thousand senders share 1 Gbit/s. There each sender has \
-              less than a megabit and gets requests for several blocks at a time, and a thousand \
-              simultaneous joins make one schedule. When the receiver requested single blocks, and \
-              made a schedule for each join, it could not keep up.",
+    differs: "The paper publishes nothing for more than eight flows. Its senders wait for the \
+              first request, as here; by default longhaul's senders send 64 blocks before it, \
+              which from a thousand senders would be more than the queue holds. \
+              [scheduler](scheduler.md) has the processor time of a decision; this page has the \
+              number of looks at flows.",
+    learned: "The scheduler's work grows as N log N: for a decision among a thousand flows it \
+              looks {[1000 senders] / 1000} times at each flow. A receiver that knows its senders' \
+              rates fills the capacity in all twelve cases: that of the senders' links where they \
+              are the limit, otherwise that of its own link. Nothing is lost, and the shares of \
+              senders from 1 to 300 ms away are equal (index {least [* | fairness index] | 3}). A \
+              join takes at most {1000 into 100 Gbit/s | fair after a join within | 2} s, except \
+              where a thousand senders share 1 Gbit/s: there it takes {1000 into 1 Gbit/s | fair \
+              after a join within | 2} s. In that case each sender has about 1 Mbit/s and receives \
+              requests for several blocks at a time, and a thousand simultaneous joins make one \
+              schedule. An earlier receiver, which requested single blocks and made a schedule for \
+              each join, could not keep up.",
     set: Set::Named,
 };

@@ -23,11 +23,12 @@ pub(super) static FIG1: Experiment = Experiment {
     title: "TCP: 100 MB over 1 Gbit/s, throughput against round-trip time",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 1, \
              Fig. 1",
-    setup: "100 MB by one TCP connection (NewReno with selective acknowledgements, first window \
-            10 segments) over 1 Gbit/s with a drop-tail queue of one bandwidth-delay product (at \
-            least 100 packets), without other loss; once with nothing but congestion to limit the \
-            window, once with the 64 kB of a host that nobody tuned. Emulated: the kernel's TCP, \
-            with its own window, of the kind that the line below the table names first.",
+    setup: "One TCP connection (NewReno with selective acknowledgements, first window 10 segments) \
+            sends 100 MB over 1 Gbit/s with a drop-tail queue of one bandwidth-delay product (at \
+            least 100 packets), without other loss. In the first table only congestion limits the \
+            window; in the second the window has the 64 kB of an untuned host. Emulated: the \
+            kernel's TCP with its own window; the line below the tables names its congestion \
+            control first.",
     cases: || {
         let cases = FIG1_WINDOWS.iter().flat_map(|window| FIG1_RTTS.map(|rtt| (window, rtt)));
         cases
@@ -73,22 +74,22 @@ pub(super) static FIG1: Experiment = Experiment {
         let title = "TCP's goodput for 100 MB".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The text gives none of the figure's values. It says that TCP takes long to \
-              reach the full rate where the round-trip time is large. The paper does not give \
-              its windows, so both extremes are here.\n\n\
-              With a window of 64 kB and a round trip of a millisecond or less the kernel's \
-              TCP is slower than the simulator's, by about a quarter at half a millisecond. \
-              Its round trips take about a fifth of a millisecond more than the link's, at \
-              any length: packets and acknowledgements wait for the emulator's next look and \
-              for the hosts' programs to wake ([emulator.md](emulator.md) has the times). In \
-              a long round trip that hardly counts. Where congestion alone limits the window, \
-              the waits in a long round trip are filled with data. At 1 or 2 ms slow start is \
-              over in a few round trips, and each is longer than the link's.",
-    learned: "Where congestion alone limits the window, slow start costs TCP a large part of \
-              the time: at long round trips much of the 100 MB is gone before the rate is \
-              reached, and what slow start sends too much must be sent again. With an untuned \
-              window the limit is window over round-trip time, from a millisecond on. The \
-              paper's curve falls in the same way; its values are not in the text, so no \
-              distance to it can be given.",
+    differs: "The text gives none of the figure's values. It says that TCP takes long to reach the \
+              full rate if the round-trip time is large. The paper does not give its windows, so \
+              this page has both extremes.\n\n\
+              With a window of 64 kB and a round trip of a millisecond or less the kernel's TCP is \
+              slower than the simulator's, by about a quarter at half a millisecond. Each of its \
+              round trips takes about a fifth of a millisecond longer than the link's, because \
+              packets and acknowledgements wait for the emulator and for the hosts' programs to \
+              wake ([emulator.md](emulator.md) has the times). In a long round trip this hardly \
+              matters. Where only congestion limits the window, data fill these waits if the round \
+              trip is long. At 1 or 2 ms slow start takes only a few round trips, each of which is \
+              longer than the link's.",
+    learned: "Where only congestion limits the window, slow start takes a large part of the time: \
+              at long round trips TCP has sent much of the 100 MB before it reaches the full rate, \
+              and must repeat what it lost at the end of slow start. With an untuned window the \
+              limit is one window per round trip, from a millisecond on. The paper's curve falls \
+              in the same way; its values are not in the text, so the curves cannot be compared in \
+              numbers.",
     set: Set::Quick,
 };

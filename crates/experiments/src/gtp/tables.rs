@@ -33,10 +33,10 @@ pub(super) static TABLE2: Experiment = Experiment {
     title: "One flow from point to point, 1 Gbit/s and 58 ms: TCP, RBUDP, SABUL, GTP",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 2",
-    setup: "1 GB over 1 Gbit/s (Ethernet framing included) and 58 ms without loss on the line. \
-            TCP has a window of 64 kB (\"untuned standard TCP\"); RBUDP is told to send at what \
-            1 Gbit/s leaves for UDP payload; SABUL finds its rate, GTP's \
-            receiver knows its link's.",
+    setup: "1 GB over 1 Gbit/s (Ethernet framing included) and 58 ms without loss on the line. TCP \
+            has a window of 64 kB (\"untuned standard TCP\"); RBUDP sends at the rate that 1 \
+            Gbit/s leaves for UDP payload; SABUL finds its rate; GTP's receiver knows the rate of \
+            its link.",
     cases: || cases("gtp-table2", ALL),
     tables: |outcomes| {
         let published = [
@@ -60,21 +60,21 @@ pub(super) static TABLE2: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "The paper says that 10 GB were sent. Its times and rates give 1 GB in all four \
-              columns, so 1 GB is sent here. Its \"SABUL\" is UDT 1.0, which reacts to delay; \
-              here it is SABUL as its own paper describes it. The paper's hosts got 900 of \
-              1000 Mbit/s through their cards. Here the line is the only limit, so RBUDP and \
-              GTP are faster, and SABUL spends the first seconds in search of its rate. TCP \
-              with 64 kB at 58 ms cannot exceed 9.04 Mbit/s; the paper's 4.88 is what a \
-              window of 35 kB gives, which the text does not explain.",
-    learned: "On a clean circuit of its own a protocol only needs to know the rate. RBUDP and \
-              GTP deliver {GTP} to {RBUDP} of the 936 Mbit/s that the line carries, {GTP | \
-              difference} to {RBUDP | difference} % more than the paper's hosts could. SABUL \
-              has to find the rate by losing packets; it is {100 - 100 * [SABUL] / [GTP]} % \
-              behind them and {-[SABUL | difference]} % behind the paper's, which was UDT. \
-              All three have {[SABUL] / [TCP]} to {[RBUDP] / [TCP]} times the goodput of TCP \
-              without a tuned window, and over real sockets they are within {off [* | goodput \
-              | from simulated]} % of the simulated values. By the paper's rules GTP has {GTP \
-              by the paper's rules} Mbit/s, the same as by ours. The protocols differ when \
+              columns, so 1 GB is sent here. Its \"SABUL\" is UDT 1.0, which reacts to delay; here \
+              it is SABUL as its own paper describes it. The paper's hosts got 900 of 1000 Mbit/s \
+              through their cards. Here the line is the only limit, so RBUDP and GTP are faster. \
+              SABUL searches for its rate in the first seconds. TCP with 64 kB at 58 ms cannot \
+              exceed 9.04 Mbit/s; the paper's 4.88 corresponds to a window of 35 kB, which the \
+              text does not explain.",
+    learned: "On a dedicated circuit without loss a protocol only needs to know the rate. RBUDP \
+              and GTP deliver {GTP} to {RBUDP} of the 936 Mbit/s that the line carries, {GTP | \
+              difference} to {RBUDP | difference} % more than in the paper. SABUL finds its rate \
+              by losing packets; it is {100 - 100 * [SABUL] / [GTP]} % slower than GTP and \
+              {-[SABUL | difference]} % slower than the paper's SABUL, which was UDT. All three \
+              have {[SABUL] / [TCP]} to {[RBUDP] / [TCP]} times the goodput of TCP without a tuned \
+              window, and over real sockets all three are within {off [* | goodput | from \
+              simulated]} % of the simulated values. With the paper's rules GTP has {GTP by the \
+              paper's rules} Mbit/s, the same as with longhaul's. The protocols differ when \
               several flows meet, in the next tables.",
     set: Set::Full,
 };
@@ -131,11 +131,11 @@ pub(super) static TABLE3: Experiment = Experiment {
     title: "Three parallel flows between the same two hosts, 1 Gbit/s and 58 ms",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 3",
-    setup: "1 GB in three flows of a third each, started together, from one host to another over \
-            1 Gbit/s and 58 ms without loss on the line; otherwise as \
-            [gtp-table2](gtp-table2.md). Each RBUDP flow is told the whole link's rate \
-            (\"each flow has no knowledge about others\"), and the sending host's card puts out \
-            1 Gbit/s. The aggregate is what all flows deliver while all of them run.",
+    setup: "Three flows of a third of 1 GB each start together from one host to another over 1 \
+            Gbit/s and 58 ms without loss on the line; otherwise as [gtp-table2](gtp-table2.md). \
+            Each RBUDP flow is configured with the whole link's rate (\"each flow has no knowledge \
+            about others\"), and the sending host's card sends 1 Gbit/s. The aggregate is what all \
+            flows deliver while all of them run.",
     cases: || cases("gtp-table3", ALL),
     tables: |outcomes| {
         let mut rows = group_rows(outcomes, &TABLE3_PUBLISHED);
@@ -147,19 +147,18 @@ pub(super) static TABLE3: Experiment = Experiment {
         group_figure(outcomes, "Three flows, one path", &TABLE3_PUBLISHED, CaseOutcome::aggregate)
     },
     differs: "As for [Table 2](gtp-table2.md): 1 GB, a SABUL that is not UDT, hosts without a \
-              limit of their own. The table says \"fair\" of all four; the index beside it is \
-              ours. Here a full card holds the programs back, each for its own datagrams, so \
-              nothing of RBUDP's excess is lost; the paper's hosts lost 2.1 % somewhere. In \
-              the emulation the kernel's token bucket is the card and holds the programs back \
-              too. TCP's three windows of 64 kB give what they must, {TCP | difference} % \
-              more than the paper's, as in Table 2.",
-    learned: "Three senders on one host share its card evenly with any protocol, although \
-              they know nothing of each other: the card treats them alike, and it holds its \
-              own programs back where a switch would drop. RBUDP, SABUL and GTP are within \
-              {[GTP | difference]} % of the paper's rates and lose less, because nothing in \
-              the hosts here loses a packet. By the paper's rules GTP has {100 - 100 * [GTP \
-              by the paper's rules] / [GTP] | 1} % less than by ours and {GTP by the paper's \
-              rules | difference | 1} % more than the paper's.",
+              limit of their own. The paper's table calls all four \"fair\"; the fairness index is \
+              ours. Here a full card makes each program wait, so none of RBUDP's excess is lost; \
+              in the paper 2.1 % was lost. In the emulation the kernel's token bucket is the card, \
+              and also makes the programs wait. TCP's three windows of 64 kB give {TCP | \
+              difference} % more goodput than in the paper, as in Table 2.",
+    learned: "Three senders on one host share its card evenly with all four protocols, although \
+              they do not know of each other: the card treats them equally, and it makes programs \
+              wait where a switch would drop packets. RBUDP, SABUL and GTP are within {[GTP | \
+              difference]} % of the paper's rates and lose less, because the hosts here lose \
+              nothing. With the paper's rules GTP has {100 - 100 * [GTP by the paper's rules] / \
+              [GTP] | 1} % less than with longhaul's, and {GTP by the paper's rules | difference | \
+              1} % more than in the paper.",
     set: Set::Full,
 };
 
@@ -176,12 +175,12 @@ pub(super) static TABLE4: Experiment = Experiment {
     title: "Three senders of 1 Gbit/s each into one receiver of 1 Gbit/s",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 4",
-    setup: "A third of 1 GB from each of three senders, started together: two at 58 ms, one \
-            at 1 ms. Each has 1 Gbit/s of its own up to a switch, whose port to the receiver \
-            has 1 Gbit/s and a drop-tail queue of 512 kB. Packets reach the switch up to 24 \
-            µs late, in order, as timers send them. TCP has windows of 64 kB, RBUDP the whole \
-            link's rate in each flow; SABUL finds its rate, and GTP's receiver knows its \
-            link's. The aggregate is what all flows deliver while all of them run.",
+    setup: "Three senders start together, each with a third of 1 GB: two at 58 ms, one at 1 ms. \
+            Each has its own link of 1 Gbit/s to a switch, whose port to the receiver has 1 Gbit/s \
+            and a drop-tail queue of 512 kB. Packets reach the switch up to 24 µs late, in order, \
+            as if sent by timers. TCP has windows of 64 kB; each RBUDP flow has the whole link's \
+            rate; SABUL finds its rate; GTP's receiver knows the rate of its link. The aggregate \
+            is what all flows deliver while all of them run.",
     cases: || cases("gtp-table4", ALL),
     tables: |outcomes| {
         let mut rows = group_rows(outcomes, &TABLE4_PUBLISHED);
@@ -197,41 +196,39 @@ pub(super) static TABLE4: Experiment = Experiment {
             CaseOutcome::aggregate,
         )
     },
-    differs: "As for [Table 2](gtp-table2.md). The paper's table also has the rows \
-              \"Fairness\" (No for TCP, RBUDP and SABUL, Yes for GTP) and \"System \
-              stability\" (No for RBUDP and SABUL, Yes for TCP and GTP), without saying how \
-              they were measured. Here fairness is Jain's index. TCP and GTP agree with the \
-              paper. RBUDP ({RBUDP | fairness index | 3}) and SABUL ({SABUL | fairness index \
-              | 3}) do not: here they share evenly while all three flows run. Stability is \
-              not measured here.\n\n\
-              The paper does not give the near sender's distance; a millisecond is a campus. \
-              TCP's aggregate is mostly the near sender's, which has 64 kB on the way for \
-              each millisecond; the two far ones have 9 Mbit/s each. With a near sender 0.8 \
-              ms away TCP would have the paper's 677 Mbit/s, so the {-[TCP | difference]} % \
-              are that distance. RBUDP's goodput depends on what the receiving host makes of \
-              three times its link's rate. Here it takes what the link delivers, so RBUDP \
-              loses two thirds at the switch but keeps the link full; the paper's lost half \
-              and delivered less.\n\n\
+    differs: "As for [Table 2](gtp-table2.md). The paper's table also has the rows \"Fairness\" \
+              (No for TCP, RBUDP and SABUL, Yes for GTP) and \"System stability\" (No for RBUDP \
+              and SABUL, Yes for TCP and GTP), without saying how they were measured. Here \
+              fairness is Jain's index. TCP and GTP agree with the paper. RBUDP ({RBUDP | fairness \
+              index | 3}) and SABUL ({SABUL | fairness index | 3}) do not agree: here they share \
+              evenly while all three flows run. Stability is not measured here.\n\n\
+              The paper does not give the near sender's distance; the 1 ms of this page is the \
+              round trip of a campus. Most of TCP's aggregate belongs to the near sender, which \
+              sends 64 kB each millisecond; the two far senders have 9 Mbit/s each. With a near \
+              sender 0.8 ms away TCP would have the paper's 677 Mbit/s, so this distance explains \
+              the difference of {-[TCP | difference]} %. RBUDP's goodput depends on how the \
+              receiving host copes with three times its link's rate. Here the host takes all that \
+              the link delivers, so RBUDP loses two thirds at the switch but keeps the link full; \
+              the paper's RBUDP lost half and delivered less.\n\n\
               Over real sockets RBUDP loses less and delivers less than in the simulator. Its \
               three senders, the receiver and the emulator share two cores, so all senders \
-              together send less than half of what three links would carry. Fewer datagrams \
-              meet a full queue, and whenever all three senders wait for a core the queue, \
-              which holds a few milliseconds, runs empty. GTP asks for no more than the link \
-              carries and is much nearer to the simulator; it loses clumps that late senders \
-              make.",
-    learned: "Senders that each believe the receiver's link to be theirs throw away most of \
-              what they send, at the receiver's own switch port, where no network can help. \
-              RBUDP loses {RBUDP | loss} % (53 in the paper), though it fills the link where \
-              the paper's overrun hosts did not. SABUL finds its rate by losing {SABUL | loss \
-              | 1} % (8.7 in the paper, with no more of the link) and leaves {100 - 100 * \
-              [SABUL] / 936} % of the link unused. GTP's receiver decides who sends how much: \
-              nothing is lost, shares are equal at any distance, and the link is full to {100 \
-              * [GTP] / 936} %, {GTP | difference | 1} % more than in the paper, whose hosts \
-              took 900 of 1000 Mbit/s. By the paper's rules it has {100 - 100 * [GTP by the \
-              paper's rules] / [GTP] | 1} % less and is as even. Over real sockets on one \
-              machine the order is the same, and GTP is ahead of RBUDP in goodput too. TCP is \
-              the least fair: an untuned window gives the near sender nearly all that TCP \
-              has.",
+              together send less than half of what three links would carry. Fewer datagrams meet a \
+              full queue, and the queue, which holds a few milliseconds, runs empty whenever all \
+              three senders wait for a core. GTP requests no more than the link carries and is \
+              much closer to the simulator; it loses some packets when late senders send in \
+              clumps.",
+    learned: "Senders that each use the receiver's whole link lose most of their packets at the \
+              switch port before the receiver. RBUDP loses {RBUDP | loss} % (53 in the paper), \
+              although it fills the link, unlike the paper's overrun hosts. SABUL finds its rate \
+              by losing {SABUL | loss | 1} % (8.7 in the paper, at nearly the same aggregate) and \
+              leaves {100 - 100 * [SABUL] / 936} % of the link unused. GTP's receiver sets the \
+              rate of each sender. In the simulator nothing is lost, the shares at 1 and at 58 ms \
+              are equal, and the goodput is {100 * [GTP] / 936} % of what the link carries. This \
+              is {GTP | difference | 1} % more than in the paper, whose hosts took 900 of 1000 \
+              Mbit/s. With the paper's rules GTP has {100 - 100 * [GTP by the paper's rules] / \
+              [GTP] | 1} % less and is as fair. Over real sockets on one machine RBUDP also loses \
+              most and GTP least, and GTP has more goodput than RBUDP. TCP is the least fair: with \
+              an untuned window the near sender has nearly all of TCP's goodput.",
     set: Set::Full,
 };
 
@@ -280,13 +277,13 @@ pub(super) static TABLE5: Experiment = Experiment {
     title: "Two senders into one receiver, 25 and 50 ms",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 5",
-    setup: "500 MB from each of two senders, started together, at 25 and 50 ms, through a \
-            switch as in [gtp-table4](gtp-table4.md). RBUDP is told the whole link's rate for \
-            each flow, and in a second case half of it. Goodputs are measured while both \
-            flows run; the aggregate is their sum, as in the paper's table. The second table \
-            uses what the paper says of its testbed: hosts that send 614 Mbit/s (the first \
-            RBUDP flow received 445 and lost 27.5 %), and a router that itself loses 2.8 % \
-            (what GTP lost there), 20 packets together on average (Gilbert's model).",
+    setup: "Two senders at 25 and 50 ms start together, with 500 MB each, through a switch as in \
+            [gtp-table4](gtp-table4.md). Each RBUDP flow is configured with the whole link's rate, \
+            and in a second case with half of it. Goodputs are measured while both flows run; the \
+            aggregate is their sum, as in the paper's table. The second table is derived from the \
+            paper's results on its testbed: hosts that send 614 Mbit/s (the first RBUDP flow \
+            received 445 and lost 27.5 %), and a router that itself loses 2.8 % (the loss of GTP \
+            there), 20 packets in a row on average (Gilbert's model).",
     cases: || {
         let contenders = [RBUDP, HALVED, SABUL, GTP];
         let clumped = contenders.map(|(name, flow)| {
@@ -321,46 +318,46 @@ pub(super) static TABLE5: Experiment = Experiment {
         group_figure(outcomes, "Two senders, one receiver", &published, CaseOutcome::aggregate)
     },
     differs: "The paper's switch is a Dummynet router that itself lost packets (0.3 % at 954 \
-              Mbit/s from one sender, by its section 5.2). The switch of the first table \
-              loses only what its queue cannot hold, and carries what its link carries. The \
-              second table takes the paper's word for the loss and for what its hosts could \
-              send. That such a router, which forwards at its clock's ticks, loses several \
-              packets together is longhaul's assumption, and so is the mean of 20. RBUDP \
-              still has {RBUDP, clumps | difference} % more there than in the paper, for a \
-              reason that no link here has: the paper's router delivered less the more it was \
-              overrun (834 of 879 Mbit/s that came at half rates, 701 of 1028 at whole ones).\n\n\
-              The paper's \"SABUL\" is UDT 1.0, which reacts to delay; here it reacts to \
-              loss, as SABUL's own paper says.\n\n\
+              Mbit/s from one sender, by its section 5.2). The switch of the first table loses \
+              only the packets that its queue cannot hold. The second table uses the paper's loss \
+              and the paper's sending rates. It is longhaul's assumption that such a router, which \
+              forwards at ticks of its clock, loses several packets in a row, 20 on average. Even \
+              so RBUDP has {RBUDP, clumps | difference} % more in the second table than in the \
+              paper, because no link here behaves like the paper's router: that router delivered \
+              less the more it was overrun (834 of 879 Mbit/s at half rates, 701 of 1028 at whole \
+              rates).\n\n\
+              The paper's \"SABUL\" is UDT 1.0, which reacts to delay; here it reacts to loss, as \
+              SABUL's own paper says.\n\n\
               Over real sockets SABUL's two flows share differently than in the simulator, \
-              though their sum is about the same. The flow whose datagrams come while the \
-              queue is full loses them, freezes for a round trip and slows down. Hosts that \
-              wake late send in clumps, so one flow then has the whole loss and needs seconds \
-              to recover. With packets a millisecond late the simulator's shares of SABUL \
+              although their sum is about the same. A flow whose datagrams arrive while the queue \
+              is full loses them, freezes for a round trip and slows down. Hosts that wake late \
+              send in clumps, so one flow can have the whole loss and then needs seconds to \
+              recover. In the simulator, with packets up to a millisecond late, SABUL's shares \
               differ as much, and the seed decides which flow is ahead.\n\n\
-              RBUDP's two flows differ most: at 50 ms the emulated flow has {-[RBUDP, 50 ms | \
-              from simulated]} % less than simulated, at 25 ms {RBUDP, 25 ms | from \
-              simulated} % more, and at half rate the flow at 50 ms has {-[RBUDP at half \
-              rate, 50 ms | from simulated]} % less. This is an effect of counting, not of \
-              the protocol. The simulator counts each block that arrives. A real copy reports \
-              what it has verified and written, which is whole chunks of 1 MiB, and a chunk \
-              of some 730 blocks is whole only when its last block is there: at a loss of 0.5 \
-              % that is one chunk in forty in the first round, at 33 % none. When the flow at \
-              25 ms ends, all of its chunks count, and those of the other flow wait for their \
-              repairs. The emulated goodputs of RBUDP's single flows are therefore not \
-              comparable with the simulated ones; losses are.\n\n\
-              GTP's goodput behind the router that loses in clumps is chance, in the \
-              simulator as over real sockets. The clumps that a flow meets first decide how \
-              soon it takes the loss for the path's own, and so decide the two shares.",
-    learned: "RBUDP only has to be told half of the link's rate for each of two flows ({RBUDP \
-              at half rate} Mbit/s and no loss, instead of {RBUDP} with half of it lost), \
-              which nobody can know in advance. GTP's receiver finds it and comes within {100 \
-              - 100 * [GTP] / [RBUDP at half rate] | 1} %, {GTP | difference} % above the \
-              paper's. SABUL finds it by loss: half as much again as the paper's with a \
-              hundredth of its loss, but a fifth of the link stays empty. Behind a router \
-              that loses 2.8 % in clumps RBUDP keeps its rate and loses less than in the \
-              paper. GTP recognises a constant loss as the path's own, but late: it keeps \
-              {GTP, clumps} Mbit/s, {-[GTP, clumps | difference]} % less than in the paper. \
-              SABUL is far below the paper's, {SABUL, clumps} Mbit/s instead of 493, because \
-              no rate is low enough to avoid that loss.",
+              RBUDP's two flows differ most: at 50 ms the emulated flow has {-[RBUDP, 50 ms | from \
+              simulated]} % less than simulated, at 25 ms {RBUDP, 25 ms | from simulated} % more, \
+              and at half rate the flow at 50 ms has {-[RBUDP at half rate, 50 ms | from \
+              simulated]} % less. This is an effect of counting, not of the protocol. The \
+              simulator counts each block that arrives. A real copy reports the data that it has \
+              verified and written, which are whole chunks of 1 MiB. A chunk of some 730 blocks is \
+              complete only when its last block has arrived: at a loss of 0.5 % this is one chunk \
+              in forty in the first round, at 33 % none. When the flow at 25 ms ends, all of its \
+              chunks count, while those of the other flow still wait for repairs. The emulated \
+              goodputs of RBUDP's single flows are therefore not comparable with the simulated \
+              ones; losses are.\n\n\
+              GTP's goodput behind the router that loses in clumps depends on chance, in the \
+              simulator and over real sockets. The first clumps that a flow meets decide how soon \
+              it attributes the loss to the path itself, and so decide the two shares.",
+    learned: "RBUDP is best with half of the link's rate for each of two flows ({RBUDP at half \
+              rate} Mbit/s and no loss, instead of {RBUDP} Mbit/s with half of the packets lost), \
+              but no sender can know this rate in advance. GTP's receiver finds it and comes \
+              within {100 - 100 * [GTP] / [RBUDP at half rate] | 1} % of this goodput, {GTP | \
+              difference} % above the paper's GTP. SABUL finds its rate by loss: it has {SABUL | \
+              difference} % more goodput than in the paper with a hundredth of the loss, but \
+              leaves a fifth of the link unused. Behind a router that loses 2.8 % in clumps RBUDP \
+              keeps its rate and loses less than in the paper. GTP recognises a constant loss as a \
+              property of the path, but late: it keeps {GTP, clumps} Mbit/s, {-[GTP, clumps | \
+              difference]} % less than in the paper. SABUL has {SABUL, clumps} Mbit/s instead of \
+              the paper's 493, because no rate is low enough to avoid that loss.",
     set: Set::Full,
 };

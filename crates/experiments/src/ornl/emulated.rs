@@ -88,18 +88,19 @@ pub(super) static MEMORY: Experiment = Experiment {
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.3.1",
     setup: "200 MB over 100 Mbit/s (Ethernet framing included) and 70.6 ms, with Linux 2.4's queue \
-            of 100 packets before a card (further packets are dropped); each packet lost with a \
-            chance of 0, or of 0.0107 % in either direction. TCP is NewReno with selective \
-            acknowledgements in three connections that share the object, with windows of 344 kB: \
-            together the bandwidth-delay product and those 100 packets, beyond which Linux holds \
-            TCP back without a loss. UDP sends 90.5 Mbit/s for 20 s, like the study's iperf. RBUDP \
-            sends at iperf's measured UDP rate, because the study does not give RBUDP's own. For \
-            FOBS (with its table of states) and Tsunami that rate is the limit; SABUL, as the \
-            release that the study measured (`sabul-ornl`), finds its rate. The card holds its \
-            host back: a program waits until there is room in its socket's buffer. The last table \
+            of 100 packets before a card (further packets are dropped). In each direction a packet \
+            is lost with a probability of 0 or of 0.0107 %. TCP is NewReno with selective \
+            acknowledgements; three connections share the object. Their windows of 344 kB together \
+            hold the bandwidth-delay product and those 100 packets, beyond which Linux makes TCP \
+            wait without a loss. UDP sends 90.5 Mbit/s for 20 s, like the study's iperf. RBUDP \
+            sends at iperf's measured UDP rate, because the study does not give RBUDP's own. The \
+            same rate is the limit of FOBS (with its table of states) and Tsunami; SABUL, as the \
+            release that the study measured (`sabul-ornl`), finds its rate. The card makes its \
+            host wait: a program sends only when its socket's buffer has room. The third table \
             uses settings of the study instead: FOBS at 86 Mbit/s and Tsunami at 80 (its section \
             4.3.3), and SABUL before a card that drops packets when more than 100 (151.8 kB) are \
-            waiting, as when a program's socket buffer is larger than the card's queue.",
+            waiting, as happens if a program's socket buffer is larger than the card's queue. The \
+            fourth table has SABUL with the send buffer of a real copy.",
     cases: || {
         let vary = |_: &Contender, index: usize| {
             vary("ornl-memory").set("topology.link.loss", SHARES[index])
@@ -130,18 +131,18 @@ pub(super) static MEMORY: Experiment = Experiment {
               about 12 packets each, ours counts datagrams. The study does not give its TCP \
               windows; ours are stated above. iperf's UDP rates include neither Ethernet nor IP \
               headers, as here.\n\n\
-              The sending host has a card of 100 Mbit/s, which makes its programs wait, where a \
-              path alone would drop the excess. Probing beyond the card's rate therefore costs \
-              SABUL and TCP nothing here, and SABUL settles at the card's rate. The study's SABUL \
-              settled at a delay of 110 to 118 µs, which is 102 to 109 Mbit/s of its packets, and \
-              reported {SABUL, loss 0 | lost, as reported | published} losses; according to the \
-              study, many occur at the beginning, when the sending rate is high. The last table \
-              has the other extreme, a card that drops: SABUL begins with a packet every 10 µs, \
-              ten times the card's rate, reports {SABUL, a card that drops, loss 0 | lost, as \
-              reported} losses and ends at {SABUL, a card that drops, loss 0} Mbit/s. The study's \
-              run is between the two. Its host probably could not send a packet every 10 µs, and \
-              the study does not say how much of the excess waited and how much was dropped. The \
-              emulator's card also makes its programs wait.\n\n\
+              The sending host has a card of 100 Mbit/s, which makes programs wait; a path alone \
+              would drop the excess. Probing beyond the card's rate therefore costs SABUL and TCP \
+              nothing here, and SABUL settles at the card's rate. The study's SABUL settled at a \
+              delay of 110 to 118 µs, which is 102 to 109 Mbit/s of its packets, and reported \
+              {SABUL, loss 0 | lost, as reported | published} losses; according to the study, many \
+              occur at the beginning, when the sending rate is high. The third table has the other \
+              extreme, a card that drops: SABUL begins with a packet every 10 µs, ten times the \
+              card's rate, reports {SABUL, a card that drops, loss 0 | lost, as reported} losses \
+              and ends at {SABUL, a card that drops, loss 0} Mbit/s. The study's run is between \
+              the two. Its host probably could not send a packet every 10 µs, and the study does \
+              not say how much of the excess waited and how much was dropped. The emulator's card \
+              also makes its programs wait.\n\n\
               With loss, TCP and SABUL have different results over real sockets and in the \
               simulator. TCP's goodput depends on where its few losses fall: with eight of twenty \
               seeds the simulated goodput is above the emulated one. SABUL is {-[SABUL, loss \
@@ -160,32 +161,33 @@ pub(super) static MEMORY: Experiment = Experiment {
               Over real sockets some counts are not available: the kernel's TCP counts segments \
               sent and retransmitted, but not reported losses or duplicates; plain UDP counts \
               missing datagrams, but cannot detect duplicates.\n\n\
-              The study counts a loss each time that it is reported. Our FOBS names a missing \
-              packet in each acknowledgement until it arrives, so 16 drops are {FOBS, loss 0.0107 \
+              The study counts a loss each time it is reported. Our FOBS lists a missing packet in \
+              each acknowledgement until the packet arrives, so 16 drops become {FOBS, loss 0.0107 \
               % | lost, as reported} reports. TCP does not overrun a queue here, so it loses only \
               the packets that the path drops. The study's SABUL and Tsunami reported tens of \
               thousands of losses while 15 to 20 packets were dropped, and the study suspects \
               reordering: [ornl-reorder](ornl-reorder.md) tests that. Nothing on this page \
               reorders packets.",
-    learned: "On an otherwise empty path RBUDP at a known rate delivers that rate without \
+    learned: "On an otherwise empty path RBUDP with a known rate delivers that rate without \
               unnecessary repeats: at a loss of one in ten thousand it repairs exactly the dropped \
-              packets, for one more round trip. The same sixteen losses cost TCP {100 - 100 * \
+              packets, at the cost of one round trip. The same loss ratio costs TCP {100 - 100 * \
               [TCP, 3 streams, loss 0.0107 %] / [TCP, 3 streams, loss 0]} % of its rate here and \
               43 % in the study.\n\n\
               FOBS is {FOBS, loss 0 | difference} to {FOBS, loss 0.0107 % | difference} % faster \
-              than in the study, whose file run had a desired rate of 86 Mbit/s that did not \
-              change; at 86, it is {FOBS at 86 Mbit/s, loss 0 | difference} to {FOBS at 86 Mbit/s, \
-              loss 0.0107 % | difference} % faster. Tsunami is within {off [Tsunami, * | goodput | \
-              difference]} % of the study. At 80 Mbit/s, as in the study's file run, it is \
-              {-[Tsunami at 80 Mbit/s, loss 0.0107 % | difference]} to {-[Tsunami at 80 Mbit/s, \
-              loss 0 | difference]} % slower, so the study's memory runs had a higher rate. SABUL \
-              is {SABUL, loss 0 | difference} to {SABUL, loss 0.0107 % | difference} % faster \
-              where its card holds it back, and {-[SABUL, a card that drops, loss 0 | difference]} \
-              % slower where its card drops: a protocol that starts far above its path's rate \
-              needs a host that waits. TCP is {TCP, 3 streams, loss 0.0107 % | difference} to \
-              {TCP, 3 streams, loss 0 | difference} % faster, because its windows are as wide as \
-              path and card allow. RBUDP and UDP, which have a fixed rate, are within {off [RBUDP, \
-              * | goodput | difference]} % of the study.",
+              than in the study. In the study's file run the desired rate of FOBS was constant at \
+              86 Mbit/s; with this rate FOBS is {FOBS at 86 Mbit/s, loss 0 | difference} to {FOBS \
+              at 86 Mbit/s, loss 0.0107 % | difference} % faster. Tsunami is within {off [Tsunami, \
+              * | goodput | difference]} % of the study. At 80 Mbit/s, as in the study's file run, \
+              Tsunami is {-[Tsunami at 80 Mbit/s, loss 0.0107 % | difference]} to {-[Tsunami at 80 \
+              Mbit/s, loss 0 | difference]} % slower, so the study's memory runs probably had a \
+              higher rate. SABUL is {SABUL, loss 0 | difference} to {SABUL, loss 0.0107 % | \
+              difference} % faster where the card makes it wait, and {-[SABUL, a card that drops, \
+              loss 0 | difference]} % slower where the card drops packets: a protocol that starts \
+              far above the path's rate depends on a host that makes it wait. TCP is {TCP, 3 \
+              streams, loss 0.0107 % | difference} to {TCP, 3 streams, loss 0 | difference} % \
+              faster, because its windows are as large as path and card allow. RBUDP and UDP, \
+              which have a fixed rate, are within {off [RBUDP, * | goodput | difference]} % of the \
+              study.",
     set: Set::Quick,
 };
 
@@ -275,9 +277,9 @@ pub(super) static FILE: Experiment = Experiment {
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              sections 4.3.2 and 4.3.3, Fig. 1 to 3",
     setup: "214,649,928 bytes over the path of [ornl-memory](ornl-memory.md) with its loss, once \
-            for each of four seeds; the first run's accounting is beside the study's. The \
-            figures show the first run in steps of half a second. The last table has one run each \
-            with the settings of the study that are on that page.",
+            with each of four seeds. The first table compares the counts of the first run with the \
+            study's. The figures show the first run in steps of half a second. The last table has \
+            one run for each of the study's settings that [ornl-memory](ornl-memory.md) describes.",
     cases: || {
         let runs = FILE_CONTENDERS.iter().flat_map(|c| (0..REPEATS).map(move |run| (c, run)));
         let ours = runs.map(|(contender, repeat)| {
@@ -344,29 +346,29 @@ pub(super) static FILE: Experiment = Experiment {
         ]
     },
     differs: "The study's disks are left out, because neither disk is the limit at these rates. \
-              Its FOBS waited for each chunk of 100 MiB to be written, and sent data again \
-              meanwhile (the study: 79.9 Mbit/s without that wait); its Tsunami requested the same \
-              blocks repeatedly and sent the last one 1616 times; its SABUL reported each missing \
-              packet every 20 ms. The first two are faults of those programs, and longhaul does \
-              not have them. Datagrams carry 1440 bytes here, so 149,063 are needed (the study: \
-              146,219 to 146,421).",
-    learned: "Much of what the study measured was its programs, not the protocols. The same \
-              rules without those programs' faults need little more than the packets that the \
-              path dropped. Tsunami sends {Tsunami | retransmitted} repairs where the study's \
-              sent 207,317, and has the rate of the study's best run in all four. FOBS sends \
-              four datagrams in a thousand too many and has {FOBS, fastest * | difference} % \
-              more goodput. SABUL sends {SABUL | retransmitted} packets again where the \
-              study's sent 19,911, and is {SABUL, fastest * | difference} % faster than its \
-              best run, three times as fast as its worst: behind a card that holds its host \
-              back, its search for the rate costs nothing. Before a card that drops packets \
-              the search costs more than half: {SABUL, a card that drops} Mbit/s, and {SABUL, \
-              a card that drops | lost, as reported} reports. The study's run is between the \
-              two. With the study's rates FOBS is {FOBS at 86 Mbit/s | difference} % faster \
-              than its run, and Tsunami has {Tsunami at 80 Mbit/s} Mbit/s, more than three of \
-              its four runs.\n\n\
-              Over real sockets FOBS and Tsunami have the simulated goodput. SABUL is \
-              {-[SABUL | from simulated] | 1} % below it, after five times as many reported \
-              losses, and so a little slower than the study's better runs. The cause is the \
-              send buffer of a real copy, as [ornl-memory](ornl-memory.md) shows.",
+              The study's FOBS waited until each chunk of 100 MiB was written, and sent data again \
+              meanwhile (the study: 79.9 Mbit/s without that wait). The study's Tsunami requested \
+              the same blocks repeatedly, and sent the last one 1616 times. The study's SABUL \
+              reported each missing packet every 20 ms. The first two are faults of the programs \
+              that longhaul does not have. Datagrams carry 1440 bytes here, so 149,063 are needed \
+              (the study: 146,219 to 146,421).",
+    learned: "Much of what the study measured was a property of its programs, not of the \
+              protocols. Without those faults the same rules repeat few packets beyond those that \
+              the path dropped. Tsunami repeats {Tsunami | retransmitted} packets (the study's \
+              repeated 207,317), and in all four runs has at least the rate of the study's best. \
+              FOBS sends four datagrams in a thousand too many, and has {FOBS, fastest * | \
+              difference} % more goodput. SABUL repeats {SABUL | retransmitted} packets (the \
+              study's repeated 19,911); it is {SABUL, fastest * | difference} % faster than the \
+              study's best run, and three times as fast as the worst. Its search for the rate \
+              costs nothing before a card that makes the host wait. Before a card that drops \
+              packets the search costs more than half of the goodput: {SABUL, a card that drops} \
+              Mbit/s, with {SABUL, a card that drops | lost, as reported} reports. The study's run \
+              is between the two. With the study's rates FOBS is {FOBS at 86 Mbit/s | difference} \
+              % faster than in the study, and Tsunami has {Tsunami at 80 Mbit/s} Mbit/s, more than \
+              three of the study's four runs.\n\n\
+              Over real sockets FOBS and Tsunami have the simulated goodput. SABUL is {-[SABUL | \
+              from simulated] | 1} % below it, after five times as many reported losses, and a \
+              little slower than the study's better runs. The cause is the send buffer of a real \
+              copy, as [ornl-memory](ornl-memory.md) shows.",
     set: Set::Full,
 };

@@ -133,14 +133,14 @@ pub(super) static LBL: Experiment = Experiment {
     title: "A file from Berkeley to a slow disk at Oak Ridge: FOBS, SABUL, Tsunami, GridFTP",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.2",
-    setup: "214,649,928 bytes over the path of [ornl-internet](ornl-internet.md), on its good \
-            day and on its bad one, to a disk at the receiving end. The disk's rate is \
-            derived from the study's FOBS, which had 45.0 Mbit/s in all and 243.4 \"if not \
-            counting the wait for file writes\": 31.1 s of waiting for 215 MB, 55.2 Mbit/s; \
-            on the bad day, with the same time on the network, 32.3 Mbit/s. A transfer ends \
-            when all data are on the disk. GridFTP is TCP (NewReno with selective \
-            acknowledgements) to memory, by three connections on the good day and by one on \
-            the bad one.",
+    setup: "214,649,928 bytes over the path of [ornl-internet](ornl-internet.md), on its good day \
+            and on its bad one, to a disk at the receiving end. The disk's rate is derived from \
+            the study's FOBS, which had 45.0 Mbit/s overall and 243.4 \"if not counting the wait \
+            for file writes\". So it waited 31.1 s for 215 MB, which is 55.2 Mbit/s. The same \
+            calculation for the bad day, with the same time on the network, gives 32.3 Mbit/s. A \
+            transfer ends when all data are on the disk. GridFTP is TCP (NewReno with selective \
+            acknowledgements) to memory, over three connections on the good day and one on the bad \
+            day.",
     cases: from_lbl,
     tables: |outcomes| {
         // The disk's rate is derived from FOBS.
@@ -150,34 +150,35 @@ pub(super) static LBL: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| over_time(outcomes, &FROM_LBL, DAYS[0]),
-    differs: "The study gives neither the receiving disk's speed nor the path's loss on that day, \
-              and the memory runs from which the loss is taken went in the other direction. Its \
-              host at Berkeley read 47.9 Mbit/s from its disk in the study's own test, but FOBS \
-              sent at 243: the file was in memory, so the reading disk is left out. The disk's \
-              rate is derived from FOBS and limits every protocol, so the goodputs say nothing \
-              about longhaul; the counts do. The study's SABUL wrote 37 Mbit/s on the day from \
-              whose FOBS the 32 are derived. Its Tsunami was stopped by hand on that day (8.2 \
-              Mbit/s), which is the whole difference to ours. Our FOBS names the missing packets \
-              in each acknowledgement, and a repair waits while the receiver has no room, so about \
-              4,700 drops of the bad day are reported {FOBS, worst case | lost, as reported} \
-              times. Datagrams carry 1440 bytes here, so 149,063 are needed (the study: 146,219 to \
-              146,421).",
-    learned: "With a disk slower than the path every protocol runs at the disk's rate, within \
-              half a per cent. On the good day all of them have {FOBS, best case | 1} Mbit/s. \
-              The study's programs had {100 - 100 * [SABUL, best case | published] / [SABUL, \
-              best case]} to {100 - 100 * [FOBS, best case | published] / [FOBS, best case]} \
-              % less: FOBS waited for each chunk to be written before it sent the next, and \
-              the others sent 32,077 and 35,421 duplicates that the host had to take in \
-              beside its writing. longhaul's send on while there is memory, and duplicates \
-              are 0 (Tsunami) to {FOBS, best case | duplicates} (FOBS) on the good day. For \
-              TCP loss is the limit, not the disk: {GridFTP, best case} Mbit/s by three \
-              streams, {-[GridFTP, best case | difference]} % less than in the study, and \
-              {GridFTP, best case | emulated} over real sockets. On the bad day all have the \
-              {FOBS, worst case | 1} Mbit/s that were derived from the study's FOBS, {FOBS, \
-              worst case | difference} % more than it and {-[SABUL, worst case | difference]} \
-              % less than its SABUL, which found the disk faster. The loss is three per cent \
-              then, and one TCP stream is left with {GridFTP, worst case} Mbit/s of the \
-              study's 13: that loss was not on its path.",
+    differs: "The study gives neither the speed of the receiving disk nor the path's loss on those \
+              days, and the memory runs from which the loss is taken went in the other direction. \
+              In the study's own test the host at Berkeley read 47.9 Mbit/s from its disk, but \
+              FOBS sent at 243. The file was therefore in memory, and the reading disk is left out \
+              here. The rate of the receiving disk is derived from FOBS and limits every protocol, \
+              so the goodputs say nothing about longhaul; the counts do. On the bad day the \
+              study's SABUL wrote 37 Mbit/s, more than the 32 that FOBS gives for the disk. The \
+              study's Tsunami was stopped by hand on the bad day (8.2 Mbit/s), so its goodput \
+              cannot be compared. Our FOBS lists the missing packets in each acknowledgement, and \
+              a repair waits while the receiver has no room, so about 4,700 drops of the bad day \
+              are reported {FOBS, worst case | lost, as reported} times. Datagrams carry 1440 \
+              bytes here, so 149,063 are needed (the study: 146,219 to 146,421).",
+    learned: "If the disk is slower than the path, FOBS, SABUL and Tsunami run at the disk's rate, \
+              within half a per cent. On the good day FOBS, SABUL and Tsunami have {FOBS, best \
+              case | 1} Mbit/s each. The study's programs had {100 - 100 * [SABUL, best case | \
+              published] / [SABUL, best case]} to {100 - 100 * [FOBS, best case | published] / \
+              [FOBS, best case]} % less: FOBS waited for each chunk to be written before it sent \
+              the next, and the hosts of the other two received 32,077 and 35,421 duplicates while \
+              they wrote. longhaul's protocols continue to send while the receiver has memory, and \
+              duplicates are 0 (Tsunami) to {FOBS, best case | duplicates} (FOBS) on the good day. \
+              TCP is limited by loss, not by the disk: three streams have {GridFTP, best case} \
+              Mbit/s, {-[GridFTP, best case | difference]} % less than in the study, and {GridFTP, \
+              best case | emulated} Mbit/s over real sockets. On the bad day FOBS, SABUL and \
+              Tsunami have the {FOBS, worst case | 1} Mbit/s that are derived from the study's \
+              FOBS. This is {FOBS, worst case | difference} % more than the study's FOBS had \
+              overall, and {-[SABUL, worst case | difference]} % less than its SABUL, for which \
+              the disk was faster. The loss is three per cent on this day, and one TCP stream has \
+              {GridFTP, worst case} Mbit/s, against 13 in the study: so the study's TCP did not \
+              meet this loss.",
     set: Set::Full,
 };
 
@@ -212,14 +213,15 @@ pub(super) static CERN: Experiment = Experiment {
     title: "A file from Oak Ridge to CERN, with outages and without: FOBS, SABUL, Tsunami",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.2",
-    setup: "214,649,928 bytes over a path whose round trip the study does not give; 120 ms \
-            are assumed. In the better runs the sending host sends what iperf's UDP did (469 \
-            Mbit/s), the path loses what SABUL lost (0.002 %), and the disk takes 275 Mbit/s, \
-            a little more than the fastest program delivered. In the worse runs SABUL had \
-            four EXP events, in which no report comes and all data in flight are taken for \
-            lost. It sent 91,856 packets again for 1,708 reported losses, so the way back \
-            failed: here nothing comes back for a second, four times. FOBS and Tsunami are \
-            told 300 Mbit/s of object; SABUL finds its rate. The figures show the worse runs.",
+    setup: "214,649,928 bytes over a path whose round trip the study does not give; 120 ms are \
+            assumed. In the better runs the sending host is limited to the rate of iperf's UDP \
+            (469 Mbit/s), the path loses as much as SABUL lost (0.002 %), and the disk takes 275 \
+            Mbit/s, a little more than the fastest program delivered. In the study's worse runs \
+            SABUL had four EXP events: no report arrives, and the sender treats all data in flight \
+            as lost. SABUL sent 91,856 packets again for 1,708 reported losses, so the reverse \
+            path must have failed. Here the reverse path delivers nothing for a second, four \
+            times. FOBS and Tsunami are configured with 300 Mbit/s of object; SABUL finds its \
+            rate. The figures show the worse runs.",
     cases: || {
         let file = |_: &Contender, day: usize| vary(["ornl-cern", "ornl-cern-worst"][day]);
         runs(&TO_CERN, DAYS, file, |_, name, variant| Case::simulated(name, variant, SLOW_DISK))
@@ -235,27 +237,26 @@ pub(super) static CERN: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| over_time(outcomes, &TO_CERN, DAYS[1]),
-    differs: "Round trip, path and disk are assumptions. Of the worse runs only SABUL's counts are \
-              known: they show that its reports were lost, not for how long. FOBS's \
-              retransmissions are near the study's ({FOBS, worst case | retransmitted} for \
-              14,245), so outages of a second are a good guess. The study's hosts got 248 to 271 \
-              Mbit/s at best and 140 to 153 at worst; the better results are so close together, \
-              for three programs that start so differently, that a disk is assumed to be their \
-              limit. The study's Tsunami was stopped by hand (4.3 Mbit/s). Our worse runs are \
-              faster by {FOBS, worst case | difference} % (FOBS) and {SABUL, worst case | \
-              difference} % (SABUL) because of something else on that day: four seconds without \
-              reports explain the retransmissions, but not why the transfers took 11 and 12 s \
-              instead of 7 on the better day, and the study gives no other cause. Datagrams carry \
-              1440 bytes here.",
-    learned: "A missing report costs what the sender does meanwhile. FOBS sends \
-              unacknowledged data again, a tenth of the object for nothing; SABUL's EXP timer \
-              sends about as much again, a fifth of what it did in the study. Both still \
-              deliver what the disk takes, within a hundredth of their good day, where the \
-              study's lost 38 and 44 % of it. Tsunami's sender needs reports only for repairs \
-              and wastes least: it ends at {Tsunami, worst case} Mbit/s, where the study's \
-              program stood still. On the good day the disk makes the protocols alike: faster \
-              than the study's by {FOBS, best case | difference} % (FOBS) and {SABUL, best \
-              case | difference} % (SABUL), and Tsunami, which starts at a third of its rate, \
-              is {-[Tsunami, best case | difference]} % slower.",
+    differs: "Round trip, path and disk are assumptions. The study's counts of the worse runs show \
+              that SABUL's reports were lost, but not for how long. FOBS's retransmissions are \
+              near the study's ({FOBS, worst case | retransmitted} instead of 14,245), so outages \
+              of a second are plausible. The study's hosts had 248 to 271 Mbit/s at best and 140 \
+              to 153 at worst. The better results of three programs that start very differently \
+              are close together, so a disk is assumed to be their limit. The study's Tsunami was \
+              stopped by hand (4.3 Mbit/s). Our worse runs are faster by {FOBS, worst case | \
+              difference} % (FOBS) and {SABUL, worst case | difference} % (SABUL) for a reason \
+              that the study does not give: four seconds without reports explain the \
+              retransmissions, but not why the transfers took 11 and 12 s instead of 7 on the \
+              better day. Datagrams carry 1440 bytes here.",
+    learned: "The cost of missing reports depends on what the sender does without them. FOBS sends \
+              unacknowledged data again; a tenth of the object is sent needlessly. SABUL's EXP \
+              timer repeats about as much, a fifth of the study's repeats. Both still deliver as \
+              fast as the disk takes the data, within a hundredth of the good day; in the study \
+              they lost 38 and 44 % of their goodput. Tsunami's sender needs reports only for \
+              repairs: it has {Tsunami, worst case} Mbit/s, where the study's program was stopped \
+              at 4.3. On the good day the disk is the limit. FOBS is {FOBS, best case | \
+              difference} % and SABUL {SABUL, best case | difference} % faster than in the study, \
+              and Tsunami, which starts at a third of its rate, is {-[Tsunami, best case | \
+              difference]} % slower.",
     set: Set::Full,
 };

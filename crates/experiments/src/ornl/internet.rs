@@ -69,15 +69,14 @@ pub(super) static INTERNET: Experiment = Experiment {
     title: "Memory to memory from Oak Ridge to Berkeley, on a good day and on a bad one",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.1",
-    setup: "200 MB over 67.5 ms. The study says of the path only what two of its programs saw \
-            of it, so the path is built from that: a sending host that sends what iperf's UDP \
-            did (489 and 420 Mbit/s, of which nothing was lost, so no link was the limit), a \
-            path of 1 Gbit/s like the hosts' cards, and towards the receiver the share of \
-            loss that RBUDP met (0.053 % and 3.1 %), each packet independently. Cross \
-            traffic, reordering and slow hosts are left out. RBUDP's sending rate is not \
-            given either: 370 and 335 Mbit/s are what its published time leaves after its \
-            rounds. FOBS and Tsunami are told the same rates as their highest; SABUL finds \
-            its rate.",
+    setup: "200 MB over 67.5 ms. The study does not describe the path, so the path is derived from \
+            the results of two of its programs. The sending host is limited to the rate of iperf's \
+            UDP (489 and 420 Mbit/s; almost nothing was lost, so no link was the limit). The path \
+            has 1 Gbit/s like the hosts' cards. Towards the receiver each packet is lost \
+            independently, with the loss ratio of RBUDP (0.053 % and 3.1 %). Cross traffic, \
+            reordering and slow hosts are left out. The study does not give RBUDP's sending rate \
+            either; 370 and 335 Mbit/s follow from its published time without its rounds. FOBS and \
+            Tsunami have the same rates as their limits; SABUL finds its rate.",
     cases: || {
         let vary = |contender: &Contender, index: usize| {
             let Day { capacity, loss, rate } = &DAYS[index];
@@ -113,24 +112,24 @@ pub(super) static INTERNET: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "RBUDP's goodput follows from the rate that was derived from it, so it says \
-              nothing about longhaul; its counts do, and so do all values of the others. The \
-              study ran the programs one after the other over months, so each met another \
-              path. iperf lost nothing on the day on which RBUDP lost 3 %. The rows of UDP \
-              and TCP, which lost next to nothing then, are therefore under a loss that they \
-              did not have. Tsunami counts datagrams here and blocks of 16 kB there.",
-    learned: "A loss of three per cent that does not come from the sender's own queue costs a \
-              protocol with a given rate three per cent and some round trips: RBUDP, FOBS and \
-              Tsunami keep {100 * [Tsunami, worst case] / 335} to {100 * [FOBS, worst case] / \
-              335} % of the rate that they are told. FOBS is {FOBS, best case | difference} \
-              and {FOBS, worst case | difference} % faster than in the study, which does not \
-              say what held its program back. Tsunami, which starts slowly there and here, is \
-              {-[Tsunami, best case | difference]} and {-[Tsunami, worst case | difference]} \
-              % slower. SABUL takes loss for congestion but holds its rate over 200 ms; it is \
-              faster than the study's on both days, by {SABUL, best case | difference} % and \
-              by more than twice, because only loss stands in its way here. TCP takes every \
-              loss for its own fault and is left with {TCP*, best case} Mbit/s at five lost \
-              packets in ten thousand, and with {TCP*, worst case} at three in a hundred. It \
-              had 280 and 230 in the study, so its days did not have this loss.",
+    differs: "RBUDP's sending rate was derived from its goodput, so its goodput says nothing about \
+              longhaul; its counts do, and so do the values of the other programs. The study ran \
+              the programs one after the other over months, so each met different conditions. \
+              iperf lost 3 packets in the run next to which RBUDP lost 3 %. So UDP and TCP, which \
+              lost almost nothing in the study, meet a loss here that they did not have there. \
+              Tsunami counts datagrams here and blocks of 16 kB in the study.",
+    learned: "If three per cent are lost outside the sender's own queue, a protocol with a given \
+              rate loses these three per cent and the time of some round trips: RBUDP keeps {100 * \
+              [RBUDP, worst case] / 335} % of its configured rate, FOBS {100 * [FOBS, worst case] \
+              / 335} %, and Tsunami, which starts slowly, {100 * [Tsunami, worst case] / 335} %. \
+              FOBS is {FOBS, best case | difference} and {FOBS, worst case | difference} % faster \
+              than in the study, which does not say what limited its program. Tsunami is \
+              {-[Tsunami, best case | difference]} and {-[Tsunami, worst case | difference]} % \
+              slower. SABUL treats loss as congestion but averages it over 200 ms. It has {SABUL, \
+              best case | difference} and {SABUL, worst case | difference} % more goodput than in \
+              the study, because nothing but loss limits it here. TCP treats every loss as \
+              congestion: it has {TCP*, best case} Mbit/s at five lost packets in ten thousand, \
+              and {TCP*, worst case} at three in a hundred. In the study it had 280 and 230, so it \
+              did not meet this loss.",
     set: Set::Quick,
 };

@@ -48,12 +48,12 @@ fn variant(flow: &str, share: f64, by: f64) -> Variant {
 /// The sweep that the study asks for.
 pub(super) static REORDERING: Experiment = Experiment {
     id: "ornl-reorder",
-    title: "Does reordering make SABUL and Tsunami report losses that are none?",
+    title: "Does reordering make SABUL and Tsunami report packets as lost that are not?",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 6: a question that it leaves open",
-    setup: "The memory runs of [ornl-memory](ornl-memory.md) without any loss; 0, 0.1, 1 or 5 % of \
-            the packets of either direction are held back for 0.1, 1 or 5 ms, so that later ones \
-            overtake them. At 100 Mbit/s a packet follows the next after 0.12 ms.",
+    setup: "The memory runs of [ornl-memory](ornl-memory.md) without any loss. 0, 0.1, 1 or 5 % of \
+            the packets in each direction are delayed by 0.1, 1 or 5 ms, so that later packets \
+            overtake them. At 100 Mbit/s packets are 0.12 ms apart.",
     cases: || {
         let runs = CONTENDERS.iter().flat_map(|c| degrees().map(move |degree| (c, degree)));
         runs.map(|((name, flow), (share, by))| {
@@ -98,27 +98,29 @@ pub(super) static REORDERING: Experiment = Experiment {
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
     differs: "The study could not reorder packets; it asked for this experiment.",
-    learned: "For SABUL the answer is yes: it reports a gap as soon as it sees one, and takes \
-              every overtaken packet for a lost one. The release that the study ran reports \
-              {SABUL of the study, 0.1 % by 1 ms | lost, as reported} losses of 139,000 \
-              packets when one in a thousand is held back for a millisecond, which costs it \
-              nothing, and {SABUL of the study, 1 % by 1 ms | lost, as reported} when one in \
-              a hundred is, which takes two thirds of its rate. SABUL as its authors describe \
-              it falls from {SABUL, none} to {SABUL, 0.1 % by 1 ms} Mbit/s at one in a \
-              thousand. So reordering can explain reports without drops, but not the study's \
-              tens of thousands at 87 Mbit/s.\n\n\
-              longhaul's Tsunami asks only for what has not come within a quarter of a round \
-              trip (17.6 ms), longer than any packet is held back here. Without that \
-              patience, like the original tool, it reports {most [Tsunami without patience, * \
-              | lost, as reported]} at most, because it looks three times a second. So what \
-              the study saw of Tsunami was not reordering. RBUDP, which reports at the end of \
-              a round, has {most [RBUDP, * | lost, as reported]} reports at most. FOBS, which \
-              looks once in 10,000 packets, has {most [FOBS, * | lost, as reported]}, and \
-              {[FOBS, 5 % by 5 ms | duplicates] - [FOBS, none | duplicates]} duplicates more \
-              than without reordering. Neither loses a thousandth of its rate.\n\n\
-              Over real sockets one packet in a hundred held back for a millisecond costs \
-              what it costs in the simulator: nothing except for SABUL, which has {SABUL, 1 % \
-              by 1 ms | emulated} Mbit/s there too, and its release, which has {SABUL of the \
-              study, 1 % by 1 ms | emulated}. The study has no such runs to compare with.",
+    learned: "For SABUL the answer is yes: it reports a gap as soon as it sees one, so it treats \
+              an overtaken packet as lost. The release that the study ran reports {SABUL of the \
+              study, 0.1 % by 1 ms | lost, as reported} losses of 139,000 packets if one in a \
+              thousand is delayed by a millisecond, which costs almost no goodput, and {SABUL of \
+              the study, 1 % by 1 ms | lost, as reported} if one in a hundred is delayed, which \
+              costs two thirds of the goodput. SABUL as its authors describe it falls from {SABUL, \
+              none} to {SABUL, 0.1 % by 1 ms} Mbit/s at one in a thousand. So reordering can \
+              explain reports without drops. It does not explain the study's tens of thousands of \
+              reports at 87 Mbit/s: no simulated run of SABUL has more than {most [SABUL* | lost, \
+              as reported]}.\n\n\
+              longhaul's Tsunami requests a packet only if it has not arrived within a quarter of \
+              a round trip (17.6 ms), longer than any delay here. Without this wait, like the \
+              original tool, it reports at most {most [Tsunami without patience, * | lost, as \
+              reported]} losses, because it looks for gaps three times a second. So reordering by \
+              up to 5 ms does not explain the losses that the study's Tsunami reported. RBUDP \
+              reports at the end of a round, and has at most {most [RBUDP, * | lost, as reported]} \
+              reports. FOBS reports once in 10,000 packets, and has at most {most [FOBS, * | lost, \
+              as reported]} reports and {[FOBS, 5 % by 5 ms | duplicates] - [FOBS, none | \
+              duplicates]} duplicates more than without reordering. Neither loses a thousandth of \
+              its goodput.\n\n\
+              Over real sockets, with one packet in a hundred delayed by a millisecond, only SABUL \
+              loses goodput, as in the simulator: SABUL has {SABUL, 1 % by 1 ms | emulated} \
+              Mbit/s, and the study's release has {SABUL of the study, 1 % by 1 ms | emulated}. \
+              The study has no such runs for comparison.",
     set: Set::Full,
 };

@@ -26,9 +26,9 @@ pub(super) static FIG2: Experiment = Experiment {
     title: "SABUL: share of the capacity over capacity and round-trip time",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 4, \
              Fig. 2",
-    setup: "One SABUL flow for 20 s, beginning at a tenth of the capacity, over 10, 100 and 1000 \
-            Mbit/s (Ethernet framing included) and 1, 10 and 100 ms, with a drop-tail queue of \
-            one bandwidth-delay product (at least 10 packets), without other loss.",
+    setup: "One SABUL flow runs for 20 s, beginning at a tenth of the capacity, over 10, 100 and \
+            1000 Mbit/s (Ethernet framing included) and 1, 10 and 100 ms, with a drop-tail queue \
+            of one bandwidth-delay product (at least 10 packets), without other loss.",
     cases: || {
         let all = CAPACITIES.iter().flat_map(|capacity| RTTS.map(|rtt| (*capacity, rtt)));
         all.map(|(capacity, rtt)| {
@@ -64,23 +64,23 @@ pub(super) static FIG2: Experiment = Experiment {
         vec![Figure { name: "", plot: Plot { title, x, y, series: series.collect() } }]
     },
     differs: "The text has none of the figure's values. The queue is the paper's, max(BDP, 10 \
-              packets). The paper's share is perhaps of packets; here it is of object bits, \
-              of which framing and headers leave 93.6 %.",
-    learned: "SABUL's steps depend on its rate, not on its round trips. Over two orders of \
-              magnitude of capacity and of distance its share stays between {least [*]} and \
-              {most [*]} %, so the paper's claim, \"independent of bandwidth and network \
-              delay\", holds within ten points. Whether longhaul is better or worse than the \
-              figure cannot be said.\n\n\
+              packets). The paper's share perhaps counts packets. Here it counts object bits, of \
+              which framing and headers leave at most 93.6 %.",
+    learned: "SABUL's steps depend on its rate, not on the round-trip time. Over two orders of \
+              magnitude of capacity and of round-trip time its share stays between {least [*]} and \
+              {most [*]} %, so the paper's claim, \"independent of bandwidth and network delay\", \
+              holds within ten points. The figure's values are not known, so longhaul cannot be \
+              compared with them.\n\n\
               SABUL leaves capacity unused for three reasons: it climbs slowly, framing and \
-              headers take 6.4 points, and each decrease freezes it for a round trip. \
-              Distance costs {[10 Mbit/s, 1 ms] - [10 Mbit/s, 100 ms]} to {[1000 Mbit/s, 1 \
-              ms] - [1000 Mbit/s, 100 ms]} points, capacity {[10 Mbit/s, 1 ms] - [1000 \
-              Mbit/s, 1 ms]} to {[10 Mbit/s, 10 ms] - [1000 Mbit/s, 10 ms]}. A queue of ten \
-              packets is enough in the simulator, where SABUL sends its packets one by one. \
-              Over real sockets, where packets come in clumps, its share is {-most [* | from \
-              simulated]} to {-least [* | from simulated]} points lower in the cases that \
-              were emulated. Alone on a link a fixed rate is better: see \
-              [gtp-table2](gtp-table2.md).",
+              headers take 6.4 points, and each decrease freezes it for a round trip. From 1 to \
+              100 ms the share falls by {[10 Mbit/s, 1 ms] - [10 Mbit/s, 100 ms]} to {[1000 \
+              Mbit/s, 1 ms] - [1000 Mbit/s, 100 ms]} points at 10 and 1000 Mbit/s, and from 10 to \
+              1000 Mbit/s by {[10 Mbit/s, 1 ms] - [1000 Mbit/s, 1 ms]} to {[10 Mbit/s, 10 ms] - \
+              [1000 Mbit/s, 10 ms]} points at 1 and 10 ms. A queue of ten packets is enough in the \
+              simulator, where SABUL sends its packets evenly. Over real sockets, where packets \
+              arrive in clumps, its share is {-most [* | from simulated]} to {-least [* | from \
+              simulated]} points lower in the cases that were emulated. On a link without other \
+              traffic a fixed rate is better: see [gtp-table2](gtp-table2.md).",
     set: Set::Full,
 };
 
@@ -96,9 +96,9 @@ pub(super) static FIG5: Experiment = Experiment {
     title: "SABUL from Chicago to Amsterdam on three parallel routes",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 5, \
              Fig. 5 and Table 1",
-    setup: "One SABUL flow on each of three separate routes of 1 Gbit/s and 110 ms with a \
-            drop-tail queue of one bandwidth-delay product, for 20 s, beginning at 900 Mbit/s; \
-            the mean of the second half.",
+    setup: "One SABUL flow runs on each of three separate routes of 1 Gbit/s and 110 ms with a \
+            drop-tail queue of one bandwidth-delay product, for 20 s, beginning at 900 Mbit/s. \
+            Goodputs are means of the second half.",
     cases: || {
         let route = |(place, (name, _)): (usize, &(&str, f64))| {
             Case::both(*name, vary("sabul-fig5").set("seed", place + 1))
@@ -126,18 +126,18 @@ pub(super) static FIG5: Experiment = Experiment {
         let title = "SABUL on one route".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "In the paper the application chose the initial rate, which the text does not \
-              give; here it is near the paper's result. The routes are alike, so the \
-              simulated rows are too. Framing and headers leave 936 of 1000 Mbit/s for the \
+    differs: "In the paper the application chose the initial rate, which the text does not give; \
+              here it is near the paper's result. The three routes have the same parameters, so \
+              the simulated rows are equal. Framing and headers leave 936 of 1000 Mbit/s for the \
               object. The paper's 903 to 907 are 96 to 97 % of that, longhaul's {100 * [first \
-              route] / 936} %. The paper cites this table a second time, for Lambda-FTP, \
-              which striped one object over three routes; [striping](striping.md) does that \
-              over real sockets.",
-    learned: "On a route of its own SABUL holds {100 * [first route] / 936} % of what the \
-              route carries, even if it starts near that rate: it climbs until it loses \
-              packets and then gives an eighth back. Routes side by side add up. longhaul is \
-              {-[all three | difference]} % below the paper, whose hosts or release seldom \
-              met a loss.",
+              route] / 936} %. The paper cites this table a second time, for Lambda-FTP, which \
+              striped one object over three routes; [striping](striping.md) does that over real \
+              sockets.",
+    learned: "On a separate route SABUL uses {100 * [first route] / 936} % of what the route \
+              carries, even if it starts near that rate: it increases its rate until it loses \
+              packets, and then reduces it by an eighth. The goodputs of separate routes add up. \
+              longhaul is {-[all three | difference]} % below the paper; the paper's hosts or its \
+              release probably met few losses.",
     set: Set::Full,
 };
 
@@ -175,14 +175,14 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section \
              3.2, which has no figure of it",
     setup: "The path of [sabul-fig5](sabul-fig5.md), 1 Gbit/s and 110 ms, without loss and with \
-            0.001 and 0.01 % of the packets lost in each direction; one flow for 20 s that begins \
-            at 900 Mbit/s. In the paper the receiving program gets the data in order from a \
+            0.001 and 0.01 % of the packets lost in each direction; one flow runs for 20 s and \
+            begins at 900 Mbit/s. In the paper the receiving program gets the data in order from a \
             buffer of the protocol, and acknowledgements and loss reports come back over TCP. \
             `reorder-buffer` is that buffer: a datagram that does not fit is lost. \
             `ordered-control` sends control on the ordered stream alone: a lost message is sent \
             again after a timeout, and later messages wait for it. longhaul itself writes each \
             datagram to its place, and sends each control message by a datagram as well. Goodput \
-            is what the program has, the mean of the second half.",
+            counts the data that the program has received, as the mean of the second half.",
     cases: || {
         let all = ENDS_LOSSES.into_iter().flat_map(|loss| ENDS.map(|ends| (loss, ends)));
         all.map(|(loss, (name, set))| {
@@ -207,23 +207,23 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "Nothing was published. The paper says of the control connection that its effect \
-              \"is so small that it can be ignored\", and that a timeout of TCP makes SABUL \
-              less responsive during high congestion. The size of the receiver's buffer is \
-              not given; 14 MB are one bandwidth-delay product. SABUL's window is somewhat \
-              more than that.",
-    learned: "The paper's claim about control holds here: over TCP the flow has the same \
-              goodput without loss and at 0.001 %, and {100 * [control over TCP, loss 0.01 %] \
-              / [as longhaul builds it, loss 0.01 %] - 100 | 1} % more at 0.01 %, because a \
-              late loss report delays a decrease. In-order delivery needs a large buffer. \
-              While one packet is missing, all later data wait for a round trip or more, and \
-              SABUL loses packets in its own queue whenever it has climbed too far. With half \
-              a bandwidth-delay product of buffer {in order, buffer 7 MB, loss 0 % | loss} % \
-              of the data are lost, most of them at the full buffer, and the goodput is {in \
-              order, buffer 7 MB, loss 0 %} Mbit/s, against {as longhaul builds it, loss 0 %} \
-              where each datagram goes to its place. With one product it is {in order, buffer \
-              14 MB, loss 0 %}, and only with two ({in order, buffer 28 MB, loss 0 %}) does \
-              the order cost no goodput. longhaul needs no such buffer, because a file takes \
-              its blocks in any order. This is one flow, one path and one seed.",
+    differs: "The paper publishes no values for this. It says of the control connection that its \
+              effect \"is so small that it can be ignored\", and that a timeout of TCP makes SABUL \
+              less responsive during high congestion. The paper does not give the size of the \
+              receiver's buffer. 14 MB are one bandwidth-delay product; SABUL's window is somewhat \
+              larger.",
+    learned: "The paper's claim about control holds here: over TCP the flow has the same goodput \
+              without loss and at 0.001 %, and {100 * [control over TCP, loss 0.01 %] / [as \
+              longhaul builds it, loss 0.01 %] - 100 | 1} % more at 0.01 %, because a late loss \
+              report delays a decrease. In-order delivery needs a large buffer. While one packet \
+              is missing, all later data wait for a round trip or more, and SABUL causes losses in \
+              the path's queue whenever its rate is too high. With half a bandwidth-delay product \
+              of buffer {in order, buffer 7 MB, loss 0 % | loss} % of the data are lost, most of \
+              them at the full buffer, and the goodput is {in order, buffer 7 MB, loss 0 %} \
+              Mbit/s, against {as longhaul builds it, loss 0 %} where each datagram is written to \
+              its place. With one product the goodput is {in order, buffer 14 MB, loss 0 %} \
+              Mbit/s; only with two products ({in order, buffer 28 MB, loss 0 %}) does the order \
+              cost no goodput. longhaul needs no such buffer, because it writes a file's blocks in \
+              any order. This is one flow, one path and one seed.",
     set: Set::Full,
 };

@@ -48,13 +48,13 @@ pub(super) static TABLE2: Experiment = Experiment {
     title: "SABUL from disk to disk",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 5, \
              Table 2",
-    setup: "1 GB by SABUL from disk to disk over 1 Gbit/s (Ethernet framing included) with a \
+    setup: "SABUL copies 1 GB from disk to disk over 1 Gbit/s (Ethernet framing included) with a \
             drop-tail queue of one bandwidth-delay product (at least 100 packets), beginning at \
-            900 Mbit/s. Disks read and write what the paper's heading says of them: 800 and 500 \
-            Mbit/s at StarLight, 800 and 550 at Canarie, 900 and 800 at SARA. Round trips are 110 \
-            ms over the Atlantic, 0.4 ms within a site, and, of which the paper says nothing, 20 \
-            ms between StarLight and Canarie. The receiver holds 512 MiB; the transfer ends when \
-            all is on the disk.",
+            900 Mbit/s. The disks read and write at the rates in the paper's table heading: 800 \
+            and 500 Mbit/s at StarLight, 800 and 550 at Canarie, 900 and 800 at SARA. Round trips \
+            are 110 ms over the Atlantic and 0.4 ms within a site. The 20 ms between StarLight and \
+            Canarie are an assumption; the paper does not give them. The receiver's memory is 512 \
+            MiB. The transfer ends when all data are on the disk.",
     cases: || {
         let case = |Run { ends, delay, reads, writes, .. }: &Run| {
             let file = vary("sabul-table2")
@@ -74,18 +74,19 @@ pub(super) static TABLE2: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The paper says that the bottleneck is \"the disk IO and the synchronization \
-              between network interface and disk\". The model leaves the synchronization out: \
-              a chunk goes to the disk when it is whole, and the network goes on meanwhile. \
-              The paper gives neither sizes nor round trips.",
-    learned: "Where the disk writes 500 or 550 Mbit/s, longhaul has {[SARA to StarLight] / 5} \
-              to {[StarLight to StarLight] / 5 | 1} % of it, {SARA to StarLight | difference} \
-              to {Canarie to StarLight | difference} % more than the paper, whose flows \
-              waited for the disk. Where the disk writes 800, SABUL over 110 ms is the limit \
-              ({StarLight to SARA} Mbit/s, a quarter more than in the paper), and within a \
-              site the disk is ({SARA to SARA} of 800, a third more). The receiver's memory \
-              evens the two out: data that the disk has not taken yet wait there, and the \
-              sender is granted no more than there is room for. The loss is largest over the \
-              ocean, from SARA to StarLight: {SARA to StarLight} of 500.",
+    differs: "The paper says that the bottleneck is \"the disk IO and the synchronization between \
+              network interface and disk\". The model leaves the synchronization out: a complete \
+              chunk goes to the disk while the network continues. The paper gives neither sizes \
+              nor round trips.",
+    learned: "Where the disk writes 500 or 550 Mbit/s, longhaul's goodput is {[SARA to StarLight] \
+              / 5} to {[StarLight to StarLight] / 5 | 1} % of that rate, {SARA to StarLight | \
+              difference} to {Canarie to StarLight | difference} % more than the paper, whose \
+              flows waited for the disk. Where the disk writes 800, SABUL over 110 ms is the limit \
+              ({StarLight to SARA} Mbit/s, {StarLight to SARA | difference} % more than in the \
+              paper). Within a site the disk is the limit ({SARA to SARA} of 800 Mbit/s, {SARA to \
+              SARA | difference} % more). The receiver's memory balances network and disk: it \
+              holds data until the disk takes them, and the sender is granted only as much as \
+              fits. Of the transfers that the disk limits, the one from SARA to StarLight over the \
+              Atlantic is furthest below the disk's rate: {SARA to StarLight} of 500 Mbit/s.",
     set: Set::Full,
 };

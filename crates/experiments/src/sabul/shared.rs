@@ -37,9 +37,10 @@ pub(super) static FIG3: Experiment = Experiment {
     title: "Three SABUL flows of different round trips and initial rates on 1 Gbit/s",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 4, \
              Fig. 3",
-    setup: "Three SABUL flows for 60 s into one receiver of 1 Gbit/s (Ethernet framing included), \
-            from 10, 50 and 100 ms, beginning at 100, 300 and 500 Mbit/s, with a drop-tail queue \
-            of one bandwidth-delay product of the longest; the means of the last 20 s.",
+    setup: "Three SABUL flows run for 60 s into one receiver of 1 Gbit/s (Ethernet framing \
+            included), from 10, 50 and 100 ms, beginning at 100, 300 and 500 Mbit/s, with a \
+            drop-tail queue of one bandwidth-delay product of the longest path. Goodputs are means \
+            of the last 20 s.",
     cases: || vec![Case::both(CONVERGE, vary("sabul-fig3"))],
     tables: |outcomes| {
         let means = |outcome: &CaseOutcome| -> Vec<f64> {
@@ -65,15 +66,14 @@ pub(super) static FIG3: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper does not give round trips, initial rates or the duration; these are \
               longhaul's choice.",
-    learned: "Flows of one receiver that start at 100, 300 and 500 Mbit/s, with round trips \
-              of 10 to 100 ms, come together. SABUL adds the same amount at any distance and \
-              reduces in proportion, so after 40 s no flow is more than {three flows | \
-              furthest from an equal share | 1} % from an equal share. Together they hold \
-              {[10 ms, from 100] + [50 ms, from 300] + [100 ms, from 500]} of the 936 Mbit/s \
-              that the link carries of object, {100 - 100 * ([10 ms, from 100] + [50 ms, from \
-              300] + [100 ms, from 500]) / 840} % less than three times the paper's 280: \
-              three flows that each probe by loss. Each flow is {-most [* from * | \
-              difference]} to {-least [* from * | difference]} % below the paper's.",
+    learned: "Flows to one receiver that start at 100, 300 and 500 Mbit/s, with round trips of 10 \
+              to 100 ms, converge. SABUL adds the same amount at any round-trip time and reduces \
+              its rate in proportion, so after 40 s no flow is more than {three flows | furthest \
+              from an equal share | 1} % from an equal share. Together they have {[10 ms, from \
+              100] + [50 ms, from 300] + [100 ms, from 500]} of the 936 Mbit/s that the link \
+              carries of object, {100 - 100 * ([10 ms, from 100] + [50 ms, from 300] + [100 ms, \
+              from 500]) / 840} % less than three times the paper's 280. Each flow is {-most [* \
+              from * | difference]} to {-least [* from * | difference]} % below the paper's.",
     set: Set::Quick,
 };
 
@@ -152,14 +152,14 @@ pub(super) static FIG4: Experiment = Experiment {
     differs: "The text describes the figure only in words: \"in low BDP environments, TCP \
               obtains more of the available bandwidth. In high BDP environments … SABUL is \
               able to effectively use\" it.",
-    learned: "TCP has {100 Mbit/s, 1 ms} % where the queue is ten packets, {100 Mbit/s, 10 \
-              ms} % where the bandwidth-delay product is 125 kB, and {1000 Mbit/s, 10 ms} to \
-              {1000 Mbit/s, 100 ms} % where it is 1 MB or more. That is the paper's \
-              direction; there is no number to be better or worse than. With a queue of ten \
-              packets SABUL has next to nothing: each loss freezes it for a round trip and \
-              takes an eighth of its rate, and it adds to its rate only every 10 ms, ten of \
-              TCP's round trips. SABUL's clock is 10 ms on any path; TCP's is the round trip, \
-              which the queue of one BDP doubles.",
+    learned: "TCP has {100 Mbit/s, 1 ms} % of the goodput where the queue is ten packets, {100 \
+              Mbit/s, 10 ms} % where the bandwidth-delay product is 125 kB, and {1000 Mbit/s, 10 \
+              ms} to {1000 Mbit/s, 100 ms} % where it is 1 MB or more. This agrees with the \
+              paper's description, which has no numbers. With a queue of ten packets SABUL has \
+              almost nothing: each loss freezes it for a round trip and takes an eighth of its \
+              rate, and it increases its rate only every 10 ms, ten of TCP's round trips. SABUL's \
+              interval is 10 ms on any path; TCP's is the round trip, which a full queue of one \
+              BDP doubles.",
     set: Set::Full,
 };
 
@@ -173,8 +173,8 @@ pub(super) static FIG6: Experiment = Experiment {
     title: "Two TCP and two SABUL flows on a local network",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 5, \
              Fig. 6",
-    setup: "Four flows for 20 s from hosts of their own into one receiver of 1 Gbit/s, 0.4 ms \
-            away, through a switch that holds 512 kB for its port; SABUL begins at 100 Mbit/s.",
+    setup: "Four flows run for 20 s from separate hosts to one receiver of 1 Gbit/s, 0.4 ms away, \
+            through a switch whose port has a queue of 512 kB; SABUL begins at 100 Mbit/s.",
     cases: || vec![Case::both(LAN, vary("sabul-fig6"))],
     tables: |outcomes| {
         let rows = LAN_FLOWS.iter().enumerate().map(|(place, name)| {
@@ -188,18 +188,16 @@ pub(super) static FIG6: Experiment = Experiment {
         vec![over_time("Two TCP and two SABUL flows", flows, LAN_FLOWS)]
     },
     figures: Experiment::NO_FIGURES,
-    differs: "The text says only that \"TCP obtained slightly higher bandwidth than SABUL\". \
-              It does not say how much the switch held. A round trip of 0.4 ms is far below \
-              the 4 ms of queue that 512 kB make.",
-    learned: "Where the round trip is far below SABUL's clock of 10 ms, SABUL gives way to \
-              TCP, much more than in the paper, where TCP was slightly ahead: two TCP flows \
-              have {TCP 1} and {TCP 2} Mbit/s beside SABUL's {SABUL 1} and {SABUL 2}. That is \
-              worse than the paper for SABUL and better for TCP; the paper's switch, and so \
-              how soon SABUL lost packets, is not known. After 20 s the two SABUL flows are \
-              not even with each other either. At each loss both freeze, and the flow that \
-              loses first in an interval gives way first, so it is chance which of them is \
-              ahead, in the simulator as over real sockets. On a local network take TCP, or a \
-              protocol that is told its rate.",
+    differs: "The text says only that \"TCP obtained slightly higher bandwidth than SABUL\". It \
+              does not give the size of the switch's queue. The round trip of 0.4 ms is much \
+              shorter than the 4 ms that a queue of 512 kB holds.",
+    learned: "Where the round trip is much shorter than SABUL's interval of 10 ms, SABUL yields to \
+              TCP: the two TCP flows have {TCP 1} and {TCP 2} Mbit/s, the SABUL flows {SABUL 1} \
+              and {SABUL 2}. In the paper TCP was only slightly ahead. The paper's switch is not \
+              known, so neither is how soon SABUL lost packets there. The two SABUL flows do not \
+              share evenly in 20 s either. A flow that loses packets first in an interval yields \
+              first, so chance decides which of them is ahead, in the simulator and over real \
+              sockets. On such a local network use TCP, or a protocol with a configured rate.",
     set: Set::Full,
 };
 
@@ -232,10 +230,10 @@ pub(super) static FIG7: Experiment = Experiment {
     title: "500 short TCP connections against SABUL in the background",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 5, \
              Fig. 7",
-    setup: "500 TCP connections of 1 MB each, coming at random every 70 ms on average, over 1 \
-            Gbit/s and 110 ms with a drop-tail queue of one bandwidth-delay product, beside up \
-            to 9 SABUL flows of 40 s that begin at equal shares of 900 Mbit/s. The mice's \
-            goodput is what they delivered from the first start to the last end.",
+    setup: "500 TCP connections (mice) of 1 MB each start at random, every 70 ms on average, over \
+            1 Gbit/s and 110 ms with a drop-tail queue of one bandwidth-delay product, together \
+            with up to 9 SABUL flows of 40 s that begin at equal shares of 900 Mbit/s. The goodput \
+            of the mice counts all of their data, from the first start to the last end.",
     cases: || {
         let mice = |flows| Case::both(mice_case(flows), with_mice(flows));
         BACKGROUND.map(mice).into()
@@ -264,18 +262,18 @@ pub(super) static FIG7: Experiment = Experiment {
         let title = "500 mice of 1 MB".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The text has none of the figure's values, only the marks of its axes, so \
-              nothing here is compared with the figure. The paper does not say how its mice \
-              arrived; 70 ms apart they offer 114 Mbit/s. The row `aggregate goodput` is \
-              SABUL's. The queue here holds a bandwidth-delay product, so mice are delayed \
-              more often than dropped.",
-    learned: "Short connections live in slow start, where a queue that others keep full costs \
-              them losses and time: {100 - 100 * [1 SABUL flows] / [0 SABUL flows]} to {100 - \
-              100 * [5 SABUL flows] / [0 SABUL flows]} % of their goodput, {100 - 100 * [9 \
-              SABUL flows] / [0 SABUL flows]} % with nine SABUL flows. SABUL keeps {[1 SABUL \
-              flows | aggregate goodput] / 10} to {[9 SABUL flows | aggregate goodput] / 10} \
-              % of the link beside them. Over real sockets the mice have {most [* | goodput \
-              of the mice | from simulated]} % more to {-least [* | goodput of the mice | \
-              from simulated]} % less than in the simulator.",
+    differs: "The text has none of the figure's values, only the marks of its axes, so nothing \
+              here is compared with the figure. The paper does not say how its mice arrived; 70 ms \
+              apart they offer 114 Mbit/s. The row `aggregate goodput` is SABUL's. The queue here \
+              holds a bandwidth-delay product, so it delays packets of the mice more often than it \
+              drops them.",
+    learned: "Short connections spend their time in slow start, where a queue that other flows \
+              keep full costs them losses and time: {100 - 100 * [1 SABUL flows] / [0 SABUL \
+              flows]} to {100 - 100 * [5 SABUL flows] / [0 SABUL flows]} % of their goodput, {100 \
+              - 100 * [9 SABUL flows] / [0 SABUL flows]} % with nine SABUL flows. SABUL has {[1 \
+              SABUL flows | aggregate goodput] / 10} to {[9 SABUL flows | aggregate goodput] / 10} \
+              % of the link beside them. Over real sockets the mice have {most [* | goodput of the \
+              mice | from simulated]} % more to {-least [* | goodput of the mice | from \
+              simulated]} % less than in the simulator.",
     set: Set::Full,
 };

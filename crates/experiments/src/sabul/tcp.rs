@@ -46,16 +46,16 @@ pub(super) static TCP: Experiment = Experiment {
     title: "TCP between Chicago and Amsterdam, and beside a local flow",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 1 \
              and Table 3",
-    setup: "TCP (NewReno with selective acknowledgements) for 60 s over 1 Gbit/s and 110 ms with a \
-            drop-tail queue of one bandwidth-delay product: with an untuned window, with the \
-            paper's tuned one of 12 MB, by two connections of 12 MB (the two streams from \
-            Amsterdam that Lambda Merge joined, when TCP took SABUL's place), and by 64 \
-            connections of 2 MB each. Each on a line that loses nothing, and on one that loses \
-            0.0019 % of the packets: the loss at which the square-root law gives a single tuned \
-            connection the paper's 30 Mbit/s. Then two flows into one host of 1 Gbit/s, one from \
-            0.4 ms away and one from 110 ms, both with 12 MB, behind a queue of 512 kB; once more \
-            with packets of the near one that come to the switch up to 0.2 ms late, in order, as \
-            those of a busy host do.",
+    setup: "TCP (NewReno with selective acknowledgements) runs for 60 s over 1 Gbit/s and 110 ms \
+            with a drop-tail queue of one bandwidth-delay product: with an untuned window, with \
+            the paper's tuned window of 12 MB, over two connections of 12 MB (the two streams from \
+            Amsterdam that Lambda Merge joined, when TCP replaced SABUL), and over 64 connections \
+            of 2 MB each. Each case runs on a line without loss, and on one that loses 0.0019 % of \
+            the packets: with this loss the square-root law gives a single tuned connection the \
+            paper's 30 Mbit/s. Then two flows share one receiving host of 1 Gbit/s, one from 0.4 \
+            ms and one from 110 ms away, both with 12 MB, behind a queue of 512 kB. In one more \
+            case the packets of the near flow reach the switch up to 0.2 ms late, in order, as \
+            from a busy host.",
     cases: || {
         let paths = [(CLEAN, 0.0), (LOSSY, TUNED_LOSS)];
         let runs = paths.iter().flat_map(|path| WINDOWS.map(|window| (path, window)));
@@ -96,36 +96,37 @@ pub(super) static TCP: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The paper gives neither the path's loss nor how long TCP ran. The loss is \
-              derived from one of its three numbers by the square-root law, which holds for a \
-              steady state. In 60 s the tuned connection is still ahead of the law ({window \
-              12 MB, loss 0.0019 %} Mbit/s against 30), because its slow start filled the \
-              pipe before the first loss. The other two rows of that table were not fitted. \
-              At that loss 64 connections use nearly all of the link, three times as much as \
-              in the paper; the hosts of the time, or a smaller queue, may have been the \
-              limit. Lambda Merge's two streams are two tuned connections here. The paper \
-              says of its own only that they had about 55 Mbit/s, nearly twice what one \
-              connection had, so loss and not the merging held them back. SABUL's 600 to 671 \
-              Mbit/s in that table are those of a program that matches records. For the two \
-              flows into one host the paper gives neither windows nor the size of the \
-              switch's queue.\n\n\
-              Over real sockets the far one of the two flows has more than in the simulator, \
-              and the near one less. The near sender's host wakes late and sends in clumps, \
-              so the queue before the receiver is not always full. The far flow, which \
-              recovers from a loss by a segment a round trip, then meets fewer losses. \
-              Packets up to 0.2 ms late have the same effect in the simulator: {from 110 ms \
-              away, * | 2} Mbit/s instead of {from 110 ms away | 2}.",
-    learned: "An untuned window limits TCP on every path to window over round-trip time: \
-              {window 64 kB, no loss | 1} Mbit/s here and 4.5 in the paper. With a tuned \
-              window loss is the limit: on a path this long two lost packets in a hundred \
-              thousand take it from {window 12 MB, no loss} to {window 12 MB, loss 0.0019 %} \
-              Mbit/s. Many connections hide that, because each loses only its own share. \
-              Where a near flow fills a queue that a far one must cross, the far one starves: \
-              {from 110 ms away | 1} Mbit/s beside {from 0.4 ms away}, 3.5 beside 890 in the \
-              paper, and hardly more with the kernel's TCP. longhaul's values are higher \
-              wherever loss decides ({window 12 MB, loss 0.0019 %} for 30 Mbit/s, {64 \
-              connections of 2 MB, loss 0.0019 %} for 320); hardly anything is known of the \
-              paper's path. Where a window or a neighbour decides, the two agree.",
+    differs: "The paper gives neither the path's loss nor how long TCP ran. The loss is derived \
+              from one of its three numbers by the square-root law, which holds for a steady \
+              state. In 60 s the tuned connection is still above the law ({window 12 MB, loss \
+              0.0019 %} Mbit/s against 30), because its slow start filled the path before the \
+              first loss. The other two rows of that table were not fitted. At that loss 64 \
+              connections use nearly all of the link, nearly three times as much as in the paper; \
+              the hosts of the time, or a smaller queue, may have been the limit. Lambda Merge's \
+              two streams are two tuned connections here. The paper says only that its streams had \
+              about 55 Mbit/s, nearly twice as much as one connection. This suggests that loss \
+              limited them, not the merging. SABUL's 600 to 671 Mbit/s in that table belong to a \
+              program that matches records, so they are not reproduced here. For the two flows \
+              into one host the paper gives neither windows nor the size of the switch's \
+              queue.\n\n\
+              Over real sockets the far flow has more goodput than in the simulator, and the near \
+              flow less. The near sender's host wakes late and sends in clumps, so the queue \
+              before the receiver is not always full. The far flow, which grows by a segment a \
+              round trip after a loss, then meets fewer losses. Packets up to 0.2 ms late have the \
+              same effect in the simulator: {from 110 ms away, * | 2} Mbit/s instead of {from 110 \
+              ms away | 2}.",
+    learned: "An untuned window limits TCP to one window per round trip: {window 64 kB, no loss | \
+              1} Mbit/s here and 4.5 in the paper. With a tuned window, loss is the limit: on this \
+              path two lost packets in a hundred thousand reduce the goodput from {window 12 MB, \
+              no loss} to {window 12 MB, loss 0.0019 %} Mbit/s. Many connections hide this effect, \
+              because a loss slows only one of them. If a near flow fills the queue that a far \
+              flow must cross, the far flow starves: it has {from 110 ms away | 1} Mbit/s and the \
+              near flow {from 0.4 ms away}. In the paper they have 3.5 and 890; with the kernel's \
+              TCP the far flow has {from 110 ms away | emulated | 1}. Where loss is the limit, \
+              longhaul's values are higher than the paper's ({window 12 MB, loss 0.0019 %} instead \
+              of 30 Mbit/s, {64 connections of 2 MB, loss 0.0019 %} instead of 320), but little is \
+              known about the paper's path. Where the window is the limit, the values differ by \
+              {window 64 kB, no loss | difference} %.",
     set: Set::Full,
 };
 

@@ -173,7 +173,7 @@ impl Large {
             // Another copy may be writing to the file, perhaps another version. Create a new file.
             return Ok(None);
         }
-        // Before the file is touched: an old journal must never speak of new content.
+        // Before the file is touched: an old journal must never describe new content.
         large.settle_journal(ground, journal.as_ref().filter(|_| valid))?;
         let (folder, name) = ground.at(number)?;
         folder.remove(&names::restarted(&name))?;
@@ -226,7 +226,7 @@ impl Large {
         for chunk in partial::chunks_with_content(file, size).into_iter().flatten() {
             if !self.have.has(chunk) && !known.has(chunk) && !self.is_hole(chunk) {
                 watch.go_on()?;
-                // An unreadable chunk comes again, and writing it may mend the sector.
+                // An unreadable chunk is sent again, and writing it may repair the sector.
                 compare.extend(read_value(file, size, chunk).map(|value| (chunk, value)));
             }
         }

@@ -288,7 +288,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Removes what a killed copy left of a file that changed from large to small or the reverse.
+    /// Removes the remains of a killed copy of a file that has since become small, or large.
     /// `has_large`: there is a partial file of a large one.
     fn remove_other_remains(&mut self, number: u32, has_large: bool) -> io::Result<()> {
         if self.object.is_large(number) {

@@ -1,10 +1,10 @@
 //! Whole copies over a disk in memory with seeded faults, kills and power cuts.
 //!
-//! A run copies one file or a tree again and again until it is there. After each attempt, at a
-//! moment that the seed chooses, it is checked that
-//! - what has a final name is the source's content on the device, not only in the cache;
-//! - each record of a journal speaks of content that is on the device;
-//! - the next attempt is not sent again more than what may wait for a sync, and what a fault hit.
+//! A run copies one file or a tree repeatedly until the copy is complete. The seed chooses where an
+//! attempt ends. After each attempt the run checks that
+//! - a file with a final name has the source's content on the device, not only in the cache;
+//! - each record of a journal describes content that is on the device;
+//! - the next attempt repeats at most the data that may wait for a sync and the data hit by faults.
 
 #![allow(clippy::print_stderr, reason = "a seed that is run again prints what happens")]
 
@@ -228,7 +228,7 @@ impl Run {
 
     /// Counts written chunks that must be sent again.
     fn count_again(&mut self, sink: &Sink, is_resume: bool) {
-        // Every read of a killed process fails, so its sink asks for chunks that are there.
+        // Every read of a killed process fails, so its sink requests chunks that exist.
         if self.to.is_killed() {
             return;
         }

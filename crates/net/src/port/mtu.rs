@@ -169,8 +169,8 @@ impl HoleWatch {
     }
 
     /// Handles a report, which shows that small datagrams pass: of `sent` data datagrams so far,
-    /// `arrived` have arrived. Returns whether none has arrived for so long, with so many sent,
-    /// that the path has a hole.
+    /// `arrived` have arrived. Returns whether the path has a hole: many were sent for some time,
+    /// and none of them has arrived.
     pub fn on_report(&mut self, now: Time, sent: u64, arrived: u64, rtt: Span) -> bool {
         // After a pause the network or a host was away: data sent meanwhile prove nothing.
         let paused = now.since(self.reported) > REPORTS.max(rtt * 2);

@@ -113,7 +113,7 @@ impl Scatter {
     /// the call's spill, for [`Placer::place`].
     ///
     /// # Errors
-    /// The socket's error; `WouldBlock` if nothing is there.
+    /// The socket's error; `WouldBlock` if no data wait.
     pub fn receive(
         &mut self,
         call: &mut ScatterCall<'_>,

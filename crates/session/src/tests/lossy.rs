@@ -124,7 +124,7 @@ fn at_12_percent_loss_sessions_open_and_few_answers_take_much_longer_than_a_roun
     });
 }
 
-/// A controller that takes loss for congestion keeps two or three packets in flight at such a loss
+/// A controller that treats loss as congestion keeps two or three packets in flight at such a loss
 /// (CUBIC: RFC 9438, section 5).
 #[test]
 fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
@@ -148,7 +148,7 @@ fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
 }
 
 /// With only a floor of 64 KiB in flight, a list of a million files would take hundreds of round
-/// trips. So the window must tell the path's loss from its capacity.
+/// trips. So the window must distinguish the path's loss from its capacity.
 #[test]
 fn long_messages_fill_a_long_path_as_far_as_the_other_end_expects_them() {
     const PACKET: usize = 1_200;

@@ -1,8 +1,9 @@
 //! Surveys all replicas, each in a task of its own.
 //!
 //! A slow, silent or absent source does not delay the copy: it begins soon after more than half of
-//! the named sources agree, or once each was tried. The survey of the others goes on, with retries
-//! as [`CopyOptions`] allows, and a source takes part once its object is found to be the same.
+//! the named sources agree, or once each was tried. The survey of the others continues, with
+//! retries as [`CopyOptions`] allows, and a source takes part once its object is found to be the
+//! same.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

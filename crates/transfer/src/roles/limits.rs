@@ -61,8 +61,8 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     }
 }
 
-/// Useless data that an honest sender may send: before it knows what exists already, and what was
-/// in flight when it was withdrawn.
+/// Useless data that an honest sender may send: existing data before it has the plan, and data in
+/// flight whose request is withdrawn.
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
 /// Most useless data, as a multiple of the useful data.
 const MOST_IN_VAIN: u64 = 4;

@@ -11,11 +11,11 @@ use longhaul_proto::time::{Span, Time};
 use super::wire::End;
 use crate::counters::board::Board;
 
-/// Silence on a data port that was never heard counts after this long and four round trips.
+/// How long a data port that never delivered anything may be silent, plus four round trips.
 const NEVER: Duration = Duration::from_millis(1500);
-/// Silence on a data port that was heard before.
+/// The same for a data port that has delivered datagrams.
 const NOW: Duration = Duration::from_millis(2000);
-/// The control stream works if it was heard within this long and two round trips.
+/// The control stream works if something arrived on it within this long and two round trips.
 const SPEAKS: Duration = Duration::from_millis(1000);
 /// Data sent before the silence are reported within this long and two round trips.
 const TOLD: Duration = Duration::from_millis(500);
@@ -27,7 +27,7 @@ pub(super) struct Silence {
     spoke: Option<Instant>,
     looked: Instant,
     heard: Option<Time>,
-    /// How long only the control stream was heard.
+    /// How long messages have arrived only on the control stream.
     alone: Duration,
     /// The other end's count of sent datagrams at the start of the silence.
     sent: u64,
@@ -116,7 +116,7 @@ mod tests {
         }
 
         /// Checks for `seconds`; the control stream works if `speaks`. Returns whether the silence
-        /// was believed.
+        /// counted as a blocked path.
         fn look(&mut self, seconds: f64, speaks: bool, always: bool) -> bool {
             let looks = (seconds / 0.1) as u32;
             (0..looks).any(|_| {

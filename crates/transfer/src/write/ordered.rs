@@ -113,7 +113,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Writes what follows and is available: holes, and early chunks.
+    /// Writes the holes and early chunks that follow without a gap.
     fn go_on(&mut self) -> Result<(), Error> {
         loop {
             let chunk = self.next;

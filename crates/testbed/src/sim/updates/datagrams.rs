@@ -83,7 +83,7 @@ pub(super) fn run(run: &UpdatesRun, code: Code, deadline: Option<Span>, tally: &
         if update == Some(now) {
             let mut message = vec![0; run.size.max(8)];
             message[..4].copy_from_slice(&number.to_be_bytes());
-            // It is short.
+            // Only messages above the size limit are refused.
             let _ = cutter.message(now, &message, &mut cut);
             number += 1;
         }

@@ -55,7 +55,7 @@ pub struct UpdatesOutcome {
 }
 
 impl UpdatesOutcome {
-    /// The share of all updates that came within `deadline`.
+    /// The share of all updates that arrived within `deadline`.
     pub fn within(&self, deadline: Span) -> f64 {
         let on_time = self.delays.partition_point(|delay| *delay <= deadline);
         on_time as f64 / (self.delays.len() as f64 + f64::from(self.lost)).max(1.0)
@@ -78,11 +78,11 @@ impl UpdatesOutcome {
 
 /// Runs updates to their end.
 ///
-/// The model of TCP: Reno's window, ten segments at first and unlimited by the receiver; updates
-/// that wait for the window share segments of 1,448 bytes. A segment counts as lost when three
-/// later ones are acknowledged, or one later one and a quarter of a round trip has passed (RACK),
-/// or two round trips after it was the last one sent (the tail loss probe). Each loss but those of
-/// the same round trip halves the window.
+/// The model of TCP: Reno's window starts with ten segments, and the receiver does not limit it.
+/// Updates that wait for the window share segments of 1,448 bytes. A segment counts as lost when
+/// three later ones are acknowledged; when one later one is acknowledged and a quarter of a round
+/// trip has passed (RACK); or, if it is the last one sent, after two round trips (the tail loss
+/// probe). The first loss in a round trip halves the window.
 pub fn run(run: &UpdatesRun) -> UpdatesOutcome {
     let mut tally = Tally::new(run);
     match run.carrier {

@@ -59,7 +59,7 @@ struct Tcp<'a> {
     threshold: f64,
     /// Losses of segments sent before this time do not halve the window again.
     recovered: Time,
-    /// The next segment to deliver, and those that came before it.
+    /// The next segment to deliver, and the segments that arrived earlier than it.
     expected: u64,
     early: BTreeMap<u64, Vec<u32>>,
 }
@@ -165,8 +165,8 @@ impl Tcp<'_> {
         self.look(now);
     }
 
-    /// Looks for segments that are lost by time: a quarter of a round trip late where a later one
-    /// has come, a whole one where none has.
+    /// Looks for segments that are lost by time: late by a quarter of a round trip if a later one
+    /// has arrived, by a whole one if none has.
     fn look(&mut self, now: Time) {
         let (rtt, newest) = (self.rtt, self.newest);
         self.lose(now, |other| {

@@ -13,9 +13,13 @@
 //! At a server every transfer has an owner, the client's id. An owner that has parts already gets
 //! another one only while more parts are free than the owner has. So one owner leaves half of the
 //! least parts to other owners, and its waiting transfers do not block theirs.
+//!
+//! Lists of files ([`lists`]) and unread messages ([`messages`]) are charged to the same memory.
+
+mod lists;
+mod messages;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,10 +29,11 @@ use longhaul_proto::units::Bytes;
 use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+pub(crate) use self::messages::MessageCharge;
 use crate::error::{Error, ErrorKind};
 use crate::options::{CopyOptions, SharedMemory};
 use crate::session::PeerId;
-use longhaul_files::{CHUNK, FileErrorKind, ListMemory};
+use longhaul_files::CHUNK;
 use longhaul_text::CallOption;
 
 /// The amount that a sender may send before the receiving end has planned; the receiving end
@@ -217,198 +222,7 @@ fn held_by_others(others: u32) -> String {
     format!("{others} running copies to this host hold all of {}", CallOption::Memory)
 }
 
-/// Memory charged for a list of files, in addition to the transfers' parts; returned on drop.
-/// Fractions of a MiB are not charged, because every transfer has a short list.
-pub(crate) struct ListCharge {
-    inner: Arc<Inner>,
-    owner: Option<PeerId>,
-    held: Option<OwnedSemaphorePermit>,
-}
-
-impl Budget {
-    /// Returns an empty charge for one list.
-    pub(crate) fn list(&self) -> ListCharge {
-        ListCharge::new(&self.0, None)
-    }
-
-    /// Returns a charge for one list of `owner`. One list may take all the memory for lists;
-    /// several lists of one owner together take at most half of it.
-    pub(crate) fn list_for(&self, owner: PeerId) -> ListCharge {
-        ListCharge::new(&self.0, Some(owner))
-    }
-}
-
-impl MemoryPart {
-    /// Returns a charge for one list of this part's owner.
-    pub(crate) fn list(&self) -> ListCharge {
-        ListCharge::new(&self.place.0, self.share.as_ref().map(|share| share.owner))
-    }
-}
-
-impl ListCharge {
-    fn new(inner: &Arc<Inner>, owner: Option<PeerId>) -> ListCharge {
-        ListCharge { inner: inner.clone(), owner, held: None }
-    }
-}
-
-impl ListMemory for ListCharge {
-    fn hold(&mut self, bytes: u64) -> Result<(), longhaul_files::Error> {
-        let has = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) as u64;
-        let wanted = bytes / CHUNK;
-        if wanted <= has {
-            return Ok(());
-        }
-        let (free, reserve) = (&self.inner.free, self.inner.reserve());
-        let spare = free.available_permits().saturating_sub(reserve as usize) as u64;
-        let fitting = u32::try_from(wanted - has).ok().filter(|more| u64::from(*more) <= spare);
-        let count = fitting.unwrap_or_default();
-        if let Some(owner) = self.owner
-            && let others = self.inner.lists_of(owner).saturating_sub(has as u32)
-            && others > 0
-            && u64::from(others) + wanted > u64::from(self.inner.total - reserve) / 2
-        {
-            let what = format!("the lists of files of {owner} hold as much memory as one id may");
-            let Error { what, advice, .. } = full(&what);
-            let advice = advice.map(Into::into);
-            return Err(longhaul_files::Error {
-                advice,
-                ..longhaul_files::Error::new(FileErrorKind::Unfinished, what)
-            });
-        }
-        let more = fitting.and_then(|more| free.clone().try_acquire_many_owned(more).ok());
-        let Some(more) = more else { return Err(self.inner.no_room_for_list(wanted, has + spare)) };
-        if let Some(owner) = self.owner {
-            *self.inner.lists().entry(owner).or_default() += count;
-        }
-        match &mut self.held {
-            Some(held) => held.merge(more),
-            none => *none = Some(more),
-        }
-        Ok(())
-    }
-}
-
-impl Drop for ListCharge {
-    fn drop(&mut self) {
-        let has = self.held.take().map_or(0, |held| held.num_permits() as u32);
-        let mut lists = self.inner.lists();
-        if let Some(owner) = self.owner
-            && let Some(all) = lists.get_mut(&owner)
-        {
-            *all -= has;
-            if *all == 0 {
-                lists.remove(&owner);
-            }
-        }
-        drop(lists);
-        self.inner.returned.notify_waiters();
-    }
-}
-
-impl fmt::Debug for ListCharge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListCharge").field("held", &self.held).finish_non_exhaustive()
-    }
-}
-
-/// The memory charge of one transfer's messages that the other end has not read yet; released on
-/// drop. Messages may use the quarter that is reserved for new transfers, because running transfers
-/// grow into all other memory. An owner gets another MiB only while the free memory exceeds what
-/// the messages to this owner hold, so half stays free for the other owners.
-pub(crate) struct MessageCharge {
-    inner: Arc<Inner>,
-    owner: Option<PeerId>,
-    held: Option<OwnedSemaphorePermit>,
-}
-
-impl Budget {
-    /// An empty charge for the messages of one transfer.
-    pub(crate) fn messages(&self) -> MessageCharge {
-        MessageCharge { inner: self.0.clone(), owner: None, held: None }
-    }
-
-    /// The same for a transfer of `owner`.
-    pub(crate) fn messages_for(&self, owner: PeerId) -> MessageCharge {
-        MessageCharge { inner: self.0.clone(), owner: Some(owner), held: None }
-    }
-}
-
-impl MessageCharge {
-    /// A charge to a separate memory.
-    #[cfg(test)]
-    pub(crate) fn alone() -> MessageCharge {
-        Budget::new(Bytes::mebi(512)).expect("that is enough").messages()
-    }
-
-    /// Changes the charge to `bytes`, in full MiB rounded down. Returns whether there was room; if
-    /// not, the charge stays as it was.
-    pub(crate) fn set(&mut self, bytes: usize) -> bool {
-        let wanted = bytes / CHUNK as usize;
-        let has = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        if wanted == has {
-            return true;
-        }
-        let mut messages = self.inner.messages();
-        let own = self.owner.map_or(0, |owner| messages.get(&owner).copied().unwrap_or(0));
-        if wanted > has {
-            let more = wanted - has;
-            let free = self.inner.free.available_permits();
-            if self.owner.is_some() && own as usize + more > free.saturating_sub(more) {
-                return false;
-            }
-            let Ok(count) = u32::try_from(more) else { return false };
-            let Ok(more) = self.inner.free.clone().try_acquire_many_owned(count) else {
-                return false;
-            };
-            match &mut self.held {
-                Some(held) => held.merge(more),
-                none => *none = Some(more),
-            }
-        } else if let Some(held) = &mut self.held {
-            drop(held.split(has - wanted));
-            self.inner.returned.notify_waiters();
-        }
-        if let Some(owner) = self.owner {
-            match (own as usize + wanted).saturating_sub(has) {
-                0 => drop(messages.remove(&owner)),
-                // Fits: there are no more permits than a u32 counts.
-                now => drop(messages.insert(owner, now as u32)),
-            }
-        }
-        true
-    }
-}
-
-impl Drop for MessageCharge {
-    fn drop(&mut self) {
-        self.set(0);
-    }
-}
-
 impl Inner {
-    /// Returns the error for a list that needs `wanted` MiB if `spare` are left.
-    fn no_room_for_list(&self, wanted: u64, spare: u64) -> longhaul_files::Error {
-        let what = format!(
-            "the list of files needs at least {wanted} MiB of memory, and {} {} Mi has \
-             {spare} MiB for it",
-            CallOption::Memory,
-            self.total
-        );
-        // With this much memory, the list fits next to one transfer and the reserve.
-        let enough = (wanted + u64::from(LEAST)).saturating_mul(4).div_ceil(3);
-        let kind = match enough > u64::from(self.total) {
-            true => FileErrorKind::Request,
-            // Other transfers have the memory now.
-            false => FileErrorKind::Unfinished,
-        };
-        let enough = enough.max(u64::from(self.total));
-        longhaul_files::Error::new(kind, what).advise(format!(
-            "raise {} to {enough}Mi or more on the host that reports this, or copy the \
-             folders one by one",
-            CallOption::Memory
-        ))
-    }
-
     fn count(&self) -> u32 {
         self.count.load(Ordering::Relaxed)
     }
@@ -420,21 +234,6 @@ impl Inner {
     fn owners(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
         // No holder of the lock panics.
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn messages(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
-        // No code panics while it holds the lock.
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lists(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
-        // No holder of the lock panics.
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the chunks charged for the lists of `owner`.
-    fn lists_of(&self, owner: PeerId) -> u32 {
-        self.lists().get(&owner).copied().unwrap_or(0)
     }
 
     /// Returns the number of parts of `owner`, including those that it is about to get.
@@ -526,12 +325,6 @@ impl MemoryPart {
         self.pool.clone()
     }
 
-    /// Returns a charge for messages of this part's owner.
-    pub(crate) fn messages(&self) -> MessageCharge {
-        let owner = self.share.as_ref().map(|share| share.owner);
-        MessageCharge { inner: self.place.0.clone(), owner, held: None }
-    }
-
     /// Returns the room for chunks from streams, for which they wait.
     pub(crate) fn streamed(&self) -> Arc<Semaphore> {
         self.streamed.clone()
@@ -583,7 +376,7 @@ mod tests {
     }
 
     /// Returns a part, if one is free immediately.
-    fn enter(budget: &Budget) -> Option<MemoryPart> {
+    pub(super) fn enter(budget: &Budget) -> Option<MemoryPart> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
         let mut entering = pin!(budget.enter());
@@ -633,7 +426,7 @@ mod tests {
     }
 
     /// Returns a part of owner `n`, if one is free immediately.
-    fn enter_for(budget: &Budget, n: u8) -> Option<MemoryPart> {
+    pub(super) fn enter_for(budget: &Budget, n: u8) -> Option<MemoryPart> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
         let mut entering = pin!(budget.enter_for(PeerId([n; 32])));
@@ -735,77 +528,6 @@ mod tests {
             assert_eq!(refused.kind, ErrorKind::Unfinished);
             assert!(refused.what.starts_with("2 running copies"), "{refused}");
         });
-    }
-
-    #[test]
-    fn lists_are_charged_in_addition_to_parts_and_leave_memory_for_the_next_transfer() {
-        let budget = Budget::new(Bytes::mebi(512)).unwrap();
-        let part = enter(&budget).unwrap();
-        let mut list = part.list();
-        assert_eq!(list.hold(CHUNK - 1), Ok(()));
-        assert_eq!(budget.0.free.available_permits(), 480);
-        // A quarter of everything is reserved for new transfers.
-        assert_eq!(list.hold(352 * CHUNK + 7), Ok(()));
-        assert_eq!(budget.0.free.available_permits(), 128);
-        assert_eq!(list.hold(20 * CHUNK), Ok(()), "it holds that and more");
-        let refused = list.hold(353 * CHUNK).unwrap_err();
-        assert!(refused.what.contains("353 MiB") && refused.what.contains("352 MiB"), "{refused}");
-        assert_eq!(refused.kind, FileErrorKind::Request);
-        assert!(refused.to_string().contains("514Mi"));
-        // Another list waits for this one: the same command may succeed later.
-        let refused = budget.list().hold(10 * CHUNK).unwrap_err();
-        assert_eq!(refused.kind, FileErrorKind::Unfinished);
-        assert!(budget.list().hold(u64::MAX).is_err());
-        drop(list);
-        assert_eq!(budget.list().hold(10 * CHUNK), Ok(()));
-        assert_eq!(budget.0.free.available_permits(), 480);
-    }
-
-    #[test]
-    fn messages_to_one_owner_leave_half_of_the_free_memory_and_release_all() {
-        let budget = Budget::new(Bytes::mebi(512)).unwrap();
-        let part = enter(&budget).unwrap();
-        part.room(part.room(Bytes::ZERO));
-        let free = || budget.0.free.available_permits();
-        assert_eq!(free(), 128);
-        let mebi = |n: usize| n << 20;
-        let (one, other) = (PeerId([1; 32]), PeerId([2; 32]));
-        let (mut first, mut second) = (budget.messages_for(one), budget.messages_for(one));
-        assert!(first.set(mebi(1) - 1));
-        assert_eq!(free(), 128);
-        assert!(first.set(mebi(60)) && second.set(mebi(4)));
-        assert_eq!(free(), 64);
-        assert!(!second.set(mebi(5)), "both are to one owner");
-        assert_eq!(free(), 64);
-        // The next owner still gets its part.
-        assert!(enter_for(&budget, 3).is_some());
-        let mut third = budget.messages_for(other);
-        assert!(third.set(mebi(32)) && !third.set(mebi(33)));
-        assert!(first.set(mebi(10)));
-        assert_eq!(free(), 82);
-        drop((first, second, third));
-        assert_eq!(free(), 128);
-        assert!(budget.0.messages().is_empty());
-        // A client's own transfers have no owner.
-        assert!(budget.messages().set(mebi(128)) && !budget.messages().set(mebi(129)));
-    }
-
-    #[test]
-    fn several_lists_of_one_owner_hold_half_of_the_limit_for_lists() {
-        let budget = Budget::new(Bytes::mebi(512)).unwrap();
-        let (one, other) = (PeerId([1; 32]), PeerId([2; 32]));
-        let mut first = budget.list_for(one);
-        assert_eq!(first.hold(150 * CHUNK), Ok(()));
-        let mut second = budget.list_for(one);
-        assert_eq!(second.hold(42 * CHUNK), Ok(()), "half of 384 together");
-        let refused = second.hold(43 * CHUNK).unwrap_err();
-        assert_eq!(refused.kind, FileErrorKind::Unfinished);
-        assert!(first.hold(151 * CHUNK).is_err());
-        assert_eq!(budget.list_for(other).hold(192 * CHUNK), Ok(()));
-        drop(second);
-        assert_eq!(first.hold(384 * CHUNK), Ok(()), "it is the only one");
-        drop(first);
-        assert!(budget.0.lists().is_empty());
     }
 
     proptest! {

@@ -1,0 +1,191 @@
+//! Memory for the lists of files of a copy, in addition to the parts of the transfers.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use longhaul_files::{CHUNK, FileErrorKind, ListMemory};
+use longhaul_text::CallOption;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{Budget, Inner, LEAST, MemoryPart, full};
+use crate::error::Error;
+use crate::session::PeerId;
+
+/// Memory charged for a list of files, in addition to the transfers' parts; returned on drop.
+/// Fractions of a MiB are not charged, because every transfer has a short list.
+pub(crate) struct ListCharge {
+    inner: Arc<Inner>,
+    owner: Option<PeerId>,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+impl Budget {
+    /// Returns an empty charge for one list.
+    pub(crate) fn list(&self) -> ListCharge {
+        ListCharge::new(&self.0, None)
+    }
+
+    /// Returns a charge for one list of `owner`. One list may take all the memory for lists;
+    /// several lists of one owner together take at most half of it.
+    pub(crate) fn list_for(&self, owner: PeerId) -> ListCharge {
+        ListCharge::new(&self.0, Some(owner))
+    }
+}
+
+impl MemoryPart {
+    /// Returns a charge for one list of this part's owner.
+    pub(crate) fn list(&self) -> ListCharge {
+        ListCharge::new(&self.place.0, self.share.as_ref().map(|share| share.owner))
+    }
+}
+
+impl ListCharge {
+    fn new(inner: &Arc<Inner>, owner: Option<PeerId>) -> ListCharge {
+        ListCharge { inner: inner.clone(), owner, held: None }
+    }
+}
+
+impl ListMemory for ListCharge {
+    fn hold(&mut self, bytes: u64) -> Result<(), longhaul_files::Error> {
+        let has = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) as u64;
+        let wanted = bytes / CHUNK;
+        if wanted <= has {
+            return Ok(());
+        }
+        let (free, reserve) = (&self.inner.free, self.inner.reserve());
+        let spare = free.available_permits().saturating_sub(reserve as usize) as u64;
+        let fitting = u32::try_from(wanted - has).ok().filter(|more| u64::from(*more) <= spare);
+        let count = fitting.unwrap_or_default();
+        if let Some(owner) = self.owner
+            && let others = self.inner.lists_of(owner).saturating_sub(has as u32)
+            && others > 0
+            && u64::from(others) + wanted > u64::from(self.inner.total - reserve) / 2
+        {
+            let what = format!("the lists of files of {owner} hold as much memory as one id may");
+            let Error { what, advice, .. } = full(&what);
+            let advice = advice.map(Into::into);
+            return Err(longhaul_files::Error {
+                advice,
+                ..longhaul_files::Error::new(FileErrorKind::Unfinished, what)
+            });
+        }
+        let more = fitting.and_then(|more| free.clone().try_acquire_many_owned(more).ok());
+        let Some(more) = more else { return Err(self.inner.no_room_for_list(wanted, has + spare)) };
+        if let Some(owner) = self.owner {
+            *self.inner.lists().entry(owner).or_default() += count;
+        }
+        match &mut self.held {
+            Some(held) => held.merge(more),
+            none => *none = Some(more),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ListCharge {
+    fn drop(&mut self) {
+        let has = self.held.take().map_or(0, |held| held.num_permits() as u32);
+        let mut lists = self.inner.lists();
+        if let Some(owner) = self.owner
+            && let Some(all) = lists.get_mut(&owner)
+        {
+            *all -= has;
+            if *all == 0 {
+                lists.remove(&owner);
+            }
+        }
+        drop(lists);
+        self.inner.returned.notify_waiters();
+    }
+}
+
+impl fmt::Debug for ListCharge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListCharge").field("held", &self.held).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn lists(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
+        // No holder of the lock panics.
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the chunks charged for the lists of `owner`.
+    fn lists_of(&self, owner: PeerId) -> u32 {
+        self.lists().get(&owner).copied().unwrap_or(0)
+    }
+
+    /// Returns the error for a list that needs `wanted` MiB if `spare` are left.
+    fn no_room_for_list(&self, wanted: u64, spare: u64) -> longhaul_files::Error {
+        let what = format!(
+            "the list of files needs at least {wanted} MiB of memory, and {} {} Mi has \
+             {spare} MiB for it",
+            CallOption::Memory,
+            self.total
+        );
+        // With this much memory, the list fits next to one transfer and the reserve.
+        let enough = (wanted + u64::from(LEAST)).saturating_mul(4).div_ceil(3);
+        let kind = match enough > u64::from(self.total) {
+            true => FileErrorKind::Request,
+            // Other transfers have the memory now.
+            false => FileErrorKind::Unfinished,
+        };
+        let enough = enough.max(u64::from(self.total));
+        longhaul_files::Error::new(kind, what).advise(format!(
+            "raise {} to {enough}Mi or more on the host that reports this, or copy the \
+             folders one by one",
+            CallOption::Memory
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::enter;
+    use super::*;
+    use longhaul_proto::units::Bytes;
+
+    #[test]
+    fn lists_are_charged_in_addition_to_parts_and_leave_memory_for_the_next_transfer() {
+        let budget = Budget::new(Bytes::mebi(512)).unwrap();
+        let part = enter(&budget).unwrap();
+        let mut list = part.list();
+        assert_eq!(list.hold(CHUNK - 1), Ok(()));
+        assert_eq!(budget.0.free.available_permits(), 480);
+        // A quarter of everything is reserved for new transfers.
+        assert_eq!(list.hold(352 * CHUNK + 7), Ok(()));
+        assert_eq!(budget.0.free.available_permits(), 128);
+        assert_eq!(list.hold(20 * CHUNK), Ok(()), "it holds that and more");
+        let refused = list.hold(353 * CHUNK).unwrap_err();
+        assert!(refused.what.contains("353 MiB") && refused.what.contains("352 MiB"), "{refused}");
+        assert_eq!(refused.kind, FileErrorKind::Request);
+        assert!(refused.to_string().contains("514Mi"));
+        // Another list waits for this one: the same command may succeed later.
+        let refused = budget.list().hold(10 * CHUNK).unwrap_err();
+        assert_eq!(refused.kind, FileErrorKind::Unfinished);
+        assert!(budget.list().hold(u64::MAX).is_err());
+        drop(list);
+        assert_eq!(budget.list().hold(10 * CHUNK), Ok(()));
+        assert_eq!(budget.0.free.available_permits(), 480);
+    }
+
+    #[test]
+    fn several_lists_of_one_owner_hold_half_of_the_limit_for_lists() {
+        let budget = Budget::new(Bytes::mebi(512)).unwrap();
+        let (one, other) = (PeerId([1; 32]), PeerId([2; 32]));
+        let mut first = budget.list_for(one);
+        assert_eq!(first.hold(150 * CHUNK), Ok(()));
+        let mut second = budget.list_for(one);
+        assert_eq!(second.hold(42 * CHUNK), Ok(()), "half of 384 together");
+        let refused = second.hold(43 * CHUNK).unwrap_err();
+        assert_eq!(refused.kind, FileErrorKind::Unfinished);
+        assert!(first.hold(151 * CHUNK).is_err());
+        assert_eq!(budget.list_for(other).hold(192 * CHUNK), Ok(()));
+        drop(second);
+        assert_eq!(first.hold(384 * CHUNK), Ok(()), "it is the only one");
+        drop(first);
+        assert!(budget.0.lists().is_empty());
+    }
+}

@@ -1,0 +1,135 @@
+//! Memory for messages that the other end has not read yet.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use longhaul_files::CHUNK;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{Budget, Inner, MemoryPart};
+use crate::session::PeerId;
+
+/// The memory charge of one transfer's messages that the other end has not read yet; released on
+/// drop. Messages may use the quarter that is reserved for new transfers, because running transfers
+/// grow into all other memory. An owner gets another MiB only while the free memory exceeds what
+/// the messages to this owner hold, so half stays free for the other owners.
+pub(crate) struct MessageCharge {
+    inner: Arc<Inner>,
+    owner: Option<PeerId>,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+impl Budget {
+    /// An empty charge for the messages of one transfer.
+    pub(crate) fn messages(&self) -> MessageCharge {
+        MessageCharge { inner: self.0.clone(), owner: None, held: None }
+    }
+
+    /// The same for a transfer of `owner`.
+    pub(crate) fn messages_for(&self, owner: PeerId) -> MessageCharge {
+        MessageCharge { inner: self.0.clone(), owner: Some(owner), held: None }
+    }
+}
+
+impl MessageCharge {
+    /// A charge to a separate memory.
+    #[cfg(test)]
+    pub(crate) fn alone() -> MessageCharge {
+        Budget::new(longhaul_proto::units::Bytes::mebi(512)).expect("that is enough").messages()
+    }
+
+    /// Changes the charge to `bytes`, in full MiB rounded down. Returns whether there was room; if
+    /// not, the charge stays as it was.
+    pub(crate) fn set(&mut self, bytes: usize) -> bool {
+        let wanted = bytes / CHUNK as usize;
+        let has = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        if wanted == has {
+            return true;
+        }
+        let mut messages = self.inner.messages();
+        let own = self.owner.map_or(0, |owner| messages.get(&owner).copied().unwrap_or(0));
+        if wanted > has {
+            let more = wanted - has;
+            let free = self.inner.free.available_permits();
+            if self.owner.is_some() && own as usize + more > free.saturating_sub(more) {
+                return false;
+            }
+            let Ok(count) = u32::try_from(more) else { return false };
+            let Ok(more) = self.inner.free.clone().try_acquire_many_owned(count) else {
+                return false;
+            };
+            match &mut self.held {
+                Some(held) => held.merge(more),
+                none => *none = Some(more),
+            }
+        } else if let Some(held) = &mut self.held {
+            drop(held.split(has - wanted));
+            self.inner.returned.notify_waiters();
+        }
+        if let Some(owner) = self.owner {
+            match (own as usize + wanted).saturating_sub(has) {
+                0 => drop(messages.remove(&owner)),
+                // Fits: there are no more permits than a u32 counts.
+                now => drop(messages.insert(owner, now as u32)),
+            }
+        }
+        true
+    }
+}
+
+impl Drop for MessageCharge {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+impl MemoryPart {
+    /// Returns a charge for messages of this part's owner.
+    pub(crate) fn messages(&self) -> MessageCharge {
+        let owner = self.share.as_ref().map(|share| share.owner);
+        MessageCharge { inner: self.place.0.clone(), owner, held: None }
+    }
+}
+
+impl Inner {
+    fn messages(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
+        // No code panics while it holds the lock.
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{enter, enter_for};
+    use super::*;
+    use longhaul_proto::units::Bytes;
+
+    #[test]
+    fn messages_to_one_owner_leave_half_of_the_free_memory_and_release_all() {
+        let budget = Budget::new(Bytes::mebi(512)).unwrap();
+        let part = enter(&budget).unwrap();
+        part.room(part.room(Bytes::ZERO));
+        let free = || budget.0.free.available_permits();
+        assert_eq!(free(), 128);
+        let mebi = |n: usize| n << 20;
+        let (one, other) = (PeerId([1; 32]), PeerId([2; 32]));
+        let (mut first, mut second) = (budget.messages_for(one), budget.messages_for(one));
+        assert!(first.set(mebi(1) - 1));
+        assert_eq!(free(), 128);
+        assert!(first.set(mebi(60)) && second.set(mebi(4)));
+        assert_eq!(free(), 64);
+        assert!(!second.set(mebi(5)), "both are to one owner");
+        assert_eq!(free(), 64);
+        // The next owner still gets its part.
+        assert!(enter_for(&budget, 3).is_some());
+        let mut third = budget.messages_for(other);
+        assert!(third.set(mebi(32)) && !third.set(mebi(33)));
+        assert!(first.set(mebi(10)));
+        assert_eq!(free(), 82);
+        drop((first, second, third));
+        assert_eq!(free(), 128);
+        assert!(budget.0.messages().is_empty());
+        // A client's own transfers have no owner.
+        assert!(budget.messages().set(mebi(128)) && !budget.messages().set(mebi(129)));
+    }
+}
