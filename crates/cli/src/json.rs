@@ -12,7 +12,7 @@ use std::time::Duration;
 use longhaul::accounting::ReceiveCapacity;
 use longhaul::units::Phase;
 use longhaul::{
-    Event, Location, Moved, PathSample, Progress, Segments, ServedClient, ServerEvent,
+    Event, Location, Moved, PathSample, Progress, RoomStatus, Segments, ServedClient, ServerEvent,
     ServerStatus, ServerTotals, SourceRow, StreamStatus, Summary, TransferStatus,
 };
 use longhaul_gateway::Told;
@@ -364,10 +364,19 @@ pub(crate) fn server_status(status: &ServerStatus, at: Option<&ServedAt>) -> Str
             "datagrams": told.datagrams,
         })
     };
+    let room = |told: &RoomStatus| {
+        json!({
+            "room": told.name,
+            "senders": told.senders,
+            "subscribers": told.subscribers,
+            "messages": told.messages,
+        })
+    };
     let mut value = json!({
         "event": "status",
         "transfers": status.transfers.iter().map(transfer).collect::<Vec<_>>(),
         "streams": status.streams.iter().map(stream).collect::<Vec<_>>(),
+        "rooms": status.rooms.iter().map(room).collect::<Vec<_>>(),
         "shared_tree": status.shared_tree.map(|tree| {
             json!({"keys": tree.keys, "changes": tree.changes, "watches": tree.watches})
         }),
@@ -398,6 +407,7 @@ fn server_totals(all: &ServerTotals) -> Value {
         "path_lost": all.path_lost,
         "socket_lost": all.socket_lost,
         "memory_lost": all.memory_lost,
+        "room_messages": all.room_messages,
     })
 }
 

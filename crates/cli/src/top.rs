@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use longhaul::units::{Bytes, Rate};
 use longhaul::{
-    BoundBy, CancelHandle, Connection, Location, ServerStatus, SharedTreeStatus, StreamStatus,
-    TransferStatus, blocking,
+    BoundBy, CancelHandle, Connection, Location, RoomStatus, ServerStatus, SharedTreeStatus,
+    StreamStatus, TransferStatus, blocking,
 };
 
 use crate::config::{self, Setting};
@@ -27,7 +27,7 @@ Examples:
 const ABOUT: &str = "\
 Show the status of a server
 
-Prints each transfer with its rate, queue, losses and bottleneck, then the streams and the shared \
+Prints each transfer with its rate, queue, losses and bottleneck, then the streams, the rooms and the shared \
 tree, and refreshes the screen each second. Needs the right `status=ro` in the server's list of \
 clients, which shows the ids and paths of all clients.";
 
@@ -152,6 +152,10 @@ fn view(status: &ServerStatus, host: &str) -> String {
         lines.push(String::new());
         lines.extend(streams(&status.streams));
     }
+    if !status.rooms.is_empty() {
+        lines.push(String::new());
+        lines.extend(rooms(&status.rooms));
+    }
     if let Some(SharedTreeStatus { keys, changes, watches, .. }) = status.shared_tree {
         lines.push(String::new());
         lines.push(format!("shared tree: {keys} keys, {changes} changes, {watches} watches"));
@@ -204,6 +208,17 @@ fn streams(all: &[StreamStatus]) -> Vec<String> {
             told.frames.to_string(),
             plain::text(told.sender.as_deref().unwrap_or("-")),
         ]
+    });
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
+    table::lines(&rows, 1)
+}
+
+fn rooms(all: &[RoomStatus]) -> Vec<String> {
+    let head = ["room", "senders", "subscribers", "messages"].map(str::to_owned).to_vec();
+    let rows = all.iter().map(|told| {
+        let counts = [told.senders, told.subscribers, told.messages];
+        let counts = counts.iter().map(u64::to_string);
+        std::iter::once(plain::text(&told.name)).chain(counts).collect()
     });
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
     table::lines(&rows, 1)

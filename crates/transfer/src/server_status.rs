@@ -13,6 +13,8 @@ pub struct ServerStatus {
     pub transfers: Vec<TransferStatus>,
     /// Streams with a sender or a receiver.
     pub streams: Vec<StreamStatus>,
+    /// Rooms of channels.
+    pub rooms: Vec<RoomStatus>,
     /// The shared tree, if the server has one.
     pub shared_tree: Option<SharedTreeStatus>,
     /// Counts since the server started, including running transfers.
@@ -89,6 +91,20 @@ pub struct StreamStatus {
     pub datagrams: u64,
 }
 
+/// The state of a room.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct RoomStatus {
+    /// Its name.
+    pub name: String,
+    /// Clients that send to it.
+    pub senders: u64,
+    /// Clients that receive from it.
+    pub subscribers: u64,
+    /// Messages since it was created.
+    pub messages: u64,
+}
+
 /// A shared tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -133,4 +149,6 @@ pub struct ServerTotals {
     pub socket_lost: u64,
     /// Datagrams that receiving ends dropped for lack of memory.
     pub memory_lost: u64,
+    /// Messages of all rooms.
+    pub room_messages: u64,
 }

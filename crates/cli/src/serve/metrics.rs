@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use longhaul::{ServerStatus, TransferStatus};
+use longhaul::{RoomStatus, ServerStatus, TransferStatus};
 
 /// The text, grown family by family.
 struct Text(String);
@@ -135,6 +135,20 @@ fn now(text: &mut Text, status: &ServerStatus) {
     text.family(streams, "Streams that are sent now.", [("", sent as f64)]);
     let family = (Kind::Gauge, "longhaul_stream_receivers", "");
     text.family(family, "Receivers of all streams.", [("", receivers as f64)]);
+    let rooms = (Kind::Gauge, "longhaul_rooms", "");
+    text.family(rooms, "Rooms of channels.", [("", status.rooms.len() as f64)]);
+    let clients = |of: fn(&RoomStatus) -> u64| status.rooms.iter().map(of).sum::<u64>() as f64;
+    text.family(
+        (Kind::Gauge, "longhaul_room_clients", ""),
+        "Clients of all rooms.",
+        [
+            ("role=\"sender\"", clients(|room| room.senders)),
+            ("role=\"subscriber\"", clients(|room| room.subscribers)),
+        ],
+    );
+    let messages = (Kind::Counter, "longhaul_room_messages", "");
+    let count = status.totals.room_messages as f64;
+    text.family(messages, "Messages of all rooms.", [("", count)]);
     if let Some(tree) = &status.shared_tree {
         let keys = (Kind::Gauge, "longhaul_shared_tree_keys", "");
         text.family(keys, "Keys of the shared tree.", [("", tree.keys as f64)]);

@@ -34,7 +34,7 @@ impl Seen {
         fs::create_dir(&data).expect("the scratch folder is ours");
         write(&token, TOKEN.as_bytes());
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("it is ours");
-        let allow = format!("{},files=rw,share=rw,status=ro", client.id);
+        let allow = format!("{},files=rw,share=rw,channel=rw,status=ro", client.id);
         let (tree, token) = (folder("tree"), token.to_str().expect("our own name").to_owned());
         let args = ["--allow", &allow, "--share", tree.to_str().expect("our own name")];
         let ui = ["--ui", "127.0.0.1:0", "--ui-token", &token];
@@ -197,6 +197,35 @@ fn metrics_are_well_formed_count_copied_data_and_have_no_names() {
     for name in ["secret-name", "lh1:", "127.0.0.1", "source", " -0"] {
         assert!(!text.contains(name), "{name} is in {text}");
     }
+}
+
+#[test]
+fn rooms_are_in_top_and_in_the_metrics_without_their_names() {
+    let seen = Seen::new();
+    let (id, room) = (format!("--server-id={}", seen.server.id), seen.server.at("lab/secret-room"));
+    let room = room.to_str().expect("our own name");
+    let words = ["channel", "receive", "--json", &id, room];
+    let mut subscriber = Child::spawn(&mut seen.client.command(words));
+    subscriber.event(|event| event["event"] == "joined");
+    let said = seen.scratch.path().join("said");
+    write(&said, b"one\ntwo\n");
+    let mut send = seen.client.command(["channel", "send", &id, room]);
+    send.stdin(fs::File::open(&said).expect("it was written"));
+    Child::spawn(&mut send).end().is(0, &["2 messages, 2 taken"]);
+    subscriber.event(|event| event["text"] == "two");
+    let told = Child::spawn(&mut seen.top(&["--once", "--json"])).ended_with(0);
+    let told: Value = serde_json::from_str(&told.stdout[0]).expect("a line of JSON");
+    let row = &told["rooms"][0];
+    assert_eq!((&row["room"], &row["messages"]), (&json!("lab/secret-room"), &json!(2)), "{told}");
+    assert_eq!((&row["subscribers"], &told["totals"]["room_messages"]), (&json!(1), &json!(2)));
+    let once = Child::spawn(&mut seen.top(&["--once"])).ended_with(0);
+    assert!(once.stdout.join("\n").contains("lab/secret-room"), "{once}");
+    let text = seen.get("/metrics");
+    let families = lint(&text);
+    assert_eq!(value(&families, "longhaul_rooms"), 1.0, "{text}");
+    assert_eq!(value(&families, "longhaul_room_messages_total"), 2.0, "{text}");
+    assert_eq!(value(&families, "longhaul_room_clients{role=\"subscriber\"}"), 1.0, "{text}");
+    assert!(!text.contains("secret-room"), "{text}");
 }
 
 #[test]

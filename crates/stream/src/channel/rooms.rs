@@ -1,6 +1,6 @@
 //! The rooms of a server.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -100,6 +100,8 @@ pub(super) struct Room {
     pub(super) run: u64,
     state: RefCell<State>,
     changed: watch::Sender<()>,
+    /// Messages of all rooms.
+    messages: Rc<Cell<u64>>,
 }
 
 struct State {
@@ -145,6 +147,7 @@ impl Room {
             }
         }
         state.log.push(message);
+        self.messages.update(|count| count + 1);
         state.charge.set(state.log.cost());
         self.changed.send_replace(());
         Published::New
@@ -201,6 +204,7 @@ pub(super) struct Rooms {
     rooms: RefCell<BTreeMap<Key, Rc<Room>>>,
     /// Senders and subscribers of each id.
     clients: RefCell<BTreeMap<PeerId, usize>>,
+    messages: Rc<Cell<u64>>,
     random: fn() -> u64,
 }
 
@@ -210,8 +214,13 @@ fn full(what: &str, advice: &str) -> Error {
 
 impl Rooms {
     pub(super) fn new(limits: RoomLimits, charges: Charges, random: fn() -> u64) -> Rc<Rooms> {
-        let (rooms, clients) = Default::default();
-        Rc::new(Rooms { limits, charges, rooms, clients, random })
+        let (rooms, clients, messages) = Default::default();
+        Rc::new(Rooms { limits, charges, rooms, clients, messages, random })
+    }
+
+    /// Messages of all rooms since the start.
+    pub(super) fn messages(&self) -> u64 {
+        self.messages.get()
     }
 
     /// A charge for `peer`.
@@ -279,7 +288,8 @@ impl Rooms {
             idle: Some(Instant::now()),
         });
         let run = (self.random)().max(1);
-        let room = Rc::new(Room { run, state, changed: watch::channel(()).0 });
+        let (changed, messages) = (watch::channel(()).0, self.messages.clone());
+        let room = Rc::new(Room { run, state, changed, messages });
         rooms.insert(name.clone(), room.clone());
         Ok(room)
     }
@@ -313,7 +323,6 @@ fn drop_idle(rooms: &mut BTreeMap<Key, Rc<Room>>, owner: Option<PeerId>) -> Opti
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use std::sync::Arc;
 
     use longhaul_proto::channel::{Cursor, Mode, Taken};

@@ -88,6 +88,11 @@ impl Channels {
         self.rooms.list()
     }
 
+    /// Messages of all rooms since the start.
+    pub fn messages(&self) -> u64 {
+        self.rooms.messages()
+    }
+
     pub(super) fn rooms(&self) -> &Rc<Rooms> {
         &self.rooms
     }

@@ -65,7 +65,7 @@ pub use crate::path_memory::{KnownPath, PathMemory};
 pub use crate::progress::Cancel as CancelHandle;
 pub use crate::serve::{Moved, ServedClient, ServerEvent};
 pub use crate::server_status::{
-    ServerStatus, ServerTotals, SharedTreeStatus, StreamStatus, TransferStatus,
+    RoomStatus, ServerStatus, ServerTotals, SharedTreeStatus, StreamStatus, TransferStatus,
 };
 pub use crate::summary::Summary;
 pub use longhaul_files::MemoryFolder;

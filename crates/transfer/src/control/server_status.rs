@@ -5,7 +5,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
 use crate::server_status::{
-    ServerStatus, ServerTotals, SharedTreeStatus, StreamStatus, TransferStatus,
+    RoomStatus, ServerStatus, ServerTotals, SharedTreeStatus, StreamStatus, TransferStatus,
 };
 use crate::summary::BoundBy;
 
@@ -55,6 +55,9 @@ pub struct StatusTold {
     /// Counts since the server started.
     #[prost(message, optional, tag = "4")]
     pub totals: Option<TotalsTold>,
+    /// Rooms of channels.
+    #[prost(message, repeated, tag = "5")]
+    pub rooms: Vec<RoomTold>,
 }
 
 impl From<ServerStatus> for StatusTold {
@@ -64,6 +67,7 @@ impl From<ServerStatus> for StatusTold {
             streams: told.streams.into_iter().map(Into::into).collect(),
             shared_tree: told.shared_tree.map(Into::into),
             totals: Some(told.totals.into()),
+            rooms: told.rooms.into_iter().map(Into::into).collect(),
         }
     }
 }
@@ -75,6 +79,7 @@ impl From<StatusTold> for ServerStatus {
             streams: told.streams.into_iter().map(Into::into).collect(),
             shared_tree: told.shared_tree.map(Into::into),
             totals: told.totals.unwrap_or_default().into(),
+            rooms: told.rooms.into_iter().map(Into::into).collect(),
         }
     }
 }
@@ -241,6 +246,25 @@ pub struct StreamTold {
 
 mirrors!(StreamStatus, StreamTold { name, sender, receivers, frames, datagrams });
 
+/// The state of a room.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RoomTold {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Clients that send to it.
+    #[prost(uint64, tag = "2")]
+    pub senders: u64,
+    /// Clients that receive from it.
+    #[prost(uint64, tag = "3")]
+    pub subscribers: u64,
+    /// Messages since it was created.
+    #[prost(uint64, tag = "4")]
+    pub messages: u64,
+}
+
+mirrors!(RoomStatus, RoomTold { name, senders, subscribers, messages });
+
 /// A shared tree.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TreeTold {
@@ -302,6 +326,9 @@ pub struct TotalsTold {
     /// Datagrams that receiving ends dropped for lack of memory.
     #[prost(uint64, tag = "14")]
     pub memory_lost: u64,
+    /// Messages of all rooms.
+    #[prost(uint64, tag = "15")]
+    pub room_messages: u64,
 }
 
 mirrors!(
@@ -320,7 +347,8 @@ mirrors!(
         received,
         path_lost,
         socket_lost,
-        memory_lost
+        memory_lost,
+        room_messages
     }
 );
 
@@ -344,7 +372,7 @@ mod tests {
             transfers: vec![transfer],
             streams: vec![stream],
             shared_tree: Some(SharedTreeStatus { keys: 1, changes: 2, watches: 3 }),
-            totals: ServerTotals { memory_lost: 5, ..ServerTotals::default() },
+            totals: ServerTotals { memory_lost: 5, room_messages: 6, ..ServerTotals::default() },
         };
         assert_eq!(ServerStatus::from(StatusTold::from(status.clone())), status);
         let newer = TransferTold { bound_by: "moon".to_owned(), ..TransferTold::default() };

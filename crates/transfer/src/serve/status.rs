@@ -14,7 +14,9 @@ use super::dispatch::first;
 use super::events::{Moved, ServedClient, ServerEvent};
 use crate::control::server_status::{self, StatusAsk, StatusTold};
 use crate::error::{Error, ErrorKind};
-use crate::server_status::{ServerStatus, SharedTreeStatus, StreamStatus};
+use crate::server_status::{
+    RoomStatus, ServerStatus, ServerTotals, SharedTreeStatus, StreamStatus,
+};
 use crate::session::{FrameReader, FrameWriter, Service, Session};
 
 /// The shortest and the longest time between two answers.
@@ -51,8 +53,16 @@ impl View {
             datagrams: stream.datagrams,
         });
         let streams = streams.collect();
+        let rooms = self.channels.list().into_iter().map(|room| RoomStatus {
+            name: room.name,
+            senders: room.senders,
+            subscribers: room.subscribers,
+            messages: room.messages,
+        });
+        let rooms = rooms.collect();
         let (transfers, totals) = self.server.live.status();
-        ServerStatus { transfers, streams, shared_tree, totals }
+        let totals = ServerTotals { room_messages: self.channels.messages(), ..totals };
+        ServerStatus { transfers, streams, rooms, shared_tree, totals }
     }
 }
 
