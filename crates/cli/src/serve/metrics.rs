@@ -140,11 +140,8 @@ fn now(text: &mut Text, status: &ServerStatus) {
     let clients = |of: fn(&RoomStatus) -> u64| status.rooms.iter().map(of).sum::<u64>() as f64;
     text.family(
         (Kind::Gauge, "longhaul_room_clients", ""),
-        "Clients of all rooms.",
-        [
-            ("role=\"sender\"", clients(|room| room.senders)),
-            ("role=\"subscriber\"", clients(|room| room.subscribers)),
-        ],
+        "Clients that send to rooms, and clients that receive from them.",
+        [(IN, clients(|room| room.senders)), (OUT, clients(|room| room.subscribers))],
     );
     let messages = (Kind::Counter, "longhaul_room_messages", "");
     let count = status.totals.room_messages as f64;

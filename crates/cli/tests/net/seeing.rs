@@ -224,7 +224,7 @@ fn rooms_are_in_top_and_in_the_metrics_without_their_names() {
     let families = lint(&text);
     assert_eq!(value(&families, "longhaul_rooms"), 1.0, "{text}");
     assert_eq!(value(&families, "longhaul_room_messages_total"), 2.0, "{text}");
-    assert_eq!(value(&families, "longhaul_room_clients{role=\"subscriber\"}"), 1.0, "{text}");
+    assert_eq!(value(&families, "longhaul_room_clients{way=\"out\"}"), 1.0, "{text}");
     assert!(!text.contains("secret-room"), "{text}");
 }
 
