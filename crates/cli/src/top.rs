@@ -27,9 +27,9 @@ Examples:
 const ABOUT: &str = "\
 Show the status of a server
 
-Prints each transfer with its rate, queue, losses and bottleneck, then the streams, the rooms and the \
-shared tree, and refreshes the screen each second. Needs the right `status=ro` in the server's \
-list of clients, which shows the ids and paths of all clients.";
+Prints each transfer with its rate, queue, losses and bottleneck, then the streams, the rooms and \
+the shared tree, and refreshes the screen each second. Needs the right `status=ro` in the \
+server's list of clients, which shows the ids and paths of all clients.";
 
 /// Moves to the top of a terminal, and clears it.
 const ERASE: &str = "\x1b[H\x1b[J";
