@@ -1,9 +1,9 @@
-//! Defaults from files: `config.toml` with a section for each subcommand that has defaults, its
-//! keys the long flags of that subcommand, and a section `[host.NAME]` for copies from and to NAME.
+//! Defaults from `config.toml`. Each subcommand with defaults has a section; its keys are the
+//! subcommand's long flags. A section `[host.NAME]` applies to commands that connect to NAME.
 //!
-//! A setting becomes the flag that it names, and is put before the user's own flags. So flags
-//! override the section of a host, which overrides the other sections; the user's file overrides
-//! the system's.
+//! Each setting becomes a flag in front of the user's own flags. So the user's flags override the
+//! section of a host, and the section of a host overrides the section of the subcommand. The user's
+//! file overrides the system's.
 
 use std::env;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ use toml::de::{DeTable, DeValue};
 /// Subcommands with a section.
 pub(crate) const SECTIONS: [&str; 2] = ["cp", "serve"];
 
-/// The section with one subsection a host.
+/// The section with one subsection per host.
 const HOST: &str = "host";
 /// A key that only `[host.NAME]` has. VALUE becomes `--server-id=NAME=VALUE`.
 const PIN: &str = "server-id";
@@ -54,7 +54,7 @@ pub(crate) struct Setting {
     pub(crate) origin: String,
 }
 
-/// Whether a flag has its value from a file.
+/// Whether a file sets this flag.
 pub(crate) fn has(settings: &[Setting], flag: &str) -> bool {
     settings.iter().any(|setting| setting.key == flag)
 }
@@ -95,7 +95,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The names of a location in `[host.NAME]`.
+/// Returns the values of NAME with which `[host.NAME]` applies to a location.
 pub(crate) fn names(place: &Location) -> Vec<String> {
     match place {
         Location::Ssh { destination, .. } => {
@@ -169,8 +169,9 @@ fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
 /// section of a host overrides both. `root` defines the valid keys and values.
 ///
 /// # Errors
-/// With file and line: a file that others can change or that is not TOML, an unknown key, a value
-/// that its flag refuses, or different values of a key for two hosts of one copy.
+/// A file that others can change or that is not TOML, an unknown key, a value that its flag
+/// refuses, or different values of a key for two hosts of one copy. Errors in the text name file
+/// and line.
 pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, Error> {
     let mut folders = Vec::new();
     if env::var_os(FOLDER_VARIABLE).is_none_or(|value| value.is_empty()) {
@@ -223,11 +224,11 @@ impl Read {
             {
                 let Setting { key, origin, .. } = setting;
                 let what = format!(
-                    "{key} is for all of the copy, and [host.{other}] ({}) and [host.{host}] \
+                    "{key} applies to the whole copy, but [host.{other}] ({}) and [host.{host}] \
                      ({origin}) differ",
                     before.origin
                 );
-                return Err(Error::new(ErrorKind::Usage, what).advise(format!("write --{key}")));
+                return Err(Error::new(ErrorKind::Usage, what).advise(format!("set --{key}")));
             }
             if setting.key != PIN {
                 settings.retain(|earlier| earlier.key != setting.key);
@@ -275,7 +276,7 @@ fn read_hosts(
     wanted: Wanted<'_>,
     found: &mut Vec<(String, Setting)>,
 ) -> Result<(), Error> {
-    let none = |at: usize| place.wrong(at, "a host has a name").advise("write [host.NAME]");
+    let none = |at: usize| place.wrong(at, "a host needs a name").advise("write [host.NAME]");
     let hosts = value.get_ref().as_table().ok_or_else(|| none(value.span().start))?;
     for (name, value) in hosts {
         let keys = value.get_ref().as_table().ok_or_else(|| none(name.span().start))?;
@@ -341,7 +342,7 @@ impl Place<'_> {
             let error = self.wrong(at, &what);
             return Err(match nearest(command, key) {
                 Some(near) => error.advise(format!("did you mean '{near}'?")),
-                None => error.advise(format!("keys are flags of longhaul {section} --help")),
+                None => error.advise(format!("longhaul {section} --help lists the keys")),
             });
         };
         let words = words(key, &action, value.get_ref()).map_err(|what| self.wrong(at, &what))?;
@@ -379,7 +380,7 @@ fn words(key: &str, action: &ArgAction, value: &DeValue<'_>) -> Result<Vec<OsStr
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
         DeValue::Float(number) => Ok(number.as_str().to_owned()),
-        other => Err(format!("'{key}' takes a string or a number, not a {}", other.type_str())),
+        other => Err(format!("'{key}' takes a string or a number, not {}", other.type_str())),
     };
     match (action, value) {
         (ArgAction::SetTrue | ArgAction::Count, DeValue::Boolean(true)) => {
@@ -387,7 +388,7 @@ fn words(key: &str, action: &ArgAction, value: &DeValue<'_>) -> Result<Vec<OsStr
         }
         (ArgAction::SetTrue | ArgAction::Count, DeValue::Boolean(false)) => Ok(Vec::new()),
         (ArgAction::SetTrue | ArgAction::Count, other) => {
-            Err(format!("'{key}' takes true or false, not a {}", other.type_str()))
+            Err(format!("'{key}' takes true or false, not {}", other.type_str()))
         }
         (ArgAction::Append, DeValue::Array(list)) => list
             .iter()
@@ -432,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_of_a_host_gives_way_to_one_for_this_host_or_for_all_and_to_no_other() {
+    fn a_pin_flag_for_this_host_or_for_all_overrides_the_pin_of_the_file() {
         let id = "lh1:eqjnfsyiw2ozu7vdjphd2n54w4bluhuxjnosjepvuz3efkeqkvj4rksu".to_owned();
         let text = format!("[host.a]\nserver-id = \"{id}\"\n");
         let places = ["lh://a/x", "lh://b/y"].map(|place| place.parse().unwrap());
@@ -447,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_is_the_flag_that_it_names() {
+    fn a_setting_becomes_the_flag_of_its_name() {
         let text = "[cp]\nrate = \"940M\"\nstreams = 8\npreserve = true\nprogress = false\n\
                     exclude = [\".git\", \"*.o\"]\n[serve]\nmemory = \"1G\"\n";
         let settings = read_cp(text).unwrap();
@@ -477,7 +478,7 @@ mod tests {
         let wrong = error("[cp]\nrate = \"fast\"\n");
         assert!(wrong.starts_with("c.toml:2: ") && wrong.contains("950M"), "{wrong}");
         assert!(error("[cp]\npreserve = 1\n").contains("true or false"));
-        assert!(error("[cp]\nrate = [1]\n").contains("not a array"));
+        assert!(error("[cp]\nrate = [1]\n").contains("not array"));
         assert!(error("[cp]\nrate = \n").starts_with("c.toml:2: "));
     }
 
@@ -487,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_one_copy_may_not_differ_and_each_has_its_pin() {
+    fn hosts_of_one_copy_must_not_set_different_values() {
         let text = "[cp]\nrate = \"1M\"\n[host.a]\nrate = \"2M\"\n[host.b]\nrate = \"3M\"\n";
         let places = |texts: &[&str]| -> Vec<Location> {
             texts.iter().map(|text| text.parse().unwrap()).collect()

@@ -1,8 +1,8 @@
 //! `longhaul demo`: a copy on this host that is killed half-way, run again, and compared; then a
-//! contest with the kernel's TCP over an emulated long path, where this host can emulate one.
+//! contest with the kernel's TCP over an emulated long path, if this host can emulate one.
 //!
-//! Nothing here trusts longhaul: the copies are child processes of the same binary, killed by the
-//! kernel, and both trees are walked and compared byte by byte with nothing but the file system.
+//! The comparison does not rely on longhaul. The copies are child processes of the same binary, one
+//! of them killed by SIGKILL. Afterwards the demo reads both trees and compares them byte by byte.
 
 mod child;
 #[cfg(target_os = "linux")]
@@ -30,7 +30,7 @@ use table::DemoOutcome;
 const SEED: u64 = 7717;
 /// Duration of an uninterrupted copy, long enough to kill it half-way.
 const COPY_TAKES: Span = Span::from_secs(6);
-/// Disk space of the race's file and its copy.
+/// Disk space for the contest's file and its copy.
 const CONTEST: Bytes = Bytes::new(400_000_000);
 const LEAST: Bytes = Bytes::new(20_000_000);
 
@@ -50,7 +50,7 @@ pub(crate) struct DemoArgs {
     dir: Option<PathBuf>,
 }
 
-/// Runs the demonstration; anything but success is an error.
+/// Runs the demonstration; returns the exit status.
 pub(crate) fn run(args: &DemoArgs) -> u8 {
     // Before the first thread: without root, the emulator needs a user namespace.
     #[cfg(target_os = "linux")]
@@ -120,7 +120,7 @@ fn words(source: &Path, server: &Server, rate: Rate) -> Vec<String> {
     ]
 }
 
-/// The checks without which the demonstration would prove nothing.
+/// Checks that both trees are equal, that the second run verified its data, and that it resumed.
 fn judge(outcome: &DemoOutcome, files: u64) -> Result<(), Error> {
     let wrong = |what: String| Err(Error::new(ErrorKind::Verification, what));
     let DemoOutcome { killed: Half { bytes, .. }, summary, verdict, .. } = outcome;
@@ -158,7 +158,7 @@ fn race(track: contest::Track, place: &Path, cancel: &CancelHandle) -> Result<()
 /// A temporary folder with room for the demo's files.
 fn workplace(args: &DemoArgs) -> Result<TempDir, Error> {
     if args.size < LEAST {
-        let what = format!("--size {} is too small to be killed half-way", args.size);
+        let what = format!("--size {} is too small to kill the copy half-way", args.size);
         return Err(Error::new(ErrorKind::Usage, what).advise("give it at least 20MB"));
     }
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
@@ -166,7 +166,7 @@ fn workplace(args: &DemoArgs) -> Result<TempDir, Error> {
     let needed = Bytes::new(args.size.get() / 10 * 21) + CONTEST;
     if room < needed {
         let what = format!("{} has {room} left, the demo needs {needed}", parent.display());
-        return Err(Error::new(ErrorKind::LocalFile, what).advise("name another --dir, or --size"));
+        return Err(Error::new(ErrorKind::LocalFile, what).advise("set --dir or a smaller --size"));
     }
     let made = tempfile::Builder::new().prefix("longhaul-demo-").tempdir_in(&parent);
     made.map_err(|error| local("cannot make a folder to work in", &error))
@@ -188,18 +188,18 @@ fn step(what: &str) {
 }
 
 fn local(what: &str, error: &io::Error) -> Error {
-    Error::new(ErrorKind::LocalFile, format!("{what}: {error}")).advise("name another --dir")
+    Error::new(ErrorKind::LocalFile, format!("{what}: {error}")).advise("set another --dir")
 }
 
 fn interrupted() -> Error {
-    Error::new(ErrorKind::Cancelled, "the demo was interrupted; nothing is left of it")
+    Error::new(ErrorKind::Cancelled, "the demo was interrupted; all its files are removed")
 }
 
 fn interrupted_or(cancel: &CancelHandle, error: Error) -> Error {
     if cancel.is_cancelled() { interrupted() } else { error }
 }
 
-/// The share of `bytes` a second, for the table.
+/// Returns the mean rate of `bytes` in `span`, for the table.
 fn goodput(bytes: u64, span: Span) -> Rate {
     Bytes::new(bytes) / span
 }

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_is_read_than_there_may_be() {
+    fn a_file_above_the_limit_is_refused_without_reading_it_all() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("text");
         let any = |_: FileType| true;
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_that_is_not_a_file_is_named() {
+    fn the_error_for_a_scenario_that_is_not_a_file_names_its_type() {
         let folder = tempfile::tempdir().unwrap();
         let error = text(folder.path()).unwrap_err();
         assert_eq!(error.kind, ErrorKind::LocalFile);

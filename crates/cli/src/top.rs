@@ -29,7 +29,8 @@ Show the status of a server
 
 Prints each transfer with its rate, queue, losses and bottleneck, then the streams, the rooms and \
 the shared tree, and refreshes the screen each second. Needs the right `status=ro` in the \
-server's list of clients, which shows the ids and paths of all clients.";
+server's list of clients, because the status shows the ids and \
+paths of all clients.";
 
 /// Moves to the top of a terminal, and clears it.
 const ERASE: &str = "\x1b[H\x1b[J";
@@ -229,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_idle_server_is_shown_as_idle_and_names_move_no_cursor() {
+    fn an_idle_server_is_shown_as_idle_and_a_name_cannot_move_the_cursor() {
         let quiet = view(&ServerStatus::default(), "lh://h/");
         assert!(quiet.contains("no transfer is under way"), "{quiet}");
         let evil = view(&ServerStatus::default(), "lh://h\x1b[2J/");

@@ -69,7 +69,7 @@ pub enum Published {
 
 impl Published {
     fn write(self, quantity: Quantity) -> String {
-        // With the paper's own digits.
+        // Without trailing zeros, which the paper may not print.
         let plain = |value: f64| {
             let text = quantity.unit.write(value);
             match text.contains('.') {

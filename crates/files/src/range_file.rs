@@ -92,7 +92,7 @@ impl RangeFile {
             return Err(Error::new(FileErrorKind::Request, what).at(&self.path));
         }
         let read = self.file.read_exact_at(buf, at);
-        // A change is the better reason for a read that met the end.
+        // If the read failed because the file shrank, the error must name the change.
         self.check()?;
         read.map_err(wrong)
     }

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_count_for_the_very_version_alone() {
+    fn ranges_count_only_for_the_version_that_if_range_names() {
         let count = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::IF_RANGE, HeaderValue::from_str(value).unwrap());

@@ -1,4 +1,4 @@
-//! An open file: chunks of 1 MiB, read ahead as long as the reads follow each other.
+//! An open file: chunks of 1 MiB, with read-ahead while the reads are sequential.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -14,9 +14,9 @@ use crate::host::{Failed, Host, Retry};
 
 /// Bytes of a chunk: the unit that a server's digests verify.
 pub(crate) const CHUNK: u64 = 1 << 20;
-/// Most chunks that are read ahead: what a path of 1 Gbit/s holds in 250 ms.
+/// Limit of chunks to read ahead: the data that a path of 1 Gbit/s carries in 250 ms.
 const AHEAD: u64 = 32;
-/// Reads that may be out of order and still count as one after the other: the kernel's own threads.
+/// A read this many chunks too early is still sequential: the kernel's threads overtake each other.
 const NEAR: u64 = 2;
 
 /// The version of a file.
@@ -52,9 +52,9 @@ struct State {
     pending: HashMap<u64, Option<(Error, u64)>>,
     /// The chunk after the last one that was read.
     next: u64,
-    /// Chunks to read ahead, which grows while reads follow each other.
+    /// Number of chunks to read ahead; doubles while the reads are sequential.
     ahead: u64,
-    /// Counts the jumps: read-ahead from before a jump ends.
+    /// Number of jumps. A jump ends the read-ahead that began before it.
     jumps: u64,
 }
 
@@ -113,7 +113,7 @@ impl OpenFile {
                 let mut state = self.state();
                 match state.pending.get(&chunk) {
                     Some(Some(_)) => state.pending.remove(&chunk).flatten(),
-                    // It arrived and left the cache before it was used.
+                    // The chunk arrived, but the cache dropped it before this read.
                     None => continue,
                     Some(None) => None,
                 }
@@ -128,14 +128,14 @@ impl OpenFile {
         }
     }
 
-    /// Requests `chunk` and those to read ahead, as far as they are neither there nor requested.
+    /// Requests `chunk` and the chunks to read ahead, except those already cached or requested.
     fn ask(self: &Arc<Self>, chunk: u64) {
         let (runs, jumps) = {
             let mut state = self.state();
             let most = AHEAD.min(self.cache.most() / CHUNK / 2);
             let ahead = state.seen(chunk, most);
             let end = (chunk + 1 + ahead).min(self.version.size.div_ceil(CHUNK));
-            // A few requests of several chunks rather than one for each chunk.
+            // Prefers a few requests of several chunks to one request for each chunk.
             let is_due =
                 |at: u64| !state.pending.contains_key(&at) && !self.cache.has((self.number, at));
             let due: Vec<u64> = (chunk..end).filter(|at| is_due(*at)).collect();
@@ -190,7 +190,7 @@ impl OpenFile {
         for chunk in due {
             match &failed {
                 Some(error) => state.pending.insert(chunk, Some((error.clone(), connection))),
-                // Nobody waits, or asks again.
+                // A reader that still needs the chunk requests it again.
                 None => state.pending.remove(&chunk),
             };
         }
@@ -245,11 +245,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_that_follow_each_other_read_ahead_and_a_jump_does_not() {
+    fn sequential_reads_cause_read_ahead_and_a_jump_does_not() {
         let mut state = State::default();
         let ahead: Vec<u64> = (0..7).map(|chunk| state.seen(chunk, 32)).collect();
         assert_eq!(ahead, [2, 4, 8, 16, 32, 32, 32]);
-        // The kernel's threads overtake each other.
+        // Reads of the kernel's threads may arrive out of order.
         assert_eq!(state.seen(5, 32), 32);
         assert_eq!((state.seen(7, 32), state.jumps), (32, 0));
         assert_eq!((state.seen(100, 32), state.jumps), (0, 1));

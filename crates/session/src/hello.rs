@@ -32,8 +32,8 @@ pub struct Hello {
     /// older service refuses the stream, so that no required field is skipped.
     #[prost(uint32, tag = "5")]
     pub needs: u32,
-    /// From a client: it opens more streams. Over TCP and ssh a multiplexer carries them after this
-    /// message.
+    /// From a client: the client opens more streams. Over TCP and ssh, a multiplexer carries all
+    /// streams after this message.
     #[prost(bool, tag = "6")]
     pub streams: bool,
 }
@@ -61,7 +61,7 @@ impl Hello {
     /// Returns the highest version that both support.
     ///
     /// # Errors
-    /// There is none; names both ranges.
+    /// There is no common version; the error names both ranges.
     pub fn agree(&self, theirs: &Hello) -> Result<u32, Error> {
         let version = self.max.min(theirs.max);
         if version >= self.min.max(theirs.min) {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_is_shown_up_to_40_plain_letters() {
+    fn a_release_is_shown_up_to_40_printable_characters() {
         let long = "\u{1b}[2J".to_owned() + &"x".repeat(50);
         let theirs = Hello { min: 9, max: 9, release: long, ..Hello::default() };
         let error = Hello::new(&VERSIONS).agree(&theirs).expect_err("no common version");

@@ -166,12 +166,12 @@ fn session(stream: impl Bytes, facts: Facts, below: Below, hello: Hello) -> Sess
     Session::new(facts, Arc::new(below), stream, hello)
 }
 
-/// Returns the server's session after both hellos, if the client opens several streams: waits for
-/// the first one.
+/// Continues after both hellos with a client that opens several streams: waits for the first one
+/// and returns its session.
 pub(super) async fn multiplexed(session: Session) -> Result<Session, Error> {
     let Session { facts, versions, mut writer, reader, .. } = session;
     let peer = writer.line().below.peer;
-    // The message that the client is admitted.
+    // Tells the client that it is admitted.
     writer.write(&()).await?;
     let mux = Mux::server(reader.into_input(), writer.into_out().await?);
     let below = Below::new(peer, Streams::Mux(mux));

@@ -9,7 +9,7 @@ use longhaul_stream::channel::messages::{
 use longhaul_stream::messages::{Ask, Asked, End, Receive, Report, Send, State, Tell, Told, Way};
 use prost::Message as _;
 
-/// Sequences of messages, each after its length, and the data between them.
+/// Sequences of messages. Each follows its length, and some data follow it.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>| [&[message.len() as u8][..], &message, &[1; 17]].concat();
     let ask = |asked| one(Ask { asked: Some(asked) }.encode_to_vec());
@@ -37,7 +37,7 @@ pub(super) fn all() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Sequences of messages, each after its length, and the number of a datagram after each.
+/// Sequences of messages. Each follows its length, and the number of a datagram follows it.
 pub(super) fn of_channels() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>, block: u64| {
         [&[message.len() as u8][..], &message, &[8], &block.to_be_bytes()].concat()
@@ -61,7 +61,7 @@ pub(super) fn of_channels() -> Vec<Vec<u8>> {
     };
     let mut cutter = Cutter::new(90, Code::Xor { group: 2 }, Span::from_millis(20));
     let mut datagrams = Vec::new();
-    // It is short.
+    // No error: the message is short.
     let _ = cutter.message(Time::ZERO, &encode(&whole), &mut datagrams);
     vec![
         [ask(ChannelAsked::Publish(publish)), ask(ChannelAsked::Part(first.clone()))].concat(),

@@ -16,7 +16,7 @@ pub(super) struct HttpArgs {
     /// needs --http-cert
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
-    /// Read the tokens of HTTP clients from this file, a line TOKEN ro|rw[:/FOLDER] each. Only this
+    /// Read the tokens of HTTP clients from this file, one a line: TOKEN ro|rw[:/FOLDER]. Only this
     /// user may be able to read it. SIGHUP reads it again
     #[arg(long, value_name = "FILE", requires = "http")]
     http_tokens: Option<PathBuf>,

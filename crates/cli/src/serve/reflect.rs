@@ -1,4 +1,4 @@
-//! `longhaul reflect`: a server of rooms and streams alone.
+//! `longhaul reflect`: a server for rooms and streams, without files.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::{config, console, descriptors, exit, json, notify, plain, signals};
 
 /// Pass messages and streams between clients, and to other reflectors; serve no files
 ///
-/// A room is created on first use by an id with the right `channel=wo`, `ro` or `rw`. With --link,
+/// The first id that uses a room with the right `channel=wo`, `ro` or `rw` creates it. With --link,
 /// a room here and the room of the same name at another server are one room; chains and rings of
 /// links are allowed. The other server needs --allow ID,channel=rw,link=rw with this server's id.
 /// Needs the same inbound ports as `longhaul serve`.

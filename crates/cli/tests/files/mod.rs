@@ -1,4 +1,4 @@
-//! Files, trees, identities and their troubles, through the real binary.
+//! Tests of files, trees and identities, and of their failures, with the real binary.
 
 mod copies;
 mod destination_trouble;

@@ -1,4 +1,4 @@
-//! A server that a service manager has started hears and says what systemd expects.
+//! Signals and notifications between a server and the service manager that started it.
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
@@ -27,7 +27,7 @@ fn a_server_notifies_the_service_manager_of_ready_reload_and_stop() {
     fs::write(&allowed, format!("{}\n", host.id)).expect("it is ours");
     fs::set_permissions(&allowed, fs::Permissions::from_mode(0o600)).expect("it is ours");
     let path = scratch.path().join("notify");
-    // A name without a file is written with an @ in the place of its first byte.
+    // An abstract name is written with an @ in place of its first byte, which is zero.
     let name = path.to_str().expect("text").to_owned();
     let by_path = SocketAddr::from_pathname(&path).expect("it is short");
     let by_name = SocketAddr::from_abstract_name(&name).expect("it is short");

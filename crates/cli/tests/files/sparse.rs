@@ -1,4 +1,4 @@
-//! Images with holes that are too large to read within a test.
+//! Disk images with holes. The images are too large to read as a whole within a test.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::rig::{Pair, bytes};
 
 const TERABYTE: u64 = 1_000_000_000_000;
-/// Where there is content: at the start, far behind, and at the very end.
+/// Offsets of the content: at the start, after a large hole, and at the end.
 const PLACES: [u64; 3] = [0, 700_000_000_001, TERABYTE - PIECE as u64];
 const PIECE: usize = 3_000_000;
 
@@ -36,9 +36,9 @@ fn assert_image(path: &Path, summary: &Value) {
     assert_eq!(summary["blake3"], Value::Null);
 }
 
-/// To hash its holes takes a core minutes, and the rig ends a copy before that.
+/// Fails if a copy hashes the holes: that takes a core minutes, and the rig stops the copy earlier.
 #[test]
-fn an_image_of_a_terabyte_goes_there_and_comes_back_and_its_holes_cost_nothing() {
+fn a_sparse_image_of_a_terabyte_is_pushed_and_pulled_without_reading_its_holes() {
     let pair = Pair::new();
     make_image(&pair.here.join("image"));
     for protocol in ["rbudp", "tcp"] {

@@ -1,11 +1,11 @@
-//! What -v and -vv name.
+//! The names that `-v` and `-vv` print.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use crate::rig::{Ended, Pair, bytes, write};
 
-/// The paths of the events of a name, sorted.
+/// Returns the sorted paths of the events named `event`.
 fn told(ended: &Ended, event: &str) -> Vec<String> {
     let events = ended.events(event).into_iter();
     let mut paths: Vec<_> =
@@ -47,7 +47,7 @@ fn verbose_prints_created_names_and_twice_verbose_skipped_ones() {
         fs::remove_file(root.join("new/t/large")).unwrap();
         let again = pair.cp(&[&"-rp", &"-vv", &from, &to]);
         assert_eq!(told(&again, "file"), ["t/large"], "{again}");
-        // The link is one of them, the folders are not.
+        // Skipped names include the link, but not the folders.
         assert_eq!(told(&again, "skipped").len(), due.len(), "{again}");
         assert!(told(&again, "folder").is_empty() && told(&again, "link").is_empty(), "{again}");
         fs::remove_dir_all(root.join("new/t/d1")).unwrap();

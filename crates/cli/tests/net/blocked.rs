@@ -1,4 +1,4 @@
-//! Where UDP does not pass, or stops passing: parallel TCP takes over.
+//! The fallback to parallel TCP where UDP does not pass, or stops passing.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{Relayed, WAYS, Way};
 use crate::rig::{Pair, assert_same, bytes, need, side_by_side, write};
 
 #[test]
-fn a_data_port_that_is_blocked_is_left_for_tcp_with_a_warning() {
+fn a_copy_falls_back_to_tcp_with_a_warning_if_its_data_port_is_blocked() {
     for way in WAYS {
         let rig = Relayed::new(6_000_000);
         rig.relay.rules.no_data.store(true, Ordering::Relaxed);
@@ -72,7 +72,7 @@ fn control_and_data_use_tcp_if_only_tcp_passes() {
 }
 
 #[test]
-fn a_translator_that_gives_other_ports_half_way_disturbs_nothing() {
+fn a_nat_that_changes_the_ports_during_a_copy_does_not_disturb_it() {
     side_by_side(WAYS, |way| {
         let rig = Relayed::new(10_000_000);
         let (from, to, _) = rig.way(way);
@@ -87,7 +87,7 @@ fn a_translator_that_gives_other_ports_half_way_disturbs_nothing() {
 }
 
 #[test]
-fn a_client_that_gets_another_address_half_way_is_followed_there() {
+fn a_copy_continues_when_the_client_gets_another_address() {
     side_by_side(WAYS, |way| {
         let rig = Relayed::new(10_000_000);
         let (from, to, _) = rig.way(way);
@@ -127,7 +127,7 @@ fn a_rate_and_a_limit_bound_tcp_after_a_fallback() {
         let caps: [&[&str]; 3] =
             [&["--rate=16M"], &["--bwlimit=16M"], &["--rate=500M", "--bwlimit=16M"]];
         for (number, cap) in caps.into_iter().enumerate() {
-            // The last time the way is found blocked.
+            // In the last case the copy starts by UDP and finds its data port blocked.
             let blocked = number == 2;
             rig.relay.rules.no_data.store(blocked, Ordering::Relaxed);
             let protocol = if blocked { "--protocol=rbudp" } else { "--protocol=tcp" };
@@ -156,9 +156,9 @@ fn a_limit_below_the_rate_applies_to_datagrams() {
     });
 }
 
-/// The order of packets shows it: until data have come, the server's answers are dropped.
+/// The relay drops the server's answers until data have passed, so no data can wait for an answer.
 #[test]
-fn the_first_data_leave_with_the_request_and_wait_for_no_answer() {
+fn the_first_data_leave_with_the_request_without_waiting_for_an_answer() {
     let rig = Relayed::new(2_000_000);
     let (from, to, _) = rig.way(Way::Push);
     let muted = &rig.relay.rules.mute_server;
@@ -190,7 +190,7 @@ fn data_that_come_during_the_handshake_are_held_and_not_lost() {
     rig.assert_copied(Way::Push);
 }
 
-/// How much later than they should threads of this machine run.
+/// Measures by how much the threads of this machine wake up late.
 struct Lateness {
     over: Arc<AtomicBool>,
     thread: thread::JoinHandle<Duration>,
@@ -219,16 +219,16 @@ impl Lateness {
     }
 }
 
-/// A copy of a moment by TCP took no longer, until it was found that UDP does not pass included,
-/// than that may take: by its own account, less what this machine was late.
+/// Asserts that a short copy by TCP took less than 3 s by its own clock, minus this machine's
+/// lateness. The time includes the detection of blocked UDP.
 #[track_caller]
 fn assert_ended_soon(summary: &Value, late: Lateness) {
     let took = summary["seconds"].as_f64().expect("it is a number") - late.end().as_secs_f64();
     assert!(took < 3.0, "{took} s: {summary}");
 }
 
-/// When UDP, or that of the data alone, stops passing under way: after how long TCP carries the
-/// copy on, less what this machine was late.
+/// Blocks the UDP of the data during a copy, and that of the control stream if `all_of_it`. Returns
+/// the seconds until the copy continues by TCP, minus this machine's lateness.
 fn seconds_to_tcp(way: Way, all_of_it: bool) -> f64 {
     let rig = Relayed::new(20_000_000);
     let (from, to, _) = rig.way(way);
@@ -269,7 +269,7 @@ fn tcp_can_be_requested() {
     rig.assert_copied(Way::Pull);
 }
 
-/// Has TCP on `host` take every loss for congestion (RFC 5681), as BBR does not.
+/// Sets Reno for TCP on `host`. Reno treats every loss as congestion (RFC 5681); BBR does not.
 fn slow_down_at_each_loss(wan: &Wan, host: &str) {
     let mut set = Command::new("sh");
     set.args(["-c", "echo reno > /proc/sys/net/ipv4/tcp_congestion_control"]);
@@ -278,7 +278,7 @@ fn slow_down_at_each_loss(wan: &Wan, host: &str) {
 
 #[test]
 fn the_best_number_of_connections_on_a_lossy_path_is_found_during_the_copy() {
-    // One connection gets some 4 Mbit/s of it, and each further one as much again.
+    // Each connection gets about 4 Mbit/s.
     let link = LinkSpec::path(Rate::from_mbps(100), Span::from_millis(30));
     let loss = Loss::independent(LossRatio::new(0.01).expect("a share"));
     let link = link.with_loss(loss);

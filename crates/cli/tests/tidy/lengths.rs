@@ -1,4 +1,4 @@
-//! What fits a screen is read; what does not is skipped.
+//! Limits on the length of files, functions and lines.
 
 use super::{Text, none, sources};
 
@@ -6,11 +6,11 @@ const FILE: usize = 600;
 const FUNCTION: usize = 70;
 const COLUMNS: usize = 100;
 
-/// What is longer than it should be: `path`, or `path:function`, and its exact length. A length
-/// may only fall: who shortens one lowers it here, and removes it once it fits.
+/// Accepted exceptions: `path` or `path:function`, with the exact length. If you shorten one, lower
+/// its length here, or remove the entry once the file or function is within the limit.
 const EXCEPTIONS: [(&str, usize); 0] = [];
 
-/// A function and how many lines it has, by the layout that rustfmt gives.
+/// Returns each function with its number of lines. Relies on rustfmt's layout.
 fn functions(lines: &[&str]) -> Vec<(String, usize)> {
     let mut functions = Vec::new();
     for (start, line) in lines.iter().enumerate() {
@@ -44,7 +44,7 @@ fn function_name(line: &str) -> Option<&str> {
     (plain && end > 0).then_some(&after[..end])
 }
 
-/// All that is too long, with its length.
+/// Returns each file and function that is too long, with its length.
 fn long(sources: &[Text]) -> Vec<(String, usize)> {
     let mut long = Vec::new();
     for file in sources.iter().filter(|file| !file.is_test()) {
@@ -65,12 +65,12 @@ fn files_and_functions_stay_short() {
     let mut found: Vec<String> =
         unknown.map(|(path, length)| format!("{path} has {length} lines")).collect();
     let stale = EXCEPTIONS.iter().filter(|(path, n)| !long.contains(&((*path).to_owned(), *n)));
-    found.extend(stale.map(|(path, n)| format!("{path} has no longer {n} lines: lower it here")));
+    found.extend(stale.map(|(path, n)| format!("{path} no longer has {n} lines: lower it here")));
     none(found, "at most 600 lines a file without tests, 70 a function");
 }
 
 #[test]
-fn no_line_passes_the_edge() {
+fn no_line_is_longer_than_100_columns() {
     let mut found = Vec::new();
     for file in sources() {
         let lines = file.text.lines().enumerate();
@@ -81,7 +81,7 @@ fn no_line_passes_the_edge() {
 }
 
 #[test]
-fn the_measure_measures() {
+fn lengths_of_files_and_functions_are_measured() {
     let lines = [
         "impl A {",
         "    pub(crate) fn long(",

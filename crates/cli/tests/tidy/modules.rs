@@ -54,7 +54,7 @@ fn every_file_is_named_by_a_mod() {
             found.push(file.path.clone());
         }
     }
-    none(found, "a file that no `mod` names is compiled by nobody");
+    none(found, "cargo does not compile a file that no `mod` names");
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn the_defaults_are_shown_with_their_lines() {
 }
 
 #[test]
-fn the_values_in_force_are_the_flag_s_then_the_host_s_then_the_section_s_then_the_default() {
+fn flags_override_the_host_section_which_overrides_cp_which_overrides_the_defaults() {
     let text = "[cp]\nrate = \"1M\"\nmemory = \"64Mi\"\nstall = \"9s\"\nexclude = [\"a\"]\n\
                 [host.dtn]\nrate = \"2M\"\nmemory = \"128Mi\"\nremote-path = \"/opt/lh\"\n\
                 rsh = \"ssh -p 2222\"\n[host.other]\nretry-for = \"1s\"\n";
@@ -81,7 +81,7 @@ fn a_mistake_in_the_section_of_a_host_names_file_and_line() {
         ("[host.dtn]\nrate = \"fast\"\n", "config.toml:2: "),
         ("[host.dtn]\nserver-id = \"x\"\n", "config.toml:2: "),
     ] {
-        // Of a host of this copy, and of another one.
+        // The section of a host of this copy, and the section of another host.
         for place in ["dtn:x", "h:x"] {
             let (run, _folder) = with(text, &["cp", place, "."]);
             run.is_refused(&[said]);
@@ -97,13 +97,13 @@ fn flags_win_over_the_file() {
 }
 
 #[test]
-fn help_needs_no_sound_file() {
+fn help_works_with_a_broken_file() {
     let (run, _folder) = with("[cp\n", &["cp", "--help"]);
     assert_eq!(run.status, 0);
 }
 
 #[test]
-fn the_section_of_a_host_says_to_every_command_how_the_host_is_reached() {
+fn every_command_reads_from_the_host_section_how_to_reach_the_host() {
     let text = "[cp]\nrsh = \"ssh -C\"\n[host.dtn]\nrate = \"2M\"\nremote-path = \"/opt/lh\"\n\
                 data-port = 9\nports = \"5000-5009\"\n";
     let cases: [(&[&str], bool); 5] = [
@@ -121,7 +121,7 @@ fn the_section_of_a_host_says_to_every_command_how_the_host_is_reached() {
         assert!(run.stdout.lines().any(|line| line == data_port), "{words:?}: {}", run.stdout);
         let path = format!("--remote-path=/opt/lh  # {file}:5");
         assert_eq!(run.stdout.contains(&path), is_by_ssh, "{words:?}: {}", run.stdout);
-        // A rate is for copies, as all of [cp] is.
+        // The rate and all of [cp] apply only to copies.
         let is_copy = words[0] == "sync";
         assert_eq!(run.stdout.contains("--rate=2M"), is_copy, "{words:?}: {}", run.stdout);
         assert_eq!(run.stdout.contains("ssh -C"), is_copy, "{words:?}: {}", run.stdout);

@@ -1,4 +1,4 @@
-//! Output that does not get to where it was to go.
+//! Failures to write to stdout.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ fn printing_to(args: &[&str], stdout: impl Into<Stdio>) -> (Option<i32>, String)
 }
 
 #[test]
-fn output_that_a_full_disk_does_not_take_is_no_success() {
+fn output_to_a_full_disk_is_an_error() {
     for args in PRINTING {
         let full = File::options().write(true).open("/dev/full").expect("Linux has it");
         let (status, stderr) = printing_to(args, full);
@@ -25,7 +25,7 @@ fn output_that_a_full_disk_does_not_take_is_no_success() {
 }
 
 #[test]
-fn a_reader_that_went_away_is_no_error() {
+fn a_pipe_that_its_reader_closed_is_no_error() {
     for args in PRINTING {
         let (reader, writer) = std::io::pipe().expect("a pipe can be made");
         drop(reader);

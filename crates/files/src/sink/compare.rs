@@ -27,7 +27,7 @@ impl Sink {
             // The entry may have been settled before the answer arrived.
             return match settled {
                 true => Ok(self.take_needless()),
-                false => Err(Error::new(FileErrorKind::Request, "an answer without a question")),
+                false => Err(Error::new(FileErrorKind::Request, "an unrequested answer")),
             };
         };
         if matches.len() != asked.values.len() {
@@ -151,7 +151,7 @@ impl Sink {
     }
 
     /// Leaves a file unchanged if the file under its final name equals the verified `content`,
-    /// which arrived before the sender's answer. Returns whether it does.
+    /// which arrived before the sender's answer. Returns whether both are equal.
     pub(super) fn leave_equal(&mut self, entry: u32, content: &[u8]) -> io::Result<bool> {
         if self.comparing.get(&entry).is_none_or(|asked| asked.under_final_name.is_none()) {
             return Ok(false);
@@ -168,7 +168,7 @@ impl Sink {
         Ok(true)
     }
 
-    /// Records that a chunk of a large file, counted in the file, need not arrive.
+    /// Records that a chunk of a large file need not arrive; `chunk` is its number in that file.
     fn settle_chunk_of(&mut self, entry: u32, chunk: u64) {
         let chunk = self.object.chunks_of(entry).start + chunk;
         self.set_needless(chunk);

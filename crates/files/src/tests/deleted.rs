@@ -59,7 +59,7 @@ fn excluded_files_and_other_copies_leftovers_are_kept_with_their_folder() {
 }
 
 #[test]
-fn a_source_without_files_and_more_names_than_the_limit_are_refused_before_anything() {
+fn a_source_without_files_and_more_names_than_the_limit_are_refused_before_any_change() {
     let ends = ends();
     std::fs::create_dir(ends.from.join("empty")).unwrap();
     write(ends.to.join("x"), b"x");
@@ -106,8 +106,8 @@ fn files_that_another_copy_finishes_meanwhile_are_not_deleted() {
     let open =
         || Copy::open(source(&[&slash(&ends.from)]), &ambient(&ends.to), &deleting(&[], None));
     let copy = open().unwrap();
-    // Like the end of another copy: a file under another name, then a rename. The clock of the file
-    // system may not advance for some milliseconds.
+    // Imitates the end of another copy: writes a file under another name, then renames it. The
+    // clock of the file system may not advance for some milliseconds.
     let changed = |path: &Path| {
         let meta = std::fs::metadata(path).unwrap();
         std::os::unix::fs::MetadataExt::ctime_nsec(&meta)
@@ -129,7 +129,7 @@ fn files_that_another_copy_finishes_meanwhile_are_not_deleted() {
     let left = ["a", "fresh", "fresh/new", "new", "replaced", "shared", "shared/new", "shared/old"];
     assert_eq!(names_of(&ends.to), left, "{:?}", outcome.deleted_names);
     assert_eq!(outcome.deleted, 3);
-    // The next copy finds them finished.
+    // The next copy deletes them, because they were finished before it began.
     std::fs::remove_file(&clock).unwrap();
     open().unwrap().run().unwrap();
     assert_eq!(names_of(&ends.to), ["a"]);
@@ -160,7 +160,7 @@ fn nothing_is_deleted_where_the_disk_stores_names_in_another_form() {
 }
 
 #[test]
-fn a_destination_that_is_a_link_and_copies_of_other_shapes_are_refused() {
+fn a_destination_that_is_a_link_and_a_source_that_is_not_the_contents_of_a_folder_are_refused() {
     let ends = ends();
     write(ends.from.join("a"), b"a");
     write(ends.to.join("x"), b"x");

@@ -77,14 +77,14 @@ mod tests {
         IpAddr::V4(Ipv4Addr::from_bits(n))
     }
 
-    /// Number of answers to `asked` probes from `address`.
+    /// Number of answers to `asked` probes from address number `n`.
     fn answered(answers: &mut Answers, n: u32, asked: u32, is_expected: bool) -> u32 {
         let may = |_: &u32| answers.may(START, address(n), is_expected);
         (0..asked).filter(may).count() as u32
     }
 
     #[test]
-    fn one_network_has_its_budget_each_second_and_takes_nothing_of_another() {
+    fn each_network_has_a_budget_per_second_and_cannot_use_up_another_budget() {
         let mut answers = Answers::default();
         assert_eq!(answered(&mut answers, 1, 10_000, false), OF_ONE);
         assert!(!answers.may(START + Span::from_millis(999), address(1), true));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_together_have_a_budget_and_leave_those_of_clients_alone() {
+    fn strangers_share_one_budget_and_cannot_use_up_those_of_clients() {
         let mut answers = Answers::default();
         let forged = (1000..200_000).filter(|n| answers.may(START, address(*n), false)).count();
         assert_eq!(forged as u32, OF_STRANGERS);

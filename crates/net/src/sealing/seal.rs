@@ -1,7 +1,7 @@
 //! Sealing: header, ciphertext and tag, written once, directly into the outgoing buffer.
 //!
-//! Only this code assigns packet numbers. Every transmission gets a new one, even a repeat, because
-//! it is the nonce. Sealing out of place is the only copy of an outgoing payload.
+//! Only this code assigns packet numbers. Every transmission gets a new number, even a repeat: the
+//! number is the nonce. Sealing out of place is the only copy of an outgoing payload.
 
 use std::fmt;
 

@@ -15,7 +15,7 @@ pub(crate) struct Tallies {
     /// Segments that have begun and are incomplete.
     open: BTreeMap<u32, Tally>,
     whole: RangeSet,
-    /// Blocks from other sources, numbered through the object, until their segment begins.
+    /// Blocks from other sources, numbered within the object. A segment's tally starts with them.
     skipped: RangeSet,
 }
 
@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn tallies_answer_as_a_plain_set_of_blocks_does(
+        fn tallies_agree_with_a_plain_set_of_blocks(
             steps in prop::collection::vec((any::<bool>(), 0u32..5, 0u32..20, 1u32..9), 0..60),
         ) {
             // Three segments of 16 blocks and one of 4.

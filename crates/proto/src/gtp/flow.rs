@@ -71,13 +71,13 @@ pub(super) struct Flow {
     quiet: bool,
     next_ask: Time,
     next_rtt: Time,
-    /// Starts of the measurements of the SFC and of the CE, and the earliest time at which that of
-    /// the CE may start.
+    /// Where the current measurements of the SFC (`rtt_from`) and of the CE (`interval_from`)
+    /// began. The CE's begins with an arrival at `settled_after` or later.
     rtt_from: Option<Seen>,
     interval_from: Option<Seen>,
     settled_after: Time,
     /// Whether the socket's drops grew at their last report (`growing`), and since the last
-    /// interval (`overrun`). Reports come only now and then.
+    /// interval (`overrun`). Reports are infrequent.
     growing: bool,
     overrun: bool,
     /// Arrivals and drops when the count was last taken.
@@ -199,8 +199,8 @@ impl Flow {
         self.spacing = spacing;
     }
 
-    /// Time between two requests: a fraction of a round trip, or longer until a request is large
-    /// enough, as far as the sender has enough in hand.
+    /// Returns the time between two requests: a fraction of a round trip. It is longer if a request
+    /// would be small, but not so long that the sender runs out of requested blocks.
     fn turn(&self) -> Span {
         let Tuning { turns, worth_asking, ahead, turns_ahead, .. } = self.rules.tuning;
         let rate = Rate::from_bps_f64(self.rate()).max(Rate::from_bps(1));
@@ -219,7 +219,7 @@ impl Flow {
         }
         let asked_to = self.frontier.peek().unwrap_or(u64::MAX);
         let there = self.frontier.there();
-        // Unrequested blocks are refused: they exceed what the receiver has room for.
+        // Refuses blocks that were not requested: the receiver may have no room for them.
         let is_asked = |arrival: &&Arrival| {
             let number = layout.number(arrival.block);
             !of_object(arrival.block) || number < asked_to || there.contains(number)
@@ -244,7 +244,7 @@ impl Flow {
         self.end.accounting.too_fast += self.obedience.take(sent, self.datagram.bits());
     }
 
-    /// Credits the time until now at the rate requested last.
+    /// Credits the sender for the time since the last call, at the last requested rate.
     fn allow(&mut self, now: Time) {
         let Tuning { too_fast, at_once, .. } = self.rules.tuning;
         let told = self.told.as_bps() as f64;
@@ -311,7 +311,7 @@ impl Flow {
         if !self.standing.on_offer(now, offer) {
             return;
         }
-        // A repetition with other news says nothing about the current state.
+        // A repeated answer does not describe the current state, even if other fields changed.
         if offer.highest > self.answered {
             self.answered = offer.highest;
             self.asked.on_answered(offer.answered, offer.highest);
@@ -375,7 +375,7 @@ impl Flow {
         }
     }
 
-    /// Restarts the measurement: data sent before a round trip from now belong to older requests.
+    /// Restarts the measurement: data that arrive within a round trip answer older requests.
     fn measure_after(&mut self, now: Time) {
         self.interval_from = None;
         (self.starved, self.blocked) = (false, false);

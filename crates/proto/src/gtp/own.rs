@@ -1,12 +1,13 @@
-//! Loss that a path has at any rate: bad fibre, radio. Ours: the paper takes every loss for a rate
-//! that is too high, and slows a flow on such a path down for ever.
+//! Loss that does not depend on the rate: bad fibre, radio. This is our addition. The paper treats
+//! every loss as a sign of too high a rate, and slows a flow on such a path down for ever.
 //!
-//! A lower rate reduces congestion loss by a known amount: a link of a given capacity loses what
-//! exceeds it. When a flow's rate has fallen to `own-fallen` of the rate at which losses began, its
-//! loss is compared with that amount. If the loss is nearer to its old value (`own-stays`), and
-//! again after a further fall by `own-again` of the first, it is the path's own loss and is ignored
-//! from then on. One comparison is not enough, because a full queue drops now more of one flow, now
-//! of another. A period with less loss revokes the result.
+//! A lower rate reduces congestion loss by a known amount: a link of a given capacity loses the
+//! excess. When a flow's rate has fallen to `own-fallen` of the rate at which losses began, its
+//! loss is compared with that amount. `own-stays` says how near to its old value the loss must be.
+//! A second comparison follows after a further, shorter fall (`own-again` of the first). If the
+//! loss stayed both times, it is the path's own loss and is ignored from then on. One comparison is
+//! not enough, because the shares of the flows in the drops of a full queue vary. A period with
+//! less loss revokes the result.
 
 use super::options::Rules;
 use super::tuning::Tuning;
@@ -43,7 +44,7 @@ impl OwnLoss {
         }
     }
 
-    /// A period has ended in which the flow reached `rate` with this loss ratio.
+    /// Records a period in which the flow reached `rate` with this loss ratio.
     pub(super) fn note(&mut self, rate: f64, loss: f64) {
         self.own = self.own.min(loss);
         if self.excess(loss) <= self.least {
@@ -129,11 +130,11 @@ mod tests {
         let begun = |mut own: OwnLoss| {
             excesses(&mut own, 1e9, 0.05, 0..12).iter().position(|excess| *excess == 0.0)
         };
-        // Falls of 5 % and 2.5 % in steps of 2 %, and of 5 % and 5 %.
+        // The rate falls in steps of 2 %. The judged falls are 5 % and 2.5 %, then 5 % and 5 %.
         assert_eq!(begun(OwnLoss::new(&rules())), Some(5));
         assert_eq!(begun(by(Tuning { own_again: 1.0, ..Tuning::OURS })), Some(6));
-        // 10 % at a rate of 100 would be 4.3 % at 94 on a narrow link: does 6 % count as that, or
-        // as the old 10 %? And at 91 those 6 % would be 2.9 %.
+        // A narrow link that loses 10 % at a rate of 100 loses 4.3 % at 94, and one that loses 6 %
+        // at 94 loses 2.9 % at 91. `own_stays` decides whether 6 % is near enough to the old 10 %.
         let after = |mut own: OwnLoss| {
             for (rate, loss) in [(100.0, 0.1), (94.0, 0.06), (91.0, 0.06)] {
                 own.note(rate, loss);

@@ -6,9 +6,9 @@ use super::BUFFER;
 use crate::endpoint::Setup;
 use crate::layout::{Block, Layout};
 
-/// Default size of a buffer as a fraction of the object; at most a segment.
+/// Default number of buffers in an object. A buffer is never larger than a segment.
 const PARTS: u64 = 8;
-/// Least number of blocks in a buffer, as far as the object has them.
+/// Least number of blocks in a buffer by default, if the segment has that many.
 const LEAST: u64 = 64;
 
 /// Buffers of blocks: all of one size except the last of each segment.

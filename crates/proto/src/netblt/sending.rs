@@ -28,7 +28,7 @@ impl Mark {
 /// A buffer that has begun and is not known to be complete.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sending {
-    /// Its first sends, in order.
+    /// Marks of the first transmissions, in order.
     marks: VecDeque<Mark>,
     /// Blocks to resend.
     resends: VecDeque<Range<u32>>,
@@ -40,13 +40,13 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// Blocks before `index` were sent for the first time; the last number is below `end`.
+    /// Records that each block before `index` was sent once, all with numbers below `end`.
     pub(super) fn on_first(&mut self, now: Time, index: u32, end: u64) {
         self.marks.push_back(Mark { end, index, at: now });
     }
 
     /// Handles a message of a request. A request for blocks that may still be in flight is ignored:
-    /// it will be repeated.
+    /// the receiver repeats it.
     pub(super) fn on_resend(&mut self, now: Time, resend: &Resend, patience: Span) {
         let (round, slice) = (resend.report.round(), resend.report.slice());
         let is_past = |mark: &Mark| mark.is_past(now, resend.highest, patience);

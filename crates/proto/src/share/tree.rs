@@ -63,7 +63,7 @@ pub struct Edit {
     pub value: Option<Arc<[u8]>>,
     /// The condition for making it.
     pub condition: Condition,
-    /// The client whose end removes the value.
+    /// The client whose departure removes the value.
     pub owner: Option<u64>,
 }
 
@@ -269,7 +269,7 @@ impl Tree {
             own.map(|key| self.before.range((key.clone(), 0)..=(key.clone(), u64::MAX)));
         let before = self.before.range((at(first, u64::MAX), at(last, 0)));
         let before = own_before.into_iter().flatten().chain(before);
-        // The oldest later change of a key has replaced the entry of that time.
+        // A key's first change after `revision` replaced the entry that it had at `revision`.
         let mut before = before.filter(move |((_, version), _)| *version > revision).peekable();
         Some(iter::from_fn(move || {
             loop {

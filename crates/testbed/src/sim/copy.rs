@@ -17,7 +17,7 @@ use crate::scenario::{Disk, Pace};
 
 /// The most datagrams per poll: as many as the kernel takes in one segmented send.
 const BATCH: usize = 44;
-/// A slow sending program asks only for what it can send in this time.
+/// A slow sending program polls only for the datagrams that it can send in this time.
 const TURN: Span = Span::from_micros(250);
 /// A core that is polled more often in one instant is stuck.
 pub(super) const MAX_POLLS: u32 = 10_000;
@@ -99,8 +99,8 @@ pub(super) struct CopyAgent {
     pub(super) socket_lost: u64,
     /// Datagrams that arrived after the accounts were closed.
     pub(super) late: u64,
-    /// When the object was complete at the receiving host, when on its disk, and when the sender
-    /// knew.
+    /// When the object was complete at the receiving host (`whole`), when it was complete on the
+    /// disk (`stored`), and when the sender knew (`known`).
     pub(super) whole: Option<Time>,
     pub(super) stored: Option<Time>,
     pub(super) known: Option<Time>,
@@ -163,7 +163,7 @@ impl CopyAgent {
         if self.written.is_some() { self.stored } else { self.whole }
     }
 
-    /// The sender's wake-up is due.
+    /// Handles the sender's wake-up, unless it was replaced by an earlier one.
     pub(super) fn on_wake(
         &mut self,
         fabric: &mut Fabric,
@@ -222,7 +222,7 @@ impl CopyAgent {
         }
         match wake {
             Wake::OnInput => {}
-            _ if self.known.is_some() => return Err(format!("finished, and wants {wake:?}")),
+            _ if self.known.is_some() => return Err(format!("finished, but wants {wake:?}")),
             Wake::Now => self.wake_at(fabric, now.max(free)),
             Wake::At(at, _) => self.wake_at(fabric, at.max(now).max(free)),
         }
@@ -335,7 +335,7 @@ mod tests {
     use crate::scenario::{Reading, Scenario};
     use crate::sim::world::{Agent, World};
 
-    /// A core that is broken on purpose: it has finished, and has something to send or to do.
+    /// A deliberately broken core: it has finished, but still sends or asks to be woken.
     struct Restless {
         inner: BoxedSender,
         sends: bool,
@@ -404,6 +404,6 @@ mod tests {
         let sent = judged(true, false).unwrap_err();
         assert!(sent.contains("1 datagrams were sent after the end"), "{sent}");
         let woken = judged(false, true).unwrap_err();
-        assert!(woken.contains("finished, and wants Now"), "{woken}");
+        assert!(woken.contains("finished, but wants Now"), "{woken}");
     }
 }

@@ -47,7 +47,7 @@ impl Receiver {
         &self.counts
     }
 
-    /// All segments below have arrived.
+    /// The next segment in order: all segments below it have arrived.
     pub(crate) fn next(&self) -> u32 {
         self.next
     }

@@ -10,7 +10,7 @@ const MIN_VARIATION: Span = Span::from_millis(200);
 /// RFC 6298, 2.5: a maximum of at least 60 s is allowed; Linux uses 120 s.
 const MAX: Span = Span::from_secs(120);
 
-/// The retransmission time-out.
+/// The estimate behind the retransmission timeout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rto {
     /// The smoothed round-trip time and its variation; `None` before the first sample.

@@ -53,7 +53,7 @@ impl<E, T> Drop for Running<E, T> {
     }
 }
 
-/// Closes the events with the engine's thread.
+/// Closes the event queue when the engine's thread ends.
 struct Closing<E: Queued>(Queue<E>);
 
 impl<E: Queued> Drop for Closing<E> {

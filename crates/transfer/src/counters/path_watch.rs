@@ -1,4 +1,4 @@
-//! The state of the path between two looks at the counters.
+//! Samples of the path's state, from the counters of both ends.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use super::Counters;
 use super::recent::over;
 use crate::progress::PathSample;
 
-/// The other end counts every 100 ms; after this time without a new count nothing was delivered.
+/// The receiver reports every 100 ms. If its count has not grown for this long, delivery is zero.
 const NEWS: Duration = Duration::from_millis(250);
 
 /// Computes samples of the path.
 #[derive(Debug, Default)]
 pub(crate) struct PathWatch {
-    /// When the counts last grew, and datagrams received and known to have been sent then.
+    /// The counts of the last sample: time, datagrams received, datagrams known to have been sent.
     last: Option<(Instant, u64, u64)>,
     queue: QueueWatch,
     sample: PathSample,
@@ -28,7 +28,7 @@ pub(crate) struct QueueWatch {
 }
 
 impl QueueWatch {
-    /// Returns the rise of `rtt` above the least one; zero until there is one.
+    /// Returns the rise of `rtt` above the least one; zero while `rtt` is unknown.
     pub(crate) fn note(&mut self, rtt: Span) -> Span {
         if rtt == Span::ZERO {
             return Span::ZERO;
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_has_what_came_and_was_lost_since_the_counts_last_grew() {
+    fn a_sample_covers_the_datagrams_since_the_counts_last_grew() {
         let (mut watch, start) = (PathWatch::default(), Instant::now());
         let mut at = |millis, received, highest, rtt| {
             let now = start + Duration::from_millis(millis);
@@ -86,7 +86,7 @@ mod tests {
         };
         assert_eq!(at(0, 5, 5, 40), (0, 0.0, 0));
         assert_eq!(at(100, 95, 105, 45), (7_200_000, 0.1, 5));
-        // A count that is a little late changes nothing; one that stays away does.
+        // A slightly late count changes nothing; a count that stays away sets delivery to zero.
         assert_eq!(at(200, 95, 105, 30), (7_200_000, 0.1, 0));
         assert_eq!(at(300, 195, 205, 31), (4_000_000, 0.0, 1));
         assert_eq!(at(549, 195, 205, 0), (4_000_000, 0.0, 0));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_any_size_and_counts_that_fall_have_a_sample() {
+    fn huge_counts_and_falling_counts_give_a_sample() {
         let (mut watch, start) = (PathWatch::default(), Instant::now());
         let at = |millis| start + Duration::from_millis(millis);
         watch.note(at(0), u32::MAX, &counters(0, 0, 1));

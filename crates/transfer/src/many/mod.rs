@@ -116,8 +116,8 @@ impl<'a> Sources<'a> {
         let least = Budget::least_of(routes.len() as u64);
         if options.memory < least {
             observer.notice(Notice::Warning(format!(
-                "{} sources take {least} of memory, and {} allows {}: name fewer at a \
-                 time for less",
+                "{} sources need {least} of memory, but {} allows {}; copy from fewer at a \
+                 time to need less",
                 routes.len(),
                 CallOption::Memory,
                 options.memory
@@ -216,7 +216,7 @@ fn options_of(options: &CopyOptions, route: &Route, number: usize) -> CopyOption
 
 /// Returns the error of a copy whose sources all failed: the first source's error.
 fn all_failed(errors: &[(String, Error)]) -> Error {
-    let lost = || Error::new(ErrorKind::Unfinished, "the sources ended before their time");
+    let lost = || Error::new(ErrorKind::Unfinished, "the sources ended too early");
     errors.first().map_or_else(lost, |(source, error)| Error {
         what: format!("{source}: {}", error.what),
         ..error.clone()

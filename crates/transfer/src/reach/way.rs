@@ -20,7 +20,7 @@ pub(crate) enum Way<'a> {
 }
 
 impl Way<'_> {
-    /// Returns the carriers of a session for it.
+    /// Returns the carriers that a session may use for these data.
     pub(crate) fn carriers(self) -> Carriers {
         match self {
             Way::Streams(1..) => Carriers::Tcp,

@@ -93,7 +93,7 @@ impl Whence {
     }
 }
 
-/// How the program around an end learns of events, and controls the end.
+/// The callbacks by which the surrounding program observes an end and stops it.
 pub(crate) trait Hooks {
     /// Decides ten times a second whether the end continues.
     ///

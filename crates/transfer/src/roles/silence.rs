@@ -73,7 +73,7 @@ impl Silence {
     }
 }
 
-/// Silence after which a sender stops: this long, or this many round trips.
+/// Silence after which a sender stops: this long or this many round trips, whichever is longer.
 const STOPS: (Span, u64) = (Span::from_secs(3), 8);
 
 /// Tells a receiver when the sender must have stopped because of silence.
@@ -83,8 +83,9 @@ pub(super) struct Quiet {
 }
 
 impl Quiet {
-    /// Takes the time and the other end's last sign of life. Returns the length of a silence to
-    /// report, or an inner `None` when the other end answers again.
+    /// Takes the current time and the time `lived` of the other end's last sign of life. Returns
+    /// `Some(Some(length))` when a silence begins, `Some(None)` when the other end answers again,
+    /// and `None` if nothing changed.
     pub(super) fn look(&mut self, now: Time, lived: Time, rtt: Span) -> Option<Option<Span>> {
         if lived == Time::ZERO {
             return None;

@@ -74,7 +74,7 @@ struct Entry {
     since: Instant,
     recent: Recent,
     queue: QueueWatch,
-    /// What was told last: counts do not fall, although a datagram that came late is not lost.
+    /// The last reported status. Its counts never fall, even if a lost datagram arrives after all.
     told: TransferStatus,
 }
 

@@ -84,8 +84,8 @@ impl Server {
     }
 }
 
-/// Answers a request that needs a right to names below a prefix, whose keyword is `word`: reports
-/// the request and its end. `answer` ends the session itself.
+/// Answers a request that needs the right `word` to names below a prefix: reports the request and
+/// its end. `answer` ends the session itself.
 pub(super) async fn attend_below(
     server: &Server,
     session: Session,
@@ -174,7 +174,7 @@ impl Running {
         }
     }
 
-    /// The same for services that know errors of sessions alone.
+    /// As [`Running::stopped`], for services whose errors are those of sessions.
     pub(super) async fn ending(&self) -> session::Error {
         session::Error::from(&self.stopped().await)
     }

@@ -1,11 +1,12 @@
-//! The time of requests with new rates: all take effect together, unless there is no room.
+//! The times of requests with new rates, so that all rates take effect together. A flow whose
+//! rate falls sharply gets its request immediately, to make room for the others.
 
 use super::star::{Star, ms, settings};
 use crate::time::{Span, Time};
 use crate::units::Rate;
 
-/// Two flows of 20 and 100 ms have half of 96 Mbit/s each when `others` join. Returns when each of
-/// the two first got a request for less than `most` Mbit/s.
+/// Two flows with round trips of 20 and 100 ms have half of 96 Mbit/s each. Then `others` join.
+/// Returns the time of the first request below `most` Mbit/s to each of the two.
 fn joined(others: u32, most: u64) -> [Time; 2] {
     let mut star = Star::new(100, settings(&[("receive-rate", 96e6)]));
     star.join(1, 20, 100);
@@ -34,7 +35,7 @@ fn a_shorter_round_trip_delays_the_request_by_the_difference() {
 
 #[test]
 fn a_rate_that_falls_below_a_quarter_is_requested_immediately() {
-    // 96 Mbit/s among fourteen.
+    // Fourteen flows share 96 Mbit/s.
     let [near, far] = joined(12, 12);
     assert_eq!(near.since(far), Span::ZERO);
     assert_eq!(far.since(near), Span::ZERO);

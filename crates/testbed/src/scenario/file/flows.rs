@@ -88,7 +88,7 @@ fn carrier(entry: &Section<'_>) -> Result<&'static str, FileError> {
         let owners = list(owners.map(|(name, _)| *name));
         let what = format!("'{key}' has no effect on a flow by {carrier}");
         let error = entry.source.error(&value.span(), what);
-        return Err(error.advise(format!("it belongs to one by {owners}")));
+        return Err(error.advise(format!("it belongs to a flow by {owners}")));
     }
     Ok(carrier)
 }
@@ -269,7 +269,7 @@ fn mice(entry: &Section<'_>) -> Result<Mice, FileError> {
     let arrivals = match (arrivals, every) {
         (2, None) => Arrivals::InTurn,
         (2, Some(_)) => {
-            let what = "mice in turn wait for the one before, so they have no interval";
+            let what = "mice that arrive in turn wait for the one before: omit 'every'";
             return Err(entry.error("every", what));
         }
         (_, None) => return Err(entry.missing("every")),

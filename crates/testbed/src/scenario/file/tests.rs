@@ -31,7 +31,7 @@ fn ms(millis: u64) -> Span {
 const EVERYTHING: &str = include_str!("everything.toml");
 
 #[test]
-fn every_key_finds_its_place() {
+fn every_key_sets_its_field() {
     let scenario = parse(EVERYTHING).unwrap();
     assert_eq!((scenario.name.as_str(), scenario.seed, scenario.mtu), ("test", 7, 9_000));
     assert_eq!((scenario.time_limit, scenario.record.interval), (ms(120_000), Some(ms(100))));
@@ -49,7 +49,7 @@ fn every_key_finds_its_place() {
 }
 
 #[test]
-fn every_key_of_a_link_finds_its_place() {
+fn every_key_of_a_link_sets_its_field() {
     let scenario = parse(EVERYTHING).unwrap();
     let ends: Vec<_> = scenario.network.links.iter().map(|l| (l.from, l.to)).collect();
     assert_eq!(ends, [(0, 2), (2, 0), (2, 1), (1, 2), (0, 1)]);
@@ -82,7 +82,7 @@ fn every_key_of_a_link_finds_its_place() {
 }
 
 #[test]
-fn every_key_of_a_flow_finds_its_place() {
+fn every_key_of_a_flow_sets_its_field() {
     let scenario = parse(EVERYTHING).unwrap();
     let [first, tcp, udp, mice, command] = &scenario.flows[..] else { panic!("five flows") };
     let transfer = Transfer {
@@ -199,7 +199,7 @@ fn stars_and_parking_lots_have_their_links() {
 }
 
 #[test]
-fn names_with_a_star_and_copies_stand_for_many_flows() {
+fn a_star_in_a_name_and_the_key_copies_create_several_flows() {
     let flows = |end: &str| {
         let text = format!(
             "[topology]\nkind = \"star\"\nhosts = 4\n[[flow]]\nname = \"x\"\nprotocol = \"gtp\"\n\
@@ -306,7 +306,7 @@ fn a_wrong_file_is_refused_with_its_line_and_the_nearest_word() {
         ("[topology]\nkind = \"star\"\nhosts = 10000", 3, "1 to 2000"),
         ("[topology]\nkind = \"dumbbell\"\nleft = 1500\nright = 1500", 1, "at most 2000"),
         (&flow("udp = \"1M\"\nsise = 1"), 8, "did you mean 'size'?"),
-        (&flow("udp = \"1M\"\nstreams = 1"), 8, "it belongs to one by tcp"),
+        (&flow("udp = \"1M\"\nstreams = 1"), 8, "it belongs to a flow by tcp"),
         (&flow("udp = \"1M\"\ntcp = \"cubic\""), 4, "this one has tcp, udp"),
         (&flow("tcp = \"vegas\""), 7, "one of: newreno, cubic, bbr"),
         (&flow("tcp = \"cubic\"\nsize = \"0\""), 4, "sends nothing"),
@@ -361,7 +361,7 @@ fn disconnected_nodes_and_loops_are_refused() {
 }
 
 #[test]
-fn a_host_of_each_name_is_read_up_to_the_limit_that_the_error_names() {
+fn hosts_are_read_up_to_the_limit_that_the_error_names() {
     let hosts =
         |n: usize| (0..n).map(|i| format!("[[host]]\nname = \"n{i}\"\n")).collect::<String>();
     let link = |i: usize| format!("[[link]]\nbetween = [\"n0\", \"n{i}\"]\n");
@@ -455,7 +455,7 @@ fn the_page_explains_every_key_and_no_other() {
             let row = page.lines().find(|line| line.starts_with(&format!("| `{key}` | ")));
             let owners = row.and_then(|row| row.split('|').nth(2)).unwrap_or_default();
             let named = owners.split(',').any(|owner| owner.trim() == *carrier);
-            assert!(named || *key == "rate", "`{key}` is not said to be of {carrier}");
+            assert!(named || *key == "rate", "the page does not list `{key}` for {carrier}");
         }
     }
 }
@@ -469,7 +469,7 @@ fn the_example_of_the_page_is_a_scenario() {
 }
 
 #[test]
-fn the_limits_of_each_part_alone_are_checked() {
+fn the_limits_of_each_part_are_checked() {
     let with = |start: &str, end: &str| format!("{start}\n{PAIR}{end}\n");
     let hosts = |end: &str| with("", &format!("[all-hosts]\n{end}"));
     let ends = "[[flow]]\nfrom = \"a\"\nto = \"b\"\n";
