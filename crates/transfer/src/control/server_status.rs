@@ -371,6 +371,7 @@ mod tests {
         let status = ServerStatus {
             transfers: vec![transfer],
             streams: vec![stream],
+            rooms: vec![RoomStatus { name: "lab/x".to_owned(), senders: 7, ..Default::default() }],
             shared_tree: Some(SharedTreeStatus { keys: 1, changes: 2, watches: 3 }),
             totals: ServerTotals { memory_lost: 5, room_messages: 6, ..ServerTotals::default() },
         };
