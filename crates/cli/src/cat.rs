@@ -7,11 +7,11 @@ use std::sync::Arc;
 use longhaul::{CancelHandle, Client, Connection, Location, RemoteFile, blocking};
 use longhaul_proto::quantity::parse_bytes;
 
-use crate::config::{self, Setting};
+use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
 use crate::reach::{ReachArgs, advise_scheme};
 use crate::screen::{Screen, Show};
-use crate::{exit, plain, signals};
+use crate::{exit, plain};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -106,16 +106,8 @@ fn start(
     screen: &Arc<Screen>,
     cancel: &CancelHandle,
 ) -> Result<(), Error> {
-    if let Some(path) = args.paths.iter().find(|path| path.is_local()) {
-        let what = format!("{path} is on this host");
-        let error = Error::new(ErrorKind::Usage, what);
-        return Err(error.advise("name a file on another host: lh://host/path or host:path"));
-    }
     let places: Vec<&Location> = args.paths.iter().collect();
-    args.reach.check(&places, &|flag| config::has(settings, flag))?;
-    signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
-    let asking = screen.clone();
-    let client = args.reach.client(&places, move |server| asking.trusts(server))?.build()?;
+    let client = args.reach.remote(&places, settings, screen, cancel)?;
     for path in &args.paths {
         if !write_file(args, &client, path, cancel)? {
             break;

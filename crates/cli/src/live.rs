@@ -9,12 +9,12 @@ use clap::Args;
 use longhaul::units::Span;
 use longhaul::{CancelHandle, Client, Location};
 
-use crate::config::{self, Setting};
+use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
 use crate::quantity::parse_span;
 use crate::reach::ReachArgs;
 use crate::screen::{Screen, Show};
-use crate::{console, exit, json, signals};
+use crate::{console, exit, json};
 
 /// Interval of progress reports.
 const EVERY: Duration = Duration::from_secs(1);
@@ -51,11 +51,9 @@ impl LiveArgs {
             let error = Error::new(ErrorKind::Usage, format!("{url} {}", wrong.0));
             return Err(error.advise(wrong.1));
         }
-        self.reach.check(&[url], &|flag| config::has(settings, flag))?;
         let cancel = CancelHandle::default();
-        signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
         let screen = Arc::new(Screen::new(Show::errors(false), cancel.clone()));
-        let client = self.reach.client(&[url], move |server| screen.trusts(server))?.build()?;
+        let client = self.reach.remote(&[url], settings, &screen, &cancel)?;
         Ok((client, cancel))
     }
 

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use longhaul::{CancelHandle, Expanded, FileTime, Location, NameKind, Named, blocking};
 use serde_json::json;
 
-use crate::config::{self, Setting};
+use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
 use crate::reach::{ReachArgs, advise_scheme};
 use crate::screen::{Screen, Show};
-use crate::{console, exit, json, plain, signals, utc};
+use crate::{console, exit, json, plain, utc};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -71,15 +71,7 @@ fn start(
     screen: &Arc<Screen>,
     cancel: CancelHandle,
 ) -> Result<(), Error> {
-    let usage = |what: String, advice: &str| Error::new(ErrorKind::Usage, what).advise(advice);
-    if args.path.is_local() {
-        let what = format!("{} is on this host", args.path);
-        return Err(usage(what, "name a folder on another host: lh://host/path or host:path"));
-    }
-    args.reach.check(&[&args.path], &|flag| config::has(settings, flag))?;
-    signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
-    let asking = screen.clone();
-    let client = args.reach.client(&[&args.path], move |server| asking.trusts(server))?.build()?;
+    let client = args.reach.remote(&[&args.path], settings, screen, &cancel)?;
     let expanded = client.expand(args.path.clone(), args.reach.options(), &cancel);
     let expanded = blocking::wait(expanded)?;
     let matches = expanded.into_iter().filter_map(|Expanded { location, named, .. }| {

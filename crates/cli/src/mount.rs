@@ -10,12 +10,12 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
 use serde_json::json;
 
-use crate::config::{self, Setting};
+use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
 use crate::quantity::{parse_bytes, parse_span};
 use crate::reach::{ReachArgs, advise_scheme};
 use crate::screen::{Screen, Show};
-use crate::{console, exit, plain, signals};
+use crate::{console, exit, plain};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -78,18 +78,11 @@ fn start(
     screen: &Arc<Screen>,
     cancel: &CancelHandle,
 ) -> Result<(), Error> {
-    let usage = |what: String, advice: &str| Error::new(ErrorKind::Usage, what).advise(advice);
-    if args.path.is_local() {
-        let what = format!("{} is on this host", args.path);
-        return Err(usage(what, "name a folder on another host: lh://host/path or host:path"));
-    }
     if args.cache.get() < LEAST_CACHE {
-        return Err(usage(format!("--cache of {} is too small", args.cache), "give at least 8Mi"));
+        let what = format!("--cache of {} is too small", args.cache);
+        return Err(Error::new(ErrorKind::Usage, what).advise("give at least 8Mi"));
     }
-    args.reach.check(&[&args.path], &|flag| config::has(settings, flag))?;
-    signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
-    let asking = screen.clone();
-    let client = args.reach.client(&[&args.path], move |server| asking.trusts(server))?.build()?;
+    let client = args.reach.remote(&[&args.path], settings, screen, cancel)?;
     let options = Options {
         cache: args.cache.get(),
         retry_for: Duration::from_nanos(args.retry_for.as_nanos()),

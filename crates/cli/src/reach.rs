@@ -1,13 +1,18 @@
 //! Flags of all subcommands that connect to another host: how to reach it, and which server id to
 //! trust.
 
+use std::sync::Arc;
+
 use longhaul::{
-    Client, ClientBuilder, Location, NewServer, PeerId, ReachOptions, ServerPin, Trust,
+    CancelHandle, Client, ClientBuilder, Location, NewServer, PeerId, ReachOptions, ServerPin,
+    Trust,
 };
 
-use crate::config;
+use crate::config::{self, Setting};
 use crate::error::{Error, ErrorKind};
 use crate::quantity::parse_ports;
+use crate::screen::Screen;
+use crate::signals;
 use crate::words::SshCommand;
 
 /// Flags that say how to reach another host.
@@ -208,6 +213,28 @@ impl ReachArgs {
             }),
         };
         Ok(Client::builder().identity_in(folder).trust(trust))
+    }
+
+    /// Returns the client of a command that uses `places`, which are all on other hosts. A signal
+    /// cancels `cancel`; `screen` asks about new servers.
+    ///
+    /// # Errors
+    /// As [`ReachArgs::check`] and [`ReachArgs::client`].
+    pub(crate) fn remote(
+        &self,
+        places: &[&Location],
+        settings: &[Setting],
+        screen: &Arc<Screen>,
+        cancel: &CancelHandle,
+    ) -> Result<Client, Error> {
+        if let Some(place) = places.iter().find(|place| place.is_local()) {
+            let error = Error::new(ErrorKind::Usage, format!("{place} is on this host"));
+            return Err(error.advise("name a path on another host: lh://host/path or host:path"));
+        }
+        self.check(places, &|flag| config::has(settings, flag))?;
+        signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
+        let asking = screen.clone();
+        Ok(self.client(places, move |server| asking.trusts(server))?.build()?)
     }
 
     /// Options of the library for reaching the other hosts.

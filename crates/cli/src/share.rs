@@ -13,12 +13,12 @@ use longhaul::{
 };
 use serde_json::json;
 
-use crate::config::{self, Setting};
+use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
 use crate::quantity::parse_span;
 use crate::reach::ReachArgs;
 use crate::screen::{Screen, Show};
-use crate::{console, exit, plain, signals};
+use crate::{console, exit, plain};
 use longhaul::units::Span;
 
 const EXAMPLES: &str = "\
@@ -155,11 +155,9 @@ fn open(args: &OneArgs, settings: &[Setting]) -> Result<Tree, Error> {
     let key = args.url.path().to_str();
     let key = key.ok_or_else(|| usage(format!("{} is not UTF-8", args.url)))?;
     let key = key.trim_matches('/').to_owned();
-    args.reach.check(&[&args.url], &|flag| config::has(settings, flag))?;
     let cancel = CancelHandle::default();
-    signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
     let screen = Arc::new(Screen::new(Show::errors(false), cancel.clone()));
-    let client = args.reach.client(&[&args.url], move |server| screen.trusts(server))?.build()?;
+    let client = args.reach.remote(&[&args.url], settings, &screen, &cancel)?;
     let request = client.share(args.url.clone()).reach(args.reach.options());
     let request =
         request.retry_for(Duration::from_nanos(args.retry_for.as_nanos())).cancel_with(&cancel);

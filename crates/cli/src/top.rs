@@ -9,12 +9,12 @@ use longhaul::{
     StreamStatus, TransferStatus, blocking,
 };
 
-use crate::config::{self, Setting};
+use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
 use crate::progress::duration;
 use crate::reach::ReachArgs;
 use crate::screen::{Screen, Show};
-use crate::{console, exit, json, plain, signals, table};
+use crate::{console, exit, json, plain, table};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -93,10 +93,7 @@ fn start(
     screen: &Arc<Screen>,
     cancel: &CancelHandle,
 ) -> Result<(), Error> {
-    args.reach.check(&[&args.host], &|flag| config::has(settings, flag))?;
-    signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
-    let asking = screen.clone();
-    let client = args.reach.client(&[&args.host], move |server| asking.trusts(server))?.build()?;
+    let client = args.reach.remote(&[&args.host], settings, screen, cancel)?;
     let request = client.connect(args.host.clone()).reach(args.reach.options());
     let connection = blocking::wait(request.cancel_with(cancel).into_future())?;
     let shown = show(args, &connection);

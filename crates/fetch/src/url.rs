@@ -32,7 +32,8 @@ impl Url {
     /// [`Kind::Usage`]: no host, an invalid port, or more than 8 KiB.
     pub fn parse(text: &str) -> Result<Url, Error> {
         let wrong = |why: &str| {
-            Error::new(Kind::Usage, format!("{why} in the address '{}'", crate::error::cut(text)))
+            let shown = crate::error::cut(&without_user(text));
+            Error::new(Kind::Usage, format!("{why} in the address '{shown}'"))
                 .advise("write https://host[:port]/path")
         };
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("no scheme"))?;
@@ -105,6 +106,15 @@ impl fmt::Debug for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Url({})", self.uri)
     }
+}
+
+/// Returns an address, valid or not, without all before the last `@` of its authority.
+fn without_user(text: &str) -> String {
+    let start = text.find("://").map_or(0, |at| at + 3);
+    let (scheme, rest) = text.split_at(start);
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let host = rest[..end].rfind('@').map_or(rest, |at| &rest[at + 1..]);
+    format!("{scheme}{host}")
 }
 
 /// Encodes bytes that an address cannot have; `%` stays as it is.
@@ -185,6 +195,10 @@ mod tests {
             "http://[::1/x",
         ] {
             assert_eq!(Url::parse(wrong).unwrap_err().kind, Kind::Usage, "{wrong}");
+        }
+        for wrong in ["http://ada:se@cret@h:0/x@y", "http://ada:se@cret@/x@y", "ada:se@cret@h/x"] {
+            let shown = Url::parse(wrong).unwrap_err().to_string();
+            assert!(!shown.contains("cret"), "{shown}");
         }
         assert!(Url::is_one(b"HTTP://x") && Url::is_one(b"https://") && !Url::is_one(b"http:/x"));
     }

@@ -20,8 +20,8 @@ pub const DEFAULT_PORT: u16 = 7717;
 
 const SCHEME: &[u8] = b"lh://";
 
-/// One end of a copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One end of a copy. Its text, and that of `Debug`, has no password.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Location {
     /// A path on this host.
@@ -170,6 +170,12 @@ impl fmt::Display for Location {
                 Err(_) => write!(f, "{}", path.display()),
             },
         }
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Location({self})")
     }
 }
 
@@ -327,6 +333,7 @@ mod tests {
         let at = parse("https://ada:secret@h.example/a/run%2042?x=1#y");
         assert_eq!(at.path(), Path::new("run 42"));
         assert_eq!(at.to_string(), "https://h.example/a/run%2042?x=1");
+        assert_eq!(format!("{at:?}"), "Location(https://h.example/a/run%2042?x=1)");
         assert!(!at.is_local() && at.server().is_none());
         assert_eq!(parse("http://h/").path(), Path::new(""));
     }
