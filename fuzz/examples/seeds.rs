@@ -19,7 +19,7 @@ use longhaul_proto::wire::{
     Ack, Begun, BufferOk, Burst, Closing, Control, Done, Echo, ErrorRate, Go, Header, Loss, Pulse,
     Report, Request as BlockRequest, Resend, Selective, SenderOffer, Sync, Train,
 };
-use longhaul_transfer::control::list::{self, ListedName};
+use longhaul_transfer::control::list;
 use longhaul_transfer::control::pipe::{Extent, Pipe, PipeEnd};
 use longhaul_transfer::control::{
     Attach, ChunkPiece, Compare, DeletedNames, Digests, FilterWire, Frame, Lease, Message, Offer,
@@ -31,6 +31,10 @@ use longhaul_transfer::session::frame;
 use longhaul_transfer::session::hello::{Hello, VERSIONS};
 use prost::Message as _;
 
+#[path = "seeds/calls.rs"]
+mod calls;
+#[path = "seeds/listings.rs"]
+mod listings;
 #[path = "seeds/remote_files.rs"]
 mod remote_files;
 #[path = "seeds/shares.rs"]
@@ -71,9 +75,10 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
         ("server_session", server_sessions()),
         ("survey_answer", answers()),
         ("hello", hellos()),
-        ("listing", listings()),
+        ("listing", listings::all()),
         ("fec", coded_blocks()),
         ("remote_file", remote_files::all()),
+        ("rpc", calls::all()),
         ("share", shares::all()),
         ("channel", streams::of_channels()),
         ("stream", streams::all()),
@@ -557,29 +562,6 @@ fn hellos() -> Vec<Vec<u8>> {
         Hello { min: 3, max: 2, ..Hello::default() }.encode_to_vec(),
         Hello { service, needs, streams: true, ..Hello::new(&VERSIONS) }.encode_to_vec(),
     ]
-}
-
-/// Valid and invalid names in a folder.
-fn listings() -> Vec<Vec<u8>> {
-    let name = |name: &[u8], kind, mode, seconds, nanos| ListedName {
-        name: name.to_vec(),
-        kind,
-        mode,
-        size: 7,
-        seconds,
-        nanos,
-        ..ListedName::default()
-    };
-    let fine = vec![name(b"file", 0, 0o644, 1_000_000_000, 5), name(b"sub", 1, 0o755, -1, 0)];
-    let lies = vec![
-        name(b"../x", 0, 0, 0, 0),
-        name(b"nul\0", 2, 0, i64::MIN, 0),
-        name(b"mode", 3, u32::MAX, 0, 0),
-        name(b"time", 9, 0, i64::MAX, u32::MAX),
-    ];
-    [(Vec::new(), false), (fine, true), (lies, false)]
-        .map(|(names, done)| list::Listed { names, done }.encode_to_vec())
-        .into()
 }
 
 fn frame_headers() -> Vec<Vec<u8>> {

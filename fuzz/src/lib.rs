@@ -19,6 +19,7 @@ pub mod listing;
 pub mod manifest;
 pub mod receiver;
 pub mod remote_file;
+pub mod rpc;
 pub mod scenario;
 pub mod sender;
 pub mod server_session;
@@ -32,7 +33,7 @@ pub mod transfer_frame;
 pub type Run = fn(&[u8]);
 
 /// Every target: the name of its binary and of its corpus, and its function.
-pub const TARGETS: [(&str, Run); 19] = [
+pub const TARGETS: [(&str, Run); 20] = [
     ("client_session", client_session::run),
     ("control_message", control_message::run),
     ("data_header", data_header::run),
@@ -44,6 +45,7 @@ pub const TARGETS: [(&str, Run); 19] = [
     ("manifest", manifest::run),
     ("receiver", receiver::run),
     ("remote_file", remote_file::run),
+    ("rpc", rpc::run),
     ("scenario", scenario::run),
     ("sender", sender::run),
     ("server_session", server_session::run),

@@ -1,5 +1,6 @@
 //! A server's listing of a folder.
 
+use longhaul_transfer::api::NameKind;
 use longhaul_transfer::control::list::Listed;
 use prost::Message as _;
 
@@ -11,6 +12,10 @@ pub fn run(bytes: &[u8]) {
         assert_eq!(named.name, name.name);
         assert!(!named.name.is_empty() && !named.name.contains(&b'/') && !named.name.contains(&0));
         assert!(named.name != b"." && named.name != b"..");
+        if let Some(target) = named.target {
+            assert_eq!((target.clone(), named.kind), (name.target, NameKind::Link));
+            assert!(!target.is_empty() && target.len() <= 4096 && !target.contains(&0));
+        }
         assert!(named.mode <= 0o7777 && named.modified.nanos < 1_000_000_000);
     }
 }

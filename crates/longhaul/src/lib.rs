@@ -79,6 +79,11 @@ pub use tokio_io::FromTokio;
 #[doc = include_str!("../../../docs/embedding.md")]
 pub struct EmbeddingPage;
 
+/// The page about remote procedure calls; its examples are compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rpc.md")]
+pub struct RpcPage;
+
 /// Sizes, rates and times in settings, events and summaries.
 pub mod units {
     pub use longhaul_proto::law::{Found, Phase, Weight};

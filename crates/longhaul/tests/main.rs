@@ -3,4 +3,5 @@
 mod copies;
 mod memory;
 mod rig;
+mod rpc;
 mod servers;

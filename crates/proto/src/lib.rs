@@ -21,6 +21,7 @@
 //! - [`stream`]: frames that arrive before a deadline or are reported as missed.
 //! - [`model`]: RBUDP's equations.
 //! - [`share`]: a tree of small values that clients watch and edit.
+//! - [`rpc`]: remote procedure calls.
 //!
 //! A minimal driver: one protocol over a channel without loss or delay.
 //!
@@ -92,6 +93,7 @@ pub mod rbudp;
 pub mod registry;
 pub mod remembered;
 mod row;
+pub mod rpc;
 mod rtt;
 pub mod sabul;
 mod sent;

@@ -34,7 +34,7 @@ pub struct Allow {
 pub const FILES: &str = "files";
 
 /// The other words that a list may have.
-const OTHERS: [&str; 5] = ["share", "stream", "channel", "link", "status"];
+const OTHERS: [&str; 6] = ["share", "stream", "channel", "link", "rpc", "status"];
 
 impl Allow {
     /// Returns whether the entry grants a right to the service `word`.
@@ -55,8 +55,9 @@ impl Allow {
 /// are allowed. A folder whose name looks like a mode needs a mode before it, as in `ID:rw:ro`.
 ///
 /// In the long form each service has its word, once: `files=MODE[:FOLDER]`, `share=MODE[:FOLDER]`,
-/// `stream=MODE[:FOLDER]`, `channel=MODE[:FOLDER]`, `link=MODE[:FOLDER]`, `status=ro`. Services
-/// without a word are not allowed. A folder with a comma needs the short form.
+/// `stream=MODE[:FOLDER]`, `channel=MODE[:FOLDER]`, `link=MODE[:FOLDER]`, `rpc=/PREFIX`,
+/// `status=ro`. Services without a word are not allowed. A folder with a comma needs the short
+/// form.
 ///
 /// # Errors
 /// The id has a typing error, a mode or a word is unknown, or the subfolder is not below the root.
@@ -119,14 +120,18 @@ fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
             }
             "status" if value.eq_ignore_ascii_case("ro") => {}
             "status" => return Err(format!("`status={value}` is not a right; write status=ro")),
+            "rpc" if value.starts_with('/') => {}
+            "rpc" => return Err(format!("`rpc={value}` is not a right; write rpc=/PREFIX")),
             word if OTHERS.contains(&word) => drop(mode_and_folder(value)?),
             unknown => {
                 let known = OTHERS.join(", ");
                 return Err(format!("`{unknown}` is not a service; services: {FILES}, {known}"));
             }
         }
+        // A call is neither reading nor writing.
+        let mode = if word == "rpc" { "rw:" } else { "" };
         if word != FILES {
-            allow.others.push((word.to_owned(), value.to_owned()));
+            allow.others.push((word.to_owned(), format!("{mode}{value}")));
         }
     }
     Ok(allow)
@@ -263,6 +268,8 @@ mod tests {
         assert!(["files", "share", "stream"].iter().all(|word| all.has(word)));
         let rooms = parsed("stream=rw:/rooms").expect("one service");
         assert!(!rooms.has("files") && !rooms.read && !rooms.write);
+        let calls = parsed("rpc=/telescope").expect("one service");
+        assert_eq!((calls.right("rpc"), calls.has("files")), (Some("rw:/telescope"), false));
         // In the short form a comma is part of the folder.
         let short = parse(&format!("{A}:ro:a,files=rw"));
         assert_eq!(short, Ok(allow(true, false, Some("a,files=rw"))));
@@ -279,7 +286,7 @@ mod tests {
             ("File=ro", "`File` is not a service"),
             (
                 "shell=rw",
-                "`shell` is not a service; services: files, share, stream, channel, link, status",
+                "`shell` is not a service; services: files, share, stream, channel, link, rpc",
             ),
             ("files=ro,files=rw:/sub", "named twice"),
             ("share=ro,share=ro", "named twice"),
@@ -287,6 +294,8 @@ mod tests {
             ("files=ro://x", "below the root"),
             ("share=ro:..", "below the root"),
             ("stream=", "is not a mode"),
+            ("rpc=rw", "`rpc=rw` is not a right; write rpc=/PREFIX"),
+            ("rpc=/a,rpc=/b", "named twice"),
             ("stream=rooms/*", "is not a mode"),
         ] {
             let error = parse(&format!("{A},{tail}")).expect_err(tail);

@@ -8,7 +8,8 @@ use crate::error::{Error, ErrorKind};
 use crate::options::HostOptions;
 use crate::progress::{Cancel, Observer};
 use crate::reach::{self, Look};
-use crate::session::{Connection, Session, Settings};
+use crate::reactor;
+use crate::session::{self, Connection, Session, Settings};
 
 /// The inputs of a connection's thread.
 pub(crate) struct Calls<R, O> {
@@ -40,6 +41,54 @@ pub(crate) async fn connected(
         Error::new(ErrorKind::Unreachable, "the connection carries no further streams")
     })?;
     Ok((connection, session, peer))
+}
+
+/// Makes a connection again, for a service that keeps one.
+pub(crate) struct Again {
+    options: HostOptions,
+    observer: Arc<dyn Observer>,
+}
+
+impl Again {
+    async fn reach(&self) -> Result<(Connection, Session), Error> {
+        let (connection, first, _) = connected(&self.options, &*self.observer).await?;
+        Ok((connection, first))
+    }
+
+    /// Connects; the service decides by the error whether to try again.
+    ///
+    /// # Errors
+    /// The host cannot be reached, or is not trusted.
+    pub(crate) async fn connect(&self) -> Result<(Connection, Session), session::Error> {
+        self.reach().await.map_err(|error: Error| {
+            let is_silence = error.is_silence;
+            session::Error { is_silence, ..session::Error::from(&error) }
+        })
+    }
+}
+
+/// Opens a connection, reports it, and gives it to `work` with the way to make it again, until
+/// `work` ends. `what` names the work in an error. Blocks.
+pub(crate) fn keep<O>(
+    calls: Calls<(), O>,
+    what: &str,
+    work: impl AsyncFnOnce((Connection, Session), &Again, mpsc::Receiver<O>, &Cancel),
+) {
+    let Calls { options, observer, cancel, ready, orders } = calls;
+    let again = Again { options, observer };
+    let work = async {
+        // The receiver may be gone.
+        match or_cancelled(again.reach(), &cancel).await {
+            Err(error) => drop(ready.send(Err(error))),
+            Ok(first) => {
+                let _ = ready.send(Ok(()));
+                work(first, &again, orders, &cancel).await;
+            }
+        }
+        Ok(())
+    };
+    // If it ends early, by cancellation or without a runtime, its callers get an error.
+    let _ = reactor::block_on(what, work);
 }
 
 /// Does `work` until `cancel` is set.

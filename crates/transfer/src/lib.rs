@@ -43,6 +43,7 @@ mod random;
 mod reach;
 mod reactor;
 mod roles;
+mod rpc;
 #[doc(hidden)]
 pub mod serve;
 mod server_status;

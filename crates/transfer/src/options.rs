@@ -13,6 +13,7 @@ use longhaul_proto::law::Weight;
 use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::units::{Bytes, Rate};
+use longhaul_rpc::Methods;
 use longhaul_stream::channel::RoomLimits;
 
 use crate::error::Error;
@@ -345,6 +346,8 @@ pub struct ServeOptions {
     pub rooms_only: bool,
     /// Limits of the rooms of channels.
     pub rooms: RoomLimits,
+    /// The methods that clients may call.
+    pub methods: Methods,
 }
 
 impl Default for ServeOptions {
@@ -363,6 +366,7 @@ impl Default for ServeOptions {
             share: None,
             rooms_only: false,
             rooms: RoomLimits::default(),
+            methods: Methods::default(),
         }
     }
 }

@@ -35,6 +35,7 @@ mod reflect;
 mod relay;
 mod replicas;
 mod room_load;
+mod rpc;
 mod seeing;
 mod share;
 mod silent;

@@ -5,7 +5,7 @@ use std::fs;
 use super::{files, none, root};
 
 /// The level of each crate.
-const LEVELS: [(&str, u8); 15] = [
+const LEVELS: [(&str, u8); 16] = [
     ("proto", 1),
     ("text", 1),
     ("fetch", 2),
@@ -13,6 +13,7 @@ const LEVELS: [(&str, u8); 15] = [
     ("net", 2),
     ("testbed", 2),
     ("session", 3),
+    ("rpc", 4),
     ("share", 4),
     ("stream", 4),
     ("transfer", 5),

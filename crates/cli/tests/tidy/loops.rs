@@ -118,6 +118,7 @@ const TRANSFER: [(&str, u8); 18] = [
     ("channel", 9),
     ("copy", 8),
     ("serve", 8),
+    ("rpc", 8),
     ("share", 8),
     ("stream", 8),
     ("list", 7),

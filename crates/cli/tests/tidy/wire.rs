@@ -12,7 +12,7 @@ const MARK: &str = "<!-- From here on made from the source: a test compares. -->
 const WRITE: &str = "LONGHAUL_WRITE_WIRE";
 
 /// The sources whose messages go across, in the order of the page, and what they are there.
-const SOURCES: [(&str, &str); 17] = [
+const SOURCES: [(&str, &str); 18] = [
     ("crates/session/src/hello.rs", "The first message each way of a stream"),
     ("crates/session/src/frame.rs", "The last message"),
     ("crates/transfer/src/control/mod.rs", "Frames of the control stream"),
@@ -29,6 +29,7 @@ const SOURCES: [(&str, &str); 17] = [
     ("crates/share/src/messages.rs", "The shared tree"),
     ("crates/stream/src/messages.rs", "A stream"),
     ("crates/stream/src/channel/messages.rs", "A channel"),
+    ("crates/rpc/src/messages.rs", "Remote procedure calls"),
     ("crates/proto/src/wire/messages.rs", "What protocols say"),
 ];
 const HEADER: &str = "crates/proto/src/wire/header.rs";

@@ -4,7 +4,8 @@
 //! reports [`Event`]s and ends with a [`Summary`] or an [`Error`]. A [`ReadRequest`] and a
 //! [`WriteRequest`] copy between memory and another host. A [`ProbeRequest`] measures the path to a
 //! server. A [`Connection`] serves several calls; a [`RemoteFile`] is one of its files. A [`Share`]
-//! is the tree of small values that a server's clients share. A [`StreamSender`] and a
+//! is the tree of small values that a server's clients share. An [`Rpc`] calls the methods of the
+//! other side. A [`StreamSender`] and a
 //! [`StreamReceiver`] carry frames with a deadline. [`Trust`] decides about new servers. `queue`
 //! and `batches` connect the engine to its readers, `engine` owns the threads, `running` is the
 //! common part of the handles, `host` reaches a host for calls; [`blocking`] is for threads that
@@ -27,6 +28,7 @@ mod memory;
 mod probe;
 mod queue;
 mod remote_file;
+mod rpc;
 mod running;
 mod server;
 mod share;
@@ -49,6 +51,7 @@ pub use identity::Identity;
 pub use memory::{ReadRequest, WriteRequest};
 pub use probe::{Probe, ProbeEvent, ProbeEvents, ProbeRequest};
 pub use remote_file::{RangePiece, RangeReads, RemoteFile};
+pub use rpc::RpcRequest;
 pub use server::{Access, Server, ServerBuilder, ServerControl, ServerEvents};
 pub use share::{EditRequest, Edited, Share, ShareEvent, ShareRequest, ShareWatch, SharedValue};
 pub use ssh_server::SshServer;
@@ -70,5 +73,7 @@ pub use crate::server_status::{
 pub use crate::summary::Summary;
 pub use longhaul_files::MemoryFolder;
 pub use longhaul_proto::channel::{Array, ArrayError, Element};
+pub use longhaul_proto::rpc::{RpcCode, RpcError};
+pub use longhaul_rpc::{Rpc, RpcCall, RpcMessage, RpcOptions, RpcStream};
 pub use longhaul_stream::channel::RoomLimits;
 pub use longhaul_text::CallOption;

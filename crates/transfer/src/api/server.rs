@@ -100,8 +100,8 @@ stream! {
 #[derive(Debug)]
 #[must_use = "a server runs once it is started"]
 pub struct ServerBuilder {
-    options: ServeOptions,
-    error: Option<Error>,
+    pub(super) options: ServeOptions,
+    pub(super) error: Option<Error>,
     listen: Option<String>,
     links: Vec<LinkTo>,
 }

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::Server;
+use super::calling::Calling;
 use super::channeling::{self, Channeling};
 use super::copying::Copying;
 use super::listing::Listing;
@@ -18,6 +19,7 @@ use super::status::{View, Watching};
 use super::streaming::Streaming;
 use crate::error::{Error, ErrorKind};
 use crate::session::{Service, Services, Session};
+use longhaul_rpc::Methods;
 use longhaul_share::Shared;
 use longhaul_stream::channel::RoomLimits;
 use longhaul_stream::server::Streams;
@@ -36,11 +38,12 @@ pub(super) fn view(
     Rc::new(View { server: server.clone(), streams, channels, shared })
 }
 
-/// The services that a server offers; with `rooms_only`, channels, streams and the status.
-/// `ended` gets the result of each transfer and each pipe.
+/// The services that a server offers; with `rooms_only`, channels, streams, calls and the status.
+/// Calls need `methods`. `ended` gets the result of each transfer and each pipe.
 pub(super) fn services(
     view: &Rc<View>,
     rooms_only: bool,
+    methods: Methods,
     ended: mpsc::UnboundedSender<Result<(), Error>>,
 ) -> Services {
     let server = &view.server;
@@ -54,11 +57,13 @@ pub(super) fn services(
     let channels = view.channels.clone();
     let channeling: Rc<dyn Service> = Rc::new(Channeling::new(server.clone(), channels));
     let status: Rc<dyn Service> = Rc::new(Watching::new(view.clone()));
+    let calling = Rc::new(Calling::new(server.clone(), methods.clone())) as Rc<_>;
+    let calling = (!methods.is_empty()).then_some(calling);
     if rooms_only {
-        return Services::new([channeling, streaming, status]);
+        return Services::new([channeling, streaming, status].into_iter().chain(calling));
     }
     let all = [copying, listing, piping, reading, streaming, channeling, status];
-    Services::new(all.into_iter().chain(sharing))
+    Services::new(all.into_iter().chain(sharing).chain(calling))
 }
 
 /// Answers a stream, on its own task.

@@ -126,6 +126,12 @@ impl ServedClient {
         ServedClient::new(session, verb, named(&[prefix.to_vec()]))
     }
 
+    /// Returns a client that calls methods.
+    pub(super) fn of_calls(session: &Session) -> ServedClient {
+        let wish = "calls methods".to_owned();
+        ServedClient { wish, ..Self::new(session, "", String::new()) }
+    }
+
     /// Returns a client that sends or receives a stream.
     pub(super) fn of_stream(session: &Session, ask: &StreamAsk) -> ServedClient {
         let (verb, name) = match &ask.asked {

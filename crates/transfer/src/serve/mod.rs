@@ -6,12 +6,14 @@
 //! destination, and further streams find their transfer; `transfer` handles one request (with
 //! `hooks` for the roles' callbacks), and `answer` the survey of a source before it. The other
 //! services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of files),
-//! `sharing` (the shared tree), `streaming` (streams), `channeling` (channels, whose rooms `links`
+//! `sharing` (the shared tree), `calling` (remote procedure calls), `streaming` (streams),
+//! `channeling` (channels, whose rooms `links`
 //! joins to those of other servers), and `status`, which reports the running transfers of `live`.
 //! `door` checks rights; `closing` shuts a server down; `over_ssh` serves one copy that ssh
 //! started; `events` are the server's reports, and `refusals` limits the reports of refused
 //! clients. `rehearsal` is a session without a network, for the fuzzer.
 
+mod calling;
 mod channeling;
 mod closing;
 mod copying;
@@ -200,7 +202,7 @@ async fn run(
     let (ended_end, mut ended) = mpsc::unbounded_channel();
     let view = dispatch::view(&server, shared, options.rooms);
     links::begin(&server, &view.channels, links);
-    let services = dispatch::services(&view, options.rooms_only, ended_end);
+    let services = dispatch::services(&view, options.rooms_only, options.methods, ended_end);
     let mut untold = tokio::time::interval(UNTOLD);
     let ended = loop {
         tokio::select! {

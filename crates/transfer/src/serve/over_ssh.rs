@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use longhaul_net::port::Port;
 use longhaul_net::socket::{RECEIVE_BUFFER, Socket};
+use longhaul_rpc::Methods;
 use longhaul_stream::channel::RoomLimits;
 use tokio::sync::mpsc;
 
@@ -54,8 +55,8 @@ async fn run(
     let server = Server::new(Door::of_user(), data.handle(), memory, tell);
     let server = Rc::new(Server { allow_plain, ..server });
     let (ended_end, mut ended) = mpsc::unbounded_channel();
-    let services =
-        dispatch::services(&dispatch::view(&server, None, RoomLimits::default()), false, ended_end);
+    let view = dispatch::view(&server, None, RoomLimits::default());
+    let services = dispatch::services(&view, false, Methods::default(), ended_end);
     loop {
         let session = tokio::select! {
             session = side.accept() => session?,

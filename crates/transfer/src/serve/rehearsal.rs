@@ -41,8 +41,8 @@ pub fn rehearse(options: &ServeOptions, peer: PeerId, said: &[u8]) -> Result<Vec
         if let Some(session) = listen::judge_alone(session, judge).await {
             let server = Rc::new(server);
             let (ended, _) = mpsc::unbounded_channel();
-            let services =
-                dispatch::services(&dispatch::view(&server, None, options.rooms), false, ended);
+            let view = dispatch::view(&server, None, options.rooms);
+            let services = dispatch::services(&view, false, options.methods.clone(), ended);
             dispatch::answer(&server, &services, session).await;
         }
         Ok(())

@@ -1,0 +1,279 @@
+//! The calls of the other end.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use super::caller::long;
+use super::{
+    Answer, CALLS, Call, Items, KEPT, Lie, MAX_BODY, Message, RpcCode, RpcError, STREAMS, allow,
+};
+
+/// The longest name of a method in bytes.
+pub(super) const MAX_NAME: usize = 1024;
+/// Messages that the other side may leave unread before it counts as hostile.
+pub(super) const UNREAD: usize = 4 * CALLS;
+
+/// What a message asks of the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Run the method, and report its end by [`Callee::answer`].
+    Run(Call),
+    /// Pass an item to the method.
+    Item(u64, Vec<u8>),
+    /// The method gets no more items.
+    Finish(u64),
+    /// Stop the method.
+    Stop(u64),
+    /// The method may send this many more items.
+    Credit(u64, u32),
+}
+
+/// Which calls the other side may add, next to those on its other connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Calls.
+    pub calls: bool,
+    /// Calls with items.
+    pub streams: bool,
+}
+
+/// The calls of the other end, and the answers that it may ask for again.
+#[derive(Debug)]
+pub struct Callee {
+    /// Numbers of calls are odd.
+    is_odd: bool,
+    /// Whether the other end had calls before this state existed.
+    is_late: bool,
+    /// The highest number on this connection, and on all of them.
+    last: u64,
+    seen: u64,
+    calls: BTreeMap<u64, State>,
+    kept: BTreeSet<u64>,
+    kept_bytes: usize,
+    running: usize,
+    streams: usize,
+    queue: VecDeque<Message>,
+}
+
+#[derive(Debug)]
+enum State {
+    Running(Option<Items>),
+    Kept(Answer),
+}
+
+impl Callee {
+    /// Returns the state for a caller whose numbers are odd, or even. `is_late`: the caller made
+    /// calls before, which are not known here.
+    pub fn new(is_odd: bool, is_late: bool) -> Callee {
+        Callee {
+            is_odd,
+            is_late,
+            last: 0,
+            seen: 0,
+            calls: BTreeMap::new(),
+            kept: BTreeSet::new(),
+            kept_bytes: 0,
+            running: 0,
+            streams: 0,
+            queue: VecDeque::new(),
+        }
+    }
+
+    /// Returns how many methods run, and how many of them have items.
+    pub fn running(&self) -> (usize, usize) {
+        (self.running, self.streams)
+    }
+
+    /// Returns the numbers of the calls whose answers are kept.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> Vec<u64> {
+        assert_eq!(self.calls.len(), self.kept.len() + self.running);
+        self.kept.iter().copied().collect()
+    }
+
+    /// Takes a message about a call of the other end.
+    ///
+    /// # Errors
+    /// The message is impossible.
+    pub fn heard(&mut self, message: Message, room: Room) -> Result<Option<Order>, Lie> {
+        match message {
+            Message::Call(call) => self.called(call, room),
+            Message::Item(id, body) => {
+                if body.len() > MAX_BODY {
+                    return Err(Lie("an item is too long"));
+                }
+                let Some(items) = self.items(id)? else { return Ok(None) };
+                items.came()?;
+                Ok(Some(Order::Item(id, body)))
+            }
+            Message::Credit(id, more) => {
+                let Some(items) = self.items(id)? else { return Ok(None) };
+                items.allowed(more)?;
+                Ok(Some(Order::Credit(id, more)))
+            }
+            Message::Finish(id) => Ok(self.items(id)?.map(|_| Order::Finish(id))),
+            Message::Cancel(id) => {
+                self.check(id)?;
+                Ok(self.remove(id).then_some(Order::Stop(id)))
+            }
+            Message::Have(ids) => {
+                for id in ids {
+                    self.check(id)?;
+                    if matches!(self.calls.get(&id), Some(State::Kept(_))) {
+                        self.remove(id);
+                    }
+                }
+                Ok(None)
+            }
+            Message::Answer(..) => Err(Lie("an answer belongs to no call")),
+        }
+    }
+
+    fn called(&mut self, call: Call, room: Room) -> Result<Option<Order>, Lie> {
+        let Call { id, items, again, .. } = call;
+        if id % 2 != u64::from(self.is_odd) || id <= self.last {
+            return Err(Lie("the numbers of calls do not grow"));
+        }
+        if call.method.len() > MAX_NAME || call.body.len() > MAX_BODY {
+            return Err(Lie("a call is too long"));
+        }
+        if self.queue.len() >= UNREAD {
+            return Err(Lie("calls are sent, and their answers are not read"));
+        }
+        self.last = id;
+        if again && (id <= self.seen || self.is_late) {
+            self.seen = self.seen.max(id);
+            self.repeat(id);
+            return Ok(None);
+        }
+        if again && items || id <= self.seen {
+            return Err(Lie("a call is sent twice"));
+        }
+        self.seen = id;
+        let is_full = self.running + self.queue.len() >= CALLS || !room.calls;
+        if is_full || items && (self.streams >= STREAMS || !room.streams) {
+            let why = "too many calls of this client wait for their answers";
+            self.queue.push_back(Message::Answer(id, Err(RpcError::new(RpcCode::Busy, why))));
+            return Ok(None);
+        }
+        self.running += 1;
+        self.streams += usize::from(items);
+        self.calls.insert(id, State::Running(items.then(Items::new)));
+        Ok(Some(Order::Run(call)))
+    }
+
+    /// Answers a call that came before.
+    fn repeat(&mut self, id: u64) {
+        let answer = match self.calls.get(&id) {
+            Some(State::Running(_)) => return,
+            Some(State::Kept(answer)) => answer.clone(),
+            None => Err(RpcError::new(RpcCode::Unknown, "the answer to this call is lost")),
+        };
+        self.queue.push_back(Message::Answer(id, answer));
+    }
+
+    fn check(&self, id: u64) -> Result<(), Lie> {
+        match id % 2 == u64::from(self.is_odd) && id <= self.seen {
+            true => Ok(()),
+            false => Err(Lie("a message belongs to no call")),
+        }
+    }
+
+    /// The items of a running call; `None` if the call has ended.
+    fn items(&mut self, id: u64) -> Result<Option<&mut Items>, Lie> {
+        self.check(id)?;
+        match self.calls.get_mut(&id) {
+            Some(State::Running(Some(items))) => Ok(Some(items)),
+            Some(_) => Err(Lie("a call has an item and takes none")),
+            None => Ok(None),
+        }
+    }
+
+    /// Removes a call; returns whether its method runs.
+    fn remove(&mut self, id: u64) -> bool {
+        match self.calls.remove(&id) {
+            Some(State::Running(items)) => {
+                self.running -= 1;
+                self.streams -= usize::from(items.is_some());
+                true
+            }
+            Some(State::Kept(answer)) => {
+                self.kept.remove(&id);
+                self.kept_bytes -= size(&answer);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Ends a call with its answer. An answer that is too long becomes a failure.
+    pub fn answer(&mut self, id: u64, answer: Answer) {
+        let Some(State::Running(items)) = self.calls.get(&id) else { return };
+        let is_kept = items.is_none();
+        self.remove(id);
+        let answer = answer.and_then(|body| long(&body).map(|()| body));
+        if is_kept {
+            self.kept_bytes += size(&answer);
+            self.kept.insert(id);
+            self.calls.insert(id, State::Kept(answer.clone()));
+            while self.kept.len() > KEPT.0 || self.kept_bytes > KEPT.1 {
+                let oldest = self.kept.first().copied();
+                oldest.map(|oldest| self.remove(oldest));
+            }
+        }
+        self.queue.push_back(Message::Answer(id, answer));
+    }
+
+    /// Sends an item of a method.
+    ///
+    /// # Errors
+    /// The item is too long.
+    pub fn item(&mut self, id: u64, body: Vec<u8>) -> Result<(), RpcError> {
+        long(&body)?;
+        if let Some(State::Running(Some(items))) = self.calls.get_mut(&id)
+            && items.send()
+        {
+            self.queue.push_back(Message::Item(id, body));
+        }
+        Ok(())
+    }
+
+    /// Counts an item that the method has read.
+    pub fn read(&mut self, id: u64) {
+        if let Some(State::Running(Some(items))) = self.calls.get_mut(&id)
+            && let Some(more) = items.read()
+        {
+            allow(&mut self.queue, id, more);
+        }
+    }
+
+    /// Returns the next message to send.
+    pub fn poll(&mut self) -> Option<Message> {
+        self.queue.pop_front()
+    }
+
+    /// Returns whether answers wait to be sent.
+    pub fn is_busy(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// The connection is lost. Returns the methods to stop: those with items. The others continue.
+    pub fn lost(&mut self) -> Vec<u64> {
+        self.last = 0;
+        self.queue.clear();
+        let is_stream =
+            |(id, state): (&u64, &State)| matches!(state, State::Running(Some(_))).then_some(*id);
+        let streams: Vec<u64> = self.calls.iter().filter_map(is_stream).collect();
+        for id in &streams {
+            self.remove(*id);
+        }
+        streams
+    }
+}
+
+fn size(answer: &Answer) -> usize {
+    match answer {
+        Ok(body) => body.len(),
+        Err(error) => error.reason.len(),
+    }
+}

@@ -1,0 +1,250 @@
+//! The calls of one end.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{
+    Answer, CALLS, Call, Items, Lie, MAX_BODY, Message, RpcCode, RpcError, STREAMS, allow,
+};
+use crate::time::{Span, Time};
+
+/// Limit of the calls of one end that wait to be sent.
+const WAITING: usize = 1 << 16;
+/// Answers that arrive before the caller says that it has them.
+const SILENT: usize = 32;
+const MILLI: u64 = 1_000_000;
+
+/// A call to make.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The name of the method.
+    pub method: String,
+    /// The request.
+    pub body: Vec<u8>,
+    /// The longest time until the answer.
+    pub within: Option<Span>,
+    /// Whether both ends may send items.
+    pub items: bool,
+}
+
+/// What a message means to the caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// A call has ended.
+    Answered(u64, Answer),
+    /// An item of a call.
+    Item(u64, Vec<u8>),
+    /// The program may send this many more items.
+    Credit(u64, u32),
+}
+
+/// The calls of one end that have no answer yet.
+#[derive(Debug)]
+pub struct Caller {
+    next: u64,
+    open: BTreeMap<u64, Open>,
+    /// Calls that were not sent, in order.
+    unsent: VecDeque<u64>,
+    /// Messages of calls that were sent.
+    queue: VecDeque<Message>,
+    /// Calls whose answers are here, and not announced yet.
+    have: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Open {
+    /// The call; without its request once that was sent, if it is sent once only.
+    call: Call,
+    deadline: Time,
+    items: Option<Items>,
+    /// Whether the call was sent on this connection.
+    is_sent: bool,
+    /// Its messages until then.
+    held: Vec<Message>,
+}
+
+impl Caller {
+    /// Returns a caller whose first call has the number `first`; the others follow in steps of 2.
+    pub fn new(first: u64) -> Caller {
+        let (unsent, queue) = (VecDeque::new(), VecDeque::new());
+        Caller { next: first, open: BTreeMap::new(), unsent, queue, have: Vec::new() }
+    }
+
+    /// Begins a call; returns its number.
+    ///
+    /// # Errors
+    /// The request is too long, or there are too many calls.
+    pub fn call(&mut self, request: Request, now: Time) -> Result<u64, RpcError> {
+        let Request { method, body, within, items } = request;
+        long(&body)?;
+        let streams = self.open.values().filter(|open| open.items.is_some()).count();
+        if self.unsent.len() >= WAITING || items && streams >= STREAMS {
+            return Err(RpcError::new(RpcCode::Busy, "too many calls wait for their answers"));
+        }
+        let (id, deadline) = (self.next, within.map_or(Time::NEVER, |within| now + within));
+        self.next += 2;
+        let call = Call { id, method, body, within: 0, items, again: false };
+        let items = items.then(Items::new);
+        self.open.insert(id, Open { call, deadline, items, is_sent: false, held: Vec::new() });
+        self.unsent.push_back(id);
+        Ok(id)
+    }
+
+    /// Sends an item of a call.
+    ///
+    /// # Errors
+    /// The item is too long.
+    pub fn item(&mut self, id: u64, body: Vec<u8>) -> Result<(), RpcError> {
+        long(&body)?;
+        let items = self.open.get_mut(&id).and_then(|open| open.items.as_mut());
+        if items.is_some_and(Items::send) {
+            self.send(id, Message::Item(id, body));
+        }
+        Ok(())
+    }
+
+    /// Sends no more items of a call.
+    pub fn finish(&mut self, id: u64) {
+        self.send(id, Message::Finish(id));
+    }
+
+    fn send(&mut self, id: u64, message: Message) {
+        match self.open.get_mut(&id) {
+            Some(open) if open.is_sent => self.queue.push_back(message),
+            Some(open) => open.held.push(message),
+            None => {}
+        }
+    }
+
+    /// Counts an item that the program has read.
+    pub fn read(&mut self, id: u64) {
+        let items = self.open.get_mut(&id).and_then(|open| open.items.as_mut());
+        if let Some(more) = items.and_then(Items::read) {
+            allow(&mut self.queue, id, more);
+        }
+    }
+
+    /// Forgets a call, and tells the other side if it knows of the call.
+    pub fn cancel(&mut self, id: u64) {
+        match self.open.remove(&id) {
+            Some(open) if open.is_sent => self.queue.push_back(Message::Cancel(id)),
+            Some(_) => self.unsent.retain(|call| *call != id),
+            None => {}
+        }
+    }
+
+    /// Returns the next message to send.
+    pub fn poll(&mut self, now: Time) -> Option<Message> {
+        if self.have.len() >= SILENT || !self.unsent.is_empty() && !self.have.is_empty() {
+            return Some(Message::Have(core::mem::take(&mut self.have)));
+        }
+        if let Some(message) = self.queue.pop_front() {
+            return Some(message);
+        }
+        if self.open.len() - self.unsent.len() >= CALLS {
+            return None;
+        }
+        let id = self.unsent.pop_front()?;
+        // Every unsent call is open.
+        let open = self.open.get_mut(&id)?;
+        open.is_sent = true;
+        self.queue.extend(open.held.drain(..));
+        let within = match open.deadline {
+            Time::NEVER => 0,
+            deadline => (deadline.since(now).as_nanos() / MILLI).max(1),
+        };
+        // A call with items is sent once.
+        let body = match open.items {
+            Some(_) => core::mem::take(&mut open.call.body),
+            None => open.call.body.clone(),
+        };
+        let method = open.call.method.clone();
+        Some(Message::Call(Call { method, body, within, ..open.call }))
+    }
+
+    /// Takes a message about a call of this end.
+    ///
+    /// # Errors
+    /// The message is impossible.
+    pub fn heard(&mut self, message: Message) -> Result<Option<News>, Lie> {
+        let (Message::Answer(id, _) | Message::Item(id, _) | Message::Credit(id, _)) = message
+        else {
+            return Err(Lie("a message belongs to the other side of its call"));
+        };
+        if id >= self.next {
+            return Err(Lie("an answer belongs to no call"));
+        }
+        // The answer to a cancelled call may have been on its way.
+        let Some(open) = self.open.get_mut(&id) else { return Ok(None) };
+        let none = Lie("a call has an item and takes none");
+        Ok(Some(match message {
+            Message::Answer(id, answer) => {
+                if open.items.is_none() {
+                    self.have.push(id);
+                }
+                if !open.is_sent {
+                    // The method ended before this connection repeated the call.
+                    self.unsent.retain(|call| *call != id);
+                }
+                self.open.remove(&id);
+                News::Answered(id, answer)
+            }
+            Message::Item(id, body) => {
+                open.items.as_mut().ok_or(none)?.came()?;
+                News::Item(id, body)
+            }
+            Message::Credit(id, more) => {
+                open.items.as_mut().ok_or(none)?.allowed(more)?;
+                News::Credit(id, more)
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Returns the first deadline.
+    pub fn deadline(&self) -> Option<Time> {
+        self.open.values().map(|open| open.deadline).min().filter(|first| *first < Time::NEVER)
+    }
+
+    /// Cancels the calls whose deadlines have passed; returns them.
+    pub fn expire(&mut self, now: Time) -> Vec<u64> {
+        let late = self.open.iter().filter(|(_, open)| open.deadline <= now);
+        let late: Vec<u64> = late.map(|(id, _)| *id).collect();
+        for id in &late {
+            self.cancel(*id);
+        }
+        late
+    }
+
+    /// Returns whether calls wait for their answers, or messages to be sent.
+    pub fn is_busy(&self) -> bool {
+        !self.open.is_empty() || !self.queue.is_empty()
+    }
+
+    /// The connection is lost. Returns the calls that end with it: those with items. The others are
+    /// sent again on the next connection.
+    pub fn lost(&mut self) -> Vec<u64> {
+        self.have.clear();
+        let streams = self.open.iter().filter(|(_, open)| open.items.is_some());
+        let streams: Vec<u64> = streams.map(|(id, _)| *id).collect();
+        self.open.retain(|_, open| open.items.is_none());
+        self.queue.clear();
+        self.unsent = self.open.keys().copied().collect();
+        for open in self.open.values_mut() {
+            open.call.again |= open.is_sent;
+            open.is_sent = false;
+        }
+        streams
+    }
+}
+
+pub(super) fn long(body: &[u8]) -> Result<(), RpcError> {
+    match body.len() <= MAX_BODY {
+        true => Ok(()),
+        false => {
+            let why = alloc::format!("{} bytes; {MAX_BODY} is the limit", body.len());
+            Err(RpcError::new(RpcCode::TooLong, why))
+        }
+    }
+}

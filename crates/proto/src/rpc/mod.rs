@@ -1,0 +1,223 @@
+//! Remote procedure calls over one ordered stream: Quanta's `QUANTAnet_rpc_c` (section 3.2).
+//!
+//! Each end calls the other one: a [`Caller`] makes its calls, a [`Callee`] takes those of the
+//! other side. The client's calls have odd numbers, the server's even ones. A call has a request
+//! and one answer; with [`Call::items`] both ends also send items, at most [`CREDIT`] ahead of
+//! their reader. Calls do not wait for each other, so a batch takes one round trip.
+//!
+//! A call without items is made at most once: after a lost connection the caller sends it again
+//! with its number, and a callee that has its answer repeats the answer. The callee keeps answers
+//! until the caller has them, within limits; a call whose answer it has discarded fails with
+//! [`RpcCode::Unknown`].
+
+mod callee;
+mod caller;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::share::Lie;
+
+pub use callee::{Callee, Order, Room};
+pub use caller::{Caller, News, Request};
+
+/// The longest request, item or answer in bytes.
+pub const MAX_BODY: usize = 256 << 10;
+/// Limit of unanswered calls of one caller.
+pub const CALLS: usize = 256;
+/// Limit of unanswered calls with items of one caller.
+pub const STREAMS: usize = 16;
+/// Items that may wait for their reader.
+pub const CREDIT: u32 = 8;
+/// Limits of the answers that a callee keeps: their number, and their bytes.
+pub const KEPT: (usize, usize) = (512, 4 << 20);
+
+/// A message of either end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// A call.
+    Call(Call),
+    /// An item of a call.
+    Item(u64, Vec<u8>),
+    /// The caller sends no more items.
+    Finish(u64),
+    /// The answer, which ends a call.
+    Answer(u64, Answer),
+    /// The caller no longer needs the answer.
+    Cancel(u64),
+    /// The other end of the call may send this many more items.
+    Credit(u64, u32),
+    /// The caller has these answers.
+    Have(Vec<u64>),
+}
+
+/// A call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The number, which grows with each call of the caller.
+    pub id: u64,
+    /// The name of the method.
+    pub method: String,
+    /// The request.
+    pub body: Vec<u8>,
+    /// The time that is left for the answer in milliseconds; 0 if there is no limit.
+    pub within: u64,
+    /// Whether both ends may send items.
+    pub items: bool,
+    /// Whether the call was sent before, on a lost connection.
+    pub again: bool,
+}
+
+/// The result of a call.
+pub type Answer = Result<Vec<u8>, RpcError>;
+
+/// A call that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RpcError {
+    /// The kind of failure.
+    pub code: RpcCode,
+    /// The reason, for people.
+    pub reason: String,
+}
+
+impl RpcError {
+    /// Returns an error with its reason.
+    pub fn new(code: RpcCode, reason: impl Into<String>) -> RpcError {
+        RpcError { code, reason: reason.into() }
+    }
+}
+
+impl fmt::Display for RpcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl core::error::Error for RpcError {}
+
+/// The kind of failure of a call. Each kind has a number on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RpcCode {
+    /// The method returned an error.
+    Failed,
+    /// The caller cancelled the call, or the called program has ended.
+    Cancelled,
+    /// The deadline passed before the answer.
+    Deadline,
+    /// The other side has no such method.
+    NoMethod,
+    /// The caller has no right to this method.
+    Denied,
+    /// A limit on unanswered calls or on memory was reached; a later call may succeed.
+    Busy,
+    /// A request, item or answer is longer than 256 KiB.
+    TooLong,
+    /// A request, item or answer has another type than its reader expects.
+    Malformed,
+    /// The call may have been made, but its answer is lost.
+    Unknown,
+    /// The connection was lost.
+    Lost,
+    /// An error of the application, with its own number.
+    Custom(u16),
+}
+
+impl RpcCode {
+    const ALL: [RpcCode; 10] = [
+        RpcCode::Failed,
+        RpcCode::Cancelled,
+        RpcCode::Deadline,
+        RpcCode::NoMethod,
+        RpcCode::Denied,
+        RpcCode::Busy,
+        RpcCode::TooLong,
+        RpcCode::Malformed,
+        RpcCode::Unknown,
+        RpcCode::Lost,
+    ];
+    /// The number of the first error of applications.
+    const CUSTOM: u32 = 1 << 16;
+
+    /// Returns the number on the wire, from 1.
+    pub fn number(self) -> u32 {
+        match self {
+            RpcCode::Custom(number) => RpcCode::CUSTOM + u32::from(number),
+            known => {
+                RpcCode::ALL.iter().position(|code| *code == known).map_or(1, |at| at as u32 + 1)
+            }
+        }
+    }
+
+    /// Returns the kind with a number. A newer release's kind counts as [`RpcCode::Failed`].
+    pub fn of_number(number: u32) -> RpcCode {
+        if let Some(custom) = number.checked_sub(RpcCode::CUSTOM) {
+            return u16::try_from(custom).map_or(RpcCode::Failed, RpcCode::Custom);
+        }
+        let at = number.checked_sub(1).map(|at| at as usize);
+        at.and_then(|at| RpcCode::ALL.get(at).copied()).unwrap_or(RpcCode::Failed)
+    }
+}
+
+/// The items of a call at one end: how many each side may send.
+#[derive(Debug)]
+struct Items {
+    /// Items that this end may send.
+    ours: u32,
+    /// Items that the other end may send.
+    theirs: u32,
+    /// Items that were read here and not announced yet.
+    read: u32,
+}
+
+impl Items {
+    fn new() -> Items {
+        Items { ours: CREDIT, theirs: CREDIT, read: 0 }
+    }
+
+    /// Counts an item that this end sends; returns whether it may.
+    fn send(&mut self) -> bool {
+        let may = self.ours > 0;
+        self.ours = self.ours.saturating_sub(1);
+        may
+    }
+
+    /// Counts an item of the other end.
+    fn came(&mut self) -> Result<(), Lie> {
+        let left = self.theirs.checked_sub(1);
+        self.theirs = left.ok_or(Lie("a call has more items than its reader allows"))?;
+        Ok(())
+    }
+
+    /// Counts items that the other end allows.
+    fn allowed(&mut self, more: u32) -> Result<(), Lie> {
+        let all = self.ours.checked_add(more).filter(|all| *all <= CREDIT);
+        self.ours = all.ok_or(Lie("a call is allowed more items than were sent"))?;
+        Ok(())
+    }
+
+    /// Counts an item that was read; returns how many more to allow, every few items.
+    fn read(&mut self) -> Option<u32> {
+        self.read += 1;
+        (self.read >= CREDIT / 2).then(|| {
+            self.theirs += self.read;
+            core::mem::take(&mut self.read)
+        })
+    }
+}
+
+/// Queues a message that allows `more` items of a call, as one with an earlier one.
+fn allow(queue: &mut VecDeque<Message>, id: u64, more: u32) {
+    let earlier = queue.iter_mut().find_map(|message| match message {
+        Message::Credit(of, items) if *of == id => Some(items),
+        _ => None,
+    });
+    match earlier {
+        Some(items) => *items += more,
+        None => queue.push_back(Message::Credit(id, more)),
+    }
+}

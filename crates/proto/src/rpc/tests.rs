@@ -1,0 +1,312 @@
+use alloc::collections::VecDeque;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::callee::{MAX_NAME, UNREAD};
+use super::*;
+use crate::time::{Span, Time};
+
+const ROOM: Room = Room { calls: true, streams: true };
+
+fn request(body: &[u8]) -> Request {
+    Request { method: "echo".to_string(), body: body.to_vec(), within: None, items: false }
+}
+
+fn stream() -> Request {
+    Request { items: true, ..request(b"") }
+}
+
+fn call(id: u64) -> Call {
+    let (method, body) = ("echo".to_string(), vec![1]);
+    Call { id, method, body, within: 0, items: false, again: false }
+}
+
+/// A client and a server that echoes, with a path between them in virtual time.
+struct Pair {
+    now: Time,
+    one_way: Span,
+    caller: Caller,
+    callee: Callee,
+    up: VecDeque<(Time, Message)>,
+    down: VecDeque<(Time, Message)>,
+    /// The calls that the server has run, and the answers that the client has.
+    ran: Vec<u64>,
+    answers: Vec<(u64, Answer)>,
+}
+
+impl Pair {
+    fn new(one_way: Span) -> Pair {
+        Pair {
+            now: Time::ZERO,
+            one_way,
+            caller: Caller::new(1),
+            callee: Callee::new(true, false),
+            up: VecDeque::new(),
+            down: VecDeque::new(),
+            ran: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    fn send(&mut self) {
+        let at = self.now + self.one_way;
+        while let Some(message) = self.caller.poll(self.now) {
+            self.up.push_back((at, message));
+        }
+        while let Some(message) = self.callee.poll() {
+            self.down.push_back((at, message));
+        }
+    }
+
+    /// Delivers the next messages; returns whether there were any.
+    fn step(&mut self) -> bool {
+        self.send();
+        let first = |queue: &VecDeque<(Time, Message)>| queue.front().map(|(at, _)| *at);
+        let Some(next) = first(&self.up).into_iter().chain(first(&self.down)).min() else {
+            return false;
+        };
+        self.now = next;
+        while let Some((_, message)) = self.up.pop_front_if(|(at, _)| *at <= next) {
+            if let Some(Order::Run(call)) = self.callee.heard(message, ROOM).expect("honest") {
+                self.ran.push(call.id);
+                self.callee.answer(call.id, Ok(call.body));
+            }
+        }
+        while let Some((_, message)) = self.down.pop_front_if(|(at, _)| *at <= next) {
+            if let Some(News::Answered(id, answer)) = self.caller.heard(message).expect("honest") {
+                self.answers.push((id, answer));
+            }
+        }
+        true
+    }
+
+    fn lose(&mut self) {
+        self.send();
+        self.up.clear();
+        self.down.clear();
+        self.caller.lost();
+        self.callee.lost();
+    }
+}
+
+#[test]
+fn a_hundred_calls_take_one_round_trip() {
+    let mut pair = Pair::new(Span::from_millis(150));
+    for number in 0..100 {
+        pair.caller.call(request(&[number]), pair.now).expect("there is room");
+    }
+    while pair.answers.len() < 100 {
+        assert!(pair.step(), "all calls are answered");
+    }
+    assert_eq!(pair.now, Time::ZERO + Span::from_millis(300));
+    let bodies: Vec<_> = pair.answers.iter().map(|(_, answer)| answer.clone()).collect();
+    assert_eq!(bodies, (0..100).map(|number| Ok(vec![number])).collect::<Vec<_>>());
+    assert!(!pair.caller.is_busy());
+}
+
+#[test]
+fn a_call_whose_answer_was_lost_is_made_once_and_gets_the_first_answer() {
+    let mut pair = Pair::new(Span::from_millis(50));
+    pair.caller.call(request(b"x"), pair.now).expect("there is room");
+    assert!(pair.step());
+    pair.lose();
+    // A second call never arrived.
+    pair.caller.call(request(b"y"), pair.now).expect("there is room");
+    pair.lose();
+    while pair.step() {}
+    assert_eq!(pair.ran, [1, 3]);
+    assert_eq!(pair.answers, [(1, Ok(b"x".to_vec())), (3, Ok(b"y".to_vec()))]);
+}
+
+#[test]
+fn a_running_call_is_answered_on_the_next_connection() {
+    let mut callee = Callee::new(true, false);
+    assert!(matches!(callee.heard(Message::Call(call(1)), ROOM), Ok(Some(Order::Run(_)))));
+    assert_eq!(callee.lost(), []);
+    let again = Call { again: true, ..call(1) };
+    assert_eq!(callee.heard(Message::Call(again), ROOM), Ok(None));
+    callee.answer(1, Ok(vec![7]));
+    assert_eq!(callee.poll(), Some(Message::Answer(1, Ok(vec![7]))));
+}
+
+#[test]
+fn a_call_whose_answer_is_forgotten_fails_and_is_not_made_again() {
+    let again = |id| Message::Call(Call { again: true, ..call(id) });
+    let unknown =
+        |message| matches!(message, Some(Message::Answer(_, Err(f))) if f.code == RpcCode::Unknown);
+    // A server that has restarted.
+    let mut callee = Callee::new(true, true);
+    assert_eq!(callee.heard(again(1), ROOM), Ok(None));
+    assert!(unknown(callee.poll()));
+    // New calls of the same client are made.
+    assert!(matches!(callee.heard(Message::Call(call(3)), ROOM), Ok(Some(Order::Run(_)))));
+    // A client that has the answer, and asks again.
+    callee.answer(3, Ok(Vec::new()));
+    callee.heard(Message::Have(vec![3]), ROOM).expect("honest");
+    callee.lost();
+    assert_eq!(callee.heard(again(3), ROOM), Ok(None));
+    assert!(unknown(callee.poll()));
+}
+
+#[test]
+fn kept_answers_have_limits_and_the_oldest_go_first() {
+    for (body, most) in [(Vec::new(), KEPT.0), (vec![0; MAX_BODY], KEPT.1 / MAX_BODY)] {
+        let mut callee = Callee::new(true, false);
+        let ids = (0..2 * KEPT.0 as u64).map(|n| 2 * n + 1);
+        for id in ids.clone() {
+            callee.heard(Message::Call(call(id)), ROOM).expect("honest");
+            callee.answer(id, Ok(body.clone()));
+            callee.poll().expect("an answer");
+        }
+        let last: Vec<u64> = ids.skip(2 * KEPT.0 - most).collect();
+        assert_eq!(callee.kept(), last);
+    }
+}
+
+#[test]
+fn a_flood_of_calls_is_refused_and_one_without_reading_ends_the_connection() {
+    let mut callee = Callee::new(true, false);
+    let mut next = (0..).map(|n| Message::Call(call(2 * n + 1)));
+    let mut heard = |callee: &mut Callee| callee.heard(next.next().expect("endless"), ROOM);
+    for _ in 0..CALLS {
+        assert!(matches!(heard(&mut callee), Ok(Some(Order::Run(_)))));
+    }
+    for _ in 0..UNREAD {
+        assert_eq!(heard(&mut callee), Ok(None));
+    }
+    assert!(matches!(heard(&mut callee), Err(Lie(_))));
+    assert_eq!(callee.running(), (CALLS, 0));
+    let busy = callee.poll();
+    assert!(matches!(busy, Some(Message::Answer(_, Err(f))) if f.code == RpcCode::Busy));
+    // The other connections of the client count as well.
+    let mut callee = Callee::new(true, false);
+    let full = Room { calls: false, streams: false };
+    assert_eq!(callee.heard(Message::Call(call(1)), full), Ok(None));
+}
+
+#[test]
+fn an_honest_caller_sends_no_more_calls_than_are_answered_at_a_time() {
+    let mut caller = Caller::new(1);
+    for _ in 0..CALLS + 1 {
+        caller.call(request(b""), Time::ZERO).expect("it waits");
+    }
+    let sent = core::iter::from_fn(|| caller.poll(Time::ZERO)).count();
+    assert_eq!(sent, CALLS);
+    caller.heard(Message::Answer(1, Ok(vec![]))).expect("honest");
+    assert_eq!(caller.poll(Time::ZERO), Some(Message::Have(vec![1])));
+    assert!(matches!(caller.poll(Time::ZERO), Some(Message::Call(_))));
+    for _ in 0..STREAMS {
+        caller.call(stream(), Time::ZERO).expect("there is room");
+    }
+    assert_eq!(caller.call(stream(), Time::ZERO).unwrap_err().code, RpcCode::Busy);
+}
+
+#[test]
+fn a_cancelled_call_stops_its_method_and_its_late_answer_is_ignored() {
+    let (mut caller, mut callee) = (Caller::new(1), Callee::new(true, false));
+    let id = caller.call(request(b""), Time::ZERO).expect("there is room");
+    callee.heard(caller.poll(Time::ZERO).expect("a call"), ROOM).expect("honest");
+    caller.cancel(id);
+    assert_eq!(caller.heard(Message::Answer(id, Ok(Vec::new()))), Ok(None));
+    let cancel = caller.poll(Time::ZERO).expect("it tells");
+    assert_eq!(callee.heard(cancel, ROOM), Ok(Some(Order::Stop(id))));
+    callee.answer(id, Ok(Vec::new()));
+    assert_eq!((callee.poll(), callee.running()), (None, (0, 0)));
+    // A call that was not sent leaves no message.
+    let id = caller.call(stream(), Time::ZERO).expect("there is room");
+    caller.item(id, vec![1]).expect("short");
+    caller.cancel(id);
+    assert_eq!((caller.poll(Time::ZERO), caller.is_busy()), (None, false));
+}
+
+#[test]
+fn a_call_ends_at_its_deadline_and_the_callee_knows_the_time_that_is_left() {
+    let (mut caller, at) = (Caller::new(1), |millis| Time::ZERO + Span::from_millis(millis));
+    let limited = Request { within: Some(Span::from_millis(500)), ..request(b"") };
+    let id = caller.call(limited, Time::ZERO).expect("there is room");
+    let sent = caller.poll(at(200));
+    assert!(matches!(sent, Some(Message::Call(call)) if call.within == 300));
+    assert_eq!(caller.deadline(), Some(at(500)));
+    assert_eq!(caller.expire(Time::from_nanos(499_999_999)), []);
+    assert_eq!(caller.expire(at(500)), [id]);
+    assert_eq!(caller.poll(at(500)), Some(Message::Cancel(id)));
+    assert_eq!(caller.deadline(), None);
+}
+
+#[test]
+fn items_wait_for_their_reader() {
+    let (mut caller, mut callee) = (Caller::new(1), Callee::new(true, false));
+    let id = caller.call(stream(), Time::ZERO).expect("there is room");
+    for _ in 0..2 * CREDIT {
+        caller.item(id, vec![1]).expect("short");
+    }
+    let sent: Vec<_> = core::iter::from_fn(|| caller.poll(Time::ZERO)).collect();
+    assert_eq!(sent.len(), 1 + CREDIT as usize, "the driver sends no more than is allowed");
+    for message in sent {
+        callee.heard(message, ROOM).expect("honest");
+    }
+    assert!(callee.heard(Message::Item(id, vec![]), ROOM).is_err(), "one more than allowed");
+    for _ in 0..CREDIT / 2 {
+        callee.read(id);
+    }
+    let credit = callee.poll().expect("it is announced every few items");
+    assert_eq!(credit, Message::Credit(id, CREDIT / 2));
+    assert_eq!(caller.heard(credit), Ok(Some(News::Credit(id, CREDIT / 2))));
+    assert!(caller.heard(Message::Credit(id, CREDIT)).is_err(), "more than was sent");
+    assert_eq!(callee.lost(), [id]);
+    assert_eq!(caller.lost(), [id]);
+}
+
+#[test]
+fn impossible_messages_end_the_connection() {
+    let mut callee = Callee::new(true, false);
+    callee.heard(Message::Call(call(5)), ROOM).expect("honest");
+    for lie in [
+        Message::Call(call(5)),
+        Message::Call(call(3)),
+        Message::Call(call(8)),
+        Message::Call(Call { method: "x".repeat(MAX_NAME + 1), ..call(7) }),
+        Message::Call(Call { body: vec![0; MAX_BODY + 1], ..call(7) }),
+        Message::Item(5, vec![]),
+        Message::Item(7, vec![]),
+        Message::Item(5, vec![0; MAX_BODY + 1]),
+        Message::Finish(6),
+        Message::Cancel(9),
+        Message::Credit(5, 1),
+        Message::Have(vec![5, 7]),
+        Message::Answer(5, Ok(vec![])),
+    ] {
+        let shown = alloc::format!("{lie:?}");
+        assert!(callee.heard(lie, ROOM).is_err(), "{shown}");
+    }
+    let mut caller = Caller::new(1);
+    caller.call(request(b""), Time::ZERO).expect("there is room");
+    for lie in [
+        Message::Answer(3, Ok(vec![])),
+        Message::Item(1, vec![]),
+        Message::Credit(1, 1),
+        Message::Cancel(1),
+        Message::Call(call(1)),
+    ] {
+        let shown = alloc::format!("{lie:?}");
+        assert!(caller.heard(lie).is_err(), "{shown}");
+    }
+    let long = caller.call(request(&[0; MAX_BODY + 1]), Time::ZERO);
+    assert_eq!(long.unwrap_err().code, RpcCode::TooLong);
+    callee.answer(5, Ok(vec![0; MAX_BODY + 1]));
+    assert!(
+        matches!(callee.poll(), Some(Message::Answer(5, Err(f))) if f.code == RpcCode::TooLong)
+    );
+}
+
+#[test]
+fn each_code_has_its_number() {
+    let all = RpcCode::ALL.into_iter().chain([RpcCode::Custom(0), RpcCode::Custom(u16::MAX)]);
+    for code in all {
+        assert_eq!(RpcCode::of_number(code.number()), code);
+    }
+    for newer in [0, 11, (1 << 16) - 1, 1 << 17, u32::MAX] {
+        assert_eq!(RpcCode::of_number(newer), RpcCode::Failed, "{newer}");
+    }
+}

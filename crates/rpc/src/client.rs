@@ -1,0 +1,129 @@
+//! The client's side: a program's calls over successive connections.
+
+use std::time::Duration;
+
+use longhaul_proto::rpc::{Room, RpcCode, RpcError};
+use longhaul_proto::share::Prefix;
+use longhaul_session::retry::{again, silence};
+use longhaul_session::{Connection, Error, Kind, Session};
+use tokio::sync::mpsc;
+
+use crate::ends::Ends;
+use crate::handle::{Order, Rpc};
+use crate::link;
+use crate::messages::{Begin, SERVICE, Said, Say, VERSION};
+use crate::method::Methods;
+
+/// A connection with its first, unused stream.
+pub type Connected = (Connection, Session);
+
+/// The calls of a program.
+#[derive(Debug)]
+pub struct Program {
+    orders: mpsc::UnboundedReceiver<Order>,
+    own: Rpc,
+    order: mpsc::UnboundedSender<Order>,
+    methods: Methods,
+}
+
+impl Program {
+    /// Returns the calls of a program that offers `methods` to its server.
+    pub fn new(methods: Methods) -> Program {
+        let (order, orders) = mpsc::unbounded_channel();
+        Program { orders, own: Rpc::new(order.clone()), order, methods }
+    }
+
+    /// Returns the program's handle. The last clone to be dropped ends the connection.
+    pub fn handle(&self) -> Rpc {
+        self.own.holding()
+    }
+
+    /// Makes the calls over the connection `first` and over later ones from `connect`, each within
+    /// `retry_for` of the loss. Ends with `ends`, or when the program holds no handle and nothing
+    /// is pending. After a failure all further calls get its reason.
+    pub async fn run(
+        self,
+        first: Connected,
+        connect: impl AsyncFn() -> Result<Connected, Error>,
+        retry_for: Duration,
+        ends: impl Future<Output = ()>,
+    ) {
+        let Program { mut orders, order, methods, own } = self;
+        drop(own);
+        let mut instance = [0; 8];
+        aws_lc_rs::rand::fill(&mut instance).expect("the system has randomness");
+        let mut begin = Begin { instance: u64::from_ne_bytes(instance), first: true };
+        let mut calls = Ends::new(true, false, methods, order);
+        let work = async {
+            let mut next = first;
+            loop {
+                let ended = work(next, &mut calls, &mut orders, &begin).await;
+                begin.first = false;
+                calls.lost(true);
+                calls.restart();
+                let Err(error) = ended else { return };
+                if error.kind != Kind::Lost {
+                    return refuse(RpcCode::Denied, &error, &mut calls, &mut orders).await;
+                }
+                let connected = tokio::select! {
+                    connected = again(&connect, retry_for) => connected,
+                    () = link::idle(&mut calls, &mut orders) => return,
+                };
+                next = match connected {
+                    Ok(connected) => connected,
+                    Err(error) => {
+                        return refuse(RpcCode::Lost, &error, &mut calls, &mut orders).await;
+                    }
+                };
+            }
+        };
+        tokio::select! {
+            () = work => {}
+            () = ends => {}
+        }
+    }
+}
+
+/// Answers all calls with the reason of a failure, as long as the program makes some.
+async fn refuse(
+    code: RpcCode,
+    error: &Error,
+    calls: &mut Ends,
+    orders: &mut mpsc::UnboundedReceiver<Order>,
+) {
+    let error = RpcError::new(code, error.to_string());
+    calls.fail(&error);
+    while !calls.is_released()
+        && let Some(order) = orders.recv().await
+    {
+        calls.take(order);
+        calls.fail(&error);
+    }
+}
+
+async fn work(
+    (connection, mut session): Connected,
+    calls: &mut Ends,
+    orders: &mut mpsc::UnboundedReceiver<Order>,
+    begin: &Begin,
+) -> Result<(), Error> {
+    session.ask_for(SERVICE, VERSION);
+    calls.connected(session.peer.to_string(), Prefix::ALL);
+    let silent = silence(session.rtt());
+    let (mut writer, mut reader) = session.split();
+    writer.queue(&Say { said: Some(Said::Begin(begin.clone())) })?;
+    // One server: the limits of the core are enough.
+    let room = || Room { calls: true, streams: true };
+    let ended = tokio::select! {
+        ended = link::run(calls, orders, &mut writer, &mut reader, room, |_| {}) => ended,
+        error = silent => Err(error),
+    };
+    if ended.is_ok() && !calls.is_finished() {
+        return Err(Error::new(Kind::Lost, "the server ended the session"));
+    }
+    if ended.is_ok() {
+        let _ = writer.leave(reader).await;
+        connection.close().await;
+    }
+    ended
+}

@@ -1,0 +1,110 @@
+//! One connection of a program: moves the messages of its calls until the connection ends.
+
+use std::time::{Duration, Instant};
+
+use longhaul_proto::rpc::Room;
+use longhaul_session::{Error, FrameReader, FrameWriter, Kind};
+use tokio::sync::mpsc;
+use tokio::time::sleep_until;
+
+use crate::convert;
+use crate::ends::Ends;
+use crate::handle::Order;
+use crate::messages::Say;
+
+/// Bytes of messages that may wait in the writer.
+const AHEAD: usize = 256 << 10;
+/// Time that the other side may leave messages unread.
+const UNREAD: Duration = Duration::from_secs(60);
+
+/// Detects that the other side does not read.
+#[derive(Default)]
+struct Stuck(Option<(Instant, usize)>);
+
+impl Stuck {
+    /// Returns when the other side counts as stuck, while `queued` bytes wait.
+    fn at(&mut self, queued: usize, now: Instant) -> Option<Instant> {
+        self.0 = match self.0 {
+            _ if queued == 0 => None,
+            Some((since, before)) if queued >= before => Some((since, queued.max(before))),
+            _ => Some((now, queued)),
+        };
+        self.0.map(|(since, _)| since + UNREAD)
+    }
+}
+
+/// Moves messages until the other side says goodbye, or this program has finished. `room` limits
+/// the calls of the other side; `noted` is called after each message.
+///
+/// # Errors
+/// The connection is lost, or the other side breaks the protocol.
+pub(crate) async fn run(
+    ends: &mut Ends,
+    orders: &mut mpsc::UnboundedReceiver<Order>,
+    writer: &mut FrameWriter,
+    reader: &mut FrameReader,
+    room: impl Fn() -> Room,
+    noted: impl Fn(&Ends),
+) -> Result<(), Error> {
+    let mut stuck = Stuck::default();
+    loop {
+        while writer.queued() < AHEAD
+            && let Some(message) = ends.poll()
+        {
+            writer.queue(&convert::say(message))?;
+        }
+        if ends.is_finished() && writer.queued() == 0 {
+            return Ok(());
+        }
+        let late = stuck.at(writer.queued(), Instant::now());
+        let deadline = ends.deadline();
+        tokio::select! {
+            sent = writer.flush(), if late.is_some() => sent?,
+            () = until(late), if late.is_some() => {
+                return Err(Error::new(Kind::Lost, "the other side does not read its messages"));
+            }
+            () = until(deadline), if deadline.is_some() => ends.expire(),
+            order = orders.recv() => order.into_iter().for_each(|order| ends.take(order)),
+            said = reader.read::<Say>() => match said? {
+                Some(say) => ends.heard(say, room())?,
+                None => return Ok(()),
+            },
+        }
+        noted(ends);
+    }
+}
+
+/// Handles requests and deadlines while there is no connection.
+pub(crate) async fn idle(ends: &mut Ends, orders: &mut mpsc::UnboundedReceiver<Order>) {
+    while !ends.is_finished() {
+        let deadline = ends.deadline();
+        tokio::select! {
+            () = until(deadline), if deadline.is_some() => ends.expire(),
+            order = orders.recv() => order.into_iter().for_each(|order| ends.take(order)),
+        }
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_stuck_when_nothing_leaves_for_a_minute() {
+        let (mut stuck, begun) = (Stuck::default(), Instant::now());
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        assert_eq!(stuck.at(0, at(0)), None);
+        assert_eq!(stuck.at(100, at(1)), Some(at(61)));
+        assert_eq!(stuck.at(100, at(5)), Some(at(61)));
+        assert_eq!(stuck.at(90, at(7)), Some(at(67)), "something left");
+        assert_eq!(stuck.at(200, at(8)), Some(at(67)), "more waits");
+        assert_eq!(stuck.at(0, at(9)), None);
+    }
+}

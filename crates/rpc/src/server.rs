@@ -1,0 +1,190 @@
+//! The server's side: the programs of its clients, each over successive connections.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use longhaul_proto::rpc::{CALLS, Room, STREAMS};
+use longhaul_proto::share::Prefix;
+use longhaul_session::{Error, Kind, Session};
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::time::sleep;
+
+use crate::convert::wrong;
+use crate::ends::Ends;
+use crate::handle::Order;
+use crate::link;
+use crate::messages::{Begin, Said, Say};
+use crate::method::Methods;
+
+/// Limit of programs of one client.
+const PROGRAMS: usize = 8;
+/// How long a program may be away before its calls are forgotten.
+const KEEP: Duration = Duration::from_secs(300);
+
+/// The client and the random number of a program.
+type Name = ([u8; 32], u64);
+
+/// The methods of a server, and the programs that call them.
+#[derive(Debug)]
+pub struct Calls {
+    methods: Methods,
+    programs: RefCell<BTreeMap<Name, Rc<Program>>>,
+}
+
+/// A program of a client.
+#[derive(Debug)]
+struct Program {
+    state: Mutex<State>,
+    /// The number of connections so far: a new one ends the earlier one.
+    connections: watch::Sender<u64>,
+    running: Cell<(usize, usize)>,
+    /// When its last connection ended.
+    left: Cell<Option<Instant>>,
+}
+
+struct State {
+    ends: Ends,
+    orders: mpsc::UnboundedReceiver<Order>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("State")
+    }
+}
+
+impl Calls {
+    /// Returns the server's side for its methods.
+    pub fn new(methods: Methods) -> Rc<Calls> {
+        Rc::new(Calls { methods, programs: RefCell::default() })
+    }
+
+    /// Answers a stream to its end, and says goodbye; `first` is its first message. The client may
+    /// call the methods below `may`. Ends with the reason that `stopped` returns.
+    ///
+    /// # Errors
+    /// The stream ended for any other reason than the client's goodbye.
+    pub async fn serve(
+        self: &Rc<Self>,
+        session: Session,
+        first: Say,
+        may: Prefix,
+        stopped: impl Future<Output = Error>,
+    ) -> Result<(), Error> {
+        let peer = session.peer;
+        let (mut writer, mut reader) = session.split();
+        let entered = match first.said {
+            Some(Said::Begin(begin)) => self.enter(peer.0, &begin),
+            _ => Err(wrong("a stream has no beginning")),
+        };
+        let ended = match entered {
+            Err(error) => Err(error),
+            Ok((name, program)) => {
+                let mut connections = program.connections.subscribe();
+                program.connections.send_modify(|count| *count += 1);
+                let mine = *connections.borrow_and_update();
+                let work = async {
+                    let State { ends, orders } = &mut *program.state.lock().await;
+                    program.left.set(None);
+                    ends.connected(peer.to_string(), may);
+                    let lost = Lost(&program, ends);
+                    let room = || self.room(peer.0);
+                    let noted = |ends: &Ends| program.running.set(ends.running());
+                    link::run(&mut *lost.1, orders, &mut writer, &mut reader, room, noted).await
+                };
+                let ended = tokio::select! {
+                    ended = work => ended,
+                    why = stopped => Err(why),
+                    _ = connections.wait_for(|count| *count != mine) => {
+                        let why = "another connection of this program has replaced this one";
+                        Err(Error::new(Kind::Lost, why))
+                    }
+                };
+                match &ended {
+                    Ok(()) => drop(self.programs.borrow_mut().remove(&name)),
+                    Err(_) if program.connections.borrow().eq(&mine) => {
+                        self.keep(name, program, mine)
+                    }
+                    Err(_) => {}
+                }
+                ended
+            }
+        };
+        let _ = writer.close(reader, ended.as_ref().err().cloned()).await;
+        ended
+    }
+
+    /// Returns the program that a stream belongs to.
+    fn enter(&self, client: [u8; 32], begin: &Begin) -> Result<(Name, Rc<Program>), Error> {
+        let (name, mut programs) = ((client, begin.instance), self.programs.borrow_mut());
+        if let Some(program) = programs.get(&name) {
+            return Ok((name, program.clone()));
+        }
+        let of_client = (client, 0)..=(client, u64::MAX);
+        if programs.range(of_client.clone()).count() >= PROGRAMS {
+            let away = programs.range(of_client);
+            let away = away.filter_map(|(name, program)| Some((program.left.get()?, *name)));
+            let (_, oldest) = away.min().ok_or_else(|| {
+                let what = format!("this client has {PROGRAMS} programs here, which is the limit");
+                Error::new(Kind::Unreachable, what)
+            })?;
+            let evicted = programs.remove(&oldest);
+            if let Some(program) = evicted {
+                program.connections.send_modify(|count| *count += 1);
+            }
+        }
+        let (order, orders) = mpsc::unbounded_channel();
+        let ends = Ends::new(false, !begin.first, self.methods.clone(), order);
+        let state = Mutex::new(State { ends, orders });
+        let (connections, running) = (watch::Sender::new(0), Cell::default());
+        let program = Rc::new(Program { state, connections, running, left: Cell::new(None) });
+        programs.insert(name, program.clone());
+        Ok((name, program))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn programs(&self) -> usize {
+        self.programs.borrow().len()
+    }
+
+    /// Returns which calls a client may add.
+    fn room(&self, client: [u8; 32]) -> Room {
+        let programs = self.programs.borrow();
+        let of_client = programs.range((client, 0)..=(client, u64::MAX));
+        let running = of_client.map(|(_, program)| program.running.get());
+        let (calls, streams) =
+            running.fold((0, 0), |(calls, streams), (c, s)| (calls + c, streams + s));
+        Room { calls: calls < 2 * CALLS, streams: streams < 2 * STREAMS }
+    }
+
+    /// Keeps a program that may come back, and forgets it later.
+    fn keep(self: &Rc<Self>, name: Name, program: Rc<Program>, mine: u64) {
+        let calls = Rc::downgrade(self);
+        tokio::task::spawn_local(async move {
+            let mut connections = program.connections.subscribe();
+            let mut state = program.state.lock().await;
+            let State { ends, orders } = &mut *state;
+            tokio::select! {
+                () = link::idle(ends, orders) => {}
+                _ = connections.wait_for(|count| *count != mine) => return,
+                () = sleep(KEEP) => {}
+            }
+            if let Some(calls) = calls.upgrade() {
+                calls.programs.borrow_mut().remove(&name);
+            }
+        });
+    }
+}
+
+/// Marks the end of a connection, however it ends.
+struct Lost<'a>(&'a Program, &'a mut Ends);
+
+impl Drop for Lost<'_> {
+    fn drop(&mut self) {
+        self.1.lost(false);
+        self.0.running.set(self.1.running());
+        self.0.left.set(Some(Instant::now()));
+    }
+}
