@@ -265,8 +265,8 @@ fn messages() -> Vec<Message> {
             have: ranges(),
             compare: vec![compare],
             skipped: ranges(),
-            resumed_bytes: 70 * CHUNK,
-            more: true,
+            takes_coded: true,
+            ..Plan::default()
         }),
         Message::Digests(Digests { chunks: vec![3, 4], values: vec![9; 64] }),
         Message::Relay(Relay { flow: 77, control, number: 1 }),

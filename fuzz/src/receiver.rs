@@ -1,8 +1,9 @@
 //! Every protocol's receiver with a sender that sends anything, in any order, at any time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use longhaul_proto::coded::{SYMBOLS, Symbol};
 use longhaul_proto::endpoint::{
     Arrival, BlockRange, BoxedReceiver, Event, FlowId, PacketNumber, Setup,
 };
@@ -28,6 +29,10 @@ pub fn run(bytes: &[u8]) {
 struct Receiving {
     /// Whether it accepts only requested blocks (GTP, section 3.3).
     picky: bool,
+    /// Whether it takes coded symbols.
+    coded: bool,
+    /// The symbols that arrived.
+    symbols: BTreeSet<Symbol>,
     setup: Setup,
     receiver: BoxedReceiver,
     now: Time,
@@ -49,6 +54,8 @@ impl Driven for Receiving {
         let blocks = u32::try_from(setup.layout.blocks()).expect("a small object");
         Receiving {
             picky: row.name == "gtp",
+            coded: row.name == "rbudp",
+            symbols: BTreeSet::new(),
             setup,
             receiver,
             now: Time::ZERO,
@@ -78,6 +85,7 @@ impl Driven for Receiving {
                 }
             }
             5 => self.run_of_blocks(input),
+            6 => self.coded(input),
             _ => self.datagrams(input),
         }
     }
@@ -105,6 +113,12 @@ impl Driven for Receiving {
             if flow == FLOW {
                 assert!(!self.finished, "{event:?} after it has finished");
                 self.finished = event == Event::Finished;
+                if let Event::Restored { chunk } = event {
+                    let (first, count) = self.setup.layout.blocks_of_chunk(chunk);
+                    for index in first.index..first.index + count {
+                        self.there.mark(self.setup.layout.number(Block { index, ..first }) as u32);
+                    }
+                }
             } else {
                 assert_eq!(event, Event::Finished);
             }
@@ -165,6 +179,18 @@ impl Receiving {
         self.arrive(&arrivals);
     }
 
+    /// A batch of coded symbols of a chunk.
+    fn coded(&mut self, input: &mut Input<'_>) {
+        let chunk = self.setup.layout.chunk_of(self.block(input));
+        let mut arrivals = Vec::new();
+        for _ in 0..=input.byte() % 16 {
+            let symbol = Symbol { chunk, number: input.byte() % SYMBOLS };
+            let block = symbol.block(&self.setup.layout);
+            arrivals.extend(block.and_then(|block| self.first_seen(self.next, block)));
+        }
+        self.arrive(&arrivals);
+    }
+
     fn first_seen(&mut self, number: u64, block: Block) -> Option<Arrival> {
         if number >= Header::NUMBERS || !self.numbers.insert(number) {
             return None;
@@ -181,7 +207,10 @@ impl Receiving {
             let is_refused = self.picky && self.received() == before;
             let layout = &self.setup.layout;
             for Arrival { block, .. } in batch {
-                if block.index < layout.blocks_in(block.segment) && !is_refused {
+                if let Some(symbol) = Symbol::of(layout, *block).filter(|_| self.coded) {
+                    self.symbols.insert(symbol);
+                    self.arrived += 1;
+                } else if block.index < layout.blocks_in(block.segment) && !is_refused {
                     self.there.mark(layout.number(*block) as u32);
                     self.arrived += 1;
                 } else {
@@ -198,7 +227,7 @@ impl Receiving {
     /// Its statements about its blocks are true.
     fn check(&self, control: &Control) {
         match control {
-            Control::Report(report) => assert_eq!(report.missing(), self.missing(report)),
+            Control::Report(report) => self.names_enough(report),
             Control::Selective(selective) => {
                 // It may report an arrival late, but never early.
                 let told = selective.report.missing();
@@ -212,7 +241,28 @@ impl Receiving {
         }
     }
 
-    /// The expected content of a report.
+    /// A report names missing blocks, and all of them but one for each symbol of their chunk.
+    fn names_enough(&self, report: &Report) {
+        let (layout, named) = (&self.setup.layout, report.missing());
+        let missing = self.missing(report);
+        if self.symbols.is_empty() {
+            assert_eq!(named, missing);
+        }
+        let mut unnamed = BTreeMap::new();
+        for index in missing.iter().cloned().flatten() {
+            let block = Block { segment: report.segment(), index };
+            if !named.iter().any(|run| run.contains(&index)) {
+                *unnamed.entry(layout.chunk_of(block)).or_insert(0) += 1;
+            }
+        }
+        for (chunk, count) in unnamed {
+            assert!(count <= self.symbols.iter().filter(|symbol| symbol.chunk == chunk).count());
+        }
+        let is_missing = |run: &Range<u32>| missing.iter().any(|missing| covers(missing, run));
+        assert!(named.iter().all(is_missing));
+    }
+
+    /// The missing blocks of a report's slice.
     fn missing(&self, report: &Report) -> Vec<Range<u32>> {
         let layout = &self.setup.layout;
         let segment = report.segment();

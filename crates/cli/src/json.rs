@@ -216,6 +216,8 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         ("links", summary.links),
         ("folders", summary.folders),
         ("deleted", summary.deleted),
+        ("coded", sender.coded),
+        ("recovered", receiver.recovered),
     ];
     for (name, count) in made {
         value[name] = json!(count);

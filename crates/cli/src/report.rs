@@ -327,8 +327,12 @@ fn resends(summary: &Summary) -> String {
         0 => String::new(),
         blocks => format!(", {} in vain", count(blocks, "block")),
     };
+    let coded = match summary.sender.coded {
+        0 => String::new(),
+        symbols => format!(" ({symbols} coded, which replaced {})", summary.receiver.recovered),
+    };
     format!(
-        "  resent   {} in {}, {} of our own{in_vain}, waste {:.2} %",
+        "  resent   {}{coded} in {}, {} of our own{in_vain}, waste {:.2} %",
         count(summary.sender.retransmitted, "block"),
         count(u64::from(summary.sender.rounds), "round"),
         count(summary.receiver.duplicates, "duplicate"),

@@ -113,7 +113,8 @@ fn series(flow: &sim::FlowOutcome) -> Vec<Sample> {
                 at: point.at.since(Time::ZERO).as_secs_f64(),
                 goodput: rate.as_bps() as f64 / 1e6,
                 reported_lost: (point.reported_lost - before.reported_lost) as f64,
-                duplicates: (point.duplicates - before.duplicates) as f64,
+                // A coded symbol counts as a duplicate until it replaces a block.
+                duplicates: point.duplicates.saturating_sub(before.duplicates) as f64,
             });
         }
         before = *point;

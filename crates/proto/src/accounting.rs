@@ -12,8 +12,10 @@ pub struct SenderAccounting {
     pub sent: u64,
     /// Blocks sent for the first time.
     pub first: u64,
-    /// Blocks sent again.
+    /// Blocks sent again, and coded symbols.
     pub retransmitted: u64,
+    /// Of these, coded symbols.
+    pub coded: u64,
     /// Losses as reported; a loss reported twice counts twice (ORNL's column).
     pub reported_lost: u64,
     /// The highest number of rounds that any segment needed.
@@ -31,6 +33,9 @@ pub struct ReceiverAccounting {
     pub distinct: u64,
     /// Blocks received again.
     pub duplicates: u64,
+    /// Of the distinct blocks, those that coded symbols replaced. Each counts the symbol that it
+    /// took as a datagram received for the first time.
+    pub recovered: u64,
     /// Missing blocks, each counted once.
     pub blocks_lost: u64,
     /// Losses as reported; a loss reported twice counts twice.

@@ -142,6 +142,11 @@ pub enum Event {
         /// The segment.
         segment: u32,
     },
+    /// Symbols replace the missing blocks of a chunk; the driver computes them (receiver).
+    Restored {
+        /// The chunk, counted from the start of the object.
+        chunk: u64,
+    },
     /// The network changed state; this is the rate for the new state.
     Rate(Rate),
     /// Nothing of the object is missing.
@@ -282,6 +287,11 @@ pub trait Sender: Send {
     /// datagrams. The driver calls it soon after the start if the speed is known. A sender whose
     /// rate does not depend on cards ignores it.
     fn set_peer_card(&mut self, _: Time, _: Rate) {}
+
+    /// The receiving end decodes coded symbols ([`crate::coded`]): the sender may send some. The
+    /// driver calls it when the other end has said so, at any time. Without this call a sender
+    /// sends blocks only.
+    fn allow_coded(&mut self) {}
 
     /// Appends to `out` at most `max` blocks to send now. The first block gets packet number
     /// `next`, the others the numbers that follow. Appends nothing if nothing is due.

@@ -74,6 +74,7 @@ extern crate std;
 
 pub mod accounting;
 pub mod channel;
+pub mod coded;
 pub mod endpoint;
 mod ends;
 pub mod fec;

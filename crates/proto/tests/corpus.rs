@@ -51,6 +51,7 @@ fn both_ends_survive_any_message_that_decodes() {
     for row in all() {
         let setup = setup(1, 100, 24, rate, Span::from_millis(10));
         let mut sender = (row.sender)(&setup);
+        sender.allow_coded();
         let mut receiver = (row.receiver)();
         receiver.add_flow(Time::ZERO, &setup);
         let (mut chance, mut blocks, mut next) = (Chance::new(9), Vec::new(), 0);

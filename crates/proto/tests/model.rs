@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use longhaul_proto::coded::Symbol;
 use longhaul_proto::endpoint::{BlockRange, BoxedSender, FlowId, PacketNumber, Setup, Wake, Why};
 use longhaul_proto::layout::{Block, Layout};
 use longhaul_proto::registry::{Row, all};
@@ -97,10 +98,12 @@ struct Pair {
 
 impl Pair {
     fn new(row: &Row, setup: &Setup) -> Pair {
+        let mut sender = (row.sender)(setup);
+        sender.allow_coded();
         Pair {
             row: *row,
             layout: setup.layout,
-            sender: (row.sender)(setup),
+            sender,
             now: Time::ZERO,
             sent: 0,
             blocks: (0..setup.layout.blocks()).map(|number| (number, Known::default())).collect(),
@@ -146,6 +149,9 @@ impl Pair {
     }
 
     fn note_send(&mut self, block: Block) {
+        if Symbol::of(&self.layout, block).is_some() {
+            return;
+        }
         let number = self.layout.number(block);
         assert_eq!(self.layout.block(number), Some(block), "the object has no such block");
         let len = self.len(number);

@@ -75,6 +75,22 @@ fn reported_path_loss_equals_the_networks_drops() {
 }
 
 #[test]
+fn coded_symbols_replace_lost_blocks() {
+    let wan = need!(Wan::new(link(100, 40, 0.05), MTU, 5_000_000));
+    for way in WAYS {
+        let ended = wan.start(way, &["--rate=90M"]).end();
+        let summary = ended.summary();
+        let count = |name: &str| summary[name].as_u64().expect("it is a count");
+        assert!(count("coded") > 0 && count("coded") <= count("blocks") / 10, "{way:?}: {ended}");
+        assert!(count("recovered") > 0, "{way:?}: {ended}");
+        assert_eq!(count("received"), count("blocks") + count("duplicates"), "{way:?}: {ended}");
+        wan.assert_copied(way);
+    }
+    let plain = wan.start(Way::Push, &["--rate=90M", "--tail-copies=1"]).end().summary();
+    assert_eq!((plain["coded"].as_u64(), plain["recovered"].as_u64()), (Some(0), Some(0)));
+}
+
+#[test]
 fn a_series_has_the_rate_what_arrives_the_loss_and_the_phase_at_each_end() {
     let wan = need!(Wan::new(link(20, 20, 0.05), MTU, 5_000_000));
     for way in WAYS {

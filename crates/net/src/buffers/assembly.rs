@@ -6,10 +6,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use longhaul_proto::coded::{Symbol, shape};
 use longhaul_proto::endpoint::BlockRange;
 use longhaul_proto::layout::{Block, Layout};
 
 use crate::buffers::chunks::{ChunkBuffer, ChunkPool};
+use crate::buffers::repair::{Repair, Symbols};
 
 /// The outcome for a block's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub struct WholeChunk {
     pub buffer: ChunkBuffer,
     /// Number of its bytes that belong to the object.
     pub len: usize,
+    /// How to make its missing blocks, if coded symbols replace some.
+    pub repair: Option<Repair>,
 }
 
 /// The chunks of an object in progress.
@@ -68,8 +72,9 @@ struct Filling {
     buffer: ChunkBuffer,
     present: Vec<u64>,
     missing: u32,
-    /// A block of it was received.
+    /// A block or symbol of it was received.
     begun: bool,
+    symbols: Option<Symbols>,
 }
 
 #[derive(Clone, Copy)]
@@ -143,9 +148,71 @@ impl Assembly {
         set(&mut filling.present, within);
         filling.missing -= 1;
         if filling.missing == 0 {
-            self.finish(at);
+            self.finish(at, None);
         }
         Placed::Filled(block)
+    }
+
+    /// Calls `fill` to write a coded symbol of `len` bytes, unless its chunk is complete. The
+    /// symbols of a chunk take a buffer of the pool, if enough are free.
+    pub fn place_symbol<E>(
+        &mut self,
+        symbol: Symbol,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Placed<E> {
+        let size = self.layout.block_size() as usize;
+        let Some(block) = symbol.block(&self.layout).filter(|_| len == size) else {
+            return Placed::Unfit;
+        };
+        if self.is_done(symbol.chunk) {
+            return Placed::Present(block);
+        }
+        let Some(at) = self.open_chunk(symbol.chunk) else {
+            return Placed::NoRoom;
+        };
+        let Filling { symbols, begun, .. } = &mut self.open[at];
+        if symbols.as_ref().is_some_and(|symbols| symbols.has(symbol.number)) {
+            return Placed::Present(block);
+        }
+        let had = symbols.is_some();
+        if !had {
+            *symbols = self.pool.take_spare().map(|buffer| Symbols::new(buffer, size));
+        }
+        let placed = match symbols.as_mut().and_then(|symbols| symbols.add(symbol.number, fill)) {
+            Some(Ok(())) => {
+                *begun = true;
+                return Placed::Filled(block);
+            }
+            Some(Err(error)) => Placed::Failed(error),
+            None => Placed::NoRoom,
+        };
+        // A forged datagram takes no memory.
+        if !had {
+            *symbols = None;
+        }
+        self.close_unbegun(at);
+        placed
+    }
+
+    /// Completes a chunk whose missing blocks symbols replace; [`WholeChunk::repair`] makes them.
+    pub fn restore(&mut self, chunk: u64) {
+        let Some((&at, shape)) = self.index.get(&chunk).zip(shape(&self.layout, chunk)) else {
+            return;
+        };
+        let size = self.layout.block_size() as usize;
+        let Filling { buffer, present, symbols, .. } = &mut self.open[at];
+        // Skipped blocks of a chunk are padding, for which the sender codes zeros.
+        for run in self.skipped.get(&chunk).into_iter().flatten() {
+            let end = (run.first + run.count) as usize * size;
+            let end = end.min(buffer.len());
+            buffer[run.first as usize * size..end].fill(0);
+        }
+        let repair = symbols.take().map(|symbols| {
+            let present = std::mem::take(present);
+            Repair { shape, symbols, present }
+        });
+        self.finish(at, repair);
     }
 
     /// Skips blocks that are present already or never arrive: their chunks are complete without
@@ -224,7 +291,7 @@ impl Assembly {
         set(&mut filling.present, within);
         filling.missing -= 1;
         if filling.missing == 0 {
-            self.finish(at);
+            self.finish(at, None);
         }
         Some(block)
     }
@@ -241,7 +308,7 @@ impl Assembly {
             let filling = &mut self.open[at];
             filling.missing -= fill_run(&mut filling.present, run);
             if filling.missing == 0 {
-                self.finish(at);
+                self.finish(at, None);
             }
             return;
         }
@@ -283,18 +350,19 @@ impl Assembly {
         let there: u32 = skipped.map(|run| fill_run(&mut present, *run)).sum();
         self.last = self.open.len();
         self.index.insert(chunk, self.last);
-        self.open.push(Filling { chunk, buffer, present, missing: blocks - there, begun: false });
+        let missing = blocks - there;
+        self.open.push(Filling { chunk, buffer, present, missing, begun: false, symbols: None });
         Some(self.last)
     }
 
-    fn finish(&mut self, at: usize) {
+    fn finish(&mut self, at: usize, repair: Option<Repair>) {
         let filling = self.close(at);
         let chunk = filling.0;
         set(&mut self.done, chunk as usize);
         self.skipped.remove(&chunk);
         let size = self.layout.chunk_size().get();
         let len = (self.layout.object().get() - chunk * size).min(size) as usize;
-        self.whole.push_back(WholeChunk { chunk, buffer: filling.1, len });
+        self.whole.push_back(WholeChunk { chunk, buffer: filling.1, len, repair });
     }
 
     /// Returns the buffer of a chunk without received blocks to the pool: otherwise forged
@@ -387,6 +455,120 @@ mod tests {
                 assert_eq!(whole.buffer[(offset - start) as usize], byte_at(offset));
             }
         }
+    }
+
+    /// The symbols of a chunk, as a sender makes them.
+    fn symbols_of(layout: &Layout, chunk: u64) -> Vec<Vec<u8>> {
+        let (shape, start) = (shape(layout, chunk).unwrap(), chunk * CHUNK);
+        let end = (start + CHUNK).min(layout.object().get());
+        let content: Vec<u8> = (start..end).map(byte_at).collect();
+        let mut made = Vec::new();
+        let blocks = content.chunks(BLOCK as usize);
+        longhaul_proto::fec::Encoder::new().encode(shape, blocks, &mut made).unwrap();
+        made.chunks(BLOCK as usize).map(<[u8]>::to_vec).collect()
+    }
+
+    fn put_symbol(assembly: &mut Assembly, chunk: u64, number: u8, bytes: &[u8]) -> bool {
+        let fill = |out: &mut [u8]| -> Result<(), Infallible> {
+            out.copy_from_slice(bytes);
+            Ok(())
+        };
+        let placed = assembly.place_symbol(Symbol { chunk, number }, bytes.len(), fill);
+        matches!(placed, Placed::Filled(_))
+    }
+
+    #[test]
+    fn symbols_replace_as_many_lost_blocks_in_any_order() {
+        let mut assembly = assembly(2_500, 5);
+        let layout = *assembly.layout();
+        for (chunk, lost) in [(0, [0, 7, 33]), (2, [3, 15, 16])] {
+            let symbols = symbols_of(&layout, chunk);
+            let (first, count) = layout.blocks_of_chunk(chunk);
+            let first = layout.number(first);
+            assert!(put_symbol(&mut assembly, chunk, 127, &symbols[127]));
+            assert!(!put_symbol(&mut assembly, chunk, 127, &symbols[127]), "it is present");
+            for within in (0..u64::from(count)).filter(|within| !lost.contains(within)) {
+                put(&mut assembly, first + within);
+            }
+            assert!(put_symbol(&mut assembly, chunk, 0, &symbols[0]));
+            assert!(put_symbol(&mut assembly, chunk, 60, &symbols[60]));
+            assert!(assembly.pop_whole().is_none());
+            assembly.restore(chunk);
+            let mut whole = assembly.pop_whole().expect("it is complete");
+            whole.repair.take().expect("it has symbols").apply(&mut whole.buffer[..whole.len]);
+            check(&whole, 2_500, &BTreeSet::new(), &layout);
+            assert!(!put_symbol(&mut assembly, chunk, 1, &symbols[1]), "the chunk is done");
+        }
+        assert_eq!((assembly.open_chunks(), assembly.pool.lent()), (0, 0));
+    }
+
+    #[test]
+    fn skipped_blocks_count_as_zeros_in_a_repair() {
+        let mut assembly = assembly(1_000, 3);
+        let layout = *assembly.layout();
+        let mut content: Vec<u8> = (0..1_000).map(byte_at).collect();
+        content[600..1_000].fill(0);
+        let mut symbols = Vec::new();
+        let blocks = content.chunks(BLOCK as usize);
+        let shape = shape(&layout, 0).unwrap();
+        longhaul_proto::fec::Encoder::new().encode(shape, blocks, &mut symbols).unwrap();
+        assembly.skip(BlockRange { first: Block { segment: 0, index: 20 }, count: 14 });
+        for number in (0..20).filter(|number| *number != 4) {
+            put(&mut assembly, number);
+        }
+        // The buffer of the chunk was used before.
+        assembly.open[0].buffer[600..].fill(7);
+        assert!(put_symbol(&mut assembly, 0, 3, &symbols[90..120]));
+        assembly.restore(0);
+        let mut whole = assembly.pop_whole().unwrap();
+        whole.repair.take().unwrap().apply(&mut whole.buffer[..]);
+        assert_eq!(whole.buffer[..600], content[..600]);
+    }
+
+    #[test]
+    fn wrong_or_too_few_symbols_make_a_chunk_with_other_bytes() {
+        for symbols in [1, 2] {
+            let mut assembly = assembly(1_000, 4);
+            for number in 2..34 {
+                put(&mut assembly, number);
+            }
+            for number in 0..symbols {
+                assert!(put_symbol(&mut assembly, 0, number, &[number; 30]));
+            }
+            assembly.restore(0);
+            let mut whole = assembly.pop_whole().unwrap();
+            whole.repair.take().unwrap().apply(&mut whole.buffer[..]);
+            let right: Vec<u8> = (0..60).map(byte_at).collect();
+            assert_ne!(whole.buffer[..60], right);
+        }
+    }
+
+    #[test]
+    fn symbols_take_no_memory_that_chunks_need() {
+        let mut assembly = assembly(2_500, 4);
+        assembly.restore(1);
+        assert!(assembly.pop_whole().is_none(), "the chunk has not begun");
+        assert!(!put_symbol(&mut assembly, 3, 0, &[0; 30]), "there is no such chunk");
+        assert!(!put_symbol(&mut assembly, 1, 0, &[0; 29]), "it is too short");
+        let forged = |_: &mut [u8]| Err(());
+        let symbol = Symbol { chunk: 1, number: 0 };
+        assert_eq!(assembly.place_symbol(symbol, 30, forged), Placed::Failed(()));
+        assert_eq!((assembly.open_chunks(), assembly.pool.lent()), (0, 0));
+        // A chunk and its symbols have two of four buffers; the next chunk leaves one, for blocks.
+        assert!(put_symbol(&mut assembly, 1, 0, &[0; 30]));
+        assert_eq!(assembly.pool.lent(), 2);
+        let (symbol, fill) = (Symbol { chunk: 0, number: 0 }, |_: &mut [u8]| Ok::<(), ()>(()));
+        assert_eq!(assembly.place_symbol(symbol, 30, fill), Placed::NoRoom);
+        assert_eq!((assembly.open_chunks(), assembly.pool.lent()), (1, 2));
+        // A buffer of 1,000 bytes has 33 symbols of 30.
+        assert!((1..33).all(|number| put_symbol(&mut assembly, 1, number, &[0; 30])));
+        assert!(!put_symbol(&mut assembly, 1, 33, &[0; 30]));
+        // The chunk completes without its symbols.
+        for number in 34..68 {
+            put(&mut assembly, number);
+        }
+        assert!(assembly.pop_whole().unwrap().repair.is_none());
+        assert_eq!((assembly.open_chunks(), assembly.pool.lent()), (0, 0));
     }
 
     proptest! {

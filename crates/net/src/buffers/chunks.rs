@@ -54,6 +54,15 @@ impl ChunkPool {
         Some(ChunkBuffer { bytes, pool: self.0.clone() })
     }
 
+    /// Returns a buffer for data that were not granted, or `None` unless a quarter of the budget
+    /// stays free.
+    pub fn take_spare(&self) -> Option<ChunkBuffer> {
+        let state = self.0.state();
+        let is_spare = (state.lent + 1) * 4 <= state.most * 3;
+        drop(state);
+        if is_spare { self.take() } else { None }
+    }
+
     /// The size of each buffer.
     pub fn chunk_size(&self) -> Bytes {
         Bytes::new(self.0.chunk as u64)
@@ -122,6 +131,14 @@ mod tests {
         drop(lent);
         assert_eq!(pool.lent(), 0);
         assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn spare_buffers_leave_a_quarter_of_the_budget() {
+        let pool = ChunkPool::new(Bytes::new(10), Bytes::new(80));
+        let spare: Vec<ChunkBuffer> = std::iter::from_fn(|| pool.take_spare()).collect();
+        assert_eq!(spare.len(), 6);
+        assert!(pool.take().is_some() && pool.take_spare().is_none());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! A datagram that fails to open is dropped. One that opens but is not needed is opened into
 //! scratch, because its number and its arrival still count.
 
+use longhaul_proto::coded::Symbol;
 use longhaul_proto::layout::Block;
 use longhaul_proto::time::Time;
 
@@ -45,7 +46,8 @@ impl Placer {
         Placer { opener, assembly, counts: PlaceCounts::default(), scratch, kept }
     }
 
-    /// Opens one data datagram into its place. Returns its block if that is now present.
+    /// Opens one data datagram into its place. Returns its block if that is now present; a coded
+    /// symbol counts as a block.
     ///
     /// # Errors
     /// [`OpenError`] if the datagram does not open.
@@ -60,6 +62,10 @@ impl Placer {
             // Too short to open, or too long for any block: no place to lend.
             return opener.open(now, header, bytes, &mut []).map(|_| None);
         };
+        if let Some(symbol) = Symbol::numbered(self.assembly.layout(), header.block) {
+            return self.place_symbol(now, datagram, symbol, len);
+        }
+        let (opener, scratch) = (&mut self.opener, &mut self.scratch);
         let layout = self.assembly.layout();
         let block = layout.block(header.block);
         if block.is_some_and(|block| layout.chunk_of(block) >= self.kept) {
@@ -71,6 +77,38 @@ impl Placer {
         let placed = self
             .assembly
             .place(header.block, len, |out| opener.open(now, header, bytes, out).map(|_| ()));
+        self.placed(now, datagram, placed)
+    }
+
+    /// As [`Placer::place`], for a coded symbol.
+    fn place_symbol(
+        &mut self,
+        now: Time,
+        datagram: &Datagram<'_>,
+        symbol: Symbol,
+        len: usize,
+    ) -> Result<Option<Block>, OpenError> {
+        let Datagram { header, bytes, .. } = datagram;
+        let Placer { opener, assembly, .. } = self;
+        let placed = if symbol.chunk < self.kept {
+            let fill = |out: &mut [u8]| opener.open(now, header, bytes, out).map(|_| ());
+            assembly.place_symbol(symbol, len, fill)
+        } else {
+            symbol.block(assembly.layout()).map_or(Placed::Unfit, Placed::Present)
+        };
+        self.placed(now, datagram, placed)
+    }
+
+    /// The block of a datagram that is `placed`; a datagram that has no place is opened all the
+    /// same.
+    fn placed(
+        &mut self,
+        now: Time,
+        datagram: &Datagram<'_>,
+        placed: Placed<OpenError>,
+    ) -> Result<Option<Block>, OpenError> {
+        let Datagram { header, bytes, .. } = datagram;
+        let (opener, scratch) = (&mut self.opener, &mut self.scratch);
         match placed {
             Placed::Filled(block) => Ok(Some(block)),
             Placed::Failed(error) => Err(error),
@@ -89,6 +127,13 @@ impl Placer {
                 self.counts.no_room += 1;
                 Ok(None)
             }
+        }
+    }
+
+    /// Completes a chunk whose missing blocks symbols replace, if it is kept.
+    pub fn restore(&mut self, chunk: u64) {
+        if chunk < self.kept {
+            self.assembly.restore(chunk);
         }
     }
 
@@ -115,6 +160,7 @@ mod tests {
     use crate::sealing::keys::{FlowKeys, Suite};
     use crate::sealing::seal::Sealer;
     use crate::socket::Path;
+    use longhaul_proto::coded::FIRST_SYMBOL;
     use longhaul_proto::endpoint::FlowId;
     use longhaul_proto::layout::Layout;
     use longhaul_proto::units::Bytes;
@@ -194,6 +240,33 @@ mod tests {
         assert!(place(&mut placer, &seal(&mut sealer, 3, 101)).is_err());
         assert_eq!(placer.counts().unfit, 2);
         assert_eq!(placer.assembly().open_chunks(), 0);
+    }
+
+    #[test]
+    fn coded_symbols_count_as_blocks_and_replace_missing_ones() {
+        let (mut sealer, mut placer) = rig(false, 5);
+        let number = |symbol: u64| FIRST_SYMBOL + 128 + symbol;
+        for block in 11..20 {
+            place(&mut placer, &seal(&mut sealer, block, 100)).unwrap();
+        }
+        for (symbol, len) in [(number(7), 99), (FIRST_SYMBOL + 3 * 128, 100), (u64::MAX >> 16, 100)]
+        {
+            assert_eq!(place(&mut placer, &seal(&mut sealer, symbol, len)), Ok(None));
+        }
+        assert_eq!(placer.counts().unfit, 3);
+        let mut forged = seal(&mut sealer, number(7), 100);
+        forged[50] ^= 1;
+        assert_eq!(place(&mut placer, &forged), Err(OpenError::Forged));
+        let index = Symbol { chunk: 1, number: 7 }.block(placer.assembly().layout()).unwrap().index;
+        for _ in 0..2 {
+            assert_eq!(place(&mut placer, &seal(&mut sealer, number(7), 100)), Ok(Some(index)));
+        }
+        placer.restore(1);
+        assert!(placer.assembly().pop_whole().is_some_and(|whole| whole.repair.is_some()));
+        let (mut sealer, mut fake) = rig(true, 5);
+        assert_eq!(place(&mut fake, &seal(&mut sealer, number(7), 100)), Ok(Some(index)));
+        fake.restore(1);
+        assert!(fake.assembly().pop_whole().is_none());
     }
 
     #[test]

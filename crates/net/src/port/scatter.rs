@@ -10,6 +10,7 @@
 
 use std::io::{self, IoSliceMut};
 
+use longhaul_proto::coded::FIRST_SYMBOL;
 use longhaul_proto::endpoint::{Arrival, FlowId};
 use longhaul_proto::time::Time;
 use longhaul_proto::wire::header::{Header, Kind};
@@ -188,6 +189,8 @@ impl Scatter {
         let predicted = chosen(right, &self.places).map(|place| place.number).last();
         let headers = spill.chunks(stride).filter_map(Header::decode);
         let ours = headers.filter(|h| h.kind == Kind::Data && h.flow == self.flow);
+        // A coded symbol is no block to go on from.
+        let ours = ours.filter(|h| h.block < FIRST_SYMBOL);
         ours.fold((predicted, 0), |(last, moved), h| (last.max(Some(h.block)), moved + 1))
     }
 

@@ -33,6 +33,9 @@ pub trait SendingFlow: Send {
     /// As [`Sender::set_peer_card`].
     fn hear_of_card(&mut self, _now: Time, _card: Rate) {}
 
+    /// As [`Sender::allow_coded`].
+    fn use_coded(&mut self) {}
+
     /// How many datagrams may leave now, the first under number `next`.
     fn room(&mut self, now: Time, next: PacketNumber) -> u64;
 
@@ -84,6 +87,10 @@ impl<F: SendingFlow> Sender for F {
 
     fn set_peer_card(&mut self, now: Time, card: Rate) {
         self.hear_of_card(now, card);
+    }
+
+    fn allow_coded(&mut self) {
+        self.use_coded();
     }
 
     fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {

@@ -8,6 +8,7 @@
 //!   they use [`losses`], the loss list, and [`wholes`], the complete segments.
 //! - [`heard`]: which numbered messages have arrived. [`again`]: repetition with backoff during
 //!   silence. [`mod@grace`]: how late a datagram may be.
+//! - [`loss_window`]: the loss ratio of recent datagrams.
 //! - [`receiving`]: arrivals into counters and pulses; many flows behind one receiver.
 //! - [`tallies`]: which blocks have arrived, a tally for each segment under way.
 
@@ -17,6 +18,7 @@ pub(crate) mod flow;
 pub(crate) mod frontier;
 pub(crate) mod grace;
 pub(crate) mod heard;
+pub(crate) mod loss_window;
 pub(crate) mod losses;
 pub(crate) mod receiving;
 pub(crate) mod repairs;

@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::accounting::ReceiverAccounting;
+use crate::coded::Symbol;
 use crate::endpoint::{
     Arrival, BlockRange, Carrier, Event, FlowId, Outgoing, Receiver, Setup, Wake, Why,
 };
@@ -48,7 +49,22 @@ impl ReceivingEnd {
     /// the object has. The protocol marks those, then calls [`ReceivingEnd::count`].
     pub(crate) fn on_arrivals(&mut self, now: Time, arrivals: &[Arrival]) -> u64 {
         let layout = self.layout;
-        let of_object = |block: Block| block.index < layout.blocks_in(block.segment);
+        self.take(now, arrivals, |block| block.index < layout.blocks_in(block.segment))
+    }
+
+    /// As [`ReceivingEnd::on_arrivals`], for a protocol that also takes coded symbols.
+    pub(crate) fn on_coded_arrivals(&mut self, now: Time, arrivals: &[Arrival]) -> u64 {
+        let layout = self.layout;
+        let is_real = |block: Block| block.index < layout.blocks_in(block.segment);
+        self.take(now, arrivals, |block| is_real(block) || Symbol::of(&layout, block).is_some())
+    }
+
+    fn take(
+        &mut self,
+        now: Time,
+        arrivals: &[Arrival],
+        of_object: impl Fn(Block) -> bool + Clone,
+    ) -> u64 {
         let known = arrivals.iter().filter(|arrival| of_object(arrival.block));
         self.pulses.on_arrivals(known.clone());
         let (mut received, mut highest) = (0, 0);
@@ -69,6 +85,15 @@ impl ReceivingEnd {
     pub fn count(&mut self, received: u64, new: u64) {
         self.accounting.distinct += new;
         self.accounting.duplicates += received - new;
+    }
+
+    /// Symbols replace `blocks` missing blocks of a chunk: as many of them, counted as duplicates
+    /// when they arrived, were new.
+    pub(crate) fn restored(&mut self, chunk: u64, blocks: u64) {
+        self.accounting.recovered += blocks;
+        self.accounting.distinct += blocks;
+        self.accounting.duplicates = self.accounting.duplicates.saturating_sub(blocks);
+        self.events.push_back(Event::Restored { chunk });
     }
 
     /// Uncounts blocks that were found missing and need not arrive. The sender may skip blocks

@@ -6,8 +6,10 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::frontier::{Frontier, Run};
+use super::loss_window::LossWindow;
 use super::wholes::Wholes;
 use crate::accounting::SenderAccounting;
+use crate::coded::payload_len;
 use crate::endpoint::{Carrier, Event, FlowId, Outgoing, PacketNumber, Setup, Wake, Why};
 use crate::layout::{Block, Layout};
 use crate::pace::Pacer;
@@ -15,7 +17,7 @@ use crate::rate::Feedback;
 use crate::rtt::Rtt;
 use crate::sent::SentLog;
 use crate::time::{Span, Time};
-use crate::units::{Bytes, Rate};
+use crate::units::{Bytes, LossRatio, Rate};
 use crate::wire::{Control, Pulse};
 
 /// The circuit breaker of RFC 8085, section 3.1.10: silence for the longer of this and
@@ -47,6 +49,7 @@ pub struct SendingEnd {
     silent: bool,
     finished: bool,
     last_pulse: u64,
+    loss: LossWindow,
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<Event>,
 }
@@ -69,6 +72,7 @@ impl SendingEnd {
             silent: false,
             finished: false,
             last_pulse: 0,
+            loss: LossWindow::default(),
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
         };
@@ -151,6 +155,7 @@ impl SendingEnd {
             return None;
         }
         self.last_pulse = pulse.sequence;
+        self.loss.note(pulse.highest, pulse.received);
         let sample = pulse.echo.and_then(|echo| self.sent.sample(now, echo));
         if let Some(sample) = sample {
             self.rtt.sample(sample);
@@ -163,7 +168,7 @@ impl SendingEnd {
         let mut bytes = 0;
         for index in run.blocks.clone() {
             let block = Block { segment: run.segment, index };
-            bytes += u64::from(self.layout.extent(block).len);
+            bytes += u64::from(payload_len(&self.layout, block));
             out.push(block);
         }
         let count = run.blocks.len() as u64;
@@ -174,6 +179,12 @@ impl SendingEnd {
             self.accounting.retransmitted += count;
         }
         self.pacer.spend(now, Bytes::new(bytes + count * self.overhead.get()));
+    }
+
+    /// Returns the loss ratio of the flow's recent datagrams; `None` before the receiver reported
+    /// on `least` datagrams.
+    pub(crate) fn loss(&self, least: u64) -> Option<LossRatio> {
+        self.loss.ratio(least)
     }
 
     /// Records the datagrams of a poll, the first with number `next`. Call it once after all

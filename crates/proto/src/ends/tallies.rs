@@ -51,6 +51,20 @@ impl Tallies {
         Marked { new, is_last }
     }
 
+    /// Marks all of a segment's `blocks`; returns whether they completed it.
+    pub(crate) fn fill(&mut self, segment: u32, blocks: Range<u32>) -> bool {
+        if self.is_whole(segment) {
+            return false;
+        }
+        let tally = self.begin(segment);
+        tally.mark_range(blocks);
+        let is_last = tally.is_whole();
+        if is_last {
+            self.set_whole(segment);
+        }
+        is_last
+    }
+
     /// Marks blocks from another source; returns whether they completed their segment.
     pub(crate) fn skip(&mut self, blocks: BlockRange) -> bool {
         let segment = blocks.first.segment;

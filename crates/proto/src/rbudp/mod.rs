@@ -23,8 +23,9 @@
 //! - The receiver grants bytes of first sends. A sender without grant in the middle of a segment
 //!   requests a report on the part that it sent (a partial DONE), so that holes are filled and the
 //!   receiver's memory becomes free. Repairs need no grant.
-//! - The blocks of a small last round may be sent more than once ([`TAIL_COPIES`]): each round
-//!   costs a round trip, a copy of a few blocks almost nothing.
+//! - A last round is followed by a few coded symbols ([`crate::coded`]), so that losses among its
+//!   repairs need no further round trip. Where blocks cannot be coded, those of a small last round
+//!   are sent more than once ([`TAIL_COPIES`]).
 //!
 //! Files by decision: `sender` selects and paces, `segments` keeps a sender's rounds, `receiver`
 //! counts, `reports` decides the time and content of reports.
@@ -50,7 +51,7 @@ use crate::settings::ProtocolOption;
 pub const TAIL_COPIES: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "tail-copies",
-    "times that each block of a small last round is sent (1: as in the paper)",
+    "times that each block of a small last round is sent, or coded instead (1: as in the paper)",
     (1.0, 8.0),
     2.0,
 );

@@ -1,10 +1,14 @@
 //! The receiving end: keeps the tallies, answers DONE and sends pulses.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
 
 use super::reports::{Segment, whole};
+use crate::coded::{Symbol, Waiting};
 use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup, Wake, Why};
 use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies, grace};
+use crate::layout::Block;
+use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::{Control, Done, Report};
 
@@ -25,6 +29,8 @@ pub struct Flow {
     open: BTreeMap<u32, Segment>,
     /// Those segments with a waiting DONE, or an answer in progress.
     asked: BTreeSet<u32>,
+    /// Coded symbols of incomplete chunks.
+    symbols: Waiting,
     /// Segments to report as complete, with the round of the DONE.
     tell_whole: VecDeque<(u32, u32)>,
 }
@@ -51,6 +57,59 @@ impl Flow {
             self.set_whole(segment);
         }
         marked.new
+    }
+
+    /// Restores the chunks that have enough symbols now.
+    fn restore(&mut self, arrivals: &[Arrival]) {
+        let layout = self.end.layout;
+        let mut touched = BTreeSet::new();
+        for Arrival { block, .. } in arrivals {
+            if let Some(symbol) = Symbol::of(&layout, *block) {
+                self.symbols.keep(symbol);
+                touched.insert(symbol.chunk);
+            } else if !self.symbols.is_empty() {
+                touched.insert(layout.chunk_of(*block));
+            }
+        }
+        touched.into_iter().for_each(|chunk| self.restore_chunk(chunk));
+    }
+
+    fn restore_chunk(&mut self, chunk: u64) {
+        let (first, count) = self.end.layout.blocks_of_chunk(chunk);
+        let blocks = first.index..first.index + count;
+        let missing = self.tallies.missing_in(first.segment, blocks.clone());
+        if missing > self.symbols.count(chunk) {
+            return;
+        }
+        self.symbols.drop_chunk(chunk);
+        if missing == 0 {
+            return;
+        }
+        self.end.restored(chunk, missing.into());
+        if self.tallies.fill(first.segment, blocks) {
+            self.set_whole(first.segment);
+        }
+    }
+
+    /// Returns the blocks of a segment that no report needs to name, because symbols replace them:
+    /// of each chunk with n symbols the last n missing blocks.
+    fn spared(&self, segment: u32) -> RangeSet {
+        let (layout, mut spared) = (&self.end.layout, RangeSet::new());
+        let Some(tally) = self.tallies.tally(segment) else { return spared };
+        let chunk = |index| layout.chunk_of(Block { segment, index });
+        let chunks = chunk(0)..chunk(layout.blocks_in(segment).saturating_sub(1)) + 1;
+        for chunk in self.symbols.chunks(chunks) {
+            let (first, count) = layout.blocks_of_chunk(chunk);
+            let blocks = first.index..first.index + count;
+            let mut left =
+                tally.missing_in(blocks.clone()).saturating_sub(self.symbols.count(chunk));
+            for run in tally.missing(blocks.clone()) {
+                let needed = left.min(run.end - run.start);
+                left -= needed;
+                spared.insert(u64::from(run.start + needed)..run.end.into());
+            }
+        }
+        spared
     }
 
     fn begin_reports(&mut self, now: Time) {
@@ -95,8 +154,9 @@ impl Flow {
         let reporting =
             |segment: &&u32| self.open.get(*segment).is_some_and(|open| open.is_reporting());
         let segment = *self.asked.iter().find(reporting)?;
+        let spared = self.spared(segment);
         let open = self.open.get_mut(&segment)?;
-        let slice = open.next_slice(now, segment, self.tallies.open(segment)?)?;
+        let slice = open.next_slice(now, segment, self.tallies.open(segment)?, &spared)?;
         if !open.is_reporting() {
             self.asked.remove(&segment);
         }
@@ -119,6 +179,7 @@ impl ReceivingFlow for Flow {
             tallies: Tallies::new(setup.layout),
             open: BTreeMap::new(),
             asked: BTreeSet::new(),
+            symbols: Waiting::default(),
             tell_whole: VecDeque::new(),
         }
     }
@@ -132,11 +193,12 @@ impl ReceivingFlow for Flow {
     }
 
     fn on_datagrams(&mut self, now: Time, arrivals: &[Arrival]) {
-        let received = self.end.on_arrivals(now, arrivals);
+        let received = self.end.on_coded_arrivals(now, arrivals);
         let segment = |arrival: &Arrival| arrival.block.segment;
         let runs = arrivals.chunk_by(|a, b| segment(a) == segment(b));
         let new = runs.map(|run| self.mark_run(segment(&run[0]), run)).sum();
         self.end.count(received, new);
+        self.restore(arrivals);
         self.begin_reports(now);
     }
 
@@ -155,6 +217,14 @@ impl ReceivingFlow for Flow {
         self.end.forget_lost(self.lost_in(&blocks));
         if self.tallies.skip(blocks) {
             self.set_whole(blocks.first.segment);
+        }
+        let layout = self.end.layout;
+        let chunk = |index| layout.chunk_of(Block { index, ..blocks.first });
+        let indices = blocks.indices(&layout);
+        if !self.symbols.is_empty() && !indices.is_empty() {
+            let chunks = chunk(indices.start)..chunk(indices.end - 1) + 1;
+            let chunks: Vec<u64> = self.symbols.chunks(chunks).collect();
+            chunks.into_iter().for_each(|chunk| self.restore_chunk(chunk));
         }
     }
 

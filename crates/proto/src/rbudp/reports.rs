@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 
+use crate::ranges::RangeSet;
 use crate::tally::Tally;
 use crate::time::{Span, Time};
 use crate::wire::{Done, Report};
@@ -86,12 +87,21 @@ impl Segment {
         !self.rest.is_empty()
     }
 
-    /// The next slice of the answer, by the segment's tally.
-    pub(super) fn next_slice(&mut self, now: Time, segment: u32, tally: &Tally) -> Option<Slice> {
+    /// The next slice of the answer, by the segment's tally. It does not name the blocks in
+    /// `spared`, which coded symbols replace.
+    pub(super) fn next_slice(
+        &mut self,
+        now: Time,
+        segment: u32,
+        tally: &Tally,
+        spared: &RangeSet,
+    ) -> Option<Slice> {
         if self.rest.is_empty() {
             return None;
         }
-        let missing = tally.missing(self.rest.clone());
+        let wide = |run: Range<u32>| u64::from(run.start)..u64::from(run.end);
+        let missing = tally.missing(self.rest.clone()).flat_map(|run| spared.gaps(wide(run)));
+        let missing = missing.map(|run| run.start as u32..run.end as u32);
         let report = Report::fill(segment, self.round, self.rest.clone(), missing);
         let slice = report.slice();
         let newly_lost = tally.missing_in(slice.start.max(self.lost_to)..slice.end);

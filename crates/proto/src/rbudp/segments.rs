@@ -1,13 +1,21 @@
 //! One segment at the sending end: blocks sent, blocks covered by DONE, and repairs.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use crate::coded::{SYMBOLS, Symbol, amounts};
 use crate::endpoint::PacketNumber;
+use crate::fec::Losses;
+use crate::layout::{Block, Layout};
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
+use crate::units::LossRatio;
 use crate::wire::{Done, Report};
+
+/// What a segment may send again beyond its expected losses, as a share of its blocks. With the
+/// error of the expectation that is a hundredth.
+const SPARE: f64 = 0.007_5;
 
 /// The remaining copies of a small last round, and how often such a round is sent.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +73,16 @@ pub(super) struct Segment {
     /// The round's repairs, as long as there are few enough to copy.
     list: Vec<Range<u32>>,
     listed: u64,
-    /// The round's copies are queued.
+    /// The round's copies or symbols are queued.
     copied: bool,
+    /// Coded symbols to send after the repairs, as indices of the core.
+    symbols: VecDeque<Range<u32>>,
+    /// The round's repairs by chunk, if chunks can be coded.
+    repeated: BTreeMap<u64, u32>,
+    /// Symbols sent so far, by chunk.
+    coded: BTreeMap<u64, u8>,
+    /// Datagrams sent so far that were not first sends.
+    again: u64,
 }
 
 /// The next step for a segment.
@@ -95,11 +111,15 @@ impl Segment {
             list: Vec::new(),
             listed: 0,
             copied: false,
+            symbols: VecDeque::new(),
+            repeated: BTreeMap::new(),
+            coded: BTreeMap::new(),
+            again: 0,
         }
     }
 
     pub(super) fn has_repairs(&self) -> bool {
-        !self.repairs.is_empty()
+        !self.repairs.is_empty() || !self.symbols.is_empty()
     }
 
     pub(super) fn asked(&self) -> Option<&Asked> {
@@ -137,13 +157,87 @@ impl Segment {
         None
     }
 
+    /// The next run of at most `max` symbols.
+    pub(super) fn next_symbols(&mut self, max: u32) -> Option<Range<u32>> {
+        let front = self.symbols.front_mut()?;
+        let run = front.start..front.end.min(front.start.saturating_add(max));
+        front.start = run.end;
+        if front.start == front.end {
+            self.symbols.pop_front();
+        }
+        Some(run)
+    }
+
+    /// Counts a repair of the round, to add symbols for its chunk.
+    pub(super) fn note_repeated(&mut self, layout: &Layout, segment: u32, run: &Range<u32>) {
+        for index in run.clone() {
+            *self.repeated.entry(layout.chunk_of(Block { segment, index })).or_default() += 1;
+        }
+    }
+
+    /// Whether blocks went out for the first time since the last complete answer.
+    pub(super) fn is_first_round(&self) -> bool {
+        self.answered_to < self.blocks
+    }
+
+    /// Queues symbols for the chunks of a round that is otherwise over. All blocks of the segment
+    /// were sent; `there` holds those that the receiver has from elsewhere. A round has symbols
+    /// once.
+    pub(super) fn code_round(
+        &mut self,
+        layout: &Layout,
+        segment: u32,
+        there: &RangeSet,
+        loss: LossRatio,
+    ) {
+        if core::mem::replace(&mut self.copied, true) {
+            return;
+        }
+        let mut sent = core::mem::take(&mut self.repeated);
+        let mut index = self.answered_to;
+        while index < self.blocks {
+            let chunk = layout.chunk_of(Block { segment, index });
+            let (first, count) = layout.blocks_of_chunk(chunk);
+            let end = first.index + count;
+            let number = |index| layout.number(Block { segment, index });
+            let gaps = there.gaps(number(index)..number(index) + u64::from(end - index));
+            let new: u64 = gaps.map(|gap| gap.end - gap.start).sum();
+            *sent.entry(chunk).or_default() += new as u32;
+            index = end;
+        }
+        let ratio = loss.get();
+        let most = f64::from(self.blocks) * (ratio / (1.0 - ratio) + SPARE);
+        let budget = (libm::ceil(most) as u64).saturating_sub(self.again);
+        let counts: Vec<u32> = sent.values().copied().collect();
+        let counts = amounts(&counts, Losses::independent(loss), budget);
+        for (&chunk, count) in sent.keys().zip(counts) {
+            let before = self.coded.entry(chunk).or_default();
+            let count = count.min(SYMBOLS - *before);
+            let Some(first) = (Symbol { chunk, number: *before }).block(layout) else { continue };
+            if count > 0 {
+                self.symbols.push_back(first.index..first.index + u32::from(count));
+                *before += count;
+            }
+        }
+    }
+
+    /// A run of symbols was returned; its last number is `last`.
+    pub(super) fn on_symbols(&mut self, count: u32, last: PacketNumber) {
+        self.highest = self.highest.max(last);
+        self.since_done = self.since_done.saturating_add(count);
+        self.again += u64::from(count);
+    }
+
     /// A run of blocks was returned; its last number is `last`.
     pub(super) fn on_sent(&mut self, run: &Range<u32>, last: PacketNumber, first_time: bool) {
         let count = run.end - run.start;
         self.highest = self.highest.max(last);
         self.since_done = self.since_done.saturating_add(count);
-        if !first_time && !self.in_repair {
-            self.in_repair = true;
+        if first_time {
+            return;
+        }
+        self.again += u64::from(count);
+        if !core::mem::replace(&mut self.in_repair, true) {
             self.rounds += 1;
         }
     }
@@ -215,6 +309,7 @@ impl Segment {
         self.list = Vec::new();
         self.listed = 0;
         self.copied = false;
+        self.repeated.clear();
         let (round, highest) = (self.round, self.highest);
         let done = Done { segment, round, sent_to, highest };
         self.asked = Some(Asked { done, again: now + wait, wait, covered: RangeSet::new() });

@@ -5,6 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use super::TAIL_COPIES;
 use super::segments::{Next, Segment, TailCopies};
+use crate::coded;
 use crate::endpoint::{BlockRange, Carrier, Event, PacketNumber, Setup, Wake, Why};
 use crate::ends::{Run, SendingEnd, SendingFlow};
 use crate::law::Found;
@@ -12,12 +13,19 @@ use crate::layout::Block;
 use crate::pulse::until_train;
 use crate::rate::{RateController, controller};
 use crate::time::{Span, Time};
+use crate::units::{Bytes, LossRatio};
 use crate::wire::{Control, Done, Pulse, Report};
 
 /// Longest time before DONE is repeated (unless the path is longer).
 const MAX_REPEAT: Span = Span::from_secs(2);
 /// Extra copies are at most one in this many of the object's blocks.
 const COPY_SHARE: u64 = 256;
+/// A round with repairs had losses; its symbols count on this loss at least.
+const LEAST_LOSS: f64 = 0.000_5;
+/// Fewer datagrams say too little about the loss of a round of first sends.
+const KNOWN: u64 = 500;
+/// No symbols at more loss than this.
+const MOST_LOSS: f64 = 0.5;
 
 /// RBUDP's sender.
 pub struct RbudpSender {
@@ -30,6 +38,10 @@ pub struct RbudpSender {
     /// When DONE is repeated.
     repeats: BTreeSet<(Time, u32)>,
     copies: TailCopies,
+    /// Last rounds have coded symbols, not copies.
+    codes: bool,
+    /// UDP payload of a full datagram.
+    datagram: Bytes,
 }
 
 impl RbudpSender {
@@ -46,6 +58,8 @@ impl RbudpSender {
                 times: setup.settings.count(&TAIL_COPIES) as u32,
                 budget: setup.layout.blocks() / COPY_SHARE,
             },
+            codes: false,
+            datagram: setup.datagram(),
         }
     }
 
@@ -63,7 +77,7 @@ impl RbudpSender {
     fn end_round(&mut self, now: Time, segment: u32) {
         let all_sent = self.end.frontier.peek().is_none();
         let Some(open) = self.open.get_mut(&segment) else { return };
-        if all_sent && !open.has_repairs() {
+        if all_sent && !self.codes && !open.has_repairs() {
             let copied = open.copy_round(self.copies);
             self.copies.budget -= copied.min(self.copies.budget);
         }
@@ -75,6 +89,34 @@ impl RbudpSender {
         self.settle(now, segment);
     }
 
+    /// Whether repairs of a round that ends now would arrive after the last first send: its losses
+    /// cost a round trip.
+    fn is_tail(&self) -> bool {
+        let frontier = &self.end.frontier;
+        let left = self.end.layout.blocks().saturating_sub(frontier.passed());
+        // The receiver's grace is a quarter of a round trip.
+        let answer = self.end.rtt.smoothed() + self.end.rtt.smoothed() / 4;
+        let rest = Bytes::new(self.datagram.get().saturating_mul(left));
+        frontier.peek().is_none() || rest / self.controller.rate() < answer
+    }
+
+    /// Adds coded symbols to a segment's round before its DONE, if it is one of the last rounds and
+    /// the loss is known.
+    fn code_round(&mut self, segment: u32) {
+        if !self.codes || !self.is_tail() {
+            return;
+        }
+        let Some(open) = self.open.get_mut(&segment) else { return };
+        let known = |least| self.end.loss(least).map_or(0.0, LossRatio::get);
+        let ratio = match open.is_first_round() {
+            true => known(KNOWN),
+            false => known(1).max(LEAST_LOSS),
+        };
+        if let Some(loss) = LossRatio::new(ratio).filter(|_| ratio > 0.0 && ratio < MOST_LOSS) {
+            open.code_round(&self.end.layout, segment, self.end.frontier.there(), loss);
+        }
+    }
+
     /// Sends DONE for a segment or finishes it, if that is next.
     fn settle(&mut self, now: Time, segment: u32) {
         let blocked = self.current() == Some(segment) && self.end.frontier.is_out_of_grant();
@@ -83,7 +125,16 @@ impl RbudpSender {
         match open.next(sent_to, blocked, |from| self.end.is_there(segment, from)) {
             Next::Wait => {}
             Next::Whole => self.set_whole(segment),
-            Next::Ask => self.ask(now, segment, sent_to),
+            Next::Ask => {
+                if sent_to == open.blocks {
+                    self.code_round(segment);
+                }
+                if self.open.get(&segment).is_some_and(Segment::has_repairs) {
+                    self.repairing.insert(segment);
+                } else {
+                    self.ask(now, segment, sent_to);
+                }
+            }
         }
     }
 
@@ -194,6 +245,12 @@ impl SendingFlow for RbudpSender {
         }
     }
 
+    fn use_coded(&mut self) {
+        // A symbol of a single block would be a copy.
+        let shape = coded::shape(&self.end.layout, 0);
+        self.codes = self.copies.times > 1 && shape.is_some_and(|shape| shape.originals() > 1);
+    }
+
     fn room(&mut self, now: Time, next: PacketNumber) -> u64 {
         let trained = self.controller.train(now, next);
         trained.max(self.end.pacer.allowance(now)).min(until_train(next))
@@ -204,7 +261,9 @@ impl SendingFlow for RbudpSender {
         while let Some(&segment) = self.repairing.first() {
             let base = self.base(segment);
             if let Some(open) = self.open.get_mut(&segment)
-                && let Some(blocks) = open.next_repair(max, base, self.end.frontier.there())
+                && let Some(blocks) = open
+                    .next_repair(max, base, self.end.frontier.there())
+                    .or_else(|| open.next_symbols(max))
             {
                 return Some((Run { segment, blocks }, false));
             }
@@ -216,14 +275,22 @@ impl SendingFlow for RbudpSender {
     }
 
     fn on_run(&mut self, now: Time, run: &Run, first_time: bool, last: u64) {
-        let blocks = self.end.layout.blocks_in(run.segment);
-        let open = self.open.entry(run.segment).or_insert_with(|| Segment::new(blocks));
-        open.on_sent(&run.blocks, PacketNumber(last), first_time);
-        if !first_time {
-            open.list_repair(run.blocks.clone(), self.copies);
+        let (layout, segment) = (&self.end.layout, run.segment);
+        let (blocks, count) = (layout.blocks_in(segment), run.blocks.end - run.blocks.start);
+        let open = self.open.entry(segment).or_insert_with(|| Segment::new(blocks));
+        if run.blocks.start >= blocks {
+            open.on_symbols(count, PacketNumber(last));
+            self.end.accounting.coded += u64::from(count);
+        } else {
+            open.on_sent(&run.blocks, PacketNumber(last), first_time);
+            if !first_time && self.codes {
+                open.note_repeated(layout, segment, &run.blocks);
+            } else if !first_time {
+                open.list_repair(run.blocks.clone(), self.copies);
+            }
         }
         self.end.accounting.rounds = self.end.accounting.rounds.max(open.rounds);
-        self.end_round(now, run.segment);
+        self.end_round(now, segment);
     }
 
     fn on_sent(&mut self, now: Time, next: PacketNumber, count: u64) {

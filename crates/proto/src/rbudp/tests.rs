@@ -1,6 +1,7 @@
 //! RBUDP's two ends, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
+mod coded;
 mod timers;
 
 use alloc::collections::BTreeSet;

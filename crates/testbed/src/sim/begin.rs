@@ -216,6 +216,7 @@ impl<'s> World<'s> {
         if let Some(peer) = peer {
             sender.set_peer_card(now, peer);
         }
+        sender.allow_coded();
         let ordered = copy.ordered_control;
         let block = u64::from(setup.layout.block_size());
         let in_order = copy.reorder_buffer;

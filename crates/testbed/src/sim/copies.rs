@@ -2,6 +2,7 @@
 //! host drains data.
 
 use longhaul_proto::accounting::ReceiverAccounting;
+use longhaul_proto::coded::Symbol;
 use longhaul_proto::endpoint::{Arrival, Carrier, Event, PacketNumber, Wake};
 use longhaul_proto::layout::Block;
 use longhaul_proto::time::{Span, Time};
@@ -24,15 +25,32 @@ impl CopyAgent {
             self.replayed += 1;
             return false;
         }
-        let layout = &self.setup.layout;
-        let number = layout.number(arrival.block);
+        if Symbol::of(&self.setup.layout, arrival.block).is_some() {
+            return true;
+        }
+        let number = self.setup.layout.number(arrival.block);
         if self.in_order.is_some_and(|buffer| number >= buffer.next + buffer.room) {
             self.socket_lost += 1;
             return false;
         }
-        if self.blocks.insert(number) {
+        self.hold(now, arrival.block);
+        true
+    }
+
+    /// Symbols replace the missing blocks of a chunk.
+    fn restore(&mut self, now: Time, chunk: u64) {
+        let (first, count) = self.setup.layout.blocks_of_chunk(chunk);
+        for index in first.index..first.index + count {
+            self.hold(now, Block { index, ..first });
+        }
+    }
+
+    /// Stores a block, unless it is there already.
+    fn hold(&mut self, now: Time, block: Block) {
+        let layout = &self.setup.layout;
+        if self.blocks.insert(layout.number(block)) {
             match &mut self.in_order {
-                None => self.delivered += Bytes::new(layout.extent(arrival.block).len.into()),
+                None => self.delivered += Bytes::new(layout.extent(block).len.into()),
                 Some(buffer) => {
                     while self.blocks.contains(buffer.next) {
                         let block = layout.block(buffer.next);
@@ -44,10 +62,9 @@ impl CopyAgent {
             }
             self.stall.end(now);
             if let Some(holding) = &mut self.holding {
-                holding.take(layout, arrival.block);
+                holding.take(layout, block);
             }
         }
-        true
     }
 }
 
@@ -166,8 +183,15 @@ impl World<'_> {
         }
         self.programs[self.receivers[index].host].report(now, reports);
         while let Some((id, event)) = self.receivers[index].core.poll_event() {
-            if event == Event::Finished {
-                self.finish(id.0)?;
+            match event {
+                Event::Finished => self.finish(id.0)?,
+                Event::Restored { chunk } => {
+                    let now = self.fabric.now;
+                    if let Some(Agent::Copy(copy)) = self.agents.get_mut(id.0 as usize) {
+                        copy.restore(now, chunk);
+                    }
+                }
+                _ => {}
             }
         }
         let core = &mut self.receivers[index];

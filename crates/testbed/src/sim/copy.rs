@@ -1,6 +1,7 @@
 //! The sending driver of a copy, and the state of both ends.
 
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
+use longhaul_proto::coded::payload_len;
 use longhaul_proto::endpoint::{BoxedSender, Event, PacketNumber, Setup, Wake};
 use longhaul_proto::layout::Block;
 use longhaul_proto::time::{Span, Time};
@@ -258,7 +259,7 @@ impl CopyAgent {
             let mut cost = Span::ZERO;
             let mut bytes = 0;
             for block in &*blocks {
-                let len = self.setup.layout.extent(*block).len;
+                let len = payload_len(&self.setup.layout, *block);
                 if len == 0 {
                     return Err(format!("{block:?} is not a block of the object"));
                 }

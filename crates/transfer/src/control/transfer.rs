@@ -90,6 +90,9 @@ pub struct Plan {
     /// More slices of the same plan follow.
     #[prost(bool, tag = "5")]
     pub more: bool,
+    /// This end takes coded symbols in place of blocks.
+    #[prost(bool, tag = "6")]
+    pub takes_coded: bool,
 }
 
 /// Chunks of a partial file that only the source can verify.
@@ -276,6 +279,12 @@ pub struct Status {
     /// The state of the rate search: 1 start, 2 alone, 3 shared; others: none (sending end).
     #[prost(uint32, tag = "40")]
     pub phase: u32,
+    /// Of the blocks sent again, coded symbols (sending end).
+    #[prost(uint64, tag = "41")]
+    pub coded: u64,
+    /// Of the distinct blocks, those that coded symbols replaced (receiving end).
+    #[prost(uint64, tag = "42")]
+    pub recovered: u64,
 }
 
 /// Another copy writes a file of the destination at this moment; the server waits for its end.

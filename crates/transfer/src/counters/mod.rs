@@ -37,8 +37,10 @@ pub(crate) struct SenderCounters {
     pub(crate) sent: u64,
     /// Blocks sent again.
     pub(crate) first: u64,
-    /// Blocks sent again.
+    /// Blocks sent again, and coded symbols.
     pub(crate) retransmitted: u64,
+    /// Of these, coded symbols.
+    pub(crate) coded: u64,
     /// Losses as the receiving end reported them.
     pub(crate) reported_lost: u64,
     /// Rounds of the segment that needed the most.
@@ -64,6 +66,8 @@ pub(crate) struct ReceiverCounters {
     pub(crate) distinct: u64,
     /// Blocks received again.
     pub(crate) duplicates: u64,
+    /// Of the distinct blocks, those that coded symbols replaced.
+    pub(crate) recovered: u64,
     /// Blocks found missing, once each.
     pub(crate) blocks_lost: u64,
     /// Reported losses.
@@ -124,11 +128,13 @@ pub(crate) struct Times {
 
 impl From<&SenderCounters> for SenderAccounting {
     fn from(counters: &SenderCounters) -> SenderAccounting {
-        let SenderCounters { sent, first, retransmitted, reported_lost, rounds, .. } = *counters;
+        let SenderCounters { sent, first, retransmitted, coded, reported_lost, rounds, .. } =
+            *counters;
         SenderAccounting {
             sent,
             first,
             retransmitted,
+            coded,
             reported_lost,
             rounds,
             ..SenderAccounting::default()
@@ -144,12 +150,14 @@ impl SenderCounters {
         rtt: Span,
         found: Found,
     ) -> SenderCounters {
-        let SenderAccounting { sent, first, retransmitted, reported_lost, rounds, .. } = *core;
+        let SenderAccounting { sent, first, retransmitted, coded, reported_lost, rounds, .. } =
+            *core;
         let (streams, streams_found) = (0, false);
         SenderCounters {
             sent,
             first,
             retransmitted,
+            coded,
             reported_lost,
             rounds,
             rate,
@@ -167,6 +175,7 @@ impl From<&ReceiverCounters> for ReceiverAccounting {
             received: counters.received,
             distinct: counters.distinct,
             duplicates: counters.duplicates,
+            recovered: counters.recovered,
             blocks_lost: counters.blocks_lost,
             reported_lost: counters.reported_lost,
             highest: counters.highest,
@@ -182,6 +191,7 @@ impl From<&ReceiverAccounting> for ReceiverCounters {
             received: core.received,
             distinct: core.distinct,
             duplicates: core.duplicates,
+            recovered: core.recovered,
             blocks_lost: core.blocks_lost,
             reported_lost: core.reported_lost,
             highest: core.highest,
@@ -205,15 +215,24 @@ impl AddAssign for SenderCounters {
             (&mut self.sent, later.sent),
             (&mut self.first, later.first),
             (&mut self.retransmitted, later.retransmitted),
+            (&mut self.coded, later.coded),
             (&mut self.reported_lost, later.reported_lost),
         ]);
-        let SenderCounters { sent, first, retransmitted, reported_lost, .. } = *self;
+        let SenderCounters { sent, first, retransmitted, coded, reported_lost, .. } = *self;
         let rounds = self.rounds.max(later.rounds);
         let mut found = if later.found.rate > Rate::ZERO { later.found } else { self.found };
         let shared = [self.found.shared, later.found.shared];
         found.shared = shared.into_iter().flatten().reduce(|earlier, later| earlier + later);
-        *self =
-            SenderCounters { sent, first, retransmitted, reported_lost, rounds, found, ..later };
+        *self = SenderCounters {
+            sent,
+            first,
+            retransmitted,
+            coded,
+            reported_lost,
+            rounds,
+            found,
+            ..later
+        };
     }
 }
 
@@ -223,6 +242,7 @@ impl AddAssign for ReceiverCounters {
             (&mut self.received, later.received),
             (&mut self.distinct, later.distinct),
             (&mut self.duplicates, later.duplicates),
+            (&mut self.recovered, later.recovered),
             (&mut self.blocks_lost, later.blocks_lost),
             (&mut self.reported_lost, later.reported_lost),
             (&mut self.highest, later.highest),

@@ -54,6 +54,8 @@ impl From<&Counters> for Status {
             found_nanos: sender.found.after.as_nanos(),
             path_loss_ppm: sender.found.loss_ppm,
             shared_nanos: sender.found.shared.map(Span::as_nanos),
+            coded: sender.coded,
+            recovered: receiver.recovered,
             phase: sender.found.phase.map_or(0, |phase| phase as u32 + 1),
         }
     }
@@ -70,6 +72,7 @@ impl From<&Status> for Counters {
                 sent: count(status.sent),
                 first: count(status.first),
                 retransmitted: count(status.retransmitted),
+                coded: count(status.coded),
                 reported_lost,
                 rounds: status.rounds,
                 rate: Rate::from_bps(count(status.rate_bps)),
@@ -88,6 +91,7 @@ impl From<&Status> for Counters {
                 received: count(status.received),
                 distinct: count(status.distinct),
                 duplicates: count(status.duplicates),
+                recovered: count(status.recovered),
                 blocks_lost: count(status.blocks_lost),
                 reported_lost,
                 highest: count(status.highest),
@@ -172,6 +176,8 @@ mod tests {
             path_loss_ppm: next() as u32,
             shared_nanos: Some(next()),
             phase: 3,
+            coded: next(),
+            recovered: next(),
         };
         assert_eq!(Status::from(&Counters::from(&sent)), sent);
         let unknown = Status { phase: u32::MAX, ..Status::default() };

@@ -6,6 +6,8 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use longhaul_proto::coded::{Symbol, shape};
+use longhaul_proto::fec::Encoder;
 use longhaul_proto::layout::{Block, Layout};
 use longhaul_proto::tally::Tally;
 
@@ -23,6 +25,9 @@ pub(crate) struct Payloads {
     len: usize,
     buffer: Box<[u8]>,
     block: Vec<u8>,
+    /// All symbols of the chunk that was coded last.
+    coded: (Option<u64>, Vec<u8>),
+    encoder: Encoder,
     /// Chunks whose digests this pass has sent.
     announced: Tally,
     digests: Vec<(u64, Digest)>,
@@ -47,6 +52,8 @@ impl Payloads {
             len: 0,
             buffer: vec![0; CHUNK as usize].into_boxed_slice(),
             block: Vec::new(),
+            coded: (None, Vec::new()),
+            encoder: Encoder::new(),
             announced: Tally::new(chunks),
             digests: Vec::new(),
             reading: Duration::ZERO,
@@ -61,7 +68,7 @@ impl Payloads {
 
     /// Starts a new pass, which sends the digests of its chunks again.
     pub(crate) fn rewind(&mut self) {
-        self.chunk = None;
+        (self.chunk, self.coded.0) = (None, None);
         self.digests.clear();
         self.announced = Tally::new(self.announced.blocks());
     }
@@ -88,6 +95,31 @@ impl Payloads {
         self.source.read_within(chunk, start, &mut self.block)?;
         self.reading += started.elapsed();
         Ok(&self.block)
+    }
+
+    /// Returns the payload of a coded symbol. The first one of a chunk reads the chunk again.
+    ///
+    /// # Errors
+    /// The chunk is outside of the object, or cannot be coded.
+    pub(crate) fn symbol(&mut self, layout: &Layout, symbol: Symbol) -> Result<&[u8], Error> {
+        let size = layout.block_size() as usize;
+        if self.coded.0 != Some(symbol.chunk) {
+            let (first, blocks) = layout.blocks_of_chunk(symbol.chunk);
+            let last = Block { index: first.index + blocks.saturating_sub(1), ..first };
+            let end = layout.extent(last);
+            let len = (end.offset + u64::from(end.len)).saturating_sub(symbol.chunk * CHUNK);
+            let mut content = vec![0; len as usize];
+            let started = Instant::now();
+            self.source.read_within(symbol.chunk, 0, &mut content)?;
+            self.reading += started.elapsed();
+            let code = |_| Error::new(ErrorKind::Unfinished, "a chunk cannot be coded");
+            let shape = shape(layout, symbol.chunk).ok_or(()).map_err(code)?;
+            let originals = content.chunks(size);
+            self.encoder.encode(shape, originals, &mut self.coded.1).map_err(|_| code(()))?;
+            self.coded.0 = Some(symbol.chunk);
+        }
+        let start = usize::from(symbol.number) * size;
+        Ok(&self.coded.1[start..start + size])
     }
 
     /// Reads all of `chunk` and returns its digest; [`Payloads::content`] then returns its content.

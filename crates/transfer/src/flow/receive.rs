@@ -278,6 +278,7 @@ impl Receiving {
         if !self.finish_told && self.core.is_finished(self.flow) {
             self.publish(now);
         }
+        let finished = self.take_events();
         while let Some(whole) = self.placer.assembly().pop_whole() {
             self.drained.note_handed(whole.len as u64);
             self.writer.send(Job::Chunk(Arrived {
@@ -286,10 +287,11 @@ impl Receiving {
                 len: whole.len,
                 block: self.layout.block_size(),
                 drained: self.drained.clone(),
+                repair: whole.repair,
             }));
         }
         self.grant(now);
-        self.speak(now);
+        self.speak(now, finished);
         if now.since(self.published) >= PUBLISH {
             self.publish(now);
         }
@@ -333,17 +335,28 @@ impl Receiving {
         Ok(())
     }
 
-    fn speak(&mut self, now: Time) {
+    /// Completes the chunks that symbols replace; returns whether the core has finished.
+    fn take_events(&mut self) -> bool {
+        let mut finished = false;
+        while let Some((_, event)) = self.core.poll_event() {
+            match event {
+                Event::Finished => finished = true,
+                Event::Restored { chunk } => self.placer.restore(chunk),
+                _ => {}
+            }
+        }
+        finished
+    }
+
+    fn speak(&mut self, now: Time, finished: bool) {
         while let Some(outgoing) = self.core.poll_control(now) {
             self.relays.send(&outgoing, &mut self.shadow, &self.outbox);
         }
-        while let Some((_, event)) = self.core.poll_event() {
-            if event == Event::Finished && !self.finish_told {
-                self.finish_told = true;
-                self.publish(now);
-                self.board.note_last_block(now);
-                self.writer.send(Job::AllArrived);
-            }
+        if (finished | self.take_events()) && !self.finish_told {
+            self.finish_told = true;
+            self.publish(now);
+            self.board.note_last_block(now);
+            self.writer.send(Job::AllArrived);
         }
     }
 

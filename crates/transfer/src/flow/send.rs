@@ -15,6 +15,7 @@ use longhaul_net::port::mtu::HoleWatch;
 use longhaul_net::sealing::seal::Sealer;
 use longhaul_net::socket::{Path, SendError, SendOutcome, Socket};
 use longhaul_net::wait::{self, Woken};
+use longhaul_proto::coded::{Symbol, header_number};
 use longhaul_proto::endpoint::{BlockRange, BoxedSender, Event, FlowId, Wake, Why};
 use longhaul_proto::layout::{Block, Layout};
 use longhaul_proto::time::{Span, Time};
@@ -62,6 +63,8 @@ pub(crate) enum SendCommand {
     Compare(Compare),
     /// The capacity of the receiving host's card, in UDP payload.
     PeerCard(Rate),
+    /// The receiver takes coded symbols.
+    Coded,
     /// The reports have reached the AEAD forgery limit.
     Forged,
     /// The pass is over.
@@ -267,6 +270,7 @@ impl Sending {
                 }
             }
             SendCommand::PeerCard(card) => self.core.set_peer_card(now, card),
+            SendCommand::Coded => self.core.allow_coded(),
             SendCommand::Forged => return Err(crate::write::writer::forged()),
             SendCommand::Stop => return Ok(false),
         }
@@ -310,8 +314,11 @@ impl Sending {
         }
         let blocks = std::mem::take(&mut self.blocks);
         for block in &blocks {
-            let number = self.layout.number(*block);
-            let payload = self.payloads.payload(&self.layout, *block)?;
+            let number = header_number(&self.layout, *block);
+            let payload = match Symbol::of(&self.layout, *block) {
+                Some(symbol) => self.payloads.symbol(&self.layout, symbol)?,
+                None => self.payloads.payload(&self.layout, *block)?,
+            };
             self.batch.push(&mut self.data, Kind::Data, number, payload).map_err(|error| {
                 Error::new(ErrorKind::Unfinished, format!("cannot seal a datagram: {error}"))
             })?;

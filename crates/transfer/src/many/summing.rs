@@ -38,7 +38,6 @@ fn sum(summaries: &[Summary], of: fn(&Summary) -> u64) -> u64 {
 /// sources reported.
 pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
     let sum = |of: fn(&Summary) -> u64| sum(summaries, of);
-    let longest = |of: fn(&Summary) -> Span| summaries.iter().map(of).max().unwrap_or(Span::ZERO);
     // The source with the most blocks determines what limited the copy.
     let main = summaries.iter().max_by_key(|summary| summary.blocks);
     let word = |of: fn(&Summary) -> &String| main.map(|s| of(s).clone()).unwrap_or_default();
@@ -47,6 +46,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         sent: sum(|s| s.sender.sent),
         first: sum(|s| s.sender.first),
         retransmitted: sum(|s| s.sender.retransmitted),
+        coded: sum(|s| s.sender.coded),
         reported_lost: sum(|s| s.sender.reported_lost),
         rounds: summaries.iter().map(|s| s.sender.rounds).max().unwrap_or(0),
         ..SenderAccounting::default()
@@ -67,7 +67,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         rate: Rate::from_bps(sum(|s| s.rate.as_bps())),
         remembered: None,
         found: None,
-        rtt: longest(|s| s.rtt),
+        rtt: summaries.iter().map(|s| s.rtt).max().unwrap_or(Span::ZERO),
         payload_bytes: main.map_or(0, |summary| summary.payload_bytes),
         blocks,
         path_lost: sum(|s| s.path_lost),
@@ -81,6 +81,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
             received: sum(|s| s.receiver.received),
             distinct: sum(|s| s.receiver.distinct),
             duplicates: sum(|s| s.receiver.duplicates),
+            recovered: sum(|s| s.receiver.recovered),
             blocks_lost: sum(|s| s.receiver.blocks_lost),
             reported_lost: sum(|s| s.receiver.reported_lost),
             highest: sum(|s| s.receiver.highest),

@@ -260,7 +260,7 @@ impl ReplicaWriter {
         match job {
             Job::Join(join) => self.join(source, *join),
             Job::Chunk(arrived) => {
-                self.write(source, arrived.chunk, Content::Datagrams(arrived))?;
+                self.write(source, arrived.chunk, Content::Datagrams(arrived.repaired()))?;
             }
             Job::Streamed(streamed) => {
                 self.write(source, streamed.chunk, Content::Stream(streamed))?;

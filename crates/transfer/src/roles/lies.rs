@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use longhaul_net::buffers::assembly::{Assembly, WholeChunk};
+use longhaul_net::buffers::chunks::ChunkPool;
+use longhaul_proto::coded::Symbol;
 use longhaul_proto::endpoint::{FlowId, PacketNumber, Setup};
-use longhaul_proto::layout::Layout;
+use longhaul_proto::layout::{Block, Layout};
 use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::{Span, Time};
@@ -22,7 +25,7 @@ use crate::control::{Compare, Compared, Digests, EntryFailed, Offer, Ranges};
 use crate::counters::board::Board;
 use crate::error::{Error, ErrorKind};
 use crate::flow::payloads::Payloads;
-use crate::write::chunk::Streamed;
+use crate::write::chunk::{Arrived, Drained, Streamed};
 use crate::write::destination::{Incoming, Reporter};
 use crate::write::files::Files;
 use crate::write::jobs::{Job, Jobs, WriterEvent};
@@ -277,6 +280,38 @@ impl Writing {
         self.tell(Job::Streamed(Streamed { chunk: 0, content, room: room() }));
     }
 
+    /// Sends chunk 0 without its second block, which a symbol replaces; `wrong` is added to a byte
+    /// of the symbol.
+    fn send_coded(&mut self, wrong: u8) {
+        let (object, chunk) = (Bytes::new(2 * CHUNK + 77), Bytes::new(CHUNK));
+        let layout = Layout::new(object, Bytes::ZERO, chunk, 1440).unwrap();
+        let mut assembly = Assembly::new(layout, ChunkPool::new(chunk, Bytes::mebi(8)));
+        let digest = self.payloads.read_whole(0).unwrap();
+        let (_, count) = layout.blocks_of_chunk(0);
+        for index in (0..count).filter(|index| *index != 1) {
+            let block = Block { segment: 0, index };
+            let payload = self.payloads.payload(&layout, block).unwrap();
+            let fill = |out: &mut [u8]| {
+                out.copy_from_slice(payload);
+                Ok::<(), ()>(())
+            };
+            assembly.place(index.into(), payload.len(), fill);
+        }
+        let symbol = Symbol { chunk: 0, number: 5 };
+        let mut payload = self.payloads.symbol(&layout, symbol).unwrap().to_vec();
+        payload[3] = payload[3].wrapping_add(wrong);
+        let fill = |out: &mut [u8]| {
+            out.copy_from_slice(&payload);
+            Ok::<(), ()>(())
+        };
+        assembly.place_symbol(symbol, payload.len(), fill);
+        assembly.restore(0);
+        let WholeChunk { chunk, buffer, len, repair } = assembly.pop_whole().expect("it has all");
+        let drained = Arc::new(Drained::default());
+        self.tell(Job::Digests(Digests { chunks: vec![0], values: digest.to_vec() }));
+        self.tell(Job::Chunk(Arrived { chunk, buffer, len, block: 1440, drained, repair }));
+    }
+
     /// Returns how often chunks are requested again until the transfer fails, and its error.
     fn asked_again_until_failed(&mut self, mut answer: impl FnMut(&mut Writing)) -> (u32, Error) {
         let mut asked = 0;
@@ -293,6 +328,24 @@ impl Writing {
             }
         }
     }
+}
+
+#[test]
+fn a_lying_symbol_makes_a_wrong_chunk_which_is_requested_again() {
+    let mut writing = Writing::new();
+    writing.send_coded(1);
+    (1..3).for_each(|chunk| writing.send(chunk));
+    let failed = writing.next(|event| match event {
+        WriterEvent::PassEnd(end) => end.failed.map(|failed| failed.decode(3).unwrap()),
+        _ => None,
+    });
+    assert_eq!(failed.into_iter().flatten().collect::<Vec<_>>(), [0]);
+    assert!(!writing.folder.path().join("copy").exists());
+    writing.tell(Job::BeginPass { number: 1, lease: 0 });
+    writing.send_coded(0);
+    assert_eq!(writing.end(), Ok(1));
+    let read = |name| std::fs::read(writing.folder.path().join(name)).unwrap();
+    assert!(read("copy") == read("source"));
 }
 
 #[test]

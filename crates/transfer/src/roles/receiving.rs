@@ -423,7 +423,9 @@ impl Running<'_, '_> {
     }
 
     fn tell_plan(&self, slices: Vec<Plan>) {
-        slices.into_iter().for_each(|slice| self.end.wire.outbox().tell(Message::Plan(slice)));
+        for slice in slices {
+            self.end.wire.outbox().tell(Message::Plan(Plan { takes_coded: true, ..slice }));
+        }
     }
 
     fn take_plan(&mut self, have: Vec<Range<u64>>, implied: Vec<Range<u64>>) {

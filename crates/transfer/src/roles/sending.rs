@@ -95,6 +95,8 @@ struct Running<'a, 'b> {
     waiting: Option<Payloads>,
     /// The capacity of the receiving host's card, once reported.
     peer_card: Option<Rate>,
+    /// The other end takes coded symbols.
+    takes_coded: bool,
     silence: Silence,
     /// CPU time of this thread at the start of the transfer.
     cpu_before: Duration,
@@ -142,6 +144,7 @@ impl SendingRole<'_> {
             missing: None,
             waiting: None,
             peer_card: card.and_then(|card| card.speed()),
+            takes_coded: false,
             silence: Silence::new(),
             cpu_before: thread_time(),
         };
@@ -246,6 +249,12 @@ impl Running<'_, '_> {
     fn take_plan(&mut self, plan: Plan) -> Result<(), End> {
         if self.plan.complete {
             return Ok(());
+        }
+        if plan.takes_coded
+            && !std::mem::replace(&mut self.takes_coded, true)
+            && let Some(Carried::Flow { commands, .. }) = &self.carried
+        {
+            let _ = commands.send(SendCommand::Coded);
         }
         let have = decode(plan.have.as_ref(), self.virtual_object.chunks(), "planned chunks")?;
         let entries = self.manifest.entries().len() as u64;
@@ -403,6 +412,9 @@ impl Running<'_, '_> {
                 let now = longhaul_net::clock::now();
                 if let Some(card) = self.peer_card {
                     core.set_peer_card(now, card);
+                }
+                if self.takes_coded {
+                    core.allow_coded();
                 }
                 for run in self.not_sent(&layout) {
                     core.skip(now, flow, run);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use longhaul_net::buffers::chunks::ChunkBuffer;
+use longhaul_net::buffers::repair::Repair;
 use longhaul_proto::units::Bytes;
 
 /// How much of a pass's memory was freed: shared by the flow, which grants, and the writer.
@@ -66,9 +67,19 @@ pub(crate) struct Arrived {
     /// Size of its blocks.
     pub(crate) block: u32,
     pub(crate) drained: Arc<Drained>,
+    /// How to make its missing blocks, if coded symbols replace some.
+    pub(crate) repair: Option<Repair>,
 }
 
 impl Arrived {
+    /// Makes the missing blocks: the writer's first step.
+    pub(crate) fn repaired(mut self) -> Arrived {
+        if let Some(repair) = self.repair.take() {
+            repair.apply(&mut self.buffer[..self.len]);
+        }
+        self
+    }
+
     /// Returns the bytes of the blocks of `content` bytes, as the sender counts them against its
     /// grant: padding is only in the last block with content.
     pub(crate) fn granted(&self, content: usize) -> u64 {

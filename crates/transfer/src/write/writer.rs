@@ -191,7 +191,9 @@ impl Writer {
 
     fn take(&mut self, job: Job) -> Result<(), Error> {
         match job {
-            Job::Chunk(arrived) => self.take_chunk(arrived.chunk, Content::Datagrams(arrived)),
+            Job::Chunk(arrived) => {
+                self.take_chunk(arrived.chunk, Content::Datagrams(arrived.repaired()))
+            }
             Job::Streamed(streamed) => self.take_chunk(streamed.chunk, Content::Stream(streamed)),
             Job::Digests(digests) => self.take_digests(&digests),
             Job::SourceFailed(EntryFailed { entry, reason, changed, .. }) => match entry.try_into()

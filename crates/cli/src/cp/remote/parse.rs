@@ -121,6 +121,8 @@ pub(super) fn summary(value: &Value) -> Summary {
         (&mut summary.refused_datagrams, "refused_datagrams"),
         (&mut summary.sender.sent, "sent"),
         (&mut summary.sender.retransmitted, "retransmitted"),
+        (&mut summary.sender.coded, "coded"),
+        (&mut summary.receiver.recovered, "recovered"),
         (&mut summary.receiver.duplicates, "duplicates"),
         (&mut summary.receiver.blocks_lost, "blocks_lost"),
     ] {

@@ -1,0 +1,73 @@
+//! The coded symbols of an unfinished chunk, and the repair of the chunk by them.
+
+use longhaul_proto::fec::{Decoder, Shape};
+
+use crate::buffers::chunks::ChunkBuffer;
+
+/// The symbols of one chunk. They fill a buffer of the chunks' pool, so they count as memory.
+pub(super) struct Symbols {
+    buffer: ChunkBuffer,
+    size: usize,
+    numbers: Vec<u8>,
+}
+
+impl Symbols {
+    /// No symbols yet; each will have `size` bytes.
+    pub(super) fn new(buffer: ChunkBuffer, size: usize) -> Symbols {
+        Symbols { buffer, size, numbers: Vec::new() }
+    }
+
+    /// Whether the symbol with this number is present.
+    pub(super) fn has(&self, number: u8) -> bool {
+        self.numbers.contains(&number)
+    }
+
+    /// Adds the symbol `number`, which `fill` writes; `None` if the buffer is full.
+    pub(super) fn add<E>(
+        &mut self,
+        number: u8,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Option<Result<(), E>> {
+        let start = self.numbers.len() * self.size;
+        let filled = fill(self.buffer.get_mut(start..start + self.size)?);
+        if filled.is_ok() {
+            self.numbers.push(number);
+        }
+        Some(filled)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        self.numbers.iter().map(|number| u16::from(*number)).zip(self.buffer.chunks(self.size))
+    }
+}
+
+/// The missing blocks of a chunk, still to be computed from its symbols. That takes about a
+/// millisecond for 1 MiB, so a receiving thread leaves it to the writer.
+pub struct Repair {
+    pub(super) shape: Shape,
+    pub(super) symbols: Symbols,
+    /// A bit for each block; bits of missing blocks are clear.
+    pub(super) present: Vec<u64>,
+}
+
+impl Repair {
+    /// Writes the missing blocks into the chunk's content. If the symbols do not fit, the blocks
+    /// keep arbitrary bytes: the chunk's digest decides whether the content is right.
+    pub fn apply(self, content: &mut [u8]) {
+        let Repair { shape, symbols, present } = self;
+        let is_present = |within: usize| present[within / 64] >> (within % 64) & 1 == 1;
+        let blocks = content.chunks(symbols.size).enumerate();
+        let blocks = blocks.filter(|(within, _)| is_present(*within));
+        let blocks = blocks.map(|(within, block)| (within as u16, block));
+        let mut made = Vec::new();
+        let keep = |within: u16, block: &[u8]| made.push((within, block.to_vec()));
+        if Decoder::new().decode(shape, blocks, symbols.iter(), keep) != Ok(0) {
+            return;
+        }
+        for (within, block) in made {
+            let place = content.chunks_mut(symbols.size).nth(within.into());
+            let place = place.unwrap_or_default();
+            place.copy_from_slice(&block[..place.len()]);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Coded repair: symbols that replace any lost blocks of their chunk.
+//!
+//! The blocks of a chunk are the originals of a Reed–Solomon code with [`SYMBOLS`] symbols
+//! ([`crate::fec`]). Any n symbols of a chunk replace any n of its blocks. A sender adds symbols to
+//! the last rounds of an object, whose losses would cost another round trip. A symbol travels like
+//! a block, in a datagram of its own, and its number names its chunk; no other message is needed.
+//!
+//! In the core a symbol is a [`Block`] whose index is above the indices of all real blocks. The
+//! core decides which symbols are sent and when they suffice; the driver moves bytes. A sender may
+//! only send symbols to a receiver that takes them ([`crate::endpoint::Sender::allow_coded`]).
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::fec::{Losses, Scheme, Shape, repairs};
+use crate::layout::{Block, Layout};
+
+/// Symbols of a chunk.
+pub const SYMBOLS: u8 = 128;
+const BITS: u32 = SYMBOLS.ilog2();
+/// The bit of a symbol's index among the blocks of its segment.
+const INDEX: u32 = 1 << 31;
+/// Numbers in a header from this one on are those of symbols.
+pub const FIRST_SYMBOL: u64 = 1 << 47;
+/// The most chunks whose symbols a receiver keeps.
+const MOST_CHUNKS: usize = 4_096;
+/// Accepted probabilities that a round needs another one; the first that the budget allows counts.
+const FAILURES: [f64; 4] = [0.01, 0.03, 0.1, 0.3];
+/// Bits of a chunk's number in a header.
+const CHUNK_BITS: u32 = FIRST_SYMBOL.ilog2() - BITS;
+
+/// A symbol of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Symbol {
+    /// The chunk.
+    pub chunk: u64,
+    /// The symbol within the chunk's code, below [`SYMBOLS`].
+    pub number: u8,
+}
+
+impl Symbol {
+    /// The symbol as the core names it; `None` if the chunk cannot be coded.
+    pub fn block(self, layout: &Layout) -> Option<Block> {
+        let has_number = self.chunk >> CHUNK_BITS == 0 && layout.blocks() <= FIRST_SYMBOL;
+        shape(layout, self.chunk).filter(|_| has_number)?;
+        let (first, _) = layout.blocks_of_chunk(self.chunk);
+        let within = self.chunk - layout.chunk_of(Block { index: 0, ..first });
+        let within = u32::try_from(within).ok().filter(|within| *within < INDEX >> BITS)?;
+        let index = INDEX | within << BITS | u32::from(self.number % SYMBOLS);
+        Some(Block { segment: first.segment, index })
+    }
+
+    /// The symbol that the core names `block`; `None` for a real block, and for a symbol of a chunk
+    /// that cannot be coded.
+    pub fn of(layout: &Layout, block: Block) -> Option<Symbol> {
+        if block.index < INDEX || layout.blocks_in(block.segment) > INDEX {
+            return None;
+        }
+        let first = layout.chunk_of(Block { index: 0, ..block });
+        let within = (block.index - INDEX) >> BITS;
+        let number = (block.index % u32::from(SYMBOLS)) as u8;
+        let symbol = Symbol { chunk: first + u64::from(within), number };
+        (symbol.block(layout) == Some(block)).then_some(symbol)
+    }
+
+    /// The symbol with this number in a header.
+    pub fn numbered(layout: &Layout, number: u64) -> Option<Symbol> {
+        let rest = number.checked_sub(FIRST_SYMBOL)?;
+        let symbol = Symbol { chunk: rest >> BITS, number: (rest % u64::from(SYMBOLS)) as u8 };
+        symbol.block(layout).map(|_| symbol)
+    }
+
+    fn in_header(self) -> u64 {
+        FIRST_SYMBOL | self.chunk << BITS | u64::from(self.number)
+    }
+}
+
+/// The number of a block or symbol in a header.
+pub fn header_number(layout: &Layout, block: Block) -> u64 {
+    Symbol::of(layout, block).map_or_else(|| layout.number(block), Symbol::in_header)
+}
+
+/// The length of the payload of a block or symbol.
+pub fn payload_len(layout: &Layout, block: Block) -> u32 {
+    match Symbol::of(layout, block) {
+        Some(_) => layout.block_size(),
+        None => layout.extent(block).len,
+    }
+}
+
+/// The code of a chunk: its blocks and [`SYMBOLS`] symbols. `None` beyond the object, and if blocks
+/// are too many, too long, or of an odd length.
+pub fn shape(layout: &Layout, chunk: u64) -> Option<Shape> {
+    let (_, blocks) = layout.blocks_of_chunk(chunk);
+    let (blocks, symbol) = (u16::try_from(blocks).ok()?, u16::try_from(layout.block_size()).ok()?);
+    Shape::new(Scheme::ReedSolomon, blocks, SYMBOLS.into(), symbol).ok()
+}
+
+/// Returns the number of symbols to add to a round that sends `sent` blocks of each of several
+/// chunks: as few as rarely leave a chunk incomplete, and at most `budget` together. If the budget
+/// is too small for that, the chunks share it: each symbol still spares a repair.
+pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64) -> Vec<u8> {
+    let enough = |failure: f64| {
+        let each = failure / sent.len() as f64;
+        // Most chunks send the same number of blocks.
+        let mut last = None;
+        let mut of = |blocks: u32| match last {
+            Some((same, symbols)) if same == blocks => symbols,
+            _ => {
+                let symbols = u16::try_from(blocks).ok().and_then(|k| repairs(k, losses, each));
+                let symbols = symbols.and_then(|symbols| u8::try_from(symbols).ok());
+                last = Some((blocks, symbols));
+                symbols
+            }
+        };
+        let all: Vec<u8> = sent.iter().map(|blocks| of(*blocks)).collect::<Option<_>>()?;
+        (all.iter().map(|count| u64::from(*count)).sum::<u64>() <= budget).then_some(all)
+    };
+    FAILURES.into_iter().find_map(enough).unwrap_or_else(|| {
+        let total: u64 = sent.iter().map(|blocks| u64::from(*blocks)).sum();
+        let part = |blocks: &u32| budget * u64::from(*blocks) / total.max(1);
+        sent.iter().map(|blocks| part(blocks).min(SYMBOLS.into()) as u8).collect()
+    })
+}
+
+/// Symbols that have arrived for chunks that still miss more blocks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiting {
+    /// A bit for each symbol of a chunk.
+    of: BTreeMap<u64, u128>,
+}
+
+impl Waiting {
+    /// Whether no symbol waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// Keeps a symbol; those of too many chunks are dropped.
+    pub(crate) fn keep(&mut self, symbol: Symbol) {
+        if self.of.len() < MOST_CHUNKS || self.of.contains_key(&symbol.chunk) {
+            *self.of.entry(symbol.chunk).or_default() |= 1 << symbol.number;
+        }
+    }
+
+    /// The chunks among `chunks` with symbols.
+    pub(crate) fn chunks(&self, chunks: core::ops::Range<u64>) -> impl Iterator<Item = u64> + '_ {
+        self.of.range(chunks).map(|(chunk, _)| *chunk)
+    }
+
+    /// Returns the number of symbols of the chunk.
+    pub(crate) fn count(&self, chunk: u64) -> u32 {
+        self.of.get(&chunk).map_or(0, |symbols| symbols.count_ones())
+    }
+
+    /// Drops the chunk's symbols.
+    pub(crate) fn drop_chunk(&mut self, chunk: u64) {
+        self.of.remove(&chunk);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Bytes, LossRatio};
+
+    /// Five chunks of 1,000 bytes in segments of two; blocks of 100 bytes.
+    fn layout() -> Layout {
+        layout_of(100)
+    }
+
+    fn layout_of(block: u32) -> Layout {
+        let size = |bytes| Bytes::new(bytes);
+        Layout::new(size(4_250), size(2_000), size(1_000), block).unwrap()
+    }
+
+    #[test]
+    fn a_symbol_has_one_name_in_the_core_and_one_number_in_a_header() {
+        let layout = layout();
+        for chunk in 0..5 {
+            for number in [0, 1, 127] {
+                let symbol = Symbol { chunk, number };
+                let block = symbol.block(&layout).unwrap();
+                assert_eq!(block.segment, (chunk / 2) as u32);
+                let index = 0x8000_0000 | (chunk % 2 * 128) as u32 | u32::from(number);
+                assert_eq!(block.index, index);
+                assert_eq!(Symbol::of(&layout, block), Some(symbol));
+                let in_header = header_number(&layout, block);
+                assert_eq!(in_header, (1 << 47) + chunk * 128 + u64::from(number));
+                assert_eq!(Symbol::numbered(&layout, in_header), Some(symbol));
+                assert_eq!(layout.block(in_header), None);
+                assert_eq!(payload_len(&layout, block), 100);
+            }
+        }
+        let last = Block { segment: 2, index: 2 };
+        assert_eq!((header_number(&layout, last), payload_len(&layout, last)), (42, 50));
+    }
+
+    #[test]
+    fn no_symbol_is_beyond_the_object_or_of_blocks_that_cannot_be_coded() {
+        let layout = layout();
+        assert_eq!(Symbol { chunk: 5, number: 0 }.block(&layout), None);
+        assert_eq!(Symbol { chunk: u64::MAX, number: 0 }.block(&layout), None);
+        for number in [0, 42, (1 << 47) - 1, (1 << 47) + 5 * 128, (1 << 48) - 1, u64::MAX] {
+            assert_eq!(Symbol::numbered(&layout, number), None, "{number}");
+        }
+        // The second chunk of the last segment, a segment beyond, and the highest index.
+        for (segment, index) in [(2, INDEX | 128), (3, INDEX), (0, u32::MAX), (9, u32::MAX)] {
+            assert_eq!(Symbol::of(&layout, Block { segment, index }), None, "{segment} {index}");
+        }
+        let odd = layout_of(99);
+        assert_eq!(shape(&odd, 0), None);
+        assert_eq!(Symbol { chunk: 0, number: 0 }.block(&odd), None);
+        let many = Layout::whole(Bytes::new(100_000_000), 1_440).unwrap();
+        assert_eq!(shape(&many, 0), None);
+        assert_eq!(shape(&layout, 4).unwrap().originals(), 3);
+    }
+
+    #[test]
+    fn a_round_has_enough_symbols_to_fail_once_in_a_hundred_or_shares_the_budget() {
+        let losses = |loss| Losses::independent(LossRatio::new(loss).unwrap());
+        let five = losses(0.05);
+        // P(Bin(36 + m, 0.05) > m) is 0.129, 0.048, 0.016, 0.0045 for 3 to 6 symbols.
+        assert_eq!(amounts(&[36], five, 99), [6]);
+        assert_eq!(amounts(&[36, 36], five, 12), [6, 6]);
+        assert_eq!(amounts(&[36, 36], five, 11), [4, 4]);
+        assert_eq!(amounts(&[36, 36], five, 7), [3, 3]);
+        assert_eq!(amounts(&[36, 36], five, 5), [2, 2]);
+        assert_eq!(amounts(&[36, 12], five, 4), [3, 1]);
+        assert_eq!(amounts(&[1], losses(0.009), 1), [0]);
+        assert_eq!(amounts(&[1], losses(0.011), 1), [1]);
+        assert_eq!(amounts(&[7], losses(0.0), 9), [0]);
+        assert!(amounts(&[], five, 9).is_empty());
+        // A chunk of too many blocks for the code takes no more symbols than there are.
+        assert_eq!(amounts(&[70_000, 1], five, 999), [128, 0]);
+    }
+
+    #[test]
+    fn symbols_count_once_and_those_of_too_many_chunks_are_dropped() {
+        let mut waiting = Waiting::default();
+        for number in [0, 5, 5, 127] {
+            waiting.keep(Symbol { chunk: 3, number });
+        }
+        assert_eq!((waiting.count(3), waiting.count(4)), (3, 0));
+        assert!(waiting.chunks(3..4).eq([3]) && waiting.chunks(4..9).next().is_none());
+        waiting.drop_chunk(3);
+        assert!(waiting.is_empty());
+        for chunk in 0..5_000 {
+            waiting.keep(Symbol { chunk, number: 1 });
+        }
+        waiting.keep(Symbol { chunk: 4_095, number: 2 });
+        assert_eq!((waiting.count(4_095), waiting.count(4_096)), (2, 0));
+    }
+}

@@ -1,0 +1,201 @@
+//! Coded symbols after a last round: how many are sent, and when they replace blocks.
+
+use alloc::vec::Vec;
+
+use super::{FLOW, In, Out, ms, setup, tail_copies};
+use crate::accounting::ReceiverAccounting;
+use crate::coded::Symbol;
+use crate::endpoint::{BlockRange, Event, PacketNumber, Receiver, Sender, Setup};
+use crate::layout::{Block, Layout};
+use crate::units::Bytes;
+use crate::wire::{Control, Done, Pulse, Report};
+
+/// An object of `blocks` blocks of 1,000 bytes, `chunk` in a chunk.
+fn coded(blocks: u64, segment: u64, chunk: u64) -> Setup {
+    let size = |blocks: u64| Bytes::new(blocks * 1_000);
+    let layout = Layout::new(size(blocks), size(segment), size(chunk), 1_000).unwrap();
+    Setup { layout, settings: tail_copies(2), ..setup(blocks, segment) }
+}
+
+fn sender(setup: &Setup) -> Out {
+    let mut out = Out::new(setup);
+    out.sender.allow_coded();
+    out
+}
+
+/// The sender learns that a twentieth of its `sent` datagrams was lost, and may send everything.
+fn hear_of_loss(out: &mut Out, sent: u64) {
+    let (highest, received, grant) = (sent, sent * 19 / 20, Bytes::MAX);
+    out.hear(Control::Pulse(Pulse { sequence: 1, highest, received, grant, ..Pulse::default() }));
+}
+
+/// A sender that has sent everything, and then learns of the loss.
+fn sent(setup: &Setup) -> Out {
+    let (mut out, blocks) = (sender(setup), setup.layout.blocks());
+    assert_eq!(out.run().len() as u64, blocks, "the loss is unknown: no symbols");
+    hear_of_loss(&mut out, blocks);
+    out
+}
+
+fn symbol(chunk: u64, number: u8) -> Symbol {
+    Symbol { chunk, number }
+}
+
+#[test]
+fn repairs_are_followed_by_symbols_of_their_chunks() {
+    let setup = coded(800, 0, 8);
+    let index = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
+    let mut out = sent(&setup);
+    out.dones();
+    // At a loss of 0.05 two blocks and two symbols fail once in 2,000 times, a block and a symbol
+    // once in 400.
+    out.report(1, 800, &[3..5, 799..800]);
+    assert_eq!(out.run(), [3, 4, 799, index(0, 0), index(0, 1), index(99, 0)]);
+    let highest = PacketNumber(805);
+    assert_eq!(out.dones(), [Done { segment: 0, round: 2, sent_to: 800, highest }]);
+    let counts = *out.sender.accounting();
+    assert_eq!((counts.coded, counts.retransmitted, counts.rounds), (3, 6, 2));
+    // No symbol is sent twice.
+    out.report(2, 800, &[3..4, 799..800]);
+    assert_eq!(out.run(), [3, 799, index(0, 2), index(99, 1)]);
+    out.report(3, 800, &[]);
+    assert!(out.sender.is_finished());
+}
+
+#[test]
+fn a_segment_sends_no_more_again_than_its_losses_and_three_quarters_of_a_hundredth() {
+    // 5.26 % and 0.75 % of 800 blocks are 49. After 38 repairs 11 are left: two for each chunk.
+    let setup = coded(800, 0, 8);
+    let mut out = sent(&setup);
+    out.report(1, 800, &[0..38]);
+    let symbols = out.run().split_off(38);
+    let index = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
+    assert_eq!(symbols, (0..5).flat_map(|c| [index(c, 0), index(c, 1)]).collect::<Vec<_>>());
+    // The next round has one left, for six chunks.
+    out.report(2, 800, &[0..1, 8..9, 16..17, 24..25, 32..33, 40..41]);
+    assert_eq!(out.run().len(), 6);
+}
+
+#[test]
+fn first_sends_of_known_loss_have_symbols_before_done() {
+    // Without a further grant the sender stops in the second segment.
+    let setup = Setup { grant: Bytes::new(600_000), ..coded(800, 400, 200) };
+    let mut out = sender(&setup);
+    assert_eq!(out.run().len(), 600);
+    out.dones();
+    hear_of_loss(&mut out, 600);
+    let sent = out.run();
+    // 25 may be sent again: less than the two chunks would need, so they share it.
+    let index = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
+    let symbols = [2, 3].into_iter().flat_map(|c| (0..12).map(move |n| index(c, n)));
+    assert_eq!(sent, (200..400).chain(symbols).collect::<Vec<_>>());
+    let highest = PacketNumber(823);
+    assert_eq!(out.dones(), [Done { segment: 1, round: 2, sent_to: 400, highest }]);
+    // They are no repair round.
+    assert_eq!((out.sender.accounting().rounds, out.sender.accounting().coded), (1, 24));
+}
+
+#[test]
+fn segments_whose_repairs_arrive_before_the_last_block_have_no_symbols() {
+    let setup = Setup { grant: Bytes::new(600_000), ..coded(4_000, 400, 200) };
+    let mut out = sender(&setup);
+    out.run();
+    hear_of_loss(&mut out, 600);
+    out.run();
+    // A repair takes 125 ms, in which 1,514 blocks leave.
+    let coded = out.sent.iter().filter(|block| block.index >= 400).map(|block| block.segment);
+    assert_eq!(coded.min(), Some(6));
+}
+
+#[test]
+fn a_receiver_that_takes_none_and_the_papers_settings_get_no_symbols() {
+    let mut old = Out::new(&coded(800, 0, 8));
+    old.run();
+    hear_of_loss(&mut old, 800);
+    old.report(1, 800, &[3..4]);
+    // Copies are for those.
+    assert_eq!(old.run(), [3, 3]);
+    let mut paper = sent(&Setup { settings: tail_copies(1), ..coded(800, 0, 8) });
+    paper.report(1, 800, &[3..4]);
+    assert_eq!(paper.run(), [3]);
+    let mut single = sent(&coded(800, 0, 1));
+    single.report(1, 800, &[3..4]);
+    assert_eq!(single.run(), [3, 3]);
+    for out in [old, paper, single] {
+        assert_eq!(out.sender.accounting().coded, 0);
+    }
+}
+
+/// A receiver, and the number of the next datagram.
+struct Far {
+    inn: In,
+    next: u64,
+}
+
+impl Far {
+    fn take(&mut self, indices: &[u32]) -> Vec<Event> {
+        let numbered: Vec<(u64, u32)> = (self.next..).zip(indices.iter().copied()).collect();
+        self.next += numbered.len() as u64;
+        self.inn.arrive(ms(1), &numbered);
+        let events = core::iter::from_fn(|| self.inn.receiver.poll_event());
+        events.map(|(_, event)| event).collect()
+    }
+
+    fn counts(&self) -> ReceiverAccounting {
+        *self.inn.receiver.accounting(FLOW).unwrap()
+    }
+}
+
+#[test]
+fn as_many_symbols_as_blocks_are_missing_complete_a_chunk() {
+    let setup = coded(20, 0, 8);
+    let mut far = Far { inn: In::new(&setup), next: 0 };
+    let coded = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
+    // Blocks 2 and 5 are missing, and the last chunk.
+    assert!(far.take(&[0, 1, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]).is_empty());
+    // The same symbol again is no second one.
+    assert!(far.take(&[coded(0, 9), coded(0, 9)]).is_empty());
+    assert_eq!(far.take(&[coded(0, 0)]), [Event::Restored { chunk: 0 }]);
+    let counts = far.counts();
+    assert_eq!((counts.received, counts.distinct, counts.duplicates), (17, 16, 1));
+    assert_eq!(counts.recovered, 2);
+    // A symbol first, and then so many blocks that it suffices.
+    assert!(far.take(&[coded(2, 127), 16, 18]).is_empty());
+    let done = [Event::Restored { chunk: 2 }, Event::SegmentDone { segment: 0 }, Event::Finished];
+    assert_eq!(far.take(&[17]), done);
+    // Late ones change nothing, and those of no chunk are refused.
+    assert!(far.take(&[coded(2, 1), 19]).is_empty());
+    assert_eq!((far.counts().recovered, far.counts().refused), (3, 0));
+    far.take(&[u32::MAX]);
+    assert_eq!(far.counts().refused, 1);
+}
+
+#[test]
+fn reports_do_not_name_blocks_that_symbols_replace() {
+    let setup = coded(20, 0, 8);
+    let mut far = Far { inn: In::new(&setup), next: 0 };
+    let coded = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
+    // Of the first chunk 1, 3, 4 and 6 are missing, of the last one 17 and 19.
+    far.take(&[0, 2, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, coded(0, 1), coded(0, 2)]);
+    far.inn.done(ms(1), 1, 20, 15);
+    assert_eq!(
+        far.inn.reports(ms(2)),
+        [Report::fill(0, 1, 0..20, [1..2, 3..4, 17..18, 19..20].into_iter())]
+    );
+    while far.inn.receiver.poll_event().is_some() {}
+    // Any two of the four blocks complete the chunk.
+    assert_eq!(far.take(&[6, 3]), [Event::Restored { chunk: 0 }]);
+    assert_eq!(far.counts().recovered, 2);
+}
+
+#[test]
+fn skipped_blocks_let_symbols_complete_a_chunk() {
+    let setup = coded(8, 0, 8);
+    let mut far = Far { inn: In::new(&setup), next: 0 };
+    let coded = symbol(0, 0).block(&setup.layout).unwrap().index;
+    assert!(far.take(&[0, 1, 2, 3, 4, 5, coded]).is_empty());
+    let blocks = BlockRange { first: Block { segment: 0, index: 6 }, count: 1 };
+    far.inn.receiver.skip(ms(1), FLOW, blocks);
+    let done = [Event::Restored { chunk: 0 }, Event::SegmentDone { segment: 0 }, Event::Finished];
+    assert_eq!(far.take(&[]), done);
+}
