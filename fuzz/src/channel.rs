@@ -12,7 +12,8 @@ use prost::Message as _;
 
 use super::input::Input;
 
-/// Accepted messages are within limits, and datagrams give back what they carried.
+/// Checks that accepted messages are within limits, and that decoded messages encode to the same
+/// bytes.
 pub fn run(bytes: &[u8]) {
     let (mut parts, mut joiner, mut joined) = (Parts::default(), Joiner::default(), Vec::new());
     let mut judge = Judge::new(Span::from_secs(1));

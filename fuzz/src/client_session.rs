@@ -34,7 +34,7 @@ impl Observer for Nobody {
 /// The first byte chooses the copy by its bits: push or pull; datagrams or stream; a tree or a
 /// file; a dry run; a server that stays or hangs up. The rest is the server's output, starting with
 /// its hello. The copy must create only requested files, a complete file must match the server's
-/// digests, and an error must have a text.
+/// digests, and an error must have a message.
 pub fn run(bytes: &[u8]) {
     is_whole(bytes, Duration::from_millis(300));
 }
@@ -87,7 +87,7 @@ pub fn is_whole(bytes: &[u8], stall: Duration) -> bool {
     let Ok(content) = fs::read(&copy) else { return ended.is_ok() };
     if !content.is_empty() && content.len() <= 1 << 20 {
         let value = file_value(content.len() as u64, 0, &content);
-        assert!(vouched_for(said, &value), "content that the server has not vouched for");
+        assert!(vouched_for(said, &value), "content that does not match the server's digests");
     }
     ended.is_ok()
 }

@@ -12,8 +12,8 @@ pub(crate) fn now() -> String {
 pub(crate) fn time(seconds: i64) -> String {
     const DAY: i64 = 86_400;
     let (days, rest) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
-    // Days of eras of 400 years that begin on 1 March, so that the leap day is the last one
-    // (H. Hinnant, "chrono-compatible low-level date algorithms", civil_from_days).
+    // Counts days in eras of 400 years. Years begin on 1 March here, so a leap day is the last
+    // day of its year (H. Hinnant, "chrono-compatible low-level date algorithms", civil_from_days).
     let days = days + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_those_of_the_calendar() {
+    fn times_match_the_calendar() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (-1, "1969-12-31T23:59:59Z"),
@@ -43,7 +43,7 @@ mod tests {
         ] {
             assert_eq!(time(seconds), text);
         }
-        // A file system may have any number.
+        // A file system may report any number of seconds.
         for seconds in [i64::MIN / 2, i64::MAX / 2] {
             assert!(time(seconds).ends_with('Z'));
         }

@@ -6,14 +6,14 @@
 //!
 //! In reading order:
 //! - [`experiment`]: the definition of an experiment. [`outcome`]: the result of a case.
-//! - [`quantity`], [`table`], [`page`]: rows, and the page on which they are written and from which
-//!   they are read back.
+//! - [`quantity`], [`table`], [`page`]: rows, and the page that they are written to and read from.
 //! - [`plot`][]: figures.
-//! - [`scenarios`]: the files of `scenarios/`, and their variations by row. [`paths`]: conversion
+//! - [`scenarios`]: the files of `scenarios/`, and variations of them. [`paths`]: conversion
 //!   of the papers' rates.
 //! - [`catalogue`]: all experiments; then one file per paper: [`quanta`], [`fobs`], [`ornl`],
-//!   [`sabul`], [`gtp`]; [`sidebyside`]: all protocols on one path; [`many`]: to many receivers;
-//!   [`grid`]: simulator against emulator; [`remembered`]: a path that an earlier copy used.
+//!   [`sabul`], [`gtp`]; [`sidebyside`]: all protocols on one path; [`many`]: copies to many
+//!   receivers; [`grid`]: simulator against emulator; [`remembered`]: a path that an earlier copy
+//!   used.
 //! - [`simulate`]: runs cases in virtual time.
 //! - `emulate`: runs cases over the emulator, with the real binary (Linux only).
 //! - [`results`]: the folder with the committed pages.

@@ -16,7 +16,7 @@ pub enum Unit {
     Rate,
     /// Per cent; differences in points.
     Share,
-    /// A count; differences as counts.
+    /// A count; differences in the same unit.
     Count,
     /// Seconds; differences in per cent.
     Seconds,
@@ -42,7 +42,7 @@ pub(crate) const SHARE: Quantity = quantity("share of the capacity", Unit::Share
 pub(crate) const WASTE: Quantity = quantity("waste", Unit::Share);
 /// Datagrams that were sent and did not reach the receiving program, as a share of those sent.
 pub(crate) const LOSS: Quantity = quantity("loss", Unit::Share);
-/// Losses as reported, in which one loss may count several times: the ORNL study's column.
+/// Losses as reported to the sender, the ORNL study's column. A loss reported again counts again.
 pub(crate) const LOST: Quantity = quantity("lost, as reported", Unit::Count);
 /// Blocks sent again.
 pub(crate) const RETRANSMITTED: Quantity = quantity("retransmitted", Unit::Count);
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_unit_writes_the_digits_that_it_has() {
+    fn each_unit_is_written_with_its_number_of_digits() {
         assert_eq!(Unit::Rate.write(643.04), "643.0");
         assert_eq!(Unit::Rate.write(4.876), "4.88");
         assert_eq!(Unit::Count.write(137_742.0), "137742");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_of_the_kind_of_its_unit() {
+    fn the_unit_decides_how_a_difference_is_written() {
         assert_eq!(Unit::Rate.difference(90.0, 100.0), "-10.0 %");
         assert_eq!(Unit::Share.difference(12.5, 12.0), "+0.50 points");
         assert_eq!(Unit::Count.difference(142.0, 0.0), "+142");

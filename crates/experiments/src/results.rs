@@ -13,8 +13,8 @@ const INDEX: &str = "README.md";
 const BEGIN: &str = "<!-- The lines below are made by `longhaul reproduce`. -->";
 const END: &str = "<!-- The lines above are made by `longhaul reproduce`. -->";
 
-/// The results folder of the repository that contains `from`: the nearest `results` upwards that is
-/// next to an `ARCHITECTURE.md`.
+/// The results folder of the repository that contains `from`: `results` in the nearest
+/// ancestor that has an `ARCHITECTURE.md`.
 pub fn find(from: &Path) -> Option<PathBuf> {
     let upwards = from.ancestors().find(|folder| folder.join("ARCHITECTURE.md").is_file());
     upwards.map(|folder| folder.join("results")).filter(|results| results.is_dir())
@@ -49,7 +49,8 @@ pub fn write(folder: &Path, files: &[File]) -> io::Result<usize> {
     Ok(changed)
 }
 
-/// The folder's index with a line for each experiment; `None` if `page` has no place for them.
+/// Returns the index page `page` with a line for each experiment; `None` if it lacks the two
+/// marker lines.
 pub fn index(page: &str, experiments: &[&Experiment]) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -73,7 +74,7 @@ pub fn index(page: &str, experiments: &[&Experiment]) -> Option<String> {
 /// An experiment's row: its page, its place in the paper, its title.
 fn row(Experiment { id, title, source, .. }: &Experiment) -> String {
     let place = source.rsplit_once("), ").map_or("", |(_, place)| place);
-    // The index omits the page's remarks on the place.
+    // The index omits the remark that may follow the place.
     let place = place.split([':', ';']).next().unwrap_or_default();
     let place = place.split(", which").next().unwrap_or_default();
     format!("| [{id}]({id}.md) | {place} | {title} |\n")
@@ -82,7 +83,7 @@ fn row(Experiment { id, title, source, .. }: &Experiment) -> String {
 /// Updates the index: a line for each experiment with a page. Creates it if needed.
 ///
 /// # Errors
-/// If it cannot be read or written, or has no place for the experiments.
+/// If the index cannot be read or written, or lacks the two marker lines.
 pub fn write_index(folder: &Path, experiments: &[&Experiment]) -> io::Result<usize> {
     let new = || format!("# Results\n\n{BEGIN}\n{END}\n");
     let page = read(folder, INDEX)?.unwrap_or_else(new);
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_folder_gets_an_index_of_the_pages_that_it_has() {
+    fn a_new_folder_gets_an_index_of_its_pages() {
         let folder = tempfile::tempdir().unwrap();
         let results = folder.path().join("new").join("results");
         let all = catalogue::all();

@@ -1,4 +1,4 @@
-//! Readers of tokio as readers of this library (feature `tokio`).
+//! Adapts tokio's readers to this library (feature `tokio`).
 
 use std::io;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use futures_io::AsyncRead;
 use tokio::io::ReadBuf;
 
-/// A reader of tokio, for [`Client::write`](crate::Client::write).
+/// Wraps a tokio reader for [`Client::write`](crate::Client::write).
 #[derive(Debug)]
 pub struct FromTokio<R>(pub R);
 
@@ -29,7 +29,7 @@ mod tests {
     use std::future::poll_fn;
 
     #[test]
-    fn a_reader_of_tokio_brings_its_bytes_and_then_its_end() {
+    fn a_tokio_reader_returns_its_bytes_and_then_the_end() {
         let mut reader = FromTokio(&b"seven b"[..]);
         let mut read = |buf: &mut [u8]| {
             let read = poll_fn(|context| Pin::new(&mut reader).poll_read(context, buf));

@@ -18,7 +18,7 @@ async fn a_list_of_clients_applies_as_soon_as_it_is_set() {
     let id = rig.client.id().to_string();
     let copy = async |name: &str| {
         let copy = client.copy([rig.here("x")], url(&server, name)).start();
-        copy.expect("the address is one").finish().await.map_err(|error| error.kind)
+        copy.expect("a valid address").finish().await.map_err(|error| error.kind)
     };
     assert_eq!(copy("a").await.err(), Some(ErrorKind::Unreachable));
     let list = [Access::write_only().below("in").of(&id).expect("an id")];
@@ -53,7 +53,7 @@ async fn a_client_learns_of_the_shutdown_and_resumes_at_the_next_server() {
             reason = Some(why);
         }
     }
-    let reason = reason.expect("the loop ended with one");
+    let reason = reason.expect("the loop ended with a reason");
     assert!(reason.contains("the server is shutting down"), "{reason}");
     let _next = rig.server().listen(address).start().await.expect("the port is free again");
     copy.finish().await.expect("it goes on at the next server");

@@ -1,4 +1,4 @@
-//! The unit by which limits count clients that have shown only their address.
+//! The network of a client: limits count unauthenticated clients by network.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,7 +11,8 @@ const PREFIX: u32 = 64;
 pub struct Network(IpAddr);
 
 impl Network {
-    /// The network of `address`. Link-local addresses share one /64, so each counts on its own.
+    /// The network of `address`. Link-local addresses share one /64, so each counts
+    /// as its own network.
     pub fn of(address: IpAddr) -> Network {
         Network(match address.to_canonical() {
             IpAddr::V6(ip) if !ip.is_unicast_link_local() => {

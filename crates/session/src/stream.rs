@@ -1,5 +1,5 @@
-//! Sessions over a byte stream, TCP's or ssh's: TLS 1.3 with the same keys, and the settings that
-//! TCP needs.
+//! Sessions over a byte stream (TCP or ssh): TLS 1.3 with the same keys as QUIC, and the TCP socket
+//! options.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -45,8 +45,8 @@ pub(super) struct Under {
     pub(super) tcp: Option<Counted>,
 }
 
-/// Makes TCP send small messages immediately, and detect a silent path like QUIC. Ignores options
-/// that the system lacks.
+/// Makes TCP send small messages immediately, and detect a silent path as QUIC does. Ignores
+/// options that the system lacks.
 pub(super) fn tune(stream: &TcpStream, settings: &Settings) {
     let socket = SockRef::from(stream);
     let _ = socket.set_tcp_nodelay(true);
@@ -127,7 +127,7 @@ pub(super) async fn client(
     connection.open("", 0).await.map_err(|error| Failure::other(error.what))
 }
 
-/// Returns the server's session over `stream`; fails for other clients than longhaul.
+/// Returns the server's session over `stream`; fails if the client is not longhaul.
 pub(super) async fn server(
     stream: impl Bytes,
     under: Under,

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::interrupted;
 use crate::exit;
 
-/// Where a child finds its identity.
+/// The environment variable that names a child's configuration folder, which holds its identity.
 pub(super) const CONFIG_DIR: &str = "LONGHAUL_CONFIG_DIR";
 /// Poll interval for cancellation.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -172,7 +172,7 @@ impl Copy<'_> {
         Err(ended(&mut child, "it ended before it could be killed"))
     }
 
-    /// Runs the copy to its end, and calls `tell` with its progress.
+    /// Runs the copy to its end, and calls `told` with the bytes of each line that it prints.
     pub(super) fn to_the_end(
         &self,
         cancel: &CancelHandle,

@@ -25,11 +25,11 @@ fn forbidden_emulation_has_its_exit_status_and_reason() {
 #[test]
 fn a_device_closed_to_this_user_is_reported_with_the_fix() {
     let is_root = rustix::process::geteuid().is_root();
-    need!(skip::unless(is_root, "only root can become a user to whom a device is closed"));
+    need!(skip::unless(is_root, "only root can switch to a user without access to the device"));
     need!(have(&["unshare", "setpriv"]));
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
     let device = "mount -t tmpfs none /dev/net && mknod -m 600 /dev/net/tun c 10 200";
-    // That user need not reach the folder of this program.
+    // The unprivileged user may have no access to the folder of this program.
     let program = format!("touch /dev/net/longhaul && mount --bind {longhaul} /dev/net/longhaul");
     let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
     let script =
@@ -66,7 +66,7 @@ fn an_interrupted_demo_cleans_up() {
     let demo = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     let args = ["demo", "--size", "20MB", "--dir", dir];
     let mut demo = Child::spawn(&mut piped(demo, &args));
-    // The copy is running, so its output was printed before.
+    // Waits until the demo prints the command of its copy.
     while demo.line().is_some_and(|line| !line.contains("longhaul cp ")) {}
     assert_ne!(entries(folder.path()), Vec::<PathBuf>::new());
     demo.signal(Signal::INT);
@@ -90,8 +90,8 @@ fn without_any_privilege_an_emulation_makes_a_user_namespace() {
 }
 
 #[test]
-fn without_any_privilege_a_user_namespace_can_be_had_at_each_of_many_starts() {
-    // Without a device a start ends right after its namespaces, so there can be very many.
+fn without_any_privilege_each_of_many_starts_gets_a_user_namespace() {
+    // Without the device, a start fails right after it creates its namespaces: 800 starts are fast.
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
     let start = format!("{longhaul} emulate -- true 2>&1 | grep /dev/net/tun");
     let many = format!("n=800; while [ $n -gt 0 ]; do n=$((n-1)); {start} || exit 9; done");
@@ -101,7 +101,7 @@ fn without_any_privilege_a_user_namespace_can_be_had_at_each_of_many_starts() {
     assert_eq!(ended.is(0, &[]).stdout.len(), 800, "{ended}");
 }
 
-/// A shell's run in a user namespace, skipped where there can be none.
+/// Runs a shell script in a user namespace; skips the test if this host allows no namespace.
 fn unshared(flags: &[&str], script: &str) -> Result<Ended, Skipped> {
     let args = [&["--user"], flags, &["sh", "-c", script]].concat();
     let Ok(child) = piped(Command::new("unshare"), &args).spawn() else {

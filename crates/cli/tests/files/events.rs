@@ -1,4 +1,4 @@
-//! `--json`: what commands write is what docs/events.md says.
+//! Checks that docs/events.md lists the events and fields of `--json` output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -47,7 +47,7 @@ impl Page {
         events.get_mut(event).unwrap_or_else(|| panic!("{section} has no {event}"))
     }
 
-    /// Sees that each of `lines` is an event of one of `sections`; the names of the events.
+    /// Checks that each of `lines` is an event of one of `sections`; returns the events' names.
     fn holds<'a>(
         &self,
         sections: &[&str],
@@ -74,7 +74,7 @@ fn lines_end(seen: &BTreeSet<String>) -> bool {
     ["summary", "error", "ready"].iter().any(|event| seen.contains(*event))
 }
 
-/// What docs/running.md says of the summary.
+/// The fields of the summary that docs/running.md lists.
 fn summary_of_copies() -> Vec<String> {
     let page = fs::read_to_string(root().join("docs/running.md")).expect("the page is there");
     let (_, table) = page.split_once("\nThe summary:\n").expect("the page has the summary");
@@ -154,9 +154,9 @@ fn every_event_in_the_source_is_on_the_page_and_the_other_way_round() {
             written.extend(found.map(str::to_owned));
         }
     }
-    // What a newer library reports, in words.
+    // `other` stands for events of a newer library; the page does not list it.
     written.remove("other");
-    // Its line is made in one place for all grades.
+    // The patterns above do not find `finding`.
     written.insert("finding".to_owned());
     let page: BTreeSet<String> =
         Page::read().0.into_values().flat_map(BTreeMap::into_keys).collect();

@@ -8,14 +8,14 @@ use std::process::Command;
 
 use crate::rig::{Child, Pair, Server, Skipped, need, skip, write};
 
-/// The user and group who own nothing.
+/// The user and group `nobody`.
 pub(super) const NOBODY: u32 = 65_534;
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
 }
 
-/// The same command, run as nobody if this user is root, so that permissions apply.
+/// Makes the command run as user `nobody` if this user is root, because root may read everything.
 pub(super) fn bound(command: &mut Command) -> &mut Command {
     match rustix::process::geteuid().is_root() {
         true => command.uid(NOBODY).gid(NOBODY),
@@ -31,8 +31,8 @@ fn give(folder: &Path, user: u32) {
     }
 }
 
-/// A pair whose folders and identities user nobody can use; skips the test if nobody cannot run the
-/// program.
+/// A pair whose folders and identities the user `nobody` can use. Skips the test if `nobody` cannot
+/// run the program.
 pub(super) fn pair_of_nobody() -> Result<Pair, Skipped> {
     let pair = Pair::new();
     if !rustix::process::geteuid().is_root() {
@@ -43,7 +43,7 @@ pub(super) fn pair_of_nobody() -> Result<Pair, Skipped> {
     give(&pair.host.config, NOBODY);
     let ended = bound(&mut pair.client.command(["id"])).output();
     if !ended.is_ok_and(|ended| ended.status.success()) {
-        return Err(skip::forbidden("another user cannot run the program where it lies"));
+        return Err(skip::forbidden("the user nobody has no access to the program's folder"));
     }
     Ok(pair)
 }
@@ -75,7 +75,7 @@ fn files_without_permission_at_the_client_are_named_and_the_rest_is_copied() {
     cp(&[&"-rn", &"tree", &pair.at("")]).is(8, &named);
     assert!(!pair.there.join("tree").exists());
     cp(&[&"-r", &"tree", &pair.at("")]).is(8, &named);
-    // Where nothing is left to do it is named as well.
+    // A second copy, with nothing left to do, names them too.
     cp(&[&"-r", &"tree", &pair.at("")]).is(8, &named);
     assert_eq!(fs::read(pair.there.join("tree/open")).unwrap(), b"open");
     assert!(!pair.there.join("tree/shut").exists());
@@ -103,7 +103,7 @@ fn files_without_permission_at_the_server_are_named_and_the_rest_is_copied() {
     pair.cp(&[&"-rn", &pair.at("tree"), &"."]).is(8, &named);
     assert!(!pair.here.join("tree").exists());
     pair.cp(&[&"-r", &pair.at("tree"), &"."]).is(8, &named);
-    // Where nothing is left to do it is named as well.
+    // A second copy, with nothing left to do, names them too.
     pair.cp(&[&"-r", &pair.at("tree"), &"."]).is(8, &named);
     assert_eq!(fs::read(pair.here.join("tree/open")).unwrap(), b"open");
     assert!(!pair.here.join("tree/shut").exists());
@@ -111,7 +111,7 @@ fn files_without_permission_at_the_server_are_named_and_the_rest_is_copied() {
     set_mode(&pair.there, 0o555);
     pair.cp(&[&"file", &pair.at("new")]).is(5, &["new", "Permission denied"]);
     assert!(!pair.there.join("new").exists());
-    // What could not be written: a dry run ends as the copy does.
+    // Names that cannot be written: a dry run reports the same failures as the copy.
     write(&pair.here.join("more/x"), b"x");
     write(&pair.here.join("tree/open"), b"other");
     write(&pair.here.join("tree/sub/x"), b"x");

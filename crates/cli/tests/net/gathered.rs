@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::rig::{Child, Pair, bytes, write};
 
-/// What a receiver takes, in Mbit/s.
+/// The limit on the receive rate: 80 Mbit/s.
 const TAKES: &str = "--receive-rate=80M";
 
 #[test]
@@ -24,7 +24,7 @@ fn senders_to_one_server_share_its_receive_rate() {
         let came = fs::read(pair.there.join(format!("f{number}"))).expect("it was copied");
         assert!(came == bytes(8_000_000, number as u64), "f{number} differs");
     }
-    // 128 Mbit at 80 Mbit/s; each for itself would be through in 0.8 s.
+    // 128 Mbit at 80 Mbit/s take 1.6 s; without sharing each copy would take 0.8 s.
     let longest = seconds.into_iter().fold(0.0, f64::max);
     assert!(longest >= 1.3, "{longest} s");
 }

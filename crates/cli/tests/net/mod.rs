@@ -58,7 +58,7 @@ use crate::rig::{Pair, bytes, write};
 use relay::Relay;
 
 /// A pair whose client reaches the server through a relay, with a file in `here` to push and the
-/// same in `there` to pull.
+/// same content in `there` to pull.
 struct Relayed {
     pair: Pair,
     relay: Relay,
@@ -70,7 +70,7 @@ impl Relayed {
         Relayed::with(len, &[])
     }
 
-    /// The same with further arguments for `serve`.
+    /// Like [`Relayed::new`], with further arguments for `serve`.
     fn with(len: usize, args: &[&str]) -> Relayed {
         let pair = Pair::in_memory(args);
         let relay = Relay::new(&pair.server);
@@ -85,7 +85,7 @@ impl Relayed {
         format!("lh://{}/{path}", self.relay.address()).into()
     }
 
-    /// Source and destination of a push or a pull, and where the copy will be.
+    /// Returns the source and destination of a push or a pull, and the local path of the copy.
     fn way(&self, way: Way) -> (OsString, OsString, PathBuf) {
         match way {
             Way::Push => ("object".into(), self.at("copy"), self.pair.there.join("copy")),
@@ -109,8 +109,9 @@ enum Way {
 
 const WAYS: [Way; 2] = [Way::Push, Way::Pull];
 
-/// What stands in for ssh: the far side runs on this host in the folder `data` of `scratch`, and
-/// its name leads nowhere, so that all goes by the channel. The command, and where longhaul is.
+/// Writes a substitute for ssh: it runs the remote side on this host, in the folder `data` of
+/// `scratch`. The remote name has no address, so all data go through the ssh channel. Returns the
+/// command and the `--remote-path` argument.
 fn channel_of_ssh(scratch: &Path) -> (String, String) {
     let ssh = scratch.join("ssh");
     let (home, data) = (scratch.join("home"), scratch.join("data"));

@@ -1,4 +1,4 @@
-//! The introduction's TCP, alone and with a local flow, and that of Table 3.
+//! TCP as in the paper's introduction (alone, and with a local flow) and in Table 3.
 
 use crate::experiment::{Case, Experiment, Set};
 use crate::outcome::CaseFlow;
@@ -18,7 +18,7 @@ const CLEAN: &str = "no loss";
 const PAIR: &str = "a local and a far flow into one host";
 const LATE_PAIR: &str = "the same two flows, packets of the near one up to 0.2 ms late";
 const LATE_PACKETS: &str = "packets of the near one up to 0.2 ms late";
-/// Why it is not emulated.
+/// Why this case is not emulated.
 const LATE_BY_ITSELF: &str = "over real sockets packets are late anyway";
 /// "2 data streams originating in Amsterdam. … When TCP replaced SABUL, the speed dropped to about
 /// 55 Mbps" (section 6, below Table 3).
@@ -40,7 +40,7 @@ fn case(window: &str, loss: &str) -> String {
 const PUBLISHED_PAIR: [(&str, &str, f64); 2] =
     [("from 0.4 ms away", "local", 890.0), ("from 110 ms away", "far", 3.5)];
 
-/// The introduction's TCP.
+/// The TCP runs of the paper's introduction.
 pub(super) static TCP: Experiment = Experiment {
     id: "sabul-tcp",
     title: "TCP between Chicago and Amsterdam, and beside a local flow",

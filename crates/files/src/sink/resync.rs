@@ -2,9 +2,10 @@
 //!
 //! After a failed sync Linux marks the pages that it could not write as clean. A second sync then
 //! succeeds although the data are not on disk, and reads return the data until the cache drops
-//! them. So after a failed sync nothing written since the last one is trusted. A large file
-//! continues in a new partial file ([`Large::restart`]), small files are written again, and the
-//! sender repeats the chunks that may not be on disk. A second failure ends the file.
+//! them. So after a failed sync nothing written since the last successful one is trusted. A large
+//! file continues in a new partial file ([`Large::restart`]), small files are written again, and
+//! the sender repeats the chunks that may not be on disk. After a second failure the sink gives up
+//! the file.
 
 use std::io;
 use std::path::Path;
@@ -55,7 +56,8 @@ impl Sink {
         failed.into_iter().try_for_each(|(entry, error)| self.large_failure(entry, &error))
     }
 
-    /// Handles a failed sync of the whole file system: nothing written since the last one counts.
+    /// Handles a failed sync of the whole file system: everything written since the last successful
+    /// sync counts as lost.
     fn lose_all(&mut self, error: &io::Error) -> Result<(), Error> {
         for entry in self.small.on_their_way() {
             self.rewrite_small(entry, error)?;
@@ -114,7 +116,7 @@ impl Sink {
         }
     }
 
-    /// Ends an entry whose sync failed again; a copy of one file ends with it.
+    /// Gives up an entry whose sync failed again; the copy of a single file fails.
     fn sync_failure(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
         if self.ground.manifest.is_single() {
             return Err(self.sync_error(&self.ground.place, error));

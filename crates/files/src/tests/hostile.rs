@@ -25,7 +25,7 @@ fn folder(path: &[u8]) -> Listed {
 }
 
 #[test]
-fn a_manifest_that_means_harm_is_refused_by_name() {
+fn a_harmful_manifest_is_refused_and_the_entry_named() {
     let long = [b'n'; 300];
     let deep = [&b"d/"[..]; 2100].concat();
     let cases: Vec<(&str, Vec<Listed>)> = vec![
@@ -60,7 +60,7 @@ fn a_manifest_that_means_harm_is_refused_by_name() {
 }
 
 #[test]
-fn sizes_counts_and_holes_that_cannot_be_are_refused() {
+fn impossible_sizes_counts_and_holes_are_refused() {
     let sized = |size, holes: Vec<std::ops::Range<u64>>| {
         entry(b"a", Kind::File { size, sparse: true, holes: holes.into() })
     };
@@ -78,7 +78,7 @@ fn sizes_counts_and_holes_that_cannot_be_are_refused() {
     refused(Shape::File, vec![folder(b"a")]);
     refused(Shape::Named, vec![folder(b"a"), folder(b"b")]);
     refused(Shape::Named, vec![]);
-    // A head that announces ten million entries, without any.
+    // A header that announces ten million entries, followed by none.
     assert!(Manifest::decode(&[6, 8, 3, 16, 0x80, 0xad, 0xe2, 0x04]).is_err());
     assert!(Manifest::decode(&[7, 8, 3, 16, 0xff, 0xff, 0xff, 0x7f, 0]).is_err());
 }
@@ -262,7 +262,7 @@ proptest! {
     }
 
     #[test]
-    fn a_manifest_of_anything_is_sound_or_refused(
+    fn arbitrary_bytes_decode_to_a_valid_manifest_or_are_refused(
         bytes in prop::collection::vec(any::<u8>(), 0..300),
     ) {
         if let Ok(manifest) = Manifest::decode(&bytes) {
@@ -271,7 +271,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_manifest_is_sound_or_refused(
+    fn a_damaged_manifest_is_valid_or_refused(
         at in any::<prop::sample::Index>(), bit in 0u8..8, cut in any::<prop::sample::Index>(),
     ) {
         let entries = vec![folder(b"a"), file(b"a/b"), file(b"a/c"), link(b"d", b"e")];
@@ -313,7 +313,7 @@ fn links_planted_in_the_destination_are_not_followed() {
 }
 
 #[test]
-fn a_second_name_planted_as_a_partial_file_is_not_written_through() {
+fn a_hard_link_planted_as_a_partial_file_is_not_written_through() {
     let ends = ends();
     write(ends.from.join("big"), &content(LARGE, 1));
     write(ends.to.join("victim"), b"victim");
@@ -351,7 +351,7 @@ fn a_served_root_cannot_be_left() {
 }
 
 #[test]
-fn a_chunk_that_is_not_what_was_sent_is_not_written() {
+fn a_chunk_that_differs_from_its_hash_is_not_written() {
     let ends = ends();
     let from = ends.from.join("file");
     write(&from, &content(CHUNK + 5, 1));

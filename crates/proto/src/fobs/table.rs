@@ -14,9 +14,9 @@
 //! bandwidth.
 //!
 //! The report on a segment is the receiver's pulse. Its counts start with the flow, so a lost pulse
-//! does no harm. If no maximum is known, the path is measured first, as by every protocol that
-//! finds its rate, until the measurement settles. The same holds while only one card's speed is
-//! known, because the other card may be slower.
+//! does no harm. If no maximum is known, the sender first measures the path, like every protocol
+//! that searches for its rate, until the measured rate settles. The same holds while only one
+//! card's speed is known, because the other card may be slower.
 
 use alloc::boxed::Box;
 
@@ -30,7 +30,7 @@ const STATES: u32 = 20;
 /// A measured rate that rises by less than this in a segment has settled.
 const SETTLED: f64 = 1.05;
 
-/// A rate out of the table.
+/// A rate controller with the table of states.
 pub(super) struct Table {
     /// The maximum, once it is known.
     top: Option<Rate>,
@@ -39,7 +39,7 @@ pub(super) struct Table {
     limit: Option<Rate>,
     card: Option<Rate>,
     finder: Box<dyn RateController>,
-    /// The measured rate when the segment began.
+    /// The measured rate at the start of the segment.
     found: Rate,
     state: u32,
     /// Datagrams in a segment.
@@ -235,7 +235,7 @@ mod tests {
         assert!(table.is_congested());
         assert_eq!(rates(&mut table, &[0, 5, 0]), [450, 500, 550]);
         assert!(!table.is_congested());
-        // 6 % of 550 leave 517: the state above that is the current one.
+        // A loss of 6 % of 550 leaves 517: the lowest state above 517 is the current one, 550.
         assert_eq!(rates(&mut table, &[60]), [550]);
         assert!(table.is_congested());
         assert_eq!(rates(&mut table, &[0; 12]).last(), Some(&1_000));
@@ -243,12 +243,12 @@ mod tests {
     }
 
     #[test]
-    fn the_maximum_is_the_users_limit_where_no_card_is_known() {
+    fn the_maximum_is_the_users_limit_if_no_card_is_known() {
         let mut table = table(None, Some(Rate::from_mbps(200)));
         assert_eq!(rates(&mut table, &[0, 101]), [200, 180]);
     }
 
-    /// A table between a card of 1000 Mbit/s and one of `peer`.
+    /// A table for a sending card of 1000 Mbit/s and a receiving card of `peer` Mbit/s.
     fn between_cards(rate: Option<u64>, limit: Option<u64>, peer: Option<u64>) -> Table {
         let [rate, limit, peer] = [rate, limit, peer].map(|mbps| mbps.map(Rate::from_mbps));
         let layout = Layout::whole(Bytes::new(1 << 30), 1000).unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_maximum_is_the_slower_of_the_two_cards_where_the_user_gave_none() {
+    fn the_maximum_is_the_slower_card_unless_the_user_limits_it() {
         let top = |rate, limit, peer| between_cards(rate, limit, peer).top.map(Rate::as_bps);
         let mbps = |mbps: u64| Some(mbps * 1_000_000);
         assert_eq!(top(None, None, Some(10_000)), mbps(1_000), "the sender's is slower");
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(top(None, Some(150), Some(200)), mbps(150), "the user's limit");
         assert_eq!(top(None, Some(500), Some(200)), mbps(200), "no more than the cards");
         assert_eq!(top(Some(300), None, Some(200)), mbps(300), "the user's rate");
-        assert_eq!(top(None, None, None), None, "nobody knows the other card");
+        assert_eq!(top(None, None, None), None, "the other card is unknown");
         let mut told = between_cards(None, None, Some(200));
         assert_eq!(rates(&mut told, &[0, 101]), [200, 180], "the table is of that maximum");
         // The other card alone is not enough either.
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_those_of_the_release_that_the_study_measured() {
+    fn the_defaults_match_the_release_that_the_study_measured() {
         let row = crate::registry::find("fobs-table").unwrap();
         let default = |name| row.options.iter().find(|option| option.name == name).unwrap().default;
         let names = ["state-segment", "tolerated-loss", "burst"];
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_found_rate_has_settled_when_it_rises_by_no_more_than_5_percent_in_a_segment() {
+    fn a_measured_rate_settles_when_it_rises_by_at_most_5_percent_in_a_segment() {
         let top = |found: &[u64]| {
             let mut table = Table { found: Rate::from_mbps(100), ..table(None, None) };
             for bps in found {

@@ -5,15 +5,15 @@
 //! > and GTP. (section 3.6)
 //!
 //! TCP flows take part in the max-min schedule as one flow, weighted by their number. The demand of
-//! other traffic is estimated from its observed rate: while they use their part, the part grows, up
-//! to their share among equals. The schedule's part for them is subtracted from the link; the rest
-//! is C_r. The CE's rules do not work here: a TCP flow halves its window now and then and recovers
-//! slowly, so it never uses all it could, and the threshold of 95 % would take that for its limit.
+//! other traffic is estimated from its observed rate: while other traffic uses its part, the part
+//! grows, up to a fair share. C_r is the capacity of the link minus this part. The CE's rules do
+//! not work here: a TCP flow halves its window now and then and recovers slowly, so it rarely uses its
+//! whole part, and the CE's threshold of 95 % would mistake its rate for its limit.
 //!
-//! Traffic that took more than its part could do at least as much, so traffic that filled the link
-//! first has its share after one look. Only traffic that lasts for two looks counts. The card
-//! counts our own datagrams before this program reads them, so after a pause of the program they
-//! look like other traffic.
+//! If other traffic exceeds its part, its estimate becomes at least its rate. So traffic that
+//! already fills the link gets its share in one step. Only traffic that lasts for two looks counts.
+//! The card counts our own datagrams before this program reads them, so after a pause of the
+//! program they look like other traffic.
 
 use alloc::vec::Vec;
 
@@ -144,9 +144,10 @@ mod tests {
 
     #[test]
     fn the_part_of_others_follows_their_use_step_by_step() {
-        // Worked by hand. Others use 600 of the least part of 10: they could do 750, and get an
-        // even share, 500. Then they use 92 % and 60 % of it and keep it; 40 %: a tenth less; 7 %:
-        // 0.7 of 450, 315; 80 %: a quarter more, 393.75.
+        // Worked by hand. Others start with the least part, 10, and use 600: their estimate is 750
+        // and their part an even share, 500. They use 92 % and 60 % of it: it stays. They use
+        // 40 %: a tenth less, 450. They use 7 %: 0.7 of 450, 315. They use 80 %: a quarter more,
+        // 393.75.
         let seen = [600, 460, 300, 200, 30, 252];
         let rates = looks(&mut FairShare::default(), &seen, 1, &[(LINK, 1.0)]);
         assert_eq!(rates, [500, 500, 500, 550, 685, 606]);
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(fair(0, &[greedy]), 500);
         assert_eq!(fair(1, &[greedy, greedy, greedy]), 750);
         assert_eq!(fair(2, &[(LINK, 3.0), greedy]), 666);
-        // Our flows that can do only 200 need no more; the rest does not change others' part.
+        // A flow of ours that reaches only 200 gets 200; the other flows share the rest.
         let slow = (Rate::from_mbps(200), 1.0);
         assert_eq!(fair(1, &[slow]), 200);
         assert_eq!(fair(1, &[slow, greedy]), 600);
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!(fair(1, &[]), 0);
     }
 
-    /// TCP that could do `could` takes its part in steps; returns the final C_r in Mbit/s.
+    /// Simulates TCP with a demand of `could` Mbit/s; returns the final C_r in Mbit/s.
     fn settle(others: &mut FairShare, could: u64, flows: u32, ours: &[(Rate, f64)]) -> f64 {
         let mut capacity = LINK;
         let mut seen = 0.0f64;

@@ -22,8 +22,9 @@ pub(super) fn delay(longest: Span, rtt: Span) -> Span {
 pub(super) struct Pending(Option<(Time, f64)>);
 
 impl Pending {
-    /// Lets the target `rate` take effect at `at`, replacing a waiting one. If the waiting one was
-    /// due earlier, its time stays: a series of changes would otherwise postpone it for ever.
+    /// Sets the target `rate`, which takes effect at `at` and replaces a waiting target. If the
+    /// waiting target was due earlier, its time stays: otherwise a series of changes would postpone
+    /// the target for ever.
     pub(super) fn set(&mut self, at: Time, rate: f64) {
         let at = self.0.map_or(at, |(sooner, _)| sooner.min(at));
         self.0 = Some((at, rate));
@@ -57,7 +58,7 @@ mod tests {
         let longest = Span::from_millis(50);
         for ms in [5, 20, 50] {
             let rtt = Span::from_millis(ms);
-            // A request's way to the sender and the data's way back take a round trip.
+            // The request to the sender and the data in return take a round trip.
             assert_eq!(delay(longest, rtt) + rtt, longest);
         }
         assert_eq!(delay(longest, Span::from_millis(90)), Span::ZERO);

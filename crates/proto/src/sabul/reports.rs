@@ -1,4 +1,4 @@
-//! When to report losses, and which.
+//! The loss reports: their times and their content.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
@@ -22,8 +22,8 @@ enum Again {
     /// "The loss will be reported again if the retransmission has not been received after k*RTT,
     /// where k is initialized as 2 and is increased by 1 each time the loss is reported." (3.4)
     AfterTrips { rtt: Span, due: BinaryHeap<Due>, blocks: RangeSet },
-    /// "Also, every 20ms a collective loss report is sent" (study, 4.3.3): as much as one message
-    /// holds.
+    /// "Also, every 20ms a collective loss report is sent" (study, 4.3.3). It has as many losses as
+    /// fit in one message.
     Collective { interval: Span, next: Time },
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Reports {
     fresh: RangeSet,
     again: Again,
     sequence: u64,
-    /// Reports in the interval that began then.
+    /// Start of the current interval, and the number of reports in it.
     began: Time,
     made: u32,
     interval: Span,

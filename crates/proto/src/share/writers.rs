@@ -1,5 +1,5 @@
-//! The server's memory of its clients' edits: an edit that is sent twice is made once, and the
-//! client gets the true outcome.
+//! The server's memory of its clients' edits: an edit that is sent twice is applied once, and
+//! the client gets the true outcome.
 //!
 //! A writer is a client's program, identified by the client's key and a random number that the
 //! program chose. Its edits are numbered. Each new stream of a writer replaces the one before,
@@ -203,7 +203,7 @@ impl Writers {
         record.stream = None;
         record.used = self.uses;
         let owner = record.owner;
-        // Vanished presence is created again if it is asked for.
+        // An edit of the vanished presence that is sent again must create it again.
         record.made.retain(|_, made| !made.is_presence);
         if is_last || (record.made.is_empty() && !record.is_blind) {
             self.records.remove(&writer);
@@ -218,7 +218,7 @@ impl Writers {
         self.changed.iter().any(stored)
     }
 
-    /// The data for the disk since the last call.
+    /// Returns the rows that changed since the last call, to be stored on the disk.
     pub fn take_rows(&mut self) -> Rows {
         let stored = |writer| self.records.get(&writer).map_or(Vec::new(), Record::stored);
         let changed = core::mem::take(&mut self.changed);

@@ -1,5 +1,5 @@
-//! The messages through ssh before there is a session: lines of text with a mark, so that banners
-//! and login greetings are harmless.
+//! The messages that pass through ssh before the session starts: lines of text that begin with a
+//! mark, so banners and login greetings do no harm.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ const MARK: &str = "longhaul-ssh/1 ";
 /// The longest longhaul line.
 const LONGEST_LINE: usize = 4096;
 
-/// Most other bytes before the client gives up.
+/// The most bytes of other output; the client gives up after more.
 const MOST_NOISE: usize = 64 << 10;
 
 /// Bytes of noise kept for an error message.
@@ -69,7 +69,7 @@ impl ContactOffer {
 /// A message of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// Its id: the only one to admit.
+    /// The client's id: the only id that the server admits.
     Client(PeerId),
     /// From the next byte on this channel carries TLS.
     Switch,
@@ -131,7 +131,7 @@ impl Lines {
         }
     }
 
-    /// Returns the end of the output that is not longhaul's, without control characters.
+    /// Returns the last bytes of other programs' output, without control characters.
     pub(super) fn noise(&self) -> String {
         let text = String::from_utf8_lossy(&self.noise);
         let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_ours_are_found_among_banners() {
+    fn longhaul_lines_are_found_among_banners() {
         let mut input = b"Welcome!\nlast login\xe9\r\n\xe9$ ".to_vec();
         input.extend_from_slice(Word::Switch.line().as_bytes());
         input.extend_from_slice(b"more\n");

@@ -21,8 +21,8 @@ use crate::scenario::Amount;
 const PIECE: usize = 256 * 1024;
 /// How often to check for a stop request.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Bytes of buffer for each byte of window: Linux charges its bookkeeping to the socket's buffer,
-/// as many bytes again for packets of 1500 bytes, and twice that for smaller ones.
+/// Bytes of buffer for each byte of window. Linux charges its bookkeeping to the socket's buffer:
+/// about one byte per byte of data in packets of 1500 bytes, and two in smaller packets.
 const BUFFER_FOR_WINDOW: u64 = 4;
 /// Connections that may wait for accept.
 const BACKLOG: i32 = 1_024;
@@ -75,11 +75,12 @@ impl core::ops::AddAssign for Segments {
 }
 
 impl Emulation {
-    /// Starts a bulk transfer and opens all connections together. Its time starts before that.
+    /// Starts a bulk transfer and opens all connections together. The measured time includes
+    /// connecting.
     ///
     /// # Errors
-    /// [`EmulationError::NoSuchHost`]; an error if listening is not possible there, or the kernel
-    /// does not have the congestion control.
+    /// [`EmulationError::NoSuchHost`]; an error if the receiver cannot listen on the port, or the
+    /// kernel does not have the congestion control.
     pub fn start_tcp(&self, tcp: &KernelTcp) -> Result<Running, EmulationError> {
         let failed = |error| EmulationError::System("open a TCP connection", error);
         let address = SocketAddr::new(IpAddr::V4(self.addresses(&tcp.to)?.v4), tcp.port);
@@ -300,7 +301,7 @@ pub(super) fn accept(
     Ok(None)
 }
 
-/// Receives the data of all connections of `tcp`; stores the time in `ended` when one is complete.
+/// Receives the data of all connections of `tcp`; calls `ended` when a connection is complete.
 fn take_all(
     listener: &TcpListener,
     tcp: &KernelTcp,

@@ -117,7 +117,7 @@ impl Shape {
         (self.headers + self.segment.min(self.payload - start)) as u32
     }
 
-    /// The payload range of the segments in `run` within the frame.
+    /// The byte range in the frame of the payload of the segments in `run`.
     pub(super) fn payload_of(&self, run: &Range<usize>) -> Range<usize> {
         let base = DEVICE_HEADER + self.headers;
         base + run.start * self.segment..base + self.payload.min(run.end * self.segment)
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_run_is_the_frame_itself_but_for_its_sums() {
+    fn a_cut_of_all_segments_equals_the_frame_except_for_checksums() {
         for (v6, tcp) in [(false, false), (false, true), (true, false), (true, true)] {
             let frame = frame(v6, tcp, 100, 950);
             let n = Shape::of(&frame).unwrap().segments;
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_hold_the_payload_in_order_and_their_own_lengths() {
+    fn runs_contain_the_payload_in_order_and_their_own_lengths() {
         for (v6, tcp) in [(false, false), (false, true), (true, false), (true, true)] {
             let frame = frame(v6, tcp, 100, 950);
             let shape = Shape::of(&frame).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_header_sums_to_ones_and_identifications_count() {
+    fn ipv4_checksums_are_correct_and_identifications_increase() {
         let frame = frame(false, false, 100, 950);
         let part = cut(&frame, 3..4);
         let ip = &part[DEVICE_HEADER..DEVICE_HEADER + 20];
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_numbers_move_on_and_flags_stay_where_they_belong() {
+    fn tcp_sequence_numbers_advance_and_flags_stay_on_their_segments() {
         let frame = frame(false, true, 100, 950);
         let header = |run| ip_udp(&cut(&frame, run))[..32].to_vec();
         let number = |h: &[u8]| u32::from_be_bytes(h[4..8].try_into().unwrap());

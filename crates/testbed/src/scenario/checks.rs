@@ -211,7 +211,7 @@ impl Scenario {
         Ok(seen)
     }
 
-    /// Checks that each host has a link to or from another node.
+    /// Checks that links connect each host to another host, directly or through other nodes.
     fn check_connected(&self, joined: &BTreeSet<(usize, usize)>) -> Checked {
         let hosts = self.hosts.len();
         let mut island: Vec<usize> = (0..self.nodes()).collect();
@@ -255,7 +255,7 @@ impl Scenario {
         let mut at = route.from;
         for node in route.via.iter().copied().chain([route.to]) {
             if node >= self.nodes() || (node < hosts && node != route.to) {
-                return fault(place, format!("the route from {ends} passes no router"));
+                return fault(place, format!("the route from {ends} may pass only routers"));
             }
             if !seen.insert(node) {
                 let again = self.node_name(node);

@@ -44,11 +44,11 @@ pub struct FlowOutcome {
     /// When the object was complete at the receiving host (on its disk, if it goes to one). `None`
     /// for a flow that has no end or did not reach it.
     pub finished: Option<Time>,
-    /// When the sender knew; nothing for UDP.
+    /// When the sender learned that the object is complete; `None` for UDP.
     pub known: Option<Time>,
-    /// When the sender knew; `None` for UDP.
-    pub object: Option<Bytes>,
     /// The object's size; for mice, of all together; `None` for a flow without an end.
+    pub object: Option<Bytes>,
+    /// Bytes of the object that arrived.
     pub delivered: Bytes,
     /// `delivered` divided by the time from the start to the finish, or to the end of the flow or
     /// run.

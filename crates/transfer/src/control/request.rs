@@ -63,19 +63,19 @@ pub struct Request {
     /// Segment size of a pull in bytes; absent: the default; zero: the whole object.
     #[prost(uint64, optional, tag = "15")]
     pub segment: Option<u64>,
-    /// UDP payload of a full data datagram that the path is known to pass.
+    /// UDP payload size, in bytes, of a full data datagram that is known to fit the path.
     #[prost(uint32, tag = "16")]
     pub datagram: u32,
     /// The session's round-trip time as the client measured it, in nanoseconds.
     #[prost(uint64, tag = "17")]
     pub rtt_nanos: u64,
-    /// How many streams carry the data where `protocol` is empty; zero: the control stream itself.
+    /// The number of streams that carry the data if `protocol` is empty; zero: the control stream.
     #[prost(uint32, tag = "18")]
     pub streams: u32,
     /// The protocol's own settings, for both ends.
     #[prost(message, repeated, tag = "19")]
     pub settings: Vec<Setting>,
-    /// Report the files that have got their names, by [`super::Named`].
+    /// Report, by [`super::Named`], the files that have their final names.
     #[prost(bool, tag = "20")]
     pub names: bool,
     /// The client has the manifest from a [`super::Survey`] and also takes the object from other
@@ -86,7 +86,7 @@ pub struct Request {
     /// Find the best number of streams, up to `streams`, and use it.
     #[prost(bool, tag = "22")]
     pub try_streams: bool,
-    /// The earlier transfer of the same client that this one resumes and that is over. Zero: none.
+    /// The id of the client's earlier transfer, now over, that this one resumes. Zero: none.
     #[prost(fixed64, tag = "23")]
     pub replaces: u64,
     /// The object is a part of a pipe, and is written to the pipe's file. Needs version 2 of the
@@ -128,7 +128,7 @@ pub struct Setting {
     #[prost(string, tag = "1")]
     pub name: String,
     /// Its value in base units: bit/s, seconds, bytes, fractions of 1; 1 for a switch that is on;
-    /// for a choice the index of the word in the registry. Tag 2 had other units.
+    /// for a choice, the index of the word in the registry. Tag 2 had other units.
     #[prost(double, optional, tag = "3")]
     pub value: Option<f64>,
 }

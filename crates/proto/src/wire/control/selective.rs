@@ -13,7 +13,7 @@ pub struct Selective {
     pub sequence: u64,
     /// Missing blocks of a slice; the rest of the slice has arrived. Its round is 0.
     pub report: Report,
-    /// In the last message of an acknowledgement: information about all of it.
+    /// Set in the last message of an acknowledgement: information about the whole acknowledgement.
     pub closing: Option<Closing>,
 }
 

@@ -20,14 +20,14 @@ const PAYLOAD: usize = 1_420;
 /// How long a group may be incomplete.
 const WAIT: Span = Span::from_millis(20);
 
-/// How often the receiver reports, and the sender follows half a round trip later.
+/// How often the receiver reports. Each report reaches the sender half a round trip later.
 const REPORT: Span = Span::from_secs(1);
 
-/// A deadline, and what is known of the path.
+/// A deadline, and the receiver's measurements of the path.
 struct Known {
     deadline: Span,
     meter: Meter,
-    /// When the receiver reports next, and the report that is on its way.
+    /// When the receiver reports next, and the report in flight with its arrival time.
     due: Time,
     report: Option<(Time, Path)>,
     count: u64,
@@ -44,7 +44,7 @@ impl Known {
         self.report.map_or(self.due, |(at, _)| at.min(self.due))
     }
 
-    /// Reports, and follows a report.
+    /// Sends a report if one is due, and adapts `cutter` to a report that arrived.
     fn follow(&mut self, now: Time, run: &UpdatesRun, cutter: &mut Cutter) {
         if let Some((_, path)) = self.report.take_if(|(at, _)| *at <= now) {
             let per_second = (cutter.count() - self.count) as f64 / REPORT.as_secs_f64();
