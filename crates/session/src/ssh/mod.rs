@@ -1,8 +1,8 @@
 //! Sessions that start with the user's own ssh: it starts `longhaul` on the remote side and carries
 //! ids and addresses; if nothing else passes, it carries the session too.
 //!
-//! The two ends exchange ids and addresses as lines of text. Then the client connects directly, over
-//! QUIC or TCP, to the id that came through ssh. Only if no direct connection succeeds is the
+//! The two ends exchange ids and addresses as lines of text. Then the client connects directly,
+//! over QUIC or TCP, to the id that came through ssh. Only if no direct connection succeeds is the
 //! channel itself switched to TLS.
 
 mod far;
