@@ -15,8 +15,8 @@ impl Large {
     ///
     /// The new file gets the chunks in the journal, and the chunks of an earlier run that the
     /// source has too, unless they waited for the failed sync. Each chunk is read, verified and
-    /// written again, so the sync of the new file covers it. The old file keeps its name and its journal until
-    /// that sync has succeeded; a kill before that loses nothing.
+    /// written again, so the sync of the new file covers it. The old file keeps its name and its
+    /// journal until that sync has succeeded; a kill before that loses nothing.
     pub(in crate::sink) fn restart(
         mut self,
         ground: &mut Ground,
