@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_steers_no_terminal_and_keeps_its_bytes_in_json() {
+    fn a_name_is_escaped_for_a_terminal_and_keeps_its_bytes_in_json() {
         let named = named(NameKind::File, 0o600);
         assert!(!shown(&named).contains('\x1b'));
         let value: serde_json::Value = serde_json::from_str(&object(&named)).unwrap();

@@ -11,7 +11,7 @@ use longhaul::{Client, ErrorKind, Event, Identity, Names, Trust, blocking};
 
 use crate::rig::{Rig, noise, read_tree, until_bytes, url, write_tree};
 
-/// Enough that a copy at [`SLOW`] can be caught in its middle.
+/// Enough bytes that a copy at [`SLOW`] can be interrupted half-way.
 const LARGE: usize = 48 << 20;
 const SLOW: Rate = Rate::from_bps(200_000_000);
 
@@ -26,7 +26,7 @@ async fn there_and_back() {
     let mut server = rig.server().start().await.expect("it listens");
     let client = rig.client();
     let push = client.copy([rig.here("run")], url(&server, "")).recursive(true);
-    let mut push = push.names(Names::Done).start().expect("the address is one");
+    let mut push = push.names(Names::Done).start().expect("a valid address");
     let mut events = push.events();
     let (mut files, mut latest) = (0, None);
     while let Some(event) = events.next().await {
@@ -41,7 +41,7 @@ async fn there_and_back() {
     assert_eq!(latest.map(|progress| progress.total_bytes), Some(summary.bytes));
     assert_eq!(push.finish().await.expect("the same again").bytes, summary.bytes);
     let pull = client.copy([url(&server, "run")], rig.here("back")).recursive(true);
-    pull.start().expect("the address is one").finish().await.expect("it is copied");
+    pull.start().expect("a valid address").finish().await.expect("it is copied");
     assert_eq!(read_tree(&rig.here("back")), read_tree(&rig.here("run")));
     server.shutdown(Duration::from_secs(5)).await;
 }
@@ -71,7 +71,7 @@ async fn dropped_then_resumed(rig: &Rig, pull: bool) {
         true => client.copy([&*far], near.display().to_string()),
         false => client.copy([near.display().to_string()], &*far),
     };
-    let first = copy().rate_limit(Some(SLOW)).start().expect("the address is one");
+    let first = copy().rate_limit(Some(SLOW)).start().expect("a valid address");
     // Only chunks in the journal survive, however slow the disk is.
     let journal = if pull { rig.here(JOURNAL) } else { rig.there(JOURNAL) };
     let mut events = first.events();
@@ -79,7 +79,7 @@ async fn dropped_then_resumed(rig: &Rig, pull: bool) {
         events.next().await.expect("the copy goes on");
     }
     drop(first);
-    let summary = copy().start().expect("the address is one").finish().await.expect("it goes on");
+    let summary = copy().start().expect("a valid address").finish().await.expect("it goes on");
     assert!(summary.resumed_bytes > 0, "{summary:?}");
     assert_eq!(fs::read(rig.here("x")).ok(), fs::read(rig.there("x")).ok());
 }
@@ -100,7 +100,7 @@ async fn a_cancelled_copy_ends_with_an_error_that_is_resumable() {
     fs::write(rig.here("x"), noise(LARGE)).expect("a new file");
     let server = rig.server().start().await.expect("it listens");
     let copy = rig.client().copy([rig.here("x")], url(&server, "x")).rate_limit(Some(SLOW));
-    let mut copy = copy.start().expect("the address is one");
+    let mut copy = copy.start().expect("a valid address");
     until_bytes(&mut copy.events(), 1).await;
     copy.cancel_handle().cancel();
     let error = copy.finish().await.expect_err("it was cancelled");
@@ -119,7 +119,7 @@ async fn a_slow_reader_loses_names_but_no_failure_and_slows_nothing() {
     let server = rig.server().start().await.expect("it listens");
     let copy = rig.client().copy([rig.here("run")], url(&server, "")).recursive(true);
     let copy = copy.names(Names::Done).event_capacity(8).start();
-    let mut copy = copy.expect("the address is one");
+    let mut copy = copy.expect("a valid address");
     let summary = copy.finish().await.expect("the other files are copied");
     assert_eq!(summary.failed_files, FAIL as u64);
     let (mut failed, mut lagged) = (0, 0);
@@ -136,7 +136,7 @@ async fn a_slow_reader_loses_names_but_no_failure_and_slows_nothing() {
 }
 
 #[tokio::test]
-async fn a_new_server_is_trusted_by_a_decision_of_the_callers_runtime_and_asked_of_once() {
+async fn the_caller_decides_once_in_its_own_runtime_whether_to_trust_a_new_server() {
     let rig = Rig::new();
     fs::write(rig.here("x"), "x").expect("a new file");
     let server = rig.server().start().await.expect("it listens");
@@ -153,7 +153,7 @@ async fn a_new_server_is_trusted_by_a_decision_of_the_callers_runtime_and_asked_
     }));
     for name in ["a", "b"] {
         let copy = client.copy([rig.here("x")], url(&server, name));
-        copy.start().expect("the address is one").finish().await.expect("it is trusted");
+        copy.start().expect("a valid address").finish().await.expect("it is trusted");
     }
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
@@ -165,7 +165,7 @@ fn a_server_that_is_not_trusted_gets_nothing() {
     let server = blocking::wait(rig.server().start()).expect("it listens");
     for trust in [Trust::nobody(), Trust::ask(async |_| false)] {
         let copy = rig.client_that(trust).copy([rig.here("x")], url(&server, "x"));
-        let error = blocking::wait(copy.start().expect("the address is one").finish());
+        let error = blocking::wait(copy.start().expect("a valid address").finish());
         assert_eq!(error.expect_err("nobody is trusted").kind, ErrorKind::Unreachable);
     }
     assert!(!rig.there("x").exists());
@@ -204,7 +204,7 @@ fn an_error_names_the_file_that_failed() {
     assert_eq!(folder, (ErrorKind::Usage, Some(rig.here("folder"))));
     let nowhere = end_of(&client, &url(&server, "x"), &here("no/such/x"));
     assert_eq!(nowhere, (ErrorKind::LocalFile, Some(rig.here("no/such/x"))));
-    // The server's word says which file it is; where that lies is known over there.
+    // The message names the remote file; `path` is set only for files of this host.
     let there = end_of(&client, &url(&server, "missing"), &here("z"));
     assert_eq!(there, (ErrorKind::RemoteFile, None));
 }

@@ -1,7 +1,7 @@
 //! A batch of outgoing datagrams: one buffer, one system call.
 //!
 //! Datagrams are sealed directly into the buffer. All have one size except the last: a shorter one
-//! ends the batch, because the kernel splits at equal distances.
+//! ends the batch, because the kernel splits the buffer into datagrams of equal size.
 
 use longhaul_proto::wire::header::Kind;
 

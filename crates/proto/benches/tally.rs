@@ -38,7 +38,7 @@ fn main() {
 
     let started = Instant::now();
     let missing: u64 = tally.missing(0..blocks).map(|run| u64::from(run.end - run.start)).sum();
-    assert_eq!(black_box(missing), lost, "what was lost is what is missing");
+    assert_eq!(black_box(missing), lost, "the missing blocks are the lost ones");
     let seconds = started.elapsed().as_secs_f64();
     println!("| listing the {missing} missing | {:.2} s |", seconds);
 

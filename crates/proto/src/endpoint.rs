@@ -179,7 +179,7 @@ pub struct Setup {
     /// datagrams, if known. Only the sending end gets it. A protocol whose receiver divides its
     /// link sends the number there; others combine it with the receiving host's card
     /// ([`Sender::set_peer_card`]) to find the highest possible rate. It is not a limit: a card
-    /// slows its programs by itself.
+    /// limits its programs by itself.
     pub card: Option<Rate>,
     /// How the protocol finds its rate, if no rate is fixed and the protocol has no law of its own.
     pub law: Law,
@@ -232,7 +232,7 @@ impl Setup {
 
 /// Other traffic on the receiving host's access link: TCP, and all other traffic that does not
 /// belong to the receiver's flows. All of it is counted as if it were UDP: without the headers of
-/// Ethernet and IP and without 8 more bytes.
+/// Ethernet and IP and without the 8 bytes of a UDP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Others {
     /// Speed of the host's card in bits a second of UDP payload in full datagrams; `None` if
@@ -343,8 +343,8 @@ pub trait Receiver: Send {
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
 
     /// Sets the grant and the drain rate. The grant is the total of blocks, in bytes, that may be
-    /// sent for the first time since the start of the flow; `drain` is about how fast the host
-    /// empties its buffers. Neither causes losses: the sender waits.
+    /// sent for the first time since the start of the flow; `drain` is the approximate rate at
+    /// which the host empties its buffers. Neither causes losses: the sender waits.
     fn set_grant(&mut self, now: Time, flow: FlowId, grant: Bytes, drain: Option<Rate>);
 
     /// Sets the number of the flow's datagrams that the receiving host has dropped since the start:

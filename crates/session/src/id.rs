@@ -50,7 +50,7 @@ impl fmt::Display for IdError {
         match self {
             IdError::Prefix => write!(f, "an id begins with {PREFIX}"),
             IdError::Length { found } => {
-                write!(f, "an id has 56 characters behind {PREFIX}, this one {found}")
+                write!(f, "an id has 56 characters after {PREFIX}, this one has {found}")
             }
             IdError::Character => f.write_str("an id has only the characters a-z and 2-7"),
             IdError::Checksum => f.write_str("the id's checksum does not match: a typing error?"),

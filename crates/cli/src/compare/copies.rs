@@ -225,7 +225,7 @@ impl Watch {
         act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Rates between the samples.
+    /// Returns the rates between the samples.
     fn ended(&self) -> Vec<(f64, f64)> {
         self.with(Meter::finish);
         self.course.rates()
@@ -246,7 +246,7 @@ impl Watch {
         }
     }
 
-    /// Asks whether to trust a new server.
+    /// Asks the user whether to trust a new server.
     fn trusts(&self, server: &NewServer) -> bool {
         let ask = || trust::ask(&server.name, &server.id, &self.cancel);
         self.with(|meter| meter.aside(ask))
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_has_its_size_and_other_bytes_for_another_seed() {
+    fn an_object_has_its_size_and_its_bytes_depend_on_the_seed() {
         let folder = tempfile::tempdir().unwrap();
         let made = |seed| {
             let path = folder.path().join("object");

@@ -35,7 +35,7 @@ impl Course {
         end
     }
 
-    /// Goodput in the first `seconds` seconds.
+    /// Goodput in the first `until` seconds.
     pub(super) fn rate(&self, until: f64) -> Rate {
         let bytes = self.with(|points| at(points, until));
         Rate::from_bps_f64(if until > 0.0 { bytes * 8.0 / until } else { 0.0 })

@@ -123,7 +123,7 @@ fn send_list(mut stdin: ChildStdin, list: &[u8]) -> Receiver<ChildStdin> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let list = list.to_owned();
     thread::spawn(move || {
-        // A failure shows as the end of ssh.
+        // If a write fails, ssh has ended, and its end is reported.
         let _ = stdin.write_all(&list).and_then(|()| stdin.flush());
         let _ = sender.send(stdin);
     });
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_without_an_end_takes_no_more_memory_than_the_longest() {
+    fn an_endless_line_takes_no_more_memory_than_the_longest_line() {
         let long = vec![b'x'; 3 * MAX_LINE as usize];
         let mut from = io::Cursor::new([&long[..], b"\nnext\n\nlast"].concat());
         assert_eq!(read_line(&mut from).unwrap().unwrap().len() as u64, MAX_LINE);

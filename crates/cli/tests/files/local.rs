@@ -50,7 +50,7 @@ fn names(root: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_tree_is_copied_within_a_host_verified_and_again_without_work() {
+fn a_local_copy_of_a_tree_is_verified_and_a_second_one_skips_all_files() {
     let here = Here::new();
     write(&here.at("t/large"), &bytes(20 << 20, 1));
     write(&here.at("t/d/small"), b"s");
@@ -61,7 +61,7 @@ fn a_tree_is_copied_within_a_host_verified_and_again_without_work() {
     assert_eq!((&summary["files"], &summary["bytes"]), (&3.into(), &((20 << 20) + 1).into()));
     assert_same_attributes(&here.at("t"), &here.at("new"));
     assert!(remains(&here.at("")).is_empty());
-    // Into a folder that is there, as cp does it; and its content, which is there.
+    // Copies into an existing folder, as cp does; then copies the content again.
     here.cp(&["-a", "t", "new"]).summary();
     assert!(here.at("new/t/d/small").is_file());
     let again = here.cp(&["-avv", "t/", "new"]);
@@ -88,7 +88,7 @@ fn checksum_filters_lists_and_missing_folders_work_within_a_host() {
     write(&here.at("t/y.tmp"), b"y");
     here.cp(&["-r", "--exclude=*.tmp", "--mkpath", "t", "a/b/t"]).summary();
     assert_eq!(names(&here.at("a/b/t")), ["x.dat"]);
-    // Another content of the same size and time.
+    // Different content of the same size and time.
     let time = fs::metadata(here.at("t/x.dat")).unwrap().modified().unwrap();
     fs::write(here.at("a/b/t/x.dat"), b"!").unwrap();
     let file = fs::File::options().write(true).open(here.at("a/b/t/x.dat")).unwrap();
@@ -136,7 +136,7 @@ fn a_copy_onto_or_into_itself_is_refused_and_changes_nothing() {
         ended.is(2, &["onto or into itself"]);
         assert_eq!(names(&here.at("")), before, "{words:?}");
     }
-    // The other way round is a plain copy.
+    // The reverse direction is an ordinary copy.
     here.cp(&["-r", "t/d", "."]).summary();
     assert!(here.at("d/x").is_file());
 }
@@ -151,7 +151,7 @@ fn a_rate_or_a_pipe_within_a_host_is_explained() {
 }
 
 #[test]
-fn a_disk_that_hangs_within_a_host_is_given_up_after_stall_or_at_once() {
+fn a_local_copy_on_a_hanging_disk_ends_after_stall_or_at_a_signal() {
     let here = Here::new();
     write(&here.at("t/big"), &bytes(20 << 20, 1));
     // While the source is walked, before the first chunk, and at a chunk.
@@ -171,7 +171,7 @@ fn a_disk_that_hangs_within_a_host_is_given_up_after_stall_or_at_once() {
 }
 
 #[test]
-fn a_slow_disk_within_a_host_is_no_stall() {
+fn a_slow_disk_does_not_stall_a_local_copy() {
     let here = Here::new();
     write(&here.at("big"), &bytes(12 << 20, 1));
     // Together the chunks take longer than the limit.
@@ -182,7 +182,7 @@ fn a_slow_disk_within_a_host_is_no_stall() {
 }
 
 #[test]
-fn a_copy_killed_within_a_host_goes_on_from_what_was_written() {
+fn a_killed_local_copy_resumes_from_the_written_data() {
     let here = Here::new();
     let whole = bytes(40 << 20, 1);
     write(&here.at("t/big"), &whole);
@@ -200,7 +200,7 @@ fn a_copy_killed_within_a_host_goes_on_from_what_was_written() {
 }
 
 #[test]
-fn a_copy_within_a_host_whose_last_sync_fails_is_no_success() {
+fn a_local_copy_whose_last_sync_fails_reports_failure() {
     let here = Here::new();
     write(&here.at("t/small"), b"s");
     write(&here.at("t/empty"), b"");

@@ -1,4 +1,4 @@
-//! Who may copy, and whom a client believes.
+//! Which clients a server admits, and which servers a client trusts.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,7 +11,7 @@ use longhaul_transfer::api::{Client, Identity, Trust, blocking};
 
 use crate::rig::{Child, Ended, Host, Pair, bytes, content, write};
 
-/// A copy of `file` by `host`, with `flags` and no other word about whom to trust.
+/// Copies `file` as `host`; only `flags` say which server to trust.
 fn copy(pair: &Pair, host: &Host, flags: &[&str]) -> Ended {
     let there = pair.at("");
     let words = ["cp", "--json"].iter().chain(flags).map(OsStr::new);
@@ -60,7 +60,7 @@ fn a_new_server_is_refused_where_nobody_can_answer_and_remembered_with_accept_ne
 }
 
 #[test]
-fn a_changed_key_is_a_loud_refusal_that_names_the_line() {
+fn a_changed_key_is_refused_with_a_warning_that_names_the_line() {
     let pair = pair();
     let other = Host::new(&pair.scratch.path().join("other"));
     let known = pair.client.config.join("known_servers");
@@ -74,7 +74,7 @@ fn a_changed_key_is_a_loud_refusal_that_names_the_line() {
 }
 
 #[test]
-fn a_known_servers_file_that_makes_no_sense_trusts_nobody() {
+fn a_malformed_known_servers_file_trusts_no_server() {
     let pair = pair();
     let known = pair.client.config.join("known_servers");
     fs::write(&known, "nonsense\n").unwrap();
@@ -151,7 +151,7 @@ fn two_ids_for_one_server_are_refused_with_both_lines() {
 }
 
 #[test]
-fn the_section_of_a_host_has_its_id_which_counts_unless_the_command_line_has_one() {
+fn the_section_of_a_host_sets_its_id_unless_the_command_line_does() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(1000, 1));
     let config = pair.client.config.join("config.toml");
@@ -169,7 +169,7 @@ fn the_section_of_a_host_has_its_id_which_counts_unless_the_command_line_has_one
 }
 
 #[test]
-fn the_time_of_the_question_is_no_time_of_the_copy() {
+fn the_time_of_the_question_does_not_count_as_time_of_the_copy() {
     let pair = pair();
     let identity = Identity::load_or_create(&pair.client.config).unwrap();
     let asked = Arc::new(AtomicU64::new(0));
@@ -178,7 +178,7 @@ fn the_time_of_the_question_is_no_time_of_the_copy() {
         let answer = answer.clone();
         async move {
             let asked = Instant::now();
-            // A user who thinks about it.
+            // The user takes a while to answer.
             std::thread::sleep(Duration::from_millis(700));
             answer.store(asked.elapsed().as_nanos() as u64, Ordering::Relaxed);
             true
@@ -198,14 +198,14 @@ fn the_time_of_the_question_is_no_time_of_the_copy() {
 }
 
 #[test]
-fn the_time_of_the_question_is_no_time_of_a_copy_from_several_sources() {
+fn the_time_of_the_question_does_not_count_for_several_sources() {
     let pair = pair();
     for name in ["a", "b"] {
         crate::rig::write(&pair.there.join(name), b"content");
     }
     let identity = Identity::load_or_create(&pair.client.config).unwrap();
     let trust = Trust::ask(move |_| async {
-        // A user who thinks about it.
+        // The user takes a while to answer.
         std::thread::sleep(Duration::from_millis(700));
         true
     });

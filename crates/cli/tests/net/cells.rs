@@ -1,5 +1,5 @@
-//! What carries a copy, as the cells of a suite: every protocol of the registry, the variants that
-//! a setting makes of one, and parallel TCP.
+//! The cells of a suite, each a way to carry a copy: every protocol of the registry, variants of a
+//! protocol with a setting, and parallel TCP.
 
 use std::fmt::{self, Debug, Formatter};
 use std::thread;
@@ -10,35 +10,35 @@ use serde_json::Value;
 
 use crate::rig::Ended;
 
-/// Settings that make another protocol of one: GTP with the controller that watches delay.
+/// Variants of protocols, each with its setting: GTP with the controller that watches delay.
 const VARIANTS: [(&str, (&str, f64)); 1] = [("gtp", ("delay-control", 1.0))];
 
-/// What carries a copy.
+/// A way to carry a copy.
 #[derive(Clone, Copy)]
 pub(super) struct Cell {
-    /// Nothing where streams do.
+    /// The protocol's row; `None` if streams carry the data.
     row: Option<&'static Row>,
     setting: Option<(&'static str, f64)>,
 }
 
 impl Cell {
-    /// What the summary calls it, and `--protocol`.
+    /// The protocol's name in the summary and for `--protocol`.
     pub(super) fn protocol(self) -> &'static str {
         self.row.map_or("tcp", |row| row.name)
     }
 
-    /// Its row; nothing where streams carry the data.
+    /// The protocol's row; `None` if streams carry the data.
     pub(super) fn row(self) -> Option<&'static Row> {
         self.row
     }
 
-    /// The setting that makes it, as a request has it.
+    /// The variant's setting, in the form of a request.
     pub(super) fn settings(self) -> Vec<Setting> {
         let setting = self.setting.into_iter();
         setting.map(|(name, value)| Setting { name: name.to_owned(), value: Some(value) }).collect()
     }
 
-    /// The flags that choose it, and `others`.
+    /// The flags that choose this cell, followed by `others`.
     pub(super) fn flags(self, others: &[&str]) -> Vec<String> {
         let by = format!("--protocol={}", self.protocol());
         let setting = self.setting.into_iter().map(|(name, value)| {
@@ -58,7 +58,7 @@ impl Debug for Cell {
     }
 }
 
-/// All that a user can choose.
+/// All cells that a user can choose.
 pub(super) fn cells() -> Vec<Cell> {
     let rows = registry::all().iter().map(|row| Cell { row: Some(row), setting: None });
     let variants = VARIANTS.iter().map(|(name, setting)| {
@@ -68,12 +68,12 @@ pub(super) fn cells() -> Vec<Cell> {
     rows.chain(variants).chain([Cell { row: None, setting: None }]).collect()
 }
 
-/// Those whose data go by datagrams.
+/// The cells whose data go by datagrams.
 pub(super) fn cells_of_datagrams() -> Vec<Cell> {
     cells().into_iter().filter(|cell| cell.row.is_some()).collect()
 }
 
-/// Runs `test` for each of `cells`, side by side; each failure names its cell.
+/// Runs `test` for all `cells` in parallel; a failure names its cell.
 pub(super) fn each(cells: &[Cell], test: impl Fn(Cell) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -84,11 +84,11 @@ pub(super) fn each(cells: &[Cell], test: impl Fn(Cell) + Sync) {
         let started: Vec<_> = started.collect();
         let failed = started.into_iter().filter_map(|(cell, run)| run.join().err().map(|_| cell));
         let failed: Vec<_> = failed.collect();
-        assert!(failed.is_empty(), "{failed:?} failed; each has said why");
+        assert!(failed.is_empty(), "{failed:?} failed; see the messages above");
     });
 }
 
-/// A count of a summary.
+/// Returns a count of a summary.
 pub(super) fn count(summary: &Value, name: &str) -> u64 {
     summary[name].as_u64().unwrap_or_else(|| panic!("{name} is a count: {summary}"))
 }
@@ -105,14 +105,14 @@ pub(super) fn assert_counted(ended: &Ended, cell: Cell) -> Value {
     let (first, due) = (count("sent") - count("retransmitted"), count("blocks"));
     let came = count("received") - count("duplicates");
     assert!(due <= came && came <= first, "{ended}");
-    // Some may have been sent before it was known to be there already.
+    // A resumed copy may send blocks before it learns that the receiver has them.
     let early = count("resumed_bytes") > 0;
     assert!(early || due == first, "{ended}");
-    // A greedy sender has datagrams on their way when the last block comes.
+    // A greedy sender still has datagrams in flight when the last block arrives.
     assert!(count("sent") >= count("received") + count("path_lost"), "{ended}");
     assert!(count("socket_lost") <= count("path_lost"), "{ended}");
     if !early {
-        // No path here doubles what passes.
+        // No path here duplicates datagrams.
         assert!(count("duplicates") <= count("retransmitted"), "{ended}");
     }
     summary

@@ -1,4 +1,4 @@
-//! `longhaul compare` over an emulated path: real copies by real sockets, each in its turn.
+//! `longhaul compare` over an emulated path: real copies over real sockets, one at a time.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn protocols_and_the_kernels_tcp_take_turns_over_an_emulated_path() {
 
 #[test]
 fn tcps_resent_segments_and_its_share_next_to_a_copy_are_reported() {
-    // One packet in a hundred goes, of two thousand.
+    // The path loses one per cent of about two thousand packets.
     let wan = need!(Wan::new(protocols::link(0.01), 1500, 1));
     let host = format!("lh://{}/", wan.server.as_ref().expect("it was started").address);
     let mut command = wan.client.command(["compare", "--json", "--accept-new", "--size=3MB"]);
@@ -63,7 +63,7 @@ fn the_command_of_the_page_compares_over_an_emulated_path() {
     let page = fs::read_to_string(page).expect("it is there");
     let begin = page.find("longhaul emulate").expect("the page has it");
     let line = &page[begin..begin + page[begin..].find("```").expect("the block ends")];
-    // A smaller object than the page's, by fewer protocols.
+    // A smaller object and fewer protocols than on the page.
     let few = "--accept-new --size 3MB --repeat 1 --protocols rbudp,tcp:1";
     let line = line.replace("--accept-new", few);
     let folder = tempfile::tempdir().expect("there is room for a folder");

@@ -1,5 +1,5 @@
-//! Peers that mean harm: they hold a real session with the real binary, as an honest end would,
-//! and say in it whatever a test likes.
+//! Hostile peers: they open a real session with the real binary, as an honest end would, and send
+//! the messages that a test chooses.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,7 +18,7 @@ use crate::rig::{DEADLINE, Host, Pair};
 /// The flow and the transfer of a liar's request.
 pub(super) const FLOW: u32 = 7;
 
-/// A user who looks away.
+/// An observer that ignores all events.
 pub(super) struct Nobody;
 
 impl Observer for Nobody {
@@ -31,8 +31,8 @@ impl Observer for Nobody {
     }
 }
 
-/// What `asks` makes of a server that reads a message of `service`, says `lies` and hangs up; it is
-/// given a client, the server's id and a location there.
+/// Starts a server that reads a message of `service`, sends `lies` and hangs up. Calls `asks` with
+/// a client, the server's id and a location there; returns the result.
 pub(super) fn lied<Asked: prost::Message + Default, Ended>(
     service: &'static str,
     lies: Vec<impl prost::Message + 'static>,
@@ -64,7 +64,7 @@ pub(super) fn lied<Asked: prost::Message + Default, Ended>(
     ended
 }
 
-/// An honest request, for a liar to begin with.
+/// Returns an honest request, which a test then changes.
 pub(super) fn request(direction: Direction, path: &str) -> Request {
     Request {
         direction: direction as i32,
@@ -81,14 +81,14 @@ pub(super) fn request(direction: Direction, path: &str) -> Request {
     }
 }
 
-/// An offer of the object that `encoded` lists, of `bytes` in all.
+/// Returns an offer of an object of `bytes` bytes with the manifest `encoded`.
 pub(super) fn offer(encoded: Vec<u8>, bytes: u64) -> Message {
     let manifest_digest = blake3::hash(&encoded).as_bytes().to_vec();
     let object_len = bytes;
     Message::Offer(Offer { manifest: encoded, manifest_digest, object_len, ..Offer::default() })
 }
 
-/// Runs `talk` to its end, by the deadline.
+/// Runs `talk` to its end; panics after the deadline.
 pub(super) fn block_on<T>(talk: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime for the test");
@@ -103,7 +103,7 @@ pub(super) fn talk(
     talk_as(pair, &pair.client, said)
 }
 
-/// The same as `client`, which the server need not allow.
+/// Like [`talk`], as `client`, which the server may refuse.
 pub(super) fn talk_as(
     pair: &Pair,
     client: &Host,
@@ -112,7 +112,7 @@ pub(super) fn talk_as(
     block_on(async {
         let mut session = meet(pair, client).await;
         for message in said {
-            // It may have hung up in the middle of it.
+            // The server may hang up before the last message.
             if session.write(&Frame::from(message)).await.is_err() {
                 break;
             }
@@ -121,7 +121,7 @@ pub(super) fn talk_as(
     })
 }
 
-/// A session of `client` with the pair's server.
+/// Opens a session of `client` with the pair's server.
 pub(super) async fn meet(pair: &Pair, client: &Host) -> Session {
     let identity = Identity::load_or_create(&client.config).expect("the client has one");
     let trust = Trust {
@@ -166,8 +166,8 @@ pub(super) struct LyingServer {
 }
 
 impl LyingServer {
-    /// One whose answer to a request is what `lie` makes of it; then it waits for the client to
-    /// hang up.
+    /// Starts a server that answers a request with the messages of `lie`, then waits for the
+    /// client to hang up.
     pub(super) fn start(lie: impl Fn(&Request) -> Vec<Message> + Send + 'static) -> LyingServer {
         LyingServer::answering(move |_, heard| match heard {
             Message::Request(request) => Some(lie(request)),
@@ -175,8 +175,8 @@ impl LyingServer {
         })
     }
 
-    /// One that answers each message as `lie` says; without an answer it drops the session.
-    /// Sessions are numbered from 0.
+    /// Starts a server that answers each message with the messages of `lie`; on `None` it drops
+    /// the session. Sessions are numbered from 0.
     pub(super) fn answering(
         mut lie: impl FnMut(usize, &Message) -> Option<Vec<Message>> + Send + 'static,
     ) -> LyingServer {

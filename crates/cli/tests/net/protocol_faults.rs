@@ -49,14 +49,14 @@ fn interrupt(cell: Cell, way: Way) {
     let ended = copy.end();
     match cell.row() {
         Some(_) => assert_counted(&ended, cell),
-        // The kernel may give the connection up; then a new one resumes the copy.
+        // The kernel may give up the TCP connection; then a new connection resumes the copy.
         None => ended.summary(),
     };
     wan.assert_copied(way);
 }
 
 #[test]
-fn an_end_that_is_frozen_for_a_while_is_waited_for() {
+fn a_copy_waits_for_an_end_that_is_frozen_for_a_while() {
     each(&cells(), |cell| {
         for way in WAYS {
             ENDS.into_iter().for_each(|end| freeze(cell, way, end));
@@ -146,7 +146,7 @@ fn a_disk_slower_than_the_network_bounds_memory_without_losses() {
 }
 
 #[test]
-fn forged_datagrams_at_either_end_change_nothing_and_are_counted_where_data_come() {
+fn forged_datagrams_at_either_end_change_nothing_and_are_counted_where_data_arrive() {
     each(&cells_of_datagrams(), |cell| {
         let flags = cell.flags(&["--rate=20M", "--datagram=1400"]);
         for way in WAYS {
@@ -158,7 +158,7 @@ fn forged_datagrams_at_either_end_change_nothing_and_are_counted_where_data_come
 }
 
 #[test]
-fn reports_that_lie_end_nothing_but_their_own_transfer() {
+fn lying_reports_end_only_their_own_transfer() {
     each(&cells(), |cell| {
         for way in WAYS {
             lying_reports::tell_lies(cell, way);

@@ -1,4 +1,4 @@
-//! A child whose standard input and error are a terminal, with somebody in front of it.
+//! A child whose standard input and error are a terminal, and a simulated user who types and reads.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -24,17 +24,17 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Starts `command` on a terminal that draws; its stdout is dropped.
+    /// Starts `command` on an xterm; discards its stdout.
     pub(crate) fn start(command: Command) -> Terminal {
         Terminal::start_on("xterm", command)
     }
 
-    /// The same on a terminal with this many columns.
+    /// Like [`Terminal::start`], on a terminal with this many columns.
     pub(crate) fn start_within(columns: u16, command: Command) -> Terminal {
         Terminal::start_with("xterm", Some(columns), command)
     }
 
-    /// The same on a terminal of the type `name`.
+    /// Like [`Terminal::start`], on a terminal of the type `name`.
     pub(crate) fn start_on(name: &str, command: Command) -> Terminal {
         Terminal::start_with(name, None, command)
     }
@@ -49,7 +49,7 @@ impl Terminal {
         command.env("TERM", name).stdin(copy(&far)).stderr(copy(&far)).stdout(Stdio::null());
         undo_ignored_signals();
         let child = command.spawn().expect("the program can be started");
-        // What the command keeps of the terminal would keep it from ending.
+        // The command holds copies of the terminal's far end, which would keep the terminal open.
         drop((command, far));
         let (sender, shown) = mpsc::channel();
         let mut screen = File::from(copy(&near));
@@ -93,7 +93,7 @@ impl Terminal {
         kill_process(pid.expect("a child has a number"), signal).expect("it may be signalled");
     }
 
-    /// Awaits the end: the exit status, and all that was shown.
+    /// Waits for the end; returns the exit status and all that was shown.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let deadline = Instant::now() + DEADLINE;
         loop {

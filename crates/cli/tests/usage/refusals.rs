@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::{longhaul, longhaul_in};
 
 #[test]
-fn a_bare_bwlimit_is_refused_with_what_to_write() {
+fn a_bwlimit_without_a_unit_is_refused_with_advice() {
     longhaul(&["cp", "--bwlimit", "1000", "a", "h:b"]).is_refused(&["1000k", "names no unit"]);
 }
 
@@ -165,7 +165,7 @@ fn flags_of_scp_and_rsync_are_refused_with_the_replacement() {
     for (flag, expected) in cases {
         longhaul(&["cp", flag, "a", "h:b"]).is_refused(&[expected]);
     }
-    // Always on: it may be said.
+    // Always on, so the flag is accepted.
     let run = longhaul(&["cp", "--partial", "a", "b"]);
     finds_no_source(&run.stderr);
 }
@@ -204,7 +204,7 @@ fn help_is_a_subcommand_and_short_help_is_short() {
 }
 
 #[test]
-fn settings_of_protocols_have_a_page_each_and_leave_the_other_lists() {
+fn each_protocols_settings_have_their_own_page_and_are_on_no_other() {
     let screen = longhaul(&["help", "cp"]);
     assert_eq!((screen.status, screen.stderr.as_str()), (0, ""));
     assert!(screen.stdout.starts_with("Examples:"), "{}", screen.stdout);
@@ -257,7 +257,7 @@ fn impossible_server_settings_are_refused() {
 }
 
 #[test]
-fn a_configuration_folder_that_cannot_be_made_says_what_to_do() {
+fn a_configuration_folder_that_cannot_be_created_gets_advice() {
     let run = longhaul_in(std::path::Path::new("/proc/none/longhaul"), &["id"]);
     assert_eq!(run.status, 4, "{}", run.stderr);
     for said in ["cannot make the folder /proc/none/longhaul", "LONGHAUL_CONFIG_DIR"] {
@@ -271,7 +271,7 @@ fn a_configuration_folder_that_cannot_be_made_says_what_to_do() {
 }
 
 #[test]
-fn files_that_are_missing_here_are_local_trouble() {
+fn missing_local_files_are_local_errors() {
     let (folder, id) = identity();
     let missing = folder.path().join("missing");
     let missing = missing.to_str().expect("a path of a test is UTF-8");
@@ -284,7 +284,7 @@ fn files_that_are_missing_here_are_local_trouble() {
     assert!(run.stderr.starts_with("longhaul: cannot read /nonexistent/x"), "{}", run.stderr);
 }
 
-/// A fresh identity, and its id.
+/// Creates an identity; returns its folder and its id.
 fn identity() -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = longhaul_in(&folder.path().join("config"), &["id"]);
@@ -293,7 +293,7 @@ fn identity() -> (TempDir, String) {
 }
 
 #[test]
-fn an_id_is_made_once_and_kept_to_its_owner() {
+fn an_id_is_created_once_and_only_its_owner_can_read_the_key() {
     let (folder, id) = identity();
     let config = folder.path().join("config");
     assert!(id.starts_with("lh1:"), "{id}");
@@ -322,7 +322,7 @@ fn with_json_a_refusal_is_an_event() {
         assert_eq!((&event["status"], run.status), (&2.into(), 2), "{words:?}");
         assert!(last.contains(said) && run.stderr.contains(said), "{last}");
     }
-    // Help is no error, and a word behind -- no flag.
+    // Help is not an error, and a word after -- is not a flag.
     assert!(longhaul(&["cp", "--json", "--help"]).stdout.starts_with("Copy files"));
     assert_eq!(longhaul(&["cp", "--bogus", "--", "--json"]).stdout, "");
     let folder = tempfile::tempdir().expect("a temporary folder");

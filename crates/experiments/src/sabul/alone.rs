@@ -158,9 +158,9 @@ const ENDS: [Ends; 6] = [
     }),
 ];
 const PLACED: &str = "as longhaul builds it";
-/// In units of 1/100,000, in both directions.
+/// Losses in units of 1/100,000, in both directions.
 const ENDS_LOSSES: [u64; 3] = [0, 1, 10];
-/// Why it is not emulated.
+/// Why these cases are not emulated.
 const NOT_BUILT: &str = "a real copy writes each datagram to its place, and sends control by \
                          stream and datagram";
 

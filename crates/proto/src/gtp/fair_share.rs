@@ -7,8 +7,8 @@
 //! TCP flows take part in the max-min schedule as one flow, weighted by their number. The demand of
 //! other traffic is estimated from its observed rate: while other traffic uses its part, the part
 //! grows, up to a fair share. C_r is the capacity of the link minus this part. The CE's rules do
-//! not work here: a TCP flow halves its window now and then and recovers slowly, so it rarely uses its
-//! whole part, and the CE's threshold of 95 % would mistake its rate for its limit.
+//! not work here: a TCP flow halves its window now and then and recovers slowly, so it rarely uses
+//! its whole part, and the CE's threshold of 95 % would mistake its rate for its limit.
 //!
 //! If other traffic exceeds its part, its estimate becomes at least its rate. So traffic that
 //! already fills the link gets its share in one step. Only traffic that lasts for two looks counts.

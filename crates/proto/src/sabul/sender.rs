@@ -19,7 +19,7 @@ use crate::wire::{Ack, Control, Loss, Pulse, Sync};
 /// list." (Study, 4.3.3)
 const EXPIRY: Span = Span::from_secs(1);
 
-/// Number of times that the wait doubles in silence; the release's never does.
+/// Number of times that the wait doubles in silence; the release's wait never doubles.
 const MOST_DOUBLED: u32 = 2;
 
 /// SABUL's sender, as in the paper or as in the release that Oak Ridge measured.
@@ -34,12 +34,12 @@ pub struct SabulSender {
     /// Timer for silence while blocks are in flight.
     probes: Again,
     expiries: Again,
-    /// Sending is frozen until then.
+    /// The end of a freeze, during which nothing is sent.
     frozen: Option<Time>,
     train: FirstTrain,
     cap: Option<Rate>,
     /// The release's rules: the receiver's signals end the intervals, not a clock here. See the
-    /// front page.
+    /// documentation of the module `sabul`.
     release: bool,
 }
 
@@ -141,8 +141,8 @@ impl SabulSender {
     }
 
     /// "After each constant synchronization (SYN) interval, the sender triggers a rate control
-    /// event that updates the inter-packet time." (3.4) It is looked at when something is to be
-    /// sent or has come: until then no rate matters.
+    /// event that updates the inter-packet time." (3.4) The end of the interval is checked
+    /// only when something is to be sent or has arrived: before that the rate has no effect.
     fn check_interval(&mut self, now: Time) {
         let Some(end) = self.interval.end.filter(|end| *end <= now && !self.release) else {
             return;
@@ -340,7 +340,7 @@ mod tests {
     use crate::units::Bytes;
 
     #[test]
-    fn an_interval_that_ends_now_is_followed_by_a_whole_one_and_missed_ones_are_left_out() {
+    fn a_whole_interval_follows_one_that_ends_now_and_missed_intervals_are_skipped() {
         let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
         let mut sender = SabulSender::new(&Setup::new(FlowId(7), layout, Span::from_millis(100)));
         let ms = |ms| Time::ZERO + Span::from_millis(ms);

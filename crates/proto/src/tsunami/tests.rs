@@ -42,14 +42,14 @@ fn micros(delay: &Delay) -> f64 {
 }
 
 #[test]
-fn the_delay_starts_at_three_times_the_targets_and_falls_by_sixths_as_the_public_tools_does() {
+fn the_delay_starts_at_three_times_the_target_and_falls_by_sixths_as_in_the_public_tool() {
     let mut delay = delay(0.075);
     let mut delays = Vec::new();
     for _ in 0..8 {
         delays.push(micros(&delay));
         delay.on_error_rate(7_500);
     }
-    // Seen on the wire, where the target was cut to 163 µs: 489, then these.
+    // The public tool's delays on the wire; it truncates the target of 163.84 to 163 µs.
     let seen = [489.0, 408.0, 340.0, 283.0, 236.0, 197.0, 164.0];
     for (ours, seen) in delays.iter().zip(seen) {
         assert!((ours / seen - 1.0).abs() < 0.01, "{ours} µs, {seen} seen");
@@ -58,7 +58,7 @@ fn the_delay_starts_at_three_times_the_targets_and_falls_by_sixths_as_the_public
 }
 
 #[test]
-fn the_delay_grows_by_how_far_the_error_rate_is_above_the_tolerated_one() {
+fn the_delay_grows_with_the_excess_over_the_tolerated_error_rate() {
     let mut delay = delay(0.079);
     let before = micros(&delay);
     delay.on_error_rate(7_901);
@@ -216,7 +216,7 @@ fn a_restart_resends_missing_blocks_and_then_continues() {
 }
 
 #[test]
-fn error_rates_set_the_pace_once_each_and_silence_slows_it_down() {
+fn each_error_rate_sets_the_pace_once_and_silence_reduces_it() {
     let mut out = Out::new(&setup(10_000));
     out.run_for(50);
     out.report(0, None);
@@ -241,7 +241,8 @@ fn without_a_rate_the_target_follows_the_measured_rate() {
     // 90 % of 825.6 Mbit/s immediately: the estimate converges from below.
     let shown = out.sender.rate();
     assert_eq!(shown, Rate::from_bps(743_040_000));
-    // The train was false: a tenth of what is sent arrives, and the target falls to that.
+    // The train misled the sender: a tenth of the datagrams arrives, and the target falls to that
+    // rate.
     let (mut clock, mut received) = (Span::ZERO, 32);
     for sequence in 2..60 {
         let from = out.sent.len() as u64;
@@ -303,7 +304,7 @@ impl In {
 }
 
 #[test]
-fn a_report_goes_after_350_ms_at_a_multiple_of_50_datagrams() {
+fn a_report_is_sent_after_350_ms_at_a_multiple_of_50_datagrams() {
     let mut inn = In::new(&setup(10_000));
     inn.arrive(ms(0), (0..10).chain(20..110));
     inn.arrive(ms(300), 110..140);
@@ -312,14 +313,14 @@ fn a_report_goes_after_350_ms_at_a_multiple_of_50_datagrams() {
     inn.arrive(ms(352), [159]);
     let (asked, rates) = inn.said(ms(352));
     assert_eq!(asked, [10..20]);
-    // 10 of 1 + 10 + 150, half of which counts, three quarters of that: the public tool's formula.
+    // The public tool's formula: 10 lost of 1 + 10 + 150, times one half, times three quarters.
     let rate = (0.75 * 50_000.0 * 10.0 / 161.0) as u32;
     assert_eq!(rates, [ErrorRate { sequence: 1, rate, restart: None }]);
     inn.arrive(ms(700), 160..210);
     assert_eq!(inn.said(ms(701)).1.len(), 0);
     inn.arrive(ms(702), 210..260);
     let next = inn.said(ms(702)).1[0].rate;
-    // A quarter of the earlier value, and the same block, requested again after two round trips.
+    // A quarter of the earlier rate, and the same blocks, requested again after two round trips.
     let again = 0.75 * 50_000.0 * 10.0 / 111.0;
     assert_eq!(next, (0.25 * 0.75 * 50_000.0 * 10.0 / 161.0 + again) as u32);
     assert_eq!(inn.counts(), (10, 20));
@@ -338,7 +339,7 @@ fn a_block_is_not_requested_again_before_its_repair_can_arrive() {
             times.push(21 * turn);
         }
     }
-    // A report each 21 ms: without the wait it would be asked for 28 times.
+    // A report is due each 21 ms: without the wait the blocks would be requested 28 times.
     assert_eq!(times, [84, 294, 504]);
     assert_eq!(inn.counts(), (10, 30));
 }
@@ -357,7 +358,7 @@ fn blocks_late_within_the_grace_are_not_requested() {
 }
 
 #[test]
-fn without_a_grace_late_blocks_are_requested_as_by_the_tool() {
+fn without_a_grace_late_blocks_are_requested_as_in_the_public_tool() {
     for (grace, expected) in [(0.0, Some(140..150)), (0.25, None)] {
         let mut inn = In::new(&Setup { settings: set("grace", grace), ..setup(10_000) });
         inn.arrive(ms(0), 0..140);
@@ -402,7 +403,7 @@ fn after_the_last_block_missing_blocks_are_requested_after_a_grace() {
 }
 
 #[test]
-fn a_restart_is_requested_once_and_then_only_blocks_lost_behind_it() {
+fn a_restart_is_requested_once_and_then_only_blocks_lost_after_it() {
     let mut inn = In::new(&Setup { settings: set("table", 100.0), ..setup(10_000) });
     inn.arrive(ms(300), (0..50).chain(200..399));
     inn.arrive(ms(352), [399]);
@@ -413,12 +414,12 @@ fn a_restart_is_requested_once_and_then_only_blocks_lost_behind_it() {
     let (asked, rates) = inn.said(ms(710));
     assert_eq!((asked, rates[0].restart), (Vec::new(), Some(50)));
     assert_eq!(inn.counts(), (150, 150));
-    // The restart passes, and some of its blocks are lost again.
+    // The sender restarts, and some of the repeated blocks are lost again.
     inn.arrive(ms(820), (50..60).chain(65..100));
     inn.arrive(ms(1_070), [100, 101, 102, 103, 104]);
     let (asked, rates) = inn.said(ms(1_070));
     assert_eq!((asked, rates[0].restart), (alloc::vec![60..65], None));
-    // The restart gets no further: after four waits its rest counts as missing like other blocks.
+    // The restart makes no progress: after four waits its other blocks count as missing.
     inn.arrive(ms(1_900), 500..550);
     assert_eq!(inn.said(ms(1_900)).1[0].restart, Some(60));
     assert_eq!(inn.counts(), (150, 150 + 5 + 100));

@@ -65,7 +65,7 @@ pub(super) struct Report {
     pub(super) first: u32,
     #[prost(uint32, tag = "4")]
     pub(super) count: u32,
-    /// Gap and length in turn, each a varint; gaps from the end of the run before.
+    /// Gaps and lengths in turn, each a varint; a gap starts at the end of the previous run.
     #[prost(bytes = "vec", tag = "5")]
     pub(super) runs: Vec<u8>,
     /// A bit for each block of the slice, lowest first, set where it is missing.
@@ -120,7 +120,7 @@ pub(super) struct Ack {
 pub(super) struct Loss {
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
-    /// Gap and length in turn, each a varint; gaps from the end of the run before.
+    /// Gaps and lengths in turn, each a varint; a gap starts at the end of the previous run.
     #[prost(bytes = "vec", tag = "2")]
     pub(super) lost: Vec<u8>,
 }
@@ -152,7 +152,7 @@ pub(super) struct Request {
     pub(super) rate: u64,
     #[prost(bool, tag = "3")]
     pub(super) anew: bool,
-    /// Gap and length in turn, each a varint; gaps from the end of the run before.
+    /// Gaps and lengths in turn, each a varint; a gap starts at the end of the previous run.
     #[prost(bytes = "vec", tag = "4")]
     pub(super) blocks: Vec<u8>,
 }

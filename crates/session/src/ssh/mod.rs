@@ -1,9 +1,9 @@
 //! Sessions that start with the user's own ssh: it starts `longhaul` on the remote side and carries
 //! ids and addresses; if nothing else passes, it carries the session too.
 //!
-//! Lines of text introduce the two ends. Then the client connects directly, over QUIC or TCP, to
-//! the id that came through ssh. Only if no direct connection succeeds is the channel itself
-//! switched to TLS.
+//! The two ends exchange ids and addresses as lines of text. Then the client connects directly,
+//! over QUIC or TCP, to the id that came through ssh. Only if no direct connection succeeds is the
+//! channel itself switched to TLS.
 
 mod far;
 mod lines;
@@ -100,8 +100,8 @@ pub async fn connect_ssh(
     Ok(session)
 }
 
-/// Returns the addresses to try: those of the host name, and among them first the one that ssh has
-/// reached. Other addresses in the offer may belong to somebody else, who must not hear from us.
+/// Returns the addresses to try: those of the host name, starting with those that the offer names
+/// too. Other addresses in the offer may belong to another host, which must get no packets from us.
 fn candidates(offer: &ContactOffer, host: &[SocketAddr]) -> Vec<SocketAddr> {
     let named = |address: &SocketAddr| {
         let ip = address.ip().to_canonical();
@@ -151,7 +151,8 @@ fn remote_command(target: &SshTarget<'_>) -> String {
     command
 }
 
-/// Returns the destination's addresses as far as this host knows, with the aliases of ssh's config.
+/// Returns the addresses that this host finds for the destination. Aliases of ssh's configuration
+/// are resolved.
 async fn look_up(target: &SshTarget<'_>) -> Vec<SocketAddr> {
     let found = async {
         let host = configured_host(target).await.unwrap_or_else(|| {
@@ -233,7 +234,7 @@ fn what_to_open(target: &SshTarget<'_>, offer: &ContactOffer, lost: Lost) -> Str
     format!("let {range} in at {} ({tried})", target.destination)
 }
 
-/// Returns why the remote side never introduced itself.
+/// Returns the error of a remote side that sent no offer.
 async fn no_offer(target: &SshTarget<'_>, mut ssh: tokio::process::Child, lines: &Lines) -> Error {
     let status = timeout(LAST_BREATH, ssh.wait()).await;
     let status: Option<ExitStatus> = status.ok().and_then(Result::ok);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::Counters;
 use super::board::Board;
 
-/// Time spent hashing and writing, and the CPU time of it.
+/// Elapsed time and CPU time of hashing and writing.
 #[derive(Default)]
 pub(crate) struct Spent {
     time: Duration,
@@ -13,7 +13,7 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Does `work` and adds its time.
+    /// Runs `work` and adds its times.
     pub(crate) fn on<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let (started, cpu) = (Instant::now(), super::thread_time());
         let done = work();

@@ -26,11 +26,11 @@ const MOST_CHUNKS: u64 = 64 << 20;
 pub struct Found {
     /// The list of its files.
     pub manifest: Arc<Manifest>,
-    /// BLAKE3 of the manifest as it came.
+    /// BLAKE3 of the manifest as received.
     pub digest: Digest,
     /// The value of each chunk.
     pub values: Arc<Vec<Digest>>,
-    /// The digest that is equal for sources of the same object, and only for them.
+    /// A digest of the object: sources of the same object, and only these, have equal digests.
     pub identity: Digest,
     /// The memory charge for the list and the values.
     pub(super) _memory: Box<dyn ListMemory>,

@@ -1,5 +1,5 @@
 //! Sends and receives a long manifest on the control stream. The control stream is encrypted even
-//! if the data are not, so names stay secret and unchanged on the path.
+//! if the data are not, so nobody on the path can read or change the names.
 
 use std::time::Duration;
 
@@ -101,8 +101,8 @@ pub(super) async fn hear(
     Ok(())
 }
 
-/// Returns whether the message follows the list: messages do not overtake each other, so the list
-/// has ended.
+/// Returns whether the message can come only after the list. Messages do not overtake each other,
+/// so such a message shows that the list has ended.
 fn goes_on(message: &Message) -> bool {
     use Message::{Digests, EntryFailed, Outcome, Pass, Relay};
     matches!(message, Pass(_) | Digests(_) | Relay(_) | EntryFailed(_) | Outcome(_))

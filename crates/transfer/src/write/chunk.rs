@@ -1,4 +1,4 @@
-//! Complete chunks on their way to the writing thread, and the memory that they free.
+//! Complete chunks in the queue of the writing thread, and the memory that they free.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,9 +18,9 @@ pub(crate) struct Drained {
 }
 
 impl Drained {
-    /// Counts blocks of `bytes` that have left the memory. Returns whether to notify the flow: if
-    /// less than half of its memory waits for the writer, the sender has much left to send, and the
-    /// flow checks when that arrives.
+    /// Counts blocks of `bytes` that have left the memory. Returns whether to notify the
+    /// flow: at least half of its memory waited for the writer. Otherwise the sender still has much
+    /// to send, and the flow checks its memory when those data arrive.
     pub(crate) fn add(&self, bytes: u64) -> bool {
         let waited = self.waiting();
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -13,10 +13,10 @@ impl Large {
     /// Continues in a new partial file after a failed sync. Returns the chunks that must be sent
     /// again.
     ///
-    /// The new file gets the chunks in the journal, and those of an earlier run that the source has
-    /// as well and that did not wait for the failed sync. Each is read, verified and written again,
-    /// so the sync of the new file covers it. The old file keeps its name and its journal until
-    /// that sync has succeeded; a kill before that loses nothing.
+    /// The new file gets the chunks in the journal, and the chunks of an earlier run that the
+    /// source has too, unless they waited for the failed sync. Each chunk is read, verified and
+    /// written again, so the sync of the new file covers it. The old file keeps its name and its
+    /// journal until that sync has succeeded; a kill before that loses nothing.
     pub(in crate::sink) fn restart(
         mut self,
         ground: &mut Ground,
@@ -66,7 +66,7 @@ impl Large {
         Ok((new, lost))
     }
 
-    /// Returns whether the journal was not written since the partial file was created or resumed.
+    /// Returns whether the journal is unchanged since the partial file was created or resumed.
     fn is_fresh(&self) -> bool {
         self.journal_end == 0
     }

@@ -25,12 +25,12 @@ fn a_million_ranges_are_reported_listed_and_sent_in_order() {
         intervals += 1;
         out.now += Span::from_millis(10);
     }
-    // Two bytes or three a range, 1,100 a message, and 32 messages an interval.
+    // A range takes two or three bytes, a message holds 1,100 bytes, an interval has 32 messages.
     assert!((1_800..3_000).contains(&messages), "{messages}");
     assert!(intervals >= messages / 32, "{intervals}");
     let accounting = *inn.receiver.accounting(FLOW).unwrap();
     assert!(accounting.blocks_lost == u64::from(RANGES), "{accounting:?}");
-    // All of them are sent, each once, the lowest first.
+    // The sender repeats each lost block once, the lowest first.
     out.now += Span::from_millis(100);
     let before = out.sent.len();
     let mut again = Vec::new();

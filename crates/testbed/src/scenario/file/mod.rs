@@ -3,7 +3,7 @@
 //! Quantities are written like flags (`"1G"`, `"100ms"`, `"0.1%"`). An error names the line and,
 //! for a mistyped word, the nearest valid one. In reading order: `keys` (all valid keys), `section`
 //! (a table, read key by key), then `hosts`, `links`, `network`, `flows`, and `settings` (values
-//! from outside).
+//! that the caller gives).
 
 mod flows;
 mod hosts;

@@ -79,7 +79,7 @@ fn threads() -> Vec<String> {
     tasks.filter_map(name).map(|name| name.trim().to_owned()).collect()
 }
 
-/// The threads that a process has had.
+/// The threads seen in a process.
 #[derive(Debug, Default)]
 struct Threads {
     names: BTreeSet<String>,
@@ -164,8 +164,8 @@ fn receive_from_all() {
     }
     // One port is the server's, the other the copy's.
     assert_eq!((during.most("receive"), during.most("write")), (2, 4), "{during:?}");
-    // No other thread comes with a sender, neither by name nor by number, except those with which
-    // the server sends.
+    // Apart from the server's sending threads there are fewer threads than senders: fewer distinct
+    // names, and fewer threads at a time with the same first word.
     let is_other = |name: &&String| !name.starts_with("send");
     let others = during.names.iter().filter(is_other).count();
     assert!(others < usize::from(SENDERS), "{during:?}");
