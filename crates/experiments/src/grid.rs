@@ -145,8 +145,8 @@ pub(crate) static GRID: Experiment = Experiment {
               emulator share two cores, so start and end of a copy take some hundredths of a \
               second longer than in the simulator. For this reason the object at 1 Gbit/s is 1 GB.",
     learned: "The column `from simulated` shows how far values over real sockets differ from \
-              simulated ones, for a protocol that is alone on its path. For RBUDP they differ by \
-              less than 1 % over the whole grid: real copies are slower by {-least [RBUDP, * | \
+              simulated ones, for a protocol that is alone on its path. Over the whole grid, \
+              real copies by RBUDP are slower by {-least [RBUDP, * | \
               from simulated] | 1} % at most, because of the work that a copy does besides \
               sending, and faster by {most [RBUDP, * | from simulated] | 1} % at most, where other \
               packets were lost. On the long paths FOBS is within {off [FOBS*, 100 ms, * | from \
