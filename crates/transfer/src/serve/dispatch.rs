@@ -8,18 +8,17 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::Server;
-use super::calling::Calling;
-use super::channeling::{self, Channeling};
+use super::below::Names;
+use super::channeling;
 use super::copying::Copying;
 use super::listing::Listing;
 use super::pipe::Piping;
 use super::reading::Reading;
-use super::sharing::Sharing;
 use super::status::{View, Watching};
-use super::streaming::Streaming;
 use crate::error::{Error, ErrorKind};
 use crate::session::{Service, Services, Session};
 use longhaul_rpc::Methods;
+use longhaul_rpc::server::Calls;
 use longhaul_share::Shared;
 use longhaul_stream::channel::RoomLimits;
 use longhaul_stream::server::Streams;
@@ -51,14 +50,11 @@ pub(super) fn services(
     let listing: Rc<dyn Service> = Rc::new(Listing::new(server.clone()));
     let piping: Rc<dyn Service> = Rc::new(Piping::new(server.clone(), ended));
     let reading: Rc<dyn Service> = Rc::new(Reading::new(server.clone()));
-    let sharing = view.shared.clone();
-    let sharing = sharing.map(|shared| Rc::new(Sharing::new(server.clone(), shared)) as Rc<_>);
-    let streaming: Rc<dyn Service> = Rc::new(Streaming::new(server.clone(), view.streams.clone()));
-    let channels = view.channels.clone();
-    let channeling: Rc<dyn Service> = Rc::new(Channeling::new(server.clone(), channels));
+    let sharing = view.shared.clone().map(|shared| Names::service(server, shared));
+    let streaming = Names::service(server, view.streams.clone());
+    let channeling = Names::service(server, view.channels.clone());
     let status: Rc<dyn Service> = Rc::new(Watching::new(view.clone()));
-    let calling = Rc::new(Calling::new(server.clone(), methods.clone())) as Rc<_>;
-    let calling = (!methods.is_empty()).then_some(calling);
+    let calling = (!methods.is_empty()).then(|| Names::service(server, Calls::new(methods)));
     if rooms_only {
         return Services::new([channeling, streaming, status].into_iter().chain(calling));
     }

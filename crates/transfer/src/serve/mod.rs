@@ -6,14 +6,14 @@
 //! destination, and further streams find their transfer; `transfer` handles one request (with
 //! `hooks` for the roles' callbacks), and `answer` the survey of a source before it. The other
 //! services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of files),
-//! `sharing` (the shared tree), `calling` (remote procedure calls), `streaming` (streams),
-//! `channeling` (channels, whose rooms `links`
-//! joins to those of other servers), and `status`, which reports the running transfers of `live`.
+//! `below` (the shared tree, streams and remote procedure calls), `channeling` (channels, whose
+//! rooms `links` joins to those of other servers), and `status`, which reports the running
+//! transfers of `live`.
 //! `door` checks rights; `closing` shuts a server down; `over_ssh` serves one copy that ssh
 //! started; `events` are the server's reports, and `refusals` limits the reports of refused
 //! clients. `rehearsal` is a session without a network, for the fuzzer.
 
-mod calling;
+mod below;
 mod channeling;
 mod closing;
 mod copying;
@@ -31,9 +31,7 @@ mod refusals;
 mod register;
 mod rehearsal;
 mod running;
-mod sharing;
 mod status;
-mod streaming;
 mod transfer;
 
 use std::cell::RefCell;

@@ -84,27 +84,6 @@ impl Server {
     }
 }
 
-/// Answers a request that needs the right `word` to names below a prefix: reports the request and
-/// its end. `answer` ends the session itself.
-pub(super) async fn attend_below(
-    server: &Server,
-    session: Session,
-    client: ServedClient,
-    word: &'static str,
-    answer: impl AsyncFnOnce(Session, NamesRight, &Running) -> Result<(), session::Error>,
-) {
-    let client = client.called(server.door.name(&session.peer));
-    (server.tell)(ServerEvent::Asked(client.clone()));
-    let ended = match server.begin_below(session.peer, word) {
-        Ok((running, right)) => answer(session, right, &running).await.map_err(Error::from),
-        Err(error) => {
-            let _ = session.close(Some((&error).into())).await;
-            Err(error)
-        }
-    };
-    (server.tell)(client.ended(&ended, Moved::default()));
-}
-
 /// Answers one request of a stream: reports it and its end, ends it when its right is lost, and
 /// sends the client the final message.
 pub(super) async fn attend(
