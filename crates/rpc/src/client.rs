@@ -5,7 +5,7 @@ use std::time::Duration;
 use longhaul_proto::rpc::{Room, RpcCode, RpcError};
 use longhaul_proto::share::Prefix;
 use longhaul_session::retry::{again, silence};
-use longhaul_session::{Connection, Error, Kind, Session};
+use longhaul_session::{Connection, Error, Kind, Session, random_u64};
 use tokio::sync::mpsc;
 
 use crate::ends::Ends;
@@ -50,9 +50,7 @@ impl Program {
     ) {
         let Program { mut orders, order, methods, own } = self;
         drop(own);
-        let mut instance = [0; 8];
-        aws_lc_rs::rand::fill(&mut instance).expect("the system has randomness");
-        let mut begin = Begin { instance: u64::from_ne_bytes(instance), first: true };
+        let mut begin = Begin { instance: random_u64(), first: true };
         let mut calls = Ends::new(true, false, methods, order);
         let work = async {
             let mut next = first;

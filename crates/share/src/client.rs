@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul_proto::share::{Answer, Edits, Entry, Key, Lie, Prefix, Replica, Wish};
 use longhaul_session::retry::{again, silence};
-use longhaul_session::{Connection, Error, FrameWriter, Kind, Session};
+use longhaul_session::{Connection, Error, FrameWriter, Kind, Session, random_u64};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -64,9 +64,7 @@ pub async fn run(
     ends: impl Future<Output = ()>,
 ) {
     tokio::pin!(ends);
-    let mut instance = [0; 8];
-    aws_lc_rs::rand::fill(&mut instance).expect("the system has randomness");
-    let mut client = Client { instance: u64::from_ne_bytes(instance), ..Client::default() };
+    let mut client = Client { instance: random_u64(), ..Client::default() };
     let mut next = first;
     let failed = loop {
         let Err(error) = client.work(next, &mut orders, &mut ends).await else { return };

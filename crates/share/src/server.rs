@@ -9,7 +9,7 @@ use std::time::Duration;
 use longhaul_proto::share::{
     By, Call, Key, Limits, Piece, Refusal, Right, WRITERS, Watcher, Writer,
 };
-use longhaul_session::{Error, FrameReader, FrameWriter, Kind, Session};
+use longhaul_session::{Error, FrameReader, FrameWriter, Kind, Session, random_u64};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -60,11 +60,9 @@ impl Shared {
     /// [`Kind::LocalFile`]: the file cannot be read or written, has another format, or is open in
     /// another process.
     pub fn open(path: &Path) -> Result<Rc<Shared>, Error> {
-        let mut run = [0; 8];
-        aws_lc_rs::rand::fill(&mut run).expect("the system has randomness");
         let store = Store::open(path, Limits::default())?;
         // 0 means a client without any state.
-        let run = u64::from_ne_bytes(run).max(1);
+        let run = random_u64().max(1);
         Ok(Rc::new(Shared { store, run, streams: Cell::new(0), turns: Turns::default() }))
     }
 

@@ -5,8 +5,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::calls::or_cancelled;
 use crate::error::Error;
-use crate::random::random_u64;
 use crate::reactor;
+use crate::session::random_u64;
 use crate::stream::Ways;
 
 /// A sender: its input, and its status.

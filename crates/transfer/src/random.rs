@@ -1,11 +1,6 @@
-//! Random ids and challenges that a peer cannot guess.
+//! Random flow ids and challenges that a peer cannot guess.
 
-/// Returns a random number for ids that a peer must not guess.
-pub(crate) fn random_u64() -> u64 {
-    let mut bytes = [0; 8];
-    aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
-    u64::from_ne_bytes(bytes)
-}
+use crate::session::random_u64;
 
 /// Returns an unpredictable challenge.
 pub(crate) fn random_challenge() -> longhaul_net::port::address::Challenge {

@@ -12,10 +12,10 @@ use crate::calls::or_cancelled;
 use crate::error::{Error, ErrorKind};
 use crate::options::HostOptions;
 use crate::progress::{Cancel, Observer};
-use crate::random::{random_flow, random_u64};
+use crate::random::random_flow;
 use crate::reach::{self, Look, Reached};
 use crate::reactor;
-use crate::session::{self, Settings};
+use crate::session::{self, Settings, random_u64};
 
 /// How to reach a server repeatedly.
 pub(crate) struct Ways {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use longhaul_proto::channel::{Cursor, Message, Mode, Taken};
 use longhaul_proto::share::{Key, Prefix};
 use longhaul_session::retry::{again, silence};
-use longhaul_session::{Error, Kind, PeerId, Session};
+use longhaul_session::{Error, Kind, PeerId, Session, random_u64};
 use tokio::sync::watch;
 
 use super::messages::{
@@ -20,7 +20,7 @@ use super::messages::{
 use super::parts::Parts;
 use super::publish::{Feed, Untaken, carry};
 use super::rooms::{Role, Room, Seat};
-use super::server::{Channels, random};
+use super::server::Channels;
 use crate::link::LeastRtt;
 use crate::terms::micros;
 
@@ -38,7 +38,7 @@ pub async fn run(
     name: &Key,
     connect: impl AsyncFn() -> Result<Session, Error>,
 ) -> Result<(), Error> {
-    let link = random().max(1);
+    let link = random_u64().max(1);
     let from = channels.rooms().enter(name, me, Role::Subscriber)?;
     let to = channels.rooms().enter(name, me, Role::Sender)?;
     let (from, to) = (outgoing(&from, name, link, &connect), incoming(&to, name, link, &connect));

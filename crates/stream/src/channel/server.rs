@@ -12,7 +12,7 @@ use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::share::{Key, Prefix, Right};
 use longhaul_proto::time::Span;
 use longhaul_session::{
-    Error, Exporter, FrameReader, FrameWriter, Kind, PeerId, RttWatch, Session,
+    Error, Exporter, FrameReader, FrameWriter, Kind, PeerId, RttWatch, Session, random_u64,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval, sleep_until, timeout};
@@ -80,7 +80,7 @@ impl About {
 impl Channels {
     /// Rooms whose datagrams come and go by `port`.
     pub fn new(port: PortHandle, limits: RoomLimits, charges: Charges) -> Rc<Channels> {
-        Rc::new(Channels { rooms: Rooms::new(limits, charges, random), port })
+        Rc::new(Channels { rooms: Rooms::new(limits, charges, random_u64), port })
     }
 
     /// All rooms, in the order of their names.
@@ -527,11 +527,4 @@ fn origin(peer: PeerId, run: u64) -> u64 {
     let digest = digest::digest(&digest::SHA256, &told);
     let first = digest.as_ref().first_chunk::<8>();
     u64::from_be_bytes(*first.expect("a digest is longer"))
-}
-
-/// A random number.
-pub(super) fn random() -> u64 {
-    let mut bytes = [0; 8];
-    aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
-    u64::from_ne_bytes(bytes)
 }

@@ -34,7 +34,7 @@ use crate::many::part::{CopyPart, To};
 use crate::notices::interrupted;
 use crate::options::{CopyOptions, Names, PartOfPipe, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
-use crate::random::{random_flow, random_u64};
+use crate::random::random_flow;
 use crate::reach::route::{Host, Route};
 use crate::reach::way::Way;
 use crate::reach::{Look, Reach, Reached, reach, usual_datagram};
@@ -43,7 +43,7 @@ use crate::roles::sending::SendingRole;
 use crate::roles::wire::{End, Wire, lost_or_fatal};
 use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::trust::ask_nobody;
-use crate::session::{self, Identity, Session, Settings};
+use crate::session::{self, Identity, Session, Settings, random_u64};
 use longhaul_files::{Asked, Mark, Place, Source, SourceOptions};
 use longhaul_text::CallOption;
 

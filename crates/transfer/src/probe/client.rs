@@ -25,11 +25,11 @@ use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
 use crate::error::{Error, ErrorKind};
 use crate::options::Cipher;
 use crate::progress::{Cancel, Observer};
-use crate::random::{random_flow, random_u64};
+use crate::random::random_flow;
 use crate::reach::{self, Look, Reached, usual_datagram};
 use crate::reactor;
 use crate::session::trust::ask_nobody;
-use crate::session::{self, Carriers, Session, Settings};
+use crate::session::{self, Carriers, Session, Settings, random_u64};
 
 /// Most time of a measurement in addition to its time of sending, for a late answer.
 const BESIDE: Span = Span::from_secs(10);

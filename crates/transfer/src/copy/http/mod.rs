@@ -235,7 +235,7 @@ impl Fetching<'_> {
         };
         let version = match remote.version(&self.client) {
             Some(version) => stamp(&version),
-            None => crate::random::random_u64(),
+            None => crate::session::random_u64(),
         };
         let modified = remote.modified().map_or(FileTime::default(), file_time);
         Manifest::of_file(&name, remote.size(), modified, version).map_err(|error| {
