@@ -57,13 +57,12 @@ pub(crate) async fn run(
             return Ok(());
         }
         let late = stuck.at(writer.queued(), Instant::now());
-        let deadline = ends.deadline();
         tokio::select! {
             sent = writer.flush(), if late.is_some() => sent?,
-            () = until(late), if late.is_some() => {
+            () = until(late) => {
                 return Err(Error::new(Kind::Lost, "the other side does not read its messages"));
             }
-            () = until(deadline), if deadline.is_some() => ends.expire(),
+            () = until(ends.deadline()) => ends.expire(),
             order = orders.recv() => order.into_iter().for_each(|order| ends.take(order)),
             said = reader.read::<Say>() => match said? {
                 Some(say) => ends.heard(say, room())?,
@@ -77,14 +76,14 @@ pub(crate) async fn run(
 /// Handles requests and deadlines while there is no connection.
 pub(crate) async fn idle(ends: &mut Ends, orders: &mut mpsc::UnboundedReceiver<Order>) {
     while !ends.is_finished() {
-        let deadline = ends.deadline();
         tokio::select! {
-            () = until(deadline), if deadline.is_some() => ends.expire(),
+            () = until(ends.deadline()) => ends.expire(),
             order = orders.recv() => order.into_iter().for_each(|order| ends.take(order)),
         }
     }
 }
 
+/// Waits until `at`; forever without it.
 async fn until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at.into()).await,

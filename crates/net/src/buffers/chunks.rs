@@ -43,8 +43,13 @@ impl ChunkPool {
 
     /// Returns a buffer, or `None` if the budget is used up.
     pub fn take(&self) -> Option<ChunkBuffer> {
+        self.take_within(|most| most)
+    }
+
+    /// Returns a buffer, unless as many are lent as `limit` makes of the capacity.
+    fn take_within(&self, limit: impl FnOnce(usize) -> usize) -> Option<ChunkBuffer> {
         let mut state = self.0.state();
-        if state.lent >= state.most {
+        if state.lent >= limit(state.most) {
             return None;
         }
         state.lent += 1;
@@ -57,10 +62,7 @@ impl ChunkPool {
     /// Returns a buffer for data that were not granted, or `None` unless a quarter of the budget
     /// stays free.
     pub fn take_spare(&self) -> Option<ChunkBuffer> {
-        let state = self.0.state();
-        let is_spare = (state.lent + 1) * 4 <= state.most * 3;
-        drop(state);
-        if is_spare { self.take() } else { None }
+        self.take_within(|most| most - most.div_ceil(4))
     }
 
     /// The size of each buffer.

@@ -131,21 +131,21 @@ impl Inbound {
     }
 
     fn pass(&mut self, now: Time) {
-        let path = Span::from_micros(self.counts.path.load(Ordering::Relaxed));
+        let path = self.counts.path.load(Ordering::Relaxed);
+        let arrived = (now.as_nanos() / 1_000) as i64;
         for Joined { message: blob, restored, late } in self.joined.drain(..) {
             let message = match &mut self.judge {
                 None => {
-                    let born = (now.as_nanos() / 1_000) as i64 - (path.as_nanos() / 1_000) as i64;
+                    let born = arrived.saturating_sub_unsigned(path);
                     decode(&blob).map(|message| Message { born, ..message })
                 }
                 Some((judge, meter)) => {
                     let Some((departure, blob)) = Departure::decode(&blob) else { continue };
                     if !restored {
                         // Only differences count; a wrap is one outlier in 71 minutes.
-                        let arrived = (now.as_nanos() / 1_000) as u32;
-                        meter.on_frame(i64::from(arrived) - i64::from(departure.stamp));
+                        meter.on_frame(i64::from(arrived as u32) - i64::from(departure.stamp));
                     }
-                    let Some(born) = judge.born(now, departure, path) else {
+                    let Some(born) = judge.born(now, departure, Span::from_micros(path)) else {
                         self.counts.late.fetch_add(1, Ordering::Relaxed);
                         continue;
                     };

@@ -211,28 +211,20 @@ fn add<const N: usize>(pairs: [(&mut u64, u64); N]) {
 
 impl AddAssign for SenderCounters {
     fn add_assign(&mut self, later: SenderCounters) {
+        let earlier = std::mem::replace(self, later);
         add([
-            (&mut self.sent, later.sent),
-            (&mut self.first, later.first),
-            (&mut self.retransmitted, later.retransmitted),
-            (&mut self.coded, later.coded),
-            (&mut self.reported_lost, later.reported_lost),
+            (&mut self.sent, earlier.sent),
+            (&mut self.first, earlier.first),
+            (&mut self.retransmitted, earlier.retransmitted),
+            (&mut self.coded, earlier.coded),
+            (&mut self.reported_lost, earlier.reported_lost),
         ]);
-        let SenderCounters { sent, first, retransmitted, coded, reported_lost, .. } = *self;
-        let rounds = self.rounds.max(later.rounds);
-        let mut found = if later.found.rate > Rate::ZERO { later.found } else { self.found };
-        let shared = [self.found.shared, later.found.shared];
-        found.shared = shared.into_iter().flatten().reduce(|earlier, later| earlier + later);
-        *self = SenderCounters {
-            sent,
-            first,
-            retransmitted,
-            coded,
-            reported_lost,
-            rounds,
-            found,
-            ..later
-        };
+        self.rounds = self.rounds.max(earlier.rounds);
+        let shared = [earlier.found.shared, self.found.shared];
+        if self.found.rate <= Rate::ZERO {
+            self.found = earlier.found;
+        }
+        self.found.shared = shared.into_iter().flatten().reduce(|earlier, later| earlier + later);
     }
 }
 
