@@ -33,8 +33,8 @@ pub struct ReceiverAccounting {
     pub distinct: u64,
     /// Blocks received again.
     pub duplicates: u64,
-    /// Of the distinct blocks, those that coded symbols replaced. Each counts the symbol that it
-    /// took as a datagram received for the first time.
+    /// Distinct blocks that coded symbols replaced. For each of them, one symbol counts as a
+    /// datagram received for the first time.
     pub recovered: u64,
     /// Missing blocks, each counted once.
     pub blocks_lost: u64,
@@ -44,8 +44,7 @@ pub struct ReceiverAccounting {
     pub highest: u64,
     /// Control messages and datagrams that were invalid for this flow.
     pub refused: u64,
-    /// Datagrams known to have been sent faster than the receiver asked for, where the receiver
-    /// asks.
+    /// Datagrams known to have been sent faster than requested, for a receiver that requests rates.
     pub too_fast: u64,
 }
 

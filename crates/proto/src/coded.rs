@@ -24,7 +24,8 @@ const INDEX: u32 = 1 << 31;
 pub const FIRST_SYMBOL: u64 = 1 << 47;
 /// The most chunks whose symbols a receiver keeps.
 const MOST_CHUNKS: usize = 4_096;
-/// Accepted probabilities that a round needs another one; the first that the budget allows counts.
+/// Accepted probabilities that a round needs another round; the first probability that the budget
+/// allows counts.
 const FAILURES: [f64; 4] = [0.01, 0.03, 0.1, 0.3];
 /// Bits of a chunk's number in a header.
 const CHUNK_BITS: u32 = FIRST_SYMBOL.ilog2() - BITS;
@@ -97,8 +98,8 @@ pub fn shape(layout: &Layout, chunk: u64) -> Option<Shape> {
 }
 
 /// Returns the number of symbols to add to a round that sends `sent` blocks of each of several
-/// chunks: as few as rarely leave a chunk incomplete, and at most `budget` together. If the budget
-/// is too small for that, the chunks share it: each symbol still spares a repair.
+/// chunks: few, but enough that a chunk rarely stays incomplete, and at most `budget` together. If
+/// the budget is too small for that, the chunks share it: each symbol still saves a repair.
 pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64) -> Vec<u8> {
     let enough = |failure: f64| {
         let each = failure / sent.len() as f64;
@@ -136,7 +137,7 @@ impl Waiting {
         self.of.is_empty()
     }
 
-    /// Keeps a symbol; those of too many chunks are dropped.
+    /// Keeps a symbol; drops symbols of too many chunks.
     pub(crate) fn keep(&mut self, symbol: Symbol) {
         if self.of.len() < MOST_CHUNKS || self.of.contains_key(&symbol.chunk) {
             *self.of.entry(symbol.chunk).or_default() |= 1 << symbol.number;

@@ -280,7 +280,7 @@ pub trait Sender: Send {
     /// Handles the timeout that [`Sender::next_wakeup`] announced.
     fn on_timeout(&mut self, now: Time);
 
-    /// The receiver has these blocks from another source: do not send them (again).
+    /// Notes blocks that the receiver has from another source: do not send them (again).
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
 
     /// Sets the speed of the receiving host's card in bits a second of UDP payload in full
@@ -288,9 +288,9 @@ pub trait Sender: Send {
     /// rate does not depend on cards ignores it.
     fn set_peer_card(&mut self, _: Time, _: Rate) {}
 
-    /// The receiving end decodes coded symbols ([`crate::coded`]): the sender may send some. The
-    /// driver calls it when the other end has said so, at any time. Without this call a sender
-    /// sends blocks only.
+    /// Notes that the receiving end decodes coded symbols ([`crate::coded`]): the sender may send
+    /// some. The driver calls it when the other end has announced this, at any time. Without this
+    /// call a sender sends blocks only.
     fn allow_coded(&mut self) {}
 
     /// Appends to `out` at most `max` blocks to send now. The first block gets packet number

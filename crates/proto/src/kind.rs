@@ -18,7 +18,7 @@ pub enum Kind {
     Size,
     /// A share, 1 for all, written `0.5%`. Some may exceed 1.
     Ratio,
-    /// A whole number of things.
+    /// A whole number.
     Count,
     /// A factor, a weight or a multiple: no unit, not necessarily whole.
     Number,

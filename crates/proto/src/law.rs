@@ -1,9 +1,9 @@
-//! Rate control laws for protocols without their own, and their findings about the path.
+//! Rate controllers for protocols without their own, and their findings about the path.
 
 use crate::time::Span;
 use crate::units::Rate;
 
-/// A rate control law; the evaluation page compares the laws.
+/// A rate controller; the evaluation page compares them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Law {
     /// [`crate::rate::train::Trains`].
@@ -18,14 +18,14 @@ impl Law {
     pub const ALL: [(&'static str, Law); 2] = [("trains", Law::Trains), ("shadow", Law::Shadow)];
 }
 
-/// The state of a rate search.
+/// The state of the search for a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// No rate was found yet.
     Start,
-    /// The rate follows what the path carries.
+    /// The rate follows the capacity of the path.
     Alone,
-    /// Other traffic has a queue on the path, and the copy takes its part.
+    /// Other traffic has a queue on the path, and the copy takes its fair share.
     Shared,
 }
 
@@ -33,7 +33,7 @@ impl Phase {
     /// Every phase.
     pub const ALL: [Phase; 3] = [Phase::Start, Phase::Alone, Phase::Shared];
 
-    /// Its name in `--json`.
+    /// The phase's name in `--json`.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Start => "start",
@@ -43,7 +43,7 @@ impl Phase {
     }
 }
 
-/// A law's findings about its path so far.
+/// A controller's findings about its path so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The rate found for the path; zero before the first result.
@@ -52,21 +52,21 @@ pub struct Found {
     pub after: Span,
     /// The loss ratio of the path itself, in millionths.
     pub loss_ppm: u32,
-    /// How long the law believed that other traffic was on the path; `None` from a law that does
-    /// not look for it.
+    /// How long the controller believed that other traffic was on the path; `None` from a
+    /// controller that does not look for it.
     pub shared: Option<Span>,
-    /// The state of the search; `None` from a law that does not search.
+    /// The state of the search; `None` from a controller that does not search.
     pub phase: Option<Phase>,
 }
 
-/// The part of a shared path that a copy takes, counted in flows of TCP's CUBIC.
+/// The share of a shared path that a copy takes, counted in TCP CUBIC flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight(u32);
 
 impl Weight {
-    /// Almost nothing: a scavenger, which gives way to all other traffic.
+    /// Almost nothing: a scavenger that yields to all other traffic.
     pub const LOW: Weight = Weight(0);
-    /// The part of one flow.
+    /// The share of one flow.
     pub const EQUAL: Weight = Weight(1);
     /// The most flows that a copy counts as.
     pub const MOST: u32 = 64;

@@ -20,7 +20,7 @@
 use crate::time::Span;
 use crate::units::{Bytes, LossRatio, Rate};
 
-/// The delay is too short for any sending rate: it must exceed the round-trip time.
+/// Error: the delay is too short for any sending rate, because it must exceed the round-trip time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayTooShort {
     /// The requested delay.

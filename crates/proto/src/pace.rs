@@ -1,11 +1,11 @@
 //! Pacing: a token bucket in bytes. It releases bursts of bounded duration and does not drift.
 //!
 //! Two schedules run together. The *long* one keeps the exact mean rate; for a short while it
-//! remembers what a late driver could not send. The *short* one limits what leaves at one time, and
-//! so how fast the pacer catches up; it remembers 250 µs of credit, so that a driver that is always
-//! a little late still catches up. A driver that is on time sends half a burst; a late one sends up
-//! to a whole burst and the remembered credit. A flow without anything to send calls
-//! [`Pacer::idle`], which drops all credit except half a burst.
+//! remembers credit that a late driver has not used. The *short* one limits what leaves at one
+//! time, and so how fast the pacer catches up; it remembers 250 µs of credit, so that a driver that
+//! is always a little late still catches up. A driver that is on time sends half a burst; a late
+//! driver sends up to a whole burst and the remembered credit. A flow without anything to send
+//! calls [`Pacer::idle`], which drops all credit except half a burst.
 
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
@@ -22,7 +22,7 @@ const MOST: Bytes = Bytes::new(2 * 65_536);
 /// The most datagrams in a burst: twice what the kernel takes in one segmented send, so half a
 /// burst still fills one.
 const MAX_BURST: u64 = 88;
-/// How much lateness is made up for: a few time slices of a busy core.
+/// How much lateness the pacer makes up for: a few time slices of a busy core.
 const CREDIT: Span = Span::from_millis(10);
 /// Catch-up rate in per cent of the rate. A delay of [`CREDIT`] then adds less than [`CREDIT`] to a
 /// queue on a path whose capacity equals the rate.
@@ -44,9 +44,9 @@ pub struct Pacer {
     begun: u64,
     /// Upper limit of the burst size at any rate.
     most: u64,
-    /// Time whose worth of datagrams a late driver may send together, besides its burst.
+    /// Time whose worth of datagrams a late driver may send together, in addition to its burst.
     owed: Span,
-    /// Nothing has been sent yet; the first send is treated like one after an idle time.
+    /// Whether nothing has been sent yet; the first send is treated like a send after an idle time.
     is_new: bool,
     /// When the bucket of the mean rate is full, in picoseconds.
     long: u128,

@@ -1,9 +1,10 @@
 //! Any protocol's two ends over a hostile channel, in virtual time.
 //!
-//! Several flows go to one receiver. Data datagrams are lost, copied, delayed and reordered;
-//! control messages pass through the codec, on an ordered stream with delays or on datagrams that
-//! fare like data. After each run the rig audits: everything sent has arrived, was dropped or is in
-//! flight; both ends' counters agree with the channel's; every block has arrived.
+//! Several flows go to one receiver. Data datagrams are lost, copied, delayed and reordered.
+//! Control messages pass through the codec and travel on an ordered stream with delays, or on
+//! datagrams that are treated like data. After each run the rig checks that everything sent has
+//! arrived, was dropped or is in flight, that both ends' counters agree with the channel's, and
+//! that every block has arrived.
 //!
 //! A failure prints the seed that repeats it. Not modelled: the seal, the socket's buffer, and the
 //! driver's own time.
@@ -66,7 +67,7 @@ pub(crate) struct Channel {
     /// Loss of data datagrams, and of control messages by datagram, in both directions.
     pub(crate) loss: f64,
     pub(crate) duplicate: f64,
-    /// Share of datagrams that are delayed by up to `lateness`.
+    /// Share of datagrams that are delayed, by up to `lateness`.
     pub(crate) reorder: f64,
     pub(crate) lateness: Span,
     /// How often the stream stalls, for up to `lateness`; later messages wait.
@@ -99,14 +100,14 @@ impl Channel {
 /// How the receiving host drains.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Host {
-    /// It grants everything.
+    /// Grants everything.
     Fast,
-    /// It writes at this rate and buffers this much.
+    /// Writes at this rate and buffers this much.
     Slow(Rate, Bytes),
-    /// It writes immediately, but only complete chunks, and buffers this much: holes keep their
-    /// chunk.
+    /// Writes immediately, but only complete chunks, and buffers this much: a hole keeps its whole
+    /// chunk in the buffer.
     Chunked(Bytes),
-    /// It writes at this rate for half of each period, then pauses, and buffers this much.
+    /// Writes at this rate for half of each period, then pauses, and buffers this much.
     Stalling(Rate, Span, Bytes),
 }
 
@@ -128,7 +129,7 @@ pub(crate) struct Flow {
     pub(crate) received_events: Vec<Event>,
     pub(crate) finished_at: Option<Time>,
     pub(crate) sends: BTreeMap<Block, u32>,
-    /// After the last poll it waited only for a grant.
+    /// Whether the flow waited only for a grant after the last poll.
     pub(crate) blocked: bool,
     /// Additional one-way delay of its path.
     pub(crate) further: Span,
@@ -261,13 +262,14 @@ impl Rig {
         });
     }
 
-    /// The receiver has `blocks` from elsewhere at `at`; the sender learns of it one delay later.
+    /// Tells the receiver at `at` that it has `blocks` from another source; the sender learns of it
+    /// one delay later.
     pub(crate) fn skip(&mut self, at: Time, flow: usize, blocks: BlockRange) {
         self.skip_apart([at, at + self.channel.delay], flow, blocks);
     }
 
-    /// The receiver learns at the first of these times that it has `blocks` from elsewhere, the
-    /// sender at the second.
+    /// The receiver learns at the first of these times that it has `blocks` from another source,
+    /// the sender at the second.
     pub(crate) fn skip_apart(&mut self, at: [Time; 2], flow: usize, blocks: BlockRange) {
         self.push(at[0], flow, Item::SkipAtReceiver(blocks));
         self.push(at[1], flow, Item::SkipAtSender(blocks));

@@ -48,8 +48,8 @@ fn a_path_is_filled_with_and_without_a_given_rate_from_50_microseconds_to_a_seco
             assert!(sent.waste(blocks) < 0.06, "{rtt} {rate:?}: {sent:?}");
         }
     }
-    // The window doubles in a round trip of a second, fourteen times from a block, nine from a
-    // train of 32; and no timeout takes the path for dead.
+    // The window doubles in a round trip of a second, fourteen times from one block, nine times
+    // from a train of 32; and no timeout treats the path as dead.
     for (rate, most) in [(Some(CAPACITY), 20), (None, 13)] {
         let (rig, took) = run(&ROW, path(Span::from_secs(1)), 20_000, rate);
         assert!(took < Span::from_secs(most), "{rate:?}: {took}");

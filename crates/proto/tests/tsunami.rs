@@ -1,4 +1,4 @@
-//! The troubles of Tsunami in Oak Ridge's study, provoked: they do not occur.
+//! Provokes the defects of Tsunami that Oak Ridge's study found, and checks that they do not occur.
 
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::{Span, Time};
@@ -58,7 +58,7 @@ fn reordering_within_the_grace_makes_no_requests() {
 
 #[test]
 fn no_block_is_requested_repeatedly() {
-    // Reports more frequent than the path is long, requests late, copied and reordered.
+    // Reports at intervals shorter than the path; requests late, copied and reordered.
     let channel = Channel {
         duplicate: 0.1,
         reorder: 0.2,
@@ -69,7 +69,7 @@ fn no_block_is_requested_repeatedly() {
     };
     let rig = run(6, 20_000, channel, &[("report-interval", 0.01)]);
     let came = rig.receiver.accounting(rig.flows[0].setup.flow).expect("it was added");
-    // Blocks later than the grace are requested, once.
+    // Blocks later than the grace are requested, but only once.
     assert!(came.reported_lost <= came.blocks_lost * 11 / 10, "{came:?}");
     assert!(most_sends(&rig) <= 5 && waste(&rig) < 0.2, "{} {}", most_sends(&rig), waste(&rig));
 }
@@ -92,7 +92,7 @@ fn restarts_recover() {
     for (seed, loss, most) in [(8, 0.1, 1.6), (9, 0.3, 2.9)] {
         let rig = run(seed, 10_000, lossy(loss), &[("table", 50.0)]);
         assert!(rig.restarts > 0, "loss {loss}: nothing overflowed");
-        // A restart resends arrived blocks: each report at most what passed since the last.
+        // A restart resends blocks that had arrived: at most the blocks sent since the last report.
         assert!(most_sends(&rig) <= 12, "loss {loss}: {} sends", most_sends(&rig));
         assert!(waste(&rig) < most, "loss {loss}: waste {}", waste(&rig));
     }

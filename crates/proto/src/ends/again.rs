@@ -2,7 +2,7 @@
 
 use crate::time::{Span, Time};
 
-/// When it was last done, and how often.
+/// Time of the last attempt, and number of attempts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Again {
     last: Time,
@@ -16,7 +16,7 @@ impl Again {
         Again { last: Time::ZERO, count: 0, most: most.min(16) }
     }
 
-    /// The peer has answered, or the repetition begins: the next wait is the first.
+    /// Resets the backoff, because the peer has answered or the first attempt begins.
     pub(crate) fn restart(&mut self, now: Time) {
         (self.last, self.count) = (now, 0);
     }
@@ -26,12 +26,12 @@ impl Again {
         self.last = now;
     }
 
-    /// Records that it is done now.
+    /// Notes an attempt now.
     pub(crate) fn note(&mut self, now: Time) {
         (self.last, self.count) = (now, (self.count + 1).min(self.most));
     }
 
-    /// When it is due, if the first wait is `wait`.
+    /// When the next attempt is due; `wait` is the wait without backoff.
     pub(crate) fn next(&self, wait: Span) -> Time {
         self.last + wait * (1 << self.count)
     }

@@ -43,10 +43,10 @@ pub trait SendingFlow: Send {
     /// whether it is a first send. `None`: nothing to send until a message or a timeout.
     fn next_run(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)>;
 
-    /// A run was appended; its last datagram has number `last`.
+    /// Notes that a run was appended; its last datagram has number `last`.
     fn on_run(&mut self, _now: Time, _run: &Run, _first_time: bool, _last: u64) {}
 
-    /// A poll has ended: `count` datagrams leave, the first under number `next`.
+    /// Notes that a poll has ended: `count` datagrams leave, the first with number `next`.
     fn on_sent(&mut self, _now: Time, _next: PacketNumber, _count: u64) {}
 
     /// Whether something waits only for the pacer.
@@ -60,7 +60,7 @@ pub trait SendingFlow: Send {
         Found::default()
     }
 
-    /// When the protocol itself wants to be called.
+    /// When the protocol itself next needs a call.
     fn next_due(&self) -> Wake {
         Wake::OnInput
     }

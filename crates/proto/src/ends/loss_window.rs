@@ -14,7 +14,7 @@ pub(crate) struct LossWindow {
 }
 
 impl LossWindow {
-    /// The receiver has `received` datagrams, the highest with number `highest` − 1.
+    /// Notes that the receiver has `received` datagrams, the highest with number `highest` − 1.
     pub(crate) fn note(&mut self, highest: u64, received: u64) {
         if highest.saturating_sub(self.middle.0) >= WINDOW {
             self.start = self.middle;
@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(ratio(&window), Some(0.25));
         window.note(8_192, 4_096);
         assert_eq!(ratio(&window), Some(0.5));
-        // From here on without loss: the first window is left at its second end.
+        // From here on without loss: the first window ends at its second mark.
         window.note(16_383, 12_287);
         assert_eq!(ratio(&window), Some(4_096.0 / 16_383.0));
         window.note(16_384, 12_288);

@@ -45,8 +45,8 @@ impl ReceivingEnd {
         end
     }
 
-    /// Handles a batch: updates pulses and counters; returns the number of datagrams whose block
-    /// the object has. The protocol marks those, then calls [`ReceivingEnd::count`].
+    /// Handles a batch: updates pulses and counters. Returns the number of datagrams that carry a
+    /// block of the object. The protocol marks those blocks, then calls [`ReceivingEnd::count`].
     pub(crate) fn on_arrivals(&mut self, now: Time, arrivals: &[Arrival]) -> u64 {
         let layout = self.layout;
         self.take(now, arrivals, |block| block.index < layout.blocks_in(block.segment))
@@ -87,8 +87,8 @@ impl ReceivingEnd {
         self.accounting.duplicates += received - new;
     }
 
-    /// Symbols replace `blocks` missing blocks of a chunk: as many of them, counted as duplicates
-    /// when they arrived, were new.
+    /// Notes that symbols replace `blocks` missing blocks of a chunk: that many symbols, counted as
+    /// duplicates on arrival, were new.
     pub(crate) fn restored(&mut self, chunk: u64, blocks: u64) {
         self.accounting.recovered += blocks;
         self.accounting.distinct += blocks;
@@ -170,7 +170,7 @@ pub struct Flows<F> {
     flows: BTreeMap<FlowId, Member<F>>,
     /// Flows that have not been polled to the end since they changed.
     stirred: Few,
-    /// When each of the others wants to be woken.
+    /// When each of the other flows wants to be woken.
     wakes: BTreeMap<(Time, FlowId), Why>,
     /// Flows that may have events.
     telling: Few,
@@ -249,7 +249,7 @@ impl<F: ReceivingFlow> Flows<F> {
         (at <= now).then_some(id)
     }
 
-    /// The flow has no output left and waits for its time.
+    /// Notes that the flow has no output left and waits for its time.
     fn settle(&mut self, id: FlowId) {
         self.stirred.remove(id);
         let Some(member) = self.flows.get_mut(&id) else { return };

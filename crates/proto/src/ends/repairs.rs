@@ -40,9 +40,9 @@ impl Repairs {
         Some(Run { segment: first.segment, blocks: first.index..first.index + count })
     }
 
-    /// The receiver lacks `blocks`: adds those not known to have arrived to the list; returns their
-    /// number. With `fresh`, blocks resent less than a round trip ago are left out: the report was
-    /// made before they could arrive.
+    /// Adds those of `blocks`, which the receiver lacks, that are not known to have arrived to the
+    /// list; returns their number. With `fresh`, blocks resent less than a round trip ago are left
+    /// out: the report was made before they could arrive.
     pub(crate) fn list(
         &mut self,
         now: Time,
@@ -80,7 +80,8 @@ impl Repairs {
         }
     }
 
-    /// All blocks below `next` have arrived; returns false if the object has fewer blocks.
+    /// Notes that all blocks below `next` have arrived; returns false if the object has fewer
+    /// blocks.
     pub(crate) fn on_ack(&mut self, end: &mut SendingEnd, next: u64) -> bool {
         if next > end.layout.blocks() {
             return false;

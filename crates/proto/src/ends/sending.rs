@@ -102,8 +102,8 @@ impl SendingEnd {
         true
     }
 
-    /// `blocks` newly arrived, according to the frontier: reports the segments that they complete,
-    /// and the end of the flow.
+    /// Notes `blocks`, which are new in the frontier: reports the segments that they complete, and
+    /// the end of the flow.
     pub fn note(&mut self, blocks: Range<u64>) {
         let SendingEnd { frontier, wholes, events, .. } = self;
         wholes.note(frontier.there(), blocks, |segment| {

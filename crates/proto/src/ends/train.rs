@@ -17,7 +17,7 @@ pub(crate) struct FirstTrain {
     len: u64,
     /// Upper limit of the rate.
     limit: Option<Rate>,
-    /// The report has not arrived.
+    /// Whether the report is still to come.
     is_open: bool,
 }
 

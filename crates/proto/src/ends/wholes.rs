@@ -23,12 +23,12 @@ impl Wholes {
         self.told.contains(segment.into())
     }
 
-    /// Whether all segments are.
+    /// Whether all segments are known to be complete.
     pub(crate) fn is_all(&self) -> bool {
         self.told.count() == u64::from(self.layout.segments())
     }
 
-    /// `blocks` are new in `there`: calls `tell` for each segment that they complete.
+    /// Calls `tell` for each segment that `blocks`, which are new in `there`, complete.
     pub(crate) fn note(&mut self, there: &RangeSet, blocks: Range<u64>, mut tell: impl FnMut(u32)) {
         let segment = |number| self.layout.block(number).map(|block| block.segment);
         let last = blocks.end.checked_sub(1).and_then(segment);

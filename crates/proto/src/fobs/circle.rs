@@ -29,7 +29,8 @@ struct Gone {
     at: Time,
 }
 
-/// Adjacent blocks of one segment that were sent equally often.
+/// Adjacent blocks of one segment that were sent equally often, except for the blocks before
+/// `cursor`.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     len: u32,
@@ -40,14 +41,15 @@ struct Stretch {
     going: Gone,
 }
 
-/// Which datagrams in flight would have been acknowledged by now.
+/// Decides which unacknowledged datagrams count as lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    /// Datagrams with lower numbers had arrived or were lost when the receiver last reported.
+    /// Datagrams with lower numbers had arrived or were lost at the time of the receiver's last
+    /// report.
     pub(super) highest: u64,
-    /// A datagram unacknowledged for longer is lost.
+    /// A datagram that stays unacknowledged for longer is lost.
     pub(super) patience: Span,
-    /// Only datagrams up to this number are lost for lack of an acknowledgement.
+    /// Only datagrams up to this number count as lost because of time.
     pub(super) by_time_to: u64,
 }
 
@@ -189,7 +191,7 @@ impl Circle {
         }
     }
 
-    /// A stretch was sent completely once more: it moves behind those that were not.
+    /// Moves a stretch that was sent completely once more behind those that were not.
     fn turn(&mut self, key: (u32, u64)) {
         let Some(stretch) = self.stretches.remove(&key) else { return };
         if self.next_run(key.1, 0..stretch.len, 1).is_some() {

@@ -23,7 +23,7 @@
 //!   earlier segments are resent, then the next segment follows. Within the segments taken so far
 //!   the paper's rule holds. The sender waits for nothing and resends nothing that may still be in
 //!   flight. A separate circle for each segment would waste a round trip of useless repeats, C·RTT,
-//!   at the end of each; this way that cost occurs once, at the object's end.
+//!   at the end of each segment. With this rule that cost occurs once, at the object's end.
 //! - The receiver's grant limits the greed too. Without grant a sender resends only known losses:
 //!   an acknowledgement shows how far datagrams had arrived when it was made, and a block sent
 //!   before that and not acknowledged is lost. Blocks in flight are not resent, because the

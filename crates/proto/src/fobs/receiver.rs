@@ -21,10 +21,10 @@ pub(crate) struct Flow {
     telling: Telling,
     /// Number of new blocks that trigger an acknowledgement.
     every: u64,
-    /// New blocks since the last one.
+    /// New blocks since the last acknowledgement.
     fresh: u64,
     delay: Span,
-    /// When fewer blocks are acknowledged.
+    /// When an acknowledgement is due even with fewer new blocks.
     due: Option<Time>,
     /// When unchanged cells are repeated.
     again: Time,
@@ -115,8 +115,8 @@ impl ReceivingFlow for Flow {
         }
         self.end.count(received, new);
         self.fresh += new;
-        // A block that arrives again shows that its acknowledgement is late or lost, so it is news
-        // too.
+        // A block that arrives again shows that its acknowledgement is late or lost, so it is
+        // reported again.
         if received > 0 {
             self.due.get_or_insert(now + self.delay);
         }

@@ -35,7 +35,7 @@ pub(crate) struct FobsSender {
     last_first: u64,
     /// The newest acknowledgement of which the last message arrived.
     sequence: u64,
-    /// Its information about datagrams in flight.
+    /// The highest arrived number in that acknowledgement.
     highest: u64,
     /// Nothing is due before this time, unless a message arrives.
     rest: Option<Time>,
@@ -58,7 +58,7 @@ impl Speed {
     }
 }
 
-/// Datagrams between two looks for an acknowledgement.
+/// Number of datagrams between two checks for an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 enum Batch {
     Fixed(u64),
@@ -121,8 +121,8 @@ impl FobsSender {
         self.end.frontier.peek().is_some_and(|next| next >= self.chunk_end)
     }
 
-    /// The rule for losses. While a first send is possible, a repeat is not lost merely because of
-    /// time: the repeats of a slow sender take longer than its patience, and without
+    /// The rule for losses. While a first send is possible, a repeat does not count as lost because
+    /// of time alone: the repeats of a slow sender take longer than its patience, and without
     /// acknowledgements no first send would ever happen.
     fn known(&self) -> Known {
         let by_time_to = if self.end.frontier.is_open() { self.last_first } else { u64::MAX };
@@ -134,8 +134,8 @@ impl FobsSender {
     /// > Note that a repeated batch-sending operation with zero packets is logically equivalent to
     /// > blocking on an acknowledgement.
     ///
-    /// This is so after an acknowledgement without new blocks, if acknowledgements set the batch
-    /// size; while the receiver has no room; and during congestion:
+    /// True after an acknowledgement without new blocks, if acknowledgements set the batch size;
+    /// while the receiver has no room; and during congestion:
     ///
     /// > we are investigating mechanisms to decrease the greediness of FOBS when congestion in the
     /// > network is detected
@@ -207,7 +207,7 @@ impl FobsSender {
         }
     }
 
-    /// The completion signal.
+    /// Handles the completion signal.
     fn on_ack(&mut self, ack: &Ack) {
         if ack.next != self.end.layout.blocks() {
             self.end.accounting.refused += 1;
@@ -318,7 +318,7 @@ impl SendingFlow for FobsSender {
         let trained = self.speed.controller().train(now, next);
         let batch = match self.batch {
             Batch::Fixed(count) => count,
-            // First sends always continue: that batch limits repeats.
+            // First sends always continue: the batch limits only repeats.
             Batch::Auto(count) => count.max(LEAST_BATCH),
         };
         trained.max(self.end.pacer.allowance(now)).min(until_train(next)).min(batch)

@@ -1,12 +1,12 @@
 //! The content of an acknowledgement: as many messages as the changes need, for an object of any
 //! size.
 //!
-//! A segment is divided into cells. A cell with new arrivals is news for [`TELLINGS`]
-//! acknowledgements. A block that arrived again is news too, because its sender does not know that
-//! it arrived. A message begins with a cell that is news and covers as many following cells as it
+//! A segment is divided into cells. A cell with new arrivals is reported in [`TELLINGS`]
+//! acknowledgements. So is a cell with a block that arrived again, because the sender does not know
+//! that it arrived. A message begins with a changed cell and covers as many following cells as it
 //! can hold, so a small object, or one with few losses, is always reported completely. From time to
-//! time the next cells in turn are reported although nothing changed. The loss of any message is
-//! therefore harmless.
+//! time the next unchanged cells in turn are reported. The loss of any message is therefore
+//! harmless.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
@@ -32,8 +32,8 @@ const TELLINGS: u8 = 3;
 pub(super) struct Telling {
     /// Segments that have begun and are incomplete.
     open: BTreeMap<u32, Open>,
-    /// Cells with news, by segment and index, and the acknowledgements that still report them. The
-    /// first cell of a complete segment stands for all its cells.
+    /// Changed cells, by segment and index, and the number of acknowledgements that still report
+    /// them. The first cell of a complete segment represents all its cells.
     news: BTreeMap<(u32, u32), u8>,
     /// The next cell to be reported although nothing changed.
     turn: (u32, u32),

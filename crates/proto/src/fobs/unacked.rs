@@ -41,7 +41,7 @@ impl Unacked {
         self.count
     }
 
-    /// The first block of `range` that is left.
+    /// The first remaining block of `range`.
     pub(super) fn next(&self, range: Range<u32>) -> Option<u32> {
         let (mut level, mut at) = (0, range.start as usize);
         loop {
@@ -60,7 +60,7 @@ impl Unacked {
         Some(at as u32).filter(|found| *found < range.end)
     }
 
-    /// The first run of at most `max` blocks of `range` that are left.
+    /// The first run of at most `max` remaining blocks of `range`.
     pub(super) fn next_run(&self, range: Range<u32>, max: u32) -> Option<Range<u32>> {
         let start = self.next(range.clone())?;
         let most = range.end.min(start.saturating_add(max));

@@ -23,7 +23,7 @@ struct Run {
     /// Number of blocks requested before these.
     place: u64,
     blocks: Range<u64>,
-    /// The request's number and its time.
+    /// The request's number, and when it was sent.
     request: u64,
     at: Time,
 }
@@ -42,7 +42,7 @@ pub(super) struct Asked {
     edge: Option<(u64, Time)>,
     /// The places that the sender says it has answered, and the packet number after them.
     answered: Option<(u64, u64)>,
-    /// To be requested again: lost blocks, and blocks that the sender may never have sent.
+    /// Blocks to be requested again: lost blocks, and blocks that the sender may never have sent.
     lost: VecDeque<Range<u64>>,
     unsent: VecDeque<Range<u64>>,
 }
@@ -142,7 +142,7 @@ impl Asked {
         edge.min(answered)
     }
 
-    /// The sender does not answer: all missing blocks are to be requested again.
+    /// Gives up all missing blocks, because the sender does not answer: they are requested again.
     pub(super) fn give_up_all(&mut self, there: &RangeSet) {
         self.reached = self.end;
         (self.edge, self.answered) = (None, None);

@@ -1,12 +1,12 @@
-//! C_r, "the capacity of all GTP traffic" (section 4.3): given, or found.
+//! C_r, "the capacity of all GTP traffic" (section 4.3): given by the user, or found.
 //!
-//! Finding it is ours; the paper knows the access link. The first value comes from a flow's first
-//! datagrams, which are sent back to back. A host reads its card in steps, and all datagrams of a
-//! step have one time. A train of few steps may therefore be one step slower than it looks; a train
-//! of many steps also shows a ceiling. Without a train C_r doubles in each interval while flows use
-//! all of it without loss. Later it rises and falls with the total of all flows as the CE's
-//! estimate does with one, but near the rate of the train its steps stay as small as the first: too
-//! high a rate fills a queue first and shows late.
+//! The paper knows the access link; the search for C_r is our addition. The first value comes from
+//! a flow's first datagrams, which are sent back to back. A host reads its card in steps, and all
+//! datagrams of a step have one time. A train of few steps may therefore be one step slower than it
+//! looks; a train of many steps also shows a ceiling. Without a train C_r doubles in each interval
+//! while flows use all of it without loss. Later C_r follows the total of all flows by the rules by
+//! which the CE's estimate follows one flow. Near the rate of the train its steps stay as small as
+//! the first step: a rate that is too high first fills a queue, which shows late.
 //!
 //! A ceiling is the arrival rate when there is loss, or the value of C_r before a queue grew. The
 //! first loss is enough. While the ceiling holds, only loss above the CE's threshold counts,
@@ -15,13 +15,14 @@
 //! holds longer.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
-//! over several paths, a measurement of a single path does not limit C_r: it rises in doubling
-//! steps up to the sum of the trains, or to a ceiling that all flows show. Most likely the fastest
-//! train showed the receiver's link, so near that rate the steps are small and each is observed for
-//! another interval.
+//! over several paths, a measurement of a single path does not limit C_r: C_r rises in doubling
+//! steps up to the sum of the trains, or to a ceiling that all flows show. The fastest train most
+//! likely showed the receiver's link, so near its rate the steps are small and each step is
+//! observed for another interval.
 //!
-//! The receiver's own loss is that of the median flow, weighted by rate, and its queue is one that
-//! all flows have: an overrun link delays and drops all flows alike, a bad path only one.
+//! The receiver's own loss is the loss of the median flow, weighted by rate, and its queue is a
+//! queue that all flows have: an overrun link delays and drops all flows alike, a bad path only its
+//! own flow.
 
 use core::cmp::Ordering;
 
@@ -47,7 +48,7 @@ impl Trains {
     }
 }
 
-/// The result of all flows together in an interval, in bits a second.
+/// Measurements of all flows together in an interval, in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Whole {
     pub(super) total: f64,
@@ -76,9 +77,9 @@ impl Whole {
         Whole { total, current, loss, ..Whole::default() }
     }
 
-    /// Adds what the host's socket dropped: `came` bits arrived and `dropped` were dropped in the
-    /// time `took`. This is known for all flows, also for those too slow or with too new a target
-    /// to be measured.
+    /// Adds the datagrams that the host's socket dropped: `came` bits arrived and `dropped` bits
+    /// were dropped in the time `took`. The drops cover all flows, including flows that are too
+    /// slow or whose target is too new to be measured.
     pub(super) fn with_drops(self, came: f64, dropped: f64, took: Span) -> Whole {
         let loss = dropped / (came + dropped).max(1.0);
         if loss <= self.loss || took == Span::ZERO {
@@ -108,7 +109,7 @@ pub(super) struct Capacity {
     step: f64,
     /// Near an earlier ceiling, each step is observed for one more interval.
     waits: bool,
-    /// No measurement has shown a limit yet.
+    /// Whether no measurement has shown a limit yet.
     searching: bool,
     /// The last ceiling, the intervals for which it still holds, and its duration when confirmed.
     ceiling: f64,
@@ -116,7 +117,7 @@ pub(super) struct Capacity {
     lasts: u64,
     /// The shortest queue since C_r began to rise.
     queue: f64,
-    /// The last interval had a loss that the link may not have caused.
+    /// Whether the last interval had a loss that the link may not have caused.
     doubted: bool,
     tuning: Tuning,
 }
@@ -185,7 +186,7 @@ impl Capacity {
     /// Handles the rate and the number of steps of a flow's first train; returns whether C_r
     /// changed.
     pub(super) fn on_train(&mut self, rate: f64, steps: u32) -> bool {
-        // The first step may be late by one step, and the last early.
+        // The first step may be late by one step, and the last step early.
         let slower = f64::from(steps) / f64::from(steps + 1);
         let sure = rate * slower.min(self.tuning.train);
         let news = self.given.is_none() && sure > self.found;
@@ -215,7 +216,7 @@ impl Capacity {
         }
     }
 
-    /// A control interval has ended.
+    /// Ends a control interval.
     pub(super) fn on_interval(&mut self, rules: &Rules, whole: &Whole) {
         self.compare_paths(whole.trains);
         let loss = rules.excess(whole.loss);
@@ -236,10 +237,10 @@ impl Capacity {
             let Tuning { below_ceiling, steps_back, .. } = self.tuning;
             let below = (0..steps_back).fold(self.found, |found, _| found * below_ceiling);
             self.believe(below.max(self.base));
-            // A new look costs nothing, and a paused host may have caused the queue.
+            // Another measurement costs nothing, and a paused host may have caused the queue.
             self.belief = self.tuning.belief;
         } else if whole.total >= rules.close * asked {
-            // Data that have not arrived do not show that there is more capacity.
+            // C_r rises only while the flows use it: unused capacity proves nothing.
             self.rise(rules);
         }
     }
@@ -282,7 +283,7 @@ impl Capacity {
         }
     }
 
-    /// A ceiling showed itself: sets C_r to `rate`.
+    /// Accepts a ceiling: sets C_r to `rate`.
     fn believe(&mut self, rate: f64) {
         let Tuning { same_ceiling, belief, belief_again, longest_belief, .. } = self.tuning;
         let is_same = (rate - self.ceiling).abs() <= self.ceiling * same_ceiling;

@@ -32,13 +32,13 @@ impl Controller {
         self.target
     }
 
-    /// The scheduler's new target takes effect.
+    /// Puts the scheduler's new target into effect.
     pub(super) fn set_target(&mut self, target: f64) {
         self.target = target;
         self.rate = target;
     }
 
-    /// A round trip with this loss ratio has ended.
+    /// Ends a round trip with this loss ratio.
     pub(super) fn on_rtt(&mut self, rules: &Rules, loss: f64) {
         self.rate = if loss > 0.0 {
             // r_req (1 − min{0.5 loss, 0.125})
@@ -59,7 +59,7 @@ pub(super) struct PathRtt {
     /// window's start.
     shortest: [Span; 2],
     began: Time,
-    /// Length of a window.
+    /// Length of a window for the shortest round-trip time.
     age: Span,
 }
 
@@ -180,7 +180,7 @@ mod tests {
         let mut instant = PathRtt::new(Time::ZERO, Span::ZERO, Span::from_secs(10));
         instant.on_sample(Time::ZERO, Span::from_millis(10));
         assert_eq!(instant.queued(&rules), 0.0);
-        // A path that stays longer is a longer path.
+        // If the round-trip time stays longer for a whole window, the path is longer.
         for second in [11, 22, 33] {
             path.on_sample(Time::ZERO + Span::from_secs(second), Span::from_millis(135));
         }

@@ -38,8 +38,8 @@ impl Estimator {
         self.estimate = (self.estimate + by).min(bound);
     }
 
-    /// An interval has ended in which the flow reached `total` of its `target` with this loss
-    /// ratio; `bound` is min{C_i, R_App, R_Send}.
+    /// Ends an interval in which the flow reached `total` of its `target` with this loss ratio;
+    /// `bound` is min{C_i, R_App, R_Send}.
     pub(super) fn on_interval(
         &mut self,
         rules: &Rules,

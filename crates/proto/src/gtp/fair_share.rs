@@ -10,10 +10,10 @@
 //! not work here: a TCP flow halves its window now and then and recovers slowly, so it rarely uses
 //! its whole part, and the CE's threshold of 95 % would mistake its rate for its limit.
 //!
-//! If other traffic exceeds its part, its estimate becomes at least its rate. So traffic that
-//! already fills the link gets its share in one step. Only traffic that lasts for two looks counts.
-//! The card counts our own datagrams before this program reads them, so after a pause of the
-//! program they look like other traffic.
+//! If other traffic exceeds its part, its estimate becomes at least its rate, so traffic that
+//! already fills the link gets its share in one step. Only traffic that lasts for two periods
+//! counts. The card counts our own datagrams before this program reads them, so after a pause of
+//! the program they look like other traffic.
 
 use alloc::vec::Vec;
 
@@ -92,8 +92,8 @@ impl OtherTraffic {
         self.newest = (now, others);
     }
 
-    /// A control interval has ended. `estimates` are our flows' estimates and weights, `link` is
-    /// the capacity of the link.
+    /// Ends a control interval. `estimates` are our flows' estimates and weights, `link` is the
+    /// capacity of the link.
     pub(super) fn on_interval(&mut self, tuning: &Tuning, link: Rate, estimates: &[(Rate, f64)]) {
         let ((since, before), (at, others)) = (self.from, self.newest);
         let span = at.since(since);
@@ -133,7 +133,7 @@ mod tests {
         Tuning::OURS
     }
 
-    /// C_r in Mbit/s after each look; `looks` gives the other traffic in Mbit/s.
+    /// C_r in Mbit/s after each period; `looks` gives the other traffic in Mbit/s.
     fn looks(others: &mut FairShare, looks: &[u64], flows: u32, ours: &[(Rate, f64)]) -> Vec<u64> {
         let look = |seen: &u64| {
             let seen = Rate::from_mbps(*seen);
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(look(200, 15), (0.0, 10.0));
         assert_eq!(look(300, 25), (0.0, 10.0));
         assert_eq!(look(400, 30), (400.0, 500.0));
-        // A look that comes too soon is ignored.
+        // A report that follows too soon is ignored.
         assert_eq!(look(450, 31), (400.0, 500.0));
         // After a counter reset the time before is unknown.
         assert_eq!(look(500, 0), (400.0, 500.0));

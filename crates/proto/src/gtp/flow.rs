@@ -72,7 +72,7 @@ pub(super) struct Flow {
     next_ask: Time,
     next_rtt: Time,
     /// Where the current measurements of the SFC (`rtt_from`) and of the CE (`interval_from`)
-    /// began. The CE's begins with an arrival at `settled_after` or later.
+    /// began. The CE's measurement begins with an arrival at `settled_after` or later.
     rtt_from: Option<Seen>,
     interval_from: Option<Seen>,
     settled_after: Time,
@@ -128,7 +128,7 @@ impl Flow {
             monitor: Monitor::default(),
             obedience: Obedience::new(now, unasked.bits()),
             sent: 0,
-            // Other flows have not made room before the first target takes effect.
+            // Other flows have not made room until the first target takes effect.
             sfc: Controller::new(standing.fixed().unwrap_or(least.min(bound))),
             ce: Estimator::new(bound),
             own: OwnLoss::new(&rules),
@@ -415,7 +415,7 @@ impl Flow {
         }
     }
 
-    /// A round trip has ended: the SFC decides.
+    /// Ends a round trip: the SFC decides.
     fn on_rtt(&mut self, now: Time) {
         self.next_rtt = now + self.standing.tick();
         self.standing.on_round(now);
@@ -439,8 +439,8 @@ impl Flow {
         if self.overrun { measure.loss } else { self.own.excess(measure.loss) }
     }
 
-    /// A control interval has ended: the CE decides. Returns total rate, arrival rate and loss, if
-    /// they could be measured.
+    /// Ends a control interval: the CE decides. Returns total rate, arrival rate and loss, if they
+    /// could be measured.
     pub(super) fn on_interval(&mut self, now: Time, searching: bool) -> Option<(f64, f64, f64)> {
         let idle = now.since(self.sign) > self.standing.tick() * self.rules.tuning.idle_rtts;
         if idle && self.asked.under_way() == 0 && self.frontier.is_out_of_grant() {
@@ -451,7 +451,7 @@ impl Flow {
         }
         let (from, mut seen) = (self.interval_from?, self.monitor.seen()?);
         if self.blocked {
-            // The sender could send nothing more until now: the measured data were a burst.
+            // The sender could send nothing until now: the measured data were a burst.
             seen.at = now;
         }
         let measure = Measure::between(from, seen, self.datagram)?;
@@ -495,7 +495,7 @@ impl Flow {
         self.sign + (wait * (1 << self.silences.min(8))).min(longest_silence.max(wait))
     }
 
-    /// The sender is silent: send a new, small request until it answers.
+    /// Handles a silent sender: sends new, small requests until it answers.
     fn on_silence(&mut self, now: Time) {
         self.asked.give_up_all(self.frontier.there());
         self.anew = true;

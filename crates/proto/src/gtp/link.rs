@@ -17,7 +17,7 @@ use crate::endpoint::{Origin, Others, ReceiveCapacity};
 use crate::time::Time;
 use crate::units::Rate;
 
-/// Knowledge about the link from other sources than the flows.
+/// What is known about the link from other sources than the flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     /// The card's speed and the user's limit for all flows, in bits a second.
@@ -112,8 +112,8 @@ impl Link {
         even * capacity.tuning().even_least
     }
 
-    /// A control interval has ended. Our flows received `current`; `estimates` are their estimates
-    /// and weights.
+    /// Ends a control interval. Our flows received `current`; `estimates` are their estimates and
+    /// weights.
     pub(super) fn on_interval(
         &mut self,
         tuning: &Tuning,
@@ -285,7 +285,7 @@ mod tests {
         let mut capacity = found(1e9);
         let link = with_others(&mut capacity, 600);
         // Half of it is their part and counts as arrived. With 480 of our 500 and 600 of theirs the
-        // link is full, and the loss does not show a narrower link.
+        // link is full, so the loss does not show a narrower link.
         let whole = Whole { total: 500e6, current: 480e6, loss: 0.04, ..Whole::default() };
         let judged = link.whole(&capacity, whole);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 980e6, 0.0));

@@ -4,8 +4,8 @@
 //! > packet) to diagnose packet loss, as well as calculate transmission and loss rates.
 //! > (section 3.5)
 //!
-//! It counts up to an *edge*: the highest number that had arrived at some moment. The edge is
-//! settled after a grace, when overtaken datagrams have arrived too.
+//! The monitor counts up to an *edge*: the highest number that had arrived at some moment. The edge
+//! is settled after a grace, when overtaken datagrams have arrived too.
 
 use crate::time::{Span, Time};
 use crate::units::Bytes;
@@ -41,8 +41,9 @@ pub(super) struct Monitor {
 }
 
 impl Monitor {
-    /// Records the datagram `number`, which reached the host at `at`. By reading times instead, a
-    /// thread that reads late would see a slow period, and then one faster than any link.
+    /// Records the datagram `number`, which reached the host at `at`. The time of reading would be
+    /// misleading: a thread that reads late would see a slow period, and then a period faster than
+    /// any link.
     pub(super) fn on_arrival(&mut self, at: Time, number: u64, payload: Bytes) {
         let below = self.edge.is_some_and(|(_, edge)| number < edge)
             || (self.edge.is_none() && number < self.highest);
@@ -82,7 +83,7 @@ impl Monitor {
 pub(super) struct Measure {
     /// r_curr: "observed received rate by receiver of flow i" (Table 1).
     pub(super) current: f64,
-    /// r_total: the same, including lost datagrams.
+    /// r_total: the received rate including lost datagrams.
     pub(super) total: f64,
     /// loss = r_loss / r_total.
     pub(super) loss: f64,

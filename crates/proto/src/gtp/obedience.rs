@@ -1,10 +1,10 @@
 //! Detects a sender that exceeds its requested rate.
 //!
 //! A sender has more requested data in hand than its path holds, so that a late request does not
-//! starve it. A sender that sends all of it in one burst exceeds its rate several times, the more
-//! the shorter its round trip, and takes capacity from the others. This counter compares what was
-//! sent, by packet numbers, with what was requested. It allows a burst of all that the sender may
-//! have in hand, because paths and hosts also release data in bursts.
+//! starve it. A sender that sends all of it in one burst exceeds its rate several times over; the
+//! shorter its round trip, the more it takes from the other flows. This counter compares the
+//! datagrams sent, by packet numbers, with the datagrams requested. It allows a burst of all that
+//! the sender may have in hand, because paths and hosts also release data in bursts.
 
 use crate::time::Time;
 

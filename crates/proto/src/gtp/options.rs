@@ -37,7 +37,7 @@ pub(crate) const WEIGHT: ProtocolOption = ProtocolOption::new(
     1.0,
 );
 
-/// The first requested rate if nothing shows how fast the receiver is; ours.
+/// The first requested rate if nothing shows how fast the receiver is; our addition.
 pub(crate) const START_RATE: ProtocolOption = ProtocolOption::new(
     Kind::Rate,
     "start-rate",
@@ -46,7 +46,7 @@ pub(crate) const START_RATE: ProtocolOption = ProtocolOption::new(
     10e6,
 );
 
-/// Least requested rate of a flow, so that it can be measured; ours.
+/// Least requested rate of a flow, so that it can be measured; our addition.
 pub const LEAST_RATE: ProtocolOption = ProtocolOption::new(
     Kind::Rate,
     "least-rate",
@@ -71,7 +71,7 @@ pub(crate) const DELAY_CONTROL: ProtocolOption = ProtocolOption::switch(
     false,
 );
 
-/// Queues shorter than this share of the path's round-trip time are ignored; ours.
+/// Queues shorter than this share of the path's round-trip time are ignored; our addition.
 pub(crate) const QUEUE: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "queue",
@@ -175,7 +175,7 @@ pub(crate) const OUTSTANDING: ProtocolOption = ProtocolOption::new(
     1.0,
 );
 
-/// Loss that the path has at any rate and that shows no congestion; ours.
+/// Loss that the path has at any rate and that shows no congestion; our addition.
 pub(crate) const TOLERATED_LOSS: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "tolerated-loss",

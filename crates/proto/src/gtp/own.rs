@@ -24,7 +24,7 @@ pub(super) struct OwnLoss {
     own: f64,
     /// The highest rate since losses began, and the loss at it.
     began: Option<(f64, f64)>,
-    /// The loss has stayed once while the rate fell.
+    /// Whether the loss has stayed once while the rate fell.
     has_stayed: bool,
 }
 
@@ -88,8 +88,8 @@ mod tests {
         Rules::new(&Settings::default())
     }
 
-    /// Periods at rates that fall by 2 %, over a link that carries `link` and a path that loses
-    /// `share` of everything; returns the loss that counts in each.
+    /// Simulates periods at rates that fall by 2 %, over a link that carries `link` and a path that
+    /// loses `share` of everything. Returns the loss that counts in each period.
     fn excesses(
         own: &mut OwnLoss,
         link: f64,

@@ -31,21 +31,21 @@ use crate::wire::Control;
 /// GTP's receiver for any number of flows.
 pub struct GtpReceiver {
     flows: BTreeMap<FlowId, Flow>,
-    /// When each flow is due, and the same in order of time.
+    /// When each flow is due, by flow and by time.
     due: BTreeMap<FlowId, Time>,
     queue: BTreeSet<(Time, FlowId)>,
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<(FlowId, Event)>,
     capacity: Capacity,
-    /// Knowledge about the access link from other sources than the flows.
+    /// What is known about the access link from other sources than the flows.
     link: Link,
     /// The newest flow's rules, which decide what all flows share.
     rules: Option<Rules>,
-    /// Flows have joined, left or changed since the last schedule; and the rate that departed flows
-    /// freed.
+    /// Whether flows have joined, left or changed since the last schedule; and the rate that
+    /// departed flows freed.
     changed: bool,
     gone: f64,
-    /// Before this time changes make no schedule, so that changes close together share one.
+    /// Until this time no change makes a schedule, so that changes close together share one.
     next_change: Time,
     next_interval: Time,
     /// When the last interval ended.
@@ -229,7 +229,7 @@ impl GtpReceiver {
             let rate = (train.bytes / train.span).as_bps() as f64;
             flow.standing.set_train(rate);
             self.changed |= self.capacity.on_train(rate, train.steps);
-            // Up to one whole step may be lateness.
+            // Up to one whole step may be due to late reading.
             let sure = rate * (1.0 - 1.0 / f64::from(train.steps.max(1)));
             self.changed |= self.link.on_train(&mut self.capacity, sure);
         }

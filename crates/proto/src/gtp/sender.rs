@@ -46,7 +46,7 @@ pub struct GtpSender {
     ahead: BTreeMap<u64, Request>,
     /// The request whose rate applies.
     newest: u64,
-    /// Something was requested since the last offer that said all was sent.
+    /// Whether something was requested since the last offer that said all was sent.
     unanswered: bool,
     offer: SenderOffer,
     /// All blocks below are known to have arrived.
@@ -191,7 +191,7 @@ impl GtpSender {
         None
     }
 
-    /// The receiver has all blocks before `next`.
+    /// Notes that the receiver has all blocks before the acknowledged one.
     fn on_ack(&mut self, ack: &Ack) {
         if ack.next > self.end.layout.blocks() {
             self.end.accounting.refused += 1;

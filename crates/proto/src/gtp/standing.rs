@@ -28,7 +28,7 @@ pub(super) struct Standing {
     limit: f64,
     offered: f64,
     drain: f64,
-    /// The longest accepted round-trip time, and the shortest by which rates are decided.
+    /// The longest accepted round-trip time, and the shortest that rate decisions use.
     longest: Span,
     shortest: Span,
     /// Factor on the host's drain rate up to which data may be requested.
@@ -68,12 +68,12 @@ impl Standing {
         true
     }
 
-    /// A round trip has ended: the last reported round-trip time still holds.
+    /// Ends a round trip: the last reported round-trip time still holds.
     pub(super) fn on_round(&mut self, now: Time) {
         self.path.on_sample(now, self.rtt);
     }
 
-    /// An answer arrived after this time.
+    /// Notes that an answer arrived after this time.
     pub(super) fn on_response(&mut self, after: Span) {
         let before = self.response.unwrap_or_default();
         self.response = Some(after.max(before - before / self.answers));
@@ -88,7 +88,7 @@ impl Standing {
         self.rtt.min(self.response.unwrap_or(self.longest)).min(self.longest)
     }
 
-    /// The path's round-trip time without queues, by which other flows are paced.
+    /// The path's round-trip time without queues, which paces other flows.
     pub(super) fn path_rtt(&self) -> Span {
         self.path.shortest().min(self.rtt())
     }
@@ -98,7 +98,7 @@ impl Standing {
         self.rtt() - self.path.shortest()
     }
 
-    /// The round-trip time by which rates are decided.
+    /// The round-trip time that rate decisions use.
     pub(super) fn tick(&self) -> Span {
         self.rtt().max(self.shortest)
     }

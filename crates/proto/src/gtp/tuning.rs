@@ -57,7 +57,7 @@ tuning! {
     requests: u64 = 10_000;
     /// Time after which a silent sender gets a new request; it doubles with each repetition.
     silence: Span = Span::from_millis(500);
-    /// The same in round trips, if that is longer than `silence`.
+    /// The initial wait before a new request in round trips, if that is longer than `silence`.
     silence_rtts: u64 = 4;
     /// Longest time between requests to a silent sender.
     longest_silence: Span = Span::from_secs(4);
@@ -86,10 +86,11 @@ tuning! {
     longest_interval: Span = Span::from_secs(3);
     /// Relative change of its round-trip time that a sender reports.
     rtt_news: f64 = 0.125;
-    /// The same if the receiver has to find its capacity: a queue then shows how large it is.
+    /// The same threshold if the receiver has to find its capacity: a queue then shows how large it
+    /// is.
     rtt_news_found: f64 = 0.03125;
-    /// Least change of the round-trip time that is reported in that case. Hosts alone cause smaller
-    /// ones.
+    /// Least change of the round-trip time that is reported in that case. Hosts cause smaller
+    /// changes by themselves.
     least_news: Span = Span::from_millis(1);
     /// Lateness that a sender makes up for in one burst. Otherwise data that a busy sender failed
     /// to send would count as more than it can send.
@@ -164,13 +165,14 @@ tuning! {
     /// losses TCP uses on average three quarters of its window.
     others_used: f64 = 0.7;
     /// Other traffic that uses less than this share of its part gets a smaller part: it does not
-    /// want so much.
+    /// want that much.
     others_unused: f64 = 0.5;
     /// Other traffic that uses less than this share of its part counts as gone.
     others_gone: f64 = 0.1;
     /// Other traffic below this share of the link cannot hide that the link is full.
     others_small: f64 = 0.05;
-    /// Factor on the part of other traffic that wants more: its part doubles in about three looks.
+    /// Factor on the part of other traffic that wants more: its part doubles in about three
+    /// periods.
     others_more: f64 = 1.25;
     /// Factor on the part of other traffic that wants less.
     others_less: f64 = 0.9;

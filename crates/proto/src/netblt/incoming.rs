@@ -61,7 +61,7 @@ pub(super) struct Incoming {
 /// A message of a request, and its effect on the counters.
 pub(super) struct Asked {
     pub(super) report: Report,
-    /// Those of its blocks that are known to have been sent.
+    /// Blocks of the message that are known to have been sent.
     pub(super) lost: u32,
     /// Those of them that no earlier request named.
     pub(super) newly_lost: u32,
@@ -120,7 +120,7 @@ impl Incoming {
         }
     }
 
-    /// Blocks of a later buffer arrived: all of this one was sent once.
+    /// Notes that blocks of a later buffer arrived: the whole of this buffer was sent once.
     pub(super) fn on_later_data(&mut self, now: Time, patience: Patience) {
         if self.round == 0 && !self.ended {
             self.ended = true;
@@ -129,7 +129,7 @@ impl Incoming {
         }
     }
 
-    /// The timer has expired: begins a request.
+    /// Begins a request because the timer has expired.
     pub(super) fn ask(&mut self) {
         self.due = None;
         self.round = self.round.saturating_add(1);
@@ -137,7 +137,7 @@ impl Incoming {
         self.rest = self.blocks.clone();
     }
 
-    /// The next message of the request; `is_past` says that all of the buffer has been sent.
+    /// The next message of the request. `is_past`: the whole buffer has been sent.
     pub(super) fn next_slice(
         &mut self,
         now: Time,

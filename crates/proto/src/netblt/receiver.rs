@@ -17,8 +17,8 @@ use crate::wire::{Begun, BufferOk, Burst, Control, Go, Resend};
 /// The offered burst if none is set: larger than any pacer's burst, because even a host that drains
 /// slowly has room for its buffers.
 const OFFERED_BURST: u32 = 128;
-/// Limit on the rate in per cent of the drain rate; above 100, because a drain rate measured on
-/// arrivals must not fix the sender at it.
+/// Factor from the drain rate to the offered rate. Above 1, because the drain rate is measured on
+/// arrivals and would otherwise never let the sender go faster.
 const OFFER: f64 = 1.1;
 
 /// NETBLT's receiver for any number of flows.
@@ -46,7 +46,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Number of the object's buffers that may be sent, by the free room.
+    /// Number of the object's buffers that may be sent, given the free memory.
     fn free(&self) -> u64 {
         self.whole.count().saturating_add(self.most).min(self.buffers.count())
     }

@@ -155,7 +155,7 @@ impl NetbltSender {
         sending.on_resend(now, resend, self.end.rtt.timeout());
         if sending.has_resends() {
             self.resending.insert(resend.buffer);
-            // The first send is a round as well.
+            // The first send counts as a round.
             let rounds = sending.round().saturating_add(1);
             self.end.accounting.rounds = self.end.accounting.rounds.max(rounds);
         }

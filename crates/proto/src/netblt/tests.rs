@@ -128,12 +128,12 @@ fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
     // Only the first two had arrived or been lost when this request was made.
     out.resend(0, 1, 0..20, &[0..20], 2);
     assert_eq!(out.run(), [0, 1]);
-    // Two blocks were resent and are in flight; the other blocks still are.
+    // Two blocks were resent and are in flight, like the other blocks.
     out.resend(0, 2, 0..20, &[1..20], 20);
     assert!(out.run().is_empty());
     out.resend(0, 3, 0..20, &[1..20], 22);
     assert_eq!(out.run(), (1..20).collect::<Vec<_>>());
-    // A message that comes twice asks once.
+    // A repeated message causes no second resend.
     out.resend(0, 3, 0..20, &[1..20], 22);
     assert!(out.run().is_empty());
     // The very last were lost: no higher number can arrive.
@@ -350,7 +350,7 @@ fn the_receiver_keeps_the_set_number_of_buffers_in_flight() {
     inn.arrive(ms(3), 9..10);
     assert_eq!(inn.said(ms(3)), [ok(0), go(4)]);
     inn.arrive(ms(4), 30..40);
-    // All buffers may go: the answer alone is due.
+    // All buffers are granted, so only the answer is due.
     assert_eq!(inn.receiver.next_wakeup(), Wake::Now);
     assert_eq!(inn.said(ms(4)), [ok(3)]);
     inn.arrive(ms(4), 20..30);
@@ -381,7 +381,7 @@ fn missing_blocks_are_requested_a_grace_after_the_last_block() {
 fn a_silent_buffer_is_requested_by_its_timer_with_growing_waits() {
     let mut inn = In::new(&setup(10, 0, 10, 2));
     inn.said(ms(0));
-    // Ten blocks in bursts of five, 100 ms apart: the timer gives them their time.
+    // Ten blocks in bursts of five, 100 ms apart: the timer allows for that time.
     inn.begun(ms(0), 0, Some(Burst { size: 5, interval: Span::from_millis(100) }));
     let mut asked = Vec::new();
     for at in 0..4_000 {

@@ -1,15 +1,16 @@
-//! Which packet trains the sender sent back to back: only these show what the path carries.
+//! Packet trains that the sender sent back to back. Only their arrival times show the capacity of
+//! the path.
 
 use alloc::collections::VecDeque;
 
 use crate::pulse::TRAIN_LEN;
 
-/// Most trains that are remembered. They span 256 · 1,024 datagrams: at 1,250
-/// bytes each, 2.6 s at 1 Gbit/s.
+/// Most trains that are remembered. They span 256 · 1,024 datagrams: at 1,250 bytes each, 2.6 s at
+/// 1 Gbit/s.
 const MOST: usize = 256;
 
-/// The first numbers of the trains that left at once, lowest first. On a long fat path later trains
-/// leave before the report on a train arrives.
+/// First packet numbers of the trains that left back to back, lowest first. On a long fat path
+/// later trains leave before the report on a train arrives.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
     trains: VecDeque<u64>,

@@ -1,16 +1,16 @@
-//! When which packet number left: so that a rate that comes in slower than it was asked for can
-//! be told from one that went out slower.
+//! Departure times of packet numbers. They tell a path that stretches the datagrams from a sender
+//! that was slower than its rate.
 
 use alloc::collections::VecDeque;
 
 use crate::time::{Span, Time};
 
-/// Notes are this far apart, and no closer than a share of the round trip: between two notes
-/// sending is taken to be even.
+/// Least time between two notes: [`SPACING`], and at least this share of the round-trip time.
+/// Between two notes the sending rate is taken to be constant.
 const SPACING: Span = Span::from_millis(1);
 const SHARE: u64 = 256;
 
-/// The departures of the last round trips.
+/// Departure times over the last round trips.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Departures {
     notes: VecDeque<(u64, Time)>,
@@ -18,7 +18,7 @@ pub(super) struct Departures {
 }
 
 impl Departures {
-    /// The datagram with number `number` leaves now.
+    /// Notes that the datagram `number` leaves now.
     pub(super) fn note(&mut self, now: Time, number: u64, rtt: Span) {
         let spacing = SPACING.max(rtt / SHARE);
         if self.notes.back().is_none_or(|(_, last)| now.since(*last) >= spacing) {
@@ -27,7 +27,8 @@ impl Departures {
         self.newest = Some((number, now));
     }
 
-    /// The same of `count` datagrams at once, and a pause before them is known as one.
+    /// Notes that `count` datagrams leave together. Also notes the last datagram before a pause, so
+    /// that [`Departures::at`] does not spread datagrams over the pause.
     pub(super) fn note_burst(&mut self, now: Time, first: u64, count: u64) {
         if let Some((number, left)) = self.newest
             && now.since(left) >= SPACING
@@ -39,20 +40,21 @@ impl Departures {
         self.newest = Some((first + count.saturating_sub(1), now));
     }
 
-    /// Nothing before `number` will be asked about.
+    /// Drops notes that only numbers below `number` need.
     pub(super) fn forget(&mut self, number: u64) {
         while self.notes.get(1).is_some_and(|(next, _)| *next <= number) {
             self.notes.pop_front();
         }
     }
 
-    /// How long it took to send the numbers from `from` to `to`, if they are known well enough.
+    /// Time that it took to send the numbers from `from` to `to`; `None` if the notes do not cover
+    /// them.
     pub(super) fn span(&self, from: u64, to: u64) -> Option<Span> {
         let span = self.at(to)?.since(self.at(from)?);
         (span > Span::ZERO).then_some(span)
     }
 
-    /// When `number` left, if that is known well enough.
+    /// Departure time of `number`, interpolated between notes; `None` if the notes do not cover it.
     pub(super) fn at(&self, number: u64) -> Option<Time> {
         let behind = self.notes.partition_point(|(first, _)| *first <= number);
         let (first, left) = *self.notes.get(behind.checked_sub(1)?)?;

@@ -1,18 +1,18 @@
-//! The rate that the user gave: it never reacts, to loss least of all.
+//! The rate that the user gave. It never reacts to feedback, not even to loss.
 
 use super::{Feedback, RateController};
 use crate::endpoint::PacketNumber;
 use crate::time::Time;
 use crate::units::Rate;
 
-/// A rate that stays.
+/// A constant rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fixed {
     rate: Rate,
 }
 
 impl Fixed {
-    /// Always `rate`.
+    /// Returns a controller that always sends at `rate`.
     pub(crate) fn new(rate: Rate) -> Fixed {
         Fixed { rate }
     }

@@ -1,9 +1,9 @@
 //! Rate controllers: feedback in, a rate out.
 //!
 //! - [`fixed`]: the rate that the user gave; it never reacts.
-//! - [`train`]: finds the rate by packet trains and by what is delivered.
-//! - [`resume`]: a faster start for a law, over a path that is remembered.
-//! - [`shadow`]: the delivery rate, and beside other traffic the window that CUBIC would have.
+//! - [`train`]: finds the rate from packet trains and from the delivery rate.
+//! - [`resume`]: starts a controller faster on a path whose rate is remembered.
+//! - [`shadow`]: [`train`], and while other flows share the path, the window that CUBIC would have.
 
 mod asked;
 mod departures;
@@ -23,40 +23,41 @@ use crate::wire::Pulse;
 
 use alloc::boxed::Box;
 
-/// What a controller learns, each time that the receiver's pulse comes.
+/// Input to a controller, one for each pulse of the receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Feedback<'a> {
-    /// What the receiver says.
+    /// The receiver's pulse.
     pub pulse: &'a Pulse,
     /// The smallest round-trip time seen.
     pub min_rtt: Span,
     /// The smoothed round-trip time.
     pub rtt: Span,
-    /// The round-trip time of the pulse's echo, if it has one that we still know.
+    /// Round-trip time from the pulse's echo, if the sender still knows when the echoed datagram
+    /// left.
     pub sample: Option<Span>,
 }
 
-/// Decides how fast datagrams go out.
+/// Decides how fast datagrams leave.
 pub(crate) trait RateController: Send {
-    /// The rate to send at from now on, in bits a second of UDP payload.
+    /// The current sending rate, in bits a second of UDP payload.
     fn rate(&self) -> Rate;
 
-    /// How many datagrams, the first with number `next`, may leave at once whatever the pace.
+    /// Number of datagrams, from number `next` on, that may leave at once regardless of the pace.
     fn train(&mut self, now: Time, next: PacketNumber) -> u64;
 
-    /// So many datagrams, the first with number `first`, have left.
+    /// Notes that `count` datagrams, from number `first` on, have left.
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64);
 
-    /// What is known about the path so far; nothing where the law looks for nothing.
+    /// What the controller knows about the path so far; empty for a controller that does not probe.
     fn found(&self) -> Found {
         Found::default()
     }
 
-    /// The receiver's pulse has come.
+    /// Takes in a pulse of the receiver.
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>);
 }
 
-/// The controller that a flow's setup asks for.
+/// Returns the controller that the flow's setup asks for.
 pub(crate) fn controller(setup: &Setup) -> Box<dyn RateController> {
     if let Some(rate) = setup.fixed_rate() {
         return Box::new(fixed::Fixed::new(rate));

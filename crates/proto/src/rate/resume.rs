@@ -1,11 +1,11 @@
-//! Careful Resume (RFC 9959): a flow over a remembered path begins at half of the rate it had.
+//! Careful Resume (RFC 9959): a flow over a remembered path starts at half of the remembered rate.
 //!
-//! - **Reconnaissance** (section 3.2): the session measures the round-trip time. A path whose
-//!   round-trip time has changed too much is another path: [`Remembered::fits`].
-//! - **Unvalidated** (section 3.3): until the report on the first packet train comes, at most half
-//!   of what the path held is sent, paced at half of the remembered rate.
-//! - **Validating and Safe Retreat** (sections 3.4 and 3.5): that report carries the rate that the
-//!   path has today. From then on the law decides alone, and the memory has no say.
+//! - **Reconnaissance** (section 3.2): the session measures the round-trip time. If it has changed
+//!   too much, the path is treated as unknown: [`Remembered::fits`].
+//! - **Unvalidated** (section 3.3): until the report on the first packet train arrives, the flow
+//!   sends at most half of the remembered bandwidth-delay product, at half of the remembered rate.
+//! - **Validating and Safe Retreat** (sections 3.4 and 3.5): that report carries today's capacity.
+//!   From then on the controller decides alone, and the remembered rate has no influence.
 
 use alloc::boxed::Box;
 
@@ -18,19 +18,19 @@ use crate::remembered::Remembered;
 use crate::time::Time;
 use crate::units::{Bytes, Rate};
 
-/// A law that begins with what is remembered of the path.
+/// A controller that starts from the remembered rate of the path.
 pub(super) struct Resumed {
     law: Box<dyn RateController>,
     datagram: Bytes,
     rate: Rate,
-    /// Datagrams, those of the first train among them, that may leave before the first report.
+    /// Datagrams that may leave before the first report, including the first train.
     budget: u64,
     sent: u64,
     is_open: bool,
 }
 
 impl Resumed {
-    /// The law with a faster start. `setup` has the limit that still holds.
+    /// Wraps `law` with a faster start. The rate limit of `setup` still applies.
     pub(super) fn new(law: Box<dyn RateController>, setup: &Setup, path: Remembered) -> Resumed {
         let (half, datagram) = (path.rate.scale(0.5), setup.datagram());
         let rate = setup.rate_limit.map_or(half, |limit| half.min(limit));
@@ -106,7 +106,7 @@ mod tests {
         let early = Pulse { clock: RTT, highest: 5, received: 5, ..Pulse::default() };
         resumed.on_feedback(Time::ZERO + RTT, &feedback(&early));
         assert_eq!(resumed.rate(), Rate::from_mbps(400), "a report without the train");
-        // 31 gaps of 100 µs: 100 Mbit/s, an eighth of what is remembered.
+        // 31 gaps of 100 µs: 100 Mbit/s, an eighth of the remembered rate.
         let bytes = Bytes::new(31 * 1250);
         let train =
             Train { first: PacketNumber(0), bytes, span: Span::from_micros(3_100), steps: 31 };

@@ -1,27 +1,31 @@
-//! Trains alone, and beside other traffic the window that CUBIC would have.
+//! [`Trains`], and while other traffic shares the path, the window that CUBIC would have.
 //!
-//! [`Trains`] drains every queue that it finds, and hardly slows down for loss. Beside traffic that
-//! fills a deep queue it gives way until little is left, and at a shallow queue or under CoDel it
-//! leaves little to others. This law looks for others. A packet train shows what the path carries.
-//! A flow that sends less than that makes no queue. So the law computes the queue that its own
-//! datagrams make, and every queue beyond that is the queue of others, whatever the path loses and
-//! however short its queue is. Where others have a queue for several rounds, a *shadow window*
-//! takes over: it grows and shrinks as CUBIC's does (RFC 9438), and the rate is the window over the
-//! round-trip time. Three things differ from CUBIC:
+//! [`Trains`] drains every queue that it finds, and hardly slows down for loss. Traffic that fills
+//! a deep queue therefore displaces it almost completely. At a shallow queue or under CoDel it
+//! leaves little to others. This controller detects other flows. Packet trains show the capacity of
+//! the path. A flow that sends below the capacity makes no queue, so the controller computes the
+//! queue that its own datagrams make and attributes any longer queue to other flows. This works at
+//! any loss ratio of the path and for short queues. If other flows have a queue for several rounds,
+//! a *shadow window* takes over. It grows and shrinks as CUBIC's does (RFC 9438), and the rate is
+//! the window divided by the round-trip time. Three things differ from CUBIC:
 //!
-//! - Loss counts where it is more than the path loses in rounds without a queue.
-//! - Until the first loss the window is at least a part of what the path holds, however long the
-//!   queue grows meanwhile.
-//! - If our part of the path falls with our window after a loss, the others have not slowed down:
-//!   then the window goes back, unless it was more than half of what the path holds.
+//! - Only loss above the path's own loss ratio counts. Rounds without a queue show that ratio.
+//! - Until the first loss the window is at least a fixed share of the bandwidth-delay product,
+//!   however long the queue grows meanwhile.
+//! - If our share of the path falls with our window after a loss, the other flows have not slowed
+//!   down. Then the window returns to its old size, unless it was more than half of the
+//!   bandwidth-delay product.
 //!
-//! A copy of more weight has several windows (`windows`). One of the least weight has none: beside
-//! others it only sends enough to notice when they are gone.
+//! A copy of higher weight has several windows (`windows`). A copy of the lowest weight has none:
+//! while others are present it sends only enough to notice when they leave.
 //!
-//! Trains go on once all that the path carries arrives, or once others have made no queue for long.
+//! [`Trains`] takes over again once all of the capacity arrives, or once others have made no queue
+//! for long.
 //!
-//! The queue is the rise of the delay towards the receiver, by the receiver's clock, and never more
-//! than that of the round-trip time: so neither reports that wait nor clocks that drift make one.
+//! The queue is the rise of the one-way delay towards the receiver, by the receiver's clock, capped
+//! by the rise of the round-trip time. Delayed reports therefore do not look like a queue (the
+//! one-way delay does not contain them), nor does clock drift (the round-trip time does not contain
+//! it).
 
 mod windows;
 
@@ -38,57 +42,59 @@ use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
-/// Others are there if their queue is longer than this, and than this share of the round trip, in
-/// more rounds than not, by so many.
+/// Other flows are detected if their queue is longer than [`LEAST_QUEUE`] seconds and than
+/// [`QUEUE_SHARE`] of the round-trip time: rounds with such a queue must outnumber the others by
+/// [`ENTER_ROUNDS`].
 const LEAST_QUEUE: f64 = 0.0015;
 const QUEUE_SHARE: f64 = 1.0 / 16.0;
 const ENTER_ROUNDS: u32 = 3;
-/// Before that a train has to show again what the path carries; on a slow path, where a train is
-/// rare, so many rounds will do.
+/// Other flows are only assumed after a new train has confirmed the capacity. On a slow path, where
+/// trains are rare, this many rounds are enough without one.
 const BLIND_ROUNDS: u32 = 24;
-/// Our own train makes a queue in its round and in so many after it.
+/// Rounds after a train of our own in which its queue may still show, its own round included.
 const TRAIN_ROUNDS: u32 = 3;
-/// Alone, a train is asked for only where it takes less than this part of a round trip: a longer
-/// one overfills a short queue.
+/// When alone, trains are sent only if one takes less than this share of a round trip: a longer
+/// train overfills a short queue.
 const FITS: f64 = 0.25;
-/// A train that differs from the last ones by this part shows that the path has changed.
+/// A train that differs from the last trains by this share shows that the path has changed.
 const CHANGED: f64 = 0.2;
-/// We are alone again if more than this part of what the path carries arrives for so many rounds,
-/// or if others make no queue for so long and so many round trips.
+/// The flow is alone again if more than [`ALONE`] of the capacity arrives for [`LEAVE_ROUNDS`]
+/// rounds, or if others make no queue for [`IDLE`] seconds and [`IDLE_RTTS`] round trips.
 const ALONE: f64 = 0.92;
 const LEAVE_ROUNDS: u32 = 3;
 const IDLE: f64 = 4.0;
 const IDLE_RTTS: f64 = 40.0;
-/// The part of the path that one window holds at least until the first loss.
+/// Share of the path that one window holds at least until the first loss.
 const FLOOR: f64 = 0.3;
-/// The part of the path that a copy of the least weight takes beside others, and how many datagrams
-/// of a round it sends at least.
+/// Share of the path that a copy of the lowest weight takes while others are present, and the least
+/// number of datagrams that it sends in a round.
 const LEAST_PART: f64 = 0.02;
 const LEAST_LEN: u64 = 4;
-/// Others have not slowed down if our part falls below this share of what it was before the loss,
-/// so many round trips after it; then the window goes back to this many times what it was.
+/// If our share of the path falls below [`UNYIELDING`] of its value before the loss, the other
+/// flows have not slowed down. This is judged [`JUDGED_AFTER`] round trips after the loss; then the
+/// window becomes [`BACK_TO`] times its old size.
 const UNYIELDING: f64 = 0.9;
 const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;
-/// What the path carries is the median of so many trains.
+/// The capacity is the median of this many trains.
 const TRAINS: usize = 5;
-/// A round measures at least this long, in seconds, and so many datagrams. One that takes so many
-/// times as long as it must has a hole in it.
+/// Least length of a round, in seconds and in datagrams. A round that takes [`LONGEST`] times its
+/// least length contains a pause and is discarded.
 const ROUND: f64 = 0.02;
 const ROUND_LEN: u64 = 16;
 const LONGEST: f64 = 4.0;
-/// The path's own loss is that of rounds without a queue, over so many datagrams at least and at
-/// most.
+/// The path's own loss ratio comes from rounds without a queue. Least and largest number of
+/// datagrams that it is computed over.
 const CALM_LEN: f64 = 150.0;
 const CALM_MOST: f64 = 20_000.0;
-/// On a path that loses less than this by itself, one datagram lost counts.
+/// If the path's own loss ratio is below this, a single lost datagram counts.
 const CLEAN: f64 = 0.000_2;
-/// The rate is never more than this part of what the path carries.
+/// Highest rate, as a share of the capacity.
 const MOST: f64 = 1.1;
-/// A train that came in fewer steps is not timed well.
+/// A train that arrived in fewer steps is not timed well enough.
 const MIN_STEPS: u32 = 6;
 
-/// Trains, and beside other traffic a window as CUBIC has it.
+/// [`Trains`], and while other traffic shares the path, a window that follows CUBIC.
 pub(crate) struct Shadow {
     trains: Trains,
     datagram: f64,
@@ -96,26 +102,27 @@ pub(crate) struct Shadow {
     departures: Departures,
     queue: Queue,
     round: Option<Round>,
-    /// What the last trains showed, in bits a second, and the first number of the newest of them.
+    /// Capacities that the last trains showed, in bits a second, and the first number of the newest
+    /// train.
     carries: Vec<f64>,
     shown: Option<u64>,
-    /// The trains that left at once and are not behind the current round.
+    /// The trains that left back to back and have not passed out of the current round.
     asked: Asked,
-    /// Whether a train was timed since others seemed to be there.
+    /// Whether a train was timed since other flows seemed to appear.
     is_fresh: bool,
     /// Whether a train takes less than [`FITS`] of a round trip.
     fits: bool,
-    /// For how many rounds the last train matters.
+    /// Number of rounds for which the last train still affects the queue.
     after_train: u32,
-    /// Rounds that speak for the other state.
+    /// Consecutive evidence for a change of state, in rounds.
     agreeing: u32,
-    /// The longest queue of the round before, and datagrams sent and lost in rounds without one.
+    /// Longest queue of the previous round, and datagrams sent and lost in rounds without a queue.
     longest: f64,
     calm: (f64, f64),
     windows: Option<Windows>,
     weight: Weight,
-    /// The part of the path that we had, by the last round; and before the last loss, with the
-    /// window then and its time, until that is judged.
+    /// Our share of the path in the last round. `judged` holds our share before the last loss, the
+    /// window then, and its time, until the loss is judged.
     part: f64,
     judged: Option<(f64, f64, Time)>,
     /// When others last had a queue.
@@ -123,13 +130,13 @@ pub(crate) struct Shadow {
     /// The shadow window's rate, in bits a second.
     rate: f64,
     drain: f64,
-    /// When a report last came.
+    /// When the last report arrived.
     reported: Time,
-    /// How long the windows have held the rate.
+    /// Total time for which the windows have set the rate.
     shared: Span,
 }
 
-/// Where a round began: the receiver's clock, datagrams sent and received.
+/// State at the start of a round: the receiver's clock, datagrams sent and received.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     clock: Span,
@@ -137,34 +144,34 @@ struct Round {
     received: u64,
 }
 
-/// What a round showed.
+/// Measurements of one round.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     /// Datagrams sent and received.
     sent: u64,
     came: u64,
-    /// Its length by the receiver's clock, in seconds.
+    /// Length by the receiver's clock, in seconds.
     span: f64,
-    /// Bits a second, as they left and as they arrived.
+    /// Rate at departure and at arrival, in bits a second.
     left: f64,
     arrived: f64,
-    /// The path's queue, if it was seen: the mean and the longest, in seconds.
+    /// Mean and longest queue of the path, in seconds, if a sample showed it.
     queue: Option<(f64, f64)>,
-    /// Whether a train of ours was in it.
+    /// Whether the round contains a train of ours.
     has_train: bool,
 }
 
-/// How long the path's queue is, in seconds.
+/// Length of the path's queue, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Queue {
-    /// The least delay towards the receiver, by two clocks.
+    /// Smallest one-way delay towards the receiver, including the offset between the two clocks.
     base: f64,
     now: f64,
-    /// The samples of this round: their sum, how many, and the longest.
+    /// Samples of this round: sum, count and maximum.
     sum: f64,
     count: f64,
     longest: f64,
-    /// The queue that our own datagrams have made.
+    /// The part of the queue that our own datagrams made.
     own: f64,
 }
 
@@ -172,7 +179,8 @@ impl Queue {
     const NEW: Queue =
         Queue { base: f64::INFINITY, now: 0.0, sum: 0.0, count: 0.0, longest: 0.0, own: 0.0 };
 
-    /// A datagram took `delay` by two clocks, and its echo `rise` longer than the shortest.
+    /// Takes in a sample: `delay` by the two clocks, and the round-trip time's `rise` over its
+    /// minimum.
     fn note(&mut self, delay: f64, rise: f64) {
         self.base = self.base.min(delay);
         self.now = (delay - self.base).min(rise).max(0.0);
@@ -180,28 +188,28 @@ impl Queue {
         self.longest = self.longest.max(self.now);
     }
 
-    /// The mean and the longest of a round that ends; nothing without a sample.
+    /// Ends a round and returns the mean and the maximum of its samples; `None` without a sample.
     fn close(&mut self) -> Option<(f64, f64)> {
         let shown = (self.count > 0.0).then_some((self.sum / self.count, self.longest));
         (self.sum, self.count, self.longest) = (0.0, 0.0, 0.0);
         shown
     }
 
-    /// What others have of a queue of `queue`, after a round of `span` in which we sent `load`
-    /// times what the path carries.
+    /// Returns the other flows' part of a queue of `queue` seconds, after a round of `span` seconds
+    /// in which we sent `load` times the capacity.
     fn of_others(&mut self, queue: f64, load: f64, span: f64) -> f64 {
         self.own = (self.own + (load - 1.0) * span).clamp(0.0, queue);
         queue - self.own
     }
 
-    /// The whole queue is taken to be ours: what was known of the path no longer holds.
+    /// Attributes the whole queue to our own datagrams, because the known capacity no longer holds.
     fn take_all(&mut self) {
         self.own = f64::INFINITY;
     }
 }
 
 impl Shadow {
-    /// A controller for datagrams of `datagram` bytes; it never goes above `limit`.
+    /// A controller for datagrams of `datagram` bytes; it never exceeds `limit`.
     pub(crate) fn new(datagram: Bytes, limit: Option<Rate>, weight: Weight) -> Shadow {
         Shadow {
             trains: Trains::new(datagram, limit),
@@ -241,7 +249,7 @@ impl Shadow {
     }
 
     fn note_train(&mut self, feedback: &Feedback<'_>) {
-        // A train that did not leave at once shows our own rate.
+        // A train that did not leave back to back shows our own rate.
         let ours = |first: u64| self.asked.has(first) && Some(first) != self.shown;
         let Some(train) = feedback.pulse.train.filter(|train| ours(train.first.0)) else { return };
         self.shown = Some(train.first.0);
@@ -263,26 +271,26 @@ impl Shadow {
         self.carries.push(new);
     }
 
-    /// The bits of a train.
+    /// Bits in a train.
     fn train_bits(&self) -> f64 {
         TRAIN_LEN as f64 * self.datagram
     }
 
-    /// What the path carries at least, if the trains' error made it seem to be `carries`. The error
-    /// of several trains is less, by the root of their number.
+    /// Lower bound of the capacity, if the trains' timing error made it look like `carries`. The
+    /// error of several trains shrinks with the square root of their number.
     fn at_least(&self, carries: f64) -> f64 {
         let error = MISDATED / libm::sqrt(self.carries.len().max(1) as f64);
         carries / (1.0 + error * carries / self.train_bits())
     }
 
-    /// What the path and the receiver carry, in bits a second, once a train has shown it.
+    /// Capacity of the path and the receiver, in bits a second, once a train has shown it.
     fn carries(&self) -> Option<f64> {
         let mut sorted = self.carries.clone();
         sorted.sort_by(f64::total_cmp);
         sorted.get(sorted.len() / 2).map(|carries| carries.min(self.drain))
     }
 
-    /// What a round shows, once it is long enough.
+    /// Ends the round and returns its measurements, once it is long enough.
     fn close_round(&mut self, feedback: &Feedback<'_>) -> Option<Shown> {
         let pulse = feedback.pulse;
         let now = Round { clock: pulse.clock, highest: pulse.highest, received: pulse.received };
@@ -320,7 +328,7 @@ impl Shadow {
         if sent >= CALM_LEN { lost / sent } else { self.trains.path_loss() }
     }
 
-    /// Whether more of a round was lost than the path loses by itself.
+    /// Whether a round lost more than the path's own loss ratio explains.
     fn is_own_loss(&self, sent: u64, came: u64) -> bool {
         let (sent, own) = (sent as f64, self.path_loss());
         let noise = 2.5 * libm::sqrt(sent * own * (1.0 - own));
@@ -328,7 +336,8 @@ impl Shadow {
         sent - came as f64 > sent * own + noise + one
     }
 
-    /// Whether others have a queue, after a round on a path that carries so many bits a second.
+    /// Whether other flows have a queue, after a round on a path with this capacity in bits a
+    /// second.
     fn is_shared(&mut self, rtt: f64, carries: f64, shown: &Shown) -> bool {
         let Some((queue, longest)) = shown.queue else { return false };
         let rounds = self.after_train.saturating_sub(1);
@@ -342,7 +351,7 @@ impl Shadow {
             self.calm = (sent * kept, lost * kept);
         }
         self.longest = longest;
-        // A queue that may be ours is not that of others.
+        // A queue that may be our own is not counted as a queue of others.
         self.queue.of_others(queue, shown.left / self.at_least(carries), shown.span) > margin
     }
 
@@ -368,7 +377,7 @@ impl Shadow {
         self.resize(now, own, long, carries * long / self.datagram);
     }
 
-    /// Whether others have been there for long enough.
+    /// Whether other flows have been present for long enough.
     fn enters(&mut self, is_shared: bool) -> bool {
         let before = self.agreeing;
         self.agreeing = if is_shared { before + 1 } else { before.saturating_sub(1) };
@@ -378,26 +387,27 @@ impl Shadow {
         self.agreeing >= if self.is_fresh { ENTER_ROUNDS } else { BLIND_ROUNDS }
     }
 
-    /// The windows begin with `arrived` datagrams: as after a loss, if that is more than our part.
+    /// Starts the windows with `arrived` datagrams: as after a loss, if that is more than our fair
+    /// share.
     fn enter(&mut self, now: Time, arrived: f64) {
         let windows = Windows::new(now, arrived, self.weight.windows(), self.part > self.fair());
         (self.windows, self.agreeing, self.judged) = (Some(windows), 0, None);
     }
 
-    /// Our part of the path beside one flow: half of it with one window. The windows hold no more
-    /// when they go back after a loss.
+    /// Our fair share of the path beside one other flow: with one window, half of it. Windows that
+    /// return to their old size after a loss do not exceed this share.
     fn fair(&self) -> f64 {
         let count = f64::from(self.weight.windows());
         count / (count + 1.0)
     }
 
-    /// The part of the path that the windows hold at least until the first loss.
+    /// The share of the path that the windows hold at least until the first loss.
     fn floor(&self) -> f64 {
         let floor = f64::from(self.weight.windows()) * FLOOR;
         floor / (floor + 1.0 - FLOOR)
     }
 
-    /// Whether we are alone again.
+    /// Whether the flow is alone again.
     fn leaves(&mut self, now: Time, rtt: f64, is_shared: bool) -> bool {
         let is_whole = self.part > ALONE && !is_shared;
         self.agreeing = if is_whole { self.agreeing + 1 } else { 0 };
@@ -409,8 +419,8 @@ impl Shadow {
         leaves
     }
 
-    /// The windows after a round in which `lost` datagrams were lost by our own making; `whole` is
-    /// what the path holds, in datagrams.
+    /// Updates the windows after a round in which our own sending caused `lost` losses. `whole` is
+    /// the bandwidth-delay product, in datagrams.
     fn resize(&mut self, now: Time, lost: u64, long: f64, whole: f64) {
         let (fair, floor) = (self.fair(), self.floor());
         let Some(windows) = &mut self.windows else { return };
@@ -432,7 +442,8 @@ impl Shadow {
         }
     }
 
-    /// The rate beside others, in bits a second, on a path with this round trip.
+    /// The rate while other flows are present, in bits a second, for this round-trip time in
+    /// seconds.
     fn beside_others(&self, windows: &Windows, rtt: f64) -> f64 {
         let carries = self.carries();
         if self.weight == Weight::LOW {
@@ -456,8 +467,8 @@ impl RateController for Shadow {
         let place = next.0 % TRAIN_EVERY;
         let start = next.0 - place;
         let trained = if self.windows.is_none() { self.trains.train(now, next) } else { 0 };
-        // What the path carries is asked all the time beside others, and before others are
-        // believed to be there.
+        // Trains ask for the capacity all the time while others are present, and also before their
+        // presence is confirmed.
         let asks = self.windows.is_some() || self.agreeing > 0 && !self.is_fresh && self.fits;
         if trained > 0 || place == 0 && asks {
             self.asked.ask(start);

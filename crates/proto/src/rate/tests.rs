@@ -18,38 +18,38 @@ use crate::wire::{Pulse, Train};
 
 const DATAGRAM: Bytes = Bytes::new(1472);
 
-/// One bottleneck with a drop-tail queue, loss behind it, and a clean way back.
+/// One bottleneck with a drop-tail queue, random loss after it, and a return path without loss.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     capacity: Rate,
     rtt: Span,
     queue: Bytes,
     loss: f64,
-    /// The receiving host looks at its socket this often.
+    /// Interval at which the receiving host reads its socket.
     look: Span,
-    /// And ten times a second it does nothing at all for so long.
+    /// Length of the pause that the receiving host makes every [`STALL_EVERY`].
     stall: Span,
-    /// What the sending host can send at most.
+    /// Highest rate of the sending host.
     fastest: Rate,
-    /// What the receiving host reads at most, and what its socket holds.
+    /// Highest read rate of the receiving host, and the size of its socket buffer.
     reads: Option<(Rate, Bytes)>,
 }
 
 const STALL_EVERY: Span = Span::from_millis(100);
 
 struct Run {
-    /// What arrived after the start-up, as a share of what can at the path's first capacity.
+    /// Bytes that arrived after the start-up, as a share of the path's first capacity.
     goodput: f64,
-    /// Share of what was sent after the start-up that the queue dropped.
+    /// Share of the datagrams sent after the start-up that the queue dropped.
     dropped: f64,
     /// The rate after each pulse.
     rates: Vec<(Time, Rate)>,
-    /// Datagrams sent during the start-up, and what of them the queue dropped.
+    /// Datagrams sent during the start-up, and how many of them the queue dropped.
     sent_at_start: u64,
     dropped_at_start: u64,
     /// Datagrams sent before the first report.
     sent_before_report: u64,
-    /// How long a datagram waited in the receiving host's socket after the start-up, on average.
+    /// Mean time that a datagram waited in the receiving host's socket after the start-up.
     waited: Span,
 }
 
@@ -57,7 +57,7 @@ struct Model {
     path: Path,
     now: Time,
     free: Time,
-    /// When the receiving host has read all that came, and how long all of that waited for it.
+    /// When the receiving host will have read all arrivals, and their total waiting time.
     read: Time,
     waited: Span,
     arrivals: VecDeque<(Time, u64)>,
@@ -110,7 +110,7 @@ impl Model {
         }
     }
 
-    /// When the receiving host reads what comes to its socket at `at`; nothing where that is full.
+    /// When the receiving host reads a datagram that arrives at `at`; `None` if the socket is full.
     fn reads(&mut self, at: Time) -> Option<Time> {
         let Some((rate, socket)) = self.path.reads else { return Some(at) };
         let waits = self.read.since(at);
@@ -123,14 +123,14 @@ impl Model {
         Some(self.read)
     }
 
-    /// When the receiving host does something next.
+    /// When the receiving host is next awake.
     fn awake(&self) -> Time {
         let within = self.now.as_nanos() % STALL_EVERY.as_nanos();
         let left = self.path.stall.as_nanos().saturating_sub(within);
         self.now + Span::from_nanos(left)
     }
 
-    /// Hands over what has arrived, and makes the pulse that is due.
+    /// Hands over the arrivals, and makes the pulse if one is due.
     fn receive(&mut self) {
         if self.awake() > self.now {
             return;
@@ -219,8 +219,8 @@ fn run(path: Path, later: Option<(Time, Rate)>, seed: u64, lasts: Span, startup:
 fn path(mbps: u64, rtt_micros: u64, bdps: f64, loss: f64) -> Path {
     let (capacity, rtt) = (Rate::from_mbps(mbps), Span::from_micros(rtt_micros));
     let queue = capacity.over(rtt).get() as f64 * bdps;
-    // A port that holds less than ten packets, or less than what a sender's kernel emits at once
-    // (a millisecond or one segmented send, whichever is less), is broken.
+    // A real port holds at least ten packets, and at least the burst that a sender's kernel emits
+    // at once (a millisecond or one segmented send, whichever is less).
     let at_once = capacity.over(Span::from_millis(1)).min(Bytes::new(65_536));
     let least = Bytes::new(10 * 1472).max(at_once).max(capacity.over(Span::from_micros(100)));
     let queue = Bytes::new(queue as u64).max(least);
@@ -236,8 +236,8 @@ fn path(mbps: u64, rtt_micros: u64, bdps: f64, loss: f64) -> Path {
     }
 }
 
-/// Ten round trips and 200 ms, and on a slow path the time that 2,000 datagrams take: loss is a
-/// count of datagrams.
+/// Ten round trips and 200 ms; on a slow path the time of 2,000 datagrams, because a loss ratio
+/// needs that many.
 fn startup(path: Path) -> Span {
     let enough = Bytes::new(2_000 * DATAGRAM.get()) / path.capacity;
     (path.rtt * 10 + Span::from_millis(200)).max(enough)
@@ -331,7 +331,7 @@ fn a_host_that_stalls_now_and_then_does_not_slow_the_path_down() {
     for (mbps, rtt) in [(1_000, 200), (5_000, 200), (1_000, 20_000)] {
         for stall in [2, 12] {
             let mut path = path(mbps, rtt, 1.0, 0.0);
-            // What a socket holds.
+            // Size of a socket buffer.
             path.queue = Bytes::mebi(32);
             path.stall = Span::from_millis(stall);
             let startup = Span::from_millis(500);
@@ -346,7 +346,7 @@ fn a_host_that_stalls_now_and_then_does_not_slow_the_path_down() {
 fn a_sender_that_is_too_slow_does_not_raise_its_rate_for_ever() {
     let mut path = path(10_000, 200, 1.0, 0.0);
     path.queue = Bytes::mebi(4);
-    // A train cannot be timed.
+    // The train cannot be timed.
     path.look = Span::from_micros(400);
     path.fastest = Rate::from_mbps(3_000);
     let run = run(path, None, 1, Span::from_secs(3), Span::from_millis(500));
@@ -355,7 +355,8 @@ fn a_sender_that_is_too_slow_does_not_raise_its_rate_for_ever() {
     assert!(last < Some(6_000_000_000), "{last:?}");
 }
 
-/// What waits in the socket is as old as what waits on the path: its echo begins when it is read.
+/// A datagram that waits in the socket ages as if it were still on the path: the echo's age starts
+/// when the receiver reads the datagram.
 #[test]
 fn a_receiver_that_reads_slower_than_the_path_brings_sets_the_rate() {
     for (mbps, reads, rtt) in [(1_000, 300, 200), (1_000, 300, 20_000), (10_000, 2_000, 20_000)] {
@@ -368,7 +369,7 @@ fn a_receiver_that_reads_slower_than_the_path_brings_sets_the_rate() {
             let share = run.goodput * path.capacity.as_bps() as f64 / reads.as_bps() as f64;
             assert!(share > 0.85, "{path:?}: {share}");
             assert!(run.dropped < 0.01, "{path:?}: {}", run.dropped);
-            // The socket would hold them for 140 ms or longer.
+            // Without that, the datagrams would wait in the socket for 140 ms or longer.
             assert!(run.waited < Span::from_millis(40), "{path:?}: {}", run.waited);
         }
     }

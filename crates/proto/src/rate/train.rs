@@ -1,24 +1,24 @@
-//! Finds the rate without being told: by packet trains and by what is delivered.
+//! Finds the rate from packet trains and from the delivery rate.
 //!
-//! 1. **Start.** The first datagrams leave as a train; the bottleneck draws it apart, and the
-//!    receiver times it. Until that report comes only a bounded trickle follows.
-//! 2. **Epochs.** A rate is held until the receiver has told of enough datagrams that were sent at
-//!    it: so each epoch is one question to the path, and takes a round trip and a half. What comes
-//!    in is compared with what went out: a sender that is too slow for its rate shows nothing.
-//! 3. **Up.** A clean epoch raises the rate: towards what the last train showed, else a little.
-//!    Where the path has shown its ceiling the rate stays near it for some epochs; then a train
-//!    asks again.
-//! 4. **Down.** Datagrams that come in slower than they went out, while the round-trip time grows
-//!    and does not come back, fill a queue: what comes in is what the path carries, and the rate
-//!    goes below it. A host that stalls for a moment makes one late pulse, not two. The receiving
-//!    host's socket is such a queue as well: an echo's age begins when its datagram is read.
-//! 5. **Loss** beyond the path's own is a question: is it of our own making? Before a ceiling is
-//!    known, a little more is sent: where the path loses that share at any rate, more arrives.
-//!    Later the rate goes to what was delivered: loss of our own making is gone then, and as much
-//!    arrives as before; loss that the path makes anyway stays, and less arrives. Where there is
-//!    such loss, a short dip repeats this check from time to time.
+//! 1. **Start.** The first datagrams leave as a train. The bottleneck stretches the train, and the
+//!    receiver times it. Until that report arrives only a limited trickle follows.
+//! 2. **Epochs.** The sender holds a rate until the receiver has reported on enough datagrams sent
+//!    at that rate. An epoch takes one and a half round trips. The arrival rate is compared with
+//!    the departure rate, because a sender slower than its rate says nothing about the path.
+//! 3. **Up.** A clean epoch raises the rate: towards the rate of the last train if there is one,
+//!    else by a small step. Once the path has shown its ceiling, the rate stays near it for some
+//!    epochs; then a train probes again.
+//! 4. **Down.** A queue fills if datagrams arrive slower than they left while the round-trip time
+//!    grows and stays high. Then the arrival rate is the capacity, and the rate goes below it. A
+//!    host that stalls for a moment delays one pulse, not two. The receiving host's socket also
+//!    counts as a queue: an echo's age starts when the receiver reads the datagram.
+//! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. Before a
+//!    ceiling is known, the sender sends a little more: if more arrives, the path loses that share
+//!    at any rate. Later the sender goes down to the delivery rate. If we caused the loss, it stops
+//!    and as much arrives as before; if the path loses that share anyway, less arrives. On a lossy
+//!    path a short dip repeats this check from time to time.
 //!
-//! The receiver's own drain caps the rate, and so does the user's limit.
+//! The receiver's drain rate caps the rate, and so does the user's limit.
 
 use super::asked::Asked;
 use super::departures::Departures;
@@ -30,73 +30,77 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::Pulse;
 
-/// The rate after the first train, and how many datagrams that may be before it slows down more.
+/// The rate between the first train and its report, and the number of datagrams until it drops to
+/// the minimum.
 pub(crate) const TRICKLE: Rate = Rate::from_mbps(8);
 const TRICKLE_LEN: u64 = 128;
-/// A train that came in one instant was faster than this can tell.
+/// Assumed duration of a train that arrived in one instant, too fast to be timed.
 const INSTANT: Span = Span::from_micros(500);
-/// A train that came in fewer steps is not timed well: the host looked too seldom.
+/// A train that arrived in fewer steps is not timed well: the host read its socket too rarely.
 const MIN_STEPS: u32 = 6;
-/// How far hosts that sleep between two looks misdate a train, in seconds. Over the emulator,
+/// Timing error of a train, in seconds, because hosts sleep between two reads. Over the emulator,
 /// trains of 0.39 ms at 1 Gbit/s were timed as 0.32 to 0.48 ms.
 pub(super) const MISDATED: f64 = 0.000_1;
-/// What of a first train's rate is taken: others may fill the path as well.
+/// Share of the first train's rate that the sender takes: other flows may use the path too.
 pub(crate) const FIRST_SHARE: f64 = 0.9;
-/// No rate is lower or higher than these, whatever a report says.
+/// Lowest and highest rate, whatever a report says.
 const MIN_RATE: f64 = 100e3;
 const MAX_RATE: f64 = 1e12;
-/// An epoch measures at least so many datagrams over at least this time; less will do as long as
-/// the rate grows in large steps.
+/// Least length of an epoch, in datagrams and in time. While the rate grows in large steps, the
+/// shorter [`BLIND_EPOCH`] is enough.
 const MIN_EPOCH_LEN: u64 = 64;
 const MIN_EPOCH: Span = Span::from_millis(20);
 const BLIND_EPOCH: Span = Span::from_millis(10);
-/// Loss beyond the path's own, with its noise, that is an overload.
+/// Loss beyond the path's own ratio and its noise that counts as an overload.
 const EXCESS: f64 = 0.02;
-/// A queue shorter than this is none: hosts that were asleep make as much. Less will do where
-/// datagrams also came in slower than they went out, by this share at least.
+/// A shorter queue is ignored: hosts that wake up late make as much. [`MIN_FILLING`] is enough if
+/// the arrival rate was also below [`STRETCHED`] of the departure rate.
 const MIN_QUEUE: Span = Span::from_millis(10);
 const MIN_FILLING: Span = Span::from_millis(5);
 const STRETCHED: f64 = 0.96;
 /// A sender that reaches less than this share of its rate is too slow for it.
 const USED: f64 = 0.9;
-/// How much more is sent to learn whether loss grows with the rate, and up to which loss.
+/// Factor by which the rate rises to test whether loss grows with the rate, and the highest loss
+/// for that test.
 const TRIED: f64 = 1.25;
 const TRIED_LOSS: f64 = 0.2;
-/// How far below a known ceiling the rate goes, and above which share of it there is none.
+/// Share of a known ceiling that the rate goes to, and the share above which the ceiling is
+/// dropped.
 const BELOW: f64 = 0.97;
 const REFUTED: f64 = 1.07;
-/// How fast the rate grows by guess: where nothing is known; where a ceiling was refuted; where a
-/// train was timed, at first; and how much faster after each clean epoch.
+/// Growth factors without a usable train: nothing known; a ceiling was refuted; a train was timed,
+/// at first. `FASTER` is added after each clean epoch, up to `FASTEST`.
 const GUESSED: f64 = 1.5;
 const CAREFUL: f64 = 1.25;
 const NEAR: f64 = 1.04;
 const FASTER: f64 = 0.07;
 const FASTEST: f64 = 1.6;
-/// For how many epochs a ceiling is believed, and after how many the path's own loss is checked.
+/// Number of epochs that a ceiling is believed, and number of epochs between checks of the path's
+/// own loss.
 const BELIEF: u32 = 16;
 
-/// A rate found by trains and epochs.
+/// Rate controller with trains and epochs.
 pub(crate) struct Trains {
     datagram: Bytes,
     limit: f64,
     rate: f64,
     drain: f64,
-    /// One more than the highest packet number sent, and when which of them left.
+    /// One more than the highest packet number sent, and departure times.
     sent: u64,
     departures: Departures,
-    /// The trains that left at once, whose reports have not come.
+    /// Trains that left back to back and await their report.
     asked: Asked,
-    /// What the last train showed at least, if it could be timed well.
+    /// Lower bound of the rate that the last well-timed train showed.
     shown: Option<f64>,
-    /// No train has been timed well, and no overload has shown a ceiling: the rate grows fast, by
-    /// this factor an epoch.
+    /// Whether no train has been timed well and no overload has shown a ceiling. Then the rate
+    /// grows by the factor `growth` each epoch.
     blind: bool,
     growth: f64,
-    /// An overload has shown a ceiling.
+    /// Whether an overload has shown a ceiling.
     bounded: bool,
-    /// The smallest round-trip time when datagrams were last noted.
+    /// Smallest round-trip time, as of the last pulse.
     min_rtt: Span,
-    /// The path's own loss ratio, and how many datagrams it was seen over.
+    /// The path's own loss ratio, and the number of datagrams that it was measured over.
     loss: f64,
     seen: f64,
     mode: Mode,
@@ -104,25 +108,26 @@ pub(crate) struct Trains {
     ceiling: Option<Ceiling>,
     /// Epochs since the path's own loss was last checked.
     unchecked: u32,
-    /// When the first datagram left, and when the start ended.
+    /// When the first datagram left, and when the start phase ended.
     began: Option<Time>,
     started: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
-    /// The first train's report has not come.
+    /// Waiting for the report on the first train.
     Start,
     /// Epochs raise the rate.
     Up,
-    /// The rate was raised: does more arrive, for all the loss?
+    /// The rate was raised to see whether more arrives despite the loss.
     Try(Measure),
-    /// The rate was lowered: does the loss fall with it?
+    /// The rate was lowered to see whether the loss falls with it.
     Check(Measure),
 }
 
-/// The rate to begin with, by a flow's first train: a share of what it showed, or what is too fast
-/// to be timed. Nothing as long as the train's report has not come.
+/// The initial rate, from the report on a flow's first train: `share` of the rate that it showed,
+/// or, if it was too fast to be timed, the rate of a train of [`INSTANT`]. `None` until the report
+/// arrives.
 pub(crate) fn first_rate(datagram: Bytes, pulse: &Pulse, share: f64) -> Option<Rate> {
     match pulse.train.filter(|train| train.first.0 == 0) {
         Some(train) => Some((train.bytes / train.span).scale(share)),
@@ -139,11 +144,11 @@ struct Epoch {
     /// The first number sent at this rate.
     from: u64,
     start: Option<Snapshot>,
-    /// The last pulse's round-trip time.
+    /// Round-trip time of the previous pulse.
     last: Option<Span>,
 }
 
-/// What a pulse said.
+/// State at one pulse.
 #[derive(Clone, Copy, Debug)]
 struct Snapshot {
     clock: Span,
@@ -152,17 +157,17 @@ struct Snapshot {
     rtt: Option<Span>,
 }
 
-/// What an epoch showed; rates in bits a second.
+/// Measurements of one epoch; rates in bits a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Measure {
     rate: f64,
-    /// As it was sent; as it came in, with what was lost; and delivered.
+    /// Departure rate; arrival rate including lost datagrams; delivery rate.
     left: f64,
     paced: f64,
     delivered: f64,
     loss: f64,
     datagrams: f64,
-    /// How long the path's queue was, and whether we fill it.
+    /// Length of the path's queue, and whether we fill it.
     queue: Span,
     queued: bool,
 }
@@ -174,7 +179,7 @@ struct Ceiling {
 }
 
 impl Trains {
-    /// A controller for datagrams of `datagram` bytes; it never goes above `limit`.
+    /// A controller for datagrams of `datagram` bytes; it never exceeds `limit`.
     pub(crate) fn new(datagram: Bytes, limit: Option<Rate>) -> Trains {
         let limit = limit.map_or(f64::INFINITY, |rate| rate.as_bps() as f64);
         Trains {
@@ -201,12 +206,12 @@ impl Trains {
         }
     }
 
-    /// The path's own loss ratio, as far as it is known.
+    /// The path's own loss ratio, as far as known.
     pub(super) fn path_loss(&self) -> f64 {
         self.loss
     }
 
-    /// Goes on from `rate`, in bits a second, near which the path's ceiling is.
+    /// Continues from `rate`, in bits a second, which is taken to be near the path's ceiling.
     pub(super) fn resume(&mut self, rate: f64) {
         (self.mode, self.ceiling, self.shown) = (Mode::Up, None, None);
         (self.blind, self.bounded, self.unchecked) = (false, true, 0);
@@ -218,7 +223,7 @@ impl Trains {
         self.epoch = Epoch { from: self.sent, start: None, last: None };
     }
 
-    /// Remembers what a train showed, if it is new, and to be believed.
+    /// Takes in the rate that a train showed, if the train is new and timed well.
     fn note_train(&mut self, feedback: &Feedback<'_>) {
         let Some(train) = feedback.pulse.train.filter(|train| self.asked.has(train.first.0)) else {
             return;
@@ -228,26 +233,26 @@ impl Trains {
             return;
         }
         let shown = (train.bytes / train.span).as_bps() as f64;
-        // The start believes the first train as it is; a later one must not lead to an overload.
+        // The start takes the first train's rate as it is; a later train must not lead to an
+        // overload.
         let error = if train.first.0 == 0 { 0.0 } else { MISDATED };
         let bits = TRAIN_LEN as f64 * self.datagram.bits();
         self.shown = Some(shown / (1.0 + error * shown / bits));
         self.blind = false;
     }
 
-    /// The first report: the train's, or that it came too fast to be timed.
+    /// Ends the start phase at the report on the first train, timed or not.
     fn start(&mut self, feedback: &Feedback<'_>) {
         let Some(rate) = first_rate(self.datagram, feedback.pulse, FIRST_SHARE) else { return };
         if feedback.pulse.train.is_some_and(|train| train.first.0 == 0) {
-            // A host that stalled meanwhile has drawn the train apart: what it showed is no
-            // ceiling.
+            // A stalled host may have stretched the train, so its rate is not taken as a ceiling.
             self.growth = if self.blind { GUESSED } else { NEAR };
         }
         self.mode = Mode::Up;
         self.set_rate(rate.as_bps() as f64);
     }
 
-    /// What the epoch shows, once it is long enough.
+    /// Ends the epoch and returns its measurements, once it is long enough.
     fn measure(&mut self, feedback: &Feedback<'_>) -> Option<Measure> {
         let pulse = feedback.pulse;
         let (clock, highest, received) = (pulse.clock, pulse.highest, pulse.received);
@@ -255,7 +260,7 @@ impl Trains {
         if highest <= self.epoch.from {
             return None;
         }
-        // A moment's stall makes one pulse late, a queue makes all of them late.
+        // A short stall delays one pulse, a queue delays all of them.
         let before = core::mem::replace(&mut self.epoch.last, end.rtt);
         let lasting = end.rtt.zip(before).map(|(rtt, before)| rtt.min(before));
         let Some(start) = self.epoch.start else {
@@ -263,7 +268,7 @@ impl Trains {
             self.epoch.start = Some(end);
             return None;
         };
-        // A receiver that takes back what it said shows nothing.
+        // A receiver whose counters go backwards gives no measurement.
         let (span, sent) = (end.clock - start.clock, end.highest.saturating_sub(start.highest));
         let came = end.received.saturating_sub(start.received).min(sent);
         let loss = 1.0 - came as f64 / sent.max(1) as f64;
@@ -288,8 +293,8 @@ impl Trains {
         Some(Measure { rate, left, paced, delivered, loss, datagrams, queue, queued })
     }
 
-    /// Datagrams that an epoch with this loss needs: it takes more to tell a share of a tenth from
-    /// another than to tell none, or half.
+    /// Number of datagrams that an epoch with this loss needs. It takes more to distinguish two
+    /// loss ratios near a tenth than to recognise no loss, or a loss of half.
     fn epoch_len(&self, loss: f64) -> u64 {
         let decided = loss > self.loss + 0.25;
         MIN_EPOCH_LEN + if decided { 0 } else { (loss * 2_500.0).min(500.0) as u64 }
@@ -299,21 +304,21 @@ impl Trains {
         self.rate.min(self.limit).min(self.drain)
     }
 
-    /// Whether an epoch's loss is more than the path's own.
+    /// Whether an epoch's loss exceeds the path's own loss.
     fn is_excess(&self, measure: &Measure) -> bool {
         let own = self.loss.max(0.002);
         let noise = libm::sqrt(own * (1.0 - own) / measure.datagrams);
         measure.loss > self.loss + EXCESS + 2.5 * noise
     }
 
-    /// Takes an epoch that did not overload the path into its own loss.
+    /// Adds an epoch without overload to the average of the path's own loss.
     fn learn(&mut self, measure: &Measure) {
         let weight = measure.datagrams / (self.seen + measure.datagrams);
         self.loss += (measure.loss - self.loss) * weight;
         self.seen = (self.seen + measure.datagrams).min(measure.datagrams * 8.0);
     }
 
-    /// The capacity that shows in what was delivered.
+    /// The capacity, estimated from the delivery rate.
     fn capacity(&self, measure: &Measure) -> f64 {
         (measure.delivered / (1.0 - self.loss.min(0.9))).max(measure.rate / 2.0).min(measure.rate)
     }
@@ -325,7 +330,7 @@ impl Trains {
         }
         if self.is_excess(measure) {
             self.unchecked = 0;
-            // Loss that was not there at a lower rate is most likely our own.
+            // Loss that did not occur at a lower rate is most likely our own.
             let is_new = self.seen == 0.0 && !self.bounded;
             let is_new = is_new && measure.loss < TRIED_LOSS && measure.is_used();
             if is_new {
@@ -337,7 +342,7 @@ impl Trains {
             }
             return;
         }
-        // Above a ceiling, loss that creeps up is our own.
+        // Above a ceiling, slowly rising loss is our own, so it is not learned.
         if self.ceiling.is_none_or(|ceiling| measure.rate <= ceiling.rate) {
             self.learn(measure);
         }
@@ -351,10 +356,10 @@ impl Trains {
         self.raise(measure);
     }
 
-    /// After a clean epoch.
+    /// Raises the rate after a clean epoch.
     fn raise(&mut self, measure: &Measure) {
-        // A flow that does not use its rate, or whose datagrams already come in slower, learns
-        // nothing about a higher one: it goes on looking.
+        // A flow that does not use its rate, or whose datagrams already arrive stretched, learns
+        // nothing about a higher rate: the epoch starts over.
         if measure.is_used() && !measure.is_stretched() {
             let rate = self.higher(measure.rate);
             self.set_rate(rate);
@@ -363,12 +368,12 @@ impl Trains {
         }
     }
 
-    /// We fill the path's queue: what comes in is what the path carries.
+    /// Lowers the rate because we fill the path's queue: the arrival rate is the capacity.
     fn drain_queue(&mut self, measure: &Measure) {
         self.mode = Mode::Up;
         self.unchecked = 0;
         let came = if measure.is_stretched() { measure.paced } else { self.capacity(measure) };
-        // Stalls of both hosts look the same, and are no reason to give up most of the rate.
+        // Stalls of both hosts look the same and must not cost most of the rate.
         let top = came.max(measure.rate * 0.7);
         self.set_ceiling(top);
         let drained = if measure.queue > MIN_QUEUE { 0.9 } else { BELOW };
@@ -381,13 +386,13 @@ impl Trains {
         self.ceiling = Some(Ceiling { rate, epochs: BELIEF });
     }
 
-    /// The rate after a clean epoch at `rate`.
+    /// The next rate after a clean epoch at `rate`.
     fn higher(&mut self, rate: f64) -> f64 {
         if let Some(ceiling) = &mut self.ceiling {
             ceiling.epochs -= 1;
             let (top, epochs) = (ceiling.rate, ceiling.epochs);
             if rate > top * REFUTED {
-                // What looked like a ceiling was a stall, or is gone.
+                // The supposed ceiling was a stall, or no longer exists.
                 self.ceiling = None;
                 (self.blind, self.growth) = (true, CAREFUL);
             } else if epochs == 0 {
@@ -417,7 +422,7 @@ impl Trains {
         }
     }
 
-    /// More was sent: did more arrive?
+    /// Judges a raised rate: did more arrive?
     fn tried(&mut self, before: &Measure, measure: &Measure) {
         self.mode = Mode::Up;
         let raised = measure.left / before.left - 1.0;
@@ -430,7 +435,7 @@ impl Trains {
             }
             self.drain_queue(measure);
         } else if raised < (TRIED - 1.0) / 2.0 {
-            // It could not be: then the other way.
+            // The sender could not reach the higher rate, so test a lower one.
             self.mode = Mode::Check(*measure);
             self.set_rate(self.capacity(measure) * BELOW);
         } else if gained > raised / 2.0 {
@@ -445,7 +450,7 @@ impl Trains {
         }
     }
 
-    /// Did the loss fall with the rate?
+    /// Judges a lowered rate: did the loss fall with it?
     fn check(&mut self, before: &Measure, measure: &Measure) {
         self.mode = Mode::Up;
         let slowed = measure.rate / before.rate;
@@ -455,13 +460,13 @@ impl Trains {
         if measure.queued {
             self.drain_queue(measure);
         } else if !less && fell < (1.0 + slowed) / 2.0 && was == is {
-            // Less was sent, less arrived: the path loses that share at any rate.
+            // Less was sent and less arrived: the path loses that share at any rate.
             self.seen = 0.0;
             self.learn(before);
             self.learn(measure);
             self.set_rate(before.rate);
         } else if less || is {
-            // Still too fast, or the path has become slower meanwhile: that was no answer.
+            // Still too fast, or the path has become slower meanwhile: no answer.
             self.mode = Mode::Check(*measure);
             self.set_rate(self.capacity(measure) * BELOW);
         } else {
@@ -484,13 +489,14 @@ impl Measure {
     }
 }
 
-/// Whether a queue that was `queue` long at the end of an epoch of `span`, and had grown by
-/// `growth`, is filled by us. `stretch` is the pace of what came in, in terms of what went out.
+/// Whether we fill a queue of length `queue` that grew by `growth` during an epoch of `span`.
+/// `stretch` is the arrival rate divided by the departure rate.
 fn fills(queue: Span, growth: Span, span: Span, stretch: f64, min_rtt: Span) -> bool {
     if queue > MIN_QUEUE.max(min_rtt / 4) && growth > span / 200 {
         return true;
     }
-    // The round-trip time grows by what the datagrams are drawn apart. Noise may hide some.
+    // The round-trip time should grow as much as arrivals are stretched; noise may hide some of it,
+    // hence a quarter.
     let expected = span.as_secs_f64() * (1.0 - stretch) / 4.0;
     stretch < STRETCHED && queue > MIN_FILLING.max(min_rtt / 20) && growth.as_secs_f64() > expected
 }
@@ -513,7 +519,7 @@ impl RateController for Trains {
             Mode::Up => self.ceiling.is_none() && self.shown.is_none() && start > 0,
             Mode::Try(_) | Mode::Check(_) => false,
         };
-        // A train is whole, or none.
+        // A train is sent whole or not at all.
         if wanted && place == 0 {
             self.asked.ask(start);
         }
@@ -536,7 +542,7 @@ impl RateController for Trains {
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
-        // A drain that was measured on what we sent must not hold us there.
+        // The drain rate may reflect only our own sending, so it gets 10 % of headroom.
         self.drain = feedback.pulse.drain.map_or(f64::INFINITY, |rate| rate.as_bps() as f64 * 1.1);
         self.min_rtt = feedback.min_rtt;
         self.note_train(feedback);

@@ -23,9 +23,9 @@
 //! - The receiver grants bytes of first sends. A sender without grant in the middle of a segment
 //!   requests a report on the part that it sent (a partial DONE), so that holes are filled and the
 //!   receiver's memory becomes free. Repairs need no grant.
-//! - A last round is followed by a few coded symbols ([`crate::coded`]), so that losses among its
-//!   repairs need no further round trip. Where blocks cannot be coded, those of a small last round
-//!   are sent more than once ([`TAIL_COPIES`]).
+//! - After a last round the sender adds a few coded symbols ([`crate::coded`]), so that losses
+//!   among its repairs need no further round trip. Where blocks cannot be coded, the sender repeats
+//!   the blocks of a small last round ([`TAIL_COPIES`]).
 //!
 //! Files by decision: `sender` selects and paces, `segments` keeps a sender's rounds, `receiver`
 //! counts, `reports` decides the time and content of reports.
@@ -46,8 +46,8 @@ use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
-/// Each round costs a round trip, a copy of a few blocks almost nothing: at 1 % loss two copies
-/// spare the next round in 99 of 100 cases.
+/// Each round costs a round trip, a copy of a few blocks costs almost nothing: at 1 % loss two
+/// copies avoid the next round in 99 of 100 cases.
 pub const TAIL_COPIES: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "tail-copies",

@@ -47,7 +47,7 @@ impl Flow {
         }
     }
 
-    /// Marks a run of arrivals of one segment; returns how many blocks are new.
+    /// Marks a run of arrivals of one segment; returns the number of new blocks.
     fn mark_run(&mut self, segment: u32, run: &[Arrival]) -> u64 {
         let marked = self.tallies.mark(segment, run);
         if marked.is_last || self.tallies.tally(segment).is_some() {
@@ -92,7 +92,7 @@ impl Flow {
     }
 
     /// Returns the blocks of a segment that no report needs to name, because symbols replace them:
-    /// of each chunk with n symbols the last n missing blocks.
+    /// the last n missing blocks of each chunk with n symbols.
     fn spared(&self, segment: u32) -> RangeSet {
         let (layout, mut spared) = (&self.end.layout, RangeSet::new());
         let Some(tally) = self.tallies.tally(segment) else { return spared };

@@ -73,7 +73,7 @@ pub(super) struct Segment {
     /// The round's repairs, as long as there are few enough to copy.
     list: Vec<Range<u32>>,
     listed: u64,
-    /// The round's copies or symbols are queued.
+    /// Whether the round's copies or symbols are queued.
     copied: bool,
     /// Coded symbols to send after the repairs, as indices of the core.
     symbols: VecDeque<Range<u32>>,
@@ -221,14 +221,14 @@ impl Segment {
         }
     }
 
-    /// A run of symbols was returned; its last number is `last`.
+    /// Notes that the caller takes a run of symbols; `last` is its last packet number.
     pub(super) fn on_symbols(&mut self, count: u32, last: PacketNumber) {
         self.highest = self.highest.max(last);
         self.since_done = self.since_done.saturating_add(count);
         self.again += u64::from(count);
     }
 
-    /// A run of blocks was returned; its last number is `last`.
+    /// Notes that the caller takes a run of blocks; `last` is its last packet number.
     pub(super) fn on_sent(&mut self, run: &Range<u32>, last: PacketNumber, first_time: bool) {
         let count = run.end - run.start;
         self.highest = self.highest.max(last);
@@ -270,9 +270,9 @@ impl Segment {
         self.listed * more
     }
 
-    /// The next step when no block of the segment may be sent now; its blocks up to `sent_to` have
-    /// been sent. `rest_skipped` says whether a block and all after it are skipped, `blocked` that
-    /// no first send is allowed.
+    /// The next step when no block of the segment may be sent now. The blocks up to `sent_to` have
+    /// been sent. `rest_skipped`: a block and all after it are skipped. `blocked`: no first send is
+    /// allowed.
     pub(super) fn next(
         &self,
         sent_to: u32,

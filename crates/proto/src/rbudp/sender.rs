@@ -18,13 +18,14 @@ use crate::wire::{Control, Done, Pulse, Report};
 
 /// Longest time before DONE is repeated (unless the path is longer).
 const MAX_REPEAT: Span = Span::from_secs(2);
-/// Extra copies are at most one in this many of the object's blocks.
+/// The sender copies at most one in this many of the object's blocks.
 const COPY_SHARE: u64 = 256;
-/// A round with repairs had losses; its symbols count on this loss at least.
+/// Least loss ratio assumed when computing symbols for a round with repairs, because that round had
+/// losses.
 const LEAST_LOSS: f64 = 0.000_5;
-/// Fewer datagrams say too little about the loss of a round of first sends.
+/// With fewer datagrams the loss ratio of a round of first sends is not known well enough.
 const KNOWN: u64 = 500;
-/// No symbols at more loss than this.
+/// Above this loss ratio no symbols are sent.
 const MOST_LOSS: f64 = 0.5;
 
 /// RBUDP's sender.
@@ -38,7 +39,7 @@ pub struct RbudpSender {
     /// When DONE is repeated.
     repeats: BTreeSet<(Time, u32)>,
     copies: TailCopies,
-    /// Last rounds have coded symbols, not copies.
+    /// Whether last rounds get coded symbols instead of copies.
     codes: bool,
     /// UDP payload of a full datagram.
     datagram: Bytes,
@@ -68,7 +69,7 @@ impl RbudpSender {
         self.end.layout.number(Block { segment, index: 0 })
     }
 
-    /// The segment in first sends.
+    /// The segment whose blocks are being sent for the first time.
     fn current(&self) -> Option<u32> {
         Some(self.end.layout.block(self.end.frontier.peek()?)?.segment)
     }
@@ -89,8 +90,8 @@ impl RbudpSender {
         self.settle(now, segment);
     }
 
-    /// Whether repairs of a round that ends now would arrive after the last first send: its losses
-    /// cost a round trip.
+    /// Whether repairs of a round that ends now would arrive after the last first send. Losses
+    /// among them would then cost a round trip.
     fn is_tail(&self) -> bool {
         let frontier = &self.end.frontier;
         let left = self.end.layout.blocks().saturating_sub(frontier.passed());

@@ -141,7 +141,7 @@ fn a_sender_without_grant_sends_a_partial_done() {
     assert_eq!(out.dones()[0].sent_to, 4);
     out.grant(1, 100_000);
     assert_eq!(out.run(), (4..10).collect::<Vec<_>>());
-    // The last DONE replaces the one about a part.
+    // The last DONE replaces the partial DONE.
     assert_eq!(out.dones()[0].sent_to, 10);
     out.report(3, 10, &[]);
     assert!(out.sender.is_finished());
@@ -242,7 +242,7 @@ proptest! {
                 skipped.extend(index..(index + count).min(60));
                 continue;
             }
-            // The receiver drains the blocks that it still wants, and nothing else.
+            // The receiver drains only the blocks that it still wants.
             drained = kept;
             out.grant(turn, (budget + drained) * 1000);
             for done in out.dones() {
@@ -342,7 +342,7 @@ fn a_repeatedly_reported_loss_counts_once() {
 fn blocks_skipped_later_do_not_count_as_lost() {
     let mut inn = In::new(&setup(6, 0));
     inn.arrive(ms(0), &[(0, 1), (1, 5)]);
-    // The sender knew that 2..5 need not arrive; 0 was lost on the way.
+    // The sender knew that 2..5 need not arrive; block 0 was lost.
     inn.done(ms(1), 1, 6, 1);
     assert_eq!(inn.reports(ms(1)).len(), 1);
     let lost = |inn: &In| inn.receiver.accounting(FLOW).unwrap().blocks_lost;

@@ -10,7 +10,7 @@ use super::{
 
 /// The longest name of a method in bytes.
 pub(super) const MAX_NAME: usize = 1024;
-/// Messages that the other side may leave unread before it counts as hostile.
+/// Messages that the other side may leave unread before its connection is closed.
 pub(super) const UNREAD: usize = 4 * CALLS;
 
 /// What a message asks of the driver.
@@ -28,23 +28,23 @@ pub enum Order {
     Credit(u64, u32),
 }
 
-/// Which calls the other side may add, next to those on its other connections.
+/// Limits that the other connections of the caller leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Calls.
+    /// Whether there is room for another call.
     pub calls: bool,
-    /// Calls with items.
+    /// Whether there is room for another call with items.
     pub streams: bool,
 }
 
-/// The calls of the other end, and the answers that it may ask for again.
+/// The calls of the other end, and the answers that it may request again.
 #[derive(Debug)]
 pub struct Callee {
-    /// Numbers of calls are odd.
+    /// Whether the calls have odd numbers.
     is_odd: bool,
     /// Whether the other end had calls before this state existed.
     is_late: bool,
-    /// The highest number on this connection, and on all of them.
+    /// Highest number on this connection, and on all connections.
     last: u64,
     seen: u64,
     calls: BTreeMap<u64, State>,
@@ -62,8 +62,8 @@ enum State {
 }
 
 impl Callee {
-    /// Returns the state for a caller whose numbers are odd, or even. `is_late`: the caller made
-    /// calls before, which are not known here.
+    /// Returns the state for a caller with odd or even numbers. `is_late`: the caller made calls
+    /// before that this state does not know.
     pub fn new(is_odd: bool, is_late: bool) -> Callee {
         Callee {
             is_odd,
@@ -162,7 +162,7 @@ impl Callee {
         Ok(Some(Order::Run(call)))
     }
 
-    /// Answers a call that came before.
+    /// Answers a call that arrives again.
     fn repeat(&mut self, id: u64) {
         let answer = match self.calls.get(&id) {
             Some(State::Running(_)) => return,
@@ -257,7 +257,8 @@ impl Callee {
         !self.queue.is_empty()
     }
 
-    /// The connection is lost. Returns the methods to stop: those with items. The others continue.
+    /// Notes that the connection is lost. Returns the methods to stop: those with items. The others
+    /// continue.
     pub fn lost(&mut self) -> Vec<u64> {
         self.last = 0;
         self.queue.clear();

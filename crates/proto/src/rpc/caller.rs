@@ -11,7 +11,7 @@ use crate::time::{Span, Time};
 
 /// Limit of the calls of one end that wait to be sent.
 const WAITING: usize = 1 << 16;
-/// Answers that arrive before the caller says that it has them.
+/// Answers that may arrive before the caller confirms them.
 const SILENT: usize = 32;
 const MILLI: u64 = 1_000_000;
 
@@ -22,7 +22,7 @@ pub struct Request {
     pub method: String,
     /// The request.
     pub body: Vec<u8>,
-    /// The longest time until the answer.
+    /// Time limit for the answer.
     pub within: Option<Span>,
     /// Whether both ends may send items.
     pub items: bool,
@@ -48,19 +48,19 @@ pub struct Caller {
     unsent: VecDeque<u64>,
     /// Messages of calls that were sent.
     queue: VecDeque<Message>,
-    /// Calls whose answers are here, and not announced yet.
+    /// Calls whose answers have arrived and are not yet confirmed.
     have: Vec<u64>,
 }
 
 #[derive(Debug)]
 struct Open {
-    /// The call; without its request once that was sent, if it is sent once only.
+    /// The call; without its request once the request was sent, if it is sent only once.
     call: Call,
     deadline: Time,
     items: Option<Items>,
     /// Whether the call was sent on this connection.
     is_sent: bool,
-    /// Its messages until then.
+    /// Messages that wait until the call is sent.
     held: Vec<Message>,
 }
 
@@ -125,7 +125,7 @@ impl Caller {
         }
     }
 
-    /// Forgets a call, and tells the other side if it knows of the call.
+    /// Drops a call, and cancels it at the other side if that side knows the call.
     pub fn cancel(&mut self, id: u64) {
         match self.open.remove(&id) {
             Some(open) if open.is_sent => self.queue.push_back(Message::Cancel(id)),
@@ -184,7 +184,7 @@ impl Caller {
                     self.have.push(id);
                 }
                 if !open.is_sent {
-                    // The method ended before this connection repeated the call.
+                    // The method ended before the caller repeated the call on this connection.
                     self.unsent.retain(|call| *call != id);
                 }
                 self.open.remove(&id);
@@ -222,8 +222,8 @@ impl Caller {
         !self.open.is_empty() || !self.queue.is_empty()
     }
 
-    /// The connection is lost. Returns the calls that end with it: those with items. The others are
-    /// sent again on the next connection.
+    /// Notes that the connection is lost. Returns the calls that end with it: those with items. The
+    /// others are sent again on the next connection.
     pub fn lost(&mut self) -> Vec<u64> {
         self.have.clear();
         let streams = self.open.iter().filter(|(_, open)| open.items.is_some());

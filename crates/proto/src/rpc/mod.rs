@@ -1,13 +1,13 @@
 //! Remote procedure calls over one ordered stream: Quanta's `QUANTAnet_rpc_c` (section 3.2).
 //!
-//! Each end calls the other one: a [`Caller`] makes its calls, a [`Callee`] takes those of the
-//! other side. The client's calls have odd numbers, the server's even ones. A call has a request
-//! and one answer; with [`Call::items`] both ends also send items, at most [`CREDIT`] ahead of
-//! their reader. Calls do not wait for each other, so a batch takes one round trip.
+//! Each end calls the other: a [`Caller`] makes an end's calls, a [`Callee`] serves the other
+//! side's calls. The client's calls have odd numbers, the server's even ones. A call has a request
+//! and one answer. With [`Call::items`] both ends also send items, at most [`CREDIT`] more than
+//! their reader has taken. Calls do not wait for each other, so a batch takes one round trip.
 //!
-//! A call without items is made at most once: after a lost connection the caller sends it again
-//! with its number, and a callee that has its answer repeats the answer. The callee keeps answers
-//! until the caller has them, within limits; a call whose answer it has discarded fails with
+//! A call without items is made at most once. After a lost connection the caller sends the call
+//! again with its old number; a callee that has the answer repeats it. The callee keeps answers
+//! until the caller confirms them, within limits. A call whose answer was discarded fails with
 //! [`RpcCode::Unknown`].
 
 mod callee;
@@ -31,9 +31,9 @@ pub const MAX_BODY: usize = 256 << 10;
 pub const CALLS: usize = 256;
 /// Limit of unanswered calls with items of one caller.
 pub const STREAMS: usize = 16;
-/// Items that may wait for their reader.
+/// Items that may wait until their reader takes them.
 pub const CREDIT: u32 = 8;
-/// Limits of the answers that a callee keeps: their number, and their bytes.
+/// Limits of the answers that a callee keeps: count and bytes.
 pub const KEPT: (usize, usize) = (512, 4 << 20);
 
 /// A message of either end.
@@ -51,7 +51,7 @@ pub enum Message {
     Cancel(u64),
     /// The other end of the call may send this many more items.
     Credit(u64, u32),
-    /// The caller has these answers.
+    /// The caller confirms these answers.
     Have(Vec<u64>),
 }
 
@@ -64,7 +64,7 @@ pub struct Call {
     pub method: String,
     /// The request.
     pub body: Vec<u8>,
-    /// The time that is left for the answer in milliseconds; 0 if there is no limit.
+    /// Time left for the answer in milliseconds; 0: no limit.
     pub within: u64,
     /// Whether both ends may send items.
     pub items: bool,
@@ -75,7 +75,7 @@ pub struct Call {
 /// The result of a call.
 pub type Answer = Result<Vec<u8>, RpcError>;
 
-/// A call that failed.
+/// The error of a failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RpcError {
     /// The kind of failure.
@@ -153,7 +153,7 @@ impl RpcCode {
         }
     }
 
-    /// Returns the kind with a number. A newer release's kind counts as [`RpcCode::Failed`].
+    /// Returns the kind with a number. A kind of a newer release counts as [`RpcCode::Failed`].
     pub fn of_number(number: u32) -> RpcCode {
         if let Some(custom) = number.checked_sub(RpcCode::CUSTOM) {
             return u16::try_from(custom).map_or(RpcCode::Failed, RpcCode::Custom);
@@ -163,14 +163,14 @@ impl RpcCode {
     }
 }
 
-/// The items of a call at one end: how many each side may send.
+/// Items of a call at one end: how many more each side may send.
 #[derive(Debug)]
 struct Items {
     /// Items that this end may send.
     ours: u32,
     /// Items that the other end may send.
     theirs: u32,
-    /// Items that were read here and not announced yet.
+    /// Items read here for which no new credit was sent yet.
     read: u32,
 }
 
@@ -179,7 +179,7 @@ impl Items {
         Items { ours: CREDIT, theirs: CREDIT, read: 0 }
     }
 
-    /// Counts an item that this end sends; returns whether it may.
+    /// Counts an item that this end sends; returns whether it may be sent.
     fn send(&mut self) -> bool {
         let may = self.ours > 0;
         self.ours = self.ours.saturating_sub(1);
@@ -200,7 +200,7 @@ impl Items {
         Ok(())
     }
 
-    /// Counts an item that was read; returns how many more to allow, every few items.
+    /// Counts an item that was read; every few items, returns how many more to allow.
     fn read(&mut self) -> Option<u32> {
         self.read += 1;
         (self.read >= CREDIT / 2).then(|| {
@@ -210,7 +210,7 @@ impl Items {
     }
 }
 
-/// Queues a message that allows `more` items of a call, as one with an earlier one.
+/// Queues a message that allows `more` items of a call, merged with an earlier one in the queue.
 fn allow(queue: &mut VecDeque<Message>, id: u64, more: u32) {
     let earlier = queue.iter_mut().find_map(|message| match message {
         Message::Credit(of, items) if *of == id => Some(items),

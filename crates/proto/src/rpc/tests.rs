@@ -22,7 +22,7 @@ fn call(id: u64) -> Call {
     Call { id, method, body, within: 0, items: false, again: false }
 }
 
-/// A client and a server that echoes, with a path between them in virtual time.
+/// A client and an echo server, with a path between them in virtual time.
 struct Pair {
     now: Time,
     one_way: Span,
@@ -30,7 +30,7 @@ struct Pair {
     callee: Callee,
     up: VecDeque<(Time, Message)>,
     down: VecDeque<(Time, Message)>,
-    /// The calls that the server has run, and the answers that the client has.
+    /// Calls that the server has run, and answers that the client has received.
     ran: Vec<u64>,
     answers: Vec<(u64, Answer)>,
 }
@@ -139,9 +139,9 @@ fn a_call_whose_answer_is_forgotten_fails_and_is_not_made_again() {
     let mut callee = Callee::new(true, true);
     assert_eq!(callee.heard(again(1), ROOM), Ok(None));
     assert!(unknown(callee.poll()));
-    // New calls of the same client are made.
+    // The same client's new calls are made.
     assert!(matches!(callee.heard(Message::Call(call(3)), ROOM), Ok(Some(Order::Run(_)))));
-    // A client that has the answer, and asks again.
+    // A client that has the answer and asks again.
     callee.answer(3, Ok(Vec::new()));
     callee.heard(Message::Have(vec![3]), ROOM).expect("honest");
     callee.lost();

@@ -18,8 +18,9 @@
 //!   upper limit.
 //! - Sequence numbers are block numbers. A block below the highest so far fills a hole; a gap above
 //!   it is a loss and is reported immediately.
-//! - A gap shows only when a later block arrives. If none will, because all is sent or the flow
-//!   window is full, the last block is resent after a timeout and shows what is missing.
+//! - A gap shows only when a later block arrives. If no later block will come, because all is sent
+//!   or the flow window is full, the sender resends the last block after a timeout, which shows
+//!   what is missing.
 //! - After a second of silence with blocks in flight, all of them go on the loss list, as in the
 //!   release. Each repetition waits longer, up to four times as long.
 //! - A loss report about a block that was resent less than a round trip ago is ignored: it was made
@@ -95,7 +96,7 @@ pub(crate) const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::new(
     0.001,
 );
 
-/// The weight of the moving average, which neither source gives: ours.
+/// The weight of the moving average is our choice: neither source gives one.
 pub(crate) const LOSS_SMOOTHING: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "loss-smoothing",

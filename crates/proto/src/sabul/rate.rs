@@ -128,8 +128,8 @@ impl RateControl for PaperRate {
 
     fn on_interval(&mut self, sent: u64, lost: u64) {
         // "If the loss rate is less than a small threshold (e.g., 0.1%), the sending rate is
-        // increased: SYN / Inew = SYN / Iold + inc." An interval in which nothing was sent teaches
-        // nothing about a higher rate.
+        // increased: SYN / Inew = SYN / Iold + inc." An interval without sending says nothing about
+        // a higher rate.
         if self.loss.note(sent, lost).is_some_and(|average| average < self.threshold) && sent > 0 {
             self.per_sync = (self.per_sync + self.increase()).min(self.most);
         }

@@ -22,7 +22,7 @@ pub struct Flow<const RELEASE: bool> {
     syncs: Option<Every>,
 }
 
-/// A message that is sent at most once an interval, and only if there is news.
+/// A message that is sent at most once an interval, and only if something changed.
 struct Every {
     interval: Span,
     next: Time,

@@ -127,7 +127,7 @@ impl SabulSender {
         let rtt = &self.end.rtt;
         let rtt = if self.cap.is_some() { rtt.min() } else { rtt.smoothed() };
         let size = self.window.size(self.interval.len, rtt);
-        // The packet train is not part of the protocol: the window does not limit it.
+        // The packet train is not part of the protocol, so the window does not limit it.
         let size = if self.train.is_open() { size.max(TRAIN_LEN) } else { size };
         size.saturating_sub(self.end.frontier.unacknowledged())
     }
@@ -141,8 +141,8 @@ impl SabulSender {
     }
 
     /// "After each constant synchronization (SYN) interval, the sender triggers a rate control
-    /// event that updates the inter-packet time." (3.4) The end of the interval is checked
-    /// only when something is to be sent or has arrived: before that the rate has no effect.
+    /// event that updates the inter-packet time." (3.4) The sender checks the interval only when it
+    /// sends or receives: before that the rate has no effect.
     fn check_interval(&mut self, now: Time) {
         let Some(end) = self.interval.end.filter(|end| *end <= now && !self.release) else {
             return;
@@ -172,7 +172,8 @@ impl SabulSender {
         }
     }
 
-    /// An acknowledgement or a loss report arrived, or the first block after a pause is sent.
+    /// Notes that an acknowledgement or a loss report arrived, or that the first block after a
+    /// pause is sent.
     fn hear_report(&mut self, now: Time) {
         self.probes.restart(now);
         self.expiries.restart(now);

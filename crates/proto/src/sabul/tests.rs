@@ -121,7 +121,7 @@ fn the_flow_window_starts_at_one_and_grows_with_acknowledgements() {
     out.lose(&[20..21]);
     out.ack(20);
     assert_eq!(out.sender.window_room() + out.sender.end.frontier.unacknowledged(), 1332);
-    // Then the window does not change.
+    // After that the window does not change.
     out.ack(32);
     out.lose(&[32..33]);
     assert_eq!(out.sender.window_room(), 1332);
@@ -169,7 +169,7 @@ fn listed_losses_are_resent_first_in_order_and_once() {
     assert!(sent > 60);
     out.lose(&[40..42, 50..51]);
     out.lose(&[10..11, 41..43]);
-    // Frozen for a round trip, then the list.
+    // Frozen for a round trip, then the loss list.
     assert!(out.run_for(99).is_empty());
     let again = out.run_for(10);
     assert_eq!(&again[..6], [10, 40, 41, 42, 50, sent as u32]);
@@ -235,7 +235,7 @@ fn a_lost_end_is_found_by_the_last_block_and_then_given_up_whole() {
     // Silence: after a timeout the last block is resent, and then with growing waits.
     assert_eq!(out.run_until(ms(600)), [19]);
     assert_eq!(out.run_until(ms(990)), [19]);
-    // After a second everything in flight is lost.
+    // After a second of silence everything in flight counts as lost.
     out.ack(5);
     assert_eq!(out.run_for(1_100).len(), 2 + 15);
 }
@@ -254,7 +254,7 @@ fn a_second_of_silence_is_counted_from_the_first_block_after_a_pause() {
 
 #[test]
 fn the_first_train_is_sent_whole_even_on_a_short_path() {
-    // At the rate before it is known, the window's maximum would be 9 blocks.
+    // Before the rate is known, the window's maximum would be 9 blocks.
     let mut out = Out::new(&Setup { rate: None, rtt: Span::from_micros(50), ..setup(1000) });
     assert_eq!(out.run_until(Time::ZERO).len(), 32);
 }
@@ -333,7 +333,7 @@ fn a_gap_is_reported_immediately_and_again_after_two_three_four_round_trips() {
     assert_eq!(inn.lost(ms(500)), [2..3, 4..5, 7..9]);
     assert_eq!(inn.lost(ms(899)), []);
     assert_eq!(inn.lost(ms(900)), [2..3, 4..5, 7..9]);
-    // The same losses several times, the blocks once.
+    // The losses count several times, the blocks once.
     let accounting = inn.receiver.accounting(FLOW).unwrap();
     assert_eq!((accounting.blocks_lost, accounting.reported_lost), (5, 5 + 3 * 4));
 }
@@ -357,7 +357,7 @@ fn a_gap_is_due_immediately_even_without_pending_repetitions() {
     inn.arrive(ms(0), [0]);
     inn.said(ms(0));
     inn.arrive(ms(1), [2]);
-    // The acknowledgement has time until 10 ms.
+    // The acknowledgement is due at 10 ms.
     assert_eq!(inn.receiver.next_wakeup(), Wake::At(ms(0), Why::Report));
     assert_eq!(inn.lost(ms(1)), [1..2]);
 }
@@ -373,7 +373,7 @@ fn an_acknowledgement_is_sent_each_interval_with_new_arrivals() {
     assert_eq!(inn.said(ms(10)), [ack(2, 3, 3)]);
     inn.arrive(ms(11), [1]);
     assert_eq!(inn.said(ms(40)), []);
-    // The last one does not wait.
+    // The last acknowledgement is immediate.
     inn.arrive(ms(41), 3..9);
     assert_eq!(inn.said(ms(41)), [ack(3, 9, 9)]);
     inn.arrive(ms(42), [9]);
@@ -418,9 +418,9 @@ fn the_release_resends_blocks_that_are_reported_again() {
         assert_eq!(out.run_for(1)[..2], [3, 4]);
     }
     assert_eq!(out.sender.accounting().retransmitted, 6);
-    // No flow window holds it back: datagrams of 1032 bytes at 100 Mbit/s for 100 ms.
+    // No flow window limits it: datagrams of 1032 bytes at 100 Mbit/s for 100 ms.
     assert!(out.run_for(100).len() > 1_200);
-    // Nothing heard for a second: everything in flight.
+    // After a second of silence everything in flight counts as lost.
     let in_flight = out.sender.end.frontier.unacknowledged();
     out.run_for(1_000);
     let given_up = out.sender.accounting().retransmitted - 6;

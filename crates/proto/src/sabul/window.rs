@@ -68,7 +68,7 @@ impl Window {
         }
     }
 
-    /// The first blocks have shown the rate, which alone decides the maximum from now on.
+    /// Ends the start: from now on only the measured rate decides the maximum.
     pub(super) fn end_start(&mut self) {
         self.least = LEAST;
     }

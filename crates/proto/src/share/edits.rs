@@ -1,10 +1,10 @@
 //! A client's unacknowledged edits, and its presence, across any number of connections.
 //!
-//! If an answer was lost with a connection, the client sends the edit again under the same number:
-//! a server that has already applied the edit only returns the outcome (`super::writers`). An edit
+//! If an answer was lost with a connection, the client sends the edit again with its old number: a
+//! server that has already applied the edit only returns the outcome (`super::writers`). An edit
 //! that never reached the server is made only if no other writer has changed its key since. The
 //! client asks for its presence again on each new connection, and reports a presence as lost if
-//! another client has taken it.
+//! another client has taken its key.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -30,9 +30,9 @@ pub struct Wish {
 /// The server's answer to an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Made; the key has this version (0 if a missing key was deleted).
+    /// Made; the key has this version (0 if the edit deleted a key that did not exist).
     Made(u64),
-    /// The condition did not hold; contains the key's current entry.
+    /// Condition not met; contains the key's current entry.
     Conflict(Option<Entry>),
     /// The server refused it.
     Refused,
@@ -62,7 +62,7 @@ pub struct Hold {
     pub value: Arc<[u8]>,
     /// The presence's version.
     pub version: u64,
-    /// The presence was put under a condition: if it has vanished, it is lost.
+    /// Whether the presence was put under a condition: then it is lost once it has vanished.
     pub is_strict: bool,
 }
 
@@ -71,8 +71,8 @@ struct Waiting {
     wish: Wish,
     /// The server's revision known to the client when the edit was made.
     heard: u64,
-    /// The edit waited for a connection, so it must not overwrite changes that the client did not
-    /// know.
+    /// Whether the edit waited for a connection; it must then not overwrite changes that the client
+    /// did not know.
     is_late: bool,
     sent: bool,
     again: bool,
@@ -91,7 +91,7 @@ pub struct Edits {
     next: u64,
     waiting: BTreeMap<u64, Waiting>,
     held: BTreeMap<Key, Held>,
-    /// Keys of presence to ask for again.
+    /// Keys of the presence to ask for again.
     loose: BTreeSet<Key>,
     /// Presence keys whose restoration was requested.
     asked: BTreeSet<Key>,
@@ -109,7 +109,7 @@ impl Edits {
         self.next
     }
 
-    /// The number of unacknowledged edits plus the presence in doubt.
+    /// Number of unacknowledged edits plus presence keys in doubt.
     pub fn len(&self) -> usize {
         self.waiting.len() + self.loose.len() + self.asked.len()
     }
@@ -134,12 +134,13 @@ impl Edits {
         self.heard = self.heard.max(revision);
     }
 
-    /// A connection is open.
+    /// Notes that a connection is open.
     pub fn connected(&mut self) {
         self.connected = true;
     }
 
-    /// The connection was lost: its unanswered edits are sent again, and all presence is in doubt.
+    /// Notes that the connection was lost: its unanswered edits are sent again, and all presence is
+    /// in doubt.
     pub fn lost(&mut self) {
         self.connected = false;
         for waiting in self.waiting.values_mut() {

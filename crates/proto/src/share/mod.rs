@@ -1,11 +1,11 @@
 //! A tree of small values that clients watch and edit: Quanta's `QUANTAdb_c` (section 3.2).
 //!
-//! The server holds the only [`Tree`]. Each change creates its next revision, which becomes the
-//! version of the key. A [`Watcher`] gets a snapshot, then all changes in order; if it has fallen
-//! so far behind that the tree has forgotten a change, it gets a new snapshot. A client checks the
-//! data with a [`Replica`], and keeps its edits in [`Edits`] until they are acknowledged. [`Calls`]
-//! makes each edit once, however often it is sent: the server remembers the last outcomes of each
-//! [`Writer`].
+//! The server holds the only [`Tree`]. Each change creates the tree's next revision; the revision
+//! is also the new version of the changed key. A [`Watcher`] gets a snapshot, then all changes in
+//! order. A watcher so far behind that the tree has discarded a change gets a new snapshot. A
+//! client checks the data with a [`Replica`], and keeps its edits in [`Edits`] until they are
+//! acknowledged. [`Calls`] makes each edit once, however often it is sent: the server remembers the
+//! last outcomes of each [`Writer`].
 
 mod calls;
 mod edits;

@@ -50,7 +50,7 @@ pub enum Condition {
     Always,
     /// The key has this version (0: the key does not exist).
     Version(u64),
-    /// The key does not exist, or its version is at most this revision.
+    /// The key does not exist, or has a version up to this revision.
     NotSince(u64),
 }
 
@@ -169,7 +169,7 @@ impl Tree {
         own.into_iter().chain(self.entries.range(prefix.below()))
     }
 
-    /// Makes an edit; returns `None` if a missing key was to be deleted.
+    /// Makes an edit; returns `None` if the edit deletes a key that does not exist.
     ///
     /// # Errors
     /// The edit was not made.
@@ -269,7 +269,7 @@ impl Tree {
             own.map(|key| self.before.range((key.clone(), 0)..=(key.clone(), u64::MAX)));
         let before = self.before.range((at(first, u64::MAX), at(last, 0)));
         let before = own_before.into_iter().flatten().chain(before);
-        // A key's first change after `revision` replaced the entry that it had at `revision`.
+        // The first change of a key after `revision` replaced the key's entry at `revision`.
         let mut before = before.filter(move |((_, version), _)| *version > revision).peekable();
         Some(iter::from_fn(move || {
             loop {

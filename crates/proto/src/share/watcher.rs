@@ -16,8 +16,8 @@ fn size(key: &Key, value: Option<&[u8]>) -> usize {
 }
 
 /// A watcher. It reads the tree as it was at one revision, then the recent changes; the tree keeps
-/// nothing for it. Where the tree has forgotten a change that the watcher needs, the watcher gets
-/// a snapshot from the beginning, also within another snapshot.
+/// no state for it. If the tree has discarded a change that the watcher needs, the watcher gets a
+/// new snapshot, even during a snapshot.
 #[derive(Debug)]
 pub struct Watcher {
     prefix: Prefix,
@@ -28,9 +28,9 @@ pub struct Watcher {
 enum State {
     /// The watcher has no data.
     New,
-    /// Gets a snapshot of this revision, and has everything up to this key.
+    /// The watcher gets a snapshot of this revision, and has everything up to this key.
     Snapshot { revision: u64, after: Option<Key> },
-    /// Has everything up to this revision.
+    /// The watcher has everything up to this revision.
     At(u64),
 }
 

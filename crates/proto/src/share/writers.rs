@@ -2,9 +2,9 @@
 //! the client gets the true outcome.
 //!
 //! A writer is a client's program, identified by the client's key and a random number that the
-//! program chose. Its edits are numbered. Each new stream of a writer replaces the one before,
-//! whose edits are refused from then on. The server remembers which of the last [`WINDOW`] numbers
-//! were made, and stores this on the disk together with the values.
+//! program chose. Its edits are numbered. Each new stream of a writer replaces the stream before,
+//! whose edits the server refuses from then on. The server remembers which of the last [`WINDOW`]
+//! numbers were made, and stores this on disk together with the values.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -50,9 +50,9 @@ struct Record {
     stream: Option<u64>,
     /// The owner of the writer's presence.
     owner: u64,
-    /// Outcomes of edits on earlier streams may have been discarded.
+    /// Whether outcomes of edits on earlier streams may have been discarded.
     is_blind: bool,
-    /// The time at which a stream of the writer last began or ended, as a count of such events.
+    /// When a stream of the writer last began or ended, as a count of these events.
     used: u64,
 }
 
@@ -72,7 +72,7 @@ pub type Row = (Writer, Vec<(u64, u64)>);
 pub struct Rows {
     /// Writers; those without edits must be removed.
     pub writers: Vec<Row>,
-    /// How many times outcomes of a client were discarded.
+    /// How often outcomes of a client were discarded.
     pub forgotten: Vec<([u8; 32], u64)>,
 }
 
@@ -103,9 +103,9 @@ impl Writers {
         writers
     }
 
-    /// Begins the stream `stream` of `writer`; streams are numbered from 1. `seen` is this
-    /// function's result for the stream before (how often outcomes of this client were forgotten),
-    /// if the writer received it. `is_first`: the writer had no stream before.
+    /// Begins the stream `stream` of `writer`; streams are numbered from 1. `seen` is the result of
+    /// this function for the previous stream (how often outcomes of this client were discarded), if
+    /// the writer received it. `is_first`: the writer had no stream before.
     ///
     /// # Errors
     /// The client already has [`WRITERS`] writers with a stream.
@@ -229,6 +229,6 @@ impl Writers {
     }
 }
 
-/// A client has too many writers.
+/// Error: a client has too many writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowd;

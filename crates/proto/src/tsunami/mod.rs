@@ -32,7 +32,7 @@
 //! receiver sends requests on its own. Those do not enter the smoothed error rate, which is a share
 //! of the arrivals between two reports: they occur when nothing arrives, or at the object's end,
 //! and would slow down a sender that was only silent. If the target has to be found, the delay
-//! begins at it, because the search converges from below.
+//! begins at the target, because the search converges from below.
 //!
 //! The tool's client proves that it knows a secret (an MD5 of a challenge) before it may request
 //! files, and then everything is in the clear. Here the session authenticates both ends by their

@@ -28,11 +28,11 @@ pub struct Flow {
     reported: Time,
     /// Datagrams that had arrived at the last report.
     received: u64,
-    /// When something last arrived or was last requested.
+    /// When a datagram last arrived or a request was last sent.
     active: Time,
-    /// The last block arrived: missing blocks are requested then.
+    /// When the last block arrived, which triggers requests for missing blocks.
     ending: Option<Time>,
-    /// Something arrived that was not acknowledged.
+    /// Whether something arrived since the last acknowledgement.
     news: bool,
     rates: u64,
     acks: u64,
@@ -63,7 +63,7 @@ impl Flow {
         }
     }
 
-    /// When it sends a request because nothing arrives.
+    /// When the receiver sends a request because nothing arrives.
     fn rest(&self) -> Option<Time> {
         let is_missing = self.arrived.next() < self.arrived.highest();
         (self.news || is_missing).then(|| self.active + self.interval)
@@ -82,7 +82,7 @@ impl Flow {
         }
     }
 
-    /// Nothing is missing, so nothing else needs to be said.
+    /// Ends the flow once nothing is missing.
     fn check_finished(&mut self) {
         if self.end.is_finished() && self.news {
             (self.news, self.ack) = (false, true);

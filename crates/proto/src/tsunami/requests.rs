@@ -20,7 +20,7 @@ struct Passing {
     at: u64,
     /// The end of the restart.
     end: u64,
-    /// When it last got on.
+    /// When the restart last progressed.
     since: Time,
 }
 
@@ -31,8 +31,8 @@ pub(super) struct Requests {
     wait: Span,
     /// How late a datagram may be.
     grace: Span,
-    /// Blocks below this one arrived or are late beyond the grace; and the next such position, with
-    /// its time.
+    /// Blocks below this one have arrived or are later than the grace allows. `settling` is the
+    /// next such position, with its time.
     settled: u64,
     settling: (u64, Time),
     /// Blocks requested recently, and all requested blocks that have not arrived in order.
@@ -77,7 +77,7 @@ impl Requests {
         self.grace
     }
 
-    /// Records that blocks up to `highest` arrived.
+    /// Notes that blocks up to `highest` arrived.
     pub(super) fn note_highest(&mut self, now: Time, highest: u64) {
         if self.grace == Span::ZERO {
             self.settled = highest;
@@ -90,12 +90,12 @@ impl Requests {
         }
     }
 
-    /// Nothing sent earlier can still arrive: all blocks below `highest` are settled.
+    /// Settles all blocks below `highest`, because nothing sent earlier can still arrive.
     pub(super) fn settle(&mut self, highest: u64) {
         self.settled = highest;
     }
 
-    /// Records a block below the highest: a restart in progress has reached it.
+    /// Notes a block below the highest: a restart in progress has reached it.
     pub(super) fn note_passing(&mut self, now: Time, block: u64) {
         if let Some(passing) = &mut self.passing
             && (passing.at..passing.end).contains(&block)

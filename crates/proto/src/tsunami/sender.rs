@@ -12,7 +12,7 @@ use crate::time::{Span, Time};
 use crate::units::Bytes;
 use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse, Train};
 
-/// After this time without a report the public tool counts everything as lost.
+/// The public tool counts everything as lost after this time without a report.
 const HEARTBEAT: Span = Span::from_millis(500);
 /// Number of times that the wait for an answer to the last block doubles.
 const MOST_DOUBLED: u32 = 3;
@@ -27,7 +27,7 @@ pub struct TsunamiSender {
     /// The target: the user's rate, or the rate found during the whole flow. One packet train is
     /// not enough: if the host slept for a moment, it shows a rate that is far too high or too low.
     target: Box<dyn RateController>,
-    /// Whether a message arrived; before that a rate to be found is meaningless.
+    /// Whether a message has arrived; before that the search has no result.
     begun: bool,
     /// The session's round-trip time, and the bytes of a train.
     rtt: Span,
@@ -39,7 +39,7 @@ pub struct TsunamiSender {
     /// datagram.
     reported: Option<Time>,
     interval: Span,
-    /// The last block is to be resent.
+    /// Timer that resends the last block.
     last: Again,
 }
 
@@ -133,9 +133,9 @@ impl TsunamiSender {
         }
     }
 
-    /// A guess for a first train that arrived in one instant. Either the path is fast, or the host
-    /// slept meanwhile and the round trip was longer by that time. It counts as one step: the rate
-    /// then grows as from an unknown start.
+    /// Makes up a report for a first train that arrived in one instant. Either the path is fast, or
+    /// the host slept meanwhile, which lengthened the round trip by that time. The made-up train
+    /// has one step, so the rate then grows as from an unknown start.
     fn guess(&self, feedback: &Feedback<'_>) -> Option<Train> {
         let longer = feedback.sample? - self.rtt;
         let (first, span) = (PacketNumber(0), longer.max(AT_ONCE));
@@ -144,7 +144,7 @@ impl TsunamiSender {
     }
 
     /// When the last block is resent, to show the receiver how far it should have got. If
-    /// everything is sent, the receiver answers immediately; otherwise it may wait for its
+    /// everything is sent, the receiver answers immediately; otherwise it may wait for its report
     /// interval.
     fn next_last(&self) -> Option<Time> {
         if self.has_work() || self.end.frontier.unacknowledged() == 0 {
@@ -155,7 +155,7 @@ impl TsunamiSender {
         Some(self.last.next(self.end.rtt.timeout() + answer))
     }
 
-    /// A silent receiver may be receiving nothing.
+    /// Counts everything as lost if reports stay out: a silent receiver may be receiving nothing.
     fn check_heartbeat(&mut self, now: Time) {
         if self.reported.is_some_and(|at| now.since(at) >= HEARTBEAT) {
             self.reported = Some(now);

@@ -9,11 +9,12 @@
 //!
 //! Probes, their answers and challenges store their own data in the block field.
 
-/// The id of a flow, which takes one object from one sender to one receiver. Random on the wire.
+/// The id of a flow. A flow takes one object from one sender to one receiver. The id is random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u32);
 
-/// The number of a datagram within its flow. Every transmission has its own, repeats too.
+/// The number of a datagram within its flow. Every transmission has a number of its own, repeats
+/// included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketNumber(pub u64);
 
@@ -30,7 +31,7 @@ pub enum Kind {
     ProbeAnswer,
     /// A random value that an address must echo before it is trusted.
     Challenge,
-    /// The value given back.
+    /// The echoed value of a challenge.
     ChallengeAnswer,
 }
 

@@ -190,7 +190,7 @@ fn a_batch_has_the_set_size_or_that_of_the_last_acknowledgement() {
 fn an_acknowledgement_without_news_makes_repeats_wait_for_the_next() {
     let mut out = Out::new(&Setup { settings: settings(1, 0), ..setup(8, 0) });
     out.take(12);
-    // Four are on their way again.
+    // Four resent blocks are in flight.
     out.hear_told(told(1, 0, 0..8, &[2..3, 6..7], Some((8, 0))));
     assert_eq!(out.take(100), [6]);
     out.hear_told(told(2, 0, 0..8, &[2..3, 6..7], Some((13, 1))));
@@ -247,8 +247,8 @@ enum Step {
         index: u32,
         count: u32,
     },
-    /// The receiver grants this many more blocks, and half of the blocks sent since were lost, or
-    /// none.
+    /// The receiver grants this many more blocks. Either half of the blocks sent since the last
+    /// grant were lost, or none.
     Grant {
         more: u64,
         loses: bool,
@@ -272,13 +272,13 @@ fn steps(wide: u32) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Adjacent blocks first sent one after the other, which are judged together.
+/// Adjacent blocks whose first sends followed each other; the sender judges them together.
 #[derive(Default)]
 struct Stretch {
     len: u32,
-    /// For the remaining blocks: how often they were sent, and how many were sent as often.
+    /// Remaining blocks: number of sends, and number of blocks sent that often.
     left: BTreeMap<u32, u32>,
-    /// The last number of a first send, of a second and so on; and its time.
+    /// Last number and time of the first sends, of the second sends, and so on.
     gone: Vec<(u64, Time)>,
 }
 
@@ -295,7 +295,7 @@ impl Stretch {
         self.gone[before as usize] = (number, now);
     }
 
-    /// Removes one that was sent this often.
+    /// Removes one block that was sent `goes` times.
     fn take(&mut self, goes: u32) {
         let count = self.left.get_mut(&goes).expect("it is left");
         *count -= 1;
@@ -304,13 +304,13 @@ impl Stretch {
         }
     }
 
-    /// How often its next blocks were sent; `None` if none is left.
+    /// Number of sends of the next blocks; `None` if no block is left.
     fn least(&self) -> Option<u32> {
         self.left.keys().next().copied()
     }
 
-    /// Whether those are known to be lost: the receiver has told of all that went as often, or has
-    /// had the time to, and they went no later than under the number `by_time_to`.
+    /// Whether those blocks are known to be lost: the receiver has reported on all blocks sent as
+    /// often, or had the time to, and none of them had a number above `by_time_to`.
     fn is_known(&self, highest: u64, patience: Span, by_time_to: u64, now: Time) -> bool {
         self.least().is_some_and(|least| {
             let (last, at) = self.gone[least as usize - 1];
@@ -319,7 +319,7 @@ impl Stretch {
     }
 }
 
-/// The simple model: for each block, how often it was sent, and with which others it is judged.
+/// The simple model: how often each block was sent, and the blocks with which it is judged.
 #[derive(Default)]
 struct Model {
     goes: BTreeMap<Block, (u32, usize)>,
@@ -340,7 +340,7 @@ impl Model {
         }
     }
 
-    /// The sender is polled for a block. No stretch grows when it looks for repeats.
+    /// Polls the sender for a block. No stretch grows while the sender looks for repeats.
     fn ask(&mut self, standing: Standing) {
         if standing.repeats_first || !standing.first_left {
             self.next = None;
@@ -349,10 +349,10 @@ impl Model {
 
     /// Checks a block that is sent under a number.
     ///
-    /// Where anything may go again the paper's rule holds for every block. Where only what is known
-    /// to be lost does (between chunks, without a grant, after an acknowledgement that brought
-    /// nothing, while there is congestion) it holds among the stretches that are known, of at most
-    /// [`STRETCH`] blocks each, and nothing else goes. While a first block may go, only an
+    /// If any block may be repeated, the paper's rule holds for every block. If only known losses
+    /// may be repeated (between chunks, without a grant, after an acknowledgement without new
+    /// blocks, during congestion), the rule holds among the stretches known to be lost, of at most
+    /// [`STRETCH`] blocks each, and no other block is sent. While a first send is possible, only an
     /// acknowledgement makes a repeat known to be lost.
     fn check(&mut self, now: Time, block: Block, number: u64, standing: Standing) {
         assert!(!self.there.contains(&block), "{block:?} is known to be there");
@@ -452,7 +452,7 @@ impl Told {
         }
     }
 
-    /// The receiver reports a slice; the number decides which of its sent blocks it has.
+    /// Reports a slice; `draw` decides which of the sent blocks the receiver has.
     fn tell(&mut self, segment: u32, slice: Range<u32>, draw: u64, closes: bool) {
         let came = |index: &u32| {
             self.model.goes.contains_key(&Block { segment, index: *index })
@@ -470,7 +470,7 @@ impl Told {
         let highest = self.out.numbered();
         let closing = closes.then_some((highest, draw % 3));
         let told = told(self.sequence, segment, slice, &missing, closing);
-        // A message may have no room for all missing blocks.
+        // A message may be too short for all missing blocks.
         let lacks = listed(told.report.missing());
         let come = told.report.slice().filter(|index| lacks.binary_search(index).is_err());
         come.for_each(|index| self.model.arrive(Block { segment, index }));
@@ -491,8 +491,8 @@ proptest! {
     }
 }
 
-/// Takes the steps, checking every block against the model, then sends without acknowledgements:
-/// every block that is left must still go.
+/// Takes the steps and checks every block against the model. Then sends without acknowledgements:
+/// every block that is left must still be sent.
 fn check_steps(wide: u32, steps: Vec<Step>, batch: u32, is_table: bool) {
     let row = crate::registry::find("fobs-table").unwrap();
     // Congestion comes and goes.
@@ -528,7 +528,8 @@ fn known_losses_of_a_segment_in_flight_are_resent_by_stretches() {
     let (len, grant) = (STRETCH, u64::from(STRETCH) * 5 / 2);
     let mut out = Out::new(&Setup { grant: Bytes::new(grant * 1000), ..setup(2_000, 0) });
     assert_eq!(out.take(10_000).len() as u64, grant);
-    // Two of the first stretch are lost, and all of the second, whose last one may be on its way.
+    // Two blocks of the first stretch are lost, and all of the second, whose last block may be in
+    // flight.
     let second = len..2 * len;
     out.hear_told(told(1, 0, 0..2 * len, &[3..5, second], Some((2 * u64::from(len) - 1, 9))));
     assert_eq!(out.take(10_000), [3, 4]);
@@ -543,7 +544,7 @@ fn known_losses_of_a_segment_in_flight_are_resent_by_stretches() {
 #[test]
 fn by_the_table_a_burst_has_25_datagrams() {
     let setup = Setup { settings: Settings::default(), ..setup(1_000, 0) };
-    // All that leaves at an instant.
+    // Everything that leaves at one instant.
     let burst = |sender: &mut FobsSender, now: Time, sent: &mut Vec<Block>| {
         let from = sent.len();
         loop {
@@ -558,11 +559,11 @@ fn by_the_table_a_burst_has_25_datagrams() {
     for _ in 0..10 {
         assert_eq!(burst(&mut sender, now, &mut sent), 25);
         let Wake::At(at, Why::Pacing) = sender.next_wakeup() else { panic!("it does not pace") };
-        // 80 Mbit/s in any case.
+        // 80 Mbit/s in both cases.
         assert_eq!(at.since(now), Bytes::new(25 * 1032) / Rate::from_mbps(80));
         now = at;
     }
-    // The paper's FOBS sends fewer at that rate.
+    // The paper's FOBS sends fewer datagrams at that rate.
     let mut greedy = FobsSender::greedy(&setup);
     assert!(burst(&mut greedy, Time::ZERO, &mut Vec::new()) < 25);
 }
@@ -591,12 +592,12 @@ fn after_a_chunk_known_losses_are_resent_and_then_the_next_chunk_follows() {
     out.sender = FobsSender::by_table(&setup);
     assert_eq!(out.take(6), [0, 1, 2, 3, 4, 5]);
     out.hear_told(told(1, 0, 0..6, &[2..3], Some((6, 5))));
-    // The new data of the chunk come first; nothing waits for blocks in flight.
+    // The chunk's new data come first; the sender does not wait for blocks in flight.
     assert_eq!(out.take(8), [6, 7, 8, 9, 10, 11, 12, 13]);
     out.hear_told(told(2, 0, 0..14, &[2..3, 12..13], Some((14, 7))));
     assert_eq!(out.take(6), [14, 15, 16, 17, 18, 19]);
     out.hear_told(told(3, 0, 0..20, &[2..3, 12..13], Some((20, 6))));
     assert_eq!(out.take(7), [2, 12, 20, 21, 22, 23, 24]);
-    // At the end it is greedy.
+    // At the end the sender is greedy.
     assert_eq!(out.take(9), [20, 21, 22, 23, 24, 2, 12, 20, 21]);
 }

@@ -120,7 +120,7 @@ fn a_voiding_request_cancels_unsent_blocks() {
     out.hear(request(1, 1, &[0..50]));
     out.sender.poll_transmit(out.now, PacketNumber(0), 1, &mut out.sent);
     out.hear(request(2, 1, &[50..60]));
-    // The third request has not arrived: one that voids the others does not wait for it.
+    // The third request has not arrived. A request that voids the others does not wait for it.
     let blocks = &mut [1..4].into_iter().peekable();
     out.hear(Control::Request(Request::fill(4, Rate::from_mbps(9), true, blocks)));
     out.hear(request(3, 1, &[60..70]));
@@ -304,7 +304,7 @@ fn a_sender_gets_a_fixed_number_of_requests_in_a_round_trip() {
         });
         each.sum::<usize>()
     };
-    // And once at their beginning.
+    // One request at the start, and `turns` requests in each of five round trips.
     assert_eq!([1, 2, 5].map(asked), [6, 11, 26]);
 }
 

@@ -204,8 +204,8 @@ fn an_unknown_capacity_is_found_by_the_first_datagrams() {
 
 #[test]
 fn a_host_that_reads_its_card_in_steps_and_sleeps_finds_its_capacity() {
-    // As many packets per reading as at 1 Gbit/s and 75 µs, and a queue as long as the star's
-    // there.
+    // As many packets per reading as at 1 Gbit/s and 75 µs, and a queue as long as the star's at
+    // that rate.
     for sleeps in [None, Some((Span::from_millis(8), Span::from_millis(290)))] {
         let mut star = Star::new(100, settings(&[]));
         star.looks = Span::from_micros(750);

@@ -78,7 +78,7 @@ pub(super) struct Star {
     pub(super) taken: Rate,
     /// Interval at which the receiving host reads its card; zero: at every packet.
     pub(super) looks: Span,
-    /// The receiving host sleeps for the first time out of the second.
+    /// Length and period of the receiving host's sleep, at the start of each period.
     pub(super) sleeps: Option<(Span, Span)>,
     /// Number of requests of the receiver, and the times of requests with a new rate by flow.
     pub(super) requests: u64,

@@ -1,4 +1,4 @@
-//! Every step of the law, with exact values.
+//! Every step of the controller, with exact values.
 
 use super::*;
 use crate::wire::{Echo, Pulse, Train};
@@ -16,7 +16,7 @@ fn is(value: f64, expected: f64) {
     assert!((value - expected).abs() < 1e-6, "{value}, expected {expected}");
 }
 
-/// A law on a path that carries 100 Mbit/s, as trains have shown.
+/// A controller on a path whose trains have shown 100 Mbit/s.
 fn shadow() -> Shadow {
     let mut shadow = Shadow::new(DATAGRAM, None, Weight::EQUAL);
     shadow.carries = Vec::from([100.0 * MBPS]);
@@ -28,7 +28,7 @@ fn windows(shadow: &Shadow) -> f64 {
     shadow.windows.as_ref().unwrap().size()
 }
 
-/// A round of 0.1 s at this many times what the path carries, with a queue of so many seconds.
+/// A round of 0.1 s at `load` times the capacity, with a queue of `queue` seconds.
 fn round(load: f64, queue: f64) -> Shown {
     let sent = (1_000.0 * load) as u64;
     let left = load * 100.0 * MBPS;
@@ -64,11 +64,11 @@ fn a_rounds_queue_is_the_mean_and_the_longest_of_the_shorter_rise() {
 #[test]
 fn the_queue_of_others_is_what_our_own_datagrams_have_not_made() {
     let mut queue = Queue::NEW;
-    // 10 % too much for 0.1 s makes 10 ms.
+    // 10 % too much for 0.1 s makes 10 ms of queue.
     is(queue.of_others(0.012, 1.1, 0.1), 0.002);
     // 5 % less drains half of it.
     is(queue.of_others(0.012, 0.95, 0.1), 0.007);
-    // Ours is never longer than the whole, nor less than none.
+    // Our part is never longer than the whole queue, and never negative.
     is(queue.of_others(0.001, 1.0, 0.1), 0.0);
     is(queue.of_others(0.004, 0.9, 0.1), 0.004);
     queue.take_all();
@@ -87,7 +87,7 @@ fn the_paths_own_loss_is_that_of_rounds_without_a_queue() {
     // 100 datagrams are not enough.
     is(lossy(0.0, 4), 0.0);
     is(lossy(0.006, 0), 0.02);
-    // A queue in this round or in the one before: that loss may be our own.
+    // A queue in this round or in the one before: the loss may be our own.
     is(lossy(0.007, 90), 0.02);
     is(lossy(0.0, 90), 0.02);
     is(lossy(0.0, 2), 0.02);
@@ -101,7 +101,7 @@ fn on_a_clean_path_one_lost_datagram_counts_and_on_another_what_is_beyond_noise(
     let mut shadow = shadow();
     assert!(!shadow.is_own_loss(1_000, 1_000));
     assert!(shadow.is_own_loss(1_000, 999));
-    // Ten are the path's own, with a noise of 2.5 · √9.9, and one more.
+    // Ten losses are the path's own, with a noise of 2.5 · √9.9, and one more.
     shadow.calm = (10_000.0, 100.0);
     assert!(!shadow.is_own_loss(1_000, 982));
     assert!(shadow.is_own_loss(1_000, 981));
@@ -113,7 +113,7 @@ fn others_are_there_above_a_sixteenth_of_the_round_trip_and_more_near_a_train() 
     let shared = |rtt, queue| shadow().is_shared(rtt, carries, &round(0.9, queue));
     assert_eq!([shared(RTT, 0.006_2), shared(RTT, 0.006_3)], [false, true]);
     assert_eq!([shared(0.001, 0.001_4), shared(0.001, 0.001_6)], [false, true]);
-    // 32 datagrams take 3.2 ms, in their round and in two more.
+    // 32 datagrams take 3.2 ms, in their own round and in two more.
     let mut shadow = shadow();
     let with = Shown { has_train: true, ..round(0.9, 0.009) };
     assert!(!shadow.is_shared(RTT, carries, &with));
@@ -129,7 +129,7 @@ fn three_rounds_with_a_new_train_or_24_without_begin_the_window() {
     assert!(!shadow.enters(true));
     assert!(!shadow.is_fresh, "a train from before does not count");
     shadow.is_fresh = true;
-    // A round without others takes one away.
+    // A round without others takes one round away.
     assert!(!shadow.enters(false) && shadow.agreeing == 0);
     assert!(!shadow.enters(true));
     shadow.is_fresh = true;
@@ -160,7 +160,7 @@ fn more_weight_has_as_many_windows_and_its_part_of_the_path() {
     three.part = 0.75;
     three.enter(at(1.0), 300.0);
     assert_eq!(three.windows, Some(Windows::new(at(1.0), 300.0, 3, false)));
-    // Two datagrams of our own making take from two of the three windows.
+    // Two losses that we caused shrink two of the three windows.
     three.resize(at(1.0), 2, 0.1, 1_000.0);
     is(windows(&three), 240.0);
     assert_eq!((Weight::new(64).map(Weight::flows), Weight::new(65)), (Some(64), None));
@@ -176,7 +176,7 @@ fn the_least_weight_sends_a_fiftieth_of_the_path_and_four_datagrams_a_round() {
         RateController::rate(&low).as_bps()
     };
     assert_eq!([rate(100.0), rate(10.0)], [2_000_000, 400_000]);
-    // Four datagrams are a round of it, where others need 16.
+    // Four datagrams end a round of the lowest weight; other weights need 16.
     let closes = |weight| {
         let mut shadow = Shadow::new(DATAGRAM, None, weight);
         shadow.windows = Some(Windows::new(Time::ZERO, 600.0, 1, false));
@@ -262,19 +262,20 @@ fn the_error_of_trains_is_a_tenth_of_a_millisecond_over_the_root_of_their_number
     is(shadow.at_least(100.0 * MBPS) / MBPS, 100.0 / (1.0 + 0.1 / 3.2));
     shadow.carries = Vec::from([100.0 * MBPS; 4]);
     is(shadow.at_least(100.0 * MBPS) / MBPS, 100.0 / (1.0 + 0.05 / 3.2));
-    // Timed as 0.32 ms, what took 0.4 ms: the path carries no less than 762 Mbit/s.
+    // The train took 0.4 ms but was timed as 0.32 ms: the capacity is at least 762 Mbit/s.
     shadow.carries = Vec::from([1_000.0 * MBPS]);
     is(shadow.at_least(1_000.0 * MBPS) / MBPS, 1_000.0 / 1.3125);
 }
 
 #[test]
 fn a_queue_that_a_train_timed_too_short_hides_is_ours() {
-    // The path carries 800 Mbit/s, the train showed 1,000: 850 for 0.1 s make 6.25 ms and more.
+    // The path carries 800 Mbit/s, the train showed 1,000: sending 850 for 0.1 s makes at least
+    // 6.25 ms of queue.
     let carries = 1_000.0 * MBPS;
     let mut shadow = shadow();
     let load = |load: f64, queue| Shown { left: load * carries, ..round(load, queue) };
     assert!(!shadow.is_shared(RTT, carries, &load(0.85, 0.015)));
-    // Below what the path carries at least, a queue is that of others.
+    // Below the lower bound of the capacity, every queue is attributed to others.
     let mut shadow = self::shadow();
     assert!(shadow.is_shared(RTT, carries, &load(0.7, 0.015)));
 }
@@ -313,7 +314,7 @@ fn a_round_takes_a_round_trip_and_16_datagrams_and_one_with_a_hole_shows_nothing
     let shown = close(110, 500, 495).unwrap();
     assert_eq!((shown.sent, shown.came, shown.has_train), (500, 495, false));
     is(shown.span, 0.11);
-    // A datagram each 0.2 ms left, and 495 arrived in 0.11 s.
+    // A datagram left every 0.2 ms, and 495 arrived in 0.11 s.
     is(shown.left / MBPS, 50.0);
     is(shown.arrived / MBPS, 45.0);
     assert!(close(511, 1_000, 995).is_none());
@@ -350,7 +351,7 @@ fn others_that_do_not_yield_give_the_window_back_up_to_half() {
     shadow.resize(at(1.3), 0, 0.1, 900.0);
     is(windows(&shadow), 450.0);
     assert_eq!(shadow.judged, None);
-    // Those that yield leave our part as it was: the window stays.
+    // If the other flows yield, our share stays the same and so does the window.
     shadow.part = 0.3;
     shadow.resize(at(2.0), 1, 0.1, 1_000.0);
     shadow.resize(at(2.3), 0, 0.1, 1_000.0);
@@ -370,7 +371,7 @@ fn before_the_first_loss_the_window_is_three_tenths_of_what_the_path_holds() {
 #[test]
 fn a_train_is_asked_for_once_others_seem_to_be_there_and_always_with_a_window() {
     let mut shadow = shadow();
-    // Trains themselves ask no more once one was timed.
+    // [`Trains`] alone asks for no more trains once one was timed.
     shadow.trains.train(Time::ZERO, PacketNumber(0));
     let pulse = train(0, 100, 9);
     shadow.trains.on_feedback(Time::ZERO, &feedback(&pulse, None));
@@ -444,14 +445,14 @@ fn what_was_found_is_the_rate_of_trains_and_how_long_others_were_there() {
     );
 }
 
-/// A path of 957 Mbit/s and 300 ms whose first train seems to have come at `mbps`, alone: the rates
-/// of a law each 75 ms, in Mbit/s.
+/// A path of 957 Mbit/s and 300 ms, without other flows, whose first train seems to arrive at
+/// `mbps`. Returns the controller's rates every 75 ms, in Mbit/s.
 fn alone(mut law: impl RateController, mbps: u64) -> Vec<u64> {
     let (carried, tick, rtt) = (957.0 * MBPS, 0.075, 0.3);
     let (mut sent, mut queue, mut rates) = (0, 0.0f64, Vec::new());
     law.train(Time::ZERO, PacketNumber(0));
     law.on_sent(Time::ZERO, PacketNumber(0), 32);
-    // Behind the receiver: the highest number, and the queue that it met.
+    // Reports still on the way: the highest number, and the queue that its datagram met.
     let mut on_the_way = alloc::collections::VecDeque::from([(32u64, 0.0f64); 4]);
     for step in 4..120u64 {
         let now = at(step as f64 * tick);

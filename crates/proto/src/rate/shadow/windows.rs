@@ -1,4 +1,4 @@
-//! The windows that as many CUBIC flows would have, in datagrams, by the clock (RFC 9438).
+//! The sum of several CUBIC windows, in datagrams, driven by the clock (RFC 9438).
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ pub(super) const BETA: f64 = 0.7;
 /// The least sum of the windows.
 const LEAST: f64 = 4.0;
 
-/// One window or more; each loses and grows for itself.
+/// One or more windows that lose and grow independently.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Windows {
     each: Vec<Window>,
@@ -19,17 +19,17 @@ pub(super) struct Windows {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Window {
     size: f64,
-    /// The window before the last loss and after it, and when that was.
+    /// The window before the last loss and after it, and the time of that loss.
     most: f64,
     from: f64,
     since: Time,
-    /// What Reno's would be.
+    /// Reno's window (RFC 9438, 4.3).
     reno: f64,
     has_lost: bool,
 }
 
 impl Windows {
-    /// `count` windows that are `size` together. If it `yields`, they begin as after a loss.
+    /// Returns `count` windows with a sum of `size`. If `yields`, they start as after a loss.
     pub(super) fn new(now: Time, size: f64, count: u32, yields: bool) -> Windows {
         let most = size.max(LEAST) / f64::from(count);
         let size = if yields { most * BETA } else { most };
@@ -42,24 +42,24 @@ impl Windows {
         self.each.iter().map(|window| window.size).sum()
     }
 
-    /// Whether a window has lost.
+    /// Whether a window has had a loss.
     pub(super) fn has_lost(&self) -> bool {
         self.each.iter().any(|window| window.has_lost)
     }
 
-    /// Grows the windows for `span`, over a round trip of `rtt`, in seconds.
+    /// Grows the windows over `span` seconds at a round-trip time of `rtt` seconds.
     pub(super) fn grow(&mut self, now: Time, span: f64, rtt: f64) {
         self.each.iter_mut().for_each(|window| window.grow(now, span, rtt));
     }
 
-    /// Raises each window to its part of `size` together, if that is more.
+    /// Raises each window to its share of `size`, if that is larger.
     pub(super) fn raise(&mut self, size: f64) {
         let part = size / self.each.len() as f64;
         self.each.iter_mut().for_each(|window| window.size = window.size.max(part));
     }
 
-    /// Takes `lost` losses, the largest windows first; in each of them at most one in `rtt` counts.
-    /// Returns the sum before, if one counted.
+    /// Applies `lost` losses to the windows, largest first; each window takes at most one loss in
+    /// `rtt`. Returns the sum before, if a loss counted.
     pub(super) fn lose(&mut self, now: Time, rtt: f64, lost: u64) -> Option<f64> {
         let (before, least) = (self.size(), LEAST / self.each.len() as f64);
         self.each.sort_by(|one, other| other.size.total_cmp(&one.size));
@@ -74,9 +74,9 @@ impl Window {
         let k = libm::cbrt((self.most - self.from).max(0.0) / C);
         let t = now.since(self.since).as_secs_f64() - k;
         let cubic = C * t * t * t + self.most;
-        // RFC 9438, 4.3: as much as Reno with this decrease.
+        // RFC 9438, 4.3: as fast as Reno with this decrease factor.
         self.reno += 3.0 * (1.0 - BETA) / (1.0 + BETA) * span / rtt.max(1e-6);
-        // RFC 9438, 4.2: not more than half as much again in a round trip.
+        // RFC 9438, 4.2: at most by half in a round trip.
         let bound = self.size * (1.0 + 0.5 * span / rtt.max(1e-6));
         self.size = cubic.max(self.reno).min(bound).max(self.size);
     }
@@ -86,7 +86,8 @@ impl Window {
     }
 
     fn lose(&mut self, now: Time, least: f64) {
-        // RFC 9438, 4.7: who has not come back to its last window leaves room.
+        // RFC 9438, 4.7 (fast convergence): a window that has not regained its last size leaves
+        // room.
         self.most = if self.size < self.most { self.size * (1.0 + BETA) / 2.0 } else { self.size };
         self.size = (self.size * BETA).max(least);
         (self.reno, self.from, self.since) = (self.size, self.size, now);
@@ -119,7 +120,7 @@ mod tests {
         is(window.size(), 100.0 + 0.9 / 1.7);
         window.grow(at(5.0), 0.1, 0.1);
         is(window.size(), 100.0 + 0.4 * 125.0);
-        // Never more than half as much again in a round trip.
+        // At most by half in a round trip.
         window.grow(at(50.0), 0.1, 0.1);
         is(window.size(), 225.0);
     }
@@ -130,7 +131,7 @@ mod tests {
         assert_eq!(window.lose(at(5.0), 0.1, 9), Some(100.0));
         is(window.size(), 70.0);
         assert_eq!(window.lose(at(5.05), 0.1, 9), None);
-        // Below the last window: room for who came.
+        // Below the last window: leaves room for the newcomer.
         assert_eq!(window.lose(at(5.2), 0.1, 9).map(|before| before as u32), Some(70));
         is(window.size(), 49.0);
         is(window.each[0].most, 70.0 * 0.85);
@@ -158,7 +159,7 @@ mod tests {
         assert_eq!(windows.lose(at(1.0), 0.1, 0), None);
         assert_eq!(windows.lose(at(1.0), 0.1, 1), Some(400.0));
         is(windows.size(), 370.0);
-        // The largest first, and each once in a round trip.
+        // Largest first, and each window once in a round trip.
         assert!(windows.lose(at(1.01), 0.1, 2).is_some());
         is(windows.size(), 310.0);
         assert!(windows.lose(at(1.02), 0.1, 9).is_some());

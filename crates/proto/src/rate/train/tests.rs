@@ -15,7 +15,7 @@ fn near(found: f64, expected: f64) {
     assert!((found - expected).abs() <= 1e-9 * expected.abs(), "{found} is not {expected}");
 }
 
-/// A controller that sends at 100 Mbit/s after its start.
+/// A controller at 100 Mbit/s whose start has ended.
 fn up() -> Trains {
     let mut trains = Trains::new(DATAGRAM, None);
     trains.mode = Mode::Up;
@@ -37,7 +37,7 @@ fn epoch(mbps: f64, loss: f64) -> Measure {
     Measure { rate, left, paced, delivered, loss, datagrams, queue: Span::ZERO, queued: false }
 }
 
-/// The same where a queue grew, and datagrams came in at `paced` Mbit/s.
+/// An epoch during which a queue grew and datagrams arrived at `paced` Mbit/s.
 fn queued(mbps: f64, paced: f64, queue: Span) -> Measure {
     let paced = paced * MBPS;
     Measure { paced, delivered: paced, queue, queued: true, ..epoch(mbps, 0.0) }
@@ -118,7 +118,7 @@ fn a_train_of_six_steps_is_timed() {
         assert_eq!(trains.blind, shown.is_none());
         shown
     };
-    // 32 datagrams take 0.4 ms at 800 Mbit/s. It may be 0.5: 640.
+    // 32 datagrams take 0.4 ms at 800 Mbit/s. With the timing error, 0.5 ms: 640 Mbit/s.
     near(shown(train(1024, 6)).unwrap(), 640.0 * MBPS);
     assert_eq!((shown(train(1024, 5)), shown(train(2048, 6))), (None, None));
     near(report(&mut asked([0]), train(0, 6)).unwrap(), 800.0 * MBPS);
@@ -128,7 +128,7 @@ fn a_train_of_six_steps_is_timed() {
 fn a_train_counts_once_though_later_ones_have_left_before_its_report() {
     let mut trains = asked([1024, 2048, 3072]);
     near(report(&mut trains, train(2048, 6)).unwrap(), 640.0 * MBPS);
-    // What the ceiling's end has forgotten is not learned again from an old report.
+    // An old report does not bring back a value that the end of the ceiling has dropped.
     trains.shown = None;
     assert_eq!(report(&mut trains, train(2048, 6)), None);
     assert_eq!(report(&mut trains, train(1024, 6)), None);
@@ -147,7 +147,7 @@ fn the_first_report_ends_the_start() {
         assert_eq!((trains.growth, trains.blind), (growth, blind));
         near(trains.rate, 720.0 * MBPS);
     }
-    // Too fast to be timed: there is no train, and no new growth.
+    // Too fast to be timed: there is no train, and the growth does not change.
     let mut trains = Trains { growth: 3.0, ..Trains::new(DATAGRAM, None) };
     let pulse = Pulse { highest: 32, ..Pulse::default() };
     trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), None));
@@ -165,8 +165,8 @@ fn no_rate_leaves_its_bounds_and_each_begins_an_epoch() {
     }
 }
 
-/// A controller that has sent ten datagrams each millisecond, and heard a first pulse of its epoch
-/// when 100 of them had come, at 50 ms of the receiver's clock.
+/// A controller that sends ten datagrams each millisecond. The first pulse of its epoch came when
+/// 100 had arrived, at 50 ms on the receiver's clock.
 fn begun(blind: bool, min_rtt: Span) -> Trains {
     let mut trains = Trains { blind, ..up() };
     for millis in 0..100 {
@@ -199,15 +199,15 @@ fn an_epoch_shows_what_left_what_came_and_whether_a_queue_grew() {
     assert_eq!((found.queue, found.queued), (Span::ZERO, false), "one late pulse is a stall");
     let found = tell(&mut trains, ms(90), (400, 385), ms(20), ms(32)).expect("it is long enough");
     assert_eq!((found.queue, found.queued), (ms(12), true), "two late pulses are a queue");
-    // A short one shows because what came was drawn apart by a quarter.
+    // A short queue counts because arrivals were stretched by a quarter.
     let found = tell(&mut trains, ms(90), (400, 385), ms(20), ms(26)).expect("it is long enough");
     assert_eq!((found.queue, found.queued), (ms(6), true));
-    // A sender that was slower than its rate: 300 datagrams took 30 ms.
+    // A sender slower than its rate: 300 datagrams took 30 ms.
     trains.rate = 200.0 * MBPS;
     let found = tell(&mut trains, ms(90), (400, 400), ms(20), ms(20)).expect("it is long enough");
     near(found.left, 100.0 * MBPS);
     assert!(!found.is_used());
-    // No sender is faster than its rate for long: more is a burst.
+    // A sender cannot exceed its rate for long: anything above is a burst.
     trains.rate = 50.0 * MBPS;
     let found = tell(&mut trains, ms(90), (400, 400), ms(20), ms(20)).expect("it is long enough");
     assert_eq!(found.left, 50.0 * MBPS);
@@ -216,7 +216,7 @@ fn an_epoch_shows_what_left_what_came_and_whether_a_queue_grew() {
 #[test]
 fn an_epoch_is_long_enough_in_time_and_in_datagrams() {
     let cases = [
-        // Blind or not, the round trip, how long, how many came; whether it is an epoch.
+        // Columns: blind; round trip in ms; duration; datagrams; whether the epoch ends.
         (false, 20, Span::from_nanos(19_999_999), 300, false),
         (false, 20, ms(20), 300, true),
         (false, 100, Span::from_nanos(49_999_999), 300, false),
@@ -262,7 +262,7 @@ fn the_paths_own_loss_is_a_mean_over_the_last_epochs() {
     let (loss, seen) = learn(0.2, 300.0);
     near(loss, 0.175);
     assert_eq!(seen, 400.0);
-    // Eight epochs of this one's length are remembered.
+    // The loss average covers eight epochs of this length.
     let (loss, seen) = learn(0.0, 25.0);
     near(loss, 0.175 * 400.0 / 425.0);
     assert_eq!(seen, 200.0);
@@ -292,7 +292,7 @@ fn a_queue_that_we_fill_is_a_ceiling_and_is_drained() {
     assert_eq!(after(queued(100.0, 80.0, ms(11))), (80.0, 72.0));
     assert_eq!(after(queued(100.0, 80.0, ms(10))), (80.0, 77.6));
     assert_eq!(after(queued(100.0, 30.0, ms(11))), (70.0, 63.0), "no stall costs more");
-    // What comes in as it went out shows the capacity by what was delivered.
+    // Without stretching, the delivery rate shows the capacity.
     let even = Measure { delivered: 90.0 * MBPS, ..queued(100.0, 96.0, ms(11)) };
     assert_eq!(after(even), (90.0, 81.0));
 }
@@ -401,7 +401,8 @@ fn without_a_ceiling_the_rate_grows_by_guess_or_towards_what_a_train_showed() {
     for expected in [104.0, 108.0, 116.0, 132.0, 150.0, 150.0] {
         near(near_shown.higher(100.0 * MBPS), expected * MBPS);
     }
-    // 97 % of what was shown and lost, at most a quarter more; no more than 5 % more is none.
+    // 97 % of the train's rate with loss added, at most a quarter more; less than 5 % more is
+    // ignored.
     let towards = |shown: f64, loss| {
         let mut trains = Trains { shown: Some(shown * MBPS), loss, bounded: true, ..timed() };
         trains.higher(100.0 * MBPS) / MBPS
@@ -429,7 +430,7 @@ fn a_try_that_could_not_be_made_becomes_a_check() {
 #[test]
 fn a_try_that_brings_more_shows_the_paths_own_loss_and_another_shows_a_ceiling() {
     let before = epoch(100.0, 0.1);
-    // Of a quarter more an eighth must come: 101.25 Mbit/s.
+    // A quarter more was sent, so an eighth more must arrive: 101.25 Mbit/s.
     let mut more = Trains { seen: 5.0, loss: 0.05, ..up() };
     more.tried(&before, &delivering(125.0, 101.3));
     assert_eq!((more.mode, more.seen), (Mode::Up, 2_000.0));
@@ -468,7 +469,7 @@ fn a_check_tells_the_paths_own_loss_from_ours() {
     assert_eq!((ours.mode, ours.loss, ours.seen), (Mode::Up, 0.0, 1_000.0));
     near(ours.ceiling.expect("it is set").rate, 90.0 * MBPS);
     near(ours.rate, 87.3 * MBPS);
-    // Still too fast; and slower than before by more than the rate is.
+    // Still too fast; and slower than before by more than the rate fell.
     for delivered in [86.0, 72.0] {
         let measure = delivering(90.0, delivered);
         let again = check(&measure);
@@ -481,13 +482,13 @@ fn a_check_tells_the_paths_own_loss_from_ours() {
 #[test]
 fn a_queue_is_ours_if_it_is_long_and_grows() {
     let (span, micros) = (ms(40), Span::from_micros);
-    // A queue of over 10 ms, or a quarter of the round trip, that grew by a 200th of the epoch.
+    // A queue of over 10 ms and a quarter of the round trip that grew by a 200th of the epoch.
     let long = |queue, growth, rtt| fills(queue, growth, span, 1.0, rtt);
     assert!(long(micros(10_001), micros(201), ms(20)));
     assert!(!long(ms(10), micros(201), ms(20)) && !long(micros(10_001), micros(200), ms(20)));
     assert!(!long(ms(20), ms(1), ms(80)) && long(micros(20_001), ms(1), ms(80)));
-    // One of over 5 ms, or a 20th of the round trip, where datagrams came in stretched by a tenth:
-    // a quarter of 4 ms is expected.
+    // A queue of over 5 ms and a 20th of the round trip, where arrivals were stretched by a tenth:
+    // it should have grown by a quarter of 4 ms.
     let stretched = |queue, growth, rtt| fills(queue, growth, span, 0.9, rtt);
     assert!(stretched(micros(5_001), micros(1_001), ms(20)));
     assert!(!stretched(ms(5), micros(1_001), ms(20)));

@@ -23,13 +23,13 @@ fn sender(setup: &Setup) -> Out {
     out
 }
 
-/// The sender learns that a twentieth of its `sent` datagrams was lost, and may send everything.
+/// Tells the sender that a twentieth of its `sent` datagrams was lost, and lets it send everything.
 fn hear_of_loss(out: &mut Out, sent: u64) {
     let (highest, received, grant) = (sent, sent * 19 / 20, Bytes::MAX);
     out.hear(Control::Pulse(Pulse { sequence: 1, highest, received, grant, ..Pulse::default() }));
 }
 
-/// A sender that has sent everything, and then learns of the loss.
+/// A sender that has sent everything and then learns of the loss.
 fn sent(setup: &Setup) -> Out {
     let (mut out, blocks) = (sender(setup), setup.layout.blocks());
     assert_eq!(out.run().len() as u64, blocks, "the loss is unknown: no symbols");
@@ -71,7 +71,7 @@ fn a_segment_sends_no_more_again_than_its_losses_and_three_quarters_of_a_hundred
     let symbols = out.run().split_off(38);
     let index = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
     assert_eq!(symbols, (0..5).flat_map(|c| [index(c, 0), index(c, 1)]).collect::<Vec<_>>());
-    // The next round has one left, for six chunks.
+    // The next round has a budget of one symbol left for six chunks.
     out.report(2, 800, &[0..1, 8..9, 16..17, 24..25, 32..33, 40..41]);
     assert_eq!(out.run().len(), 6);
 }
@@ -85,13 +85,13 @@ fn first_sends_of_known_loss_have_symbols_before_done() {
     out.dones();
     hear_of_loss(&mut out, 600);
     let sent = out.run();
-    // 25 may be sent again: less than the two chunks would need, so they share it.
+    // The budget is 25 datagrams, less than the two chunks need, so they share it.
     let index = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
     let symbols = [2, 3].into_iter().flat_map(|c| (0..12).map(move |n| index(c, n)));
     assert_eq!(sent, (200..400).chain(symbols).collect::<Vec<_>>());
     let highest = PacketNumber(823);
     assert_eq!(out.dones(), [Done { segment: 1, round: 2, sent_to: 400, highest }]);
-    // They are no repair round.
+    // Symbols do not count as a repair round.
     assert_eq!((out.sender.accounting().rounds, out.sender.accounting().coded), (1, 24));
 }
 
@@ -113,7 +113,7 @@ fn a_receiver_that_takes_none_and_the_papers_settings_get_no_symbols() {
     old.run();
     hear_of_loss(&mut old, 800);
     old.report(1, 800, &[3..4]);
-    // Copies are for those.
+    // Without coded symbols, the sender repeats the blocks.
     assert_eq!(old.run(), [3, 3]);
     let mut paper = sent(&Setup { settings: tail_copies(1), ..coded(800, 0, 8) });
     paper.report(1, 800, &[3..4]);
@@ -153,17 +153,17 @@ fn as_many_symbols_as_blocks_are_missing_complete_a_chunk() {
     let coded = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
     // Blocks 2 and 5 are missing, and the last chunk.
     assert!(far.take(&[0, 1, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]).is_empty());
-    // The same symbol again is no second one.
+    // The same symbol a second time does not count.
     assert!(far.take(&[coded(0, 9), coded(0, 9)]).is_empty());
     assert_eq!(far.take(&[coded(0, 0)]), [Event::Restored { chunk: 0 }]);
     let counts = far.counts();
     assert_eq!((counts.received, counts.distinct, counts.duplicates), (17, 16, 1));
     assert_eq!(counts.recovered, 2);
-    // A symbol first, and then so many blocks that it suffices.
+    // First a symbol, then enough blocks.
     assert!(far.take(&[coded(2, 127), 16, 18]).is_empty());
     let done = [Event::Restored { chunk: 2 }, Event::SegmentDone { segment: 0 }, Event::Finished];
     assert_eq!(far.take(&[17]), done);
-    // Late ones change nothing, and those of no chunk are refused.
+    // Late symbols change nothing, and symbols that belong to no chunk are refused.
     assert!(far.take(&[coded(2, 1), 19]).is_empty());
     assert_eq!((far.counts().recovered, far.counts().refused), (3, 0));
     far.take(&[u32::MAX]);

@@ -37,7 +37,7 @@ fn waits(rtt: Span, count: u64) -> Vec<u64> {
 #[test]
 fn done_is_repeated_after_a_timeout_and_half_a_round_trip_and_then_at_doubled_waits() {
     assert_eq!(waits(Span::from_millis(100), 5), [350, 700, 1_400, 2_000, 2_000]);
-    // Two timeouts are the maximum if that is more than 2 s.
+    // The maximum is two timeouts if they exceed 2 s.
     assert_eq!(waits(Span::from_secs(2), 3), [7_000, 12_000, 12_000]);
 }
 
@@ -71,7 +71,7 @@ fn a_part_of_an_answer_puts_the_repeat_off_and_the_whole_of_it_ends_it() {
     // The repair is due first.
     assert_eq!(out.run(), [2]);
     assert_eq!(repeat(&out), asked + Span::from_millis(100) + WAIT);
-    // A repeated message is no news.
+    // A repeated report changes nothing.
     out.report(1, 5, &[2..3]);
     assert_eq!(repeat(&out), asked + Span::from_millis(100) + WAIT);
     out.hear(Control::Report(Report::fill(0, 1, 5..10, [7..8].into_iter())));
@@ -81,7 +81,7 @@ fn a_part_of_an_answer_puts_the_repeat_off_and_the_whole_of_it_ends_it() {
 
 #[test]
 fn copies_of_the_tail_use_up_their_budget() {
-    // 2048 / 256 = 8 extra blocks, of which a round takes half of what is left.
+    // 2048 / 256 = 8 extra blocks, of which a round takes half of the rest.
     let mut out = Out::new(&Setup { settings: tail_copies(3), ..setup(2048, 0) });
     out.run();
     let mut round = 0;

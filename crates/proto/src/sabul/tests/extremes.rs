@@ -13,7 +13,7 @@ fn a_million_ranges_are_reported_listed_and_sent_in_order() {
     let mut out = Out::new(&setup);
     out.sender.window.on_loss();
     assert_eq!(out.run_for(190).len(), 2 * RANGES as usize);
-    // Every other block is lost: as many ranges as there can be.
+    // Every other block is lost: the largest possible number of ranges.
     let mut inn = In::<SabulReceiver>::new(&setup);
     inn.arrive(out.now, (0..RANGES).map(|n| 2 * n + 1));
     let (mut messages, mut intervals) = (0, 0);

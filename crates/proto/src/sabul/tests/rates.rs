@@ -64,7 +64,7 @@ fn the_rate_rises_only_below_the_loss_threshold_and_only_if_something_was_sent()
     }
     // 0.00125 · (7/8)^n < 0.001.
     assert_eq!(intervals, 2);
-    // More losses than datagrams are the loss of all.
+    // More losses than datagrams count as a loss ratio of 1.
     let mut control = paper(500.0);
     control.on_interval(10, 1_000_000);
     for _ in 0..36 {
@@ -80,7 +80,7 @@ fn a_loss_beyond_the_last_decrease_slows_down_and_freezes() {
     let mut control = paper(900.0);
     assert!(control.on_report(10, 1_000));
     assert_eq!(control.rate(), Rate::from_mbps(800));
-    // A loss of blocks sent before the decrease: no.
+    // A loss of blocks sent before the decrease does not freeze.
     assert!(!control.on_report(999, 1_500));
     assert_eq!(control.rate(), Rate::from_mbps(800));
     assert!(control.on_report(1_000, 2_000));
@@ -145,7 +145,7 @@ fn the_papers_constants_can_be_set() {
 #[test]
 fn the_sync_interval_can_be_set() {
     let seconds = |interval| set(&ROW, &[("sync-interval", interval)]);
-    // A datagram more goes in each interval, and one at the least, whatever its length.
+    // Each interval has one more datagram, and at least one, whatever its length.
     let mut control = PaperRate::new(&mtu_1500(seconds(0.05)), Rate::from_mbps(500), None);
     control.on_interval(100, 0);
     assert!(control.rate().as_bps().abs_diff(500_240_000) <= 1, "{}", control.rate());
@@ -153,7 +153,8 @@ fn the_sync_interval_can_be_set() {
         control.on_report(turn, turn);
     }
     assert!(control.rate().as_bps().abs_diff(240_000) <= 1, "{}", control.rate());
-    // How often a sender's rate rises in a second, and when a receiver has acknowledged.
+    // Number of rate increases of a sender in a second, and the times of a receiver's
+    // acknowledgements.
     let rises = |interval: f64| {
         let settings = set(&ROW, &[("sync-interval", interval), ("initial-rate", 8e6)]);
         let mut out = Out::new(&Setup { settings, rate: None, ..setup(100_000) });

@@ -229,7 +229,7 @@ fn an_edit_whose_answer_was_lost_is_not_applied_twice_and_its_writer_gets_the_ve
     let number = world.edits.add(wish("k", b"mine"));
     world.send();
     world.arrive(world.stream);
-    // Another writer has written since, and another one wrote the same value elsewhere.
+    // Another writer has written since, and a third wrote the same value elsewhere.
     world.foreign("k", b"theirs");
     world.foreign("other", b"mine");
     let other = world.edits.add(Wish { version: Some(0), ..wish("other", b"mine") });
@@ -263,7 +263,7 @@ fn an_outcome_that_is_forgotten_is_unknown_and_never_made() {
     world.send();
     world.arrive(world.stream);
     world.calls.ended(world.by(), false);
-    // Enough other programs of this client come and go to use up the server's memory of writers.
+    // Enough other programs of this client come and go to use up the server's records of writers.
     for instance in 100..100 + WRITERS as u64 {
         let by = By { writer: Writer { instance, ..CLIENT }, stream: instance };
         world.calls.begin(by, true, None).expect("there is room");
@@ -277,7 +277,7 @@ fn an_outcome_that_is_forgotten_is_unknown_and_never_made() {
     world.settle();
     assert_eq!(world.told[&number], Answer::Unknown);
     assert!(matches!(world.told[&fresh], Answer::Made(_)), "it was never sent");
-    // Still so after another lost connection.
+    // The same after another lost connection.
     let number = world.edits.add(wish("k", b"mine"));
     world.lose();
     world.settle();

@@ -12,14 +12,14 @@ use crate::wire::messages;
 pub struct Burst {
     /// Datagrams of a burst; at least 1.
     pub size: u32,
-    /// From the start of one burst to that of the next; never zero.
+    /// Time from the start of one burst to the start of the next; never zero.
     pub interval: Span,
 }
 
-/// GO: buffers may be sent.
+/// GO: allows buffers to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Go {
-    /// All below this number.
+    /// All buffers below this number may be sent.
     pub buffers: u64,
 }
 
@@ -43,12 +43,12 @@ pub struct Resend {
     pub report: Report,
 }
 
-/// A buffer begins.
+/// The start of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begun {
     /// The buffer.
     pub buffer: u64,
-    /// Its rate, if the sender knows: its own, or the offer if that is lower.
+    /// Its rate, if the sender knows it: the sender's own, or the offer if that is lower.
     pub burst: Option<Burst>,
 }
 

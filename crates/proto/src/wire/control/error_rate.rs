@@ -7,11 +7,12 @@ use crate::wire::messages;
 /// The error rate of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorRate {
-    /// Number of the report: a repeated one counts once.
+    /// Number of the report: a repeated report counts once.
     pub sequence: u64,
-    /// Smoothed, in thousandths of a percent.
+    /// Smoothed error rate, in thousandths of a percent.
     pub rate: u32,
-    /// Too much is missing to request it: send everything from this block on again.
+    /// Requests that the sender sends everything from this block on again, because too much is
+    /// missing for a list.
     pub restart: Option<u64>,
 }
 

@@ -34,7 +34,7 @@ pub struct Train {
 pub struct Pulse {
     /// Number of the pulse: an older one that arrives late is ignored.
     pub sequence: u64,
-    /// Time since the receiver knows the flow.
+    /// Time since the receiver first knew the flow.
     pub clock: Span,
     /// Highest arrived packet number plus one.
     pub highest: u64,

@@ -1,4 +1,4 @@
-//! Messages of a receiver that requests its data (GTP, section 3.3), and its sender's answers.
+//! Messages of a receiver that requests its data (GTP, section 3.3), and the sender's answers.
 //! Numbers are [`Layout::number`](crate::layout::Layout::number)'s.
 
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ pub struct SenderOffer {
     /// All blocks of the requests up to this one have been sent, or need not be sent; 0 for blocks
     /// sent before any request.
     pub answered: u64,
-    /// Highest packet number used for them, plus one.
+    /// Highest packet number used for those blocks, plus one.
     pub highest: u64,
 }
 
