@@ -18,7 +18,8 @@ pub(crate) const TRAIN_EVERY: u64 = 1024;
 /// Datagrams of a packet train.
 pub(crate) const TRAIN_LEN: u64 = 32;
 
-/// Smallest remainder of a train that is timed after the receiving host slept in the middle of it.
+/// Fewest datagrams that still time a train, without those that arrived during a sleep of the
+/// receiving host.
 const MIN_REST: u64 = 6;
 
 /// Datagrams from `next` on that may be sent before the next train position. A burst across that
@@ -40,9 +41,9 @@ pub struct Pulses {
     interval: Span,
     last: Option<Time>,
     sequence: u64,
-    /// Something arrived or changed since the last pulse.
+    /// Whether something arrived or changed since the last pulse.
     news: bool,
-    /// The first train ended since the last pulse; the sender waits for the result.
+    /// Whether the first train ended since the last pulse, so that the sender waits for the result.
     urgent: bool,
     newest: Option<(PacketNumber, Time)>,
     meter: TrainMeter,
@@ -189,7 +190,7 @@ impl TrainMeter {
         let train = self.current.get_or_insert(Passing::new(start, at));
         if train.start == start {
             train.note(at);
-            // No later datagram may follow, so the last one of a train ends it.
+            // The last datagram of a train ends the train, because no later datagram may follow.
             ended |= place + 1 == len && self.end();
         }
         ended
@@ -197,7 +198,7 @@ impl TrainMeter {
 
     fn end(&mut self) -> bool {
         let Some(train) = self.current.take() else { return false };
-        // All arrived in one batch: too fast for this clock.
+        // All arrived in one batch, too fast for this clock.
         if train.last == train.first {
             return false;
         }

@@ -16,7 +16,7 @@ pub struct Row {
     pub title: &'static str,
     /// Where it was published.
     pub paper: &'static str,
-    /// Purpose and use of the protocol, in a paragraph.
+    /// Purpose and use of the protocol, one paragraph.
     pub summary: &'static str,
     /// The experiments that reproduce published results.
     pub experiments: &'static [&'static str],

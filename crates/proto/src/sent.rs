@@ -1,4 +1,4 @@
-//! The times when datagrams were sent, from which an echo gives a round-trip time.
+//! Departure times of datagrams. With them an echo gives a round-trip time.
 
 use alloc::collections::VecDeque;
 

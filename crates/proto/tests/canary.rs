@@ -14,7 +14,7 @@ use crate::rig::{Channel, Host, Rig, setup};
 
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Flaw {
-    /// Skips blocks but says that it has sent them.
+    /// Skips blocks but reports them as sent.
     Forgets,
     /// Sends more than requested.
     Overruns,

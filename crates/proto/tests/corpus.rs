@@ -1,4 +1,4 @@
-//! Recorded bytes, replayed: each is a message or a clean error, and both ends of every protocol
+//! Replays recorded bytes: each is a message or a clean error, and both ends of every protocol
 //! survive it.
 
 use longhaul_proto::endpoint::{FlowId, PacketNumber};

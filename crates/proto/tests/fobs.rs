@@ -1,5 +1,5 @@
-//! FOBS's own promises: a path kept full at any loss, for a bounded waste, even if the receiver has
-//! little room; with the table, less greed during congestion.
+//! FOBS's own promises: it keeps a path full at any loss with bounded waste, even if the receiver
+//! has little memory; with the table, it is less greedy during congestion.
 
 use longhaul_proto::endpoint::Event;
 use longhaul_proto::layout::Layout;
@@ -111,8 +111,8 @@ fn memory_of_a_few_round_trips_keeps_a_lossy_path_nearly_full() {
 
 #[test]
 fn the_path_never_idles_while_the_receiver_has_room() {
-    // A disk that writes for 50 ms and pauses for 50 ms, on average slower than the path, with room
-    // for a pause and two round trips. A chunk of the table's is a fifth of that.
+    // A disk that writes for 50 ms and pauses for 50 ms, on average slower than the path, with
+    // memory for a pause and two round trips. A chunk of the table is a fifth of that.
     let host = Host::Stalling(Rate::from_mbps(80), Span::from_millis(100), Bytes::new(900_000));
     for (name, set) in [("fobs", &[][..]), ("fobs-table", &[("chunk", 200e3)])] {
         for loss in [0.0, 0.005] {
@@ -156,7 +156,7 @@ fn the_table_finds_a_narrow_paths_rate_and_wastes_less_than_greed() {
     let mut table = rig("fobs-table", &set, 20_000, narrow(50_000), Host::Fast);
     let (_, wasted) = fullness(&mut table, 0.0);
     let states = states(&table);
-    // 20 of 50 Mbit/s are the eighth of twenty states.
+    // 20 of 50 Mbit/s is the eighth of twenty states.
     assert!(states.len() > 5 && states.iter().skip(1).all(|rate| (15..=25).contains(rate)));
     let mut greedy = rig("fobs", &[], 20_000, narrow(50_000), Host::Fast);
     let (_, greed) = fullness(&mut greedy, 0.0);

@@ -26,7 +26,7 @@ use crate::rig::setup;
 
 const FLOW: FlowId = FlowId(1);
 const RTT: Span = Span::from_millis(50);
-/// Of the object, of a segment, and of a buffer.
+/// Blocks in the object, in a segment, and in a buffer.
 const BLOCKS: u64 = 120;
 const SEGMENT: u64 = 48;
 const BUFFER: u64 = 16;
@@ -71,7 +71,7 @@ struct Known {
     at: Time,
     /// Whether it was on a list of losses and has not been resent since.
     listed: bool,
-    /// Whether some message says that it arrived; whether that is certain.
+    /// Whether some message says that it arrived, and whether that is certain.
     told: bool,
     sure: bool,
     skipped: bool,
@@ -178,7 +178,7 @@ impl Pair {
         }
     }
 
-    /// The receiver sends a message, which counts unless it is refused.
+    /// Passes a message of the receiver to the sender; it counts unless the sender refuses it.
     fn hear(&mut self, kind: u8, blocks: &Range<u64>, draw: u64, number: u64) {
         let Some((control, meaning)) = self.message(kind, blocks, draw, number) else { return };
         let refused = self.sender.accounting().refused;
@@ -187,7 +187,7 @@ impl Pair {
             return;
         }
         self.asked |= matches!(control, Control::Request(_));
-        // An honest receiver knows nothing of blocks that were not sent.
+        // An honest receiver does not know blocks that were not sent.
         let only_sent = matches!(control, Control::Selective(_));
         let is_list = matches!(control, Control::Loss(_));
         for (at, known) in self.blocks.range_mut(meaning.about) {
@@ -286,7 +286,7 @@ impl Pair {
         for number in blocks.start..blocks.start + count {
             let len = self.len(number);
             let known = self.blocks.get_mut(&number).expect("one of the object's");
-            // Useless repeats are not drained.
+            // The receiver does not drain useless repeats.
             if known.sends > 0 && !known.skipped {
                 self.first_bytes = self.first_bytes.saturating_sub(len);
             }
@@ -308,7 +308,7 @@ impl Pair {
         self.sender.on_timeout(self.now);
     }
 
-    /// Invariants.
+    /// Checks the invariants.
     fn check(&mut self) {
         while self.sender.poll_control(self.now).is_some() {}
         while self.sender.poll_event().is_some() {}

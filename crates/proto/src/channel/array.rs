@@ -1,18 +1,18 @@
-//! Arrays of numbers as the content of a message, in NumPy's format `.npy`: what `numpy.save`
-//! writes is a message, and `numpy.load` reads one.
+//! Arrays of numbers as the content of a message, in NumPy's format `.npy`: `numpy.save` writes the
+//! content of a message, and `numpy.load` reads it.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The first bytes of the format, and its versions 1.0 and 2.0.
+/// First bytes of the format.
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// Bytes before the data are a multiple of this.
+/// The header is padded so that the data start at a multiple of this many bytes.
 const ALIGN: usize = 64;
 /// Most dimensions, as in NumPy.
 const DIMENSIONS: usize = 64;
-/// Bytes of a header: NumPy itself writes less than 200.
+/// Longest header in bytes: NumPy itself writes less than 200.
 const HEADER: usize = 4_096;
 
 /// An array within a message.
@@ -29,12 +29,12 @@ pub struct Array<'a> {
     pub data: &'a [u8],
 }
 
-/// Why bytes are no array.
+/// Why bytes are not an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayError {
-    /// They are not in NumPy's format.
+    /// Not in NumPy's format.
     Format,
-    /// The type is none of numbers.
+    /// The element type is not a number type.
     Type,
     /// The shape and the length of the data differ.
     Length,
@@ -43,8 +43,8 @@ pub enum ArrayError {
 impl core::fmt::Display for ArrayError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            ArrayError::Format => "the message is no array in NumPy's format",
-            ArrayError::Type => "the elements of the array are no numbers of a known type",
+            ArrayError::Format => "the message is not an array in NumPy's format",
+            ArrayError::Type => "the element type of the array is not a known number type",
             ArrayError::Length => "the shape of the array does not match the length of its data",
         })
     }
@@ -52,13 +52,13 @@ impl core::fmt::Display for ArrayError {
 
 impl core::error::Error for ArrayError {}
 
-/// A number that an array may consist of.
+/// A number type that an array may have.
 pub trait Element: Copy {
-    /// Its type, without byte order.
+    /// The type code, without byte order.
     const KIND: &'static str;
-    /// Its bytes, lowest first.
+    /// Reads an element from little-endian bytes.
     fn from_le(bytes: &[u8]) -> Self;
-    /// Appends its bytes, lowest first.
+    /// Appends the element as little-endian bytes.
     fn to_le(self, out: &mut Vec<u8>);
 }
 
@@ -103,7 +103,7 @@ fn elements(shape: &[usize]) -> Option<usize> {
 }
 
 impl<'a> Array<'a> {
-    /// The array of a message.
+    /// Parses the array in a message.
     ///
     /// # Errors
     /// [`ArrayError`].
@@ -125,10 +125,11 @@ impl<'a> Array<'a> {
         Ok(Array { dtype: text.to_owned(), shape, fortran_order, data })
     }
 
-    /// The message of the array `values` with this shape.
+    /// Returns the message with the array `values` of this shape.
     ///
     /// # Errors
-    /// [`ArrayError::Length`]: the shape has another number of elements, or too many dimensions.
+    /// [`ArrayError::Length`]: the shape does not have this number of elements, or has too many
+    /// dimensions.
     pub fn message<T: Element>(shape: &[usize], values: &[T]) -> Result<Vec<u8>, ArrayError> {
         if elements(shape) != Some(values.len()) || shape.len() > DIMENSIONS {
             return Err(ArrayError::Length);
@@ -152,8 +153,8 @@ impl<'a> Array<'a> {
         Ok(out)
     }
 
-    /// The elements in the order of the message, whatever byte order that has; `None` if they are
-    /// of another type.
+    /// The elements in the order of the message, converted from the message's byte order; `None` if
+    /// they are of another type.
     pub fn values<T: Element>(&self) -> Option<Vec<T>> {
         let (is_big, _, size) = dtype(&self.dtype).filter(|(_, kind, _)| *kind == T::KIND)?;
         let value = |bytes: &[u8]| {
@@ -169,7 +170,7 @@ impl<'a> Array<'a> {
     }
 }
 
-/// The type, the order and the shape of `{'descr': '<f8', 'fortran_order': False, 'shape': (3,)}`.
+/// Parses type, order and shape in `{'descr': '<f8', 'fortran_order': False, 'shape': (3,)}`.
 fn fields(header: &str) -> Option<(&str, bool, Vec<usize>)> {
     let behind = |name: &str| {
         let at = header.find(name)? + name.len();

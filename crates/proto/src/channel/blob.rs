@@ -1,4 +1,4 @@
-//! A message as one run of bytes, for datagrams.
+//! A message as a single byte string, for datagrams.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,8 +9,8 @@ use crate::share::Key;
 /// Bytes before the key.
 const HEAD: usize = 8 + 8 + 8 + 1 + 2;
 
-/// The origin, the number, the time and the links passed, big-endian; the length of the key, the
-/// key, and the content.
+/// Encodes origin, number, time and hop count, big-endian; then the length of the key, the key, and
+/// the content.
 pub fn encode(message: &Message) -> Vec<u8> {
     let key = message.key.as_ref().map_or("", Key::as_str).as_bytes();
     let mut out = Vec::with_capacity(HEAD + key.len() + message.bytes.len());
@@ -24,7 +24,7 @@ pub fn encode(message: &Message) -> Vec<u8> {
     out
 }
 
-/// The message of [`encode`]; `None` if no honest end makes these bytes.
+/// Decodes the output of [`encode`]; `None` if no honest end makes these bytes.
 pub fn decode(blob: &[u8]) -> Option<Message> {
     let (head, rest) = blob.split_at_checked(HEAD)?;
     let word = |at: usize| head[at..at + 8].try_into().ok().map(u64::from_be_bytes);

@@ -6,15 +6,15 @@ use alloc::sync::Arc;
 use super::{Log, Message, Mode};
 use crate::share::{Key, Prefix};
 
-/// Messages that a subscriber by datagrams may lag behind: what is older is of no use to it.
+/// Messages that a subscriber by datagrams may lag behind; older messages would be useless to it.
 const DATAGRAMS: u64 = 256;
 
-/// What a subscriber takes.
+/// The next output of a cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// A message.
     Message(Arc<Message>),
-    /// The log has dropped this many messages that the subscriber had not taken. With a filter,
+    /// The log has dropped this many messages before the subscriber took them. With a filter,
     /// messages of other keys count too.
     Lost(u64),
 }
@@ -24,34 +24,33 @@ pub enum Taken {
 pub struct Cursor {
     mode: Mode,
     keys: Prefix,
-    /// Messages of this link are not for the subscriber, which is its other end.
+    /// Id of the subscriber's own link, whose messages it does not get; 0 if it is not a link.
     not_via: u64,
     /// The position of the next message.
     next: u64,
-    /// Positions of last messages that were there before the subscriber, oldest first.
+    /// Positions of each key's last message from before the subscription, oldest first.
     before: VecDeque<u64>,
-    /// Keys with a value that the subscriber lacks.
+    /// Keys whose newest value the subscriber has not taken.
     due: VecDeque<Option<Key>>,
-    /// Keys whose value in the log was taken ahead of its turn, at these positions.
+    /// Keys whose value was taken before its round, with the positions of the values.
     ahead: BTreeMap<Option<Key>, u64>,
 }
 
 impl Cursor {
-    /// A new subscriber: it gets the last message of each key first, but in the mode `deadline`.
-    /// `not_via` is the link that it
-    /// is the other end of, or 0.
+    /// A new subscriber. It first gets the last message of each key, except in the mode `deadline`.
+    /// `not_via` is the id of the link whose other end the subscriber is, or 0.
     pub fn new(log: &Log, mode: Mode, keys: Prefix, not_via: u64) -> Cursor {
         let mut cursor = Cursor::at(log.next(), mode, keys, not_via);
         match mode {
             Mode::Latest => cursor.next = 0,
-            // What was said before is late already.
+            // Earlier messages would be too late.
             Mode::Deadline(_) => {}
             _ => cursor.before = log.kept(0).map(|(position, _)| position).collect(),
         }
         cursor
     }
 
-    /// A subscriber that has everything before the position `next`.
+    /// A subscriber that has every message before the position `next`.
     pub fn at(next: u64, mode: Mode, keys: Prefix, not_via: u64) -> Cursor {
         let (before, due, ahead) = Default::default();
         Cursor { mode, keys, not_via, next, before, due, ahead }
@@ -62,7 +61,7 @@ impl Cursor {
         self.next
     }
 
-    /// Messages of the room that wait for this subscriber.
+    /// Number of the room's messages that wait for this subscriber.
     pub fn behind(&self, log: &Log) -> u64 {
         match self.mode {
             Mode::Latest => self.due.len() as u64,
@@ -78,7 +77,7 @@ impl Cursor {
         of_keys && (message.via == 0 || message.via != self.not_via)
     }
 
-    /// Takes what comes next; `None` if there is nothing now.
+    /// Takes the next message or gap; `None` if there is nothing now.
     pub fn take(&mut self, log: &Log) -> Option<Taken> {
         match self.mode {
             Mode::Latest => self.take_latest(log).map(Taken::Message),
@@ -97,7 +96,7 @@ impl Cursor {
 
     fn take_next(&mut self, log: &Log) -> Option<Taken> {
         while let Some(position) = self.before.pop_front() {
-            // A newer message of the key comes in its turn.
+            // If the key has a newer message, that message follows in order.
             let mut kept = log.kept(position).take_while(|(at, _)| *at == position);
             if let Some((_, message)) = kept.next()
                 && self.wants(message)
@@ -119,7 +118,7 @@ impl Cursor {
         None
     }
 
-    /// Takes keys in rounds, so that a key that changes all the time starves no other.
+    /// Takes keys in rounds, so that a key that changes all the time does not starve the others.
     fn take_latest(&mut self, log: &Log) -> Option<Arc<Message>> {
         loop {
             if self.due.is_empty() {

@@ -1,24 +1,24 @@
-//! Messages as datagrams, and the repairs between them.
+//! Splits messages into datagrams, and adds repairs.
 
 use alloc::vec::Vec;
 
 use crate::fec::{Encoder, Scheme, Shape};
 use crate::time::{Span, Time};
 
-/// Bytes before each part of a message: the number of the message, of the part, and of all parts.
+/// Bytes before each part of a message: message number, part number, and number of parts.
 pub(super) const HEAD: usize = 8 + 2 + 2;
-/// Bytes before a repair: the scheme, the originals of its group, and the repairs.
+/// Bytes before a repair: scheme, number of originals in its group, and number of repairs.
 pub(super) const REPAIR_HEAD: usize = 3;
-/// Bytes before an original within the code: its length.
+/// Bytes before an original in the code: its length.
 pub(super) const LENGTH: usize = 2;
-/// Set in the number of a datagram that is part of a group with repairs, and in that of a repair.
+/// Bits in a datagram's number: the datagram is part of a group with repairs, or is a repair.
 pub(super) const CODED: u64 = 1 << 15;
 pub(super) const REPAIR: u64 = 1 << 14;
 /// Most originals and repairs of a group.
 pub(super) const MAX_GROUP: u8 = 64;
 pub(super) const MAX_REPAIRS: u8 = 32;
 
-/// The code over the datagrams of a channel.
+/// The erasure code over the datagrams of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Code {
     /// No repairs.
@@ -26,19 +26,19 @@ pub enum Code {
     None,
     /// One repair, the XOR of each group of datagrams.
     Xor {
-        /// Datagrams of a group.
+        /// Datagrams in a group.
         group: u8,
     },
     /// Reed–Solomon: any `group` of `group + repairs` datagrams give the group.
     ReedSolomon {
-        /// Datagrams of a group.
+        /// Datagrams in a group.
         group: u8,
-        /// Repairs of a group.
+        /// Repairs for a group.
         repairs: u8,
     },
 }
 
-/// A code that cannot be.
+/// Error: a number of the code is out of its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeError;
 
@@ -51,7 +51,7 @@ impl core::fmt::Display for CodeError {
 impl core::error::Error for CodeError {}
 
 impl Code {
-    /// The code of these numbers: no repairs, one by XOR, or by Reed–Solomon.
+    /// Returns the code with these numbers: none, XOR with one repair, or Reed–Solomon.
     ///
     /// # Errors
     /// A number is out of its limits.
@@ -69,7 +69,8 @@ impl Code {
         }
     }
 
-    /// Whether it is XOR, the datagrams of a group, and the repairs: what [`Code::new`] takes.
+    /// The arguments for [`Code::new`]: whether the code is XOR, the datagrams in a group, and the
+    /// repairs.
     pub fn numbers(self) -> (bool, u32, u32) {
         match self {
             Code::None => (false, 0, 0),
@@ -88,35 +89,35 @@ pub struct Datagram {
     pub payload: Vec<u8>,
 }
 
-/// A message of too many datagrams.
+/// Error: the message needs too many datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
-/// Cuts messages into datagrams. Originals never wait for repairs.
+/// Splits messages into datagrams. Originals never wait for repairs.
 pub struct Cutter {
     code: Code,
-    /// The code and the wait from the next group on.
+    /// The code and the wait that apply from the next group on.
     next: Option<(Code, Span)>,
-    /// Bytes of a message in a datagram.
+    /// Bytes of a message in each datagram.
     part: usize,
-    /// How long a group may be incomplete before its repairs are made.
+    /// How long a group may stay incomplete before its repairs are sent.
     wait: Span,
     number: u64,
-    /// Datagrams of messages so far.
+    /// Number of datagrams sent, without repairs.
     count: u64,
     group: u64,
     originals: Vec<Vec<u8>>,
-    /// When the first original of the group came.
+    /// When the first original of the group arrived.
     since: Time,
     encoder: Encoder,
     repairs: Vec<u8>,
 }
 
 impl Cutter {
-    /// A cutter for datagrams with at most `payload` bytes. A group that is incomplete for `wait`
-    /// gets its repairs then, so rare messages are repaired in time too.
+    /// A cutter for datagrams with at most `payload` bytes. A group that stays incomplete for
+    /// `wait` then gets its repairs, so that rare messages are repaired in time too.
     pub fn new(payload: usize, code: Code, wait: Span) -> Cutter {
-        // A repair is as long as the longest original of its group, in even bytes.
+        // A repair is as long as the longest original of its group, rounded up to an even length.
         let beside = HEAD + REPAIR_HEAD + LENGTH + 1;
         Cutter {
             code,
@@ -138,15 +139,16 @@ impl Cutter {
         self.next = Some((code, wait));
     }
 
-    /// Datagrams of messages so far, without repairs.
+    /// Number of datagrams sent, without repairs.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Appends the datagrams of a message to `out`, and the repairs of groups that it completes.
+    /// Appends the datagrams of a message to `out`, and the repairs of the groups that it
+    /// completes.
     ///
     /// # Errors
-    /// The message has too many parts; nothing of it is sent.
+    /// The message has too many parts; no part is sent.
     pub fn message(
         &mut self,
         now: Time,
@@ -192,7 +194,7 @@ impl Cutter {
         }
     }
 
-    /// Appends the repairs of a group that was incomplete for too long.
+    /// Appends the repairs of a group that has been incomplete for too long.
     pub fn flush(&mut self, now: Time, out: &mut Vec<Datagram>) {
         if self.next_wakeup().is_some_and(|at| at <= now) {
             self.close(out);
@@ -216,7 +218,7 @@ impl Cutter {
         }
         let shape = Shape::new(scheme, count as u16, repairs as u16, symbol as u16);
         let originals = self.originals.iter().map(|original| &original[..]);
-        // A code and a datagram within their limits make a shape within its limits.
+        // A code and a datagram within their limits form a shape within its limits.
         if let Ok(shape) = shape
             && self.encoder.encode(shape, originals, &mut self.repairs).is_ok()
         {

@@ -1,37 +1,37 @@
 //! Messages with a deadline: the age of each one, and the code that the path needs.
 //!
-//! A message has an age: the time since its sender had it. Each end of a hop adds what it knows.
-//! The sending end says how old the message is when it leaves ([`Departure`]). The receiving end
-//! adds half of the round-trip time, and how much longer the message took than the fastest one of
-//! the last 30 to 60 s ([`Judge`]). So clocks need not agree.
+//! The age of a message is the time since its sender had it. Each end of a hop adds the part that
+//! it knows. The sending end states the message's age at departure ([`Departure`]). The receiving
+//! end adds half of the round-trip time, and the delay beyond that of the fastest message of the
+//! last 30 to 60 s ([`Judge`]). The clocks therefore need not agree.
 
 use super::cutter::{Code, MAX_GROUP, MAX_REPAIRS};
 use crate::stream::{Clock, EPSILON, Needs, Path, plan};
 use crate::time::{Span, Time};
 use crate::units::Bytes;
 
-/// How a message left an end of a hop.
+/// The state of a message when it left one end of a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// How old it was, in microseconds.
+    /// The message's age, in microseconds.
     pub age: u32,
-    /// When that was, in microseconds of a clock of that end, modulo 2³².
+    /// The time of departure, in microseconds of that end's clock, modulo 2³².
     pub stamp: u32,
 }
 
 impl Departure {
-    /// Bytes of it, before the message.
+    /// Bytes of a departure in front of the message.
     pub const LEN: usize = 8;
 
-    /// The departure at `now` of a message that its sender had at `born`, in microseconds of the
-    /// same clock.
+    /// The departure at `now` of a message that its sender had at `born`, in microseconds of that
+    /// clock.
     pub fn new(now: Time, born: i64) -> Departure {
         let now = micros(now);
         let age = u32::try_from(now.saturating_sub(born).max(0)).unwrap_or(u32::MAX);
         Departure { age, stamp: now as u32 }
     }
 
-    /// As bytes, big-endian.
+    /// Encodes the departure, big-endian.
     pub fn encode(self) -> [u8; Departure::LEN] {
         let mut out = [0; Departure::LEN];
         out[..4].copy_from_slice(&self.age.to_be_bytes());
@@ -39,7 +39,8 @@ impl Departure {
         out
     }
 
-    /// The departure that `bytes` begin with, and the rest; `None` if they are too few.
+    /// Splits `bytes` into the departure at the start and the rest; `None` if there are too few
+    /// bytes.
     pub fn decode(bytes: &[u8]) -> Option<(Departure, &[u8])> {
         let (age, rest) = bytes.split_first_chunk()?;
         let (stamp, rest) = rest.split_first_chunk()?;
@@ -57,7 +58,7 @@ fn micros(time: Time) -> i64 {
     (time.as_nanos() / 1_000) as i64
 }
 
-/// The ages of messages at the receiving end of a hop.
+/// Computes the ages of messages at the receiving end of a hop.
 #[derive(Debug)]
 pub struct Judge {
     clock: Clock,
@@ -65,13 +66,13 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Judges by `deadline`.
+    /// Drops messages older than `deadline`.
     pub fn new(deadline: Span) -> Judge {
         Judge { clock: Clock::new(), deadline }
     }
 
     /// When the sender had a message that arrived at `now` over a hop of at least `path`, in
-    /// microseconds of this clock; `None` if that is longer ago than the deadline.
+    /// microseconds of this clock; `None` if the message is older than the deadline.
     pub fn born(&mut self, now: Time, departure: Departure, path: Span) -> Option<i64> {
         let stamp = self.clock.stamp(departure.stamp);
         self.clock.on_arrival(now, stamp);
@@ -81,7 +82,7 @@ impl Judge {
     }
 }
 
-/// A code, and how long a group of it may be incomplete.
+/// A code, and how long a group of it may stay incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cover {
     /// The code.
@@ -90,9 +91,10 @@ pub struct Cover {
     pub wait: Span,
 }
 
-/// The code for `per_second` datagrams over a hop, such that what is restored is in time: a group
-/// is what half of the time collects that `deadline` leaves, and the number of repairs is that of
-/// a frame of this length ([`plan`]). `None` if the deadline does not exceed RTT/2 + jitter.
+/// Returns the code for `per_second` datagrams over a hop, such that restored messages are in time.
+/// A group contains the datagrams of half of the time that `deadline` leaves, and has as many
+/// repairs as a frame of that length ([`plan`]). `None` if the deadline does not exceed RTT/2 +
+/// jitter.
 pub fn cover(deadline: Span, per_second: f64, path: &Path) -> Option<Cover> {
     let wait = path.calmed(deadline).leaves(deadline) / 2;
     if wait == Span::ZERO {
@@ -101,7 +103,7 @@ pub fn cover(deadline: Span, per_second: f64, path: &Path) -> Option<Cover> {
     let group = (per_second * wait.as_secs_f64()).clamp(1.0, MAX_GROUP.into()) as u8;
     let frame = Bytes::new(u64::from(group) * u64::from(path.symbol));
     let needs = Needs { frame, per_second: 1.0 / wait.as_secs_f64(), deadline, epsilon: EPSILON };
-    // Where no code is enough, each datagram has a repair.
+    // If no code is enough, each datagram has a repair.
     let repairs = plan(&needs, path, 0).map_or(group.into(), |plan| plan.repairs);
     let code = match repairs.min(MAX_REPAIRS.into()) as u8 {
         0 => Code::None,
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!(Departure::decode(&bytes), Some((departure, &b"rest"[..])));
         assert_eq!(Departure::decode(&bytes[..7]), None);
         assert_eq!(judge.born(at(500), departure, path), Some(430_000));
-        // 30 ms later on the way than the first one: in time. Then one that is 1 ms older.
+        // This message took 30 ms longer than the first: in time. The next is 1 ms older.
         let mut next = |waited: i64, arrived| {
             let departure = Departure::new(at(1_000_130), 1_000_130_000 - waited);
             judge.born(at(arrived), departure, path)
@@ -152,7 +154,7 @@ mod tests {
         let millis = Span::from_millis;
         let cover = |deadline, per_second, path: &Path| cover(millis(deadline), per_second, path);
         assert_eq!(cover(50, 100.0, &path(0.01, 1.0)), None);
-        // 50 ms are left, and half of it collects a group.
+        // The deadline leaves 50 ms, and a group contains the datagrams of half of it.
         let code = |group, repairs| Code::ReedSolomon { group, repairs };
         let of = |code, wait| Some(Cover { code, wait: millis(wait) });
         assert_eq!(cover(100, 10.0, &path(0.005, 1.0)), of(Code::Xor { group: 1 }, 25));

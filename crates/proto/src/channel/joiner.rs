@@ -1,4 +1,4 @@
-//! Messages from datagrams, lost ones restored from repairs.
+//! Joins datagrams to messages; lost datagrams are restored from repairs.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,23 +7,23 @@ use super::cutter::{CODED, HEAD, LENGTH, MAX_GROUP, REPAIR, REPAIR_HEAD};
 use super::seen::{Numbers, Placed};
 use crate::fec::{Decoder, Scheme, Shape};
 
-/// Groups whose datagrams are kept for the code, and bytes of them.
+/// Groups whose datagrams are kept for the code: most groups and most bytes.
 const GROUPS: u64 = 64;
 const GROUP_BYTES: usize = 4 << 20;
-/// Incomplete messages, and bytes of them.
+/// Incomplete messages: most messages and most bytes.
 const PARTIAL: usize = 1_024;
 const PARTIAL_BYTES: usize = 32 << 20;
-/// What a part costs beside its bytes.
+/// Memory of a part in addition to its bytes.
 const BESIDE: usize = 64;
 
-/// A message that is whole.
+/// A complete message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
     /// The message.
     pub message: Vec<u8>,
-    /// A datagram of it was lost and restored.
+    /// Whether a datagram of the message was lost and restored.
     pub restored: bool,
-    /// A message that was sent later came before it.
+    /// Whether a message that was sent later arrived before it.
     pub late: bool,
 }
 
@@ -38,14 +38,14 @@ struct Partial {
 struct Group {
     originals: BTreeMap<u8, Vec<u8>>,
     repairs: BTreeMap<u8, Vec<u8>>,
-    /// XOR or not, originals and repairs, as the first repair says.
+    /// XOR or not, originals and repairs, according to the first repair.
     shape: Option<(bool, u8, u8)>,
-    /// All originals are here.
+    /// Whether all originals have arrived or were restored.
     done: bool,
     cost: usize,
 }
 
-/// Joins datagrams to messages. Each message comes at most once, in any order.
+/// Joins datagrams to messages. Each message is returned at most once, in any order.
 #[derive(Default)]
 pub struct Joiner {
     numbers: Numbers,
@@ -59,19 +59,19 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// Messages that did not come so far. Those that are still on their way count too.
+    /// Number of messages that have not arrived so far, including messages in flight.
     pub fn lost(&self) -> u64 {
         self.lost.saturating_add(self.numbers.missing())
     }
 
-    /// Bytes of memory that incomplete messages and groups take, about.
+    /// Approximate bytes of memory of incomplete messages and groups.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.partial_bytes + self.group_bytes
     }
 
-    /// Takes an authentic datagram; appends the messages that are whole now to `out`. What no
-    /// honest end sends has no effect.
+    /// Takes an authentic datagram; appends the messages that it completes to `out`. A datagram
+    /// that no honest end sends has no effect.
     pub fn take(&mut self, block: u64, payload: &[u8], out: &mut Vec<Joined>) {
         let (group, index) = (block >> 16, block & 0xff);
         if block & REPAIR == 0 {
@@ -143,7 +143,7 @@ impl Joiner {
             if let Ok(shape) = Shape::new(scheme, count.into(), repairs.into(), symbol) {
                 let originals = coded.iter().map(|(index, bytes)| (*index, &bytes[..]));
                 let repairs = group.repairs.iter().map(|(at, bytes)| (u16::from(*at), &bytes[..]));
-                // Symbols that contradict each other, of a sender that lies, restore nothing.
+                // Contradictory symbols from a dishonest sender restore nothing.
                 let _ = self.decoder.decode(shape, originals, repairs, |_, bytes| {
                     restored.push(bytes.to_vec());
                 });

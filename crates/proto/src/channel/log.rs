@@ -6,16 +6,16 @@ use alloc::sync::Arc;
 use super::Message;
 use crate::share::Key;
 
-/// How much a log holds.
+/// The limits of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Messages that subscribers may lag behind.
     pub messages: usize,
-    /// Bytes of them. The newest message is kept, whatever its size.
+    /// Bytes of those messages. The newest message is kept, whatever its size.
     pub bytes: usize,
     /// Keys whose last message is kept for late subscribers.
     pub keys: usize,
-    /// Bytes of those.
+    /// Bytes of those last messages.
     pub key_bytes: usize,
 }
 
@@ -26,8 +26,8 @@ impl Default for Limits {
     }
 }
 
-/// The newest messages of a room, and the last one of each key. Positions count all messages of the
-/// room from 0.
+/// The newest messages of a room, and the last message of each key. A position counts all messages
+/// of the room from 0.
 #[derive(Clone, Debug)]
 pub struct Log {
     limits: Limits,
@@ -55,7 +55,7 @@ impl Log {
         }
     }
 
-    /// The position of the oldest message that is there.
+    /// The position of the oldest message in the log.
     pub fn first(&self) -> u64 {
         self.first
     }
@@ -65,7 +65,7 @@ impl Log {
         self.first + self.entries.len() as u64
     }
 
-    /// Bytes of memory that it takes, about. A message that is there for two reasons counts twice.
+    /// Approximate bytes of memory. A message that is kept for two reasons counts twice.
     pub fn cost(&self) -> usize {
         self.bytes + self.kept_bytes
     }
@@ -97,7 +97,7 @@ impl Log {
         }
     }
 
-    /// Drops the oldest messages, then the oldest keys, until the log takes no more than `cost`.
+    /// Drops the oldest messages, then the oldest keys, until the cost is at most `cost`.
     pub fn shrink(&mut self, cost: usize) {
         self.trim(usize::MAX, cost.saturating_sub(self.kept_bytes), 0);
         while self.cost() > cost && !self.kept.is_empty() {
@@ -127,7 +127,7 @@ impl Log {
         }
     }
 
-    /// The message at a position, if it is still there.
+    /// The message at a position, if the log still has it.
     pub(super) fn at(&self, position: u64) -> Option<&Arc<Message>> {
         self.entries.get(usize::try_from(position.checked_sub(self.first)?).ok()?)
     }

@@ -1,11 +1,11 @@
-//! What a subscriber measures of its channel.
+//! A subscriber's measurements of its channel.
 
 use super::Message;
 use crate::stream;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
-/// Rates are of the last one to two of these.
+/// Rates are measured over one to two of these windows.
 const WINDOW: Span = Span::from_secs(1);
 
 /// Measurements of a channel.
@@ -13,22 +13,22 @@ const WINDOW: Span = Span::from_secs(1);
 pub struct Stats {
     /// Messages delivered.
     pub messages: u64,
-    /// Their content.
+    /// Bytes of content delivered.
     pub bytes: Bytes,
     /// Messages that were lost: on the path, or because this end was too slow.
     pub lost: u64,
     /// Messages that arrived after one that was sent later.
     pub reordered: u64,
-    /// Content delivered a second, lately.
+    /// Content delivered recently, a second.
     pub goodput: Rate,
-    /// The same with heads, keys and repairs.
+    /// Rate of everything that arrived: content, heads, keys and repairs.
     pub throughput: Rate,
     /// The mean deviation of delays between messages (RFC 3550, section 6.4.1).
     pub jitter: Span,
 }
 
 impl Stats {
-    /// The share of messages that were lost.
+    /// The loss ratio of messages.
     pub fn loss(&self) -> f64 {
         let all = self.messages.saturating_add(self.lost);
         if all == 0 { 0.0 } else { self.lost as f64 / all as f64 }
@@ -42,7 +42,7 @@ pub struct Meter {
     jitter: stream::Meter,
     origin: Option<u64>,
     missing: u64,
-    /// Content and all bytes of the window before and of the present one.
+    /// Bytes of content and all bytes, in the previous and in the current window.
     windows: [(u64, u64); 2],
     begun: Time,
 }
@@ -65,7 +65,7 @@ impl Meter {
         }
     }
 
-    /// A message was delivered. Jitter follows one sender at a time.
+    /// Notes a delivered message. Jitter follows one sender at a time.
     pub fn on_message(&mut self, now: Time, message: &Message) {
         self.stats.messages += 1;
         let len = message.bytes.len() as u64;
@@ -78,23 +78,23 @@ impl Meter {
         }
     }
 
-    /// So many bytes arrived, in datagrams or in a stream.
+    /// Notes that `bytes` bytes arrived, in datagrams or in a stream.
     pub fn on_bytes(&mut self, now: Time, bytes: usize) {
         self.turn(now);
         self.windows[1].1 += bytes as u64;
     }
 
-    /// Messages were lost.
+    /// Notes lost messages.
     pub fn on_lost(&mut self, lost: u64) {
         self.stats.lost = self.stats.lost.saturating_add(lost);
     }
 
-    /// Sets the number of messages that did not come in datagrams so far.
+    /// Sets the number of messages in datagrams that have not arrived so far.
     pub fn set_missing(&mut self, missing: u64) {
         self.missing = missing;
     }
 
-    /// A message arrived after a later one.
+    /// Notes a message that arrived after a later one.
     pub fn on_late(&mut self) {
         self.stats.reordered += 1;
     }

@@ -1,33 +1,33 @@
-//! Messages that came before.
+//! Detects duplicate messages.
 
 use alloc::collections::BTreeMap;
 
-/// Numbers behind the highest one that are remembered one by one.
+/// Numbers below the highest that are remembered individually.
 const WINDOW: u64 = 1_024;
 const WORDS: usize = (WINDOW / 64) as usize;
 
-/// What a number is to those before it.
+/// The result of marking a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// It is new. So many numbers left the window by it that never came.
+    /// The number is new; marking it moved numbers out of the window.
     New {
-        /// How many.
+        /// Numbers that left the window without having arrived.
         lost: u64,
-        /// A higher number came before it.
+        /// Whether a higher number arrived before it.
         late: bool,
     },
-    /// It came before.
+    /// The number has arrived before.
     Twice,
-    /// It is too far behind the highest number to know.
+    /// The number is too far behind the highest to know.
     Old,
 }
 
-/// Which numbers of one sender came, the newest 1,024 of them.
+/// Which numbers of one sender have arrived, for the newest 1,024 numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
     /// One more than the highest number.
     end: u64,
-    /// The first number counts: those before it are not lost.
+    /// The first number that arrived: earlier numbers do not count as lost.
     begin: u64,
     words: [u64; WORDS],
 }
@@ -55,21 +55,21 @@ impl Numbers {
         Placed::New { lost: 0, late: true }
     }
 
-    /// Whether a number came, or is too far behind to know.
+    /// Whether a number has arrived, or is too far behind to know.
     pub fn has(&self, number: u64) -> bool {
         number < self.end && (self.end - number > WINDOW || self.is_set(number))
     }
 
-    /// Numbers within the window that have not come.
+    /// Numbers within the window that have not arrived.
     pub fn missing(&self) -> u64 {
         let from = self.begin.max(self.end.saturating_sub(WINDOW));
         (from..self.end).filter(|number| !self.is_set(*number)).count() as u64
     }
 
-    /// Makes `number` the highest; returns how many numbers left the window that never came.
+    /// Makes `number` the highest; returns how many numbers left the window without having arrived.
     fn advance(&mut self, number: u64) -> u64 {
         let end = number.saturating_add(1);
-        // All that leaves: the window as it is, and what no window ever held.
+        // Numbers that leave: those in the window, and those that a jump skips entirely.
         let start = end.saturating_sub(WINDOW);
         let old_start = self.begin.max(self.end.saturating_sub(WINDOW));
         let within = (old_start..start.min(self.end)).filter(|old| !self.is_set(*old)).count();
@@ -102,8 +102,8 @@ impl Numbers {
     }
 }
 
-/// Which messages of several senders came. When there are more senders than it remembers, it
-/// forgets the one that was silent the longest.
+/// Which messages of several senders have arrived. Above the limit of senders, the sender that was
+/// silent longest is forgotten.
 #[derive(Clone, Debug)]
 pub struct Seen {
     origins: BTreeMap<u64, (u64, Numbers)>,

@@ -56,7 +56,8 @@ fn a_late_subscriber_gets_the_last_message_of_each_key_first() {
         assert_eq!(take(&mut late, &log), [2, 3, 4, 5], "{mode:?}");
     }
     let mut late = Cursor::new(&log, Mode::Reliable, Prefix::ALL, 0);
-    // The key changes before the late subscriber takes it: it comes once, as the newest.
+    // The key changes before the late subscriber takes it: the subscriber gets only the newest
+    // value.
     log.push(message(6, "b"));
     assert_eq!(take(&mut late, &log), [3, 4, 5, 6]);
 }
@@ -69,7 +70,7 @@ fn the_newest_value_of_a_key_replaces_those_that_were_not_taken_and_no_key_starv
         log.push(message(number, key));
     }
     assert_eq!(take(&mut latest, &log), [2, 4]);
-    // Both keys change before each take: each has its turn.
+    // Both keys change before each take: the subscriber gets them in turn.
     let mut taken = Vec::new();
     for round in 0..8 {
         log.push(message(10 + 2 * round, "a"));
@@ -82,7 +83,7 @@ fn the_newest_value_of_a_key_replaces_those_that_were_not_taken_and_no_key_starv
     };
     let numbers: Vec<u64> = taken.iter().map(number).collect();
     assert_eq!(numbers, [10, 13, 14, 17, 18, 21, 22, 25]);
-    // Afterwards only what changed since comes.
+    // After that the subscriber gets only later changes.
     assert_eq!(take(&mut latest, &log), [24]);
     assert_eq!(take(&mut latest, &log), []);
 }
@@ -131,7 +132,7 @@ fn a_log_keeps_its_limits_of_messages_bytes_and_keys() {
     for number in 1..=5 {
         log.push(big(number, "a", 840));
     }
-    // 1,001 bytes each with the key.
+    // Each message takes 1,001 bytes with the key.
     assert_eq!((log.first(), log.next(), log.keys()), (3, 5, 1));
     assert_eq!(log.cost(), 3 * 1_001);
     log.push(big(6, "b", 5_000));
@@ -159,14 +160,14 @@ fn numbers_come_once_each_and_the_lost_ones_are_counted() {
     assert_eq!(numbers.mark(12), fresh(0, true));
     assert_eq!((numbers.missing(), numbers.mark(12)), (1, Placed::Twice));
     assert!(numbers.has(12) && !numbers.has(11) && !numbers.has(14));
-    // 11 leaves the window of 1,024.
+    // Number 11 leaves the window of 1,024.
     assert_eq!(numbers.mark(11 + 1_023), fresh(0, false));
     assert_eq!(numbers.mark(11 + 1_024), fresh(1, false));
     assert_eq!(numbers.mark(11), Placed::Old);
     assert!(numbers.has(11));
     let before = numbers.missing();
     assert_eq!(before, 1_020);
-    // A jump: all that was missing, and all that no window held.
+    // A jump: the missing numbers of the window, and the skipped numbers that no window held.
     assert_eq!(numbers.mark(1_035 + 2_000), fresh(1_020 + 976, false));
     assert_eq!(numbers.missing(), 1_023);
     let lost = u64::MAX / 2 - 3_036 - 1_023 + 1_023;
@@ -231,7 +232,7 @@ fn messages_come_whole_in_every_code_and_twice_by_no_repetition() {
         let (out, lost) = joined(&datagrams);
         let got: Vec<Vec<u8>> = out.iter().map(|joined| joined.message.clone()).collect();
         assert!(got == messages && lost == 0, "{code:?}");
-        // In the reverse order all come, too.
+        // All arrive in reverse order too.
         datagrams.reverse();
         let (out, _) = joined(&datagrams);
         assert_eq!(out.len(), 40, "{code:?}");
@@ -291,13 +292,13 @@ fn what_no_honest_sender_sends_restores_nothing_and_takes_bounded_memory() {
         joiner.take(random >> (random % 60), &payload, &mut out);
         out.clear();
     }
-    // Parts of ever new messages: the oldest are forgotten.
+    // Parts of ever new messages: the oldest parts are dropped.
     for number in 0..5_000_u64 {
         let head = [&number.to_be_bytes()[..], &[0, 0, 255, 255]].concat();
         joiner.take(0, &[&head[..], &[0; 1_000]].concat(), &mut out);
     }
     assert!(out.is_empty() && joiner.held() <= (1_024 + 1) * 1_064 + (4 << 20));
-    // And an honest message still comes.
+    // An honest message still arrives.
     let whole = [&6_000_u64.to_be_bytes()[..], &[0, 0, 0, 1], b"x"].concat();
     joiner.take(0, &whole, &mut out);
     assert_eq!(out.len(), 1);

@@ -1,4 +1,4 @@
-//! How a stream keeps its deadline: by payloads, by repair or by code.
+//! How a stream meets its deadline: by payloads, by repair or by code.
 
 use core::fmt;
 
@@ -7,20 +7,20 @@ use crate::model;
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
 
-/// What a stream asks for.
+/// The requirements of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs {
     /// Bytes of a frame.
     pub frame: Bytes,
     /// Frames a second.
     pub per_second: f64,
-    /// From the frame's arrival at the sender to its delivery.
+    /// Time from the frame's arrival at the sender to its delivery.
     pub deadline: Span,
     /// The share of frames that may be missed.
     pub epsilon: f64,
 }
 
-/// What is known of the path.
+/// The known properties of the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     /// The round-trip time.
@@ -29,25 +29,25 @@ pub struct Path {
     pub jitter: Span,
     /// Losses.
     pub losses: Losses,
-    /// Bytes of a frame that a datagram carries.
+    /// Bytes of a frame in each datagram.
     pub symbol: u16,
 }
 
 impl Path {
-    /// The path with jitter of at most a quarter of `deadline`: beyond it data are late, whatever
-    /// is sent.
+    /// Limits the jitter to a quarter of `deadline`: with more jitter data are late, whatever the
+    /// sender does.
     pub(crate) fn calmed(self, deadline: Span) -> Path {
         Path { jitter: self.jitter.min(deadline / 4), ..self }
     }
 
-    /// What `deadline` leaves for sending, after half a round trip and the jitter.
+    /// The time that `deadline` leaves for sending, after half a round trip and the jitter.
     pub(crate) fn leaves(&self, deadline: Span) -> Span {
         deadline.saturating_sub(self.rtt / 2 + self.jitter)
     }
 }
 
-/// The way with the lowest sending rate that keeps the deadline, and the rates of the others.
-/// Rates are of frames and repairs, without headers.
+/// The sending rate of each way that meets the deadline. Rates are of frames and repairs, without
+/// headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The sending rate by payloads of several frames, each an RBUDP transfer.
@@ -58,8 +58,8 @@ pub struct Choice {
     pub code: Option<(u16, Rate)>,
 }
 
-/// Chooses by deadline, round-trip time, jitter and losses. Each way is left out where it cannot
-/// keep the deadline:
+/// Computes the sending rates from deadline, round-trip time, jitter and losses. A way that cannot
+/// meet the deadline is left out:
 ///
 /// - **payloads**: equations 8 to 11, with a round trip for each round that equation 6 expects:
 ///   B_send = B_obj·S_obj / (1 − (1 + N_resend)·RTT/D).
@@ -83,13 +83,13 @@ fn payloads(needs: &Needs, path: &Path) -> Option<Rate> {
     let Needs { frame, per_second, deadline, .. } = *needs;
     let payload = model::stream_payload(frame, model::stream_objects(per_second, deadline));
     let resends = model::resends(payload, path.symbol.into(), path.losses.ratio())?;
-    // The model has independent losses and no jitter: each round waits for the latest datagram.
+    // The model assumes independent losses and no jitter: each round waits for the latest datagram.
     let round = path.rtt + path.jitter;
     let rounds = round * (u64::from(resends) + 1);
     model::stream_send_rate(frame, per_second, deadline, rounds).ok()
 }
 
-/// What a frame has for being sent: no more than its interval, and no more than `left`.
+/// The rate that sends `bytes` within a frame's interval, or within `left` if that is less.
 fn rate(bytes: f64, per_second: f64, left: Span) -> Option<Rate> {
     let seconds = left.as_secs_f64().min(1.0 / per_second);
     (seconds > 0.0).then(|| Rate::from_bps_f64(bytes * 8.0 / seconds))
@@ -103,7 +103,7 @@ fn repair(needs: &Needs, path: &Path) -> Option<Rate> {
     let (loss, k) = (path.losses.ratio().get(), originals(needs, path) as f64);
     let once = path.rtt / 2 + path.jitter;
     let (mut left, mut missed) = (needs.deadline.saturating_sub(once), k * loss);
-    // One round at least, if anything is lost: D ≥ 1.5 RTT + jitter.
+    // At least one round if there is any loss: D ≥ 1.5 RTT + jitter.
     while missed > needs.epsilon {
         if left < path.rtt || path.rtt == Span::ZERO || loss >= 1.0 {
             return None;
@@ -128,13 +128,13 @@ impl Choice {
         [("repair", self.repair), ("code", code), ("payloads", self.payloads)]
     }
 
-    /// The lowest sending rate and its way.
+    /// The way with the lowest sending rate, and the rate.
     fn best(&self) -> Option<(&'static str, Rate)> {
         let possible = self.ways().into_iter().filter_map(|(name, rate)| Some((name, rate?)));
         possible.min_by_key(|(_, rate)| *rate)
     }
 
-    /// One sentence for a stream that is sent by code: its rate, and those of the other ways.
+    /// One sentence for a stream that uses a code: its rate, and the rates of the other ways.
     pub fn by_code(&self) -> impl fmt::Display {
         let way = self.code.map(|(_, rate)| ("code", rate));
         fmt::from_fn(move |f| self.describe(way, f))
@@ -156,7 +156,7 @@ impl Choice {
     }
 }
 
-/// One sentence: the way with the lowest rate, its rate, and those of the other ways.
+/// One sentence: the way with the lowest rate, its rate, and the rates of the other ways.
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.describe(self.best(), f)

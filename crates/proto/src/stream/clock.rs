@@ -2,31 +2,32 @@
 
 use crate::time::{Span, Time};
 
-/// A minimum is forgotten after one to two of these: clocks drift (50 ppm are 3 ms a minute), and
+/// Minima are forgotten after one to two windows: clocks drift (50 ppm are 3 ms a minute), and
 /// routes change.
 const WINDOW: Span = Span::from_secs(30);
 
-/// Dates the receiver's deadlines by the sender's stamps. The least of (arrival − stamp) is the
-/// path's own delay plus the difference of the clocks; a deadline lies D minus the path's delay
-/// after it. A queue that never empties counts as the path's own delay, and so does the jitter of
-/// all datagrams so far: until one comes without it, frames may be that much late.
+/// Computes the receiver's deadlines from the sender's stamps. The minimum of (arrival − stamp) is
+/// the path's own delay plus the difference of the clocks; the deadline follows it by D minus the
+/// path's delay. A queue that never empties counts as part of the path's own delay. So does jitter
+/// that all datagrams so far had: until a datagram arrives without it, frames may be late by that
+/// much.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// The stamp last seen, without the wrap at 2³² µs.
+    /// The last stamp, without the wrap at 2³² µs.
     last: Option<i64>,
-    /// Least (arrival − stamp) in µs of the window before this one and of this one.
+    /// Minimum of (arrival − stamp) in µs, in the previous and in the current window.
     least: [Option<i64>; 2],
-    /// When this window ends.
+    /// When the current window ends.
     ends: Time,
 }
 
 impl Clock {
-    /// Knows nothing yet.
+    /// A clock without any sample.
     pub(crate) fn new() -> Clock {
         Clock { last: None, least: [None; 2], ends: Time::ZERO }
     }
 
-    /// The stamp without its wrap: the one that is nearest to the last.
+    /// The stamp without its wrap: the value nearest to the last stamp.
     pub(crate) fn stamp(&mut self, at: u32) -> i64 {
         let stamp = match self.last {
             None => i64::from(at),
@@ -36,7 +37,7 @@ impl Clock {
         stamp
     }
 
-    /// A datagram with `stamp` arrived.
+    /// Takes in the arrival of a datagram with `stamp`.
     pub(crate) fn on_arrival(&mut self, now: Time, stamp: i64) {
         if now >= self.ends {
             self.least = [self.least[1], None];
@@ -46,8 +47,8 @@ impl Clock {
         self.least[1] = Some(self.least[1].map_or(offset, |least| least.min(offset)));
     }
 
-    /// When a frame with `stamp` must be delivered that may take `beyond` longer than the path's
-    /// own delay; at the latest, `beyond` from now on.
+    /// When a frame with `stamp` must be delivered if it may take `beyond` longer than the path's
+    /// own delay; at the latest `beyond` from now.
     pub(crate) fn due(&self, now: Time, stamp: i64, beyond: Span) -> Time {
         let latest = now + beyond;
         let Some(offset) = self.least.iter().flatten().min() else { return latest };
@@ -56,7 +57,7 @@ impl Clock {
     }
 }
 
-/// Whole microseconds of a time, rounded up: a delay is never taken for less than it is.
+/// Whole microseconds, rounded up, so that no delay is underestimated.
 fn micros(time: Time) -> i64 {
     time.as_nanos().div_ceil(1_000) as i64
 }

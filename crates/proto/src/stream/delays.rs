@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use crate::time::Span;
 
-/// Buckets of each power of two: a percentile is exact to 1.6 %.
+/// log₂ of the buckets for each power of two: percentiles are exact to 1.6 %.
 const FINE: u32 = 6;
 
-/// How many frames took how long, in a fixed amount of memory.
+/// A histogram of delays in a fixed amount of memory.
 #[derive(Clone, Debug)]
 pub struct Delays {
     buckets: Vec<u64>,
@@ -23,7 +23,7 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// Counts a delay. One above an hour counts as an hour.
+    /// Counts a delay; delays above an hour count as an hour.
     pub fn add(&mut self, delay: Span) {
         let micros = (delay.as_nanos() / 1_000).min(3_600_000_000) as u32;
         if let Some(bucket) = self.buckets.get_mut(place(micros)) {
@@ -33,7 +33,7 @@ impl Delays {
         self.longest = self.longest.max(delay);
     }
 
-    /// The delay that `share` of all did not exceed.
+    /// The delay that the share `share` of all frames did not exceed.
     pub fn at(&self, share: f64) -> Span {
         let wanted = libm::ceil(self.count as f64 * share) as u64;
         let mut seen = 0;
@@ -51,19 +51,19 @@ impl Delays {
         self.longest
     }
 
-    /// How many there were.
+    /// Number of delays.
     pub fn count(&self) -> u64 {
         self.count
     }
 }
 
-/// The bucket of a delay: one each below 2⁶ µs, then 2⁶ for each power of two.
+/// The bucket of a delay: one for each µs below 2⁷ µs, then 2⁶ for each power of two.
 fn place(micros: u32) -> usize {
     let octave = (32 - micros.leading_zeros()).saturating_sub(FINE + 1);
     ((octave << FINE) + (micros >> octave)) as usize
 }
 
-/// The longest delay of a bucket, in µs.
+/// The longest delay that falls into a bucket, in µs.
 fn most(place: usize) -> u64 {
     let (octave, fine) = (place >> FINE, place as u64 & ((1 << FINE) - 1));
     match octave {

@@ -1,45 +1,45 @@
-//! What each datagram says of its frame.
+//! The head of each datagram, which describes its frame.
 
 use crate::fec::{MAX_REPAIRS, Scheme, Shape};
 
 /// Most bytes of a frame: 16 MiB.
 pub const MAX_FRAME: u32 = 16 << 20;
 
-/// Bits of a head that have the length; skipped frames are in the 7 above.
+/// Bits of the length in its word of the head; the other 7 bits have the skipped frames.
 const LENGTH_BITS: u32 = 25;
 const LENGTHS: u32 = (1 << LENGTH_BITS) - 1;
 
-/// The last frame of a stream: at 1,000 frames a second a stream lasts 49 days.
+/// Highest frame number: at 1,000 frames a second a stream lasts 49 days.
 pub(super) const LAST_FRAME: u32 = u32::MAX - 1;
 
-/// One symbol of a frame.
+/// The position of a symbol in its frame, and the frame's properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The frame's number; the first is 0.
     pub frame: u32,
     /// The symbol's number: originals first, then repairs.
     pub index: u16,
-    /// How many repairs the frame has.
+    /// Number of repairs of the frame.
     pub repairs: u16,
     /// The frame's length in bytes.
     pub length: u32,
-    /// How many frames directly before it were not sent: nobody has to wait for them.
-    /// [`Head::MANY`] is that many or more.
+    /// Number of frames directly before this frame that were not sent, so that the receiver does
+    /// not wait for them. [`Head::MANY`] means that many or more.
     pub skipped: u8,
-    /// When the sender got the frame: µs of the sender's clock modulo 2³².
+    /// When the sender got the frame: µs of the sender's clock, modulo 2³².
     pub at: u32,
 }
 
-/// A head that no sender writes.
+/// Why a head is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
     /// Bytes are missing.
     Short,
     /// The frame is empty, or longer than [`MAX_FRAME`].
     Length(u32),
-    /// Length and repairs are no block of a code.
+    /// Length and repairs do not form a block of a code.
     Shape,
-    /// The frame has no symbol of this number.
+    /// The frame has no symbol with this number.
     Index(u16),
 }
 
@@ -59,19 +59,19 @@ impl core::fmt::Display for HeadError {
 impl core::error::Error for HeadError {}
 
 impl Head {
-    /// Bytes of the head at the start of a datagram's payload. Frame and index are in the block's
-    /// place of the datagram's header ([`Head::block`]).
+    /// Bytes of the head at the start of a datagram's payload. Frame and index are in the block
+    /// field of the datagram's header ([`Head::block`]).
     pub const LEN: usize = 10;
 
-    /// The most skipped frames that a head has room for.
+    /// Largest number of skipped frames in a head.
     pub const MANY: u8 = 127;
 
-    /// The number that the header's block carries: the frame's number, then the symbol's.
+    /// The content of the header's block field: the frame's number, then the symbol's.
     pub fn block(&self) -> u64 {
         u64::from(self.frame) << 16 | u64::from(self.index)
     }
 
-    /// Writes the head in front of a payload.
+    /// Encodes the head for the start of a payload.
     pub fn encode(&self) -> [u8; Head::LEN] {
         let mut out = [0; Head::LEN];
         out[..2].copy_from_slice(&self.repairs.to_be_bytes());
@@ -81,11 +81,11 @@ impl Head {
         out
     }
 
-    /// The head that `block` and the beginning of `payload` carry, of a stream whose symbols have
-    /// `symbol` bytes.
+    /// Decodes the head from `block` and the beginning of `payload`, for a stream whose symbols
+    /// have `symbol` bytes.
     ///
     /// # Errors
-    /// [`HeadError`] if no sender writes such a head.
+    /// [`HeadError`] if no sender writes this head.
     pub fn decode(block: u64, payload: &[u8], symbol: u16) -> Result<Head, HeadError> {
         let Some(&[m0, m1, l0, l1, l2, l3, t0, t1, t2, t3]) = payload.first_chunk() else {
             return Err(HeadError::Short);
@@ -102,7 +102,7 @@ impl Head {
         head.shape(symbol).map(|_| head)
     }
 
-    /// Bytes of the symbol, which the last original may have fewer of than all others.
+    /// Length of the symbol in bytes; the last original may be shorter than the others.
     ///
     /// # Errors
     /// As [`Head::shape`].
@@ -115,7 +115,7 @@ impl Head {
     /// The code of the frame, with symbols of `symbol` bytes.
     ///
     /// # Errors
-    /// [`HeadError`] if the numbers are no frame, or the symbol is not of the frame.
+    /// [`HeadError`] if the numbers do not form a frame, or the frame has no such symbol.
     pub fn shape(&self, symbol: u16) -> Result<Shape, HeadError> {
         let shape = shape(self.length, self.repairs, symbol)?;
         let end = u32::from(shape.originals()) + u32::from(shape.repairs());

@@ -1,24 +1,24 @@
-//! What the datagrams of one flow show of their path.
+//! Measurements of the path from the datagrams of one flow.
 
 use crate::fec::Losses;
 use crate::time::{Span, Time};
 use crate::units::LossRatio;
 
-/// Counts are forgotten after one to two of these.
+/// Counts are forgotten after one to two windows.
 const WINDOW: Span = Span::from_secs(15);
-/// What is assumed before enough datagrams came.
+/// Loss ratio that is assumed until enough datagrams have arrived.
 const BEFORE: f64 = 0.005;
-/// Datagrams that are enough for a first estimate.
+/// Number of datagrams that is enough for a first estimate.
 const ENOUGH: u64 = 2_000;
-/// Repairs always hold against this loss: a path that has lost nothing for a minute may begin to.
+/// Least loss ratio for repairs: a path without loss for a minute may still start to lose.
 const LEAST: f64 = 0.0005;
-/// More loss is not followed: a code for it would take a multiple of the rate.
+/// Highest loss ratio for repairs: a code for more would take a multiple of the rate.
 const MOST: f64 = 0.1;
-/// Fewer losses say nothing of how they come together.
+/// With fewer losses the mean burst length is unknown.
 const BURSTS: u64 = 20;
-/// The longest mean burst that is followed.
+/// Longest mean burst for repairs.
 const LONGEST: f64 = 64.0;
-/// The most that one difference counts, in µs.
+/// Upper limit of a single delay difference, in µs.
 const MOST_JITTER: i64 = 60_000_000;
 
 /// Counts of one window.
@@ -27,14 +27,15 @@ struct Counts {
     received: u64,
     lost: u64,
     bursts: u64,
-    /// Least and most (arrival − stamp) of the first symbols of frames, in µs.
+    /// Minimum and maximum of (arrival − stamp) of the first symbols of frames, in µs.
     offsets: Option<(i64, i64)>,
 }
 
-/// Losses, how they come together, and delay variation, from packet numbers and stamps.
+/// Measures losses, their burst length, and delay variation from packet numbers and stamps.
 #[derive(Clone, Debug)]
 pub struct Meter {
-    /// A longer pause before a gap in the numbers is an outage, which no code bridges.
+    /// A pause before a gap that is longer than this makes the gap an outage, which no code
+    /// bridges.
     outage: Span,
     next: u64,
     last: Time,
@@ -43,13 +44,13 @@ pub struct Meter {
     received: u64,
     lost: u64,
     reordered: u64,
-    /// RFC 3550, section 6.4.1, in 1/16 µs.
+    /// The jitter of RFC 3550, section 6.4.1, in 1/16 µs.
     jitter: i64,
     before: Option<i64>,
 }
 
 impl Meter {
-    /// A meter of a stream with frames every `interval`.
+    /// A meter for a stream with frames every `interval`.
     pub fn new(interval: Span) -> Meter {
         Meter {
             outage: interval * 4 + Span::from_millis(250),
@@ -65,7 +66,7 @@ impl Meter {
         }
     }
 
-    /// A datagram with this packet number arrived.
+    /// Takes in the arrival of a datagram with this packet number.
     pub fn on_datagram(&mut self, now: Time, number: u64) {
         if now >= self.ends {
             self.windows = [self.windows[1], Counts::default()];
@@ -88,7 +89,8 @@ impl Meter {
         self.last = now;
     }
 
-    /// The first symbol of a frame arrived `offset` µs after its stamp, by clocks that may differ.
+    /// Takes in the first symbol of a frame, which arrived `offset` µs after its stamp; the two
+    /// clocks may differ.
     pub fn on_frame(&mut self, offset: i64) {
         let (least, most) = self.windows[1].offsets.unwrap_or((offset, offset));
         self.windows[1].offsets = Some((least.min(offset), most.max(offset)));
@@ -98,9 +100,9 @@ impl Meter {
         }
     }
 
-    /// The losses to hold against: those of the last 15 to 30 s and two standard deviations more,
-    /// within 0.05 and 10 %. A stream has two hops: their sum is never
-    /// below 0.1 %, and 1 % at first.
+    /// The losses that repairs must cover: the loss ratio of the last 15 to 30 s plus two standard
+    /// deviations, limited to 0.05 to 10 %. A stream has two hops: their sum is at least 0.1 %, and
+    /// 1 % at first.
     pub fn losses(&self) -> Losses {
         let sum =
             |count: fn(&Counts) -> u64| self.windows.iter().map(count).fold(0, u64::saturating_add);
@@ -116,7 +118,7 @@ impl Meter {
         Losses::bursty(ratio.expect("a share within its limits"), burst.min(LONGEST))
     }
 
-    /// How much longer the first symbols of frames took than the fastest one did lately.
+    /// Delay variation of the first symbols of frames: slowest minus fastest, recently.
     pub fn spread(&self) -> Span {
         let offsets = self.windows.iter().filter_map(|counts| counts.offsets);
         let all = offsets.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
@@ -125,18 +127,18 @@ impl Meter {
         })
     }
 
-    /// The mean deviation of delays between frames, as RTP has it (RFC 3550, section 6.4.1).
+    /// The mean deviation of delays between frames, as in RTP (RFC 3550, section 6.4.1).
     pub fn jitter(&self) -> Span {
         Span::from_micros((self.jitter / 16).unsigned_abs())
     }
 
-    /// Datagrams that came, that were lost, and that came late, since the beginning.
+    /// Datagrams received, lost, and received late, since the beginning.
     pub fn counts(&self) -> (u64, u64, u64) {
         (self.received, self.lost, self.reordered)
     }
 }
 
-/// The losses of two paths in a row.
+/// The combined losses of two paths in a row.
 pub fn chain(first: Losses, second: Losses) -> Losses {
     let arrives = (1.0 - first.ratio().get()) * (1.0 - second.ratio().get());
     let ratio = LossRatio::new((1.0 - arrives).clamp(0.0, 1.0));
@@ -158,7 +160,7 @@ mod tests {
     #[test]
     fn losses_are_those_of_the_numbers_and_a_late_one_is_none() {
         let mut meter = meter();
-        // One of a hundred is lost, in pairs.
+        // One in a hundred is lost, in pairs.
         for n in (0..100_000_u64).filter(|n| n % 200 > 1) {
             meter.on_datagram(at(n * 50), n);
         }
@@ -194,7 +196,7 @@ mod tests {
             bad.on_datagram(at(n * 50), n);
         }
         assert_eq!(share(&bad), 0.1);
-        // Numbers of any size.
+        // Extreme numbers.
         bad.on_datagram(at(2_000_001), u64::MAX);
         bad.on_datagram(at(2_000_002), 0);
         assert_eq!(share(&bad), 0.1);

@@ -1,21 +1,20 @@
 //! A coded `deadline` channel: frames that arrive whole, in order and before a deadline, or are
 //! reported as missed.
 //!
-//! A frame is cut into k symbols, one a datagram, and m repairs follow them
-//! ([`repairs`](crate::fec::repairs)): any k of the k + m datagrams give the frame. The originals
-//! are sent as soon as the frame is there; nothing is sent again, so a lost datagram costs no round
-//! trip.
+//! The sender splits a frame into k symbols, one for each datagram, and adds m repairs
+//! ([`repairs`](crate::fec::repairs)): any k of the k + m datagrams give the frame. The sender
+//! sends the originals as soon as it has the frame. It never resends, so a lost datagram costs no
+//! round trip.
 //!
-//! As everywhere in this crate the cores name symbols and never hold their bytes. The driver of a
-//! [`Sender`] keeps the bytes of the frames that the sender has queued and computes repairs by
-//! [`fec`](crate::fec); the driver of a [`Receiver`] keeps the symbols for which
-//! [`Receiver::on_symbol`] returned [`Placed::Keep`], and decodes a frame when the receiver says
-//! that the frame is whole.
+//! As everywhere in this crate, the cores name symbols and never hold their bytes. The driver of a
+//! [`Sender`] keeps the bytes of the queued frames and computes repairs with [`fec`](crate::fec).
+//! The driver of a [`Receiver`] keeps the symbols for which [`Receiver::on_symbol`] returned
+//! [`Placed::Keep`], and decodes a frame when the receiver reports that the frame is complete.
 //!
-//! - [`Head`]: what a datagram says of its frame.
+//! - [`Head`]: a datagram's description of its frame.
 //! - [`Delays`]: percentiles of any number of delays.
-//! - [`Meter`]: losses, bursts and jitter of a path, from what arrives.
-//! - [`Plan`]: the rate and the repairs that follow from them.
+//! - [`Meter`]: losses, bursts and jitter of a path, from arrivals.
+//! - [`Plan`]: the rate and the repairs for a measured path.
 //! - [`choose`]: payloads, repair or code, from deadline, round-trip time, jitter and loss.
 
 mod choose;

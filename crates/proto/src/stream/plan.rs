@@ -1,34 +1,33 @@
-//! How a coded stream is sent over what is known of its path.
+//! The rate and repairs for a coded stream, from the measured path.
 
 use super::choose::{Choice, Needs, Path, choose};
 use crate::fec::Losses;
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
 
-/// A frame is sent faster than it would have to be by this factor: a thread that wakes late on a
-/// busy host still sends the frame within its time.
+/// A frame is sent this many times faster than necessary: a thread that wakes late on a busy host
+/// still sends the frame in time.
 const FASTER: f64 = 1.25;
 
-/// The share of frames, or of groups of messages, that may be missed because of the losses that
-/// were measured.
+/// Share of frames, or of groups of messages, that may be missed because of the measured losses.
 pub const EPSILON: f64 = 1e-4;
 
-/// How a stream is sent.
+/// Parameters for sending a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// UDP payload a second, while a frame is being sent.
+    /// UDP payload a second while a frame is being sent.
     pub rate: Rate,
     /// Repairs of a frame of full length.
     pub repairs: u16,
-    /// What the repairs hold against.
+    /// The losses that the repairs cover.
     pub losses: Losses,
-    /// What the other ways would take.
+    /// The rates of the other ways.
     pub choice: Choice,
 }
 
-/// Plans a coded stream whose datagrams have `overhead` bytes beside a symbol. Jitter counts up to
-/// a quarter of the deadline: beyond it frames are late, whatever is sent. Nothing where the
-/// deadline does not exceed RTT/2 + jitter.
+/// Plans a coded stream whose datagrams have `overhead` bytes in addition to the symbol. Jitter
+/// counts up to a quarter of the deadline: with more, frames are late whatever the sender does.
+/// `None` if the deadline does not exceed RTT/2 + jitter.
 pub fn plan(needs: &Needs, path: &Path, overhead: u16) -> Option<Plan> {
     let path = path.calmed(needs.deadline);
     let choice = choose(needs, &path);
@@ -61,7 +60,7 @@ mod tests {
         // 1031 datagrams of 1472 bytes in 40 ms.
         let plan_120 = planned(120, 0).expect("it is possible");
         assert_eq!((plan_120.repairs, plan_120.rate), (24, Rate::from_bps(303_526_400)));
-        // 30 ms are left of 80: 24 for the frame.
+        // Of 80 ms, 30 are left: 24 for the frame.
         let plan_80 = planned(80, 0).expect("it is possible");
         assert_eq!(plan_80.rate, Rate::from_bps(505_877_333));
     }

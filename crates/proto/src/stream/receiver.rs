@@ -1,4 +1,4 @@
-//! The receiver: which symbols of which frames are here, and what is delivered when.
+//! The receiver: tracks the symbols of each frame, and decides what to deliver and when.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -9,26 +9,27 @@ use super::head::{Head, LAST_FRAME};
 use crate::fec::Shape;
 use crate::time::{Span, Time};
 
-/// Most frames between the next to be delivered and the newest: older ones are missed.
+/// Most frames from the next to be delivered to the newest: older frames are missed.
 const WINDOW: u32 = 256;
 
-/// What becomes of a symbol.
+/// What the driver does with a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// The driver keeps it: it is needed for the frame.
+    /// Keep it: the frame needs it.
     Keep,
-    /// It is not needed: its frame is whole, delivered or missed, or the symbol came before.
+    /// Drop it: the frame is complete, delivered or missed, or the symbol arrived before.
     Spare,
-    /// It contradicts an earlier symbol of its frame, or its head is no frame of this stream.
+    /// Drop it: it contradicts an earlier symbol of its frame, or its head is not a frame of this
+    /// stream.
     Wrong,
-    /// It would need more memory than the stream has.
+    /// Drop it: it would exceed the stream's memory.
     NoRoom,
 }
 
-/// What the stream hands out, in the order of frames.
+/// The output of the stream, in the order of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// A frame is whole. Some of its originals may have to be decoded.
+    /// A complete frame. Some of its originals may have to be decoded.
     Frame {
         /// Its number.
         frame: u32,
@@ -36,11 +37,11 @@ pub enum Delivery {
         length: u32,
         /// The code of its symbols.
         shape: Shape,
-        /// How much longer the frame took than the fastest datagram did lately, from sender to
-        /// delivery.
+        /// The frame's delay from sender to delivery, minus the delay of the recently fastest
+        /// datagram.
         beyond_path: Span,
     },
-    /// Frames are missed, whatever comes of them later.
+    /// Missed frames; later symbols of them are dropped.
     Missed {
         /// The first.
         first: u32,
@@ -49,12 +50,12 @@ pub enum Delivery {
     },
 }
 
-/// A frame of which a symbol is here.
+/// A frame of which at least one symbol has arrived.
 #[derive(Debug)]
 struct Open {
     head: Head,
     shape: Shape,
-    /// One bit a symbol.
+    /// One bit for each symbol, set if it has arrived.
     here: Vec<u64>,
     count: u32,
     due: Time,
@@ -65,13 +66,14 @@ impl Open {
         self.count >= self.shape.originals().into()
     }
 
-    /// Bytes that its symbols may take.
+    /// Bytes reserved for its symbols.
     fn bytes(&self) -> usize {
         bytes(self.shape)
     }
 }
 
-/// A frame is whole with as many symbols as it has originals, and keeps no more.
+/// Bytes reserved for a frame: it is complete with as many symbols as it has originals, and keeps
+/// no more.
 fn bytes(shape: Shape) -> usize {
     usize::from(shape.originals()) * usize::from(shape.symbol())
 }
@@ -88,14 +90,14 @@ pub struct Receiver {
     open: BTreeMap<u32, Open>,
     /// The next frame to be delivered or missed.
     next: u32,
-    /// Frames before this one are missed though nothing of them has a date.
+    /// Frames before this one are missed, because the window has moved past them.
     given_up: u32,
 }
 
 impl Receiver {
-    /// A receiver of a new stream: symbols of `symbol` bytes, frames delivered `deadline` after
-    /// the sender had them over a path that takes `path` in one direction, symbols of incomplete
-    /// frames in at most `memory` bytes.
+    /// A receiver of a new stream with symbols of `symbol` bytes. It delivers frames within
+    /// `deadline` after the sender had them, over a path with a one-way delay of `path`, and keeps
+    /// symbols of incomplete frames in at most `memory` bytes.
     pub fn new(symbol: u16, deadline: Span, path: Span, memory: usize) -> Receiver {
         Receiver {
             symbol,
@@ -109,17 +111,17 @@ impl Receiver {
         }
     }
 
-    /// The same for a receiver that comes later: frames before `first` are not its own.
+    /// Makes the receiver start at the frame `first`, for a receiver that joins late.
     pub fn starting_at(self, first: u32) -> Receiver {
         Receiver { next: first, ..self }
     }
 
-    /// Frames before `end` are all that there are: those that did not come are missed.
+    /// Ends the stream before frame `end`: frames that have not arrived are missed.
     pub fn finish(&mut self, end: u32) -> Option<Delivery> {
         (self.next < end).then(|| self.missed(end - 1))
     }
 
-    /// A symbol arrived. The driver calls [`Receiver::poll`] afterwards.
+    /// Handles the arrival of a symbol. The driver calls [`Receiver::poll`] afterwards.
     pub fn on_symbol(&mut self, now: Time, head: &Head) -> Placed {
         let Ok(shape) = head.shape(self.symbol) else { return Placed::Wrong };
         if head.frame > LAST_FRAME {
@@ -137,7 +139,7 @@ impl Receiver {
             if self.used + bytes(shape) > self.memory {
                 return Placed::NoRoom;
             }
-            // A sender that was cut off goes on with new frames; the old ones are missed.
+            // A sender that was cut off continues with new frames; the old frames are missed.
             self.given_up = self.given_up.max(head.frame.saturating_sub(WINDOW - 1));
             let stamp = self.clock.stamp(head.at);
             self.clock.on_arrival(now, stamp);
@@ -158,14 +160,14 @@ impl Receiver {
         Placed::Keep
     }
 
-    /// The next frame that is whole and in order, or the next ones that are missed.
+    /// The next complete frame in order, or the next missed frames.
     pub fn poll(&mut self, now: Time) -> Option<Delivery> {
         let (&frame, open) = self.open.first_key_value()?;
         let late = now > open.due;
         let whole = open.is_whole() && !late;
         if self.next < frame {
-            // Earlier frames of which nothing came hold this one up until it is due, unless they
-            // were never sent.
+            // Earlier frames without any symbol delay this frame until it is due, unless they were
+            // never sent.
             let (last, skipped) = (frame - 1, open.head.skipped);
             let never = skipped == Head::MANY || frame - self.next <= skipped.into();
             let give_up = never || last < self.given_up || now >= open.due;
@@ -183,7 +185,7 @@ impl Receiver {
         Some(Delivery::Frame { frame, length: head.length, shape, beyond_path })
     }
 
-    /// Frames up to `last` are missed.
+    /// Marks frames up to `last` as missed.
     fn missed(&mut self, last: u32) -> Delivery {
         let first = self.next;
         while let Some(entry) = self.open.first_entry().filter(|entry| *entry.key() <= last) {
@@ -193,14 +195,14 @@ impl Receiver {
         Delivery::Missed { first, last }
     }
 
-    /// When [`Receiver::poll`] has something though no symbol comes.
+    /// When [`Receiver::poll`] has output even if no symbol arrives.
     pub fn next_wakeup(&self) -> Option<Time> {
         let (&frame, open) = self.open.first_key_value()?;
         let late = if self.next < frame { open.due } else { open.due + Span::from_nanos(1) };
         Some(late)
     }
 
-    /// Which symbols of a frame are here, as far as it is open.
+    /// Whether a symbol of an incomplete frame has arrived.
     pub fn is_here(&self, frame: u32, index: u16) -> bool {
         let open = self.open.get(&frame);
         open.is_some_and(|open| {
@@ -208,12 +210,12 @@ impl Receiver {
         })
     }
 
-    /// The next frame to be delivered or missed: bytes of earlier ones are not needed any more.
+    /// The next frame to be delivered or missed; the driver may drop the bytes of earlier frames.
     pub fn next(&self) -> u32 {
         self.next
     }
 
-    /// Bytes that symbols of incomplete frames may take now.
+    /// Bytes reserved for symbols of incomplete frames.
     pub fn used(&self) -> usize {
         self.used
     }

@@ -1,5 +1,4 @@
-//! The sender: paces the symbols of each frame, and decides what happens to frames that come too
-//! fast.
+//! The sender: paces the symbols of each frame, and handles frames that arrive too fast.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -9,45 +8,45 @@ use crate::pace::Pacer;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
-/// What happens to frames that come faster than they can be sent.
+/// What the sender does with frames that arrive faster than they can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overflow {
-    /// The source waits.
+    /// Lets the source wait.
     Block,
-    /// The new frame is not sent.
+    /// Drops the new frame.
     Skip,
-    /// The oldest waiting frame is not sent.
+    /// Drops the oldest waiting frame.
     Thin,
 }
 
-/// How a stream is sent.
+/// Parameters for sending a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Bytes of a symbol, without the head: even.
+    /// Bytes of a symbol, without the head; an even number.
     pub symbol: u16,
-    /// Bytes of header, head and seal in front of and behind a symbol.
+    /// Bytes of header, head and seal around a symbol.
     pub overhead: u16,
-    /// From the frame's arrival at the sender to its delivery.
+    /// Time from the frame's arrival at the sender to its delivery.
     pub deadline: Span,
-    /// The path's delay in one direction: a frame is given up when it cannot be in time any more.
+    /// The path's one-way delay: the sender gives up a frame that can no longer be in time.
     pub path: Span,
-    /// The losses to hold against.
+    /// The losses that the repairs must cover.
     pub losses: Losses,
-    /// The share of frames that may be missed because of these losses.
+    /// Share of frames that may be missed because of these losses.
     pub epsilon: f64,
     /// UDP payload a second.
     pub rate: Rate,
-    /// What happens to frames that come too fast.
+    /// What to do with frames that arrive too fast.
     pub overflow: Overflow,
-    /// Most frames that wait behind the one that is being sent.
+    /// Most frames that wait behind the frame being sent.
     pub waiting: usize,
 }
 
-/// There is no room for another frame yet: offer it again after the next one has been sent.
+/// Error: there is no room for another frame; offer it again after the next frame has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// A frame that is being sent, or waits.
+/// A frame that is being sent or waits.
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     head: Head,
@@ -60,7 +59,7 @@ struct Queued {
 pub struct Sender {
     settings: Settings,
     pacer: Pacer,
-    /// Repairs by number of originals: the sum behind it is worth keeping.
+    /// Cached number of repairs by number of originals, because its computation is expensive.
     repairs: BTreeMap<u16, u16>,
     current: Option<Queued>,
     waiting: VecDeque<Queued>,
@@ -68,14 +67,14 @@ pub struct Sender {
     /// The frame after the last one of which a symbol was sent.
     begun: u32,
     skipped: u64,
-    /// What is left of the burst that may leave now, and when it began.
+    /// Datagrams of the current burst that may still leave, and when the burst began.
     granted: u64,
     granted_at: Time,
-    /// Whether symbols were sent since the pacer was idle.
+    /// Whether symbols were sent since the pacer was last idle.
     busy: bool,
 }
 
-/// Frames of this many different lengths keep their number of repairs.
+/// Most entries in the cache of repair numbers.
 const LENGTHS: usize = 64;
 
 impl Sender {
@@ -97,8 +96,7 @@ impl Sender {
         }
     }
 
-    /// Repairs of a frame with `originals`; as many as originals if the losses are too many for
-    /// any code.
+    /// Repairs of a frame with `originals`; as many as originals if no code covers the losses.
     fn repairs(&mut self, originals: u16) -> u16 {
         if let Some(known) = self.repairs.get(&originals) {
             return *known;
@@ -112,8 +110,8 @@ impl Sender {
         count
     }
 
-    /// Takes a frame of `length` bytes; returns its number. The driver keeps its bytes until
-    /// [`Sender::oldest`] is past it.
+    /// Accepts a frame of `length` bytes; returns its number. The driver keeps the frame's bytes
+    /// until [`Sender::oldest`] has passed it.
     ///
     /// # Errors
     /// [`Full`] if the source has to wait ([`Overflow::Block`]), or after 2³² − 1 frames.
@@ -145,8 +143,8 @@ impl Sender {
         Ok(number)
     }
 
-    /// Counts a frame that cannot be sent at all, as while the connection is lost: it has a number,
-    /// so that receivers count it as missed. Nothing after 2³² − 1 frames.
+    /// Counts a frame that cannot be sent, for example while the connection is lost. The frame gets
+    /// a number, so that receivers count it as missed. `None` after 2³² − 1 frames.
     pub fn pass(&mut self) -> Option<u32> {
         let number = self.next;
         (number <= LAST_FRAME).then(|| {
@@ -156,15 +154,15 @@ impl Sender {
         })
     }
 
-    /// Gives up all frames of which symbols are still to be sent.
+    /// Gives up all frames that are not sent completely.
     pub fn give_up(&mut self) {
         self.skipped += self.waiting.len() as u64 + u64::from(self.current.is_some());
         self.current = None;
         self.waiting.clear();
     }
 
-    /// Follows the path: the next frames have repairs for `losses`, and the symbols of all frames
-    /// go at `rate`. A frame that is being sent keeps its repairs.
+    /// Adapts to the path: the next frames have repairs for `losses`, and the symbols of all frames
+    /// leave at `rate`. A frame that is being sent keeps its repairs.
     pub fn follow(&mut self, now: Time, path: Span, losses: Losses, rate: Rate) {
         if self.settings.losses != losses {
             self.repairs.clear();
@@ -178,12 +176,12 @@ impl Sender {
     /// Whether a frame of this length can be sent.
     ///
     /// # Errors
-    /// [`HeadError`] if it is empty or too long.
+    /// [`HeadError`] if the length is zero or too large.
     pub fn check(&self, length: u32) -> Result<(), HeadError> {
         shape(length, 0, self.settings.symbol).map(drop)
     }
 
-    /// The symbol that is to be sent now, if any; the shape is that of its frame.
+    /// The symbol to send now, if any, and the shape of its frame.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(Head, Shape)> {
         let datagram = u64::from(self.settings.symbol) + u64::from(self.settings.overhead);
         while self.current.is_none() {
@@ -205,7 +203,7 @@ impl Sender {
             let head = Head { skipped: skipped as u8, ..next.head };
             self.current = Some(Queued { head, ..next });
         }
-        // The pacer lets datagrams go in small bursts: a burst that has begun ends at this time.
+        // The pacer releases datagrams in small bursts: all of a burst are sent at one instant.
         if self.granted == 0 || self.granted_at != now {
             self.granted = self.pacer.allowance(now);
             self.granted_at = now;
@@ -223,13 +221,12 @@ impl Sender {
         Some((head, shape))
     }
 
-    /// When [`Sender::poll_transmit`] has something again; nothing before another frame is
-    /// offered.
+    /// When [`Sender::poll_transmit`] has the next symbol; `None` until another frame is offered.
     pub fn next_wakeup(&self) -> Option<Time> {
         (self.current.is_some() || !self.waiting.is_empty()).then(|| self.pacer.next())
     }
 
-    /// The oldest frame of which symbols are still to be sent; the next number if there is none.
+    /// The oldest frame that is not sent completely; the next number if there is none.
     pub fn oldest(&self) -> u32 {
         let first = self.current.iter().chain(&self.waiting).next();
         first.map_or(self.next, |queued| queued.head.frame)
@@ -240,12 +237,12 @@ impl Sender {
         self.next
     }
 
-    /// Whether symbols of the frame are still to be sent.
+    /// Whether the frame still has symbols to send.
     pub fn holds(&self, frame: u32) -> bool {
         self.current.iter().chain(&self.waiting).any(|queued| queued.head.frame == frame)
     }
 
-    /// How many frames were not sent, or given up because they could not be in time.
+    /// Number of frames that were dropped, or given up because they could not be in time.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }

@@ -39,12 +39,12 @@ fn at(millis: u64) -> Time {
     Time::from_nanos(millis * 1_000_000)
 }
 
-/// Symbols of a frame of two originals and one repair, which the sender had at `millis`.
+/// A symbol of a frame of two originals and one repair that the sender had at `millis`.
 fn symbol(frame: u32, index: u16, millis: u32) -> Head {
     Head { frame, index, repairs: 1, length: 2 * u32::from(SYMBOL), skipped: 0, at: millis * 1_000 }
 }
 
-/// All that is sent at `now`.
+/// Everything that is sent at `now`.
 fn sent(sender: &mut Sender, now: Time) -> Vec<Head> {
     core::iter::from_fn(|| sender.poll_transmit(now)).map(|(head, _)| head).collect()
 }
@@ -119,7 +119,7 @@ fn a_full_sender_blocks_skips_or_thins() {
 fn a_frame_that_cannot_be_in_time_is_not_sent() {
     let mut sender = Sender::new(settings());
     sender.offer(at(0), 1).expect("room");
-    // 70 ms and the path's 50 are the deadline; one datagram takes 47 µs.
+    // The deadline is 70 ms plus the path's 50 ms; a datagram takes 47 µs.
     assert_eq!(sent(&mut sender, at(69)).len(), 2);
     sender.offer(at(100), 1).expect("room");
     assert_eq!((sent(&mut sender, at(170)).len(), sender.skipped()), (0, 1));
@@ -170,7 +170,7 @@ fn a_missed_frame_is_told_without_another_datagram() {
 #[test]
 fn frames_are_delivered_in_order_and_no_later_than_their_own_deadline() {
     let mut receiver = receiver();
-    // Frame 0 is one symbol short, frame 1 whole.
+    // Frame 0 lacks one symbol, frame 1 is complete.
     receiver.on_symbol(at(50), &symbol(0, 0, 0));
     for index in 0..2 {
         receiver.on_symbol(at(70), &symbol(1, index, 20));
@@ -205,7 +205,7 @@ fn a_frame_waits_for_none_that_was_never_sent() {
     assert_eq!(receiver.on_symbol(at(50), &heads[0]), Placed::Keep);
     assert_eq!(receiver.poll(at(50)), Some(Delivery::Missed { first: 0, last: 2 }));
     assert!(matches!(receiver.poll(at(50)), Some(Delivery::Frame { frame: 3, .. })));
-    // One of the two before it was sent.
+    // One of the two frames before it was sent.
     let head = Head { skipped: 1, ..symbol(6, 0, 20) };
     for index in 0..2 {
         receiver.on_symbol(at(70), &Head { index, ..head });
@@ -265,8 +265,8 @@ fn a_symbol_that_contradicts_its_frame_is_wrong() {
 fn a_clock_that_wraps_or_drifts_keeps_the_deadline() {
     let mut receiver = receiver();
     let start = u32::MAX - 1_000_000;
-    // The sender's clock runs 100 ppm slow, for two hours: 0.72 s in all. The least offset is up
-    // to a minute old, in which the clock loses 6 ms.
+    // The sender's clock runs 100 ppm slow for two hours: 0.72 s in all. The minimum offset is up
+    // to a minute old, in which time the clock loses 6 ms.
     for frame in 0..72_000_u32 {
         let now = Time::from_nanos(50_000_000 + u64::from(frame) * 100_000_000);
         let stamp = start.wrapping_add(frame.wrapping_mul(100_000 - 10));
@@ -281,7 +281,7 @@ fn a_clock_that_wraps_or_drifts_keeps_the_deadline() {
 }
 
 proptest! {
-    /// Numbers of any kind never panic, memory stays bounded, and what is delivered is in order.
+    /// Arbitrary numbers never panic, memory stays bounded, and deliveries are in order.
     #[test]
     fn a_receiver_withstands_any_heads(
         heads in prop::collection::vec(
@@ -330,7 +330,8 @@ fn the_papers_stream_needs_288_by_payloads_and_236_by_code() {
     assert_eq!((choice.payloads, choice.repair), (None, None));
 }
 
-/// The deadline from which on repair is possible, from both sides, is 1.5 RTT + jitter + sending.
+/// Repair becomes possible at a deadline of 1.5 RTT + jitter + sending time; tested from both
+/// sides.
 #[test]
 fn repair_needs_a_round_trip_and_a_half() {
     let small = |millis| Needs {
