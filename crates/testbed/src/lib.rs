@@ -1,6 +1,6 @@
 //! Simulated and emulated network paths for testing protocols.
 //!
-//! - [`link`]: models of what a path does to packets (rate, queue, delay, jitter, loss, …) as plain
+//! - [`link`]: models of a path's effects on packets (rate, queue, delay, jitter, loss, …) as plain
 //!   values: time and size in, arrival or drop out; no clock, no socket, one seed.
 //! - [`emu`]: hosts in network namespaces, connected in real time by the same link code, so that
 //!   any IP program runs across the path unchanged (Linux only).

@@ -11,7 +11,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream of `seed`; any seed will do, also zero.
+    /// The stream of `seed`; any seed is valid, also zero.
     pub fn new(seed: u64) -> Random {
         let mut mix = seed;
         let state = core::array::from_fn(|_| {
@@ -52,12 +52,12 @@ impl Random {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// A span of an exponential law with this mean.
+    /// A random span with an exponential distribution of this mean.
     pub fn exponential(&mut self, mean: Span) -> Span {
         Span::from_secs_f64(-libm::log(1.0 - self.unit()) * mean.as_secs_f64())
     }
 
-    /// How many trials fail before the first that succeeds, each succeeding with probability
+    /// Number of failed trials before the first success, if each trial succeeds with probability
     /// `share`: one draw instead of one for each trial.
     pub(crate) fn failures_before_success(&mut self, share: f64) -> u64 {
         if share <= 0.0 {
@@ -113,7 +113,7 @@ mod tests {
             (0..n).map(|_| random.exponential(mean).as_secs_f64() / 0.02).collect();
         let average = spans.iter().sum::<f64>() / f64::from(n);
         assert!((average - 1.0).abs() < 4.0 / f64::from(n).sqrt(), "{average}");
-        // The law's median is ln 2.
+        // The distribution's median is ln 2.
         let below = spans.iter().filter(|span| **span < core::f64::consts::LN_2).count();
         assert!((below as f64 / f64::from(n) - 0.5).abs() < 0.015, "{below}");
     }

@@ -22,8 +22,8 @@ macro_rules! need {
     };
 }
 
-/// Skips a test for a feature that the host or its user may lack for good: the emulator, IPv6,
-/// root, a mount. No continuous integration can install it.
+/// Skips a test for a feature that the host or its user may lack permanently: the emulator, IPv6,
+/// root, a mount. Continuous integration cannot install it.
 pub fn forbidden(reason: impl Display) -> Skipped {
     // The harness captures what `eprintln!` prints.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");

@@ -109,7 +109,7 @@ pub(super) struct Rouser {
 }
 
 impl Rouser {
-    /// A packet is in flight at `now`.
+    /// Keeps the threads awake because a packet is in flight at `now`.
     pub(super) fn rouse(&mut self, now: Time) {
         if self.until.replace(now + LINGER).is_none() {
             self.shared.roused.store(true, Ordering::Release);
@@ -117,8 +117,8 @@ impl Rouser {
         }
     }
 
-    /// Nothing is in flight at `now`: returns how long to wait before calling this again so that
-    /// the threads can sleep; `None` once they do.
+    /// Notes that no packet is in flight at `now`; returns how long to wait before calling this
+    /// again so that the threads can sleep, `None` once they sleep.
     pub(super) fn quiet(&mut self, now: Time) -> Option<Span> {
         let left = self.until?.since(now);
         if left > Span::ZERO {

@@ -1,4 +1,4 @@
-//! Flows: who sends what to whom, and when.
+//! Flows: senders, receivers, amounts and times.
 
 use std::collections::BTreeMap;
 

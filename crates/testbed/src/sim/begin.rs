@@ -30,7 +30,7 @@ enum Stream {
     Flow = 3,
 }
 
-/// The seed of a stream: streams are independent of which other streams are used.
+/// The seed of a stream. It does not depend on which other streams are used.
 fn stream(seed: u64, kind: Stream, index: usize) -> u64 {
     let place = ((kind as u64) << 56) ^ index as u64;
     Random::new(seed ^ Random::new(place).bits()).bits()
@@ -350,7 +350,7 @@ impl<'s> World<'s> {
         self.connect(index, &mice.tcp, size);
     }
 
-    /// A mouse has finished; the next one may be waiting for it.
+    /// Starts the next mouse after one has finished, if mice run in turn.
     pub(super) fn after_mouse(&mut self, index: usize) {
         if let Traffic::Mice(Mice { arrivals: Arrivals::InTurn, .. }) =
             &self.scenario.flows[index].traffic

@@ -37,7 +37,7 @@ impl CopyAgent {
         true
     }
 
-    /// Symbols replace the missing blocks of a chunk.
+    /// Notes that symbols replace the missing blocks of a chunk.
     fn restore(&mut self, now: Time, chunk: u64) {
         let (first, count) = self.setup.layout.blocks_of_chunk(chunk);
         for index in first.index..first.index + count {
@@ -45,7 +45,7 @@ impl CopyAgent {
         }
     }
 
-    /// Stores a block, unless it is there already.
+    /// Stores a block, unless it is already stored.
     fn hold(&mut self, now: Time, block: Block) {
         let layout = &self.setup.layout;
         if self.blocks.insert(layout.number(block)) {
@@ -69,7 +69,7 @@ impl CopyAgent {
 }
 
 impl World<'_> {
-    /// A datagram of a copy has arrived at its host.
+    /// Handles a copy's datagram that has arrived at its host.
     pub(super) fn on_block(
         &mut self,
         packet: &Packet,
@@ -113,7 +113,7 @@ impl World<'_> {
         }
     }
 
-    /// The receiving program finished its batch: passes it to the cores, run by run.
+    /// Ends the receiving program's batch: passes it to the cores, run by run.
     pub(super) fn end_batch(&mut self, host: usize) -> Result<(), SimError> {
         let mut batch = core::mem::take(&mut self.batch);
         batch.clear();
@@ -138,7 +138,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A receiver's core is due.
+    /// Wakes a receiver's core that is due.
     pub(super) fn wake_receiver(&mut self, index: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
         let core = &mut self.receivers[index];
@@ -208,7 +208,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A receiver reports a complete object.
+    /// Handles a receiver's report that its object is complete.
     fn finish(&mut self, agent: u32) -> Result<(), SimError> {
         let Agent::Copy(copy) = &mut self.agents[agent as usize] else { return Ok(()) };
         let (come, all) = (copy.blocks.count(), copy.setup.layout.blocks());

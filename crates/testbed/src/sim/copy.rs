@@ -47,7 +47,7 @@ impl Stall {
         Stall { last: began, longest: Span::ZERO }
     }
 
-    /// A new block has arrived.
+    /// Ends the stall, because a new block has arrived.
     pub(super) fn end(&mut self, now: Time) {
         self.longest = self.longest.max(now.since(self.last));
         self.last = now;

@@ -209,8 +209,8 @@ impl Fabric {
         }
     }
 
-    /// A packet of the stream was lost: it is sent again after a probe timeout (RFC 9002, section
-    /// 6.2), which doubles each time.
+    /// Sends a lost packet of the stream again after a probe timeout (RFC 9002, section 6.2), which
+    /// doubles each time.
     pub(super) fn late(&mut self, packet: Packet, place: u32) {
         let round_trip = self.round_trip(packet.agent);
         let Some(message) = self.messages.at_mut(place) else { return };

@@ -55,12 +55,12 @@ impl Program {
         !self.pace.is_limited() && self.report_cost == Span::ZERO
     }
 
-    /// The program has sent `count` datagrams.
+    /// Notes that the program has sent `count` datagrams.
     pub(super) fn report(&mut self, now: Time, count: u64) {
         self.free = self.free.max(now) + self.report_cost * count;
     }
 
-    /// A datagram arrives; returns whether the socket buffer had room for it.
+    /// Puts a datagram into the socket buffer; returns whether there was room for it.
     pub(super) fn arrive(&mut self, datagram: Waiting) -> bool {
         let payload = Bytes::new(datagram.payload.into());
         if self.occupied + payload > self.buffer {
@@ -71,8 +71,8 @@ impl Program {
         true
     }
 
-    /// An idle program takes waiting datagrams, or continues sending reports; returns how long that
-    /// takes.
+    /// Lets an idle program take waiting datagrams or continue sending reports; returns how long
+    /// that takes.
     pub(super) fn begin(&mut self, now: Time) -> Option<Span> {
         if self.busy || self.waiting.is_empty() {
             return None;
@@ -100,7 +100,7 @@ impl Program {
         Some(cost)
     }
 
-    /// The program finished its batch.
+    /// Ends the program's batch.
     pub(super) fn end(&mut self) {
         self.batch.clear();
         self.busy = false;

@@ -60,7 +60,7 @@ impl Lane {
         }
     }
 
-    /// A packet with a message has arrived: adds the messages that can now be delivered to `out`.
+    /// Takes a packet with a message: adds the messages that can now be delivered to `out`.
     pub(super) fn take(
         &mut self,
         fabric: &mut Fabric,

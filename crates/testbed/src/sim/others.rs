@@ -13,7 +13,7 @@ use super::{SimError, What};
 const TURN: Span = Span::from_millis(100);
 
 impl World<'_> {
-    /// The card counts a packet that has reached the end of its route.
+    /// Counts a packet that has reached the end of its route.
     pub(super) fn count(&mut self, packet: &Packet) {
         let flow = &self.scenario.flows[self.flow_of(packet.agent)];
         let payload = Bytes::new(packet.bytes.saturating_sub(UDP_IP).into());
@@ -28,7 +28,7 @@ impl World<'_> {
         }
     }
 
-    /// A core has a new flow: starts the reports, if the core uses them.
+    /// Starts the reports for a core's new flow, if the core uses them.
     pub(super) fn begin_telling(&mut self, index: usize) -> Result<(), SimError> {
         let core = &mut self.receivers[index];
         if !core.core.wants_others() || core.is_told {

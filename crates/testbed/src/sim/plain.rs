@@ -95,7 +95,7 @@ impl Plain {
         fabric.calendar.add(next, What::Wake(self.agent));
     }
 
-    /// A datagram has arrived.
+    /// Counts a datagram that has arrived.
     pub(super) fn arrive(&mut self, now: Time, corrupted: bool) {
         if corrupted {
             self.corrupted += 1;

@@ -21,9 +21,9 @@ pub struct StreamRun {
     pub link: LinkSpec,
     /// Frame size in bytes.
     pub frame: u32,
-    /// From one frame to the next.
+    /// Time from one frame to the next.
     pub interval: Span,
-    /// How many frames.
+    /// Number of frames.
     pub frames: u32,
     /// The seed of the link's randomness.
     pub seed: u64,
@@ -121,13 +121,13 @@ impl World<'_> {
         }
     }
 
-    /// When the next frame comes.
+    /// Time of the next frame.
     fn frame_at(&self) -> Option<Time> {
         let at = self.stream.interval * u64::from(self.offered);
         (self.offered < self.stream.frames).then(|| Time::ZERO + at)
     }
 
-    /// When something happens next.
+    /// Time of the next event.
     fn next(&self) -> Option<Time> {
         let arrival = self.flying.peek().map(|Reverse((at, ..))| *at);
         let wakes = [self.sender.next_wakeup(), self.receiver.next_wakeup()];

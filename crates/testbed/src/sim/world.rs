@@ -128,7 +128,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Packets arrive from a link while no other event is due before.
+    /// Takes packets from a link as long as no other event is due before them.
     fn drain(&mut self, index: u32) -> Result<(), SimError> {
         while let Some(packet) = self.fabric.take_first(index) {
             self.arrive(packet)?;
@@ -144,7 +144,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A packet has reached the end of a link.
+    /// Handles a packet that has reached the end of a link.
     fn arrive(&mut self, packet: Packet) -> Result<(), SimError> {
         let Some(packet) = self.fabric.forward(packet) else { return Ok(()) };
         self.count(&packet);

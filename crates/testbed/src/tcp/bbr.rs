@@ -137,7 +137,7 @@ impl Bbr {
         (segments + 3 * self.at_once()).next_multiple_of(2) + if probes { 2 } else { 0 }
     }
 
-    /// An acknowledgement has come.
+    /// Handles an acknowledgement.
     pub(super) fn on_ack(&mut self, now: Time, acked: &Acked) {
         self.note_rate(acked);
         self.advance_cycle(now, acked);
@@ -283,14 +283,14 @@ impl Bbr {
         }
     }
 
-    /// The first loss of a window: the window is restored afterwards.
+    /// Handles the first loss of a window: the window is restored afterwards.
     pub(super) fn on_loss(&mut self) {
         if self.mode != Mode::ProbeRtt {
             self.saved = self.window;
         }
     }
 
-    /// A timeout: keeps the model, restarts the window.
+    /// Handles a timeout: keeps the model, restarts the window.
     pub(super) fn on_timeout(&mut self) {
         if !self.in_recovery && self.mode != Mode::ProbeRtt {
             self.saved = self.window;

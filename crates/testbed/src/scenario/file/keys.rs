@@ -1,6 +1,6 @@
 //! Every key of a scenario file; a key that is not in its table's list is an error.
 //!
-//! `docs/scenarios.md` explains each key; a test keeps the page and these lists in step.
+//! `docs/scenarios.md` explains each key; a test keeps that page and these lists consistent.
 
 /// The file itself.
 pub(super) const WHOLE: &[&str] = &[

@@ -17,8 +17,8 @@ pub enum Carrier {
     Tcp,
     /// Datagrams with a code.
     Datagrams(Code),
-    /// Datagrams with the code that this deadline needs on the path as it is measured. Updates that
-    /// come later are not delivered.
+    /// Datagrams with the code that this deadline needs on the measured path. Updates that arrive
+    /// after the deadline are not delivered.
     Deadline(Span),
 }
 
@@ -31,9 +31,9 @@ pub struct UpdatesRun {
     pub carrier: Carrier,
     /// Bytes of an update: at least 8.
     pub size: usize,
-    /// From one update to the next.
+    /// Time from one update to the next.
     pub interval: Span,
-    /// How many updates.
+    /// Number of updates.
     pub count: u32,
     /// The seed of the link's randomness.
     pub seed: u64,
@@ -50,12 +50,12 @@ pub struct UpdatesOutcome {
     pub jitter: Span,
     /// IP packets sent to the receiver.
     pub packets: u64,
-    /// Bytes of them.
+    /// Bytes of those packets.
     pub bytes: u64,
 }
 
 impl UpdatesOutcome {
-    /// The share of all updates that arrived within `deadline`.
+    /// The share of all updates that were delivered within `deadline`.
     pub fn within(&self, deadline: Span) -> f64 {
         let on_time = self.delays.partition_point(|delay| *delay <= deadline);
         on_time as f64 / (self.delays.len() as f64 + f64::from(self.lost)).max(1.0)
@@ -95,7 +95,7 @@ pub fn run(run: &UpdatesRun) -> UpdatesOutcome {
     tally.end(run)
 }
 
-/// Counts what a run delivers.
+/// Counts a run's deliveries.
 struct Tally {
     interval: Span,
     meter: Meter,
@@ -181,12 +181,12 @@ mod tests {
         assert!((30..100).contains(&plain.lost), "{}", plain.lost);
         let coded = outcome(Carrier::Datagrams(Code::Xor { group: 2 }), 0.03, 10);
         assert!(coded.lost < plain.lost / 5, "{} {}", coded.lost, plain.lost);
-        // A code that follows the losses has as many repairs as one in 10,000 needs.
+        // The adaptive code has enough repairs for one failure in 10,000.
         let follows = outcome(Carrier::Deadline(RTT), 0.03, 10);
         assert!(follows.lost <= 4, "{}", follows.lost);
         assert!(follows.delays.iter().all(|delay| *delay <= RTT));
         assert!(coded.bytes > plain.bytes * 3 / 2 - plain.bytes / 10);
-        // A restored update comes with the repair, at most one interval later.
+        // A restored update arrives with the repair, at most one interval later.
         assert!(coded.delays.last().is_some_and(|last| *last < Span::from_millis(71)));
     }
 }

@@ -13,32 +13,32 @@ const SEGMENT: usize = 1_448;
 const HEADERS: u32 = 52;
 /// Segments of the first window.
 const FIRST: f64 = 10.0;
-/// Later segments whose acknowledgements show a loss.
+/// Number of acknowledged later segments that reveal a loss.
 const LATER: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Update,
-    /// A transmission of a segment arrives.
+    /// A transmission of a segment arrives at the receiver.
     Arrival {
         segment: u64,
         order: u64,
     },
-    /// It is acknowledged.
+    /// An acknowledgement arrives at the sender.
     Acknowledged {
         segment: u64,
         order: u64,
     },
-    /// Look for segments that are lost by time.
+    /// Check for segments that are lost by time.
     Look,
 }
 
 struct Segment {
     updates: Vec<u32>,
     sent: Time,
-    /// The place of its last transmission among all.
+    /// Its last transmission's position among all transmissions.
     order: u64,
-    /// It waits to be sent again.
+    /// Whether it waits to be sent again.
     is_lost: bool,
 }
 
@@ -165,8 +165,8 @@ impl Tcp<'_> {
         self.look(now);
     }
 
-    /// Looks for segments that are lost by time: late by a quarter of a round trip if a later one
-    /// has arrived, by a whole one if none has.
+    /// Finds segments that are lost by time: late by a quarter of a round trip if a later segment
+    /// has arrived, by a whole round trip if none has.
     fn look(&mut self, now: Time) {
         let (rtt, newest) = (self.rtt, self.newest);
         self.lose(now, |other| {
