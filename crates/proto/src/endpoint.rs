@@ -181,7 +181,7 @@ pub struct Setup {
     /// ([`Sender::set_peer_card`]) to find the highest possible rate. It is not a limit: a card
     /// limits its programs by itself.
     pub card: Option<Rate>,
-    /// How the protocol finds its rate, if no rate is fixed and the protocol has no law of its own.
+    /// How the protocol finds its rate, if no rate is fixed and the protocol has no rate control.
     pub law: Law,
     /// The part of a shared path that a found rate takes.
     pub weight: Weight,

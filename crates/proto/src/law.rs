@@ -1,9 +1,9 @@
-//! Rate controllers for protocols without their own, and their findings about the path.
+//! Rate control laws for protocols without their own, and their findings about the path.
 
 use crate::time::Span;
 use crate::units::Rate;
 
-/// A rate controller; the evaluation page compares them.
+/// A rate control law, implemented by a rate controller; the evaluation page compares the laws.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Law {
     /// [`crate::rate::train::Trains`].
@@ -43,7 +43,7 @@ impl Phase {
     }
 }
 
-/// A controller's findings about its path so far.
+/// A law's findings about its path so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The rate found for the path; zero before the first result.
@@ -52,10 +52,10 @@ pub struct Found {
     pub after: Span,
     /// The loss ratio of the path itself, in millionths.
     pub loss_ppm: u32,
-    /// How long the controller believed that other traffic was on the path; `None` from a
-    /// controller that does not look for it.
+    /// How long the law believed that other traffic was on the path; `None` from a law that does
+    /// not look for it.
     pub shared: Option<Span>,
-    /// The state of the search; `None` from a controller that does not search.
+    /// The state of the search; `None` from a law that does not search.
     pub phase: Option<Phase>,
 }
 

@@ -16,8 +16,8 @@ const SABUL: (&str, &str) = ("SABUL", "sabul");
 const GTP: (&str, &str) = ("GTP", "gtp");
 const ALL: [(&str, &str); 4] = [TCP, RBUDP, SABUL, GTP];
 
-/// GTP with `gtp-variant = paper`: the paper's timeouts, almost no minimum rate, nothing sent
-/// early.
+/// GTP with `gtp-variant = paper`: the paper's patience, almost no minimum rate, nothing sent
+/// early, no learned own loss.
 const GTP_PAPER: &str = "GTP by the paper's rules";
 
 /// Each contender alone on the path of `file`, then GTP by the paper's rules.

@@ -58,7 +58,7 @@ pub(super) static REORDERING: Experiment = Experiment {
         let runs = CONTENDERS.iter().flat_map(|c| degrees().map(move |degree| (c, degree)));
         runs.map(|((name, flow), (share, by))| {
             let (case, variant) = (case_name(name, share, by), variant(flow, share, by));
-            // One degree is also emulated, to check the simulated values.
+            // No reordering and one degree are also emulated, to check the simulated values.
             match share == 0.0 || (share, by) == (1.0, 1.0) {
                 true => Case::both(case, variant),
                 false => Case::simulated(case, variant, SWEPT),

@@ -66,7 +66,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Drops messages older than `deadline`.
+    /// A judge of messages that must not be older than `deadline`.
     pub fn new(deadline: Span) -> Judge {
         Judge { clock: Clock::new(), deadline }
     }
@@ -92,7 +92,7 @@ pub struct Cover {
 }
 
 /// Returns the code for `per_second` datagrams over a hop, such that restored messages are in time.
-/// A group contains the datagrams of half of the time that `deadline` leaves, and has as many
+/// A group collects datagrams for half of the time that `deadline` leaves, and has as many
 /// repairs as a frame of that length ([`plan`]). `None` if the deadline does not exceed RTT/2 +
 /// jitter.
 pub fn cover(deadline: Span, per_second: f64, path: &Path) -> Option<Cover> {
@@ -154,7 +154,7 @@ mod tests {
         let millis = Span::from_millis;
         let cover = |deadline, per_second, path: &Path| cover(millis(deadline), per_second, path);
         assert_eq!(cover(50, 100.0, &path(0.01, 1.0)), None);
-        // The deadline leaves 50 ms, and a group contains the datagrams of half of it.
+        // The deadline leaves 50 ms, and a group collects datagrams for half of it.
         let code = |group, repairs| Code::ReedSolomon { group, repairs };
         let of = |code, wait| Some(Cover { code, wait: millis(wait) });
         assert_eq!(cover(100, 10.0, &path(0.005, 1.0)), of(Code::Xor { group: 1 }, 25));

@@ -292,7 +292,7 @@ fn what_no_honest_sender_sends_restores_nothing_and_takes_bounded_memory() {
         joiner.take(random >> (random % 60), &payload, &mut out);
         out.clear();
     }
-    // Parts of ever new messages: the oldest parts are dropped.
+    // Single parts of many messages: the oldest parts are dropped.
     for number in 0..5_000_u64 {
         let head = [&number.to_be_bytes()[..], &[0, 0, 255, 255]].concat();
         joiner.take(0, &[&head[..], &[0; 1_000]].concat(), &mut out);

@@ -1,5 +1,5 @@
-//! Departure times of packet numbers. They tell a path that stretches the datagrams from a sender
-//! that was slower than its rate.
+//! Departure times of packet numbers. They distinguish a path that stretches the datagrams from a
+//! sender that was slower than its rate.
 
 use alloc::collections::VecDeque;
 

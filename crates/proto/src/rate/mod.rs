@@ -1,4 +1,4 @@
-//! Rate controllers: feedback in, a rate out.
+//! Rate controllers (rate control laws): feedback in, a rate out.
 //!
 //! - [`fixed`]: the rate that the user gave; it never reacts.
 //! - [`train`]: finds the rate from packet trains and from the delivery rate.
