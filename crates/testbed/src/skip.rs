@@ -8,7 +8,7 @@ use std::io::Write;
 
 /// The reason why a test cannot run here was printed.
 #[derive(Debug)]
-#[must_use = "a test that goes on is not skipped: pass this to need!"]
+#[must_use = "a test that continues is not skipped: pass this to need!"]
 pub struct Skipped(());
 
 /// Returns the value of a `Result<T, Skipped>`, or from the test.

@@ -19,7 +19,7 @@ pub struct Stats {
     pub lost: u64,
     /// Messages that arrived after one that was sent later.
     pub reordered: u64,
-    /// Content delivered recently, a second.
+    /// Rate of delivered content over the last one to two seconds.
     pub goodput: Rate,
     /// Rate of everything that arrived: content, heads, keys and repairs.
     pub throughput: Rate,

@@ -9,7 +9,7 @@ const WORDS: usize = (WINDOW / 64) as usize;
 /// The result of marking a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// The number is new; marking it moved numbers out of the window.
+    /// The number is new. Marking it may move earlier numbers out of the window.
     New {
         /// Numbers that left the window without having arrived.
         lost: u64,

@@ -243,7 +243,7 @@ impl<F: ReceivingFlow> Flows<F> {
         Some(&mut member.flow)
     }
 
-    /// The next flow whose time has come.
+    /// The next flow that is due.
     fn next_due(&self, now: Time) -> Option<FlowId> {
         let (&(at, id), _) = self.wakes.first_key_value()?;
         (at <= now).then_some(id)

@@ -109,7 +109,7 @@ impl Encoder {
         Encoder::default()
     }
 
-    /// Replaces the content of `repairs` by the repairs of a block, concatenated. A shorter
+    /// Replaces the content of `repairs` with the repairs of a block, concatenated. A shorter
     /// original counts as if zeros followed it.
     ///
     /// # Errors

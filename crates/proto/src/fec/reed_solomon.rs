@@ -1,4 +1,4 @@
-//! Reed–Solomon over GF(2¹⁶) by additive Fourier transforms: O(n·log n) symbols of work.
+//! Reed–Solomon over GF(2¹⁶) by additive Fourier transforms: O(n·log n) symbol operations.
 
 use alloc::vec::Vec;
 
@@ -6,7 +6,7 @@ use reed_solomon_simd::{Error, ReedSolomonDecoder, ReedSolomonEncoder};
 
 use super::{Shape, SymbolError};
 
-/// Working space for one symbol that is shorter than its shape says.
+/// Pads a symbol that is shorter than its shape's with zeros, in `pad`.
 fn padded<'a>(symbol: &'a [u8], shape: Shape, pad: &'a mut Vec<u8>) -> &'a [u8] {
     let length = usize::from(shape.symbol());
     if symbol.len() == length {

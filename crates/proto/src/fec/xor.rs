@@ -88,7 +88,7 @@ impl Decoder {
                 continue;
             };
             let Group { repair, originals } = self.groups[group];
-            // Of k originals, ⌈(k − j)/m⌉ have the number of group j.
+            // Of k originals, ⌈(k − j)/m⌉ belong to group j.
             let of_group = (usize::from(shape.originals()) - group).div_ceil(count);
             if repair && usize::from(originals) + 1 == of_group {
                 restored(number, &self.sums[group * length..][..length]);

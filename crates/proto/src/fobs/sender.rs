@@ -33,7 +33,7 @@ pub(crate) struct FobsSender {
     chunk_end: u64,
     /// The number of the last datagram with a first send.
     last_first: u64,
-    /// The newest acknowledgement of which the last message arrived.
+    /// The newest acknowledgement whose last message arrived.
     sequence: u64,
     /// The highest arrived number in that acknowledgement.
     highest: u64,

@@ -13,8 +13,8 @@
 //! - Until the first loss the window is at least a fixed share of the bandwidth-delay product,
 //!   however long the queue grows meanwhile.
 //! - If our share of the path falls with our window after a loss, the other flows have not slowed
-//!   down. Then the window returns to its old size, unless it was more than half of the
-//!   bandwidth-delay product.
+//!   down. If our share was less than a fair share, the window then grows beyond its old size, up
+//!   to a fair share of the bandwidth-delay product.
 //!
 //! A copy of higher weight has several windows (`windows`). A copy of the lowest weight has none:
 //! while others are present it sends only enough to notice when they leave.
@@ -72,7 +72,7 @@ const LEAST_PART: f64 = 0.02;
 const LEAST_LEN: u64 = 4;
 /// If our share of the path falls below [`UNYIELDING`] of its value before the loss, the other
 /// flows have not slowed down. This is judged [`JUDGED_AFTER`] round trips after the loss; then the
-/// window becomes [`BACK_TO`] times its old size.
+/// window becomes [`BACK_TO`] times its old size, but at most our fair share.
 const UNYIELDING: f64 = 0.9;
 const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;
@@ -114,7 +114,7 @@ pub(crate) struct Shadow {
     fits: bool,
     /// Number of rounds for which the last train still affects the queue.
     after_train: u32,
-    /// Consecutive evidence for a change of state, in rounds.
+    /// Rounds that support a change of state.
     agreeing: u32,
     /// Longest queue of the previous round, and datagrams sent and lost in rounds without a queue.
     longest: f64,
@@ -395,7 +395,7 @@ impl Shadow {
     }
 
     /// Our fair share of the path beside one other flow: with one window, half of it. Windows that
-    /// return to their old size after a loss do not exceed this share.
+    /// grow back after a loss do not exceed this share.
     fn fair(&self) -> f64 {
         let count = f64::from(self.weight.windows());
         count / (count + 1.0)

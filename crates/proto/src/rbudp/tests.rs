@@ -483,7 +483,7 @@ fn a_block_beyond_the_object_is_counted_and_not_reported() {
     receiver.on_datagrams(ms(1), FLOW, &[known, arrival(9, foreign)]);
     assert_eq!(receiver.accounting(FLOW).map(|counts| counts.refused), Some(1));
     let Some(Control::Pulse(pulse)) = receiver.poll_control(ms(1)).map(|out| out.control) else {
-        panic!("a first arrival is told at once");
+        panic!("a first arrival is reported immediately");
     };
     assert_eq!((pulse.highest, pulse.echo.map(|echo| echo.number)), (4, Some(PacketNumber(3))));
 }

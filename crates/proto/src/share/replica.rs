@@ -98,7 +98,7 @@ impl Replica {
             return Err(Lie("a snapshot has no beginning"));
         }
         if self.revision.is_some_and(|had| revision < had) {
-            return Err(Lie("a snapshot is older than what came before"));
+            return Err(Lie("a snapshot is older than the data before it"));
         }
         if begun.is_some_and(|begun| (begun < revision) != is_first) {
             return Err(Lie("a snapshot changes its revision, or begins again with the same one"));

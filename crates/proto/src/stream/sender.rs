@@ -64,7 +64,7 @@ pub struct Sender {
     current: Option<Queued>,
     waiting: VecDeque<Queued>,
     next: u32,
-    /// The frame after the last one of which a symbol was sent.
+    /// The number after the last frame with a sent symbol.
     begun: u32,
     skipped: u64,
     /// Datagrams of the current burst that may still leave, and when the burst began.
