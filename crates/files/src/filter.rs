@@ -5,7 +5,7 @@
 //! `/` matches folders only; `*` stops at `/`, `**` does not. The content of an excluded folder is
 //! not examined. A path that matches no pattern is included.
 //!
-//! A list of paths ([`Filter::Only`]) restricts the rest to these paths.
+//! Lists of paths ([`Filter::Only`]) restrict the copy to these paths.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -29,13 +29,13 @@ const MAX_COMPILED: usize = 24 << 20;
 /// Memory of a compiled pattern in addition to its reported size: allocations, and buffers for a
 /// search.
 const OVERHEAD: usize = 4 << 10;
-/// Most bytes of all patterns' search caches: a hostile pattern could fill a cache of any size. One
-/// pattern needs no more than `MAX_CACHE`.
+/// Most bytes of all patterns' search caches, because a hostile pattern could fill a cache of any
+/// size. One pattern needs no more than `MAX_CACHE`.
 const MAX_CACHES: usize = 16 << 20;
 const MAX_CACHE: usize = 1 << 20;
 
-/// Limits on the number of listed paths of one copy, and on their bytes: they go in the request,
-/// whose frame has 1 MiB.
+/// Limits on the number of listed paths of one copy, and on their bytes: the request carries
+/// them, and its frame has at most 1 MiB.
 const MAX_ONLY: usize = 50_000;
 const MAX_ONLY_BYTES: usize = 512 << 10;
 

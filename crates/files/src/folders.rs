@@ -7,7 +7,8 @@ use super::store::{self, Folder, SharedFolder};
 /// Most handles that one [`Folders`] keeps.
 const KEPT: usize = 32;
 
-/// The folders below a base. Keeps the handles of the last path, because a walk stays nearby.
+/// The folders below a base. Keeps the handles of the last path, because the next one is usually
+/// near it.
 #[derive(Debug)]
 pub(crate) struct Folders {
     base: SharedFolder,

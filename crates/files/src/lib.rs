@@ -13,8 +13,8 @@
 //!   [`journal`]: the record of written chunks that survives a kill. [`sink`]: verifies, writes,
 //!   resumes, names. [`watch`]: progress of long work.
 //!
-//! [`Source::open`] lists what is to be copied. [`Sink::open`] compares that list with the
-//! destination and returns a [`Plan`]: the chunks that are there and those that the source must
+//! [`Source::open`] lists the files to copy. [`Sink::open`] compares that list with the
+//! destination and returns a [`Plan`]: the chunks that exist, and those that the source must
 //! compare. [`Source::read_chunk`] and [`Sink::write_chunk`] then move chunk after chunk, and
 //! [`Sink::finish`] gives links and folders their names.
 //!
@@ -80,12 +80,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The bytes that it takes in memory.
+    /// Returns its memory use in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (size_of::<Failure>() + self.path.len() + self.reason.len()) as u64
     }
 
-    /// The path for people: bytes that are no UTF-8 are replaced.
+    /// Returns the path for people: bytes that are not UTF-8 are replaced.
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(&self.path).into_owned()
     }

@@ -123,7 +123,7 @@ pub(crate) fn run(
         let places = Rc::new(Places::default());
         loop {
             let Ok((stream, address)) = listener.accept().await else {
-                // No file descriptor is free; wait for one.
+                // No file descriptor is free; wait until one is.
                 sleep(Duration::from_millis(100)).await;
                 continue;
             };
@@ -152,7 +152,7 @@ async fn connection(
     acceptor: Option<TlsAcceptor>,
     answers: Arc<dyn Answers>,
 ) {
-    // Sends small replies immediately; if this fails, they are only later.
+    // Sends small replies immediately; without it they are only later.
     let _ = stream.set_nodelay(true);
     match acceptor {
         None => requests(stream, address, answers).await,

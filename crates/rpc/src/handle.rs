@@ -94,7 +94,7 @@ impl Passing {
         self.permits.add_permits(more as usize);
     }
 
-    /// Ends the items after those that were passed.
+    /// Ends the items, after those that were passed.
     pub(crate) fn finish(&mut self) {
         self.items = None;
     }
@@ -233,9 +233,9 @@ impl Rpc {
         Ok(RpcStream { begun, items })
     }
 
-    /// Drops this handle, and waits until the connection is closed: that is when all handles and
-    /// calls of this program are dropped. If a program exits without it, the server may learn of
-    /// the end by a timeout.
+    /// Drops this handle and waits until the connection is closed, which happens when all
+    /// handles and calls of this program are dropped. If a program exits without this call, the
+    /// server may learn of the end only by a timeout.
     pub async fn close(self) {
         let orders = self.orders.clone();
         drop(self);

@@ -97,8 +97,8 @@ pub struct Settings {
     /// A client opens more streams by [`Session::connection`]. Over TCP and ssh a multiplexer
     /// carries them, which costs throughput, so copies do not use it.
     pub streams: bool,
-    /// Most clients of a server that have not made a request yet, over UDP, and the same number
-    /// over TCP.
+    /// Maximum number of a server's clients that have not made a request yet: this many over
+    /// UDP, and this many over TCP.
     pub waiting: usize,
 }
 
@@ -139,11 +139,11 @@ impl Default for Settings {
     }
 }
 
-/// The most clients that may wait at a server, and their part of its file descriptors.
+/// Maximum number of clients without a request at a server.
 const WAITING: usize = 1024;
 const DESCRIPTORS: u64 = 4;
 
-/// Returns how many clients may wait, from the limit on open files.
+/// Returns the number of clients that may wait: a quarter of the limit on open files.
 fn waiting(descriptors: Option<u64>) -> usize {
     usize::try_from(descriptors.unwrap_or(u64::MAX) / DESCRIPTORS).unwrap_or(WAITING).min(WAITING)
 }
@@ -174,8 +174,8 @@ impl RttWatch {
         RttWatch(Watched::Once(measured))
     }
 
-    /// Returns QUIC's current smoothed estimate; over TCP the kernel's at the start of the session;
-    /// over ssh none.
+    /// Returns QUIC's current smoothed estimate; over TCP, the kernel's estimate at the start of
+    /// the session; over ssh, `None`.
     pub fn now(&self) -> Option<Duration> {
         match &self.0 {
             Watched::Quic(connection) => Some(connection.rtt()),
@@ -214,7 +214,7 @@ pub struct Session {
     pub rtt: Option<Duration>,
     /// The UDP port of the data, if the remote side named one (a copy over ssh).
     pub data_port: Option<u16>,
-    /// For a session over ssh's channel: what to open so that a direct session works.
+    /// Over ssh's channel: the ports to open for a direct session.
     pub advice: Option<String>,
     /// Both sides have AES in hardware.
     pub both_fast_aes: bool,

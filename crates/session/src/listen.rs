@@ -1,9 +1,9 @@
 //! Accepts sessions at a server: QUIC on a UDP port and TLS on the TCP port of the same number.
 //!
-//! A client is in its handshake until it has shown a key, is admitted and has sent its hello; only
-//! then it is a [`Session`]. A client without any right is informed before any of its messages is
-//! read, and a network from which many such clients come has to pause. Everything else is dropped
-//! silently and counted.
+//! A client is in its handshake until it has shown a key, is admitted and has sent its hello; then
+//! it becomes a [`Session`]. The listener refuses a client without any right before it reads a
+//! message of the client, and a network with many such clients has to pause. It drops everything
+//! else silently, and counts it.
 
 use std::fmt;
 use std::io;
@@ -52,10 +52,10 @@ const PAUSED: Tariff =
 /// first validate its address (a Retry, RFC 9000 section 8.1.2).
 const VALIDATE_ABOVE: (usize, usize) = (16, 200);
 
-/// A connection without a stream for this long, up to twice as long, is closed.
+/// A connection without streams is closed after one to two times this period.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Sessions that may wait for the caller.
+/// Maximum number of sessions queued for the caller.
 const WAITING: usize = 64;
 
 /// Attempts to find one free port number for UDP and TCP.
@@ -365,16 +365,16 @@ async fn accept_tcp(listener: tokio::net::TcpListener, door: Arc<Door>) {
     }
 }
 
-/// The result for an arrival.
+/// What became of a new connection.
 enum Arrival {
     Session(Box<Session>),
     Foreign,
-    /// A longhaul client that is done: informed that there is no common version, or a second
-    /// attempt that lost against the first.
+    /// A longhaul client that needs nothing more: it was informed that there is no common
+    /// version, or it was a second attempt and the first one won.
     Done,
 }
 
-/// Judges a session that came without a listener like a listener does; `None` if it is refused.
+/// Admits or refuses a session that no listener accepted, as a listener would; `None` if refused.
 pub async fn judge_alone(
     session: Session,
     judge: impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static,
@@ -430,7 +430,8 @@ impl Door {
     async fn end(&self, arrived: Option<Arrival>, place: Place) {
         let count = match arrived {
             Some(Arrival::Session(mut session)) => {
-                // Kept until the first request, so that sessions without one are limited as well.
+                // Kept until the first request, so sessions without a request count towards the
+                // limit.
                 session.place = Some(place);
                 // The receiver is dropped only with the listener.
                 return drop(self.sessions.send(*session).await);

@@ -35,7 +35,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Answers that nothing comes of it. The receiver may be gone.
+    /// Fails the request. The receiver may be gone.
     fn refuse(self, error: &Error) {
         match self {
             Order::Get(_, tell) | Order::Lost(_, tell) => drop(tell.send(Err(error.clone()))),
@@ -246,7 +246,7 @@ impl Client {
         }
     }
 
-    /// Handles an order; returns a watch to start next to the `watches` in progress.
+    /// Handles an order; returns a watch to start in addition to `watches`.
     fn take(
         &mut self,
         order: Option<Order>,
@@ -363,7 +363,7 @@ fn report(watching: Watching, error: Error) {
     let _ = watching.tell.try_send(Err(error));
 }
 
-/// Writes pending messages until `leaves` says that there are no more.
+/// Writes pending messages until `leaves` completes.
 async fn write(
     mut writer: FrameWriter,
     sending: &mut mpsc::UnboundedReceiver<Asked>,

@@ -6,7 +6,7 @@
 //! links, and does not enter other file systems.
 //!
 //! Other copies may work in the same folders. Entries that appeared or changed since this copy
-//! began may belong to them, and stay. The change time shows that, because a copy cannot set it.
+//! began may belong to them, and stay. The change time decides, because a copy cannot set it.
 
 use std::cmp::Ordering;
 use std::io;
@@ -43,7 +43,7 @@ pub struct Deleted {
     pub names: Vec<Vec<u8>>,
     pub(super) failures: Vec<Failure>,
     listed: usize,
-    /// A path of the source that exists at the destination but is not listed. The file system
+    /// A path of the source that exists at the destination but is not listed: the file system
     /// stores names in another form, so a name that looks extra may be the copied one.
     stored_otherwise: Option<Vec<u8>>,
 }

@@ -65,7 +65,7 @@ pub struct SinkOptions {
     /// Keep permissions, and times of folders and links. Without it, new files and folders get the
     /// source's mode minus the umask. Times of files are always kept.
     pub preserve: bool,
-    /// With `preserve`, keep set-uid, set-gid and sticky bits as well.
+    /// With `preserve`, also keep set-uid, set-gid and sticky bits.
     pub set_id: bool,
     /// Compare existing files by content instead of size and time.
     pub checksum: bool,

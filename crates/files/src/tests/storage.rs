@@ -240,11 +240,11 @@ impl Run {
             matches!(sink.object().chunk_kind(**chunk), Some(ChunkKind::Large { .. }))
         };
         let again = again.iter().filter(is_large).count() as u64;
-        // Allowed are the data that waited for a sync, and the chunk at which the attempt ended. In
-        // addition, a failed write to the device, which may be detected much later, loses the
-        // chunks that waited then. So does a folder whose sync failed, if a power failure comes
-        // before the next sync. A journal that lost a page proves nothing: all chunks of its file
-        // are sent again. A failed read loses one chunk, or with a journal all of its file.
+        // Allowed are the data that waited for a sync, and the chunk at which the attempt ended. A
+        // failed write to the device, which may be detected much later, also loses the chunks that
+        // waited then. So does a folder whose sync failed, if a power failure comes before the next
+        // sync. A journal that lost a page proves nothing: all chunks of its file are sent again. A
+        // failed read loses one chunk, or with a journal all of its file.
         let waited = UNSYNCED / CHUNK + 1;
         let (faults, (lost, lost_journals)) = self.to.struck();
         let (unread, unread_journals) = self.to.unread();

@@ -72,7 +72,7 @@ pub(super) struct HeldFlow {
 /// Memory of flows that were not announced.
 #[derive(Clone, Copy, Default)]
 struct Share {
-    /// Number of those flows that keep something.
+    /// Number of those flows with kept datagrams.
     flows: usize,
     bytes: usize,
 }
@@ -266,7 +266,7 @@ impl EarlyDatagrams {
         fallen
     }
 
-    /// Drops a flow's datagrams but keeps the count; returns how many were dropped.
+    /// Drops a flow's datagrams but keeps the count; returns the number of dropped datagrams.
     fn let_fall(&mut self, flow: FlowId) -> u64 {
         let Some(held) = self.flows.get_mut(&flow) else { return 0 };
         let (from, cost, announced) = (held.from, held.cost(), held.announced);
@@ -286,7 +286,7 @@ impl EarlyDatagrams {
         (self.expiry != Time::NEVER).then_some(self.expiry)
     }
 
-    /// Something kept until `time` expires just after it.
+    /// Expires datagrams that are kept until `time`, just after it.
     fn expire_by(&mut self, time: Time) {
         self.expiry = self.expiry.min(time + Span::from_nanos(1));
     }
