@@ -229,7 +229,7 @@ pub struct CopyOptions {
     pub source_settings: Vec<Settings>,
     /// A fixed rate in bits a second of UDP payload, applied to each of several sources.
     pub rate: Option<Rate>,
-    /// An upper limit for the rate search (`--bwlimit`), for all sources together.
+    /// The upper limit of the rate search (`--bwlimit`), for all sources together.
     pub rate_limit: Option<Rate>,
     /// The weight of the copy on a path that it shares with other traffic.
     pub weight: Weight,
@@ -261,9 +261,9 @@ pub struct CopyOptions {
     pub stall: Duration,
     /// The way to reach the other hosts.
     pub reach: ReachOptions,
-    /// The token for a source of HTTP.
+    /// The token for an HTTP source.
     pub token: Option<String>,
-    /// Follow redirects of HTTP from https to http.
+    /// Whether to follow HTTP redirects from https to http.
     pub allow_downgrade: bool,
 }
 
@@ -277,7 +277,8 @@ impl CopyOptions {
     }
 
     /// Returns a copy of `sources` to `destination` with the defaults: RBUDP, a search for the
-    /// rate, sealed data, 512 MiB, retries for minutes, and the key in the folder of `trust`.
+    /// rate, sealed data, 512 MiB of memory, retries for minutes, and the key in the folder of
+    /// `trust`.
     pub fn new(sources: Vec<Location>, destination: Location, trust: Trust) -> CopyOptions {
         CopyOptions {
             sources,
@@ -342,7 +343,7 @@ pub struct ServeOptions {
     pub memory: Bytes,
     /// The file of the tree that clients share; `None` for a server without one.
     pub share: Option<PathBuf>,
-    /// Serve channels and streams alone: there is no root, and no shared tree.
+    /// Serve only channels and streams: there is no root, and no shared tree.
     pub rooms_only: bool,
     /// Limits of the rooms of channels.
     pub rooms: RoomLimits,

@@ -55,7 +55,7 @@ pub use transfer::{
     Lease, Named, Needless, Offer, Outcome, Pass, PassEnd, Plan, Relay, Status, Wait,
 };
 
-/// The name of the service of copies, for which all these messages are.
+/// The name of the service of copies, to which all these messages belong.
 pub const SERVICE: &str = "copy";
 
 /// The version of these messages. It rises with each field that a receiver must not skip; a client

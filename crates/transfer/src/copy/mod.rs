@@ -48,11 +48,11 @@ pub use crate::many::{Answer as SurveyAnswer, Found as SurveyFound};
 #[doc(hidden)]
 pub use rehearsal::rehearse;
 
-/// Copies; blocks until the end.
+/// Copies files; blocks until the end.
 ///
 /// # Errors
-/// [`Error`] says why the copy ended. Of several sources, those that failed are in the summary,
-/// unless all did.
+/// [`Error`] says why the copy ended. If some of several sources failed, they are in the
+/// summary; only if all failed is there an error.
 pub fn copy(
     options: CopyOptions,
     observer: Arc<dyn Observer>,
@@ -109,7 +109,7 @@ fn check_delete(options: &CopyOptions) -> Result<(), Error> {
     if options.delete.is_none() || is_one && is_kept {
         return Ok(());
     }
-    let what = "names are deleted only where one folder is copied to files, with all that is in it";
+    let what = "names are deleted only if one whole folder is copied to files";
     Err(Error::new(ErrorKind::Usage, what))
 }
 
@@ -120,7 +120,7 @@ fn check_dry_run(options: &CopyOptions) -> Result<(), Error> {
     }
     let (dry_run, receive) = (CallOption::DryRun, CallOption::Receive);
     let what = format!("{receive} fake writes nothing, so a dry run has no plan");
-    Err(Error::new(ErrorKind::Usage, what).advise(format!("leave {dry_run} or {receive} out")))
+    Err(Error::new(ErrorKind::Usage, what).advise(format!("omit {dry_run} or {receive}")))
 }
 
 /// Checks that an output receives one file of another host.
@@ -237,8 +237,7 @@ fn take_up(
     let seconds = options.retry_for.as_secs();
     let what =
         format!("the connection was lost and did not come back within {seconds} s: {reason}");
-    Err(Error::new(ErrorKind::Unfinished, what)
-        .advise("the same command resumes where this one stopped"))
+    Err(Error::new(ErrorKind::Unfinished, what).advise("run the same command again to resume"))
 }
 
 #[cfg(test)]

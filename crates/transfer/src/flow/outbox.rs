@@ -2,8 +2,8 @@
 //! datagram.
 //!
 //! A lost packet delays everything behind it on a stream for more than a round trip. So messages
-//! that a protocol waits for go twice: reliably on the stream, and fast in a separate sealed
-//! datagram. Every such message is idempotent.
+//! that a protocol waits for are sent twice: reliably on the stream, and ahead of it in a
+//! separate sealed datagram. Every such message is idempotent.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,7 +83,7 @@ impl fmt::Display for Overflow {
 }
 
 impl Outbox {
-    /// An outbox and its reading end. Waiting messages are charged to `charge`.
+    /// Returns an outbox and its reading end. Waiting messages are charged to `charge`.
     pub(crate) fn new(charge: MessageCharge) -> (Outbox, Outflow) {
         let (sender, receiver) = unbounded_channel();
         let level = Arc::new(Level {
@@ -127,13 +127,13 @@ impl Outbox {
         }
     }
 
-    /// Returns whether the receiving end is gone.
+    /// Returns whether the receiving end was dropped.
     #[cfg(test)]
     pub(crate) fn is_ended(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Waits until the receiving end is gone.
+    /// Waits until the receiving end was dropped.
     #[cfg(test)]
     pub(crate) async fn ended(&self) {
         self.sender.closed().await;

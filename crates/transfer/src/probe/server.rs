@@ -45,8 +45,8 @@ impl Seats {
     }
 }
 
-/// Serves a probe to its end, or until it is `stopped` for a reason. The client gets the error
-/// itself.
+/// Serves a probe until it ends, or until `stopped` returns a reason. The client also gets the
+/// error.
 pub(crate) async fn answer(
     port: &PortHandle,
     seats: &Seats,

@@ -120,12 +120,12 @@ impl Writing {
         Writing::patient(prepare, Duration::from_secs(600))
     }
 
-    /// Returns the same with a timeout for digests.
+    /// Returns a writer with a timeout for digests.
     fn patient(prepare: impl FnOnce(&std::path::Path), patience: Duration) -> Writing {
         Writing::offered(prepare, patience, |_| {})
     }
 
-    /// Returns the same with an offer that `change` has changed.
+    /// Returns a writer with an offer that `change` has changed.
     fn offered(
         prepare: impl FnOnce(&std::path::Path),
         patience: Duration,

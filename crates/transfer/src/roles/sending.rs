@@ -91,7 +91,7 @@ struct Running<'a, 'b> {
     datagram: u16,
     /// Chunks of the current pass; `None` for all.
     missing: Option<Vec<Range<u64>>>,
-    /// The other end does not receive yet: the payloads of the next pass.
+    /// The payloads of the next pass, while the other end does not receive yet.
     waiting: Option<Payloads>,
     /// The capacity of the receiving host's card, once reported.
     peer_card: Option<Rate>,
@@ -370,8 +370,8 @@ impl Running<'_, '_> {
         self.begin_pass(payloads).await
     }
 
-    /// Stops the pass: the other end does not receive yet, and the data sent are lost. Streams
-    /// block by themselves.
+    /// Stops the pass: the other end does not receive yet, and the data already sent are lost.
+    /// Streams block by themselves.
     async fn wait(&mut self) -> Result<(), End> {
         if matches!(self.carried, Some(Carried::Flow { .. })) {
             self.waiting = Some(self.take_payloads().await?);
@@ -379,7 +379,8 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// The other end receives now: starts a pass with everything, without the earlier measurements.
+    /// Starts a pass with everything, because the other end now receives. Drops the earlier
+    /// measurements.
     async fn go_on(&mut self) -> Result<(), End> {
         let Some(payloads) = self.waiting.take() else { return Ok(()) };
         self.number += 1;
