@@ -440,7 +440,7 @@ mod tests {
         let between = compiled(&[MaxSize(30), Include("*".into()), MinSize(10), MaxSize(20)]);
         let taken: Vec<u64> = (0..40).filter(|size| between.fits(*size)).collect();
         assert_eq!(taken, (10..=20).collect::<Vec<u64>>());
-        assert!(between.takes(b"x", false), "a size says nothing of a path");
+        assert!(between.takes(b"x", false), "a size does not limit a path");
         assert!(compiled(&[]).fits(u64::MAX) && compiled(&[MaxSize(0)]).fits(0));
         assert!(!compiled(&[MaxSize(0)]).fits(1) && !compiled(&[MinSize(1)]).fits(0));
         let refused = CompiledFilters::new(&[MaxSize(1), MinSize(2)]).unwrap_err();

@@ -165,8 +165,8 @@ mod tests {
             meter.add(at(0), key);
         }
         assert_eq!(meter.charges.len(), MOST);
-        assert!(meter.is_over(at(0), u32::MAX), "others have not washed it out");
+        assert!(meter.is_over(at(0), u32::MAX), "other keys do not evict it");
         meter.add(at(100), 0);
-        assert_eq!(meter.charges.len(), 1, "what has faded is forgotten");
+        assert_eq!(meter.charges.len(), 1, "decayed charges are forgotten");
     }
 }

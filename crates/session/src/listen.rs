@@ -658,7 +658,7 @@ mod tests {
             Err::<(), _>(kind.into())
         };
         let error = bind(address(all), never).expect_err("neither is there");
-        assert_eq!(error.kind(), AddrNotAvailable, "the error is that of what was asked for");
+        assert_eq!(error.kind(), AddrNotAvailable, "the error is that of the requested address");
     }
 
     #[test]

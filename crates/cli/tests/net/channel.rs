@@ -122,7 +122,7 @@ fn datagrams_carry_messages_with_and_without_repairs() {
         came.sort_by_key(|text| text.parse::<u32>().ok());
         assert!(came == expected, "{came:?}");
     }
-    send(&pair, "x", &["--code=xor:3"], b"").is(2, &["repairs are for the mode datagram"]);
+    send(&pair, "x", &["--code=xor:3"], b"").is(2, &["only the mode datagram has repairs"]);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn with_a_deadline_messages_come_in_time_and_old_ones_are_counted() {
         (&["--mode=deadline", "--deadline=2m"], "a deadline of"),
         (
             &["--mode=deadline", "--deadline=1s", "--code=xor:3"],
-            "repairs are for the mode datagram",
+            "only the mode datagram has repairs",
         ),
     ] {
         send(&pair, "lab/x", words, b"").is(2, &[why]);

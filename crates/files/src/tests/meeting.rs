@@ -151,7 +151,7 @@ fn two_copies_of_one_source_continue_separately_without_locks() {
     (0..4).for_each(|chunk| one.step(chunk).unwrap());
     one.sink.sync().unwrap();
     let mut other = large_of(&ends, &to, LARGE, 1);
-    assert_eq!(other.missing(), [4, 5, 6, 7], "what has a journal need not come again");
+    assert_eq!(other.missing(), [4, 5, 6, 7], "journalled chunks need not be sent again");
     let tree = disk.tree(false);
     let named = tree[&b".copy.lh-part"[..]];
     one.step(4).unwrap();

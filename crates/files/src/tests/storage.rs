@@ -6,7 +6,7 @@
 //! - each record of a journal describes content that is on the device;
 //! - the next attempt repeats at most the data that may wait for a sync and the data hit by faults.
 
-#![allow(clippy::print_stderr, reason = "a seed that is run again prints what happens")]
+#![allow(clippy::print_stderr, reason = "a repeated seed prints its events")]
 
 use std::collections::BTreeSet;
 

@@ -278,7 +278,7 @@ fn a_flood_is_counted_and_stops_no_flow() {
         socket.send(path(&port), &genuine).unwrap();
         sent += 11;
         if block % 50 == 49 {
-            seen(&port, sent); // So that no socket buffer overflows.
+            seen(&port, sent); // Prevents an overflow of the socket buffer.
         }
     }
     let blocks: Vec<u64> = (0..1000).map(|_| told.recv_timeout(PATIENCE).unwrap().0).collect();
@@ -314,7 +314,7 @@ fn a_strangers_probes_do_not_use_up_the_answers_of_others() {
     for n in 1..=2_000 {
         stranger.send_to(&probe, to).unwrap();
         if n % 50 == 0 {
-            seen(&port, n); // So that no socket buffer overflows.
+            seen(&port, n); // Prevents an overflow of the socket buffer.
         }
     }
     let answered = port.statistics().probes;

@@ -67,7 +67,7 @@ fn an_unread_stream_does_not_block_others() {
                 {
                     written.unwrap();
                     sent += 1;
-                    assert!(sent < 100, "what is not read is bounded");
+                    assert!(sent < 100, "unread data are bounded");
                 }
             };
             // Both directions: the client does not read `near`, and the server not `unread`.

@@ -64,7 +64,7 @@ mod tests {
         // The writer writes 10 MB a second, and the memory is nearly full.
         let told: Vec<_> =
             (0..10).map(|n| look(5_000 + n * 100, 490_000_000 + n * 1_000_000, 30 << 20)).collect();
-        assert_eq!(told[0], None, "that was measured while it waited");
+        assert_eq!(told[0], None, "measured while the writer waited");
         assert_eq!(told[9], Some(Rate::from_mbps(80)));
         assert_eq!(look(6_000, 500_000_000, 1 << 20), None, "it has caught up");
     }

@@ -284,11 +284,11 @@ mod tests {
         let is_free = |mebi: usize| budget.messages().set(mebi << 20);
         let (outbox, mut outflow) = Outbox::new(budget.messages());
         outbox.tell(piece(FREE / 2));
-        assert!(is_free(64), "every transfer may need so much");
+        assert!(is_free(64), "every transfer may need this much");
         (0..20).for_each(|_| outbox.tell(piece(1 << 20)));
         assert!(is_free(45) && !is_free(46));
         (0..15).for_each(|_| assert!(next(&mut outflow).is_some()));
-        assert!(is_free(59) && !is_free(60), "what is read is given back");
+        assert!(is_free(59) && !is_free(60), "read messages release their memory");
         (0..60).for_each(|_| outbox.tell(piece(1 << 20)));
         assert!(matches!(outbox.overflown(), Some(Overflow::Memory(_))));
         // A clone of the outbox lives on.

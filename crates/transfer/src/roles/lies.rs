@@ -508,7 +508,7 @@ proptest! {
                 core.on_control(now, FlowId(1), lie);
                 core.on_timeout(now);
                 let spoken = (0..10_000).take_while(|_| core.poll_control(now).is_some()).count();
-                prop_assert!(spoken < 10_000, "one lie makes it speak for ever");
+                prop_assert!(spoken < 10_000, "one lie causes endless messages");
                 now += Span::from_millis(7);
             }
             prop_assert!(!core.is_finished(FlowId(1)));

@@ -208,7 +208,7 @@ async fn run(
                 dispatch::begin(&server, &services, session);
             }
             Some(result) = ended.recv() => {
-                // A client that was lost comes back.
+                // A lost client may reconnect.
                 let lost = matches!(&result, Err(error) if error.kind == ErrorKind::Unfinished);
                 if options.once && !lost {
                     break result;

@@ -10,8 +10,8 @@ use tokio::time::timeout;
 
 use crate::session::{PeerId, Session};
 
-/// How long to wait for a transfer into the same destination to answer, or to end, before the
-/// newcomer tries to lock the files.
+/// How long to wait for another transfer into the same destination to answer or to end, before
+/// the new transfer tries to lock the files.
 pub(super) const ASKED: Duration = Duration::from_secs(15);
 
 /// Most additional streams of a transfer.
@@ -107,9 +107,10 @@ impl Entry {
 }
 
 impl Registered<'_> {
-    /// Called before this transfer writes. A transfer of the same client into the same place gives
-    /// way if its client is dead, and this waits for its end. Returns whether a transfer into the
-    /// same place, of this or another client, has a living client: it keeps its lock.
+    /// Called before this transfer writes. If a transfer of the same client into the same place
+    /// has a dead client, it gives way, and this call waits for its end. Returns whether a
+    /// transfer into the same place, of this or another client, has a living client and therefore
+    /// keeps its lock.
     pub(super) async fn make_way(&self) -> bool {
         let mut held = false;
         for (whose, question) in self.before() {
@@ -169,7 +170,7 @@ async fn ask(question: &mpsc::UnboundedSender<Question>) -> Option<bool> {
 async fn give_way(question: &mpsc::UnboundedSender<Question>) {
     let (yielded, gone) = oneshot::channel();
     if question.send(Question::Yield(yielded)).is_ok() {
-        // The channel is dropped without an answer then.
+        // If the transfer ends, the channel is dropped without an answer.
         let _ = timeout(ASKED, gone).await;
     }
 }

@@ -278,6 +278,6 @@ mod tests {
             assert!(inbox.recv_timeout(Duration::ZERO).is_ok());
             assert!(is_free(512 - left) && (left == 0 || !is_free(513 - left)));
         }
-        assert!(inbox.recv_timeout(Duration::ZERO).is_err(), "what does not fit is dropped");
+        assert!(inbox.recv_timeout(Duration::ZERO).is_err(), "a job that does not fit is dropped");
     }
 }
