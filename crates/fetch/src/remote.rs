@@ -233,7 +233,7 @@ impl Body {
     pub fn fill(&mut self, buf: &mut [u8], came: &dyn Fn(u64)) -> Result<(), Error> {
         let lost = |host: &str, why: &str| Error::new(Kind::Lost, format!("{host}: {why}"));
         if buf.len() as u64 > self.left {
-            return Err(lost(&self.host, "fewer bytes than were asked for"));
+            return Err(lost(&self.host, "fewer bytes than requested"));
         }
         let mut at = 0;
         while at < buf.len() {

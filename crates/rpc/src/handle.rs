@@ -370,6 +370,7 @@ pub(crate) fn encode(message: &impl RpcMessage) -> Result<Vec<u8>, RpcError> {
 
 /// Decodes a message of the other side.
 pub(crate) fn decode<T: RpcMessage>(body: &[u8]) -> Result<T, RpcError> {
-    let wrong = |error| RpcError::new(RpcCode::Malformed, format!("another type came: {error}"));
+    let wrong =
+        |error| RpcError::new(RpcCode::Malformed, format!("the message has another type: {error}"));
     T::decode(body).map_err(wrong)
 }

@@ -407,7 +407,7 @@ impl Session {
             first = self.reader.read() => first,
             () = evicted => Err(Error::new(
                 Kind::Unreachable,
-                "no request came before the place was needed for another client",
+                "no request arrived before the place was needed for another client",
             )),
         }
     }

@@ -199,7 +199,7 @@ impl Listener {
     /// The client has no common version, or ends the session.
     pub(super) async fn carried(&self, mut session: Session) -> Result<Session, Error> {
         let greeted = timeout(self.door.settings.handshake, session.reader.greet()).await;
-        let late = || Error::new(Kind::Lost, "no first message came in time");
+        let late = || Error::new(Kind::Lost, "no first message arrived in time");
         match greeted.unwrap_or_else(|_| Err(late())) {
             Ok(()) => {}
             Err(error) => {
@@ -570,7 +570,7 @@ impl Door {
             charges.add(now, network).then(|| charges.over_for(now, network))
         };
         if let Some(pause) = pauses {
-            let what = format!("too many clients without rights came from {network}");
+            let what = format!("too many clients without rights from {network}");
             let error = Error::new(Kind::Unreachable, what)
                 .advise(format!("it has to pause for {:.0} s", pause.as_secs_f64()));
             self.tell_refusal(session.remote, &error);

@@ -259,6 +259,6 @@ pub(crate) fn forbidden(verb: &str, name: &Key, right: &Right) -> Error {
 }
 
 async fn tell(writer: &mut FrameWriter, told: Told) -> Result<(), Error> {
-    let unread = |_| Error::new(Kind::Lost, "the client does not read what it asked for");
+    let unread = |_| Error::new(Kind::Lost, "the client does not read the data that it requested");
     timeout(UNREAD, writer.write(&Tell { told: Some(told) })).await.map_err(unread)?
 }

@@ -170,7 +170,10 @@ fn the_other_side_reads_the_error_at_the_end() {
             assert_eq!(near.read::<u32>().await, Ok(Some(1)));
             let error = near.read::<u32>().await.expect_err("an error was given");
             assert_eq!(error.kind, Kind::RemoteFile);
-            assert!(error.to_string().ends_with("/data is full; over there: make room"), "{error}");
+            assert!(
+                error.to_string().ends_with("/data is full; on the other host: make room"),
+                "{error}"
+            );
             drop(near);
             closing.await.expect("no panic").expect("delivered");
         }

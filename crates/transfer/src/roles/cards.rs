@@ -91,7 +91,7 @@ async fn hear_receiver(card: Rate) {
     let (writer, mut reader) = far.split();
     assert_eq!(next(&mut reader).await, Message::Card(Card { bps: card.as_bps() }));
     writer.close(reader, None).await.expect("the session is open");
-    assert!(receiving.await.expect("it ends").is_err(), "no offer came");
+    assert!(receiving.await.expect("it ends").is_err(), "no offer arrived");
 }
 
 /// Checks that a receiver reports its card while it receives a list of files of `bytes` bytes.

@@ -180,7 +180,7 @@ impl ReceivingRole<'_> {
                 _ = tick.tick() => {
                     self.hooks.tick()?;
                     if !self.decides && began.elapsed() > OFFER {
-                        return Err(End::Lost("no offer came".into()));
+                        return Err(End::Lost("no offer arrived".into()));
                     }
                     continue;
                 }

@@ -99,7 +99,7 @@ impl Hooks for ServerHooks {
                 }
                 Question::Yield(answer) => {
                     self.yielded.borrow_mut().push(answer);
-                    return Err(End::Lost("it has come back on a new connection".into()));
+                    return Err(End::Lost("the client reconnected over a new connection".into()));
                 }
             }
         }
