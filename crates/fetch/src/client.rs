@@ -13,11 +13,11 @@ use ureq::{Agent, Body, Proxy};
 use crate::error::{Error, Kind, cut};
 use crate::url::Url;
 
-/// Most redirects of one request.
+/// Maximum number of redirects of one request.
 const REDIRECTS: u32 = 10;
 /// Timeout of connecting.
 const CONNECT: Duration = Duration::from_secs(20);
-/// Most bytes of a reply's header.
+/// Maximum bytes of a reply's header.
 const HEADER: usize = 64 << 10;
 
 /// How requests are made.
@@ -29,7 +29,7 @@ pub struct Options {
     pub allow_downgrade: bool,
     /// How long a connection may deliver no data.
     pub silence: Duration,
-    /// Most connections that are kept for reuse.
+    /// Maximum number of connections that are kept for reuse.
     pub connections: usize,
 }
 
@@ -42,8 +42,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Returns a client for the file at `url`. Proxies are those of the usual environment
-    /// variables; the trusted authorities are the system's, or those in `SSL_CERT_FILE` and
+    /// Returns a client for the file at `url`. The usual environment variables set proxies. The
+    /// system's certificate authorities are trusted, or those in `SSL_CERT_FILE` and
     /// `SSL_CERT_DIR`.
     ///
     /// # Errors

@@ -24,13 +24,13 @@ use crate::error::{Error, FileErrorKind};
 const MAX_PATTERNS: usize = 10_000;
 const MAX_PATTERN: usize = 4096;
 const MAX_BYTES: usize = 256 << 10;
-/// Most bytes of all compiled patterns: some 4000 short ones with a `*`.
+/// Maximum bytes of all compiled patterns: some 4000 short ones with a `*`.
 const MAX_COMPILED: usize = 24 << 20;
 /// Memory of a compiled pattern in addition to its reported size: allocations, and buffers for a
 /// search.
 const OVERHEAD: usize = 4 << 10;
-/// Most bytes of all patterns' search caches, because a hostile pattern could fill a cache of any
-/// size. One pattern needs no more than `MAX_CACHE`.
+/// Maximum bytes of all patterns' search caches, because a hostile pattern could fill a cache of
+/// any size. One pattern needs no more than `MAX_CACHE`.
 const MAX_CACHES: usize = 16 << 20;
 const MAX_CACHE: usize = 1 << 20;
 
@@ -46,9 +46,9 @@ const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 /// file, independent of the globs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// Exclude what matches this glob.
+    /// Exclude paths that match this glob.
     Exclude(String),
-    /// Include what matches this glob.
+    /// Include paths that match this glob.
     Include(String),
     /// Exclude files with more bytes than this.
     MaxSize(u64),

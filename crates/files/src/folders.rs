@@ -4,7 +4,7 @@ use std::io;
 
 use super::store::{self, Folder, SharedFolder};
 
-/// Most handles that one [`Folders`] keeps.
+/// Maximum number of handles that one [`Folders`] keeps.
 const KEPT: usize = 32;
 
 /// The folders below a base. Keeps the handles of the last path, because the next one is usually

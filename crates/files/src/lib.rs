@@ -2,11 +2,11 @@
 //! knows no socket, session or protocol.
 //!
 //! In reading order:
-//! - [`manifest`]: the files, folders and links of a copy. [`VirtualObject`]: how its files lie end
-//!   to end in what a protocol moves. [`digest`]: values of chunks, and how they merge into the
-//!   BLAKE3 root of a file.
-//! - [`place`]: paths given by a user or, below a [`Root`], by a peer. [`filter`]: which files of a
-//!   tree are taken. [`Asked`]: what a peer may send.
+//! - [`manifest`]: the files, folders and links of a copy. [`VirtualObject`]: the layout of its
+//!   files in the object that a protocol moves. [`digest`]: values of chunks, and how they merge
+//!   into the BLAKE3 root of a file.
+//! - [`place`]: paths given by a user or, below a [`Root`], by a peer. [`filter`]: selects the
+//!   files of a tree. [`Asked`]: the entries that a peer may send.
 //! - `store`: the traits through which everything here reaches files.
 //! - [`edit`]: creates, replaces, renames and removes single files and folders.
 //! - [`Source`]: walks and reads. [`RangeFile`]: one version of a file, read by ranges.

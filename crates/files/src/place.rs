@@ -13,7 +13,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use longhaul_text::reason;
 
-/// A path, with the limit of what it can reach.
+/// A path, and the limit on the files that it may reach.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// A path of this host, with the rights of this process: the client's own side.

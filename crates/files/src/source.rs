@@ -59,7 +59,7 @@ impl Origin {
     }
 }
 
-/// Most files that are kept open.
+/// Maximum number of files that are kept open.
 const KEPT: usize = 64;
 
 /// The files of an object at the sending end.

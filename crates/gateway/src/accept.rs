@@ -33,12 +33,12 @@ use crate::error::Error;
 use crate::reply::Reply;
 use crate::tokens::read_private;
 
-/// Limits of concurrent connections: in all, and from one remote address.
+/// Limits on concurrent connections: in total, and from one remote address.
 const MOST: usize = 512;
 const MOST_OF_ONE: usize = 64;
 /// Timeout of a TLS handshake and of a request's header. It also closes idle connections.
 const HEAD: Duration = Duration::from_secs(20);
-/// Limits of a header: bytes and fields.
+/// Limits on a header: bytes and fields.
 const HEADER: usize = 32 << 10;
 const FIELDS: usize = 100;
 
@@ -152,7 +152,7 @@ async fn connection(
     acceptor: Option<TlsAcceptor>,
     answers: Arc<dyn Answers>,
 ) {
-    // Sends small replies immediately; without it they are only later.
+    // Sends small replies immediately; without this option they are only later.
     let _ = stream.set_nodelay(true);
     match acceptor {
         None => requests(stream, address, answers).await,

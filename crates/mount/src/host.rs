@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::Options;
 
-/// Most names of a folder.
+/// Maximum number of names of a folder.
 const MOST_NAMES: usize = 1_000_000;
 /// The first pause between two tries, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));

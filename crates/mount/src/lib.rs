@@ -1,8 +1,8 @@
 //! A remote folder as a read-only file system: FUSE over the services of lists and of remote files.
 //!
-//! In reading order: `host` (the connection, which is opened again when it is lost), `cache` (a
-//! bounded number of chunks), `file` (an open file: chunks, read ahead), `tree` (inodes and
-//! listings), `fs` (the requests of the kernel). The requests start tasks on one thread, so
+//! Modules in reading order: `host` (the connection, which is restored after a loss), `cache`
+//! (a limited number of chunks), `file` (an open file: chunks and read-ahead), `tree` (inodes
+//! and listings), `fs` (the requests of the kernel). The requests start tasks on one thread, so
 //! a slow path delays no other request.
 
 #![cfg(target_os = "linux")]

@@ -324,7 +324,7 @@ impl RpcStream {
         self.items.send(item).await
     }
 
-    /// Tells the method that no more items come.
+    /// Tells the method that no more items follow.
     pub fn finish(&self) {
         let _ = self.begun.orders.send(Order::Finish(self.begun.ticket));
     }
@@ -334,8 +334,8 @@ impl RpcStream {
         self.items.next().await
     }
 
-    /// Tells the method that no more items come, and waits for its answer. Items that were not read
-    /// are dropped.
+    /// Tells the method that no more items follow, and waits for its answer. Items that were not
+    /// read are dropped.
     ///
     /// # Errors
     /// As [`Rpc::call`].

@@ -185,7 +185,7 @@ impl RpcCall {
         self.items.as_ref().ok_or_else(none)?.send(item).await
     }
 
-    /// Returns the next item of the caller; `None` if no more come.
+    /// Returns the next item of the caller; `None` if no more follow.
     pub async fn next<T: RpcMessage>(&mut self) -> Option<Result<T, RpcError>> {
         self.items.as_mut()?.next().await
     }

@@ -14,7 +14,7 @@ pub const HEADER: usize = 4;
 /// The bit of the length that marks the last message.
 const GOODBYE: u32 = 1 << 31;
 
-/// Most characters of the other side's text to show.
+/// Maximum characters of the other side's text to show.
 const LONGEST_TEXT: usize = 2000;
 
 /// The meaning of a header.

@@ -5,13 +5,16 @@
 //! channel if nothing else passes. Each provides a stream, the other side's key, and secrets that
 //! only the two ends know. Higher layers do not depend on the carrier.
 //!
-//! In reading order: `id` and `identity` (the keys), `tls` (their proof), [`known`] and [`allow`]
-//! (trust and rights), `strict` (permissions of these files), [`hello`] and [`frame`] (messages),
-//! `line` (the two halves of a stream), `export` (keys for the data), `connection` (additional
-//! streams) over `below`; the carriers: `quic` with `keeper`, `window` and `twice`, `stream` with
-//! `segments` and `mux`, [`ssh`]; opening sessions: [`mod@connect`] with `race` and `failure`, and
-//! [`listen`] with `gate`; `service` (the services of streams); [`retry`] (reconnecting to a lost
-//! server).
+//! Modules in reading order:
+//! - keys and trust: `id` and `identity` (the keys), `tls` (their proof), [`known`] and [`allow`]
+//!   (trust and rights), `strict` (permissions of these files).
+//! - streams: [`hello`] and [`frame`] (messages), `line` (the two halves of a stream), `export`
+//!   (keys for the data), `connection` (additional streams) over `below`, `service` (the services
+//!   of streams).
+//! - carriers: `quic` with `keeper`, `window` and `twice`; `stream` with `segments` and `mux`;
+//!   [`ssh`].
+//! - opening sessions: [`mod@connect`] with `race` and `failure`, [`listen`] with `gate`,
+//!   [`retry`] (reconnecting to a lost server).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};

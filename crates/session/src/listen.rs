@@ -34,11 +34,11 @@ use longhaul_text::CallOption;
 /// Connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Most clients without rights that are being informed. Beyond this limit the oldest is dropped
-/// silently.
+/// Maximum number of clients without rights that are being informed. Beyond this limit the
+/// oldest is dropped silently.
 const STRANGERS: usize = 32;
 
-/// The charge of a network for each handshake that ends without any right: twenty in a burst are
+/// The charge to a network for each handshake of a client without rights: twenty in a burst are
 /// free, or one every three seconds. Beyond that the network has to pause, for a minute at most.
 const UNAUTHORISED: Tariff =
     Tariff { each: Span::from_secs(3), free: Span::from_secs(60), longest: Span::from_secs(60) };
@@ -192,7 +192,7 @@ impl Listener {
         self.sessions.recv().await.expect("this listener holds a sender itself")
     }
 
-    /// Returns the session of a client that came over another carrier, after its hello;
+    /// Returns the session of a client that connected over another carrier, after its hello;
     /// [`Listener::accept`] returns its additional streams.
     ///
     /// # Errors

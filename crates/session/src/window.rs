@@ -22,7 +22,7 @@ use quinn_proto::RttEstimator;
 
 /// Minimum bytes in flight.
 const FLOOR: u64 = 64 << 10;
-/// Maximum bytes in flight: more than what the ends keep unacknowledged for any stream.
+/// Maximum bytes in flight: more than the ends keep unacknowledged for any stream.
 const MOST: u64 = 32 << 20;
 /// Up to this size, a round that was full, lost nothing and saw no queue quadruples the window. 1
 /// MiB is 10 MB/s over 100 ms; a path's first packets rarely exceed that.

@@ -118,7 +118,8 @@ struct Client {
     gets: BTreeMap<u64, (Key, Waiting<Option<Entry>>)>,
     /// Presence that is being restored, by the number of the call.
     holds: BTreeMap<u64, Key>,
-    /// The number of the last call without an edit; such numbers are even, those of edits odd.
+    /// The number of the last call without an edit. Calls without an edit have even numbers, edits
+    /// odd ones.
     calls: u64,
     /// Subscribers to the loss of a presence.
     losses: BTreeMap<Key, Vec<Waiting<Option<Entry>>>>,

@@ -34,7 +34,7 @@ const CHANGE: f64 = 0.1;
 pub struct Wish {
     /// The stream's name.
     pub name: Key,
-    /// Most bytes of a frame.
+    /// Maximum bytes of a frame.
     pub frame: u32,
     /// Frames a second.
     pub per_second: f64,
@@ -60,7 +60,7 @@ pub struct Status {
     pub course: Option<Course>,
     /// The rate and the code of the stream.
     pub plan: Option<Plan>,
-    /// The most repairs of a frame so far.
+    /// The maximum number of repairs of a frame so far.
     pub most_repairs: u16,
     /// Frames taken from the source.
     pub frames: u64,

@@ -57,7 +57,8 @@ pub enum Names {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delete {
-    /// The most names to remove. If there are more, none is removed and the copy is refused.
+    /// The maximum number of names to remove. If there are more, none is removed and the copy is
+    /// refused.
     pub most: Option<u64>,
 }
 
@@ -81,7 +82,7 @@ impl Delete {
 /// Default number of TCP connections.
 pub const TCP_STREAMS: u16 = 8;
 
-/// Most TCP connections during the search for the best number.
+/// Maximum number of TCP connections during the search for the best number.
 pub const MOST_TRIED: u16 = 16;
 
 /// The protocol that carries the data.

@@ -14,8 +14,8 @@ use crate::manifest::Shape;
 use crate::place::file_error;
 use crate::store::{Folder, SharedFolder};
 
-/// Most top folders that a copy of several locks. A second run of the same command already meets
-/// the first lock.
+/// Maximum number of top folders that a copy of several locks. A second run of the same command
+/// already meets the first lock.
 const MOST: usize = 32;
 
 /// A folder that is locked until drop.

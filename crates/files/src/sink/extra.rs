@@ -21,7 +21,7 @@ use crate::place::{file_error, show};
 use crate::store::FileKind;
 use crate::{Failure, Kind, Manifest, Place, Shape, Watch, names};
 
-/// Most bytes of listed names; further ones are only counted.
+/// Maximum bytes of listed names; further ones are only counted.
 const MOST_LISTED: usize = 16 << 20;
 
 /// The removal of names that the source lacks.
@@ -29,7 +29,7 @@ const MOST_LISTED: usize = 16 << 20;
 pub struct Delete {
     /// The filters of the copy: excluded names stay.
     pub filters: Vec<Filter>,
-    /// The most names to remove. If there are more, none is removed.
+    /// The maximum number of names to remove. If there are more, none is removed.
     pub most: Option<u64>,
 }
 
@@ -230,7 +230,7 @@ struct Walk<'a> {
     watch: &'a Watch,
     folders: Folders,
     removes: bool,
-    /// Most names to remove: those that appeared after the plan stay.
+    /// Maximum number of names to remove: those that appeared after the plan stay.
     most: u64,
     /// The file system of the destination; `None` until the walk has entered it.
     device: Option<u64>,

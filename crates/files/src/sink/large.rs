@@ -76,7 +76,7 @@ pub(super) struct Large {
 pub(super) struct Named {
     /// The root, if its holes were hashed.
     pub(super) root: Option<Digest>,
-    /// The name is on disk as well.
+    /// The name is also on disk.
     pub(super) is_name_synced: bool,
 }
 

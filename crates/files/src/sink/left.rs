@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::manifest::FileTime;
 use crate::store::Attributes;
 
-/// Most files to remember; others are read again.
+/// Maximum number of files to remember; others are read again.
 const MOST: usize = 4096;
 
 /// The partial files that the attempts of one client or server left on disk and in their journals:

@@ -18,7 +18,7 @@ use crate::place::{Place, file_error};
 use crate::store::{self, FileKind, OpenFile};
 use crate::{CHUNK, Kind, Listed, Manifest, Shape, names};
 
-/// Most chunks after a missing one: those of the parts in flight.
+/// Maximum number of chunks after a missing one: those of the parts in flight.
 const AHEAD: u64 = 16 << 10;
 
 /// A growing file under a temporary name.

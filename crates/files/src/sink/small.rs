@@ -16,7 +16,7 @@ use crate::{Entry, Extent, names};
 /// disk.
 const ONE_BY_ONE: usize = 8;
 
-/// Most open files that span several chunks.
+/// Maximum number of open files that span several chunks.
 const KEPT: usize = 32;
 
 /// Number of waiting files at which to sync early.

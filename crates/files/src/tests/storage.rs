@@ -18,7 +18,7 @@ use crate::store::memory::{Disk, Faults, Rng, Tree};
 /// Bytes that may wait for a sync in these runs.
 const UNSYNCED: u64 = 2 * CHUNK;
 
-/// The most chunks of a file in these runs: [`LARGE`] and less than one chunk.
+/// The maximum number of chunks of a file in these runs: [`LARGE`] and less than one chunk.
 const MOST_CHUNKS: u64 = LARGE.div_ceil(CHUNK) + 1;
 
 /// Attempts with faults; later ones have none, so that each run ends.

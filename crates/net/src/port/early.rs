@@ -33,9 +33,10 @@ pub(super) const KEEP: Span = Span::from_secs(2);
 pub(super) const EXPECT: Span = Span::from_secs(10);
 /// Flow ids that the expected addresses of one network can open without an announcement.
 const FLOWS_PER_NETWORK: usize = 4;
-/// Most expected addresses and flow ids; early datagrams of further handshakes are dropped.
+/// Maximum number of expected addresses and flow ids; early datagrams of further handshakes are
+/// dropped.
 const MAX_EXPECTED: usize = 4096;
-/// Most expected addresses of one network.
+/// Maximum number of expected addresses of one network.
 const MAX_EXPECTED_OF_NETWORK: usize = 256;
 
 /// The fate of a datagram of an unknown flow.
@@ -238,8 +239,9 @@ impl EarlyDatagrams {
         Some(held)
     }
 
-    /// Drops what has been kept or expected for too long; returns the number of dropped datagrams.
-    /// The count of a flow's drops is kept as long as the flow may still be registered.
+    /// Drops datagrams that were kept for too long, and expired expectations; returns the number
+    /// of dropped datagrams. The count of a flow's drops is kept as long as the flow may still be
+    /// registered.
     pub(super) fn expire(&mut self, now: Time) -> u64 {
         if now < self.expiry {
             return 0;

@@ -52,8 +52,8 @@ pub trait FlowSink: Send {
     /// left in the iterator are dropped.
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>);
 
-    /// All flows have received the datagrams of one system call. Flows that share state may now
-    /// advance their time. Called after each [`FlowSink::on_batch`].
+    /// Called after each [`FlowSink::on_batch`], when all flows have received the datagrams of
+    /// one system call. Flows that share state may now advance their time.
     fn on_told(&mut self, _now: Time) {}
 
     /// Reports datagrams with data that arrived before the flow was registered and exceeded the

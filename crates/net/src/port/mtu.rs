@@ -44,7 +44,7 @@ pub fn packet_overhead(address: IpAddr) -> u16 {
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The largest UDP payload that came through.
+    /// The largest UDP payload that arrived.
     pub size: u16,
     /// The round-trip time of the first answer.
     pub rtt: Span,

@@ -130,7 +130,7 @@ impl Placer {
         }
     }
 
-    /// Completes a chunk whose missing blocks symbols replace, if it is kept.
+    /// Completes a chunk in which symbols replace the missing blocks, if the chunk is kept.
     pub fn restore(&mut self, chunk: u64) {
         if chunk < self.kept {
             self.assembly.restore(chunk);

@@ -23,7 +23,7 @@ use crate::sealing::open::Opener;
 use crate::sealing::seal::TAG_LEN;
 use crate::socket::{Path, Socket};
 
-/// Most datagrams that the kernel joins.
+/// Maximum number of datagrams that the kernel joins.
 const MOST: usize = 64;
 /// Bytes of the longest train.
 const TRAIN: usize = 1 << 16;

@@ -248,7 +248,7 @@ fn sealed_batches_arrive_opened_and_a_closed_flow_is_forgotten() {
         assert!(blocks.iter().map(|(block, _)| *block).eq(0..100));
         assert_eq!(blocks[50].1.len(), 10);
         assert_eq!(blocks[51].1, payload);
-        // The sender of the channel goes with the sink.
+        // Dropping the sink drops the sender of the channel.
         assert!(told.recv_timeout(PATIENCE).is_err());
         let (again, _) = teller();
         port.register(FlowId(4), again).unwrap();

@@ -92,7 +92,7 @@ pub fn has_fast_aes() -> bool {
     false
 }
 
-/// Which way a datagram goes.
+/// The direction of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the sender of the object to its receiver.

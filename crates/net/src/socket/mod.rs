@@ -87,7 +87,7 @@ impl std::fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
-/// Requests `bytes` of receive buffer for `io` and returns what the kernel granted.
+/// Requests `bytes` of receive buffer for `io`; returns the size that the kernel granted.
 ///
 /// # Errors
 /// The kernel's error.

@@ -17,9 +17,9 @@ use crate::location::Location;
 use crate::options::ReachOptions;
 use crate::progress::Cancel;
 
-/// Most locations that a pattern may expand to.
+/// Maximum number of locations that a pattern may expand to.
 const MAX_MATCHES: usize = 10_000;
-/// Most names that an expansion may look at.
+/// Maximum number of names that an expansion may look at.
 const MAX_NAMES: u64 = 5_000_000;
 
 /// Characters that turn a path component into a pattern.

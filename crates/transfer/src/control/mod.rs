@@ -10,7 +10,7 @@
 //! | client | [`Request`] | first |
 //! | sending end | [`Offer`], then [`Pass`] | immediately; again when chunks must be resent |
 //! | receiving end | [`Card`] | immediately, if it knows its network card |
-//! | receiving end | [`Plan`] | when the manifest is known: what need not be sent |
+//! | receiving end | [`Plan`] | when the manifest is known: the chunks that need not be sent |
 //! | sending end | [`Digests`] | with the data: the expected digest of each chunk |
 //! | both | [`Relay`] | a protocol's control message |
 //! | both | [`Status`] | ten times a second: accounting, progress |

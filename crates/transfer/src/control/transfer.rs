@@ -242,7 +242,7 @@ pub struct Status {
     /// early datagrams (receiving end).
     #[prost(uint64, tag = "27")]
     pub early_lost: u64,
-    /// Names looked at and chunks read to find out what is missing.
+    /// Names looked at and chunks read to find the missing chunks.
     #[prost(uint64, tag = "28")]
     pub looked: u64,
     /// Time in which the receiving thread did not wait for datagrams, with or without a CPU

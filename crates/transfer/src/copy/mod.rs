@@ -1,13 +1,14 @@
 //! A copy, seen from the client: from the request to the verified object, over as many sessions as
 //! it takes.
 //!
-//! `attempt` copies over one session, `remembered` handles the path's properties from earlier
-//! copies, `udp_watchdog` detects that UDP no longer passes. `hooks` passes events to the user and
-//! cancels on request; `summing` makes the summary. `local` copies within this host and `http` from
-//! a server of HTTP; both use `to_files`. `rehearsal` is a session without a network, for the
-//! fuzzer. A copy from several sources is one such copy per source, led by `many`. Content of
-//! unknown length is copied in parts, led by `pipe`: `feed` reads the parts, `pipe_board` reports
-//! them.
+//! - `attempt` copies over one session, `remembered` handles the path's properties from earlier
+//!   copies, `udp_watchdog` detects that UDP no longer passes.
+//! - `hooks` passes events to the user and cancels on request; `summing` creates the summary.
+//! - `local` copies within this host and `http` from an HTTP server; both use `to_files`.
+//! - A copy from several sources is one such copy per source, led by `many`.
+//! - `pipe` copies content of unknown length in parts: `feed` reads the parts, `pipe_board` reports
+//!   them.
+//! - `rehearsal` is a session without a network, for the fuzzer.
 
 mod attempt;
 mod feed;

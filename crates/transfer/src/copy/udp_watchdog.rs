@@ -44,8 +44,8 @@ pub(super) struct Knock {
 }
 
 impl UdpWatchdog {
-    /// Sets `cut` when nothing more arrives on `session`, including what `board` counts, although
-    /// the server answers `knock`. Returns `None` for a session over TCP.
+    /// Sets `cut` when nothing more arrives on `session`, nor any datagram that `board` counts,
+    /// although the server answers `knock`. Returns `None` for a session over TCP.
     pub(super) fn begin(
         session: &Session,
         board: Arc<Board>,

@@ -25,7 +25,7 @@ pub(crate) struct Counters {
     pub(crate) receiver: ReceiverCounters,
     pub(crate) written: Written,
     pub(crate) times: Times,
-    /// Names looked at and chunks read to find out what is missing.
+    /// Names looked at and chunks read to find the missing chunks.
     pub(crate) looked: u64,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct Written {
     pub(crate) due: Option<u64>,
 }
 
-/// Where an end's time went.
+/// How an end spent its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     /// Waiting for the pacer.

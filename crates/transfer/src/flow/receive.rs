@@ -297,7 +297,7 @@ impl Receiving {
         }
     }
 
-    /// Grants the free memory, minus what was granted and not drained.
+    /// Grants the free memory, minus the bytes that were granted and not drained yet.
     fn grant(&mut self, now: Time) {
         let state = (self.drained.bytes(), self.drained.is_planned());
         if state == self.drained_before {
@@ -335,7 +335,8 @@ impl Receiving {
         Ok(())
     }
 
-    /// Completes the chunks that symbols replace; returns whether the core has finished.
+    /// Completes the chunks in which symbols replace the missing blocks; returns whether the core
+    /// has finished.
     fn take_events(&mut self) -> bool {
         let mut finished = false;
         while let Some((_, event)) = self.core.poll_event() {

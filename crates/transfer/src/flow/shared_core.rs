@@ -231,7 +231,7 @@ impl Inner {
 }
 
 impl Door {
-    /// Bytes that came since the last count.
+    /// Returns the bytes that arrived since the last count.
     fn count(&mut self) -> u64 {
         let came = came_to(&self.port);
         came.saturating_sub(std::mem::replace(&mut self.counted, came))

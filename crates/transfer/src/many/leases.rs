@@ -357,7 +357,7 @@ mod tests {
         bring(&mut leases, 0..50);
         let taken = leases.next(2).unwrap();
         assert_eq!((taken.chunks, taken.taken), (vec![50..100], vec![(1, vec![50..100])]));
-        // The source comes back and takes part again.
+        // The source recovers and takes part again.
         assert!(!leases.is_idle(1));
         leases.set_silent(1, false);
         assert_eq!(given(&mut leases, 1), [75..100]);

@@ -166,7 +166,7 @@ impl Answer {
     /// Returns the result, after the last piece.
     ///
     /// # Errors
-    /// No list of files came.
+    /// No list of files arrived.
     pub fn end(self) -> Result<Found, Error> {
         let (manifest, _) = self.manifest.ok_or_else(|| nonsense("no list of files arrived"))?;
         let digest = *blake3::hash(&self.encoded).as_bytes();

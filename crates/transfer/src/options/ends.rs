@@ -14,7 +14,7 @@ use longhaul_text::reason;
 
 /// Maximum number of chunks that may fail verification for one output.
 const MOST_WRONG: u32 = 4;
-/// Most bytes per call of a writer, so that its caller can end soon.
+/// Maximum bytes per call of a writer, so that its caller can end soon.
 const PIECE: usize = 1 << 16;
 static ZEROS: [u8; PIECE] = [0; PIECE];
 

@@ -109,7 +109,7 @@ pub struct PathFound {
 pub struct Trips {
     /// Datagrams sent.
     pub asked: u32,
-    /// Datagrams that came back.
+    /// Datagrams that were answered.
     pub answered: u32,
     /// The shortest.
     pub min: Span,

@@ -49,8 +49,8 @@ pub(super) fn pass(
     Ok(())
 }
 
-/// Checks whether chunks may come over streams with the protocol `agreed`, because memory is held
-/// for one carrier only.
+/// Checks whether chunks may arrive over streams with the protocol `agreed`, because memory is
+/// held for one carrier only.
 ///
 /// # Errors
 /// [`ErrorKind::Unreachable`]: datagrams were agreed on.
@@ -64,7 +64,7 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
 /// Useless data that an honest sender may send: data that exist already, sent before it has the
 /// plan, and data in flight that are no longer requested.
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
-/// Most useless data, as a multiple of the useful data.
+/// Maximum amount of useless data, as a multiple of the useful data.
 const MOST_IN_VAIN: u64 = 4;
 /// Data that may be sent too fast in addition to a fraction of all data, because hosts pause.
 const TOO_FAST: Bytes = Bytes::mebi(4);

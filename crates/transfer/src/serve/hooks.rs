@@ -80,7 +80,7 @@ impl ServerHooks {
 
     fn answer(&self, lives: bool) {
         for asked in self.asked.borrow_mut().drain(..) {
-            // The newcomer may be gone meanwhile.
+            // The other transfer may have ended meanwhile.
             let _ = asked.send(lives);
         }
     }

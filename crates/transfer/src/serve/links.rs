@@ -1,4 +1,4 @@
-//! Links of a server's rooms to those of other servers.
+//! Links of a server's rooms to rooms of other servers.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -105,7 +105,7 @@ impl Live {
         })
     }
 
-    /// A transfer of `client` begins.
+    /// Adds a transfer of `client`.
     pub(super) fn enter(&self, client: ServedClient, way: Way, running: Running) -> Seat {
         let number = self.now.last.get() + 1;
         self.now.last.set(number);
@@ -122,7 +122,7 @@ impl Live {
         Seat { live: self.clone(), number }
     }
 
-    /// The transfers under way, and the counts of all.
+    /// Returns the running transfers, and the totals of all transfers.
     pub(super) fn status(&self) -> (Vec<TransferStatus>, ServerTotals) {
         let mut transfers = self.now.transfers.borrow_mut();
         let transfers: Vec<TransferStatus> =

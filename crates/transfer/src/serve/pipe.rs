@@ -25,7 +25,7 @@ use longhaul_files::CHUNK;
 use longhaul_files::digest::Digest;
 use longhaul_files::manifest::MAX_OBJECT;
 
-/// Most open pipes of one client, because each keeps a file open.
+/// Maximum number of open pipes of one client, because each keeps a file open.
 const MOST: usize = 16;
 
 /// The open pipes, by client and pipe id.

@@ -14,7 +14,7 @@ use crate::session::{PeerId, Session};
 /// the new transfer tries to lock the files.
 pub(super) const ASKED: Duration = Duration::from_secs(15);
 
-/// Most additional streams of a transfer.
+/// Maximum number of additional streams of a transfer.
 const MAX_STREAMS: u32 = 64;
 
 /// The running transfers, by number.
@@ -41,7 +41,7 @@ struct Entry {
 pub(super) enum Question {
     /// Is the client alive? The answer is sent as soon as it is known.
     Alive(oneshot::Sender<bool>),
-    /// End, because the client has come back. The sender is dropped when the destination is free.
+    /// End, because the client has reconnected. The sender is dropped when the destination is free.
     Yield(oneshot::Sender<()>),
 }
 
