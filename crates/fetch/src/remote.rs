@@ -101,7 +101,7 @@ impl Client {
         let mut reply = self.send(false, uri, &fields)?;
         let moved = reply.get_uri().clone();
         if reply.status().as_u16() == 401 && moved != *uri && self.is_own(&moved) {
-            // A redirect drops the credentials, also one within the server.
+            // A redirect drops the credentials, even a redirect within the server.
             reply = self.send(false, &moved, &fields)?;
         }
         let (status, at) = (reply.status().as_u16(), reply.get_uri().clone());

@@ -186,7 +186,7 @@ pub(crate) struct SequenceHasher {
 }
 
 impl SequenceHasher {
-    /// Adds value `number`. A repeated one changes nothing.
+    /// Adds value `number`. A repeated value changes nothing.
     pub(crate) fn give(&mut self, number: u64, value: Digest) {
         if number < self.next {
             return;

@@ -12,7 +12,7 @@ const KEPT: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Folders {
     base: SharedFolder,
-    /// The paths of the handles, outermost first: each starts with the one before.
+    /// The paths of the handles, outermost first: each starts with the previous path.
     open: Vec<(Vec<u8>, SharedFolder)>,
 }
 

@@ -81,7 +81,7 @@ pub fn host(address: SocketAddr) -> String {
     }
 }
 
-/// The same host and zone at another port.
+/// Returns `address` with another port; host and zone stay.
 pub fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address.set_port(port);
     address

@@ -279,8 +279,8 @@ pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListen
     Ok((udp.into(), tcp.into()))
 }
 
-/// Binds a number by `first` and the same one by `second`. If any number will do, tries others
-/// while `second` finds them in use.
+/// Binds a number by `first`, and the same number by `second`. If any number will do, tries
+/// others while `second` finds them in use.
 fn one_number<T, U>(
     address: SocketAddr,
     mut first: impl FnMut() -> io::Result<(T, SocketAddr)>,

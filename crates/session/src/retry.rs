@@ -16,7 +16,7 @@ const LOOKS: u32 = 4;
 /// Calls `connect` until it succeeds, fails permanently, or `retry_for` is over.
 ///
 /// # Errors
-/// The last one of `connect`.
+/// The last error of `connect`.
 pub async fn again<T>(
     connect: &impl AsyncFn() -> Result<T, Error>,
     retry_for: Duration,

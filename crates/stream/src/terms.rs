@@ -87,7 +87,7 @@ pub(crate) const OVERHEAD: u16 = (longhaul_net::sealing::seal::SEALED_OVERHEAD +
 /// Checks a deadline.
 ///
 /// # Errors
-/// It is out of its limits.
+/// The deadline is out of its limits.
 pub fn check_deadline(deadline: Span) -> Result<Span, Error> {
     let (least, most) = DEADLINES;
     match (least..=most).contains(&deadline) {
@@ -99,7 +99,7 @@ pub fn check_deadline(deadline: Span) -> Result<Span, Error> {
 /// Parses and checks the parameters in a message.
 ///
 /// # Errors
-/// They are out of their limits.
+/// A parameter is out of its limits.
 pub fn terms(symbol: u32, frame: u32, per_second: u64, deadline: u64) -> Result<Terms, Error> {
     let per_second = per_second as f64 / 1_000.0;
     let symbol = u16::try_from(symbol).unwrap_or(u16::MAX);

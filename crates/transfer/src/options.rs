@@ -47,9 +47,9 @@ pub enum Names {
     /// None.
     #[default]
     None,
-    /// Those that were created.
+    /// Created files, folders and links.
     Done,
-    /// Those, and skipped ones.
+    /// Created and skipped files, folders and links.
     All,
 }
 

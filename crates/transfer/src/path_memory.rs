@@ -42,7 +42,7 @@ pub struct PathMemory {
 pub struct KnownPath {
     /// The network of the other host, as `192.0.2.0/24` or `2001:db8:7::/48`.
     pub network: String,
-    /// This host's address on the way there.
+    /// This host's address on the path to that network.
     pub own_address: IpAddr,
     /// The rate that a copy found, in bits a second of UDP payload.
     pub rate: Rate,

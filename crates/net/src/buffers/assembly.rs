@@ -50,7 +50,7 @@ pub struct Assembly {
     skipped: HashMap<u64, Vec<Run>>,
     open: Vec<Filling>,
     index: HashMap<u64, usize>,
-    /// The last used index into `open`, usually the next one too.
+    /// The index into `open` that was used last, and is usually used next.
     last: usize,
     /// The chunk whose places were lent last.
     lent: Option<u64>,

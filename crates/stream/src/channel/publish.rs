@@ -109,7 +109,7 @@ impl std::fmt::Debug for Source {
 /// Why a message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is longer than 16 MiB.
+    /// The message is longer than 16 MiB.
     Long,
     /// The channel has ended.
     Ended,

@@ -119,9 +119,9 @@ struct State {
 /// The outcome of publishing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Published {
-    /// It is in the room.
+    /// The message is in the room.
     New,
-    /// It is a repeated message, or has passed too many links.
+    /// The message is a repetition, or has passed too many links.
     Old,
     /// There is no memory for it.
     Full,

@@ -65,7 +65,7 @@ impl ToFiles {
     /// call to a hanging disk may never return.
     ///
     /// # Errors
-    /// Those of `copy`; [`ErrorKind::Cancelled`] after a cancellation; [`ErrorKind::Stalled`].
+    /// The errors of `copy`; [`ErrorKind::Cancelled`] after a cancellation; [`ErrorKind::Stalled`].
     pub(super) fn run(
         options: CopyOptions,
         observer: Arc<dyn Observer>,

@@ -10,7 +10,7 @@ use longhaul_proto::time::{Span, Time};
 
 /// Minimum and maximum time for a number of connections to settle, and to be measured.
 const STEPS: [Span; 2] = [Span::from_millis(500), Span::from_secs(2)];
-/// The same time in round trips: a connection doubles its window in each.
+/// Number of round trips for each of these times: a connection doubles its window in each.
 const ROUND_TRIPS: u64 = 8;
 /// A number is measured until this many bytes have arrived.
 const ENOUGH: u64 = 1 << 20;

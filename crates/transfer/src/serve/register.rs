@@ -27,7 +27,7 @@ pub(super) struct Register {
 struct Entry {
     peer: PeerId,
     transfer: u64,
-    /// The transfer that this one resumes.
+    /// The transfer that this transfer resumes.
     replaces: u64,
     /// Its destination, if it writes.
     destination: Option<PathBuf>,
@@ -37,7 +37,7 @@ struct Entry {
     question: mpsc::UnboundedSender<Question>,
 }
 
-/// A question to a transfer whose destination another one wants.
+/// A question to a transfer whose destination another transfer needs.
 pub(super) enum Question {
     /// Is the client alive? The answer is sent as soon as it is known.
     Alive(oneshot::Sender<bool>),

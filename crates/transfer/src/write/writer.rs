@@ -54,7 +54,7 @@ pub(super) fn begin(
     begin_patient(destination, incoming, shared, missing_digests::PATIENCE)
 }
 
-/// The same with a timeout for missing digests.
+/// As [`begin`], with a timeout for missing digests.
 pub(crate) fn begin_patient(
     destination: Box<dyn Open>,
     incoming: Incoming,

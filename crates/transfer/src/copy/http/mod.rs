@@ -320,7 +320,7 @@ impl Fetching<'_> {
         }
     }
 
-    /// Discards a file that is not the one whose digest the server published.
+    /// Discards a file whose digest differs from the published digest.
     fn differs(&self, remote: &Remote, sink: &mut Sink) -> Error {
         let name = remote.digest().map_or("", |digest| digest.name());
         let what =

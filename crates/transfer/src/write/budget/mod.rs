@@ -42,8 +42,8 @@ use longhaul_text::CallOption;
 pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(30);
 
 /// Additional open chunks, because a grant may begin and end within a chunk. For a transfer over
-/// streams these are the control stream's chunks: the one being assembled, and the one that waits
-/// for room.
+/// streams these are the control stream's chunks: the chunk being assembled, and the chunk that
+/// waits for room.
 const PARTLY: u32 = 2;
 /// Chunks of the first grant.
 const EARLY: u32 = (EARLY_GRANT.get() / CHUNK) as u32;
