@@ -85,7 +85,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Sends and empties the batch, whatever the outcome.
+    /// Sends the batch and empties it, even after an error.
     ///
     /// # Errors
     /// [`SendError`].

@@ -31,7 +31,7 @@ pub const LARGEST_WHOLE: u16 = 9000 - 20 - 8;
 /// How long to wait for a full send buffer before the datagrams count as lost.
 const SEND_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// The two ends of a datagram's way.
+/// The two addresses of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     /// The remote address.

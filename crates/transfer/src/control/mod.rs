@@ -29,7 +29,7 @@
 //!
 //! An end that cannot continue gives its reason when it closes the session.
 //!
-//! All these are messages of the service `copy`; for those of other services see [`list`],
+//! All these are messages of the service `copy`; for messages of other services see [`list`],
 //! [`mod@pipe`], [`mod@file`] and [`server_status`].
 
 mod checks;

@@ -52,7 +52,7 @@ pub(super) fn copy(
 ) -> Result<Summary, Error> {
     check(&options)?;
     if options.rate.is_some() || options.rate_limit.is_some() {
-        let what = "a limit of the rate is for a network; this copy stays on this host";
+        let what = "a rate limit applies only to a network; this copy stays on this host";
         observer.notice(Notice::Warning(what.to_owned()));
     }
     let stall = Some(options.stall);

@@ -38,8 +38,8 @@ use longhaul_files::{Manifest, Source, VirtualObject};
 const MAX_REPEATS: u32 = 3;
 /// Interval of status messages to the other end.
 const TICK: Duration = Duration::from_millis(100);
-/// Longest wait for the first additional stream, and for each further one after the last, or two
-/// round trips: the copy can work without a lost stream.
+/// How long to wait for the first additional stream, and after each stream for the next one (at
+/// least two round trips). The copy works without a lost stream.
 const FIRST_STREAM: Duration = Duration::from_secs(3);
 const STRAGGLER: Duration = Duration::from_millis(200);
 /// The UDP payload to fall back to if larger datagrams are dropped: what IPv6 guarantees.
@@ -335,7 +335,7 @@ impl Running<'_, '_> {
             }
             SenderEvent::Core(Event::Silent(since)) => self.end.hooks.silence(Some(since)),
             SenderEvent::Core(Event::Resumed) => self.end.hooks.silence(None),
-            // The end of a round: send the other end the values that it should have.
+            // The end of a round: send the current counters to the other end now.
             SenderEvent::Core(_) => {
                 self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
             }

@@ -57,7 +57,7 @@ pub(super) fn copy(
 ) -> Result<Summary, Error> {
     let url = &check(&options)?;
     if options.rate.is_some() || options.rate_limit.is_some() {
-        let what = "a limit of the rate has no effect on a copy by HTTP";
+        let what = "a rate limit has no effect on a copy by HTTP";
         observer.notice(Notice::Warning(what.to_owned()));
     }
     let connections = match options.protocol {
@@ -84,7 +84,7 @@ pub(super) fn copy(
 fn check(options: &CopyOptions) -> Result<Url, Error> {
     let usage = |what: &str, advice: &str| Err(Error::new(ErrorKind::Usage, what).advise(advice));
     if matches!(options.destination, Location::Http { .. }) {
-        let what = format!("{} cannot be written by a copy", options.destination);
+        let what = format!("a copy cannot write to {}", options.destination);
         return usage(&what, "use curl -T, or a server lh://host");
     }
     let [Location::Http { url, path }] = &options.sources[..] else {
