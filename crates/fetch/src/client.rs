@@ -13,11 +13,11 @@ use ureq::{Agent, Body, Proxy};
 use crate::error::{Error, Kind, cut};
 use crate::url::Url;
 
-/// Most redirects of one request.
+/// Maximum number of redirects of one request.
 const REDIRECTS: u32 = 10;
-/// How long a connection may take.
+/// Timeout of connecting.
 const CONNECT: Duration = Duration::from_secs(20);
-/// Most bytes of a reply's header.
+/// Maximum bytes of a reply's header.
 const HEADER: usize = 64 << 10;
 
 /// How requests are made.
@@ -27,9 +27,9 @@ pub struct Options {
     pub token: Option<String>,
     /// Follow a redirect from https to http.
     pub allow_downgrade: bool,
-    /// How long a connection may bring nothing.
+    /// How long a connection may deliver no data.
     pub silence: Duration,
-    /// Most connections that are kept for reuse.
+    /// Maximum number of connections that are kept for reuse.
     pub connections: usize,
 }
 
@@ -42,8 +42,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Returns a client for the file at `url`. Proxies are those of the usual environment
-    /// variables; the trusted authorities are the system's, or those in `SSL_CERT_FILE` and
+    /// Returns a client for the file at `url`. The usual environment variables set proxies. The
+    /// system's certificate authorities are trusted, or those in `SSL_CERT_FILE` and
     /// `SSL_CERT_DIR`.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Client {
             .http_status_as_error(false)
             .https_only(url.is_https() && !options.allow_downgrade)
             .max_redirects(REDIRECTS)
-            // Another port may be another user's server.
+            // Another port may belong to another user's server.
             .redirect_auth_headers(RedirectAuthHeaders::Never)
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .accept("*/*")
@@ -82,7 +82,7 @@ impl Client {
         &self.url
     }
 
-    /// Returns whether `to` is at the server of the file's own address.
+    /// Returns whether `to` is on the server of the file's own address.
     pub(crate) fn is_own(&self, to: &ureq::http::Uri) -> bool {
         let own = self.url.uri();
         (to.scheme(), to.authority()) == (own.scheme(), own.authority())

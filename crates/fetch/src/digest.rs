@@ -54,7 +54,7 @@ impl Digest {
             pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
         };
         let bytes = |value: &str| BASE64.decode(value.as_bytes()).ok();
-        // In a structured field a sequence of bytes stands between colons.
+        // A structured field puts a sequence of bytes between colons.
         let quoted = |value: &str| bytes(value.strip_prefix(':')?.strip_suffix(':')?);
         let repr = pairs(repr).into_iter().map(|(name, value)| (name, quoted(&value)));
         let digest = pairs(digest).into_iter().map(|(name, value)| (name, bytes(&value)));
@@ -110,7 +110,7 @@ impl Hasher {
         }
     }
 
-    /// Returns whether the bytes have the digest `published`.
+    /// Returns whether the digest of the bytes equals `published`.
     pub fn is(self, published: &Digest) -> bool {
         match self {
             Hasher::Sha(context) => context.finish().as_ref() == published.value,

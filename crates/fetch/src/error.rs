@@ -13,7 +13,7 @@ pub enum Kind {
     Unreachable,
     /// There is no such file, or the server cannot deliver it.
     File,
-    /// The file is another version than the one that was opened.
+    /// The file has changed since it was opened.
     Changed,
     /// The connection was lost or the server is busy; a retry may succeed.
     Lost,

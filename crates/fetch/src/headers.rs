@@ -29,7 +29,7 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     is_plain.then(|| text.parse().ok())?
 }
 
-/// Returns the strong entity tag. A weak tag may stand for several contents.
+/// Returns the strong entity tag. A weak tag may denote several contents.
 pub(crate) fn etag(headers: &HeaderMap) -> Option<String> {
     let value = text(headers, "etag")?.trim();
     let is_strong = value.len() > 2 && value.starts_with('"') && value.ends_with('"');

@@ -16,7 +16,7 @@ use crate::url::Url;
 /// One version of a file, as the server described it.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// Where the redirects led.
+    /// The address after all redirects.
     at: Uri,
     is_redirected: bool,
     size: u64,
@@ -93,7 +93,7 @@ impl Client {
     /// Asks for the version of the file, and whether its server sends ranges.
     ///
     /// # Errors
-    /// The server cannot be reached, refuses, has no such file, or does not say its length.
+    /// The server cannot be reached, refuses, has no such file, or does not report its length.
     pub fn open(&self) -> Result<Remote, Error> {
         let uri = self.url().uri();
         let want = ("want-repr-digest", "sha-256=5, sha-512=3, md5=1");
@@ -101,7 +101,7 @@ impl Client {
         let mut reply = self.send(false, uri, &fields)?;
         let moved = reply.get_uri().clone();
         if reply.status().as_u16() == 401 && moved != *uri && self.is_own(&moved) {
-            // A redirect drops the credentials, also one within the server.
+            // A redirect drops the credentials, even a redirect within the server.
             reply = self.send(false, &moved, &fields)?;
         }
         let (status, at) = (reply.status().as_u16(), reply.get_uri().clone());
@@ -122,7 +122,7 @@ impl Client {
                 }
                 (total, true)
             }
-            // An empty file has no first byte.
+            // An empty file has no first byte, so the range is invalid.
             416 if range.and_then(headers::unsatisfied) == Some(0) => (0, true),
             200 => {
                 let length = text(found, "content-length").and_then(headers::number);
@@ -137,7 +137,7 @@ impl Client {
             etag: headers::etag(found),
             modified: headers::modified(found),
             has_ranges,
-            // `Content-MD5` is of the part that was sent.
+            // `Content-MD5` covers only the part that was sent.
             digest: digest(found, !has_ranges),
         };
         if has_ranges && remote.digest.is_none() {
@@ -203,7 +203,7 @@ impl Client {
     }
 }
 
-/// The error of a reply that does not answer the request; a retry may get a better one.
+/// Returns the error for a reply that does not answer the request; a retry may get a correct one.
 fn lie(url: &Url, what: String) -> Error {
     Error::new(Kind::Lost, format!("{}: {what}", url.host()))
 }
@@ -233,7 +233,7 @@ impl Body {
     pub fn fill(&mut self, buf: &mut [u8], came: &dyn Fn(u64)) -> Result<(), Error> {
         let lost = |host: &str, why: &str| Error::new(Kind::Lost, format!("{host}: {why}"));
         if buf.len() as u64 > self.left {
-            return Err(lost(&self.host, "fewer bytes than were asked for"));
+            return Err(lost(&self.host, "fewer bytes than requested"));
         }
         let mut at = 0;
         while at < buf.len() {

@@ -19,7 +19,7 @@ pub struct Url {
 }
 
 impl Url {
-    /// Returns whether `text` starts as an address of HTTP does.
+    /// Returns whether `text` starts like an HTTP address.
     pub fn is_one(text: &[u8]) -> bool {
         [&b"http://"[..], b"https://"].iter().any(|scheme| {
             text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -108,7 +108,7 @@ impl fmt::Debug for Url {
     }
 }
 
-/// Returns an address, valid or not, without all before the last `@` of its authority.
+/// Returns an address, valid or not, without everything before the last `@` of its authority.
 fn without_user(text: &str) -> String {
     let start = text.find("://").map_or(0, |at| at + 3);
     let (scheme, rest) = text.split_at(start);
@@ -129,7 +129,7 @@ fn encode(path: &str) -> String {
     out
 }
 
-/// Decodes `%XX`; any other `%` stands for itself.
+/// Decodes `%XX`; any other `%` stays.
 fn decode(text: &str) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let Some((first, behind)) = rest.split_first() {

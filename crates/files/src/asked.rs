@@ -1,10 +1,10 @@
 //! The files that a transfer may contain, derived from the request alone.
 //!
-//! The sending end describes its object in a manifest. A hostile sender can list any name there, so
-//! the receiving end compares the manifest with the request before it opens the destination
-//! (CVE-2019-6111 is the same attack on scp). The rules follow [`source`](super::source): a name
-//! without a trailing slash stands for the entry itself, `folder/` for its content; filters apply
-//! below the names of the request.
+//! The sending end describes its object in a manifest, and a hostile sender can list any name
+//! there. So the receiving end compares the manifest with the request before it opens the
+//! destination (CVE-2019-6111 is the same attack on scp). The rules follow
+//! [`source`](super::source): a name without a trailing slash is the entry itself, `folder/` its
+//! content; filters apply below the names of the request.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ struct Sources {
 }
 
 impl Asked {
-    /// Returns what a pull of `paths` may contain.
+    /// Returns the rules for a pull of `paths`.
     ///
     /// # Errors
     /// [`FileErrorKind::Request`] for a filter with an invalid glob.
@@ -54,7 +54,7 @@ impl Asked {
         Ok(Asked { recursive, filters: CompiledFilters::new(filters)?, sources: Some(sources) })
     }
 
-    /// Returns what a push may contain: files only, unless it is `recursive`.
+    /// Returns the rules for a push: files only, unless it is `recursive`.
     pub fn push(recursive: bool) -> Asked {
         Asked { recursive, filters: CompiledFilters::default(), sources: None }
     }

@@ -20,7 +20,7 @@ pub(crate) fn packed_value(content: &[u8]) -> Digest {
 }
 
 /// Returns the value of chunk `chunk` (counted in the file) of a file of `file_size` bytes: the
-/// root hash if that chunk is the whole file, else the subtree's chaining value.
+/// root hash if the file has only this chunk, else the subtree's chaining value.
 ///
 /// `content` must be the whole content of that chunk, at least one byte unless the file is empty.
 pub fn file_value(file_size: u64, chunk: u64, content: &[u8]) -> Digest {
@@ -186,7 +186,7 @@ pub(crate) struct SequenceHasher {
 }
 
 impl SequenceHasher {
-    /// Adds value `number`. A repeated one changes nothing.
+    /// Adds value `number`. A repeated value changes nothing.
     pub(crate) fn give(&mut self, number: u64, value: Digest) {
         if number < self.next {
             return;
@@ -296,7 +296,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
-        /// Random values stand for content: the tree's shape must not depend on the order.
+        /// Random values replace content: the tree's shape must not depend on the order.
         #[test]
         fn any_order_gives_the_same_root(chunks in 1u64..200, seed in any::<u64>()) {
             let value = |n: u64| *blake3::hash(&n.to_le_bytes()).as_bytes();

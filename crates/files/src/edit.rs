@@ -33,8 +33,8 @@ fn parent_and_name(place: &Place) -> io::Result<(SharedFolder, Vec<u8>)> {
     Ok((place.parent().folder()?, name))
 }
 
-/// A file that is written under a temporary name until it is complete. Dropped before, it is
-/// removed.
+/// A file that is written under a temporary name until it is complete. A drop before that
+/// removes it.
 #[derive(Debug)]
 pub struct NewFile {
     folder: SharedFolder,
@@ -81,7 +81,7 @@ impl NewFile {
     /// Syncs the content and gives the file its name, replacing an existing file.
     ///
     /// # Errors
-    /// The system's error; an existing file is unchanged then.
+    /// The system's error; an existing file is then unchanged.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         let partial = self.partial.as_deref().ok_or_else(store::not_found)?;
@@ -110,10 +110,10 @@ pub fn make_folder(place: &Place) -> io::Result<()> {
     folder.sync()
 }
 
-/// Removes a file, a link, or a folder with its content. Follows links only on the way to `place`.
+/// Removes a file, a link, or a folder with its content. Follows links on the way to `place` only.
 ///
 /// # Errors
-/// `NotFound`, or the system's error; a part of a folder may be removed then.
+/// `NotFound`, or the system's error; then a part of a folder may be gone.
 pub fn remove(place: &Place) -> io::Result<()> {
     let (folder, name) = parent_and_name(place)?;
     match folder.look(&name)?.kind {

@@ -5,7 +5,7 @@
 //! `/` matches folders only; `*` stops at `/`, `**` does not. The content of an excluded folder is
 //! not examined. A path that matches no pattern is included.
 //!
-//! A list of paths ([`Filter::Only`]) restricts the rest to these paths.
+//! Lists of paths ([`Filter::Only`]) restrict the copy to these paths.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -24,18 +24,18 @@ use crate::error::{Error, FileErrorKind};
 const MAX_PATTERNS: usize = 10_000;
 const MAX_PATTERN: usize = 4096;
 const MAX_BYTES: usize = 256 << 10;
-/// Most bytes of all compiled patterns: some 4000 short ones with a `*`.
+/// Maximum bytes of all compiled patterns: some 4000 short ones with a `*`.
 const MAX_COMPILED: usize = 24 << 20;
 /// Memory of a compiled pattern in addition to its reported size: allocations, and buffers for a
 /// search.
 const OVERHEAD: usize = 4 << 10;
-/// Most bytes of all patterns' search caches: a hostile pattern could fill a cache of any size. One
-/// pattern needs no more than `MAX_CACHE`.
+/// Maximum bytes of all patterns' search caches, because a hostile pattern could fill a cache of
+/// any size. One pattern needs no more than `MAX_CACHE`.
 const MAX_CACHES: usize = 16 << 20;
 const MAX_CACHE: usize = 1 << 20;
 
-/// Limits on the number of listed paths of one copy, and on their bytes: they go in the request,
-/// whose frame has 1 MiB.
+/// Limits on the number of listed paths of one copy, and on their bytes: the request carries
+/// them, and its frame has at most 1 MiB.
 const MAX_ONLY: usize = 50_000;
 const MAX_ONLY_BYTES: usize = 512 << 10;
 
@@ -46,9 +46,9 @@ const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 /// file, independent of the globs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// Exclude what matches this glob.
+    /// Exclude paths that match this glob.
     Exclude(String),
-    /// Include what matches this glob.
+    /// Include paths that match this glob.
     Include(String),
     /// Exclude files with more bytes than this.
     MaxSize(u64),
@@ -440,7 +440,7 @@ mod tests {
         let between = compiled(&[MaxSize(30), Include("*".into()), MinSize(10), MaxSize(20)]);
         let taken: Vec<u64> = (0..40).filter(|size| between.fits(*size)).collect();
         assert_eq!(taken, (10..=20).collect::<Vec<u64>>());
-        assert!(between.takes(b"x", false), "a size says nothing of a path");
+        assert!(between.takes(b"x", false), "a size does not limit a path");
         assert!(compiled(&[]).fits(u64::MAX) && compiled(&[MaxSize(0)]).fits(0));
         assert!(!compiled(&[MaxSize(0)]).fits(1) && !compiled(&[MinSize(1)]).fits(0));
         let refused = CompiledFilters::new(&[MaxSize(1), MinSize(2)]).unwrap_err();

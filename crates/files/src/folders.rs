@@ -4,14 +4,15 @@ use std::io;
 
 use super::store::{self, Folder, SharedFolder};
 
-/// Most handles that one [`Folders`] keeps.
+/// Maximum number of handles that one [`Folders`] keeps.
 const KEPT: usize = 32;
 
-/// The folders below a base. Keeps the handles of the last path, because a walk stays nearby.
+/// The folders below a base. Keeps the handles of the last path, because the next one is usually
+/// near it.
 #[derive(Debug)]
 pub(crate) struct Folders {
     base: SharedFolder,
-    /// The paths of the handles, outermost first: each starts with the one before.
+    /// The paths of the handles, outermost first: each starts with the previous path.
     open: Vec<(Vec<u8>, SharedFolder)>,
 }
 

@@ -2,19 +2,19 @@
 //! knows no socket, session or protocol.
 //!
 //! In reading order:
-//! - [`manifest`]: the files, folders and links of a copy. [`VirtualObject`]: how its files lie end
-//!   to end in what a protocol moves. [`digest`]: values of chunks, and how they merge into the
-//!   BLAKE3 root of a file.
-//! - [`place`]: paths given by a user or, below a [`Root`], by a peer. [`filter`]: which files of a
-//!   tree are taken. [`Asked`]: what a peer may send.
+//! - [`manifest`]: the files, folders and links of a copy. [`VirtualObject`]: the layout of its
+//!   files in the object that a protocol moves. [`digest`]: values of chunks, and how they merge
+//!   into the BLAKE3 root of a file.
+//! - [`place`]: paths given by a user or, below a [`Root`], by a peer. [`filter`]: selects the
+//!   files of a tree. [`Asked`]: the entries that a peer may send.
 //! - `store`: the traits through which everything here reaches files.
 //! - [`edit`]: creates, replaces, renames and removes single files and folders.
 //! - [`Source`]: walks and reads. [`RangeFile`]: one version of a file, read by ranges.
 //!   [`journal`]: the record of written chunks that survives a kill. [`sink`]: verifies, writes,
 //!   resumes, names. [`watch`]: progress of long work.
 //!
-//! [`Source::open`] lists what is to be copied. [`Sink::open`] compares that list with the
-//! destination and returns a [`Plan`]: the chunks that are there and those that the source must
+//! [`Source::open`] lists the files to copy. [`Sink::open`] compares that list with the
+//! destination and returns a [`Plan`]: the chunks that exist, and those that the source must
 //! compare. [`Source::read_chunk`] and [`Sink::write_chunk`] then move chunk after chunk, and
 //! [`Sink::finish`] gives links and folders their names.
 //!
@@ -80,12 +80,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The bytes that it takes in memory.
+    /// Returns its memory use in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (size_of::<Failure>() + self.path.len() + self.reason.len()) as u64
     }
 
-    /// The path for people: bytes that are no UTF-8 are replaced.
+    /// Returns the path for people: bytes that are not UTF-8 are replaced.
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(&self.path).into_owned()
     }

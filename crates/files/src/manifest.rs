@@ -1,9 +1,9 @@
 //! The manifest of an object: its files, folders and links, in an order that both ends share.
 //!
-//! A [`Manifest`] is always valid, whoever wrote it: each name is a single path component, each
-//! entry's folder is an earlier entry, no path appears twice, and the sizes are within limits.
-//! Paths are bytes, because names need not be UTF-8. The order is that of a walk: a folder, then
-//! its content.
+//! A [`Manifest`] is always valid, even if a peer wrote it: each name is a single path
+//! component, each entry's folder is an earlier entry, no path appears twice, and the sizes are
+//! within limits. Paths are bytes, because names need not be UTF-8. The order is that of a walk:
+//! a folder, then its content.
 //!
 //! An entry stores its own name and the number of its folder. Paths are computed when needed, so
 //! memory does not grow with the depth of a tree.
@@ -25,24 +25,24 @@ pub use self::wire::Measured;
 #[cfg(test)]
 pub(crate) use self::wire::encode_unchecked;
 
-/// Most entries of a manifest.
+/// Maximum number of entries of a manifest.
 pub(crate) const MAX_ENTRIES: u64 = 10_000_000;
 
-/// Most bytes of an object, including padding: the state of each chunk must fit into memory,
+/// Maximum bytes of an object, including padding: the state of each chunk must fit into memory,
 /// whatever size a peer announces.
 pub const MAX_OBJECT: u64 = 1 << 50;
 
 /// Maximum length of a path and of a link target, in bytes.
 pub const MAX_PATH: usize = 4096;
 
-/// Most holes of one file. A source sends the zeros of further holes.
+/// Maximum number of holes of one file. A source sends the zeros of further holes.
 pub(crate) const MAX_HOLES: usize = 1 << 20;
 
 /// Memory of an entry in addition to its name, its holes and its link target: the entry itself, and
 /// the state of the object's layout and of a destination (two places of 16 bytes, a state, bits).
 const FIXED: u64 = size_of::<Entry>() as u64 + 40;
 
-/// Most bytes of an entry's encoding in addition to its name, its holes and its link target.
+/// Maximum bytes of an entry's encoding in addition to its name, its holes and its link target.
 const ENCODED: u64 = 56;
 
 /// The folder number of an entry at the top.
@@ -108,13 +108,13 @@ pub enum Kind {
     },
 }
 
-/// A file, folder or link. Its [name](Manifest::name) and [path](Manifest::path) are the
-/// manifest's.
+/// A file, folder or link. The manifest stores its [name](Manifest::name) and
+/// [path](Manifest::path).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The number of the folder that holds it; [`TOP`] for none.
     parent: u32,
-    /// Where its name starts in the names of all entries.
+    /// Offset of its name in the names of all entries.
     name: u32,
     name_len: u8,
     /// Its kind.
@@ -166,7 +166,7 @@ impl Entry {
         &names[self.name as usize..][..usize::from(self.name_len)]
     }
 
-    /// Returns the bytes of memory outside of the entry, without its name.
+    /// Returns the bytes of memory that the entry refers to, except its name.
     fn extra(&self) -> u64 {
         match &self.kind {
             Kind::File { holes, .. } => size_of_val(&**holes) as u64,

@@ -33,7 +33,7 @@ pub(crate) fn unique(name: &[u8]) -> Vec<u8> {
     beside(name, &format!(".{:016x}{SMALL}", random()))
 }
 
-/// Returns a number that no other copy draws.
+/// Returns a number that no other copy uses.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -13,13 +13,13 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use longhaul_text::reason;
 
-/// A path, with the limit of what it can reach.
+/// A path, and the limit on the files that it may reach.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// A path of this host, with the rights of this process: the client's own side.
     Ambient(PathBuf),
-    /// A path that cannot leave a folder: `..`, absolute names and links that lead outside are
-    /// refused, even if they change between a check and a use.
+    /// A path that cannot leave a folder: the system refuses `..`, absolute names and links
+    /// that lead outside, even if they change between a check and a use.
     Within {
         /// The folder.
         root: Root,

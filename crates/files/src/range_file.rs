@@ -114,8 +114,8 @@ impl RangeFile {
         }
     }
 
-    /// Fills `buf` with all of chunk `chunk` and returns the chunk's value: the one in `known` from
-    /// the first read of this version, or else the hash of the bytes.
+    /// Fills `buf` with all of chunk `chunk` and returns the chunk's value: the cached value in
+    /// `known`, from the first read of this version, or else the hash of the bytes.
     ///
     /// # Errors
     /// As [`RangeFile::read`].

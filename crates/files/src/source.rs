@@ -1,9 +1,10 @@
 //! Reading at the sending end: chunks of the virtual object, hashed while they are in the cache.
 //!
 //! Names work as in `rsync -a` and `cp -r`: `folder` is the folder itself, so its entries start
-//! with its name; `folder/` (and `.`, `..`) is its content. A link given as a source is copied as a
-//! link with `recursive`, and otherwise followed, under its own name; links within a tree stay
-//! links. Filters apply to what is found inside folders, never to the given names.
+//! with its name; `folder/` (and `.`, `..`) is its content. With `recursive`, a link given as a
+//! source is copied as a link; without it, the copy follows the link and keeps the link's name.
+//! Links within a tree stay links. Filters apply to entries found inside folders, never to the
+//! given names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -58,7 +59,7 @@ impl Origin {
     }
 }
 
-/// Most files that are kept open.
+/// Maximum number of files that are kept open.
 const KEPT: usize = 64;
 
 /// The files of an object at the sending end.
@@ -95,7 +96,7 @@ impl Source {
         Source::open_within(places, options, Box::new(()))
     }
 
-    /// The same, with `memory` charged for the list of files.
+    /// As [`Source::open`], and charges `memory` for the list of files.
     ///
     /// # Errors
     /// As [`Source::open`] and [`ListMemory::hold`].
@@ -299,7 +300,7 @@ impl Source {
         self.manifest.entries()[entry as usize].size().unwrap_or(0)
     }
 
-    /// Fills `piece` from a file; with zeros, and returns false, if the file has failed.
+    /// Fills `piece` from a file. If the file has failed, fills it with zeros and returns false.
     fn read_piece(&mut self, entry: u32, offset: u64, piece: &mut [u8]) -> bool {
         if !self.failed.contains(&entry) {
             match self.read_unchanged(entry, offset, piece) {
@@ -341,8 +342,8 @@ impl Source {
         let now = file.attributes()?;
         let then = &self.manifest.entries()[entry as usize];
         let size = then.size().unwrap_or(0);
-        // Unlinking changes the change time as well. The content is the same, but the file cannot
-        // be opened again.
+        // Unlinking also changes the change time. The content is the same, but the file cannot be
+        // opened again.
         let version = match now.links {
             0 => *self.unnamed.entry(entry).or_insert(now.version()),
             _ => then.version,

@@ -282,7 +282,7 @@ fn file_kind(
     Ok(Kind::File { size, sparse, holes: holes.into() })
 }
 
-/// Returns whether this process owns a file and may read it, so that no check is needed.
+/// Returns whether this process owns a file and may read it; then no check is needed.
 fn is_ours(attributes: &Attributes) -> bool {
     attributes.mode & 0o400 != 0 && attributes.is_own()
 }

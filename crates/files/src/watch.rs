@@ -1,7 +1,7 @@
 //! Progress and cancellation of long work on files.
 //!
 //! Walking a tree, or hashing and comparing existing data, takes as long as the disk needs, and
-//! sends no data meanwhile. Counting each step distinguishes such work from a disk that does not
+//! sends no data meanwhile. The step count distinguishes such work from a disk that does not
 //! answer.
 
 use std::io;

@@ -33,12 +33,12 @@ use crate::error::Error;
 use crate::reply::Reply;
 use crate::tokens::read_private;
 
-/// Limits of concurrent connections: in all, and from one remote address.
+/// Limits on concurrent connections: in total, and from one remote address.
 const MOST: usize = 512;
 const MOST_OF_ONE: usize = 64;
 /// Timeout of a TLS handshake and of a request's header. It also closes idle connections.
 const HEAD: Duration = Duration::from_secs(20);
-/// Limits of a header: bytes and fields.
+/// Limits on a header: bytes and fields.
 const HEADER: usize = 32 << 10;
 const FIELDS: usize = 100;
 
@@ -123,7 +123,7 @@ pub(crate) fn run(
         let places = Rc::new(Places::default());
         loop {
             let Ok((stream, address)) = listener.accept().await else {
-                // No file descriptor is free; wait for one.
+                // No file descriptor is free; wait until one is.
                 sleep(Duration::from_millis(100)).await;
                 continue;
             };
@@ -152,7 +152,7 @@ async fn connection(
     acceptor: Option<TlsAcceptor>,
     answers: Arc<dyn Answers>,
 ) {
-    // Sends small replies immediately; if this fails, they are only later.
+    // Sends small replies immediately; without this option they are only later.
     let _ = stream.set_nodelay(true);
     match acceptor {
         None => requests(stream, address, answers).await,

@@ -58,7 +58,7 @@ impl Gateway {
         let Settings { listen, root, tokens, public, read_only, tls } = settings;
         if tokens.is_empty() && !public {
             let advice = "name a file of tokens, or let everybody read";
-            return Err(Error::usage("without a token nobody may use HTTP", advice));
+            return Err(Error::usage("without a token no client could use HTTP", advice));
         }
         if tls.is_none() && !listen.ip().is_loopback() {
             let what = format!("{listen} would serve HTTP in the clear, tokens included");

@@ -1,10 +1,13 @@
-//! HTTP and WebDAV for a served folder, so that curl, rclone and browsers reach it.
+//! HTTP and WebDAV for a served folder: access for curl, rclone and browsers.
 //!
-//! In reading order: [`Gateway`] starts and stops the service; `tokens` has the rights, `shared`
-//! the limits; `listening` runs the thread on which `accept` accepts connections; `answer`
-//! dispatches a request by its method: `get` (files and their ranges), `folder` (listings,
-//! PROPFIND), `change` (PUT, MKCOL, DELETE, MOVE). Below them `url` (paths), `range` (the header),
-//! `condition` (ETags and dates), `body` and `reply` (replies).
+//! Modules in reading order:
+//! - [`Gateway`] starts and stops the service; `tokens` has the rights, `shared` the limits.
+//! - `listening` runs the thread on which `accept` accepts connections; `answer` dispatches a
+//!   request by its method.
+//! - handlers: `get` (files and their ranges), `folder` (listings, PROPFIND), `change` (PUT,
+//!   MKCOL, DELETE, MOVE).
+//! - parts of requests and replies: `url` (paths), `range` (the header), `condition` (ETags and
+//!   dates), `body` and `reply` (replies).
 //!
 //! [`Page`] is a separate HTTP server that shows the state of the host to browsers and monitors.
 //!

@@ -28,7 +28,7 @@ use crate::tokens::hash;
 /// The page, with places for a nonce.
 const PAGE: &str = include_str!("page.html");
 const NONCE: &str = "{nonce}";
-/// Most pages that receive events at the same time.
+/// Maximum number of pages that receive events at the same time.
 const WATCHERS: usize = 32;
 /// Interval of events, for all pages together.
 const EVERY: Duration = Duration::from_millis(100);

@@ -97,7 +97,7 @@ pub fn parse(text: &str, name: &str) -> Result<Vec<Token>, Error> {
         };
         let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
         if token.len() < SHORTEST || !is_plain {
-            return Err(wrong("a token has 16 characters of ASCII at least, and no colon"));
+            return Err(wrong("a token has at least 16 ASCII characters and no colon"));
         }
         let right = read_right(right, comment).map_err(|why| wrong(&why))?;
         let token = Token { hash: hash(token), right };
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_wrong_line_is_named_by_its_number_and_shows_no_token() {
         for (line, why) in [
-            ("short ro", "16 characters"),
+            ("short ro", "16 ASCII characters"),
             (A, "two words"),
             ("aaaaaaaaaaaaaaaa rx", "neither ro nor rw"),
             ("aaaaaaaaaaaaaaaa rw:/../x", "below the root"),

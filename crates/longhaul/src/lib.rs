@@ -27,7 +27,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Dropping a [`Transfer`] cancels it and keeps what has arrived: the same call resumes it.
+//! Dropping a [`Transfer`] cancels it and keeps the data that have arrived: the same call resumes
+//! it.
 //!
 //! # From memory to memory
 //!

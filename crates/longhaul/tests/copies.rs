@@ -11,11 +11,11 @@ use longhaul::{Client, ErrorKind, Event, Identity, Names, Trust, blocking};
 
 use crate::rig::{Rig, noise, read_tree, until_bytes, url, write_tree};
 
-/// Enough bytes that a copy at [`SLOW`] can be interrupted half-way.
+/// Large enough that a copy at [`SLOW`] can be interrupted half-way.
 const LARGE: usize = 48 << 20;
 const SLOW: Rate = Rate::from_bps(200_000_000);
 
-/// The journal of the file `x`, and its length with a handful of chunks.
+/// The journal of the file `x`, and its length with a few chunks.
 const JOURNAL: &str = ".x.lh-journal";
 const SOME_CHUNKS: u64 = 300;
 
@@ -61,7 +61,7 @@ fn a_tree_is_copied_without_a_runtime() {
     blocking::wait(there_and_back());
 }
 
-/// Drops a copy in its middle; the same call resumes it.
+/// Drops a copy half-way; the same call resumes it.
 async fn dropped_then_resumed(rig: &Rig, pull: bool) {
     let server = rig.server().start().await.expect("it listens");
     let client = rig.client();
@@ -146,7 +146,7 @@ async fn the_caller_decides_once_in_its_own_runtime_whether_to_trust_a_new_serve
         count.fetch_add(1, Ordering::Relaxed);
         let expected = expected.clone();
         async move {
-            // Only a task of tokio may do this.
+            // Only a task of tokio may call this.
             tokio::time::sleep(Duration::from_millis(1)).await;
             new.id == expected
         }

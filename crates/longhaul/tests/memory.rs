@@ -16,7 +16,7 @@ use longhaul::{Client, ErrorKind, Event, ServerEvent, Trust, blocking};
 
 use crate::rig::{Rig, noise, url};
 
-/// A reader of unknown length, which is not ready before every piece.
+/// A reader of unknown length, which is pending before every piece.
 struct Slow {
     content: Vec<u8>,
     at: usize,
@@ -80,7 +80,8 @@ fn a_reader_is_written_to_its_end() {
     });
 }
 
-/// A reader that brings something and then nothing; its end waits for a file that must not come.
+/// A reader that delivers some bytes and then nothing. Its end waits for a file that must never
+/// exist.
 struct Stuck {
     content: Option<Vec<u8>>,
     is_stuck: Arc<AtomicBool>,
@@ -219,7 +220,7 @@ fn copies_of_a_client_share_its_memory() {
     assert_eq!(error.kind, ErrorKind::Usage);
     blocking::wait(async {
         let server = rig.server().start().await.expect("it listens");
-        // One copy at a time has room: the other waits for it.
+        // The memory allows one copy at a time: the other waits for it.
         let client = builder().memory(Bytes::mebi(43)).build().expect("enough for one copy");
         for name in ["x", "y"] {
             fs::write(rig.there(name), noise(9 << 20)).expect("a new file");

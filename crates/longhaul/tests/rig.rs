@@ -22,7 +22,7 @@ impl Rig {
         Rig { folder, client: Identity::generate(), server: Identity::generate() }
     }
 
-    /// A path below what the server serves.
+    /// A path below the server's root.
     pub(crate) fn there(&self, path: &str) -> PathBuf {
         self.folder.path().join("root").join(path)
     }
@@ -37,7 +37,7 @@ impl Rig {
         Server::builder(self.server.clone()).root(self.there("")).listen("127.0.0.1:0")
     }
 
-    /// A server of the rig's root that lets the client in.
+    /// A server of the rig's root that allows the client.
     pub(crate) fn server(&self) -> ServerBuilder {
         self.closed_server().allow(self.client.id().to_string(), Access::read_write())
     }

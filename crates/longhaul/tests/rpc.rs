@@ -13,7 +13,7 @@ use crate::rig::{Rig, url};
 
 type Answer<T> = Result<T, RpcError>;
 
-/// A server of methods, and a client with a right to those below `lab`.
+/// A server with methods, and a client with a right to the methods below `lab`.
 async fn start(rig: &Rig, server: ServerBuilder) -> (Server, Rpc) {
     let right = access_list::parse(&format!("{},rpc=/lab", rig.client.id())).expect("an entry");
     let server = server.allow_all([right]).start().await.expect("it listens");
@@ -69,7 +69,7 @@ async fn calls_and_items_go_both_ways() {
     let answers = rpc.batch::<u64>("lab/twice", &numbers, options).await;
     assert_eq!(answers, numbers.iter().map(|number| Ok(number * 2)).collect::<Vec<_>>());
 
-    // More than may wait unread.
+    // More items than may wait unread.
     let mut counted = rpc.open("lab/count", &100_u64, options).expect("it is short");
     for expected in 0..100_u64 {
         assert_eq!(counted.next().await, Some(Ok(expected)));
@@ -115,7 +115,7 @@ async fn a_failed_call_says_why_by_its_code() {
     let long = "x".repeat(1 << 20);
     assert_eq!(code(rpc.call::<String>("lab/text", &long, options).await), RpcCode::TooLong);
     assert_eq!(code(rpc.call::<()>("lab/send", &(), options).await), RpcCode::Failed);
-    // A name that is none is an error of the builder.
+    // An invalid name is an error of the builder.
     let wrong = rig.closed_server().rpc("a//b", async |(): (), _: RpcCall| Answer::Ok(()));
     assert_eq!(wrong.start().await.expect_err("no name").kind, ErrorKind::Usage);
     // A client without any right learns it from its first call.

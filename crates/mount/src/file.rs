@@ -16,7 +16,8 @@ use crate::host::{Failed, Host, Retry};
 pub(crate) const CHUNK: u64 = 1 << 20;
 /// Limit of chunks to read ahead: the data that a path of 1 Gbit/s carries in 250 ms.
 const AHEAD: u64 = 32;
-/// A read this many chunks too early is still sequential: the kernel's threads overtake each other.
+/// A read this many chunks ahead or behind is still sequential: the kernel's threads overtake each
+/// other.
 const NEAR: u64 = 2;
 
 /// The version of a file.
@@ -198,7 +199,7 @@ impl OpenFile {
         self.arrived.notify_waiters();
     }
 
-    /// Opens the file over a new connection, unless another reader has done it since.
+    /// Opens the file over a new connection, unless another reader has already done so.
     async fn open_again(&self, connection: u64, retry: &mut Retry) -> Result<(), Failed> {
         let mut remote = self.remote.lock().await;
         if remote.1 != connection {

@@ -64,7 +64,7 @@ fn kind(kind: NameKind) -> FileType {
         NameKind::File => FileType::RegularFile,
         NameKind::Folder => FileType::Directory,
         NameKind::Link => FileType::Symlink,
-        // It can be seen and not opened.
+        // Programs see it, but cannot open it.
         NameKind::Other => FileType::NamedPipe,
     }
 }
@@ -77,7 +77,7 @@ impl Inner {
             Err(_) => UNIX_EPOCH.checked_sub(Duration::from_secs(seconds.unsigned_abs())),
         };
         let time: SystemTime = modified.unwrap_or(UNIX_EPOCH);
-        // Nothing can be written, and no file gets another user's rights.
+        // Nothing is writable, and no file runs with another user's rights.
         let perm = (named.mode & 0o555) as u16;
         FileAttr {
             ino: INodeNo(inode),
@@ -126,7 +126,7 @@ impl Inner {
 
 impl Filesystem for Remote {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What the kernel does not support is left out.
+        // Request only what the kernel supports.
         for wish in [InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_CACHE_SYMLINKS] {
             let _ = config.add_capabilities(wish);
         }
@@ -164,7 +164,7 @@ impl Filesystem for Remote {
     fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
         match self.inner.tree.known(inode.0) {
             Ok(Named { target: Some(target), .. }) => reply.data(&target),
-            // An older server does not say where its links lead.
+            // An older server does not send link targets.
             Ok(_) => reply.error(Errno::EOPNOTSUPP),
             Err(Failed(errno)) => reply.error(errno),
         }

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::Options;
 
-/// Most names of a folder.
+/// Maximum number of names of a folder.
 const MOST_NAMES: usize = 1_000_000;
 /// The first pause between two tries, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
@@ -34,7 +34,7 @@ pub(crate) fn is_lost(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled)
 }
 
-/// The code of an error that a new connection does not cure.
+/// Returns the code of an error that a new connection cannot fix.
 fn code(error: &Error) -> Errno {
     match error.kind {
         ErrorKind::Unreachable => Errno::EACCES,
@@ -137,7 +137,7 @@ impl Host {
             (self.told)(format!("a request failed: {}", error.what()));
             return Err(Errno::ETIMEDOUT.into());
         }
-        // An idle connection was closed by the server: the first retry is immediate.
+        // The server may have closed an idle connection: the first retry is immediate.
         sleep(retry.pause).await;
         retry.pause = (retry.pause * 2).min(PAUSES.1);
         Ok(())
@@ -178,7 +178,7 @@ impl Host {
         }
     }
 
-    /// Opens the file at `path`; returns the number of the connection, too.
+    /// Opens the file at `path`; also returns the number of the connection.
     pub(crate) async fn open(
         &self,
         path: &Path,

@@ -1,8 +1,8 @@
 //! A remote folder as a read-only file system: FUSE over the services of lists and of remote files.
 //!
-//! In reading order: `host` (the connection, which is opened again when it is lost), `cache` (a
-//! bounded number of chunks), `file` (an open file: chunks, read ahead), `tree` (inodes and
-//! listings), `fs` (the requests of the kernel). The requests start tasks on one thread, so
+//! Modules in reading order: `host` (the connection, which is restored after a loss), `cache`
+//! (a limited number of chunks), `file` (an open file: chunks and read-ahead), `tree` (inodes
+//! and listings), `fs` (the requests of the kernel). The requests start tasks on one thread, so
 //! a slow path delays no other request.
 
 #![cfg(target_os = "linux")]
@@ -32,7 +32,7 @@ use self::host::Host;
 
 /// The device of FUSE.
 const DEVICE: &str = "/dev/fuse";
-/// The smallest cache: what a reader needs to read ahead at all.
+/// The smallest cache: read-ahead needs this much.
 pub const LEAST_CACHE: u64 = 8 << 20;
 
 /// How a folder is mounted.
@@ -136,7 +136,7 @@ impl Drop for Mount {
     }
 }
 
-/// Checks that FUSE and the folder are there.
+/// Checks that FUSE is available and the folder is empty.
 fn check(at: &Path) -> Result<(), Error> {
     let local = |what: String| Error::new(ErrorKind::LocalFile, what);
     if !Path::new(DEVICE).exists() {
@@ -176,8 +176,8 @@ fn no_thread(error: io::Error) -> Error {
     Error::new(ErrorKind::LocalFile, format!("cannot start a thread: {error}"))
 }
 
-/// Starts a thread that runs all tasks of a mount until the process ends or the last task's handle
-/// is gone.
+/// Starts a thread that runs all tasks of a mount, until the process ends or the last task's
+/// handle is dropped.
 fn runtime() -> Result<tokio::runtime::Handle, Error> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(no_thread)?;

@@ -1,5 +1,5 @@
-//! Inodes and listings. The number of an inode is a hash of its place, so that a listing needs no
-//! memory for each name; the kernel's lookups keep nodes.
+//! Inodes and listings. An inode's number is a hash of its place, so a listing needs no memory
+//! per name; the kernel's lookups keep nodes.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ use crate::host::{Failed, Host};
 pub(crate) const TOP: u64 = 1;
 /// How long a listing counts as current.
 const CURRENT: Duration = Duration::from_secs(5);
-/// Most names in all current listings.
+/// Maximum number of names in all current listings.
 const MOST_NAMES: usize = 2_000_000;
 
 /// The names in a folder, sorted.
@@ -123,7 +123,7 @@ impl Tree {
         Ok(listing)
     }
 
-    /// Finds `name` in `parent`; the kernel then knows it once more.
+    /// Finds `name` in `parent`, and counts one more lookup by the kernel.
     pub(crate) async fn look_up(&self, parent: u64, name: &[u8]) -> Result<(u64, Named), Failed> {
         let listing = self.listing(parent).await?;
         let named = listing.find(name).ok_or(Errno::ENOENT)?.clone();
@@ -178,12 +178,12 @@ impl Tree {
         Ok(lock(&self.nodes).get(&inode).ok_or(Errno::ESTALE)?.clone())
     }
 
-    /// Returns what the kernel was told of an inode last.
+    /// Returns the last attributes of an inode that the kernel received.
     pub(crate) fn known(&self, inode: u64) -> Result<Named, Failed> {
         self.node(inode).map(|node| node.named)
     }
 
-    /// Notes the version that was opened; returns whether the one before was the same.
+    /// Records the version that was opened; returns whether the previous one was the same.
     pub(crate) fn opened(&self, inode: u64, version: Version) -> bool {
         let mut nodes = lock(&self.nodes);
         let Some(node) = nodes.get_mut(&inode) else { return false };

@@ -8,10 +8,11 @@ use longhaul_proto::wire::header::Kind;
 use crate::sealing::seal::{SealError, Sealer};
 use crate::socket::{Path, SendError, SendOutcome, Socket};
 
-/// Most datagrams in one system call. One call takes at most 44 datagrams of Ethernet's size; they
-/// reach 93 % of the throughput of 64 smaller ones, and 8 datagrams reach two thirds.
+/// Maximum number of datagrams in one system call. One call takes at most 44 datagrams of
+/// Ethernet's size; they reach 93 % of the throughput of 64 smaller ones, and 8 datagrams reach
+/// two thirds.
 pub const MAX_DATAGRAMS: usize = 44;
-/// Most bytes in one system call: one IP packet without the largest headers.
+/// Maximum bytes in one system call: one IP packet without the largest headers.
 const MAX_BYTES: usize = 65_535 - 40 - 8;
 
 /// Datagrams waiting to be sent together.
@@ -84,7 +85,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Sends and empties the batch, whatever the outcome.
+    /// Sends the batch and empties it, even after an error.
     ///
     /// # Errors
     /// [`SendError`].

@@ -1,9 +1,9 @@
 //! Rate limits by decaying charges; the caller passes the time.
 //!
-//! Each event adds a charge, and a charge decays by one second a second. Above the free amount the
-//! key exceeds its limit. Each event of a key over its limit costs twice as much as the one before,
-//! up to a longest charge; this growth is forgotten when the charge has decayed completely. sshd's
-//! `PerSourcePenalties` works like this.
+//! Each event adds a charge to its key, and a charge decays by one second a second. A key exceeds
+//! its limit above the free amount. Each event of a key over its limit costs twice as much as the
+//! one before, up to a longest charge; the cost returns to the first charge when the key's charge
+//! has decayed completely. sshd's `PerSourcePenalties` works like this.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -165,8 +165,8 @@ mod tests {
             meter.add(at(0), key);
         }
         assert_eq!(meter.charges.len(), MOST);
-        assert!(meter.is_over(at(0), u32::MAX), "others have not washed it out");
+        assert!(meter.is_over(at(0), u32::MAX), "other keys do not evict it");
         meter.add(at(100), 0);
-        assert_eq!(meter.charges.len(), 1, "what has faded is forgotten");
+        assert_eq!(meter.charges.len(), 1, "decayed charges are forgotten");
     }
 }

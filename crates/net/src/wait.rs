@@ -1,9 +1,9 @@
 //! Waiting until a point in time or for a message.
 //!
-//! A sleeping thread wakes some tens of microseconds late, which the core's pacing makes up for.
-//! Polling the clock at the end would be more punctual, but it took a third of a sender's CPU at 1
-//! Gbit/s; and a thread that yields between polls resumes only after the time slices of other
-//! threads on its core.
+//! A sleeping thread wakes some tens of microseconds late; the core's pacing makes up for it.
+//! Polling the clock at the end would be more punctual, but took a third of a sender's CPU at 1
+//! Gbit/s. A thread that yields between polls resumes only after the time slices of other threads
+//! on its core.
 
 use std::num::NonZeroU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
@@ -23,7 +23,7 @@ pub enum Woken<M> {
     Closed,
 }
 
-/// Removes the kernel's freedom to wake this thread late, 50 µs by default. No effect if the kernel
+/// Disables the kernel's timer slack for this thread, 50 µs by default. No effect if the kernel
 /// refuses.
 pub fn take_slack_out() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));

@@ -7,8 +7,8 @@ use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
 use crate::error::Error;
 
-/// Reads an IPv6 address from within brackets, with or without a zone. `%` and, as in a URI, `%25`
-/// (RFC 6874) before a zone are equal. Returns it with the plain address.
+/// Reads an IPv6 address from within brackets, with or without a zone. Returns it with the plain
+/// address. The zone follows `%`, or `%25` as in a URI (RFC 6874).
 ///
 /// # Errors
 /// The mistake in the address.
@@ -81,13 +81,13 @@ pub fn host(address: SocketAddr) -> String {
     }
 }
 
-/// The same host and zone at another port.
+/// Returns `address` with another port; host and zone stay.
 pub fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address.set_port(port);
     address
 }
 
-/// The same with IPv4-mapped addresses as IPv4; the zone stays.
+/// Returns `address` with an IPv4-mapped address as IPv4; the zone stays.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => {

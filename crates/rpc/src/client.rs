@@ -82,7 +82,7 @@ impl Program {
     }
 }
 
-/// Answers all calls with the reason of a failure, as long as the program makes some.
+/// Answers all calls with the reason of a failure, until the program drops its handles.
 async fn refuse(
     code: RpcCode,
     error: &Error,

@@ -99,7 +99,7 @@ impl Ends {
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Returns the next message to send.
+    /// Returns the next message to send, if any.
     pub(crate) fn poll(&mut self) -> Option<Message> {
         self.callee.poll().or_else(|| self.caller.poll(self.now()))
     }
@@ -107,7 +107,7 @@ impl Ends {
     /// Completes at the deadline of a call.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let at = self.caller.deadline()?.as_nanos();
-        // A deadline in some centuries is none.
+        // A deadline centuries ahead overflows, and counts as no deadline.
         self.begun.checked_add(Duration::from_nanos(at))
     }
 
@@ -262,7 +262,7 @@ impl Ends {
         }
     }
 
-    /// The other side has forgotten this program: its methods start anew.
+    /// The other side has forgotten this program: its methods restart.
     pub(crate) fn restart(&mut self) {
         self.running.clear();
         self.callee = Callee::new(!self.is_client, false);

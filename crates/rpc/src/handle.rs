@@ -94,7 +94,7 @@ impl Passing {
         self.permits.add_permits(more as usize);
     }
 
-    /// Ends the items after those that were passed.
+    /// Ends the items, after those that were passed.
     pub(crate) fn finish(&mut self) {
         self.items = None;
     }
@@ -233,9 +233,9 @@ impl Rpc {
         Ok(RpcStream { begun, items })
     }
 
-    /// Drops this handle, and waits until the connection is closed: that is when all handles and
-    /// calls of this program are dropped. If a program exits without it, the server may learn of
-    /// the end by a timeout.
+    /// Drops this handle and waits until the connection is closed, which happens when all
+    /// handles and calls of this program are dropped. If a program exits without this call, the
+    /// server may learn of the end only by a timeout.
     pub async fn close(self) {
         let orders = self.orders.clone();
         drop(self);
@@ -324,7 +324,7 @@ impl RpcStream {
         self.items.send(item).await
     }
 
-    /// Tells the method that no more items come.
+    /// Tells the method that no more items follow.
     pub fn finish(&self) {
         let _ = self.begun.orders.send(Order::Finish(self.begun.ticket));
     }
@@ -334,8 +334,8 @@ impl RpcStream {
         self.items.next().await
     }
 
-    /// Tells the method that no more items come, and waits for its answer. Items that were not read
-    /// are dropped.
+    /// Tells the method that no more items follow, and waits for its answer. Items that were not
+    /// read are dropped.
     ///
     /// # Errors
     /// As [`Rpc::call`].
@@ -370,6 +370,7 @@ pub(crate) fn encode(message: &impl RpcMessage) -> Result<Vec<u8>, RpcError> {
 
 /// Decodes a message of the other side.
 pub(crate) fn decode<T: RpcMessage>(body: &[u8]) -> Result<T, RpcError> {
-    let wrong = |error| RpcError::new(RpcCode::Malformed, format!("another type came: {error}"));
+    let wrong =
+        |error| RpcError::new(RpcCode::Malformed, format!("the message has another type: {error}"));
     T::decode(body).map_err(wrong)
 }

@@ -125,7 +125,7 @@ pub struct Credit {
     /// The number of the call.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// How many more.
+    /// The number of further items.
     #[prost(uint32, tag = "2")]
     pub items: u32,
 }

@@ -32,8 +32,8 @@ impl fmt::Debug for Methods {
 }
 
 impl Methods {
-    /// Adds a method, or replaces the one of this name. All methods run on one thread, next to each
-    /// other: long computations belong on threads of the program.
+    /// Adds a method, or replaces the method of this name. All methods run concurrently on one
+    /// thread: run long computations on threads of the program.
     ///
     /// # Errors
     /// The name is invalid, in words; or the system has no thread left.
@@ -171,7 +171,7 @@ impl RpcCall {
         &self.rpc
     }
 
-    /// Returns the time that the caller gives from the start of the method on.
+    /// Returns the time limit of the caller, counted from the start of the method.
     pub fn within(&self) -> Option<Duration> {
         self.within
     }
@@ -185,7 +185,7 @@ impl RpcCall {
         self.items.as_ref().ok_or_else(none)?.send(item).await
     }
 
-    /// Returns the next item of the caller; `None` if no more come.
+    /// Returns the next item of the caller; `None` if no more follow.
     pub async fn next<T: RpcMessage>(&mut self) -> Option<Result<T, RpcError>> {
         self.items.as_mut()?.next().await
     }

@@ -149,7 +149,7 @@ impl Calls {
         self.programs.borrow().len()
     }
 
-    /// Returns which calls a client may add.
+    /// Returns which further calls a client may make.
     fn room(&self, client: [u8; 32]) -> Room {
         let programs = self.programs.borrow();
         let of_client = programs.range((client, 0)..=(client, u64::MAX));
@@ -159,7 +159,7 @@ impl Calls {
         Room { calls: calls < 2 * CALLS, streams: streams < 2 * STREAMS }
     }
 
-    /// Keeps a program that may come back, and forgets it later.
+    /// Keeps a program that may return, and forgets it later.
     fn keep(self: &Rc<Self>, name: Name, program: Rc<Program>, mine: u64) {
         let calls = Rc::downgrade(self);
         tokio::task::spawn_local(async move {

@@ -1,4 +1,4 @@
-//! A server's side with clients that say whatever a test likes.
+//! A server's side, and clients that send arbitrary messages.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ async fn answer(session: &mut Session) -> Answer {
     }
 }
 
-/// A method that waits to be let go, and counts its runs.
+/// A method that waits until the test releases it, and counts its runs.
 #[derive(Clone, Default)]
 struct Gate {
     runs: Arc<AtomicU32>,
@@ -145,7 +145,7 @@ fn a_client_has_few_programs_and_those_that_left_first_go_first() {
         for instance in 0..8 {
             open.push(begin(&calls, instance, true).await);
         }
-        // Each has begun when it has answered.
+        // Each method has begun once it has sent an item.
         for (client, _) in &mut open {
             client.write(&say(Said::Call(call(1, "none")))).await.expect("it is read");
             assert_eq!(answer(client).await.code, RpcCode::NoMethod.number());
@@ -163,7 +163,7 @@ fn a_client_has_few_programs_and_those_that_left_first_go_first() {
         client.write(&say(Said::Call(call(1, "none")))).await.expect("it is read");
         answer(&mut client).await;
         assert_eq!(calls.programs(), 8);
-        // The second that left is still known: it may repeat its call.
+        // The program that left second is still known: it may repeat its call.
         let again = Call { again: true, ..call(1, "none") };
         let (mut client, _serving) = begin(&calls, 1, false).await;
         client.write(&say(Said::Call(again))).await.expect("it is read");

@@ -72,7 +72,7 @@ pub fn parse(text: &str) -> Result<Allow, Error> {
     {
         return long(&id, words).map_err(wrong);
     }
-    // The id itself has a colon after its first letters.
+    // The id itself contains a colon (`lh1:`).
     let end = text.match_indices(':').nth(1).map_or(text.len(), |(at, _)| at);
     let (id, rest) = text.split_at(end);
     let id: PeerId = id.parse().map_err(|error| wrong(format!("{error}")))?;

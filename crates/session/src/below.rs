@@ -68,7 +68,7 @@ impl Below {
         let _ = self.name.set(name.to_owned());
     }
 
-    /// Returns the other side for messages: its name or its id.
+    /// Returns how messages name the other side: by its name, or else by its id.
     pub(super) fn shown(&self) -> String {
         self.name.get().cloned().unwrap_or_else(|| self.peer.to_string())
     }
@@ -83,8 +83,8 @@ impl Below {
         Error::new(Kind::Lost, format!("the session with {} was lost: {reason}", self.shown()))
     }
 
-    /// Drops one use of the connection. The last one ends the connection, and waits until the
-    /// written data are passed to the system.
+    /// Drops one use of the connection. The last one ends the connection, after the kernel has
+    /// taken all written data.
     pub(super) async fn release(this: Arc<Below>) {
         if let Some(last) = Arc::into_inner(this) {
             match (&last.quic, &last.mux) {

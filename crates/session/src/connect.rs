@@ -15,9 +15,9 @@ use super::{Session, Settings};
 use crate::{Error, Kind};
 use longhaul_text::CallOption;
 
-/// Opens a session to the server at `host` and `port`, if it is trusted: by a pin of `trust`, by
-/// `known_servers`, or on first use by the user's answer from `ask` or by `trust.accept_new`. A
-/// server with another id gets nothing from us, not even our id.
+/// Opens a session to the server at `host` and `port`, if the client trusts it: by a pin of
+/// `trust`, by `known_servers`, or on first use by the user's answer from `ask` or by
+/// `trust.accept_new`. A server with another id receives nothing, not even this client's id.
 ///
 /// # Errors
 /// [`Kind::Unreachable`] if nobody answers (with the attempts and the ports to open) or the id is
@@ -71,12 +71,12 @@ pub async fn connect(
         Lost::Stranger(other) => wrong_pin(&name, shown, other, false),
         Lost::Tried(tried) => unreachable(tried),
     })?;
-    // Remember it only now that it has proven to own the key.
+    // Store the server only after it has proven that it owns the key.
     servers.remember(&name, shown)?;
     Ok(session)
 }
 
-/// Returns the id of the server at `addresses`, without telling it our id; or why there is none.
+/// Returns the id of the server at `addresses`, or why none answered. Does not send this end's id.
 pub async fn look(
     addresses: &[SocketAddr],
     identity: &Identity,
@@ -114,7 +114,7 @@ pub async fn resolve(host: &str, port: u16, settings: &Settings) -> Result<Vec<S
 fn parse_pin(pin: &str) -> Result<PeerId, Error> {
     pin.parse().map_err(|error| {
         Error::new(Kind::Usage, format!("{} {pin}: {error}", CallOption::Pin))
-            .advise("the server prints its id when it starts; `longhaul id` over there does too")
+            .advise("the server prints its id at start; `longhaul id` on its host prints it too")
     })
 }
 

@@ -43,8 +43,8 @@ impl Connection {
         Connection { below, facts, versions }
     }
 
-    /// Opens a stream to `service`, which needs at least the version `needs`. Nothing is sent
-    /// before the first message, which waits for no answer.
+    /// Opens a stream to `service`, which needs at least the version `needs`. The first message
+    /// carries the request, so opening sends nothing and waits for no answer.
     ///
     /// # Errors
     /// [`Kind::Lost`]: the connection is lost, or the other side allows no more streams.

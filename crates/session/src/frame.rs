@@ -14,7 +14,7 @@ pub const HEADER: usize = 4;
 /// The bit of the length that marks the last message.
 const GOODBYE: u32 = 1 << 31;
 
-/// Most characters of the other side's text to show.
+/// Maximum characters of the other side's text to show.
 const LONGEST_TEXT: usize = 2000;
 
 /// The meaning of a header.
@@ -34,8 +34,11 @@ pub fn decode_header(bytes: [u8; HEADER]) -> Result<Header, Error> {
     let word = u32::from_be_bytes(bytes);
     let length = (word & !GOODBYE) as usize;
     if length > MAX_FRAME {
-        let what = format!("a control message of {length} bytes came; {MAX_FRAME} is the limit");
-        return Err(Error::new(Kind::Unreachable, what).advise("does longhaul run there?"));
+        let what =
+            format!("received a control message of {length} bytes; the limit is {MAX_FRAME}");
+        return Err(
+            Error::new(Kind::Unreachable, what).advise("check that longhaul runs on that port")
+        );
     }
     Ok(if word & GOODBYE == 0 { Header::Message(length) } else { Header::Goodbye(length) })
 }
@@ -90,7 +93,7 @@ pub(super) fn decode_goodbye(bytes: &[u8], peer: &str) -> Option<Error> {
     let advice = shown(&goodbye.advice);
     Some(match kind {
         _ if advice.is_empty() => error,
-        Kind::RemoteFile => error.advise(format!("over there: {advice}")),
+        Kind::RemoteFile => error.advise(format!("on the other host: {advice}")),
         _ => error.advise(advice),
     })
 }
@@ -98,7 +101,7 @@ pub(super) fn decode_goodbye(bytes: &[u8], peer: &str) -> Option<Error> {
 fn append(message: &impl Message, mark: u32, out: &mut Vec<u8>) -> Result<(), Error> {
     let length = message.encoded_len();
     if length > MAX_FRAME {
-        let what = format!("a control message of {length} bytes; {MAX_FRAME} is the limit");
+        let what = format!("a control message has {length} bytes; the limit is {MAX_FRAME}");
         return Err(Error::new(Kind::Usage, what));
     }
     out.extend_from_slice(&(length as u32 | mark).to_be_bytes());
@@ -153,7 +156,7 @@ mod tests {
         let heard = told(Some(&error)).expect("an error");
         assert_eq!(heard.kind, Kind::RemoteFile);
         assert_eq!(heard.what, "dtn.example.org says: disk [2J full");
-        assert_eq!(heard.advice.as_deref(), Some("over there: make room"));
+        assert_eq!(heard.advice.as_deref(), Some("on the other host: make room"));
         let usage = Error::new(Kind::Usage, "x").advise("say y");
         assert_eq!(told(Some(&usage)).and_then(|heard| heard.advice), usage.advice);
         for kind in (1..10).map(Kind::of_code) {

@@ -68,7 +68,7 @@ impl Hello {
             return Ok(version);
         }
         let what = format!(
-            "no common protocol version: longhaul {} here speaks {}, {} over there speaks {}",
+            "no common protocol version: longhaul {} here speaks {}, {} there speaks {}",
             self.release,
             range(self),
             release(theirs),

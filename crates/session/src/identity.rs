@@ -98,7 +98,7 @@ impl Identity {
                 format!("{} can be used by others (mode {:03o})", path.display(), mode & 0o777);
             return Err(Missing::Other(Error::new(Kind::LocalFile, what).at(path).advise(
                 format!(
-                    "chmod 600 {0}; if others may have read it, remove it and a new one is made",
+                    "chmod 600 {0}; if others may have read it, remove it to get a new key",
                     path.display()
                 ),
             )));
@@ -112,7 +112,7 @@ impl Identity {
             Missing::Other(
                 Error::new(Kind::LocalFile, what)
                     .at(path)
-                    .advise("restore it from a copy, or remove it and a new one is made"),
+                    .advise("restore it from a copy, or remove it to get a new key"),
             )
         })
     }
@@ -174,7 +174,8 @@ fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
     });
     let removed = std::fs::remove_file(&temporary);
     linked.and(removed).map_err(|error| {
-        unusable(path, error).advise("a key is kept there; choose another folder for it if need be")
+        unusable(path, error)
+            .advise("longhaul stores this user's key there; check the folder and its disk")
     })
 }
 

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 /// Limit on unread and on unacknowledged bytes for streams with much data.
 pub(super) const MUCH: u32 = 4 << 20;
 
-/// The same limit for the content of files: more than a path of 1 Gbit/s and 100 ms holds.
+/// Limit for streams with the content of files: more than a path of 1 Gbit/s and 100 ms holds.
 pub(super) const BULK: u32 = 16 << 20;
 
 /// Interval of pulses on a silent connection. They keep NATs open, and end an outage as soon as the

@@ -54,8 +54,8 @@ impl KnownServers {
     /// Returns the entry of the server called `name`.
     ///
     /// # Errors
-    /// The file cannot be read, has an invalid line, or gives the server two ids; then nothing in
-    /// it is trusted.
+    /// The file cannot be read, has an invalid line, or gives the server two ids. An invalid file
+    /// grants no trust at all.
     pub fn find(&self, name: &str) -> Result<Option<Known>, Error> {
         let mut found: Option<Known> = None;
         for (at, line) in self.read()?.lines().enumerate() {

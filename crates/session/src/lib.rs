@@ -5,13 +5,16 @@
 //! channel if nothing else passes. Each provides a stream, the other side's key, and secrets that
 //! only the two ends know. Higher layers do not depend on the carrier.
 //!
-//! In reading order: `id` and `identity` (the keys), `tls` (their proof), [`known`] and [`allow`]
-//! (trust and rights), `strict` (permissions of these files), [`hello`] and [`frame`] (messages),
-//! `line` (the two halves of a stream), `export` (keys for the data), `connection` (additional
-//! streams) over `below`; the carriers: `quic` with `keeper`, `window` and `twice`, `stream` with
-//! `segments` and `mux`, [`ssh`]; opening sessions: [`mod@connect`] with `race` and `failure`, and
-//! [`listen`] with `gate`; `service` (the services of streams); [`retry`] (reconnecting to a lost
-//! server).
+//! Modules in reading order:
+//! - keys and trust: `id` and `identity` (the keys), `tls` (their proof), [`known`] and [`allow`]
+//!   (trust and rights), `strict` (permissions of these files).
+//! - streams: [`hello`] and [`frame`] (messages), `line` (the two halves of a stream), `export`
+//!   (keys for the data), `connection` (additional streams) over `below`, `service` (the services
+//!   of streams).
+//! - carriers: `quic` with `keeper`, `window` and `twice`; `stream` with `segments` and `mux`;
+//!   [`ssh`].
+//! - opening sessions: [`mod@connect`] with `race` and `failure`, [`listen`] with `gate`,
+//!   [`retry`] (reconnecting to a lost server).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -97,8 +100,8 @@ pub struct Settings {
     /// A client opens more streams by [`Session::connection`]. Over TCP and ssh a multiplexer
     /// carries them, which costs throughput, so copies do not use it.
     pub streams: bool,
-    /// Most clients of a server that have not made a request yet, over UDP, and the same number
-    /// over TCP.
+    /// Maximum number of a server's clients that have not made a request yet: this many over
+    /// UDP, and this many over TCP.
     pub waiting: usize,
 }
 
@@ -139,11 +142,11 @@ impl Default for Settings {
     }
 }
 
-/// The most clients that may wait at a server, and their part of its file descriptors.
+/// Maximum number of clients without a request at a server.
 const WAITING: usize = 1024;
 const DESCRIPTORS: u64 = 4;
 
-/// Returns how many clients may wait, from the limit on open files.
+/// Returns the number of clients that may wait: a quarter of the limit on open files.
 fn waiting(descriptors: Option<u64>) -> usize {
     usize::try_from(descriptors.unwrap_or(u64::MAX) / DESCRIPTORS).unwrap_or(WAITING).min(WAITING)
 }
@@ -174,8 +177,8 @@ impl RttWatch {
         RttWatch(Watched::Once(measured))
     }
 
-    /// Returns QUIC's current smoothed estimate; over TCP the kernel's at the start of the session;
-    /// over ssh none.
+    /// Returns QUIC's current smoothed estimate; over TCP, the kernel's estimate at the start of
+    /// the session; over ssh, `None`.
     pub fn now(&self) -> Option<Duration> {
         match &self.0 {
             Watched::Quic(connection) => Some(connection.rtt()),
@@ -214,7 +217,7 @@ pub struct Session {
     pub rtt: Option<Duration>,
     /// The UDP port of the data, if the remote side named one (a copy over ssh).
     pub data_port: Option<u16>,
-    /// For a session over ssh's channel: what to open so that a direct session works.
+    /// Over ssh's channel: the ports to open for a direct session.
     pub advice: Option<String>,
     /// Both sides have AES in hardware.
     pub both_fast_aes: bool,
@@ -407,7 +410,7 @@ impl Session {
             first = self.reader.read() => first,
             () = evicted => Err(Error::new(
                 Kind::Unreachable,
-                "no request came before the place was needed for another client",
+                "no request arrived before the place was needed for another client",
             )),
         }
     }

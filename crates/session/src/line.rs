@@ -108,17 +108,17 @@ impl FrameWriter {
     /// other side's own end, which needs `reader`.
     ///
     /// # Errors
-    /// The session is lost before everything was delivered (over QUIC) or passed to the system.
+    /// The session is lost before everything was delivered (over QUIC) or given to the kernel.
     pub async fn close(self, reader: FrameReader, why: Option<Error>) -> Result<(), Error> {
         self.end(reader, why, true).await
     }
 
-    /// Sends a goodbye like [`FrameWriter::close`], for an end that needs nothing more. Written
-    /// data are passed to the system as far as the path takes them immediately, without waiting for
+    /// Sends a goodbye like [`FrameWriter::close`], for an end that needs nothing more. The kernel
+    /// gets the written data as far as the path takes them immediately; this call does not wait for
     /// their delivery.
     ///
     /// # Errors
-    /// The session is lost before.
+    /// The session is lost first.
     pub async fn leave(self, reader: FrameReader) -> Result<(), Error> {
         self.end(reader, None, false).await
     }
@@ -224,7 +224,7 @@ pub struct FrameReader {
     ours: Hello,
     /// The other side's hello, once read, and the common version.
     theirs: Option<(Hello, u32)>,
-    /// Received bytes; those before `start` are used up.
+    /// Received bytes; those before `start` are consumed.
     came: Vec<u8>,
     start: usize,
 }

@@ -1,9 +1,9 @@
 //! Accepts sessions at a server: QUIC on a UDP port and TLS on the TCP port of the same number.
 //!
-//! A client is in its handshake until it has shown a key, is admitted and has sent its hello; only
-//! then it is a [`Session`]. A client without any right is informed before any of its messages is
-//! read, and a network from which many such clients come has to pause. Everything else is dropped
-//! silently and counted.
+//! A client is in its handshake until it has shown a key, is admitted and has sent its hello; then
+//! it becomes a [`Session`]. The listener refuses a client without any right before it reads a
+//! message of the client, and a network with many such clients has to pause. It drops everything
+//! else silently, and counts it.
 
 use std::fmt;
 use std::io;
@@ -34,11 +34,11 @@ use longhaul_text::CallOption;
 /// Connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Most clients without rights that are being informed. Beyond this limit the oldest is dropped
-/// silently.
+/// Maximum number of clients without rights that are being informed. Beyond this limit the
+/// oldest is dropped silently.
 const STRANGERS: usize = 32;
 
-/// The charge of a network for each handshake that ends without any right: twenty in a burst are
+/// The charge to a network for each handshake of a client without rights: twenty in a burst are
 /// free, or one every three seconds. Beyond that the network has to pause, for a minute at most.
 const UNAUTHORISED: Tariff =
     Tariff { each: Span::from_secs(3), free: Span::from_secs(60), longest: Span::from_secs(60) };
@@ -52,10 +52,10 @@ const PAUSED: Tariff =
 /// first validate its address (a Retry, RFC 9000 section 8.1.2).
 const VALIDATE_ABOVE: (usize, usize) = (16, 200);
 
-/// A connection without a stream for this long, up to twice as long, is closed.
+/// A connection without streams is closed after one to two times this period.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Sessions that may wait for the caller.
+/// Maximum number of sessions queued for the caller.
 const WAITING: usize = 64;
 
 /// Attempts to find one free port number for UDP and TCP.
@@ -192,14 +192,14 @@ impl Listener {
         self.sessions.recv().await.expect("this listener holds a sender itself")
     }
 
-    /// Returns the session of a client that came over another carrier, after its hello;
+    /// Returns the session of a client that connected over another carrier, after its hello;
     /// [`Listener::accept`] returns its additional streams.
     ///
     /// # Errors
     /// The client has no common version, or ends the session.
     pub(super) async fn carried(&self, mut session: Session) -> Result<Session, Error> {
         let greeted = timeout(self.door.settings.handshake, session.reader.greet()).await;
-        let late = || Error::new(Kind::Lost, "no first message came in time");
+        let late = || Error::new(Kind::Lost, "no first message arrived in time");
         match greeted.unwrap_or_else(|_| Err(late())) {
             Ok(()) => {}
             Err(error) => {
@@ -279,8 +279,8 @@ pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListen
     Ok((udp.into(), tcp.into()))
 }
 
-/// Binds a number by `first` and the same one by `second`. If any number will do, tries others
-/// while `second` finds them in use.
+/// Binds a number by `first`, and the same number by `second`. If any number will do, tries
+/// others while `second` finds them in use.
 fn one_number<T, U>(
     address: SocketAddr,
     mut first: impl FnMut() -> io::Result<(T, SocketAddr)>,
@@ -365,16 +365,16 @@ async fn accept_tcp(listener: tokio::net::TcpListener, door: Arc<Door>) {
     }
 }
 
-/// The result for an arrival.
+/// What became of a new connection.
 enum Arrival {
     Session(Box<Session>),
     Foreign,
-    /// A longhaul client that is done: informed that there is no common version, or a second
-    /// attempt that lost against the first.
+    /// A longhaul client that needs nothing more: it was informed that there is no common
+    /// version, or it was a second attempt and the first one won.
     Done,
 }
 
-/// Judges a session that came without a listener like a listener does; `None` if it is refused.
+/// Admits or refuses a session that no listener accepted, as a listener would; `None` if refused.
 pub async fn judge_alone(
     session: Session,
     judge: impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static,
@@ -430,7 +430,8 @@ impl Door {
     async fn end(&self, arrived: Option<Arrival>, place: Place) {
         let count = match arrived {
             Some(Arrival::Session(mut session)) => {
-                // Kept until the first request, so that sessions without one are limited as well.
+                // Kept until the first request, so sessions without a request count towards the
+                // limit.
                 session.place = Some(place);
                 // The receiver is dropped only with the listener.
                 return drop(self.sessions.send(*session).await);
@@ -569,7 +570,7 @@ impl Door {
             charges.add(now, network).then(|| charges.over_for(now, network))
         };
         if let Some(pause) = pauses {
-            let what = format!("too many clients without rights came from {network}");
+            let what = format!("too many clients without rights from {network}");
             let error = Error::new(Kind::Unreachable, what)
                 .advise(format!("it has to pause for {:.0} s", pause.as_secs_f64()));
             self.tell_refusal(session.remote, &error);
@@ -657,7 +658,7 @@ mod tests {
             Err::<(), _>(kind.into())
         };
         let error = bind(address(all), never).expect_err("neither is there");
-        assert_eq!(error.kind(), AddrNotAvailable, "the error is that of what was asked for");
+        assert_eq!(error.kind(), AddrNotAvailable, "the error is that of the requested address");
     }
 
     #[test]

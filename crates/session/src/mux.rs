@@ -1,8 +1,8 @@
 //! Several streams over one byte stream, by yamux.
 //!
-//! Each end first sends its hello as on any byte stream, so that an end of another version, or one
-//! that refuses the client, can say so in a form that both understand. The server answers an
-//! admitted client with an empty message; everything after that is yamux's.
+//! Each end first sends its hello, as on any byte stream. So an end of another version, or one
+//! that refuses the client, can report it in a form that both understand. The server answers an
+//! admitted client with an empty message; all later bytes belong to yamux.
 
 use std::io;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use yamux::{Config, Mode};
 use super::bytes::{In, Out};
 use crate::Error;
 
-/// Most open streams of a connection.
+/// Maximum number of open streams of a connection.
 pub(super) const STREAMS: usize = 16;
 
 /// Limit on unread data of the streams of one connection: 256 KiB each, and more for the few that

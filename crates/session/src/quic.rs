@@ -133,8 +133,8 @@ fn lasting(identity: &Identity) -> EndpointConfig {
     config
 }
 
-/// Connection ids without a mark of the process, because a new process must answer those of an old
-/// one.
+/// Random connection ids without a mark of the process: a restarted server must answer the ids of
+/// its predecessor.
 #[derive(Debug)]
 struct RandomIds;
 

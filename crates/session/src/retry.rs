@@ -16,7 +16,7 @@ const LOOKS: u32 = 4;
 /// Calls `connect` until it succeeds, fails permanently, or `retry_for` is over.
 ///
 /// # Errors
-/// The last one of `connect`.
+/// The last error of `connect`.
 pub async fn again<T>(
     connect: &impl AsyncFn() -> Result<T, Error>,
     retry_for: Duration,
@@ -41,8 +41,8 @@ fn is_early(elapsed: Duration, pause: Duration, retry_for: Duration) -> bool {
     elapsed + pause < retry_for
 }
 
-/// Completes when the server was silent for some seconds: the server has ended, and no other one
-/// has taken its address.
+/// Completes after some seconds without a sign of the server: it has ended, and no other server
+/// uses its address.
 pub async fn silence(rtt: RttWatch) -> Error {
     let (mut seen, mut looks) = (rtt.received(), 0);
     let mut tick = interval(LOOK_EVERY);

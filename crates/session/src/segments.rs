@@ -8,7 +8,7 @@ use longhaul_net::socket::{Segments, tcp_segments};
 /// The TCP connection below a session; closed with the session.
 pub(crate) type Counted = Arc<OwnedFd>;
 
-/// Returns how many segments a session has sent. Does not keep the session open.
+/// Counts the segments that a session has sent. Does not keep the session open.
 #[derive(Clone, Debug)]
 pub struct SegmentWatch(Weak<OwnedFd>);
 

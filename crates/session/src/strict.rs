@@ -33,7 +33,7 @@ fn check_up_to(home: Option<PathBuf>, path: &Path, file: &File) -> Result<(), Er
     judge(path, &file.metadata().map_err(unreadable)?, false, &[ROOT, user])?;
     // A file without a path, such as a pipe, has no folder either.
     let Ok(place) = path.canonicalize() else { return Ok(()) };
-    // In a user namespace, root's folders belong to the user that stands for all unmapped ones.
+    // In a user namespace, root's folders may belong to the overflow user.
     let top = Path::new("/").metadata().map_err(unreadable)?.uid();
     for (above, folder) in place.ancestors().skip(1).enumerate() {
         let owners = [ROOT, user, if above == 0 { user } else { top }];

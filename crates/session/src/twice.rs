@@ -31,7 +31,8 @@ pub(super) enum Copies {
     /// All packets, at a client.
     All,
     /// All packets except those of a handshake. A server has not validated the client's address by
-    /// then, and must not send more than three times what it received (RFC 9000 section 8.1).
+    /// then, and must not send more than three times the bytes that it received (RFC 9000 section
+    /// 8.1).
     Established,
 }
 

@@ -22,10 +22,10 @@ use quinn_proto::RttEstimator;
 
 /// Minimum bytes in flight.
 const FLOOR: u64 = 64 << 10;
-/// Maximum bytes in flight: more than what the ends keep unacknowledged for any stream.
+/// Maximum bytes in flight: more than the ends keep unacknowledged for any stream.
 const MOST: u64 = 32 << 20;
-/// Up to this size, a round that was full, lost nothing and saw no queue is followed by one of four
-/// times its size. It is 10 MB/s over 100 ms, which the first packets of a path rarely exceed.
+/// Up to this size, a round that was full, lost nothing and saw no queue quadruples the window. 1
+/// MiB is 10 MB/s over 100 ms; a path's first packets rarely exceed that.
 const FAST: u64 = 1 << 20;
 /// A round that lost more than this fraction of its bytes was too large for the path.
 const TOO_MUCH: u64 = 16;
@@ -46,7 +46,7 @@ pub(super) struct Window {
     shortest: Option<Duration>,
     /// A round was too large: from now on the window grows slowly.
     met_the_end: bool,
-    /// The previous round saw a queue, in which this one waits as well.
+    /// The previous round saw a queue, and this round still waits in it.
     drains: bool,
 }
 

@@ -35,7 +35,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Answers that nothing comes of it. The receiver may be gone.
+    /// Fails the request. The receiver may be gone.
     fn refuse(self, error: &Error) {
         match self {
             Order::Get(_, tell) | Order::Lost(_, tell) => drop(tell.send(Err(error.clone()))),
@@ -118,7 +118,8 @@ struct Client {
     gets: BTreeMap<u64, (Key, Waiting<Option<Entry>>)>,
     /// Presence that is being restored, by the number of the call.
     holds: BTreeMap<u64, Key>,
-    /// The number of the last call without an edit; such numbers are even, those of edits odd.
+    /// The number of the last call without an edit. Calls without an edit have even numbers, edits
+    /// odd ones.
     calls: u64,
     /// Subscribers to the loss of a presence.
     losses: BTreeMap<Key, Vec<Waiting<Option<Entry>>>>,
@@ -246,7 +247,7 @@ impl Client {
         }
     }
 
-    /// Handles an order; returns a watch to start next to the `watches` in progress.
+    /// Handles an order; returns a watch to start in addition to `watches`.
     fn take(
         &mut self,
         order: Option<Order>,
@@ -363,7 +364,7 @@ fn report(watching: Watching, error: Error) {
     let _ = watching.tell.try_send(Err(error));
 }
 
-/// Writes pending messages until `leaves` says that there are no more.
+/// Writes pending messages until `leaves` completes.
 async fn write(
     mut writer: FrameWriter,
     sending: &mut mpsc::UnboundedReceiver<Asked>,

@@ -332,6 +332,6 @@ fn forbidden(verb: &str, key: &str, right: &Right) -> Error {
 }
 
 async fn tell(writer: &mut FrameWriter, told: Told) -> Result<(), Error> {
-    let unread = |_| Error::new(Kind::Lost, "the client does not read what it asked for");
+    let unread = |_| Error::new(Kind::Lost, "the client does not read the data that it requested");
     timeout(UNREAD, writer.write(&Tell { told: Some(told) })).await.map_err(unread)?
 }

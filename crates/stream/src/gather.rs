@@ -1,5 +1,5 @@
-//! A receiver's flow: gathers the symbols of frames, and gives whole frames to the thread that
-//! restores them.
+//! A receiver's flow: gathers the symbols of frames, and passes complete frames to the thread
+//! that restores them.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
@@ -21,23 +21,23 @@ use longhaul_session::Exporter;
 use crate::place::CONTENT;
 use crate::terms::{Phase, Terms, keys};
 
-/// Originals of incomplete frames, at most; their repairs may take as much again.
+/// Maximum bytes of originals of incomplete frames; their repairs may take the same amount again.
 const MEMORY: usize = 64 << 20;
-/// The receiver says where it is this often.
+/// Interval of the receiver's control datagrams, which tell the server its address.
 const HELLO: Span = Span::from_millis(250);
 
-/// A frame whose symbols are being gathered, or all that are needed.
+/// A frame whose symbols are being gathered, or are complete.
 pub(crate) struct Frame {
     pub(crate) number: u32,
     pub(crate) length: usize,
     pub(crate) shape: Shape,
-    /// The originals in their places; those that did not come are zeros.
+    /// The originals at their offsets; missing ones are zeros.
     pub(crate) originals: Vec<u8>,
     pub(crate) here: Vec<bool>,
-    /// The numbers of the repairs that came, and their bytes one behind the other.
+    /// The numbers of the received repairs, and their bytes in the same order.
     pub(crate) numbers: Vec<u16>,
     pub(crate) repairs: Vec<u8>,
-    /// When it became whole and in order, and how long it had taken then.
+    /// When the frame was complete and next in order, and how long it had taken until then.
     pub(crate) at: Time,
     pub(crate) took: Span,
     pub(crate) deadline: Span,
@@ -60,7 +60,7 @@ impl Frame {
         }
     }
 
-    /// Keeps a symbol, whose length was checked.
+    /// Stores a symbol, whose length was checked.
     fn keep(&mut self, index: u16, symbol: &[u8]) {
         match index.checked_sub(self.shape.originals()) {
             None => {
@@ -80,13 +80,13 @@ impl Frame {
     }
 }
 
-/// What the restoring thread gets, in order.
+/// The input of the restoring thread, in order.
 pub(crate) enum Gathered {
     Whole(Frame),
-    /// Frames that do not come: the first, the last, and how many of them came and found the
-    /// reader too slow.
+    /// Missing frames: the first, the last, and how many of them arrived while the reader was
+    /// too slow.
     Gap(u32, u32, u32),
-    /// The stream begins, or another sender's.
+    /// The stream of a sender starts.
     Begun(Terms),
     /// The stream has ended.
     Ended,
@@ -100,25 +100,26 @@ struct Run {
     /// The estimated delay of the path itself.
     path: Span,
     frames: BTreeMap<u32, Frame>,
-    /// The stream ends with so many frames, at this time.
+    /// The number of frames at the end of the stream, and the time after which no more are
+    /// expected.
     ends: Option<(Time, u32)>,
 }
 
-/// What survives a lost connection.
+/// The state that survives a lost connection.
 pub(crate) struct Gathering {
     run: Option<Run>,
     meter: Meter,
     out: SyncSender<Gathered>,
-    /// Frames that do not come, of which the restoring thread does not know yet.
+    /// Missing frames that were not reported to the restoring thread yet.
     owed: Option<(u32, u32, u32)>,
-    /// The restoring thread has not heard of the stream's begin, or end.
+    /// The start or the end of the stream was not reported to the restoring thread yet.
     begun: bool,
     ended: bool,
     over: bool,
     datagrams: u64,
 }
 
-/// See [`Gathering`]. The lock is taken once a batch, and nobody panics while holding it.
+/// See [`Gathering`]. The lock is taken once per batch, and no code panics while it holds the lock.
 pub(crate) type Shared = Arc<Mutex<Gathering>>;
 
 pub(crate) fn lock(shared: &Shared) -> MutexGuard<'_, Gathering> {
@@ -139,29 +140,29 @@ impl Gathering {
         }))
     }
 
-    /// Datagrams of the stream that came.
+    /// Returns the number of datagrams of the stream that arrived.
     pub(crate) fn datagrams(&self) -> u64 {
         self.datagrams
     }
 
-    /// Losses between the server and here, and the spread and the jitter of the whole way.
+    /// Returns the losses between server and receiver, and the spread and jitter of the whole path.
     pub(crate) fn seen(&self) -> (Losses, Span, Span) {
         (self.meter.losses(), self.meter.spread(), self.meter.jitter())
     }
 
-    /// The last word has gone to the restoring thread, or it is gone.
+    /// Whether the end was passed to the restoring thread, or that thread has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }
 
-    /// The server says how the stream stands; `own` is the round-trip time to it.
+    /// Handles the server's report on the stream; `own` is the round-trip time to the server.
     fn stands(&mut self, now: Time, phase: &Phase, own: Span) {
         match *phase {
             Phase::Idle => {}
             Phase::Ended(frames) => {
                 let beyond = self.run.as_ref().map_or(Span::ZERO, |run| run.terms.deadline);
                 match &mut self.run {
-                    // The server repeats it.
+                    // The server repeats its report.
                     Some(run) => drop(run.ends.get_or_insert((now + beyond, frames))),
                     None => self.ended = true,
                 }
@@ -181,7 +182,7 @@ impl Gathering {
         self.deliver();
     }
 
-    /// Takes the payload of a datagram that was opened.
+    /// Handles the payload of a datagram that was opened.
     fn take(&mut self, at: Time, number: u64, block: u64, payload: &[u8]) {
         self.datagrams += 1;
         self.meter.on_datagram(at, number);
@@ -203,7 +204,7 @@ impl Gathering {
         }
     }
 
-    /// Gives the restoring thread all that is due.
+    /// Passes everything that is due to the restoring thread.
     fn deliver(&mut self) {
         let now = clock::now();
         self.settle();
@@ -216,7 +217,7 @@ impl Gathering {
                 }),
                 some => some,
             };
-            // All frames are there: nobody waits for the last deadline.
+            // All frames have arrived: do not wait for the last deadline.
             self.ended |= run.ends.is_some_and(|(_, frames)| run.core.next() >= frames);
             let Some(delivery) = delivery else { break };
             match delivery {
@@ -254,7 +255,7 @@ impl Gathering {
         self.owed = Some((before.0, last, before.1.saturating_add(unread)));
     }
 
-    /// Tells what the restoring thread had no room for.
+    /// Sends the reports for which the restoring thread had no room.
     fn settle(&mut self) {
         while !self.over {
             let word = match (self.begun, self.owed, self.ended) {
@@ -290,11 +291,11 @@ pub(crate) struct Gather {
     pub(crate) exporter: Exporter,
     pub(crate) suite: Suite,
     pub(crate) flow: FlowId,
-    /// Seals where this receiver is.
+    /// Seals the control datagrams.
     pub(crate) hello: Sealer,
     pub(crate) socket: Arc<Socket>,
     pub(crate) contact: Path,
-    /// How the stream stands, as the server says, and the round-trip time to it.
+    /// The server's reports on the stream, and the round-trip time to the server.
     pub(crate) states: Receiver<(Phase, Span)>,
     pub(crate) data: Option<(u64, Opener)>,
     pub(crate) scratch: Vec<u8>,
@@ -310,7 +311,7 @@ impl Gather {
         let mut out = [0; CONTENT + SEALED_OVERHEAD];
         let epoch = self.data.as_ref().map_or(0, |(epoch, _)| *epoch).to_be_bytes();
         if let Ok(len) = self.hello.seal(Kind::Control, 0, &epoch, &mut out) {
-            // What cannot be sent is lost, as it may be on the way.
+            // A failed send has the effect of a loss on the path.
             let _ = self.socket.send(self.contact, &out[..len]);
         }
     }
@@ -339,7 +340,7 @@ impl FlowSink for Gather {
             {
                 let keys = keys(&self.exporter, self.suite, epoch, self.flow);
                 self.data = Some((epoch, keys.receiving_end().data));
-                // The server is to know it at once.
+                // Tell the server immediately that this end has the new keys.
                 self.next_hello = Time::ZERO;
                 gathering.meter = Meter::new(Span::from_secs(1));
             }

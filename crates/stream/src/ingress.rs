@@ -1,4 +1,4 @@
-//! A sender's flow at the server: opens each datagram, and hands them to the relay by blocks.
+//! A sender's flow at the server: opens each datagram, and passes datagrams to the relay in blocks.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -14,11 +14,11 @@ use longhaul_proto::wire::header::Kind;
 use crate::relay::{Block, Work};
 use crate::terms::Terms;
 
-/// What came of a sender, for other threads.
+/// Counters of a sender's flow, for other threads.
 #[derive(Debug)]
 pub(crate) struct Came {
     datagrams: AtomicU64,
-    /// The frame after the newest.
+    /// The newest frame's number plus one.
     next: AtomicU32,
     losses: Mutex<Losses>,
 }
@@ -29,38 +29,38 @@ impl Came {
         Came { datagrams: AtomicU64::new(0), next: AtomicU32::new(0), losses: Mutex::new(losses) }
     }
 
-    /// Datagrams of the stream.
+    /// Returns the number of received datagrams.
     pub(crate) fn datagrams(&self) -> u64 {
         self.datagrams.load(Ordering::Relaxed)
     }
 
-    /// The first frame of which nothing has come.
+    /// Returns the first frame of which no datagram has arrived.
     pub(crate) fn next(&self) -> u32 {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// The losses between the sender and here.
+    /// Returns the losses between the sender and the server.
     pub(crate) fn losses(&self) -> Losses {
         *self.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// See the [module](self).
+/// The [flow](self) of one sender.
 pub(crate) struct Ingress {
     data: Opener,
     terms: Terms,
     meter: Meter,
     came: Arc<Came>,
-    /// Blocks that the relay gives back. There are no others, so a relay that falls behind costs
-    /// datagrams and no memory.
+    /// Blocks that the relay has returned. Their number is fixed, so a slow relay causes lost
+    /// datagrams, but needs no more memory.
     spare: Receiver<Block>,
     relay: Sender<Work>,
     filling: Option<Block>,
-    /// When to look again whether the relay has given a block back.
+    /// When to check again whether the relay has returned a block.
     again: Option<Time>,
 }
 
-/// How long a block that is not full waits for a relay that is behind.
+/// Interval of checks for a free block, while a block is partly filled.
 const LOOK: Span = Span::from_millis(1);
 
 impl Ingress {
@@ -89,7 +89,7 @@ impl Ingress {
         let Ok(len) = opened else { return };
         self.meter.on_datagram(datagram.at, header.number.0);
         self.came.datagrams.fetch_add(1, Ordering::Relaxed);
-        // What no honest sender sends goes no further.
+        // Invalid datagrams are not forwarded.
         let symbol = self.terms.symbol;
         let Ok(head) = Head::decode(header.block, &block.free()[..len], symbol) else { return };
         let is_whole = head.symbol_len(symbol).is_ok_and(|symbol| Head::LEN + symbol == len);
@@ -101,15 +101,16 @@ impl Ingress {
 
     fn forward(&mut self) {
         if let Some(block) = self.filling.take() {
-            // The relay ends after this flow.
+            // The relay thread ends only after this flow.
             let _ = self.relay.send(Work::Forward(block));
         }
     }
 }
 
 impl Ingress {
-    /// Forwards what came, if the relay keeps up; else the block goes on being filled, so that a
-    /// relay which does not run for a while is not out of blocks that are nearly empty.
+    /// Forwards the current block, if the relay has returned another one. Otherwise it continues
+    /// to fill the block, so a relay that pauses does not run out of blocks that are nearly
+    /// empty.
     fn end_batch(&mut self, now: Time) {
         self.again = None;
         if self.filling.as_ref().is_none_or(Block::is_empty) {

@@ -1,23 +1,23 @@
-//! What comes of a stream.
+//! The items that a receiver of a stream delivers.
 
 use longhaul_proto::time::Span;
 
 use crate::terms::Terms;
 
-/// What comes of a stream.
+/// An item of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
-    /// A sender begins, or another one.
+    /// A sender starts the stream, or another sender replaces it.
     Begun(Terms),
     /// A frame.
     Frame(Received),
-    /// Frames that do not come.
+    /// Frames that are lost or too late.
     Missed {
-        /// The first.
+        /// Number of the first one.
         first: u32,
-        /// The last.
+        /// Number of the last one.
         last: u32,
-        /// So many of them came, but the reader was too slow.
+        /// How many of them arrived, but were dropped because the reader was too slow.
         unread: u32,
     },
     /// The sender has ended the stream.
@@ -31,11 +31,11 @@ pub struct Received {
     pub number: u32,
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// From the sender to here: half of the round-trip times, and how much longer it took than the
-    /// fastest datagram lately.
+    /// Delay from the sender to the reader: half of the round-trip times, and how much longer the
+    /// frame took than the fastest recent datagram.
     pub delay: Span,
-    /// It took longer than the deadline.
+    /// The delay is longer than the deadline.
     pub is_late: bool,
-    /// Datagrams of it that were lost and restored.
+    /// Number of its datagrams that were lost and restored.
     pub restored: u16,
 }

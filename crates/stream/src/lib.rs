@@ -1,15 +1,18 @@
-//! Streams: frames with a deadline from one client over a server to others.
+//! Streams: frames with a deadline, from one client through a server to other clients.
 //!
-//! The sender codes each frame ([`longhaul_proto::stream`]); the server opens each datagram, seals
-//! it for each receiver and forwards it at once, so the code covers the whole way and costs the
-//! server nothing. Receivers report what they lose, and the sender's repairs follow the worst way.
+//! The sender codes each frame ([`longhaul_proto::stream`]). The server opens each datagram, seals
+//! it for each receiver and forwards it immediately. So the code covers the whole path, and the
+//! server need not decode. Receivers report their losses, and the sender adapts the number of
+//! repairs to the worst path.
 //!
-//! - [`messages`] (what goes across) and `terms` (what is believed of it).
-//! - The server: [`server`] answers clients out of its `rooms`, `ingress` opens what a sender
-//!   sends, `relay` is the thread that forwards it, `place` knows where a receiver is.
+//! - [`messages`] (the wire messages) and `terms` (their validation).
+//! - The server: [`server`] answers clients, with `rooms` for its streams; `ingress` opens a
+//!   sender's datagrams, the thread `relay` forwards them, `place` has the address of a
+//!   receiver.
 //! - [`channel`]: messages instead of frames.
 //! - The clients: [`send`] with the thread `sending`; [`receive`] with `gather` on the port's
-//!   thread and `restore`, which decodes; `item` is what comes. `link` is what both work over.
+//!   thread and `restore`, which decodes; `item` is their output. `link` has the connection for
+//!   both.
 
 pub mod channel;
 mod gather;

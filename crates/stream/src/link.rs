@@ -1,4 +1,4 @@
-//! What a client works over.
+//! The connection of a client.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -11,28 +11,28 @@ use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::time::Span;
 use longhaul_session::{RttWatch, Session};
 
-/// A session with a server, and the port for data beside it.
+/// A session with a server, and the port for data.
 pub struct Link {
-    /// The session: nothing was said on it yet.
+    /// The session, unused so far.
     pub session: Session,
-    /// This side's port for data.
+    /// The port for data on this host.
     pub port: Rc<Port>,
-    /// The server's.
+    /// The address of the server's port for data.
     pub contact: SocketAddr,
-    /// A random number for the flow of the data.
+    /// A random id for the data flow.
     pub flow: FlowId,
-    /// The UDP payload that is known to pass.
+    /// The largest UDP payload known to pass, if any.
     pub datagram: Option<u16>,
 }
 
 impl Link {
-    /// The cipher that suits both ends.
+    /// Returns the cipher that is fastest at both ends.
     pub(crate) fn suite(&self) -> Suite {
         Suite::choose(Cipher::Auto, self.session.both_fast_aes)
     }
 }
 
-/// The least round-trip time of a session.
+/// The lowest round-trip time of a session.
 #[derive(Debug)]
 pub(crate) struct LeastRtt {
     watch: RttWatch,

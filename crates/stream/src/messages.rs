@@ -1,16 +1,16 @@
 //! The messages of the service `stream`. A client's first message is a [`Send`] or a [`Receive`].
-//! The frames themselves are sealed datagrams of a flow of their own.
+//! The frames are sealed datagrams of a separate flow.
 
-/// The name of the service, and the word of the list of clients.
+/// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "stream";
 
 /// The version of its messages. It rises with each field that must not be skipped.
 pub const VERSION: u32 = 1;
 
-/// What a client says.
+/// A message of a client.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ask {
-    /// One of these; nothing if it comes from a newer version and is unknown here.
+    /// The message; absent if a newer version sent a kind that this version does not know.
     #[prost(oneof = "Asked", tags = "1, 2, 3, 4")]
     pub asked: Option<Asked>,
 }
@@ -29,7 +29,8 @@ pub enum Asked {
     Report(Report),
 }
 
-/// The client sends a stream. The server answers with a [`Way`], and repeats it as it changes.
+/// Asks to send a stream. The server answers with a [`Way`], and repeats it regularly and after
+/// changes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Send {
     /// The stream's name: words joined by slashes, at most 512 bytes.
@@ -41,33 +42,33 @@ pub struct Send {
     /// The cipher of the datagrams.
     #[prost(string, tag = "3")]
     pub cipher: String,
-    /// A random number, the same when the client comes back after a lost connection: frames and
-    /// stamps go on.
+    /// A random number of this sender. It stays the same after a reconnection: frame numbers
+    /// and timestamps continue.
     #[prost(fixed64, tag = "4")]
     pub run: u64,
     /// Bytes of a symbol.
     #[prost(uint32, tag = "5")]
     pub symbol: u32,
-    /// Most bytes of a frame.
+    /// Maximum bytes of a frame.
     #[prost(uint32, tag = "6")]
     pub frame: u32,
     /// Frames a second, times 1000.
     #[prost(uint64, tag = "7")]
     pub per_second_milli: u64,
-    /// From the sender's having a frame to its delivery.
+    /// Time from the sender taking a frame to its delivery.
     #[prost(uint64, tag = "8")]
     pub deadline_micros: u64,
 }
 
-/// The client receives a stream, now and when somebody sends it. The server answers with a
-/// [`State`], and repeats it as it changes.
+/// Asks to receive a stream, now or when a client sends it. The server answers with a [`State`],
+/// and repeats it regularly and after changes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Receive {
     /// The stream's name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// The flow of its datagrams. The client says by sealed control datagrams of this flow where
-    /// it is, at least once a second.
+    /// The flow of its datagrams. The client sends sealed control datagrams of this flow at
+    /// least once a second, which tell the server its address.
     #[prost(uint32, tag = "2")]
     pub flow: u32,
     /// The cipher of the datagrams.
@@ -78,35 +79,35 @@ pub struct Receive {
 /// The sender has no more frames.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct End {
-    /// How many frames there were, those that were not sent included.
+    /// The number of frames, including those that were not sent.
     #[prost(uint32, tag = "1")]
     pub frames: u32,
 }
 
-/// What a receiver has seen, once a second.
+/// A receiver's measurements, sent once a second.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Report {
-    /// The share of datagrams between server and receiver that are lost, in millionths.
+    /// The share of datagrams lost between server and receiver, in millionths.
     #[prost(uint32, tag = "1")]
     pub loss_ppm: u32,
-    /// Datagrams lost in a row, on average, times 1000.
+    /// The average length of a loss burst in datagrams, times 1000.
     #[prost(uint32, tag = "2")]
     pub burst_milli: u32,
-    /// How much longer datagrams took from the sender than the fastest did.
+    /// Spread of delays: how much longer datagrams took from the sender than the fastest one.
     #[prost(uint64, tag = "3")]
     pub jitter_micros: u64,
-    /// Frames that were delivered within their deadline, since the receiver began.
+    /// Frames delivered within their deadline, since the receiver started.
     #[prost(uint64, tag = "4")]
     pub on_time: u64,
-    /// Frames that were not.
+    /// Frames not delivered within their deadline.
     #[prost(uint64, tag = "5")]
     pub missed: u64,
 }
 
-/// What a server says.
+/// A message of a server.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Tell {
-    /// One of these; nothing if it comes from a newer version and is unknown here.
+    /// The message; absent if a newer version sent a kind that this version does not know.
     #[prost(oneof = "Told", tags = "1, 2")]
     pub told: Option<Told>,
 }
@@ -121,48 +122,49 @@ pub enum Told {
     State(State),
 }
 
-/// The way of a stream, for its sender: over the server to the receivers.
+/// The path of a stream, for its sender: through the server to the receivers.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Way {
-    /// How many receive the stream.
+    /// Number of receivers of the stream.
     #[prost(uint32, tag = "1")]
     pub receivers: u32,
-    /// The round-trip time from the sender over the server to the nearest receiver.
+    /// The round-trip time from the sender through the server to the nearest receiver.
     #[prost(uint64, tag = "2")]
     pub nearest_micros: u64,
-    /// The same to the farthest.
+    /// The round-trip time to the farthest receiver.
     #[prost(uint64, tag = "3")]
     pub farthest_micros: u64,
-    /// The share of datagrams that are lost on the way to the worst receiver, in millionths.
+    /// The share of datagrams lost on the path to the worst receiver, in millionths.
     #[prost(uint32, tag = "4")]
     pub loss_ppm: u32,
-    /// Datagrams lost in a row, on average, times 1000.
+    /// The average length of a loss burst in datagrams, times 1000.
     #[prost(uint32, tag = "5")]
     pub burst_milli: u32,
-    /// How much longer datagrams take than the fastest.
+    /// Spread of delays: how much longer datagrams take than the fastest one.
     #[prost(uint64, tag = "6")]
     pub jitter_micros: u64,
-    /// Datagrams of the stream that came to the server.
+    /// Datagrams of the stream that arrived at the server.
     #[prost(uint64, tag = "7")]
     pub came: u64,
     /// Frames that receivers reported as delivered within their deadline.
     #[prost(uint64, tag = "8")]
     pub on_time: u64,
-    /// Frames that receivers reported as not.
+    /// Frames that receivers reported as not delivered within their deadline.
     #[prost(uint64, tag = "9")]
     pub missed: u64,
 }
 
-/// The stream as it is, for a receiver.
+/// The state of the stream, for a receiver.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct State {
-    /// 0: nobody sends it now. 1: it is being sent. 2: its sender has ended it.
+    /// 0: no client sends it. 1: it is being sent. 2: its sender has ended it.
     #[prost(uint32, tag = "1")]
     pub phase: u32,
-    /// The sender's number. Frames and stamps of different runs have nothing in common.
+    /// The sender's random number. Frame numbers and timestamps of different runs are not
+    /// comparable.
     #[prost(fixed64, tag = "2")]
     pub run: u64,
-    /// The number of the data keys of this flow. It grows, and none comes twice.
+    /// The number of this flow's data keys. It increases and is never reused.
     #[prost(uint64, tag = "3")]
     pub epoch: u64,
     /// Bytes of a symbol.
@@ -171,16 +173,16 @@ pub struct State {
     /// Frames a second, times 1000.
     #[prost(uint64, tag = "5")]
     pub per_second_milli: u64,
-    /// From the sender's having a frame to its delivery.
+    /// Time from the sender taking a frame to its delivery.
     #[prost(uint64, tag = "6")]
     pub deadline_micros: u64,
     /// The round-trip time from the sender to the server.
     #[prost(uint64, tag = "7")]
     pub sender_micros: u64,
-    /// The first frame that this receiver can have whole; at the end, how many there were.
+    /// The first frame that this receiver can get completely; after the end, the number of frames.
     #[prost(uint32, tag = "8")]
     pub frame: u32,
-    /// Frames that the server did not forward to this receiver, wholly or in part.
+    /// Frames that the server did not forward completely to this receiver.
     #[prost(uint64, tag = "9")]
     pub withheld: u64,
 }

@@ -1,4 +1,4 @@
-//! Where a receiver is: its sealed control datagrams say so.
+//! The address of a receiver, learned from its sealed control datagrams.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +10,13 @@ use longhaul_net::sealing::open::Opener;
 use longhaul_net::socket::Path;
 use tokio::sync::Notify;
 
-/// A receiver that was not heard for so long gets nothing: it is frozen, or cut off.
+/// A receiver that is silent for this long gets no datagrams: it is frozen, or its connection is
+/// lost.
 const SILENCE: Span = Span::from_secs(4);
 /// Bytes of a control datagram's content: the number of the data keys that the receiver has.
 pub(crate) const CONTENT: usize = 8;
 
-/// Where a receiver is, for the thread that forwards to it.
+/// The address of a receiver, for the thread that forwards to it.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
     heard: Mutex<Option<(Path, Time)>>,
@@ -30,33 +31,33 @@ impl Place {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the receiver was ever heard.
+    /// Whether any control datagram of the receiver has arrived.
     pub(crate) fn is_known(&self) -> bool {
         self.heard().is_some()
     }
 
-    /// The number of the data keys that the receiver has; 0 while it has none.
+    /// Returns the number of the data keys that the receiver has; 0 while it has none.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Completes when the receiver was heard for the first time, or has other data keys.
+    /// Completes when the first control datagram has arrived, or the receiver has other data keys.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Where to send at `now`; nothing for a receiver that is silent.
+    /// Returns the path to the receiver; `None` if it is silent.
     pub(crate) fn path(&self, now: Time) -> Option<Path> {
         let heard = *self.heard();
         heard.filter(|(_, at)| now.since(*at) <= SILENCE).map(|(path, _)| path)
     }
 
-    /// Counts a frame that was not forwarded whole.
+    /// Counts a frame that was not forwarded completely.
     pub(crate) fn withhold(&self) {
         self.withheld.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Frames that were not forwarded whole.
+    /// Returns the number of frames that were not forwarded completely.
     pub(crate) fn withheld(&self) -> u64 {
         self.withheld.load(Ordering::Relaxed)
     }
@@ -64,9 +65,9 @@ impl Place {
 
 /// The receiver's flow at the server.
 pub(crate) struct Listener {
-    /// Opens what the receiver says.
+    /// Opens the receiver's control datagrams.
     pub(crate) said: Opener,
-    /// The address that the session has proven; nothing goes anywhere else.
+    /// The address that the session has validated; datagrams go nowhere else.
     pub(crate) peer: IpAddr,
     pub(crate) place: Arc<Place>,
 }

@@ -1,4 +1,4 @@
-//! A receiver: hands out frames, and keeps the way to the server.
+//! A receiver: delivers frames, and keeps the connection to the server.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -22,33 +22,33 @@ use crate::messages::{Ask, Asked, Receive, Report, SERVICE, Tell, Told, VERSION}
 use crate::restore::{self, Tally};
 use crate::terms::{Phase, keys, micros, phase, written};
 
-/// How often the server hears what came.
+/// Interval of reports to the server.
 const REPORT: Duration = Duration::from_secs(1);
-/// A stream that goes by for so long while nothing of it comes fails.
+/// A stream fails if the server forwards it for this long and no datagram arrives.
 const UNHEARD: Duration = Duration::from_secs(5);
 
-/// How a stream comes.
+/// The state of a receiver.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// Whether the connection stands.
+    /// Whether the connection is up.
     pub connected: bool,
-    /// Frames within their deadline.
+    /// Frames delivered within their deadline.
     pub on_time: u64,
-    /// Frames that were delivered after it.
+    /// Frames delivered after their deadline.
     pub late: u64,
-    /// Frames that did not come whole within it.
+    /// Frames that were not complete within their deadline.
     pub missed: u64,
-    /// Frames that came while the reader was too slow for them.
+    /// Frames that arrived but were dropped, because the reader was too slow.
     pub unread: u64,
-    /// Frames that the server did not forward wholly, because this end was silent.
+    /// Frames that the server did not forward completely, because this end was silent.
     pub withheld: u64,
     /// Datagrams that were lost and restored.
     pub restored: u64,
-    /// Datagrams that came.
+    /// Datagrams that arrived.
     pub datagrams: u64,
-    /// Losses between server and here, as the estimate has them now.
+    /// The current estimate of losses between server and receiver.
     pub losses: Losses,
-    /// How much longer datagrams took than the fastest, lately.
+    /// Spread of recent delays: how much longer datagrams took than the fastest one.
     pub spread: Span,
     /// RTP's jitter (RFC 3550).
     pub jitter: Span,
@@ -56,7 +56,7 @@ pub struct Status {
     pub delays: Delays,
 }
 
-/// What both ends of a receiver share.
+/// The state that both ends of a receiver share.
 #[derive(Clone)]
 pub struct Board {
     shared: Shared,
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Board {
 }
 
 impl Board {
-    /// How the stream comes now.
+    /// Returns the current state.
     pub fn status(&self) -> Status {
         let Tally { on_time, late, missed, unread, restored, delays } =
             restore::lock(&self.tally).clone();
@@ -105,19 +105,19 @@ impl Board {
     }
 }
 
-/// The end that keeps the way: [`Control::run`].
+/// Keeps the connection; see [`Control::run`].
 #[derive(Debug)]
 pub struct Control {
     name: Key,
     board: Board,
-    /// What earlier connections withheld.
+    /// Withheld frames of earlier connections.
     withheld: u64,
 }
 
-/// Receives the stream `name`.
+/// Creates a receiver of the stream `name`.
 ///
 /// # Errors
-/// There is no thread left.
+/// The system has no thread left.
 pub fn new(name: Key) -> Result<(mpsc::Receiver<Item>, Control, Board), Error> {
     let tally = Arc::<Mutex<Tally>>::default();
     let (out, items) = restore::start(tally.clone()).map_err(|error| {
@@ -128,11 +128,11 @@ pub fn new(name: Key) -> Result<(mpsc::Receiver<Item>, Control, Board), Error> {
 }
 
 impl Control {
-    /// Receives over the link `first`, and over those that `connect` makes after it, each within
-    /// `retry_for` of the loss, until the stream has ended.
+    /// Receives over the link `first`, then over links from `connect`, each within `retry_for`
+    /// of the loss, until the stream has ended.
     ///
     /// # Errors
-    /// The server refuses it, or the connection is lost for good.
+    /// The server refuses the receiver, or the connection cannot be restored in time.
     pub async fn run(
         mut self,
         first: Link,
@@ -178,7 +178,7 @@ impl Control {
         let (name, cipher) = (self.name.as_str().to_owned(), suite.name().to_owned());
         let receive = Receive { name, flow: flow.0, cipher };
         writer.write(&Ask { asked: Some(Asked::Receive(receive)) }).await?;
-        // From here on the server's flow is there for what this end says.
+        // From here on the server's flow accepts this end's control datagrams.
         port.register(flow, Box::new(gather))
             .map_err(|error| Error::new(Kind::Unreachable, error.what))?;
         let mut tick = interval(REPORT);
@@ -204,7 +204,7 @@ impl Control {
                 }
             }
         }
-        // All that was wanted has come.
+        // Everything that was requested has arrived.
         let _ = writer.leave(reader).await;
         Ok(())
     }
@@ -223,13 +223,13 @@ impl Control {
     }
 }
 
-/// Notices a stream that goes by.
+/// Detects a stream whose datagrams do not arrive.
 #[derive(Default)]
 struct Passing(Option<(Instant, u32, u64)>);
 
 impl Passing {
     /// # Errors
-    /// Frames went by for some seconds, and no datagram came.
+    /// The server forwarded frames for some seconds, and no datagram arrived.
     fn look(&mut self, phase: &Phase, datagrams: u64) -> Result<(), Error> {
         let Phase::Live { frame, .. } = *phase else {
             self.0 = None;
@@ -240,9 +240,9 @@ impl Passing {
         if datagrams != before {
             self.0 = None;
         } else if frame > first.saturating_add(1) && since.elapsed() > UNHEARD && datagrams == 0 {
-            let what = "the stream is being sent, but none of its datagrams comes here";
+            let what = "the stream is being sent, but none of its datagrams arrives here";
             return Err(Error::new(Kind::Unreachable, what)
-                .advise("let UDP of the server's data port pass, or have smaller datagrams sent"));
+                .advise("allow UDP from the server's data port, or send smaller datagrams"));
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use longhaul_proto::wire::header::Kind;
 
 use crate::place::Place;
 
-/// Blocks of one stream: 4 MiB wait for the relay, at most.
+/// Blocks of one stream: at most 4 MiB wait for the relay.
 const BLOCKS: usize = 64;
 const BLOCK: usize = 64 << 10;
 
@@ -21,7 +21,7 @@ const BLOCK: usize = 64 << 10;
 pub(crate) struct Block {
     bytes: Box<[u8]>,
     filled: usize,
-    /// The block's place of the header, and where the payload ends.
+    /// The `block` field of each datagram's header, and the end of its payload in `bytes`.
     datagrams: Vec<(u64, usize)>,
 }
 
@@ -42,12 +42,12 @@ impl Block {
         self.datagrams.is_empty()
     }
 
-    /// Where the next payload may be opened.
+    /// Returns the buffer for the next payload.
     pub(crate) fn free(&mut self) -> &mut [u8] {
         &mut self.bytes[self.filled..]
     }
 
-    /// Keeps the first `len` bytes of what is free.
+    /// Keeps the first `len` bytes of the free space as a payload.
     pub(crate) fn keep(&mut self, block: u64, len: usize) {
         self.filled += len;
         self.datagrams.push((block, self.filled));
@@ -87,16 +87,16 @@ impl Outlet {
     }
 }
 
-/// What the thread is given.
+/// The input of the thread.
 pub(crate) enum Work {
     Forward(Block),
-    /// A receiver by its number, in place of an earlier one of this number.
+    /// Adds a receiver by its number, or replaces an earlier one with this number.
     Add(u64, Outlet),
     Remove(u64),
 }
 
-/// Starts the thread, for datagrams of at most `datagram` bytes. It ends when nobody can give it
-/// work; the blocks come back by the second channel.
+/// Starts the thread, for datagrams of at most `datagram` bytes. It ends when all senders of
+/// work are dropped; the second channel returns the blocks.
 pub(crate) fn start(
     socket: Arc<Socket>,
     datagram: u16,
@@ -130,7 +130,7 @@ impl Relay {
                         forward(&self.socket, &mut self.batch, outlet, path, &block);
                     }
                     block.clear();
-                    // The flow that filled it may have ended.
+                    // The flow that filled the block may have ended.
                     let _ = back.send(block);
                 }
             }
@@ -151,7 +151,7 @@ fn forward(
         return;
     };
     for (number, payload) in block.iter() {
-        // It has used up its keys, or a lie about sizes came through: nothing of it goes out.
+        // Its keys are used up, or the sender lied about its sizes: the datagram is not sent.
         if batch.push(&mut outlet.data, Kind::Data, number, payload).is_err() {
             outlet.withhold(number);
         }
@@ -164,7 +164,7 @@ fn forward(
     }
 }
 
-/// Whether all of the batch left this host.
+/// Sends the batch. Returns whether all of it left this host.
 fn sent(socket: &Socket, batch: &mut Batch, path: Path) -> bool {
     matches!(batch.send(socket, path), Ok(SendOutcome::Sent))
 }

@@ -1,4 +1,4 @@
-//! The thread that restores the lost originals of frames, and hands frames to their reader.
+//! The thread that restores the lost originals of frames, and passes frames to their reader.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,13 +11,13 @@ use tokio::sync::mpsc;
 use crate::gather::{Frame, Gathered};
 use crate::item::{Item, Received};
 
-/// Whole frames that wait for the thread. Beyond them frames are dropped: a reader that is slow
-/// loses its own frames.
+/// Maximum number of complete frames queued for the thread. Further frames are dropped, so a
+/// slow reader loses frames of its own stream only.
 const WAITING: usize = 4;
-/// Items that wait for the reader.
+/// Maximum number of items queued for the reader.
 const UNREAD: usize = 1;
 
-/// What became of frames.
+/// Counts of frames.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) on_time: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Tally {
     pub(crate) delays: Delays,
 }
 
-/// Nobody panics while holding the lock.
+/// No code panics while it holds the lock.
 pub(crate) fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -79,7 +79,7 @@ impl Restore {
 
     fn whole(&mut self, mut frame: Frame) -> Item {
         let Some(restored) = self.restore(&mut frame) else {
-            // Symbols that contradict each other, of a sender that lies.
+            // The symbols contradict each other: the sender is faulty.
             return self.gap(frame.number, frame.number, 0);
         };
         let Frame { number, originals: bytes, at, took, deadline, .. } = frame;
@@ -92,7 +92,7 @@ impl Restore {
         Item::Frame(Received { number, bytes, delay, is_late, restored })
     }
 
-    /// Restores the originals that did not come; how many.
+    /// Restores the missing originals; returns their number, or `None` if that fails.
     fn restore(&mut self, frame: &mut Frame) -> Option<u16> {
         let missing = frame.here.iter().filter(|here| !**here).count() as u16;
         if missing == 0 {

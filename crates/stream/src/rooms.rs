@@ -1,4 +1,4 @@
-//! The streams of a server: who sends each, and who receives it.
+//! The streams of a server: the sender and the receivers of each.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,13 +22,13 @@ use crate::place::Place;
 use crate::relay::{Outlet, Work};
 use crate::terms::{Seen, Terms, keys, micros, written};
 
-/// Receivers of one stream, and of all streams of a server.
+/// Maximum receivers of one stream, and of all streams of a server.
 const RECEIVERS: usize = 256;
 const ALL_RECEIVERS: usize = 1_024;
-/// Streams that are sent at a time.
+/// Maximum streams that are sent at the same time.
 const SENDERS: usize = 64;
 
-/// Who sends a stream.
+/// The sender of a stream.
 pub(crate) struct Live {
     pub(crate) peer: PeerId,
     pub(crate) run: u64,
@@ -36,11 +36,11 @@ pub(crate) struct Live {
     pub(crate) relay: Sender<Work>,
     pub(crate) came: Arc<Came>,
     pub(crate) rtt: LeastRtt,
-    /// Ends the sender's stream for a newer one.
+    /// Ends this sender's stream when a newer one replaces it.
     pub(crate) replaced: oneshot::Sender<()>,
 }
 
-/// Who receives a stream.
+/// A receiver of a stream.
 pub(crate) struct Member {
     pub(crate) place: Arc<Place>,
     pub(crate) exporter: Exporter,
@@ -48,9 +48,9 @@ pub(crate) struct Member {
     pub(crate) flow: FlowId,
     pub(crate) rtt: LeastRtt,
     pub(crate) seen: Option<Seen>,
-    /// The number of its data keys now.
+    /// The number of its current data keys.
     epoch: u64,
-    /// The frames of a stream that ended while it was here.
+    /// The number of frames, if the stream ended while this receiver was in the room.
     ended: Option<u32>,
 }
 
@@ -63,35 +63,35 @@ impl Member {
         Member { place, exporter, suite, flow, rtt, seen: None, epoch: 0, ended: None }
     }
 
-    /// Whether it can open what is forwarded to it.
+    /// Whether the receiver has the keys for the forwarded datagrams.
     fn is_ready(&self) -> bool {
         self.epoch > 0 && self.place.epoch() == self.epoch
     }
 
-    /// Has `live` forwarded to this member, under keys that were never used.
+    /// Forwards `live` to this member, under new keys.
     fn attach(&mut self, number: u64, live: &Live) {
         self.epoch += 1;
         self.ended = None;
         let keys = keys(&self.exporter, self.suite, self.epoch, self.flow);
         let (place, data) = (self.place.clone(), keys.sending_end().data);
-        // The thread ends after its sender.
+        // The thread ends only after its sender.
         let _ = live.relay.send(Work::Add(number, Outlet { place, data, withheld: None }));
     }
 }
 
-/// A stream as it stands at a server.
+/// A stream in the status of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Listed {
     /// Its name.
     pub name: String,
-    /// Who sends it, if anybody does.
+    /// The id of its sender, if it is being sent.
     pub sender: Option<PeerId>,
-    /// How many receive it, or wait for it.
+    /// Number of its receivers, including those that wait for a sender.
     pub receivers: u64,
     /// Frames of its sender so far.
     pub frames: u64,
-    /// Datagrams that came from its sender.
+    /// Datagrams that arrived from its sender.
     pub datagrams: u64,
 }
 
@@ -125,10 +125,10 @@ impl Rooms {
         self.numbers.get()
     }
 
-    /// Begins a stream. A sender of the same id gives way.
+    /// Starts a stream, and replaces an earlier sender with the same id.
     ///
     /// # Errors
-    /// Another client sends it, or there are too many streams.
+    /// Another client sends the stream, or there are too many streams.
     pub(crate) fn begin(
         &self,
         name: &Key,
@@ -139,7 +139,7 @@ impl Rooms {
         let room = rooms.entry(name.clone()).or_default();
         match &room.live {
             Some((_, other)) if other.peer != live.peer => {
-                let what = format!("{} sends the stream '{name}' already", other.peer);
+                let what = format!("{} already sends the stream '{name}'", other.peer);
                 return Err(Error::new(Kind::Unreachable, what).advise("send by another name"));
             }
             None if senders >= SENDERS => {
@@ -153,14 +153,14 @@ impl Rooms {
             member.attach(*member_number, &live);
         }
         if let Some((_, other)) = room.live.replace((number, live)) {
-            // It may be gone already.
+            // The other sender may have ended already.
             let _ = other.replaced.send(());
         }
         room.changed.send_replace(());
         Ok((number, room.changed.subscribe()))
     }
 
-    /// The sender has ended its stream after `frames`.
+    /// Ends a stream after `frames`, at its sender's request.
     pub(crate) fn finish(&self, name: &Key, number: u64, frames: u32) {
         if let Some(room) = self.rooms.borrow_mut().get_mut(name)
             && room.live.as_ref().is_some_and(|(live, _)| *live == number)
@@ -170,7 +170,7 @@ impl Rooms {
         }
     }
 
-    /// The sender is gone.
+    /// Removes a sender.
     pub(crate) fn gone(&self, name: &Key, number: u64) {
         let mut rooms = self.rooms.borrow_mut();
         if let Some(room) = rooms.get_mut(name)
@@ -182,7 +182,7 @@ impl Rooms {
         }
     }
 
-    /// Receives a stream, now or when it is sent.
+    /// Adds a receiver to a stream, which may start later.
     ///
     /// # Errors
     /// There are too many receivers.
@@ -207,7 +207,7 @@ impl Rooms {
         Ok((number, room.changed.subscribe()))
     }
 
-    /// A receiver is gone.
+    /// Removes a receiver.
     pub(crate) fn leave(&self, name: &Key, number: u64) {
         let mut rooms = self.rooms.borrow_mut();
         if let Some(room) = rooms.get_mut(name) {
@@ -220,14 +220,14 @@ impl Rooms {
         }
     }
 
-    /// A receiver was heard for the first time, or with other data keys.
+    /// Notifies a room that a receiver sent its first control datagram, or has other data keys.
     pub(crate) fn heard(&self, name: &Key) {
         if let Some(room) = self.rooms.borrow().get(name) {
             room.changed.send_replace(());
         }
     }
 
-    /// A receiver reports.
+    /// Stores the report of a receiver.
     pub(crate) fn report(&self, name: &Key, number: u64, seen: Seen) {
         let mut rooms = self.rooms.borrow_mut();
         let member = rooms.get_mut(name).and_then(|room| room.members.get_mut(&number));
@@ -236,7 +236,7 @@ impl Rooms {
         }
     }
 
-    /// How the stream stands for a receiver.
+    /// Returns the state of the stream for a receiver.
     pub(crate) fn state(&self, name: &Key, number: u64) -> State {
         let rooms = self.rooms.borrow();
         let Some(room) = rooms.get(name) else { return State::default() };
@@ -245,7 +245,8 @@ impl Rooms {
         match (&room.live, member.ended) {
             (_, Some(frames)) => State { phase: 2, frame: frames, ..state },
             (None, None) => state,
-            // Nothing can be sent to it yet: what goes by now it has not missed.
+            // The server cannot send to this receiver yet, so frames until now do not count as
+            // missed.
             (Some(_), None) if !member.place.is_known() => state,
             (Some((_, live)), None) => State {
                 phase: 1,
@@ -261,7 +262,7 @@ impl Rooms {
         }
     }
 
-    /// All streams that somebody sends or receives, in the order of their names.
+    /// Returns all streams that have a sender or a receiver, sorted by name.
     pub(crate) fn list(&self) -> Vec<Listed> {
         let rooms = self.rooms.borrow();
         let listed = rooms.iter().map(|(name, room)| {
@@ -277,7 +278,7 @@ impl Rooms {
         listed.collect()
     }
 
-    /// The way to all receivers, for the sender.
+    /// Returns the path to all receivers, for the sender.
     pub(crate) fn way(&self, name: &Key, number: u64) -> Way {
         let rooms = self.rooms.borrow();
         let Some(room) = rooms.get(name) else { return Way::default() };
@@ -313,7 +314,7 @@ impl Rooms {
     }
 }
 
-/// Forgets a stream that nobody sends or receives.
+/// Forgets a stream without sender and receivers.
 fn tidy(rooms: &mut BTreeMap<Key, Room>, name: &Key) {
     if rooms.get(name).is_some_and(|room| room.live.is_none() && room.members.is_empty()) {
         rooms.remove(name);

@@ -1,4 +1,4 @@
-//! A sender: takes frames, and keeps the way to the server.
+//! A sender: takes frames, and keeps the connection to the server.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -20,51 +20,53 @@ use crate::messages::{Ask, Asked, End, SERVICE, Send, Tell, Told, VERSION};
 use crate::sending::{Counts, Order, Outgoing, ROOM, lock, start};
 use crate::terms::{self, Course, OVERHEAD, Terms, keys, micros};
 
-/// A packet that each Ethernet path carries, over IPv6 too: the server forwards datagrams as they
-/// are, so they must fit the way to each receiver.
+/// A packet size that fits every Ethernet path, also over IPv6. The server forwards datagrams
+/// unchanged, so they must fit the path to each receiver.
 const PACKET: u16 = 1500;
-/// A stream of which nothing comes to the server for so long, from its first datagram on, fails.
+/// A stream fails if no datagram arrives at the server within this time after the first one was
+/// sent.
 const UNHEARD: Duration = Duration::from_secs(5);
-/// The way is followed where it changes by more than this.
+/// The sender adapts to the path when a measurement changes by more than this fraction.
 const CHANGE: f64 = 0.1;
 
-/// What is to be sent.
+/// The request of a sender.
 #[derive(Clone, Debug)]
 pub struct Wish {
     /// The stream's name.
     pub name: Key,
-    /// Most bytes of a frame.
+    /// Maximum bytes of a frame.
     pub frame: u32,
     /// Frames a second.
     pub per_second: f64,
-    /// From having a frame to its delivery.
+    /// Time from taking a frame to its delivery.
     pub deadline: Span,
-    /// What happens to frames that come too fast.
+    /// What to do with frames that are offered too fast.
     pub overflow: Overflow,
-    /// How many must receive before the first frame is taken.
+    /// Number of receivers to wait for before the first frame is taken.
     pub receivers: u32,
-    /// UDP payload of a datagram; nothing for what each Ethernet path carries.
+    /// UDP payload of a datagram in bytes; `None` uses a size that fits every Ethernet path.
     pub datagram: Option<u16>,
 }
 
-/// How a stream goes.
+/// The state of a sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Status {
-    /// Whether the server is there, and so many receive the stream as were asked for.
+    /// Whether the server has accepted the stream, and the requested number of receivers was
+    /// reached.
     pub begun: bool,
-    /// Whether the connection stands.
+    /// Whether the connection is up.
     pub connected: bool,
-    /// What is known of the way, once the server has said it.
+    /// The measurements of the path, once the server has sent them.
     pub course: Option<Course>,
-    /// How the stream is sent.
+    /// The rate and the code of the stream.
     pub plan: Option<Plan>,
-    /// The most repairs of a frame so far.
+    /// The maximum number of repairs of a frame so far.
     pub most_repairs: u16,
     /// Frames taken from the source.
     pub frames: u64,
-    /// Frames not sent for want of time, or of a connection.
+    /// Frames not sent, because there was no time or no connection.
     pub skipped: u64,
-    /// Frames not sent because nobody received the stream.
+    /// Frames not sent, because there was no receiver.
     pub unwatched: u64,
     /// Datagrams sent.
     pub datagrams: u64,
@@ -72,7 +74,7 @@ pub struct Status {
     pub bytes: u64,
 }
 
-/// The end that takes frames.
+/// Takes frames from the program.
 #[derive(Debug)]
 pub struct Source {
     orders: Sender<Order>,
@@ -91,13 +93,13 @@ impl std::fmt::Debug for Order {
 }
 
 impl Source {
-    /// Most bytes of a frame.
+    /// Returns the maximum bytes of a frame.
     pub fn most(&self) -> u32 {
         self.frame
     }
 
-    /// Takes a frame. Waits while there is no room, or, where frames that come too fast are
-    /// dropped, until the thread has seen the ones before.
+    /// Takes a frame. Waits while the queue is full; if frames that are offered too fast are
+    /// dropped, waits until the thread has handled the earlier ones.
     ///
     /// # Errors
     /// The stream has ended.
@@ -106,7 +108,8 @@ impl Source {
         self.orders.send(Order::Frame(frame, permit)).map_err(|_| Ended)
     }
 
-    /// No more frames come; those that were taken are sent.
+    /// Declares that no more frames follow; frames already taken are still sent. The result is the
+    /// number of frames.
     pub fn finish(&self) -> oneshot::Receiver<u32> {
         let (tell, told) = oneshot::channel();
         // The stream may have ended.
@@ -115,7 +118,7 @@ impl Source {
     }
 }
 
-/// The end that keeps the way: [`Control::run`].
+/// Keeps the connection; see [`Control::run`].
 #[derive(Debug)]
 pub struct Control {
     wish: Wish,
@@ -125,22 +128,22 @@ pub struct Control {
     room: Arc<Semaphore>,
     counts: Arc<Mutex<Counts>>,
     status: watch::Sender<Status>,
-    /// The losses, jitter and round trip that are followed.
+    /// The losses, jitter, round-trip time and receivers to which the sender has adapted.
     followed: Option<(Losses, Span, Span, u32)>,
-    /// Since when datagrams were sent of which none has come.
+    /// Since when datagrams are being sent and none has arrived.
     unheard: Option<Instant>,
 }
 
-/// The UDP payload that each Ethernet path carries, or what `passes` if that is less.
+/// Returns the UDP payload that fits every Ethernet path, or `passes` if that is less.
 pub(crate) fn ethernet(passes: Option<u16>) -> u16 {
     let ethernet = PACKET - packet_overhead(std::net::Ipv6Addr::LOCALHOST.into());
     passes.unwrap_or(ethernet).min(ethernet)
 }
 
-/// A stream that is sent over `first`. `run` is a random number.
+/// Creates a sender of a stream. `run` is a random number.
 ///
 /// # Errors
-/// The wish is out of its limits, or there is no thread left.
+/// The request is out of its limits, or the system has no thread left.
 pub fn new(
     wish: Wish,
     run: u64,
@@ -164,19 +167,18 @@ pub fn new(
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // Whoever waits to offer a frame hears of the end.
+        // A caller that waits to offer a frame learns of the end.
         self.room.close();
     }
 }
 
 impl Control {
-    /// Sends over the link `first`, and over those that `connect` makes after it, each within
-    /// `retry_for` of the loss, until `finished` says how many frames there were and the server
-    /// has heard it.
+    /// Sends over the link `first`, then over links from `connect`, each within `retry_for` of
+    /// the loss, until `finished` returns the number of frames and the server has received it.
     ///
     /// # Errors
-    /// The server refuses the stream, the deadline cannot be kept, or the connection is lost for
-    /// good.
+    /// The server refuses the stream, the deadline cannot be met, or the connection cannot be
+    /// restored in time.
     pub async fn run(
         mut self,
         first: Link,
@@ -199,7 +201,7 @@ impl Control {
         }
     }
 
-    /// How the stream goes now.
+    /// Returns the current state.
     fn status(&self) -> Status {
         let counts = *lock(&self.counts);
         let Counts { frames, skipped, unwatched, datagrams, bytes, .. } = counts;
@@ -239,7 +241,8 @@ impl Control {
                 told = reader.read::<Tell>() => {
                     let ended = || Error::new(Kind::Lost, "the server ended the session");
                     let Some(Told::Way(way)) = told?.ok_or_else(ended)?.told else { continue };
-                    // First: whoever sees that the stream has begun offers a frame at once.
+                    // Set the link first: when the program sees that the stream has begun, it
+                    // offers a frame immediately.
                     if let Some(out) = out.take() {
                         let _ = self.orders.send(Order::Link(Some(out)));
                     }
@@ -250,7 +253,7 @@ impl Control {
         }
     }
 
-    /// Follows what the server says of the way.
+    /// Adapts to the server's report on the path.
     fn follow(&mut self, course: &Course) -> Result<(), Error> {
         let Course { losses, jitter, farthest, nearest, receivers, .. } = *course;
         self.check(course)?;
@@ -281,8 +284,8 @@ impl Control {
         Ok(())
     }
 
-    /// The plan for all receivers; for the nearest, where the farthest is too far to be in time;
-    /// the last one, where even that is.
+    /// Returns the plan for all receivers; if the farthest is too far to meet the deadline, the
+    /// plan for the nearest; if that is too far, the previous plan.
     fn plan(
         &self,
         farthest: Span,
@@ -297,20 +300,20 @@ impl Control {
         let possible = of(farthest, jitter).or_else(|| of(nearest, Span::ZERO));
         possible.or(self.status.borrow().plan).ok_or_else(|| {
             let what = format!(
-                "no stream keeps a deadline of {deadline} here: the way to the nearest receiver \
+                "no stream meets a deadline of {deadline} here: the path to the nearest receiver \
                  takes {}",
                 nearest / 2
             );
-            Error::new(Kind::Usage, what).advise("ask for a longer deadline")
+            Error::new(Kind::Usage, what).advise("request a longer deadline")
         })
     }
 
-    /// Looks whether datagrams leave and come.
+    /// Checks that datagrams leave this host and arrive at the server.
     fn check(&mut self, course: &Course) -> Result<(), Error> {
         let counts = *lock(&self.counts);
         if counts.too_large {
             let what = format!("datagrams of {} bytes do not fit the path", self.terms.datagram());
-            return Err(Error::new(Kind::Unreachable, what).advise("ask for smaller datagrams"));
+            return Err(Error::new(Kind::Unreachable, what).advise("request smaller datagrams"));
         }
         if counts.datagrams == 0 || course.came > 0 {
             self.unheard = None;
@@ -320,12 +323,12 @@ impl Control {
         if since.elapsed() < UNHEARD {
             return Ok(());
         }
-        let what = "none of the stream's datagrams comes to the server";
+        let what = "none of the stream's datagrams arrives at the server";
         Err(Error::new(Kind::Unreachable, what).advise("open the UDP port of the server's data"))
     }
 }
 
-/// Tells the end of the stream, and hears the goodbye.
+/// Sends the end of the stream, and waits for the goodbye.
 async fn end(mut writer: FrameWriter, reader: FrameReader, frames: u32) -> Result<(), Error> {
     writer.write(&Ask { asked: Some(Asked::End(End { frames })) }).await?;
     writer.close(reader, None).await

@@ -18,53 +18,53 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::terms::{OVERHEAD, Terms};
 
-/// Frames that wait behind the one that is being sent.
+/// Frames that wait after the one that is being sent.
 const WAITING: usize = 1;
-/// Frames that may be on their way to the thread and in it: where the source blocks, the one that
-/// is being sent and those that wait.
+/// Permits for frames in the thread and its channel: if the source blocks, the frame that is
+/// being sent and those that wait.
 pub(crate) const ROOM: usize = WAITING + 1;
 
-/// What the thread is told.
+/// A command to the thread.
 pub(crate) enum Order {
-    /// A frame; the permit is given back when there is room for another.
+    /// A frame; the permit is released when there is room for another frame.
     Frame(Vec<u8>, OwnedSemaphorePermit),
-    /// Where datagrams go from now on; nothing while the connection is lost.
+    /// Sets where datagrams go; `None` while the connection is lost.
     Link(Option<Outgoing>),
-    /// What is known of the path, and how many receive.
+    /// The measurements of the path, and the number of receivers.
     Follow { path: Span, losses: Losses, rate: Rate, receivers: u32 },
-    /// No more frames come: sends those that are there, then answers how many there were.
+    /// No more frames follow: send the waiting ones, then answer with the number of frames.
     Finish(oneshot::Sender<u32>),
 }
 
-/// A way out.
+/// The socket, path and key for datagrams.
 pub(crate) struct Outgoing {
     pub(crate) socket: Arc<Socket>,
     pub(crate) path: Path,
     pub(crate) data: Sealer,
 }
 
-/// What the thread has done so far.
+/// Counts of the thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Frames taken from the source.
     pub(crate) frames: u64,
-    /// Frames that were not sent for want of time, or of a connection.
+    /// Frames that were not sent, because there was no time or no connection.
     pub(crate) skipped: u64,
-    /// Frames that were not sent because nobody received the stream.
+    /// Frames that were not sent, because there was no receiver.
     pub(crate) unwatched: u64,
     /// Datagrams sent, and their UDP payload.
     pub(crate) datagrams: u64,
     pub(crate) bytes: u64,
-    /// Datagrams do not fit the first link.
+    /// Datagrams are too large for the first link.
     pub(crate) too_large: bool,
 }
 
-/// Nobody panics while holding the lock.
+/// No code panics while it holds the lock.
 pub(crate) fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread. It ends after [`Order::Finish`], or when nobody can give it orders.
+/// Starts the thread. It ends after [`Order::Finish`], or when the sender of orders is dropped.
 ///
 /// # Errors
 /// The system has no thread left.
@@ -110,7 +110,7 @@ struct Sending {
     terms: Terms,
     blocks: bool,
     receivers: u32,
-    /// The bytes of frames that are not sent yet. Where the source blocks, each keeps its permit.
+    /// The bytes of frames that are not sent yet. If the source blocks, each keeps its permit.
     frames: VecDeque<(u32, Vec<u8>, Option<OwnedSemaphorePermit>)>,
     encoder: Encoder,
     /// The repairs of the frame `coded`.
@@ -142,7 +142,7 @@ impl Sending {
             }
             self.forget();
             if let Some(tell) = finish.take_if(|_| self.core.next_wakeup().is_none()) {
-                // Who asked may have gone.
+                // The caller may have dropped the receiver.
                 let _ = tell.send(self.core.next());
                 return;
             }
@@ -154,7 +154,7 @@ impl Sending {
             Order::Frame(bytes, permit) => self.offer(bytes, permit),
             Order::Link(link) => {
                 if link.is_none() {
-                    // What waits now would be old when the connection is there again.
+                    // Frames that wait now would be too old after a reconnection.
                     self.core.give_up();
                 }
                 self.link = link;
@@ -186,21 +186,21 @@ impl Sending {
         }
     }
 
-    /// Forgets the bytes of frames that are sent or given up.
+    /// Drops the bytes of frames that are sent or given up.
     fn forget(&mut self) {
         let core = &self.core;
         self.frames.retain(|(number, ..)| core.holds(*number));
         lock(&self.counts).skipped = core.skipped();
     }
 
-    /// Sends all that may leave now.
+    /// Sends all datagrams that are due.
     fn send(&mut self) {
         let now = clock::now();
         while let Some((head, shape)) = self.core.poll_transmit(now) {
             if let Some(len) = self.write(&head, shape) {
                 let Some(link) = &mut self.link else { return };
                 let payload = &self.payload[..len];
-                // Its keys are used up after 2⁴⁰ datagrams: nothing more goes out.
+                // Fails when the keys are used up, after 2⁴⁰ datagrams; then nothing more is sent.
                 let _ = self.batch.push(&mut link.data, Kind::Data, head.block(), payload);
             }
             if self.batch.room() == 0 {
@@ -212,7 +212,7 @@ impl Sending {
         }
     }
 
-    /// Writes the payload of one datagram; its length, if the frame is still there.
+    /// Writes the payload of one datagram; returns its length, if the frame still exists.
     fn write(&mut self, head: &Head, shape: Shape) -> Option<usize> {
         let (_, bytes, _) = self.frames.iter().find(|(number, ..)| *number == head.frame)?;
         let symbol = usize::from(self.terms.symbol);
@@ -220,7 +220,7 @@ impl Sending {
         let from = match head.index.checked_sub(shape.originals()) {
             None => &bytes[index * symbol..bytes.len().min((index + 1) * symbol)],
             Some(repair) => {
-                // The originals are out already: they never wait for the code.
+                // The originals are already sent, so they never wait for the code.
                 if self.coded != Some(head.frame) {
                     let originals = bytes.chunks(symbol);
                     self.encoder.encode(shape, originals, &mut self.repairs).ok()?;
@@ -242,7 +242,7 @@ impl Sending {
         let mut counts = lock(&self.counts);
         counts.datagrams += datagrams;
         counts.bytes += bytes;
-        // What the kernel refuses otherwise is lost, as on the path.
+        // Any other failed send has the effect of a loss on the path.
         counts.too_large |= matches!(sent, Err(SendError::TooLarge));
     }
 }

@@ -23,9 +23,9 @@ use crate::terms::{self, keys};
 
 /// How long a client may leave a message unread.
 const UNREAD: Duration = Duration::from_secs(60);
-/// How often a sender hears of its way, and a receiver of its stream.
+/// Interval of the reports to senders and receivers.
 const TOLD_EVERY: Duration = Duration::from_millis(500);
-/// How long the last datagrams of a stream may take longer than the word of its end.
+/// How long the server forwards datagrams after a sender has ended its stream, at most.
 const LAST: Span = Span::from_secs(2);
 
 /// The streams of a server.
@@ -43,7 +43,7 @@ impl Drop for Flow<'_> {
     }
 }
 
-/// Someone in a room, until it is dropped.
+/// A client's place in a room, released on drop.
 struct Seat<'a, F: Fn(&Rooms, &Key, u64)> {
     rooms: &'a Rooms,
     name: Key,
@@ -58,21 +58,21 @@ impl<F: Fn(&Rooms, &Key, u64)> Drop for Seat<'_, F> {
 }
 
 impl Streams {
-    /// Streams whose data come and go by `port`.
+    /// Creates streams whose datagrams use `port`.
     pub fn new(port: PortHandle) -> Rc<Streams> {
         Rc::new(Streams { rooms: Rooms::default(), port })
     }
 
-    /// The streams that somebody sends or receives now, in the order of their names.
+    /// Returns the streams that have a sender or a receiver, sorted by name.
     pub fn list(&self) -> Vec<Listed> {
         self.rooms.list()
     }
 
-    /// Answers a client to its end, and says goodbye; `first` is its first message. Ends with the
-    /// reason that `stopped` gives.
+    /// Answers a client until the stream ends, and says goodbye; `first` is its first message.
+    /// Ends early with the reason that `stopped` returns.
     ///
     /// # Errors
-    /// Why it ended, where that was not the client's own wish.
+    /// The stream ended for any other reason than the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,
@@ -90,7 +90,9 @@ impl Streams {
                 Some(Asked::Receive(receive)) => {
                     self.receiver(&about, receive, &right, &mut writer, &mut reader).await
                 }
-                _ => Err(Error::new(Kind::Usage, "a stream is to be sent or received first")),
+                _ => {
+                    Err(Error::new(Kind::Usage, "the first message must send or receive a stream"))
+                }
             }
         };
         let ended = tokio::select! {
@@ -133,9 +135,9 @@ impl Streams {
         let seat = Seat { rooms: &self.rooms, name, number, leave };
         let frames = tokio::select! {
             frames = self.attend(&seat.name, number, changed, writer, reader) => frames?,
-            // A dropped sender of this word means that the room is gone.
+            // An error means that the room was dropped.
             _ = is_replaced => {
-                let what = "this client sends the stream anew by another process";
+                let what = "another process of this client now sends the stream";
                 return Err(Error::new(Kind::Unreachable, what));
             }
         };
@@ -146,7 +148,8 @@ impl Streams {
         Ok(())
     }
 
-    /// Tells a sender its way until it ends; how many frames there were, if it says so.
+    /// Reports the path to a sender until it ends; returns the number of frames, if the sender sent
+    /// it.
     async fn attend(
         &self,
         name: &Key,
@@ -159,7 +162,7 @@ impl Streams {
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
-                // The room lives as long as its sender.
+                // The room lives as long as its sender, so this cannot fail.
                 _ = changed.changed() => {}
                 said = reader.read::<Ask>() => match said? {
                     None => return Ok(None),
@@ -200,12 +203,12 @@ impl Streams {
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
-                // Who sends hears of it, and this receiver by the change of the room.
+                // The change of the room then notifies the sender and this receiver.
                 () = known.changed() => {
                     self.rooms.heard(&seat.name);
                     continue;
                 }
-                // The room lives as long as its members.
+                // The room lives as long as its members, so this cannot fail.
                 _ = changed.changed() => {}
                 said = reader.read::<Ask>() => match said? {
                     None => return Ok(()),
@@ -230,7 +233,7 @@ impl Streams {
     }
 }
 
-/// What is known of a client.
+/// The properties of a client.
 struct About {
     peer: longhaul_session::PeerId,
     ip: std::net::IpAddr,
@@ -246,7 +249,7 @@ impl About {
 }
 
 fn senseless() -> Error {
-    Error::new(Kind::Usage, "this message makes no sense on this stream")
+    Error::new(Kind::Usage, "this message is not allowed on this stream")
 }
 
 pub(crate) fn forbidden(verb: &str, name: &Key, right: &Right) -> Error {
@@ -256,6 +259,6 @@ pub(crate) fn forbidden(verb: &str, name: &Key, right: &Right) -> Error {
 }
 
 async fn tell(writer: &mut FrameWriter, told: Told) -> Result<(), Error> {
-    let unread = |_| Error::new(Kind::Lost, "the client does not read what it asked for");
+    let unread = |_| Error::new(Kind::Lost, "the client does not read the data that it requested");
     timeout(UNREAD, writer.write(&Tell { told: Some(told) })).await.map_err(unread)?
 }

@@ -1,4 +1,4 @@
-//! What is believed of messages. All that comes from elsewhere is checked here.
+//! Validates messages. Everything from another host is checked here.
 
 use longhaul_net::sealing::keys::{FlowKeys, Suite};
 use longhaul_proto::endpoint::FlowId;
@@ -11,15 +11,16 @@ use longhaul_session::{Error, Exporter, Kind};
 
 use crate::messages::{Report, State, Way};
 
-/// Most bytes of a symbol: those of a jumbo frame.
+/// Maximum bytes of a symbol: it fits into a jumbo frame.
 const MAX_SYMBOL: u32 = 8_900;
-/// Frames a second.
+/// Minimum and maximum of frames a second.
 const RATES: (f64, f64) = (0.001, 10_000.0);
-/// The deadline.
+/// Minimum and maximum of a deadline.
 const DEADLINES: (Span, Span) = (Span::from_millis(1), Span::from_secs(60));
-/// No path takes longer.
+/// Maximum delay of a path.
 const LONGEST: Span = Span::from_secs(60);
-/// The most that a sender follows: a lying receiver cannot make it send without bound.
+/// Maximum loss ratio and burst length that a sender adapts to, so a lying receiver cannot make it
+/// send without limit.
 const LOSS: f64 = 0.1;
 const BURST: f64 = 64.0;
 
@@ -29,91 +30,95 @@ fn wrong(what: String) -> Error {
     Error::new(Kind::Usage, what)
 }
 
-/// What a sender says of its stream.
+/// A sender's parameters of its stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
     /// Bytes of a symbol.
     pub symbol: u16,
-    /// Most bytes of a frame.
+    /// Maximum bytes of a frame.
     pub frame: u32,
     /// Frames a second.
     pub per_second: f64,
-    /// From the sender's having a frame to its delivery.
+    /// Time from the sender taking a frame to its delivery.
     pub deadline: Span,
 }
 
 impl Terms {
-    /// Checks what a sender says, here or elsewhere.
+    /// Checks the parameters, of this end or of a peer.
     ///
     /// # Errors
-    /// What is out of its limits.
+    /// The first parameter that is out of its limits.
     pub fn check(self) -> Result<Terms, Error> {
         let Terms { symbol, frame, per_second, deadline } = self;
         let head = Head { frame: 0, index: 0, repairs: 0, length: frame, skipped: 0, at: 0 };
         if !(RATES.0..=RATES.1).contains(&per_second) {
             let (least, most) = RATES;
-            return Err(wrong(format!("{per_second} frames a second; {least} to {most} may be")));
+            return Err(wrong(format!(
+                "{per_second} frames a second; {least} to {most} are allowed"
+            )));
         }
         check_deadline(deadline)?;
         if frame == 0 || frame > MAX_FRAME {
-            return Err(wrong(format!("frames of {frame} bytes; 1 to {MAX_FRAME} may be")));
+            return Err(wrong(format!("frames of {frame} bytes; 1 to {MAX_FRAME} are allowed")));
         }
         if u32::from(symbol) > MAX_SYMBOL || head.shape(symbol).is_err() {
-            let what = format!("frames of {frame} bytes in datagrams with {symbol} bytes of them");
+            let what = format!(
+                "frames of {frame} bytes in datagrams with {symbol} bytes are not possible"
+            );
             return Err(wrong(what).advise("send smaller frames, or larger datagrams"));
         }
         Ok(self)
     }
 
-    /// From one frame to the next.
+    /// Returns the time between two frames.
     pub fn interval(&self) -> Span {
         Span::from_secs_f64(1.0 / self.per_second)
     }
 
-    /// Bytes of a datagram of a full symbol.
+    /// Returns the UDP payload of a datagram with a full symbol, in bytes.
     pub(crate) fn datagram(&self) -> u16 {
         self.symbol + OVERHEAD
     }
 }
 
-/// Bytes of header, head and seal of a datagram.
+/// Bytes of a datagram's header, head and tag.
 pub(crate) const OVERHEAD: u16 = (longhaul_net::sealing::seal::SEALED_OVERHEAD + Head::LEN) as u16;
 
 /// Checks a deadline.
 ///
 /// # Errors
-/// It is out of its limits.
+/// The deadline is out of its limits.
 pub fn check_deadline(deadline: Span) -> Result<Span, Error> {
     let (least, most) = DEADLINES;
     match (least..=most).contains(&deadline) {
         true => Ok(deadline),
-        false => Err(wrong(format!("a deadline of {deadline}; {least} to {most} may be"))),
+        false => Err(wrong(format!("a deadline of {deadline}; {least} to {most} are allowed"))),
     }
 }
 
-/// The terms of messages.
+/// Parses and checks the parameters in a message.
 ///
 /// # Errors
-/// They are out of their limits.
+/// A parameter is out of its limits.
 pub fn terms(symbol: u32, frame: u32, per_second: u64, deadline: u64) -> Result<Terms, Error> {
     let per_second = per_second as f64 / 1_000.0;
     let symbol = u16::try_from(symbol).unwrap_or(u16::MAX);
     Terms { symbol, frame, per_second, deadline: Span::from_micros(deadline) }.check()
 }
 
-/// The name of a stream.
+/// Parses the name of a stream.
 ///
 /// # Errors
-/// It is none.
+/// The text is not a valid name.
 pub fn name(text: &str) -> Result<Key, Error> {
-    let what = |error| wrong(format!("this is no name of a stream: {error}"));
+    let what = |error| wrong(format!("this is not a name of a stream: {error}"));
     Key::new(text).map_err(what)
 }
 
-/// A cipher that seals.
+/// Parses a cipher that encrypts.
 ///
 /// # Errors
-/// It is none that this release knows.
+/// This release does not know the cipher.
 pub fn suite(cipher: &str) -> Result<Suite, Error> {
     Suite::sealed(cipher).ok_or_else(|| {
         let shown: String = cipher.chars().filter(char::is_ascii_graphic).take(40).collect();
@@ -122,45 +127,45 @@ pub fn suite(cipher: &str) -> Result<Suite, Error> {
     })
 }
 
-/// The keys of a flow. Numbers above 0 are for data, each for one sealer.
+/// Returns the keys of a flow. Each number above 0 is for data of one sealer.
 pub(crate) fn keys(exporter: &Exporter, suite: Suite, number: u64, flow: FlowId) -> FlowKeys {
     FlowKeys::new(&exporter.export(b"longhaul stream", &[]), suite, number, flow)
 }
 
-/// What is known of the way from a sender to its receivers.
+/// The measurements of the path from a sender to its receivers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Course {
-    /// How many receive.
+    /// Number of receivers.
     pub receivers: u32,
-    /// The round-trip time to the nearest.
+    /// The round-trip time to the nearest receiver.
     pub nearest: Span,
-    /// To the farthest.
+    /// The round-trip time to the farthest receiver.
     pub farthest: Span,
-    /// To the worst.
+    /// The losses to the worst receiver.
     pub losses: Losses,
-    /// How much longer datagrams take than the fastest.
+    /// Spread of delays: how much longer datagrams take than the fastest one.
     pub jitter: Span,
-    /// Datagrams that came to the server.
+    /// Datagrams that arrived at the server.
     pub came: u64,
-    /// Frames that receivers had within their deadline.
+    /// Frames that receivers got within their deadline.
     pub on_time: u64,
-    /// Frames that they had not.
+    /// Frames that receivers did not get within their deadline.
     pub missed: u64,
 }
 
-/// What messages say of losses.
+/// Parses losses, limited to [`LOSS`] and [`BURST`].
 pub(crate) fn losses(ppm: u32, burst_milli: u32) -> Losses {
     let share = (f64::from(ppm) / MILLION).min(LOSS);
     let burst = (f64::from(burst_milli) / 1_000.0).clamp(1.0, BURST);
     Losses::bursty(LossRatio::new(share).expect("a share within its limits"), burst)
 }
 
-/// A span of messages: none lasts longer than any path.
+/// Parses a time, limited to [`LONGEST`].
 pub(crate) fn span(micros: u64) -> Span {
     Span::from_micros(micros).min(LONGEST)
 }
 
-/// What a server says of the way.
+/// Parses a server's report on the path.
 pub fn course(way: &Way) -> Course {
     let farthest = span(way.farthest_micros);
     Course {
@@ -175,20 +180,20 @@ pub fn course(way: &Way) -> Course {
     }
 }
 
-/// What a receiver has seen.
+/// The measurements of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
     /// Losses between server and receiver.
     pub losses: Losses,
-    /// How much longer datagrams took than the fastest.
+    /// Spread of delays: how much longer datagrams took than the fastest one.
     pub jitter: Span,
     /// Frames delivered within their deadline.
     pub on_time: u64,
-    /// Frames that were not.
+    /// Frames not delivered within their deadline.
     pub missed: u64,
 }
 
-/// What a receiver reports.
+/// Parses a receiver's report.
 pub fn seen(report: &Report) -> Seen {
     Seen {
         losses: losses(report.loss_ppm, report.burst_milli),
@@ -198,42 +203,42 @@ pub fn seen(report: &Report) -> Seen {
     }
 }
 
-/// Losses as messages have them: millionths, and thousandths.
+/// Returns losses as in messages: millionths, and thousandths.
 pub fn written(losses: Losses) -> (u32, u32) {
     ((losses.ratio().get() * MILLION) as u32, (losses.burst() * 1_000.0) as u32)
 }
 
-/// A span as messages have it.
+/// Returns a time as in messages, in microseconds.
 pub(crate) fn micros(span: Span) -> u64 {
     span.as_nanos() / 1_000
 }
 
-/// How a stream stands, for a receiver.
+/// The state of a stream, for a receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Phase {
-    /// Nobody sends it.
+    /// No client sends it.
     Idle,
     /// It is being sent.
     Live {
-        /// The sender's number.
+        /// The sender's random number.
         run: u64,
         /// The number of the data keys.
         epoch: u64,
-        /// The stream.
+        /// The parameters of the stream.
         terms: Terms,
         /// The round-trip time from the sender to the server.
         sender: Span,
-        /// The first frame that can come whole.
+        /// The first frame that can arrive completely.
         frame: u32,
     },
-    /// It has ended after so many frames.
+    /// It has ended after this many frames.
     Ended(u32),
 }
 
-/// What a server says of the stream.
+/// Parses a server's report on the stream.
 ///
 /// # Errors
-/// No honest server sends it.
+/// The report is invalid; a correct server never sends it.
 pub fn phase(state: &State) -> Result<Phase, Error> {
     Ok(match state.phase {
         0 => Phase::Idle,
@@ -264,7 +269,7 @@ mod tests {
             ((9_000, griz.1, griz.2, griz.3), "datagrams with 9000"),
             ((2, griz.1, griz.2, griz.3), "datagrams with 2 "),
             ((griz.0, 0, griz.2, griz.3), "frames of 0"),
-            ((griz.0, u32::MAX, griz.2, griz.3), "may be"),
+            ((griz.0, u32::MAX, griz.2, griz.3), "are allowed"),
             ((griz.0, griz.1, 0, griz.3), "0 frames a second"),
             ((griz.0, griz.1, u64::MAX, griz.3), "frames a second"),
             ((griz.0, griz.1, griz.2, 999), "a deadline of"),

@@ -13,7 +13,7 @@ pub enum CallOption {
     Allow,
     /// Follow redirects from https to http.
     AllowDowngrade,
-    /// A server's consent to data in the clear.
+    /// Allow clients to request data in the clear, at a server.
     AllowPlain,
     /// The cipher.
     Cipher,

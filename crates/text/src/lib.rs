@@ -8,7 +8,7 @@ use std::path::Path;
 
 pub use call_option::CallOption;
 
-/// Most characters of a peer's text that errors and events show.
+/// Maximum characters of a peer's text that errors and events show.
 const LONGEST: usize = 2000;
 
 /// Returns the start of a text whose length the peer chose.

@@ -18,7 +18,7 @@ pub(crate) struct Calls<R, O> {
     pub(crate) cancel: Cancel,
     /// Gets one message: the description of the host, or why it was not reached.
     pub(crate) ready: oneshot::Sender<Result<R, Error>>,
-    /// The calls; closes when nobody can make any more.
+    /// The calls; closed when no handle can make any more.
     pub(crate) orders: mpsc::Receiver<O>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) async fn connected(
     Ok((connection, session, peer))
 }
 
-/// Makes a connection again, for a service that keeps one.
+/// Reconnects, for a service that keeps its connection.
 pub(crate) struct Again {
     options: HostOptions,
     observer: Arc<dyn Observer>,
@@ -55,7 +55,7 @@ impl Again {
         Ok((connection, first))
     }
 
-    /// Connects; the service decides by the error whether to try again.
+    /// Connects; the service decides by the error whether to retry.
     ///
     /// # Errors
     /// The host cannot be reached, or is not trusted.
@@ -67,8 +67,8 @@ impl Again {
     }
 }
 
-/// Opens a connection, reports it, and gives it to `work` with the way to make it again, until
-/// `work` ends. `what` names the work in an error. Blocks.
+/// Opens a connection, reports it, and runs `work` with it and with the means to reconnect,
+/// until `work` ends. `what` names the work in an error. Blocks.
 pub(crate) fn keep<O>(
     calls: Calls<(), O>,
     what: &str,
@@ -91,7 +91,7 @@ pub(crate) fn keep<O>(
     let _ = reactor::block_on(what, work);
 }
 
-/// Does `work` until `cancel` is set.
+/// Runs `work` until `cancel` is set.
 pub(crate) async fn or_cancelled<T>(
     work: impl Future<Output = Result<T, Error>>,
     cancel: &Cancel,

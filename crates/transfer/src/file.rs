@@ -1,7 +1,8 @@
-//! A client's side of a remote file: ranges are requested ahead of the bytes that arrive.
+//! The client's side of a remote file: it requests ranges before the bytes of earlier ranges have
+//! arrived.
 //!
-//! The bytes that were requested and not yet taken are bounded ([`WINDOW`]). So the stream is
-//! always read, and a slow reader blocks only its own file.
+//! The requested bytes that were not taken yet are limited ([`WINDOW`]). So the client always
+//! reads the stream, and a slow reader blocks only its own file.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,8 +19,8 @@ use crate::error::{Error, ErrorKind};
 use crate::session::{Connection, FrameReader, FrameWriter, Session};
 use longhaul_files::digest::{Digest, file_value};
 
-/// Maximum bytes of a file that were requested and not yet taken: what a path of 1 Gbit/s holds in
-/// 250 ms.
+/// Maximum bytes of a file that were requested and not yet taken: the data that a path of 1 Gbit/s
+/// carries in 250 ms.
 pub(crate) const WINDOW: usize = 32 << 20;
 /// Reads of one file that may wait.
 const WAITING: usize = 64;

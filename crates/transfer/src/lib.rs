@@ -1,16 +1,20 @@
 //! longhaul's transfers: from a request to a verified object.
 //!
 //! Other programs use [`api`]; the other modules are public only for the crate `longhaul`, for
-//! tests and for fuzzers, and hidden from these pages. Below `api`, in reading order: [`location`]
-//! (sources and destinations), [`path_memory`] (results of earlier copies), [`options`],
-//! [`progress`], [`summary`], [`error`]; then [`copy`] and [`serve`] (the two sides of a request),
-//! `list` (listings), `watching` (a client's watch of a server's status), `file` (remote files),
-//! `share` (the shared tree), `stream` (streams), `server_status` (a server's report of its state),
-//! [`probe`] (measurements), `many` (several sources of one copy), `reach` (the way to another
-//! host), `roles` (the two roles of a transfer) over [`control`] (their messages), `flow` (the
-//! threads that carry chunks), `write` (the thread that writes them), `counters` (what the threads
-//! count). Files are the crate `longhaul_files`, sessions the crate `longhaul_session`, sockets and
-//! sealing the crate `longhaul_net`.
+//! tests and for fuzzers, and hidden from these pages. Modules below `api`, in reading order:
+//! - [`location`] (sources and destinations), [`path_memory`] (results of earlier copies),
+//!   [`options`], [`progress`], [`summary`], [`error`].
+//! - [`copy`] and [`serve`]: the two sides of a request.
+//! - calls of a client: `list` (listings), `watching` (a watch of a server's status), `file`
+//!   (remote files), `share` (the shared tree), `stream` (streams), [`probe`] (measurements).
+//!   `server_status` is a server's report of its state.
+//! - `many` (several sources of one copy), `reach` (connects to another host), `roles` (the two
+//!   roles of a transfer) over [`control`] (their messages).
+//! - `flow` (the threads that carry chunks), `write` (the thread that writes them), `counters` (the
+//!   counters of these threads).
+//!
+//! The crate `longhaul_files` has the files, `longhaul_session` the sessions, `longhaul_net`
+//! sockets and sealing.
 
 pub mod api;
 mod calls;

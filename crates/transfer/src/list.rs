@@ -76,7 +76,7 @@ pub(crate) enum Order {
     OpenFile(Vec<u8>, oneshot::Sender<Result<Opened, Error>>),
 }
 
-/// Opens a connection, reports that on `ready`, and answers `orders` until all senders are dropped.
+/// Opens a connection, reports it on `ready`, and answers `orders` until all senders are dropped.
 pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
     let Calls { options, observer, cancel, ready, mut orders } = calls;
     let work = async {
@@ -122,7 +122,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
         connection.close().await;
         Ok(())
     };
-    // `block_on` fails only without a runtime, and then `ready` was dropped, too.
+    // `block_on` fails only without a runtime; then `ready` was also dropped.
     let _ = reactor::block_on("the connection", work);
 }
 

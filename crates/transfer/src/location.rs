@@ -1,5 +1,5 @@
-//! The ends of a copy: a local path, `[user@]host:path` over ssh, `lh://host[:port]/path`,
-//! or the address of a file of HTTP.
+//! The ends of a copy: a local path, `[user@]host:path` over ssh, `lh://host[:port]/path`, or the
+//! address of a file on an HTTP server.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -42,10 +42,10 @@ pub enum Location {
         /// The path relative to the root.
         path: PathBuf,
     },
-    /// A file of a server of HTTP; only a source.
+    /// A file on an HTTP server; only as a source.
     Http {
-        /// Its address as the user wrote it, with a password if there is one; the text of the
-        /// location has none.
+        /// Its address as the user wrote it, with a password if there is one. The text of the
+        /// location does not show the password.
         url: String,
         /// The last name of the address; empty if there is none.
         path: PathBuf,

@@ -13,8 +13,7 @@ use longhaul_files::{Entry, Kind, Manifest};
 
 /// Returns the error of a cancelled copy.
 pub(crate) fn interrupted() -> Error {
-    Error::new(ErrorKind::Cancelled, "interrupted")
-        .advise("the same command resumes where this one stopped")
+    Error::new(ErrorKind::Cancelled, "interrupted").advise("run the same command again to resume")
 }
 
 /// Returns the warning of a copy that should have removed names but did not.
@@ -31,7 +30,7 @@ pub(crate) fn stalled(stall: Duration, planned: bool) -> Error {
             format!("no data arrived for {seconds} s, and neither disk made progress")
         }
     };
-    Error::new(ErrorKind::Stalled, what).advise("the same command resumes where this one stopped")
+    Error::new(ErrorKind::Stalled, what).advise("run the same command again to resume")
 }
 
 /// Returns the warning of a copy that waits for another one, on the named `side`.

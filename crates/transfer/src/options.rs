@@ -47,9 +47,9 @@ pub enum Names {
     /// None.
     #[default]
     None,
-    /// Those that were created.
+    /// Created files, folders and links.
     Done,
-    /// Those, and skipped ones.
+    /// Created and skipped files, folders and links.
     All,
 }
 
@@ -57,7 +57,8 @@ pub enum Names {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delete {
-    /// The most names to remove. If there are more, none is removed and the copy is refused.
+    /// The maximum number of names to remove. If there are more, none is removed and the copy is
+    /// refused.
     pub most: Option<u64>,
 }
 
@@ -81,7 +82,7 @@ impl Delete {
 /// Default number of TCP connections.
 pub const TCP_STREAMS: u16 = 8;
 
-/// Most TCP connections during the search for the best number.
+/// Maximum number of TCP connections during the search for the best number.
 pub const MOST_TRIED: u16 = 16;
 
 /// The protocol that carries the data.
@@ -229,7 +230,7 @@ pub struct CopyOptions {
     pub source_settings: Vec<Settings>,
     /// A fixed rate in bits a second of UDP payload, applied to each of several sources.
     pub rate: Option<Rate>,
-    /// An upper limit for the rate search (`--bwlimit`), for all sources together.
+    /// The upper limit of the rate search (`--bwlimit`), for all sources together.
     pub rate_limit: Option<Rate>,
     /// The weight of the copy on a path that it shares with other traffic.
     pub weight: Weight,
@@ -261,9 +262,9 @@ pub struct CopyOptions {
     pub stall: Duration,
     /// The way to reach the other hosts.
     pub reach: ReachOptions,
-    /// The token for a source of HTTP.
+    /// The token for an HTTP source.
     pub token: Option<String>,
-    /// Follow redirects of HTTP from https to http.
+    /// Whether to follow HTTP redirects from https to http.
     pub allow_downgrade: bool,
 }
 
@@ -277,7 +278,8 @@ impl CopyOptions {
     }
 
     /// Returns a copy of `sources` to `destination` with the defaults: RBUDP, a search for the
-    /// rate, sealed data, 512 MiB, retries for minutes, and the key in the folder of `trust`.
+    /// rate, sealed data, 512 MiB of memory, retries for minutes, and the key in the folder of
+    /// `trust`.
     pub fn new(sources: Vec<Location>, destination: Location, trust: Trust) -> CopyOptions {
         CopyOptions {
             sources,
@@ -342,7 +344,7 @@ pub struct ServeOptions {
     pub memory: Bytes,
     /// The file of the tree that clients share; `None` for a server without one.
     pub share: Option<PathBuf>,
-    /// Serve channels and streams alone: there is no root, and no shared tree.
+    /// Serve only channels and streams: there is no root, and no shared tree.
     pub rooms_only: bool,
     /// Limits of the rooms of channels.
     pub rooms: RoomLimits,

@@ -21,9 +21,9 @@ use longhaul_text::reason;
 use crate::error::{Error, ErrorKind, public};
 use crate::session::Rewriting;
 
-/// Most entries in the file; the oldest are removed first.
+/// Maximum number of entries in the file; the oldest are removed first.
 const MAX_ENTRIES: usize = 1000;
-/// Most bytes read from the file. A line has at most about 140.
+/// Maximum bytes read from the file. A line has at most about 140.
 const MAX_BYTES: u64 = 1 << 18;
 /// Maximum age of an entry.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -42,7 +42,7 @@ pub struct PathMemory {
 pub struct KnownPath {
     /// The network of the other host, as `192.0.2.0/24` or `2001:db8:7::/48`.
     pub network: String,
-    /// This host's address on the way there.
+    /// This host's address on the path to that network.
     pub own_address: IpAddr,
     /// The rate that a copy found, in bits a second of UDP payload.
     pub rate: Rate,

@@ -277,7 +277,7 @@ pub trait Observer: Send + Sync {
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     wish: Arc<AtomicBool>,
-    /// A handle that cancels this one, too.
+    /// A handle whose cancellation also cancels this one.
     parent: Option<Arc<Cancel>>,
 }
 
@@ -288,7 +288,7 @@ impl Cancel {
     }
 
     /// Completes after a cancellation. It polls a flag twenty times a second, because a signal
-    /// handler can do no more than set a flag.
+    /// handler can only set a flag.
     pub(crate) async fn wished(&self) {
         let mut tick = tokio::time::interval(std::time::Duration::from_millis(50));
         while !self.is_cancelled() {
@@ -302,7 +302,7 @@ impl Cancel {
             || self.parent.as_ref().is_some_and(|parent| parent.is_cancelled())
     }
 
-    /// Returns a handle that is cancelled with this one, but not the other way round.
+    /// Returns a handle that this handle cancels, but that does not cancel this handle.
     #[must_use]
     pub fn child(&self) -> Cancel {
         Cancel { wish: Arc::default(), parent: Some(Arc::new(self.clone())) }

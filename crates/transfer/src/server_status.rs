@@ -9,7 +9,7 @@ use crate::summary::BoundBy;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ServerStatus {
-    /// Transfers under way, the oldest first.
+    /// Running transfers, oldest first.
     pub transfers: Vec<TransferStatus>,
     /// Streams with a sender or a receiver.
     pub streams: Vec<StreamStatus>,

@@ -17,7 +17,7 @@ use crate::reach::{self, Look, Reached};
 use crate::reactor;
 use crate::session::{self, Settings, random_u64};
 
-/// How to reach a server repeatedly.
+/// The means to reach a server repeatedly.
 pub(crate) struct Ways {
     pub(crate) options: HostOptions,
     pub(crate) observer: Arc<dyn Observer>,

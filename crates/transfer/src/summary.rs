@@ -160,7 +160,7 @@ pub struct Summary {
     pub receives: Option<ReceiveCapacity>,
     /// The sources, if the copy had several.
     pub sources: Vec<SourceRow>,
-    /// Sources that failed for good, so that their objects are missing.
+    /// Sources that failed permanently, so their objects are missing.
     pub failed_sources: u64,
 }
 

@@ -43,7 +43,7 @@ async fn watch(
     session.write(&StatusAsk { interval_millis }).await?;
     loop {
         let silent = |_| {
-            let what = format!("the server says nothing for {} s", SILENT.as_secs());
+            let what = format!("the server was silent for {} s", SILENT.as_secs());
             Error::new(ErrorKind::Unfinished, what)
         };
         let told = tokio::select! {
@@ -57,7 +57,7 @@ async fn watch(
         }
     }
     let (writer, reader) = session.split();
-    // Nobody wants more, so a failed goodbye does not matter.
+    // The receiver was dropped, so a failed goodbye does not matter.
     let _ = writer.leave(reader).await;
     Ok(())
 }

@@ -145,7 +145,7 @@ fn a_copy_onto_or_into_itself_is_refused_and_changes_nothing() {
 fn a_rate_or_a_pipe_within_a_host_is_explained() {
     let here = Here::new();
     write(&here.at("file"), b"f");
-    here.cp(&["--bwlimit=1M", "file", "other"]).is(0, &["for a network"]);
+    here.cp(&["--bwlimit=1M", "file", "other"]).is(0, &["only to a network"]);
     here.cp(&["-", "other"]).is(2, &["only files and folders"]);
     assert_eq!(fs::read(here.at("other")).unwrap(), b"f");
 }

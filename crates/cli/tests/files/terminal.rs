@@ -291,7 +291,7 @@ fn messages_have_the_other_sides_name() {
     let missing = copy(&[&id, &pair.at("nofile"), &"."]);
     missing.is(5, &[&says, "nofile"]);
     assert!(!missing.stderr.contains(&pair.server.id), "{missing}");
-    copy(&[&id, &"file", &pair.at("no/such/file")]).is(5, &[&says, "over there: mkdir -p"]);
+    copy(&[&id, &"file", &pair.at("no/such/file")]).is(5, &[&says, "on the other host: mkdir -p"]);
     let glob = copy(&[&id, &pair.at("*.dat"), &"."]);
     glob.is(5, &["no name matches the pattern", "*.dat"]);
 }

@@ -326,7 +326,7 @@ fn a_server_that_would_send_tokens_in_the_clear_or_let_nobody_in_does_not_start(
     let tokens = tokens.to_str().unwrap();
     let start = |args: &[&str]| host.run(Server::words("127.0.0.1:0", scratch.path(), args));
     start(&["--http", "0.0.0.0:0", "--http-tokens", tokens]).is(2, &["in the clear"]);
-    start(&["--http", "127.0.0.1:0", "--allow", &host.id]).is(2, &["nobody may use HTTP"]);
+    start(&["--http", "127.0.0.1:0", "--allow", &host.id]).is(2, &["no client could use HTTP"]);
     fs::set_permissions(tokens, fs::Permissions::from_mode(0o644)).unwrap();
     start(&["--http", "127.0.0.1:0", "--http-tokens", tokens]).is(4, &["chmod 600"]);
     fs::set_permissions(tokens, fs::Permissions::from_mode(0o600)).unwrap();

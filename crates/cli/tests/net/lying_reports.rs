@@ -246,7 +246,7 @@ fn an_endless_plan_is_refused_by_either_end_with_the_limit() {
     write(&pair.there.join("source"), &bytes(LEN, 1));
     let slice = Message::Plan(Plan { more: true, ..Plan::default() });
     let slices = move || vec![slice.clone(); 1000];
-    let reason = "the other side's plan has no end: it names more than there is (chunks: 6";
+    let reason = "the other side's plan has no end: it names more than the object has (chunks: 6";
     let request = Message::Request(liar::request(Direction::Pull, "source"));
     let (_, ended) = liar::talk(&pair, std::iter::once(request).chain(slices()));
     assert!(ended.is_some_and(|ended| ended.what.contains(reason)));

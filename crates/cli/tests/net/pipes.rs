@@ -176,7 +176,8 @@ fn a_server_refuses_parts_that_are_of_no_pipe_of_their_client() {
             let said = Pipe { path: path.into(), pipe: number };
             again.write(&said).await.expect("it listens");
             let error = refusal(&mut again).await;
-            let why = if number == 7 { "of this number already" } else { "wait for the end" };
+            let why =
+                if number == 7 { "already has a pipe of this number" } else { "wait for the end" };
             assert!(format!("{} {:?}", error.what, error.advice).contains(why), "{error}");
         }
         let end = PipeEnd { total: 0, digest: vec![0; 32] };

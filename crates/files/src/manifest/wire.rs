@@ -16,7 +16,7 @@ use super::{
 const TORN: &str = "truncated or not a manifest";
 const HOLES: &str = "an entry with more than a million holes";
 
-/// Most numbers of an entry, including as many bytes as a path and a target have.
+/// Maximum count of numbers in an entry, including as many bytes as a path and a target have.
 const MAX_NUMBERS: usize = 2 * MAX_HOLES + 4 * MAX_PATH;
 /// The longest entry: a chunk's number takes five bytes at most.
 const MAX_MESSAGE: usize = 5 * MAX_NUMBERS;
@@ -161,7 +161,7 @@ fn read(
 }
 
 /// Returns whether a message may have more numbers than an entry has: each number ends with a byte
-/// below 128. A decoded number takes eight bytes, whatever its encoding takes.
+/// below 128. A decoded number takes eight bytes, regardless of its encoded length.
 fn has_too_many_numbers(message: &[u8]) -> bool {
     message.iter().filter(|byte| **byte < 0x80).count() > MAX_NUMBERS
 }

@@ -1,5 +1,5 @@
-//! Locks on folders while a copy runs. Two copies of a tree into one place would each take files
-//! from the other, and neither would be complete. So the second one is refused, as for a single
+//! Locks on folders while a copy runs. Two copies of a tree into one place would take each
+//! other's files, and neither would be complete. So the second one is refused, as for a single
 //! file.
 
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use crate::manifest::Shape;
 use crate::place::file_error;
 use crate::store::{Folder, SharedFolder};
 
-/// Most top folders that a copy of several locks: a second run of the same command meets the first
-/// lock.
+/// Maximum number of top folders that a copy of several locks. A second run of the same command
+/// already meets the first lock.
 const MOST: usize = 32;
 
 /// A folder that is locked until drop.
@@ -24,8 +24,8 @@ pub(super) struct Alone {
     _handle: SharedFolder,
 }
 
-/// The folders that the sources of one command share, locked until its end, so that another command
-/// cannot come between two sources.
+/// The folders that the sources of one command share. They stay locked until the command ends, so
+/// another command cannot come between two sources.
 #[derive(Debug, Default)]
 pub struct Together {
     locked: Mutex<BTreeMap<(u64, u64), Alone>>,

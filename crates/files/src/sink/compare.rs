@@ -12,7 +12,7 @@ use crate::error::{Error, FileErrorKind};
 impl Sink {
     /// Processes the sender's answer to one [`Compare`](super::Compare) of the plan: for each of
     /// its values, whether the source has it. Returns the chunks of the virtual object that need
-    /// not be sent. [`Sink::take_changed`] returns those that must be sent nevertheless.
+    /// not be sent. [`Sink::take_changed`] returns those among them that must be sent after all.
     ///
     /// # Errors
     /// The answer was not requested or has the wrong length (`Request`); else as
@@ -72,7 +72,7 @@ impl Sink {
         }
     }
 
-    /// Takes chunks of the partial file that the source has as well.
+    /// Takes chunks of the partial file that the source also has.
     fn take_found(&mut self, entry: u32, right: &[(u64, Digest)]) -> io::Result<()> {
         let Some(large) = self.larges.get_mut(&entry) else { return Ok(()) };
         large.expect_found(right);

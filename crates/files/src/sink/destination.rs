@@ -20,7 +20,7 @@ use longhaul_text::mkdir;
 
 use super::SinkOptions;
 
-/// The folder that everything is copied below.
+/// The base folder of a copy: all entries go below it.
 #[derive(Debug)]
 pub(super) struct Ground {
     pub(super) manifest: Arc<Manifest>,
@@ -31,7 +31,8 @@ pub(super) struct Ground {
     mark: Option<Vec<u8>>,
     /// The base is missing and was not created, because of a dry run.
     pub(super) is_missing: bool,
-    /// The name of the base may not be on disk: this copy has created it, or it cannot be synced.
+    /// The name of the base may not be on disk: this copy has created it, or the file system cannot
+    /// sync it.
     pub(super) has_new_base: bool,
     /// The destination, for errors.
     pub(super) place: PathBuf,
@@ -153,7 +154,7 @@ impl Ground {
         Ok(Ground { top: Some(name), mark, ..Ground::below(parent, place, manifest) })
     }
 
-    /// The destination is a file or link, which one file or link may replace.
+    /// The destination is a file or link, which a copy of one file or link may replace.
     fn instead(
         place: &Place,
         manifest: &Arc<Manifest>,
@@ -173,7 +174,7 @@ impl Ground {
         Ok(Ground { top: Some(name), ..Ground::below(parent, place, manifest) })
     }
 
-    /// Returns the same with separate handles.
+    /// Returns the same ground with separate handles.
     pub(super) fn another(&self) -> Ground {
         Ground {
             manifest: self.manifest.clone(),
@@ -186,7 +187,7 @@ impl Ground {
         }
     }
 
-    /// Returns a path of the manifest as it is below the base.
+    /// Returns the path below the base for a path of the manifest.
     pub(super) fn path<'a>(&self, path: &'a [u8]) -> Cow<'a, [u8]> {
         match (&self.top, path.iter().position(|b| *b == b'/')) {
             (None, _) => Cow::Borrowed(path),
@@ -278,11 +279,11 @@ fn make_path(place: &Place, dry: bool) -> Result<Option<SharedFolder>, Error> {
             return Ok(Some(parent));
         }
         match parent.make_folder(&name, 0o777) {
-            // Another copy was faster.
+            // Another copy created it first.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.map_err(|error| cannot(&place, error))?,
         }
-        // A power failure must not remove what is created below it.
+        // A power failure must not remove the entries below it.
         parent.sync().map_err(|error| cannot(&place, error))?;
     }
     Ok(None)

@@ -6,7 +6,7 @@
 //! links, and does not enter other file systems.
 //!
 //! Other copies may work in the same folders. Entries that appeared or changed since this copy
-//! began may belong to them, and stay. The change time shows that, because a copy cannot set it.
+//! began may belong to them, and stay. The change time decides, because a copy cannot set it.
 
 use std::cmp::Ordering;
 use std::io;
@@ -21,7 +21,7 @@ use crate::place::{file_error, show};
 use crate::store::FileKind;
 use crate::{Failure, Kind, Manifest, Place, Shape, Watch, names};
 
-/// Most bytes of listed names; further ones are only counted.
+/// Maximum bytes of listed names; further ones are only counted.
 const MOST_LISTED: usize = 16 << 20;
 
 /// The removal of names that the source lacks.
@@ -29,7 +29,7 @@ const MOST_LISTED: usize = 16 << 20;
 pub struct Delete {
     /// The filters of the copy: excluded names stay.
     pub filters: Vec<Filter>,
-    /// The most names to remove. If there are more, none is removed.
+    /// The maximum number of names to remove. If there are more, none is removed.
     pub most: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ pub struct Deleted {
     pub names: Vec<Vec<u8>>,
     pub(super) failures: Vec<Failure>,
     listed: usize,
-    /// A path of the source that exists at the destination but is not listed. The file system
+    /// A path of the source that exists at the destination but is not listed: the file system
     /// stores names in another form, so a name that looks extra may be the copied one.
     stored_otherwise: Option<Vec<u8>>,
 }
@@ -230,7 +230,7 @@ struct Walk<'a> {
     watch: &'a Watch,
     folders: Folders,
     removes: bool,
-    /// Most names to remove: those that appeared after the plan stay.
+    /// Maximum number of names to remove: those that appeared after the plan stay.
     most: u64,
     /// The file system of the destination; `None` until the walk has entered it.
     device: Option<u64>,

@@ -58,8 +58,8 @@ impl Sink {
         Ok(outcome)
     }
 
-    /// Ends a copy for a remote client. The returned mark has to be removed when the client has
-    /// received the outcome; otherwise the client may repeat its request for the same destination.
+    /// Ends a copy for a remote client. Remove the returned mark when the client has received the
+    /// outcome; before that, the client may repeat its request for the same destination.
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).
@@ -96,7 +96,7 @@ impl Sink {
         Ok((outcome, mark))
     }
 
-    /// Does something for each unfinished entry of a kind.
+    /// Calls a function for each unfinished entry of a kind.
     fn each(
         &mut self,
         wanted: impl Fn(&Kind) -> bool,

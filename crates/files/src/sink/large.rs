@@ -27,7 +27,8 @@ const HASHED_HOLES: u64 = 4 << 30;
 pub(super) struct HoleBudget(u64);
 
 impl HoleBudget {
-    /// Takes `bytes` if they are within the limit, which grows with the received content, `come`.
+    /// Takes `bytes` if they are within the limit, which grows with the received content, `come`
+    /// bytes.
     fn take(&mut self, bytes: u64, come: u64) -> bool {
         let is_within = self.0.saturating_add(bytes) <= HASHED_HOLES.saturating_add(come);
         if is_within {
@@ -57,7 +58,7 @@ pub(super) struct Large {
     pending: Vec<(u64, Digest)>,
     /// Chunks of the partial file that are in the journal and match it.
     stored: Bits,
-    /// Chunks of the partial file that the source has as well, without a journal record.
+    /// Chunks of the partial file that the source also has, without a journal record.
     found: Vec<(u64, Digest)>,
     /// The offset of the journal's next record; zero before it has a header.
     journal_end: u64,
@@ -75,7 +76,7 @@ pub(super) struct Large {
 pub(super) struct Named {
     /// The root, if its holes were hashed.
     pub(super) root: Option<Digest>,
-    /// The name is on disk as well.
+    /// The name is also on disk.
     pub(super) is_name_synced: bool,
 }
 
@@ -160,8 +161,8 @@ impl Large {
         };
         let found = file.attributes()?;
         let untouched = left.take(&found);
-        // Starts to write a killed run's cached data, so that this run's first sync need not wait
-        // for them. It proves nothing: data without a journal record are written again anyway.
+        // Start writing a killed run's cached data, so that this run's first sync need not wait
+        // for them. This proves nothing: data without a journal record are written again anyway.
         let _ = file.sync_data();
         (large.identity, large.writing.fresh) = (found.identity, false);
         let size = large.header.size;
@@ -185,8 +186,8 @@ impl Large {
             watch.go_on()?;
             if large.is_hole(*chunk) {
             } else if valid {
-                // The disk or another program may have changed it since; different chunks are sent
-                // again.
+                // The disk or another program may have changed the chunk since; a different chunk
+                // is sent again.
                 let is_there = || read_value(&*file, size, *chunk).is_ok_and(|v| v == *value);
                 if (untouched || is_there()) && large.have.insert(*chunk) {
                     large.missing -= 1;
@@ -299,14 +300,13 @@ impl Large {
         Ok(())
     }
 
-    /// Records which chunks of the partial file the source has as well, before
-    /// [`Large::take_found`] takes them one by one. So a failed sync in between does not lose the
-    /// others.
+    /// Records which chunks of the partial file the source also has, before [`Large::take_found`]
+    /// takes them one by one. So a failed sync in between does not lose the others.
     pub(super) fn expect_found(&mut self, found: &[(u64, Digest)]) {
         self.found = found.to_vec();
     }
 
-    /// Takes a chunk of an earlier run that the source has as well; returns false if it has changed
+    /// Takes a chunk of an earlier run that the source also has. Returns false if it has changed
     /// since it was compared, or cannot be read.
     ///
     /// Without a journal record the chunk may be in the page cache only, and marked clean, because
@@ -489,8 +489,8 @@ impl Large {
         let is_it = |found: &store::Attributes| found.identity == identity;
         let locked = self.file.as_deref().filter(|_| partial::is_lockable(mode));
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
-        // A folder keeps the entries that it could not sync, unlike a file its content. So a second
-        // sync may succeed, and the sync at the end of the copy is a third one.
+        // A folder keeps the entries that it could not sync; a file does not keep its content. So a
+        // second sync may succeed, and the sync at the end of the copy is a third try.
         let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();
         // The next run removes a journal without a partial file.
         let _ = folder.remove(&names::journal(&name));

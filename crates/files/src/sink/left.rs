@@ -1,8 +1,8 @@
 //! The partial files that earlier attempts of this process left.
 //!
-//! A journal describes what was on disk when it was written, so a later run has to read and compare
-//! that. After a short loss of connection the same process resumes, and need not read files that
-//! nobody has changed.
+//! A journal describes the disk as it was when the journal was written, so a later run must read
+//! and compare the data. After a short loss of connection the same process resumes, and need not
+//! read unchanged files again.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::manifest::FileTime;
 use crate::store::Attributes;
 
-/// Most files to remember; others are read again.
+/// Maximum number of files to remember; others are read again.
 const MOST: usize = 4096;
 
 /// The partial files that the attempts of one client or server left on disk and in their journals:

@@ -1,11 +1,13 @@
 //! The receiving end: verified chunks become files under their final names.
 //!
-//! In reading order: `destination` (where a copy goes), `plan` (what exists already), [`Sink`]
-//! (writes chunks), `large` and `partial` (files with a journal), `small` (files that share a sync)
-//! and `hands` (a worker pool), `resync` (recovery from a failed sync), `compare` (the sender's
-//! answers about existing data), `settle` (the end of an entry), `finish` (links, folders, the
-//! outcome), `extra` (names that the source lacks), `pipe` (a file of unknown length), `alone`
-//! (locks on folders), `attributes`, `order`, `space`, `bits`.
+//! Modules in reading order:
+//! - `destination` (the location of a copy), `plan` (the existing data), [`Sink`] (writes chunks).
+//! - `large` and `partial` (files with a journal), `small` (files that share a sync), `hands` (a
+//!   worker pool), `resync` (recovery from a failed sync).
+//! - `compare` (the sender's answers about existing data), `settle` (the end of an entry), `finish`
+//!   (links, folders, the outcome), `extra` (names that the source lacks).
+//! - `pipe` (a file of unknown length), `alone` (locks on folders), `attributes`, `order`, `space`,
+//!   `bits`.
 //!
 //! The order of writes makes a kill at any moment safe: no file with wrong content gets a final
 //! name, and little work is lost. A chunk is verified, written to the partial file, synced, and
@@ -65,7 +67,7 @@ pub struct SinkOptions {
     /// Keep permissions, and times of folders and links. Without it, new files and folders get the
     /// source's mode minus the umask. Times of files are always kept.
     pub preserve: bool,
-    /// With `preserve`, keep set-uid, set-gid and sticky bits as well.
+    /// With `preserve`, also keep set-uid, set-gid and sticky bits.
     pub set_id: bool,
     /// Compare existing files by content instead of size and time.
     pub checksum: bool,
@@ -143,14 +145,14 @@ struct Comparing {
     under_final_name: Option<Attributes>,
 }
 
-/// Most bytes that may wait for a sync: a power failure loses no more than these and the incomplete
-/// chunks.
+/// Maximum bytes that may wait for a sync: a power failure loses no more than these and the
+/// incomplete chunks.
 const MOST_UNSYNCED: u64 = 48 << 20;
 
 /// Longest time that verified data may wait for the sync and the journal.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
-/// Most large files that are open at the same time.
+/// Maximum number of large files that are open at the same time.
 const KEPT: usize = 64;
 
 /// The files of an object at the receiving end.

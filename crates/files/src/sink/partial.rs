@@ -2,9 +2,9 @@
 //! never opens it through a link.
 //!
 //! On a file system without locks, a copy writes only to files that it has created: it copies an
-//! existing partial file into a new one (`large`). Another copy could have replaced the file if
-//! there is no lock, or if other users can change the folder. In these cases the copy first renames
-//! the file to a name that no other copy knows, checks it there, and then gives it its final name.
+//! existing partial file into a new one (`large`). Without locks, or if other users can change the
+//! folder, somebody else may replace the file at any time. Then the copy first renames the file to
+//! a name that no other copy knows, checks it there, and gives it its final name.
 
 use std::io;
 use std::ops::Range;

@@ -1,7 +1,8 @@
-//! A file of unknown length. Its chunks arrive in parts, the final message has the length and the
-//! digest of the whole, and only then it gets its name.
+//! A file of unknown length. Its chunks arrive in parts, and the final message has the length and
+//! the digest of the whole. Only then does the file get its name.
 //!
-//! It cannot be resumed. So it has no journal, and its partial file is removed with it.
+//! A pipe cannot be resumed. So the file has no journal, and a drop before the end removes the
+//! partial file.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::place::{Place, file_error};
 use crate::store::{self, FileKind, OpenFile};
 use crate::{CHUNK, Kind, Listed, Manifest, Shape, names};
 
-/// Most chunks after a missing one: those of the parts in flight.
+/// Maximum number of chunks after a missing one: those of the parts in flight.
 const AHEAD: u64 = 16 << 10;
 
 /// A growing file under a temporary name.

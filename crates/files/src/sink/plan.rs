@@ -19,7 +19,7 @@ use crate::store::{Access, Attributes, File, FileKind, OpenFile};
 use crate::watch::Held;
 use crate::{CHUNK, Entry, Kind, Watch, names};
 
-/// Interval at which to check whether another copy has unlocked a file, because a lock gives no
+/// Interval between checks whether another copy has unlocked a file, because a lock gives no
 /// notification.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -333,8 +333,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Retries `work` on an entry's partial file or folder while another copy has locked it: the
-    /// other client may be gone, and its copy about to end.
+    /// Retries `work` on an entry's partial file or folder while another copy has locked it.
+    /// That copy's client may be gone, and the copy about to end.
     pub(super) fn once_free<T>(
         &mut self,
         number: u32,
@@ -399,7 +399,7 @@ impl Sink {
         if values.is_empty() {
             return Ok(());
         }
-        // A file that changes while it is read differs from the hashed one.
+        // A file that changes during the read no longer has the hashed content.
         if basis.is_unchanged()? {
             self.await_compare(number, values, Some(basis.attributes), walk);
         }

@@ -132,7 +132,7 @@ impl Sink {
         Error::new(FileErrorKind::File, what).at(path).advise(ADVICE)
     }
 
-    /// Syncs what it can for a later run.
+    /// Syncs as much as possible for a later run.
     pub(super) fn leave(&mut self) {
         // A failure cannot be reported here; a later run hashes content that is not journalled.
         let synced = self.small.wants_one_sync().then(|| self.ground.base().sync_file_system());

@@ -8,7 +8,8 @@ use crate::error::Error;
 use crate::place::{as_path, file_error};
 use crate::{Extent, Failure, Kind};
 
-/// Failures that store their whole path, which may take 4 KiB; further ones store the name only.
+/// Number of failures that store their whole path of up to 4 KiB; further failures store the name
+/// only.
 const WHOLE_PATHS: usize = 4096;
 
 impl Sink {
@@ -45,7 +46,7 @@ impl Sink {
         }
     }
 
-    /// Handles an error: one that concerns the entry ends the entry, others end the copy.
+    /// Handles an error: an error of the entry ends the entry, any other error ends the copy.
     pub(super) fn local_failure(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
         let manifest = self.ground.manifest.clone();
         let it = &manifest.entries()[entry as usize];

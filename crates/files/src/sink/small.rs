@@ -16,7 +16,7 @@ use crate::{Entry, Extent, names};
 /// disk.
 const ONE_BY_ONE: usize = 8;
 
-/// Most open files that span several chunks.
+/// Maximum number of open files that span several chunks.
 const KEPT: usize = 32;
 
 /// Number of waiting files at which to sync early.
@@ -198,8 +198,8 @@ impl Small {
         self.queue.len() >= MOST_QUEUED
     }
 
-    /// Returns whether to sync the file system instead of each file: because it is cheaper, or
-    /// because a descriptor opened after an error may not report the error.
+    /// Returns whether to sync the file system instead of each file: it is cheaper, or a
+    /// descriptor opened after an error may not report the error.
     pub(super) fn wants_one_sync(&self) -> bool {
         self.queue.len() > ONE_BY_ONE || self.queue.iter().any(|whole| whole.file.is_none())
     }

@@ -1,9 +1,9 @@
 //! The storage seam: every access of [`Source`](super::Source), [`Sink`](super::Sink), walk and
 //! journal to files goes through [`Folder`] and [`File`].
 //!
-//! `real` is the file system of this host; `scarce` waits for a file descriptor where none is left.
-//! `buffers` is a folder in memory, for programs that send or receive without a disk.
-//! `memory` (tests only) is a disk in memory with a page cache, power cuts and seeded faults.
+//! `real` is the file system of this host; `scarce` waits for a file descriptor if none is free.
+//! `buffers` is a folder in memory, for programs that send or receive without a disk. `memory`
+//! (tests only) is a disk in memory with a page cache, power cuts and seeded faults.
 //!
 //! Names are single components. A folder opens each of them by its own handle and never follows a
 //! symbolic link, so no race between a check and a use leads outside.

@@ -1,8 +1,9 @@
 //! Opens files when this process, or the host, has no file descriptor left.
 //!
-//! Such an open fails only if no descriptor becomes free in time. A file that this process closes
-//! wakes it. It also retries at intervals, because sockets and other processes free descriptors as
-//! well. The limit applies to the whole process, and so does the queue of waiting opens.
+//! Such an open waits, and fails only if no descriptor becomes free in time. Each file that this
+//! process closes wakes it. It also retries at intervals, because sockets and other processes also
+//! free descriptors. The limit applies to the whole process, and so does the queue of waiting
+//! opens.
 
 use std::io;
 use std::ops::Deref;
@@ -37,8 +38,8 @@ pub(super) fn patiently<T>(open: impl FnMut() -> Result<T, Errno>) -> io::Result
     Ok(RETURNED.wait(PATIENCE, LOOK, open)?)
 }
 
-/// Returns how many currently unneeded files may stay open, given that `most` would be best: a
-/// small part of this process's limit, and almost none while an open waits.
+/// Returns how many of `most` currently unneeded files may stay open: a small part of this
+/// process's limit, and almost none while an open waits.
 pub(crate) fn kept(most: usize) -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     if RETURNED.waiting.load(Ordering::SeqCst) > 0 {

@@ -145,7 +145,7 @@ fn a_list_takes_at_most_the_measured_memory() {
 
 #[test]
 fn more_holes_than_a_file_may_have_are_refused_before_they_are_read() {
-    // Its holes are numbers of one byte each, which take eight when decoded.
+    // Its holes are numbers of one encoded byte, and of eight decoded bytes.
     let holes = vec![1u8; 3 << 20];
     let mut entry = vec![18, 1, b'a', 50];
     prost::encode_length_delimiter(holes.len(), &mut entry).unwrap();

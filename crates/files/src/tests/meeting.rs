@@ -118,7 +118,7 @@ fn large_of(ends: &Ends, to: &Place, size: u64, seed: u64) -> Copy {
 
 #[test]
 fn two_large_files_of_one_name_never_mix_where_there_are_no_locks() {
-    // The second one begins at the first sight, or when the first has a journal.
+    // The second copy starts immediately, or when the first has a journal.
     for (synced, sizes) in [(false, [LARGE; 2]), (true, [LARGE; 2]), (true, [LARGE, LARGE + CHUNK])]
     {
         let ends = ends();
@@ -133,7 +133,7 @@ fn two_large_files_of_one_name_never_mix_where_there_are_no_locks() {
         let all = other.missing();
         let (last, most) = all.split_last().unwrap();
         most.iter().for_each(|chunk| other.step(*chunk).unwrap());
-        // It writes into its own file still, and cannot name it.
+        // The copy still writes into its own file, and cannot name it.
         let ended = chunks[4..].iter().try_for_each(|chunk| one.step(*chunk));
         assert!(ended.is_err() || !one.sink.finish().unwrap().failures.is_empty());
         other.step(*last).unwrap();
@@ -151,7 +151,7 @@ fn two_copies_of_one_source_continue_separately_without_locks() {
     (0..4).for_each(|chunk| one.step(chunk).unwrap());
     one.sink.sync().unwrap();
     let mut other = large_of(&ends, &to, LARGE, 1);
-    assert_eq!(other.missing(), [4, 5, 6, 7], "what has a journal need not come again");
+    assert_eq!(other.missing(), [4, 5, 6, 7], "journalled chunks need not be sent again");
     let tree = disk.tree(false);
     let named = tree[&b".copy.lh-part"[..]];
     one.step(4).unwrap();

@@ -1,5 +1,5 @@
 //! Copies from a source to a sink within the process, checked by reading both folders.
-#![expect(clippy::single_range_in_vec_init, reason = "lists of one range are what is meant")]
+#![expect(clippy::single_range_in_vec_init, reason = "lists of one range are intended")]
 
 mod copies;
 mod deleted;

@@ -6,7 +6,7 @@
 //! - each record of a journal describes content that is on the device;
 //! - the next attempt repeats at most the data that may wait for a sync and the data hit by faults.
 
-#![allow(clippy::print_stderr, reason = "a seed that is run again prints what happens")]
+#![allow(clippy::print_stderr, reason = "a repeated seed prints its events")]
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::store::memory::{Disk, Faults, Rng, Tree};
 /// Bytes that may wait for a sync in these runs.
 const UNSYNCED: u64 = 2 * CHUNK;
 
-/// The most chunks of a file in these runs: [`LARGE`] and less than one chunk.
+/// The maximum number of chunks of a file in these runs: [`LARGE`] and less than one chunk.
 const MOST_CHUNKS: u64 = LARGE.div_ceil(CHUNK) + 1;
 
 /// Attempts with faults; later ones have none, so that each run ends.
@@ -240,11 +240,11 @@ impl Run {
             matches!(sink.object().chunk_kind(**chunk), Some(ChunkKind::Large { .. }))
         };
         let again = again.iter().filter(is_large).count() as u64;
-        // Allowed are the data that waited for a sync, and the chunk at which the attempt ended. In
-        // addition, a failed write to the device, which may be detected much later, loses the
-        // chunks that waited then. So does a folder whose sync failed, if a power failure comes
-        // before the next sync. A journal that lost a page proves nothing: all chunks of its file
-        // are sent again. A failed read loses one chunk, or with a journal all of its file.
+        // Allowed are the data that waited for a sync, and the chunk at which the attempt ended. A
+        // failed write to the device, which may be detected much later, also loses the chunks that
+        // waited then. So does a folder whose sync failed, if a power failure comes before the next
+        // sync. A journal that lost a page proves nothing: all chunks of its file are sent again. A
+        // failed read loses one chunk, or with a journal all of its file.
         let waited = UNSYNCED / CHUNK + 1;
         let (faults, (lost, lost_journals)) = self.to.struck();
         let (unread, unread_journals) = self.to.unread();

@@ -18,8 +18,9 @@ const DEPTH: u32 = 3;
 /// Ethernet's header, check sequence, preamble and gap.
 const FRAMING: u32 = 38;
 
-/// The speed of the card `name` on the wire, by the files in `folder`; `None` if it is no card,
-/// reports no speed, or does not have the number `index` and so belongs to another namespace.
+/// Returns the speed of the card `name` on the wire, from the files in `folder`. `None` if it
+/// is not a card, reports no speed, or has another number than `index` and so belongs to
+/// another namespace.
 pub(super) fn speed(folder: &Path, name: &str, index: u32) -> Option<Rate> {
     let file = |file: &str| fs::read_to_string(folder.join(name).join(file)).ok();
     if file("ifindex")?.trim().parse() != Ok(index) || !is_card(folder, name, DEPTH) {
@@ -30,7 +31,7 @@ pub(super) fn speed(folder: &Path, name: &str, index: u32) -> Option<Rate> {
     (SLOWEST..=FASTEST).contains(&megabits).then(|| Rate::from_mbps(megabits))
 }
 
-/// Whether it is a card, or made of cards alone.
+/// Whether it is a card, or consists of cards only.
 fn is_card(folder: &Path, name: &str, depth: u32) -> bool {
     let own = folder.join(name);
     if own.join("device").exists() {

@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netlink, soc
 /// Bytes of a message's header, and of an attribute's.
 const HEADER: usize = 16;
 const ATTRIBUTE: usize = 4;
-/// Bytes that the kernel fills per call, and most calls for a listing: sockets beyond that are left
+/// Bytes that the kernel fills per call, and most calls for a listing; further sockets are left
 /// out.
 const ANSWER: usize = 32 << 10;
 const MOST_ANSWERS: usize = 64;
@@ -26,12 +26,12 @@ const LISTING: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const ESTABLISHED: u32 = 1;
 const INET_DIAG_INFO: u16 = 2;
-/// Where `struct inet_diag_msg` has its addresses and its cookie, and how long it is.
+/// Offsets of the addresses and the cookie in `struct inet_diag_msg`, and its length.
 const DIAG_SOURCE: usize = 8;
 const DIAG_DESTINATION: usize = 24;
 const DIAG_COOKIE: usize = 44;
 const DIAG_LEN: usize = 72;
-/// Where `struct tcp_info` (linux/tcp.h) has the bytes received; it only grows at its end.
+/// Offset of the received bytes in `struct tcp_info` (linux/tcp.h), which only grows at its end.
 const BYTES_RECEIVED: usize = 128;
 
 /// An interface and its counters.

@@ -1,11 +1,11 @@
-//! The approximate number of other flows: the TCP connections of this host with a good part of the
-//! traffic.
+//! The approximate number of other flows: this host's TCP connections with at least a twentieth of
+//! the other traffic.
 
 use std::collections::BTreeMap;
 
 use super::netlink::Connection;
 
-/// A connection with less than this part of all other traffic does not count.
+/// A connection counts if it has at least one part in this many of all other traffic.
 const PART: u64 = 20;
 
 /// Bytes received by each connection at the last reading.

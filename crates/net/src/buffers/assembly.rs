@@ -1,8 +1,8 @@
 //! Assembly of chunks: the position of each block's bytes, and detection of complete chunks.
 //!
-//! A place is lent only while its block is missing, so a failed open cannot damage received data.
-//! Complete chunks are returned as owned buffers, to be verified and written. Memory is allocated
-//! per chunk, never per datagram.
+//! A place is lent only while its block is missing, so a datagram that fails to open cannot
+//! damage received data. Complete chunks are returned as owned buffers, to be verified and
+//! written. Memory is allocated per chunk, never per datagram.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -22,7 +22,7 @@ pub enum Placed<E> {
     Present(Block),
     /// The pool has no buffer for its chunk: it counts as never received.
     NoRoom,
-    /// The object has no such block, or the block has another length.
+    /// The object has no such block, or another length for it.
     Unfit,
     /// The fill function failed; the block is still missing.
     Failed(E),
@@ -36,7 +36,7 @@ pub struct WholeChunk {
     pub buffer: ChunkBuffer,
     /// Number of its bytes that belong to the object.
     pub len: usize,
-    /// How to make its missing blocks, if coded symbols replace some.
+    /// How to compute its missing blocks, if coded symbols replace some.
     pub repair: Option<Repair>,
 }
 
@@ -50,7 +50,7 @@ pub struct Assembly {
     skipped: HashMap<u64, Vec<Run>>,
     open: Vec<Filling>,
     index: HashMap<u64, usize>,
-    /// The last used index into `open`, usually the next one too.
+    /// The index into `open` that was used last, and is usually used next.
     last: usize,
     /// The chunk whose places were lent last.
     lent: Option<u64>,
@@ -195,14 +195,14 @@ impl Assembly {
         placed
     }
 
-    /// Completes a chunk whose missing blocks symbols replace; [`WholeChunk::repair`] makes them.
+    /// Completes a chunk in which symbols replace the missing blocks, for [`WholeChunk::repair`].
     pub fn restore(&mut self, chunk: u64) {
         let Some((&at, shape)) = self.index.get(&chunk).zip(shape(&self.layout, chunk)) else {
             return;
         };
         let size = self.layout.block_size() as usize;
         let Filling { buffer, present, symbols, .. } = &mut self.open[at];
-        // Skipped blocks of a chunk are padding, for which the sender codes zeros.
+        // Skipped blocks of a chunk are padding, which the sender codes as zeros.
         for run in self.skipped.get(&chunk).into_iter().flatten() {
             let end = (run.first + run.count) as usize * size;
             let end = end.min(buffer.len());
@@ -235,9 +235,9 @@ impl Assembly {
         }
     }
 
-    /// Lends the places of up to `max` missing blocks, from block `number` on, within its chunk,
-    /// ending with a block shorter than the others. Appends them to `places`; they lie in the
-    /// returned buffer. `None` if no place can be lent.
+    /// Lends the places of up to `max` missing blocks, from block `number` on. All are in one
+    /// chunk, and a block shorter than the others is the last. Appends them to `places`; they
+    /// lie in the returned buffer. `None` if no place can be lent.
     pub(crate) fn lend(
         &mut self,
         number: u64,
@@ -250,7 +250,7 @@ impl Assembly {
         if self.is_done(chunk) {
             return None;
         }
-        // Earlier lent places may have been a wrong prediction.
+        // A place that was lent earlier may have been a wrong prediction.
         if let Some(&at) = self.lent.filter(|lent| *lent != chunk).and_then(|c| self.index.get(&c))
         {
             self.close_unbegun(at);

@@ -46,7 +46,7 @@ impl ChunkPool {
         self.take_within(|most| most)
     }
 
-    /// Returns a buffer, unless as many are lent as `limit` makes of the capacity.
+    /// Returns a buffer, if fewer are lent than `limit` allows for the capacity.
     fn take_within(&self, limit: impl FnOnce(usize) -> usize) -> Option<ChunkBuffer> {
         let mut state = self.0.state();
         if state.lent >= limit(state.most) {
@@ -59,8 +59,8 @@ impl ChunkPool {
         Some(ChunkBuffer { bytes, pool: self.0.clone() })
     }
 
-    /// Returns a buffer for data that were not granted, or `None` unless a quarter of the budget
-    /// stays free.
+    /// Returns a buffer for data that were not granted; `None` if less than a quarter of the
+    /// budget would stay free.
     pub fn take_spare(&self) -> Option<ChunkBuffer> {
         self.take_within(|most| most - most.div_ceil(4))
     }

@@ -33,9 +33,10 @@ pub(super) const KEEP: Span = Span::from_secs(2);
 pub(super) const EXPECT: Span = Span::from_secs(10);
 /// Flow ids that the expected addresses of one network can open without an announcement.
 const FLOWS_PER_NETWORK: usize = 4;
-/// Most expected addresses and flow ids; early datagrams of further handshakes are dropped.
+/// Maximum number of expected addresses and flow ids; early datagrams of further handshakes are
+/// dropped.
 const MAX_EXPECTED: usize = 4096;
-/// Most expected addresses of one network.
+/// Maximum number of expected addresses of one network.
 const MAX_EXPECTED_OF_NETWORK: usize = 256;
 
 /// The fate of a datagram of an unknown flow.
@@ -72,7 +73,7 @@ pub(super) struct HeldFlow {
 /// Memory of flows that were not announced.
 #[derive(Clone, Copy, Default)]
 struct Share {
-    /// Number of those flows that keep something.
+    /// Number of those flows with kept datagrams.
     flows: usize,
     bytes: usize,
 }
@@ -238,8 +239,9 @@ impl EarlyDatagrams {
         Some(held)
     }
 
-    /// Drops what has been kept or expected for too long; returns the number of dropped datagrams.
-    /// The count of a flow's drops is kept as long as the flow may still be registered.
+    /// Drops datagrams that were kept for too long, and expired expectations; returns the number
+    /// of dropped datagrams. The count of a flow's drops is kept as long as the flow may still be
+    /// registered.
     pub(super) fn expire(&mut self, now: Time) -> u64 {
         if now < self.expiry {
             return 0;
@@ -266,7 +268,7 @@ impl EarlyDatagrams {
         fallen
     }
 
-    /// Drops a flow's datagrams but keeps the count; returns how many were dropped.
+    /// Drops a flow's datagrams but keeps the count; returns the number of dropped datagrams.
     fn let_fall(&mut self, flow: FlowId) -> u64 {
         let Some(held) = self.flows.get_mut(&flow) else { return 0 };
         let (from, cost, announced) = (held.from, held.cost(), held.announced);
@@ -286,7 +288,7 @@ impl EarlyDatagrams {
         (self.expiry != Time::NEVER).then_some(self.expiry)
     }
 
-    /// Something kept until `time` expires just after it.
+    /// Expires datagrams that are kept until `time`, just after it.
     fn expire_by(&mut self, time: Time) {
         self.expiry = self.expiry.min(time + Span::from_nanos(1));
     }

@@ -52,8 +52,8 @@ pub trait FlowSink: Send {
     /// left in the iterator are dropped.
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>);
 
-    /// All flows have received the datagrams of one system call. Flows that share state may now
-    /// advance their time. Called after each [`FlowSink::on_batch`].
+    /// Called after each [`FlowSink::on_batch`], when all flows have received the datagrams of
+    /// one system call. Flows that share state may now advance their time.
     fn on_told(&mut self, _now: Time) {}
 
     /// Reports datagrams with data that arrived before the flow was registered and exceeded the
@@ -230,7 +230,7 @@ impl Port {
     /// Binds `address` and starts the receive thread.
     ///
     /// # Errors
-    /// with the address and the kernel's reason.
+    /// The address is in use or not this host's, with the kernel's reason.
     pub fn bind(address: SocketAddr) -> Result<Port, Error> {
         let failed = |error| {
             let what = format!("cannot open UDP {address} for data: {error}");
@@ -242,7 +242,7 @@ impl Port {
     /// Starts the receive thread of `socket`.
     ///
     /// # Errors
-    /// where the system has no thread or descriptor left.
+    /// The system has no thread or descriptor left.
     pub fn open(socket: Socket) -> Result<Port, Error> {
         let address = socket.local_addr();
         let failed = |error| {
@@ -302,13 +302,14 @@ impl PortHandle {
     /// Registers `sink` for `flow`; its early datagrams are delivered immediately.
     ///
     /// # Errors
-    /// If the flow id is in use here or the port has closed.
+    /// The flow id is in use here, or the port has closed.
     pub fn register(&self, flow: FlowId, sink: Box<dyn FlowSink>) -> Result<(), Error> {
         let refused = |why: &str| {
             let address = self.shared.socket.local_addr();
             Err(Error::new(format!("UDP {address}: {why}")))
         };
-        // Under the lock that the thread takes to close: no sink is registered and then forgotten.
+        // Under the lock that the thread takes to close, so no sink is registered and then
+        // forgotten.
         let mut flows = self.shared.flows();
         if let Some(why) = self.shared.closed.get() {
             return refused(&format!("the port has closed: {why}"));
@@ -332,7 +333,7 @@ impl PortHandle {
 
     /// Expects data from `address`, because a handshake with it is in progress or completed: its
     /// early datagrams are kept for flows yet to be registered. Repeat the call every few seconds
-    /// while this lasts.
+    /// as long as the client stays.
     pub fn expect(&self, address: IpAddr) {
         self.tell(PortCommand::Expect(address.to_canonical()));
     }

@@ -44,7 +44,7 @@ pub fn packet_overhead(address: IpAddr) -> u16 {
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The largest UDP payload that came through.
+    /// The largest UDP payload that arrived.
     pub size: u16,
     /// The round-trip time of the first answer.
     pub rtt: Span,
@@ -177,7 +177,7 @@ impl HoleWatch {
         if arrived != self.arrived || paused {
             *self = HoleWatch { arrived, sent, since: now, reported: now };
         } else if sent.saturating_sub(self.sent) < SUSPICIOUS {
-            // A sender without data to send is no sign of a hole.
+            // A sender without data to send does not indicate a hole.
             self.since = now;
         }
         self.reported = now;
@@ -202,7 +202,7 @@ pub(super) fn answer(probe: &Header, len: usize) -> Option<[u8; ANSWER_LEN]> {
 /// Needs only a longhaul port at the other end: no session, no keys.
 ///
 /// # Errors
-/// If the port has closed; `done` is not called then.
+/// The port has closed; `done` is not called then.
 pub fn search(
     port: &PortHandle,
     path: Path,
@@ -302,8 +302,8 @@ mod tests {
     const START: Time = Time::from_nanos(1_000_000);
     const RTT: Span = Span::from_millis(100);
 
-    /// Runs a search over a path; `passes` says for a size and its number of probes whether the
-    /// probe passes. Returns the result and the duration.
+    /// Runs a search over a path; `passes` decides by a size and its number of probes whether
+    /// the probe passes. Returns the result and the duration.
     fn run(ceiling: u16, link: u16, passes: impl Fn(u16, u32) -> bool) -> (Option<Found>, Span) {
         run_at(RTT, ceiling, link, passes)
     }

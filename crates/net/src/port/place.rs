@@ -1,7 +1,7 @@
 //! How payloads move from a received batch to a chunk's buffer.
 //!
-//! *Naive*: read each header, then open the payload into its place; for sealed data opening is the
-//! only move. *Fake*: open into scratch, count, keep nothing. (*Scatter* has its own receive call:
+//! *Naive*: read each header, then open the payload into its place; opening moves sealed data only
+//! once. *Fake*: open into scratch, count, keep nothing. (*Scatter* has its own receive call:
 //! [`scatter`](crate::port::scatter).)
 //!
 //! A datagram that fails to open is dropped. One that opens but is not needed is opened into
@@ -46,8 +46,8 @@ impl Placer {
         Placer { opener, assembly, counts: PlaceCounts::default(), scratch, kept }
     }
 
-    /// Opens one data datagram into its place. Returns its block if that is now present; a coded
-    /// symbol counts as a block.
+    /// Opens one data datagram into its place. Returns its block if the block is now present; a
+    /// coded symbol counts as a block.
     ///
     /// # Errors
     /// [`OpenError`] if the datagram does not open.
@@ -99,8 +99,8 @@ impl Placer {
         self.placed(now, datagram, placed)
     }
 
-    /// The block of a datagram that is `placed`; a datagram that has no place is opened all the
-    /// same.
+    /// Returns the block of a datagram that is `placed`. A datagram without a place is opened
+    /// too.
     fn placed(
         &mut self,
         now: Time,
@@ -121,7 +121,7 @@ impl Placer {
                 self.counts.unfit += 1;
                 Ok(None)
             }
-            // Opened in any case, so that a stranger's datagrams do not count as lack of memory.
+            // Opened all the same, so that a stranger's datagrams do not count as lack of memory.
             Placed::NoRoom => {
                 opener.open(now, header, bytes, scratch)?;
                 self.counts.no_room += 1;
@@ -130,7 +130,7 @@ impl Placer {
         }
     }
 
-    /// Completes a chunk whose missing blocks symbols replace, if it is kept.
+    /// Completes a chunk in which symbols replace the missing blocks, if the chunk is kept.
     pub fn restore(&mut self, chunk: u64) {
         if chunk < self.kept {
             self.assembly.restore(chunk);

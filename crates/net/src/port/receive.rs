@@ -1,9 +1,9 @@
 //! The receive thread of a port.
 //!
-//! A flow's time is the time up to which the socket has been read: arrived datagrams are delivered
-//! before mailbox messages, and before any flow learns that time has passed. Otherwise a thread
-//! that had to wait for its processor would count datagrams in the socket as lost as soon as the
-//! control stream says that they were sent.
+//! A flow's clock shows the time up to which the socket has been read: the thread delivers arrived
+//! datagrams before mailbox messages, and before any flow learns that time has passed. Otherwise,
+//! if the thread had to wait for its processor, a flow would count datagrams in the socket as lost
+//! as soon as the control stream reports them as sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -298,7 +298,7 @@ impl ReceiveLoop {
         let is_probe = header.kind == Kind::Probe;
         let answer = if is_probe { mtu::answer(&header, bytes.len()) } else { None };
         if let Some(answer) = answer.filter(|_| self.may_answer(message)) {
-            // A lost answer has the effect of a lost probe: it is probed again.
+            // A lost answer has the effect of a lost probe: the peer sends the probe again.
             let _ = self.shared.socket.send(message.path, &answer);
             tally.probes += 1;
             return;

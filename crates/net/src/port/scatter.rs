@@ -23,7 +23,7 @@ use crate::sealing::open::Opener;
 use crate::sealing::seal::TAG_LEN;
 use crate::socket::{Path, Socket};
 
-/// Most datagrams that the kernel joins.
+/// Maximum number of datagrams that the kernel joins.
 const MOST: usize = 64;
 /// Bytes of the longest train.
 const TRAIN: usize = 1 << 16;
@@ -110,8 +110,8 @@ impl Scatter {
         }
     }
 
-    /// Receives one train and appends blocks that are in place to `arrivals`. All else of it is in
-    /// the call's spill, for [`Placer::place`].
+    /// Receives one train and appends blocks that are in place to `arrivals`. The rest of the
+    /// train goes to the call's spill, for [`Placer::place`].
     ///
     /// # Errors
     /// The socket's error; `WouldBlock` if no data wait.
@@ -184,12 +184,12 @@ impl Scatter {
         right
     }
 
-    /// Returns the last of this flow's blocks in a train, and how many were mispredicted.
+    /// Returns the last of this flow's blocks in a train, and the number of mispredicted ones.
     fn look_over(&self, right: u64, spill: &[u8], stride: usize) -> (Option<u64>, u64) {
         let predicted = chosen(right, &self.places).map(|place| place.number).last();
         let headers = spill.chunks(stride).filter_map(Header::decode);
         let ours = headers.filter(|h| h.kind == Kind::Data && h.flow == self.flow);
-        // A coded symbol is no block to go on from.
+        // A coded symbol predicts no next block.
         let ours = ours.filter(|h| h.block < FIRST_SYMBOL);
         ours.fold((predicted, 0), |(last, moved), h| (last.max(Some(h.block)), moved + 1))
     }
@@ -222,7 +222,7 @@ struct Train {
 }
 
 impl Train {
-    /// The length of the datagram for which `place` was planned.
+    /// Returns the length of the datagram for which `place` was planned.
     fn planned(&self, place: &Place) -> usize {
         Header::LEN + place.len + self.tag
     }

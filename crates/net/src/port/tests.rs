@@ -248,7 +248,7 @@ fn sealed_batches_arrive_opened_and_a_closed_flow_is_forgotten() {
         assert!(blocks.iter().map(|(block, _)| *block).eq(0..100));
         assert_eq!(blocks[50].1.len(), 10);
         assert_eq!(blocks[51].1, payload);
-        // The sender of the channel goes with the sink.
+        // Dropping the sink drops the sender of the channel.
         assert!(told.recv_timeout(PATIENCE).is_err());
         let (again, _) = teller();
         port.register(FlowId(4), again).unwrap();
@@ -278,7 +278,7 @@ fn a_flood_is_counted_and_stops_no_flow() {
         socket.send(path(&port), &genuine).unwrap();
         sent += 11;
         if block % 50 == 49 {
-            seen(&port, sent); // So that no socket buffer overflows.
+            seen(&port, sent); // Prevents an overflow of the socket buffer.
         }
     }
     let blocks: Vec<u64> = (0..1000).map(|_| told.recv_timeout(PATIENCE).unwrap().0).collect();
@@ -314,7 +314,7 @@ fn a_strangers_probes_do_not_use_up_the_answers_of_others() {
     for n in 1..=2_000 {
         stranger.send_to(&probe, to).unwrap();
         if n % 50 == 0 {
-            seen(&port, n); // So that no socket buffer overflows.
+            seen(&port, n); // Prevents an overflow of the socket buffer.
         }
     }
     let answered = port.statistics().probes;

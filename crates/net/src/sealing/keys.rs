@@ -67,7 +67,7 @@ impl Suite {
         }
     }
 
-    /// The suite of a name, where it seals everything.
+    /// The sealing suite called `name`; `None` for an unknown name, and for `none`.
     pub fn sealed(name: &str) -> Option<Suite> {
         let all = [Suite::Aes128Gcm, Suite::ChaCha20Poly1305];
         all.into_iter().find(|suite| suite.name() == name)
@@ -92,7 +92,7 @@ pub fn has_fast_aes() -> bool {
     false
 }
 
-/// Which way a datagram goes.
+/// The direction of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the sender of the object to its receiver.

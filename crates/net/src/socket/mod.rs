@@ -31,7 +31,7 @@ pub const LARGEST_WHOLE: u16 = 9000 - 20 - 8;
 /// How long to wait for a full send buffer before the datagrams count as lost.
 const SEND_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// The two ends of a datagram's way.
+/// The two addresses of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     /// The remote address.
@@ -87,7 +87,7 @@ impl std::fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
-/// Requests `bytes` of receive buffer for `io` and returns what the kernel granted.
+/// Requests `bytes` of receive buffer for `io`; returns the size that the kernel granted.
 ///
 /// # Errors
 /// The kernel's error.

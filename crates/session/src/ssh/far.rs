@@ -155,7 +155,7 @@ fn contacted() -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// Opens the first possible port of a range, on all addresses.
+/// Opens the first free port of a range, on all addresses.
 fn in_range<T>(
     ports: Option<(u16, u16)>,
     open: impl Fn(SocketAddr) -> std::io::Result<T>,

@@ -14,7 +14,7 @@ const MARK: &str = "longhaul-ssh/1 ";
 /// The longest longhaul line.
 const LONGEST_LINE: usize = 4096;
 
-/// The most bytes of other output; the client gives up after more.
+/// Maximum bytes of other output; the client gives up after more.
 const MOST_NOISE: usize = 64 << 10;
 
 /// Bytes of noise kept for an error message.

@@ -1,4 +1,4 @@
-//! All carriers provide the same.
+//! All carriers provide the same functions.
 
 use std::time::Instant;
 
@@ -55,7 +55,7 @@ fn a_connection_that_took_a_second_to_be_made_has_the_round_trip_of_its_path() {
             let under = stream::Under { remote, local_ip: None, carrier: "tls", rtt, tcp: None };
             (stream::server(stream, under, &config, &settings).await, waited)
         };
-        // The first of the two starts first.
+        // `join!` polls `near` first.
         let (near, (far, waited)) = tokio::join!(near, far);
         assert!(waited >= Duration::from_millis(900), "{waited:?}");
         let rtt = near.expect("a session").rtt.expect("it is measured");
@@ -170,7 +170,10 @@ fn the_other_side_reads_the_error_at_the_end() {
             assert_eq!(near.read::<u32>().await, Ok(Some(1)));
             let error = near.read::<u32>().await.expect_err("an error was given");
             assert_eq!(error.kind, Kind::RemoteFile);
-            assert!(error.to_string().ends_with("/data is full; over there: make room"), "{error}");
+            assert!(
+                error.to_string().ends_with("/data is full; on the other host: make room"),
+                "{error}"
+            );
             drop(near);
             closing.await.expect("no panic").expect("delivered");
         }

@@ -67,7 +67,7 @@ fn an_unread_stream_does_not_block_others() {
                 {
                     written.unwrap();
                     sent += 1;
-                    assert!(sent < 100, "what is not read is bounded");
+                    assert!(sent < 100, "unread data are bounded");
                 }
             };
             // Both directions: the client does not read `near`, and the server not `unread`.
@@ -208,7 +208,7 @@ fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediate
         assert_eq!(far.read::<u32>().await, Ok(Some(1)));
         let theirs = far.connection().expect("the client asked for it");
         drop(far);
-        // A silent side is given up only after a longer time.
+        // A silent side would count as lost only after a longer time.
         timeout(Duration::from_secs(5), theirs.ended()).await.expect("its last word came");
         stopped.join().expect("no panic");
     });

@@ -21,7 +21,7 @@ struct State {
     synced: Vec<u8>,
     /// Writes since the last sync.
     loose: Vec<(usize, Vec<u8>)>,
-    /// This many further calls succeed.
+    /// The number of further calls that succeed.
     left: Option<u32>,
 }
 
@@ -148,7 +148,7 @@ fn committed_edits_and_their_outcomes_survive_a_power_cut_at_any_write() {
         drop(disk);
         medium = medium.after_cut(&mut chance);
     }
-    assert_eq!(committed.len(), 3, "no cut came so late that anything was committed");
+    assert_eq!(committed.len(), 3, "no cut came after a commit");
 }
 
 /// Sends a command to a store and waits for the answer.
@@ -186,17 +186,17 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
     // The power is off, and the file cannot be opened.
     can_open.store(false, Ordering::Relaxed);
     medium.0.lock().unwrap().left = Some(0);
-    assert!(edit(4, 1).is_err(), "nobody knows whether it is made");
+    assert!(edit(4, 1).is_err(), "its outcome is unknown");
     assert!(matches!(shown(), Err(Failed::Closed(_))), "4 was never made");
     let (tell, mut told) = oneshot::channel();
     store.order(Command::Next(Watcher::new(Prefix::ALL, None), tell));
     assert!(matches!(begin(2), Err(Failed::Closed(_))));
     assert!(told.try_recv().is_err(), "a watcher sees nothing");
-    // Its streams get the end.
+    // Its streams learn of the end.
     let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
     assert!(anew.as_mut().poll(context).is_ready());
     can_open.store(true, Ordering::Relaxed);
-    assert!(matches!(shown(), Ok(Some(1))), "what was refused is not there");
+    assert!(matches!(shown(), Ok(Some(1))), "a refused edit is not there");
     let (_, piece) = told.blocking_recv().expect("the watcher has waited");
     let Piece::Snapshot { entries, .. } = piece else { panic!("{piece:?}") };
     assert_eq!(entries[0].1.value[7], 1);

@@ -21,26 +21,26 @@ use super::messages::Hop;
 use crate::place::CONTENT;
 use crate::terms::{micros, written};
 
-/// Messages that wait for the task that takes them; later ones are lost.
+/// Maximum number of messages queued for the task that takes them; later messages are dropped.
 const WAITING: usize = 1_024;
-/// Content of them.
+/// Maximum bytes of these messages.
 const WAITING_BYTES: usize = 32 << 20;
-/// How often a subscriber says where it is.
+/// Interval of a subscriber's control datagrams, which tell the server its address.
 const HELLO: Span = Span::from_millis(250);
-/// What the meter of losses takes for the interval of messages: a pause of four of these before a
-/// gap is an outage.
+/// The message interval for the loss meter: a pause of four of these before a gap counts as an
+/// outage.
 const OUTAGE: Span = Span::from_secs(1);
-/// Content of the largest datagram.
+/// Bytes of the largest datagram's content.
 const MOST: usize = u16::MAX as usize;
 
-/// A message that came in datagrams.
+/// A message received in datagrams.
 pub(crate) struct Came {
     pub(crate) message: Message,
-    /// Bytes of it that count until it is taken.
+    /// The flow's counter of queued bytes, reduced on drop.
     held: Arc<AtomicU64>,
-    /// A datagram of it was lost and restored.
+    /// At least one of its datagrams was lost and restored.
     pub(crate) restored: bool,
-    /// A message that was sent later came before it.
+    /// A message that was sent later arrived first.
     pub(crate) late: bool,
 }
 
@@ -53,22 +53,22 @@ impl Drop for Came {
 /// Counts of a flow, for other threads.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// UDP payload that came.
+    /// Received UDP payload in bytes.
     pub(crate) bytes: AtomicU64,
-    /// Messages that did not come.
+    /// Messages that were lost.
     pub(crate) lost: AtomicU64,
-    /// Messages that came, but found no room.
+    /// Messages that were received but dropped, because the queue was full.
     pub(crate) dropped: AtomicU64,
-    /// Messages that came after their deadline.
+    /// Messages that arrived after their deadline.
     pub(crate) late: AtomicU64,
-    /// Half of the round-trip time in microseconds, as the task of the flow knows it.
+    /// Half of the round-trip time in microseconds, set by the flow's task.
     pub(crate) path: AtomicU64,
-    /// Losses, and the spread of delays, of a flow with a deadline.
+    /// Loss estimate and spread of delays; only for a flow with a deadline.
     seen: Mutex<Option<(Losses, Span)>>,
 }
 
 impl Counts {
-    /// What the other end hears of a flow with a deadline.
+    /// Returns the report for the other end; `None` for a flow without a deadline.
     pub(crate) fn hop(&self) -> Option<Hop> {
         // No code panics while it holds the lock.
         let (losses, jitter) = (*self.seen.lock().unwrap_or_else(PoisonError::into_inner))?;
@@ -82,17 +82,17 @@ impl Counts {
     }
 }
 
-/// Says where this end is.
+/// Sends the control datagrams that tell the server this end's address.
 pub(crate) struct Hello {
     pub(crate) seal: Sealer,
     pub(crate) socket: Arc<Socket>,
     pub(crate) contact: Path,
 }
 
-/// See the [module](self).
+/// The [receiving end](self) of a flow.
 pub(crate) struct Inbound {
     data: Opener,
-    /// Only datagrams of this address, if it is known.
+    /// Accept only datagrams from this address, if set.
     peer: Option<IpAddr>,
     joiner: Joiner,
     out: mpsc::Sender<Came>,
@@ -101,12 +101,13 @@ pub(crate) struct Inbound {
     hello: Option<(Hello, Time)>,
     scratch: Vec<u8>,
     joined: Vec<Joined>,
-    /// For messages with a deadline.
+    /// Only for messages with a deadline.
     judge: Option<(Judge, Meter)>,
 }
 
 impl Inbound {
-    /// A flow of messages of `peer`, with a deadline or without; at a subscriber with its `hello`.
+    /// Creates the receiving end of a flow of messages from `peer`, with or without a deadline. A
+    /// subscriber passes its `hello`.
     pub(crate) fn new(
         data: Opener,
         peer: Option<IpAddr>,
@@ -152,7 +153,7 @@ impl Inbound {
                     decode(blob).map(|message| Message { born, ..message })
                 }
             };
-            // What no honest end sends.
+            // A correct sender never sends an undecodable message.
             let Some(message) = message else { continue };
             let cost = message.cost() as u64;
             let held = self.held.fetch_add(cost, Ordering::Relaxed) + cost;
@@ -172,7 +173,7 @@ impl Inbound {
             let mut out = [0; CONTENT + SEALED_OVERHEAD];
             let sealed = hello.seal.seal(Kind::Control, 0, &1_u64.to_be_bytes(), &mut out);
             if let Ok(len) = sealed {
-                // What cannot be sent is lost, as it may be on the path.
+                // A failed send has the effect of a loss on the path.
                 let _ = hello.socket.send(hello.contact, &out[..len]);
             }
         }

@@ -1,8 +1,8 @@
-//! Links between servers: what is said in a room here is said in the room of another server, and
-//! the other way round.
+//! Links between servers: messages in a room here are also sent to the room of the same name at
+//! another server, and vice versa.
 //!
-//! A message keeps its origin and number, so a room drops it when it comes a second time, round a
-//! ring of servers. It does not go back on the link by which it came.
+//! A message keeps its origin and number, so a room drops the copy that arrives a second time
+//! around a ring of servers. A link does not send back messages that it delivered.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -24,14 +24,14 @@ use super::server::Channels;
 use crate::link::LeastRtt;
 use crate::terms::micros;
 
-/// A link is retried as long as its server runs.
+/// A link retries as long as its server runs.
 const RETRY: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// Links the room `name` to the room of the same name at the server to which `connect` makes
-/// sessions; `me` is the id of this server. Lost connections are made again.
+/// Links the room `name` to the room of the same name at the server to which `connect` opens
+/// sessions, and reconnects after a loss. `me` is the id of this server.
 ///
 /// # Errors
-/// Ends only with an error: a limit here, or a refusal there.
+/// A limit here, or a refusal by the other server; without an error it never returns.
 pub async fn run(
     channels: &Channels,
     me: PeerId,
@@ -45,7 +45,7 @@ pub async fn run(
     tokio::try_join!(from, to).map(drop)
 }
 
-/// The messages of a room that did not come by the link.
+/// The messages of a room, except those that this link delivered.
 struct FromRoom {
     room: Rc<Room>,
     cursor: Cursor,
@@ -58,7 +58,7 @@ impl Feed for FromRoom {
         loop {
             match self.room.read(|log| self.cursor.take(log))? {
                 Taken::Message(message) => return Some(((*message).clone(), None)),
-                // A slow link loses its own messages.
+                // A slow link loses messages of this link only.
                 Taken::Lost(_) => {}
             }
         }
@@ -109,7 +109,7 @@ async fn incoming(
     link: u64,
     connect: &impl AsyncFn() -> Result<Session, Error>,
 ) -> Result<(), Error> {
-    // The run of the room there, and the position of the next message.
+    // The run of the remote room, and the position of its next message.
     let mut place = (0, 0);
     loop {
         let session = again(connect, RETRY).await?;
@@ -117,7 +117,7 @@ async fn incoming(
     }
 }
 
-/// Passes all errors but a lost connection.
+/// Returns every error except a lost connection.
 fn lost(ended: Result<(), Error>) -> Result<(), Error> {
     ended.or_else(|error| if error.kind == Kind::Lost { Ok(()) } else { Err(error) })
 }
@@ -151,7 +151,7 @@ async fn bring(
                 if let Some((message, next)) = parts.take(part)? {
                     place.1 = next;
                     let hops = message.hops + 1;
-                    // What finds no memory here is lost here.
+                    // Without memory here, the message is lost.
                     let born = message.born.saturating_sub_unsigned(micros(rtt.now() / 2));
                     let message = Message { born, hops, via: link, ..message };
                     let _ = seat.room.publish(message);

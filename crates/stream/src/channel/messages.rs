@@ -1,17 +1,17 @@
 //! The messages of the service `channel`. A client's first message is a [`Publish`] or a
 //! [`Subscribe`].
 
-/// The name of the service, and its word in the list of clients.
+/// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "channel";
 
-/// The word in the list of clients for links between servers.
+/// The keyword in the list of clients for links between servers.
 pub const LINK: &str = "link";
 
-/// The version of its messages. It rises with each field that must not be skipped. Version 2 has
-/// the mode `deadline`.
+/// The version of its messages. It rises with each field that must not be skipped. Version 2
+/// adds the mode `deadline`.
 pub const VERSION: u32 = 2;
 
-/// The version that a channel needs, with or without a deadline.
+/// Returns the version that a channel needs, with or without a deadline.
 pub(super) fn version(has_deadline: bool) -> u32 {
     if has_deadline { VERSION } else { 1 }
 }
@@ -19,13 +19,13 @@ pub(super) fn version(has_deadline: bool) -> u32 {
 /// A message of a client.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ChannelAsk {
-    /// One of these; nothing if it comes from a newer version and is unknown here.
+    /// The message; absent if a newer version sent a kind that this version does not know.
     #[prost(oneof = "ChannelAsked", tags = "1, 2, 3, 4")]
     pub asked: Option<ChannelAsked>,
 }
 
 impl ChannelAsk {
-    /// The link that a first message asks for; 0 if it asks for none.
+    /// Returns the link that a first message requests; 0 for none.
     pub fn link(&self) -> u64 {
         match &self.asked {
             Some(ChannelAsked::Publish(publish)) => publish.link,
@@ -35,7 +35,7 @@ impl ChannelAsk {
     }
 }
 
-/// All messages of a client.
+/// Every message of a client.
 #[derive(Clone, PartialEq, prost::Oneof)]
 #[allow(missing_docs, reason = "each variant is documented at its type")]
 pub enum ChannelAsked {
@@ -49,57 +49,56 @@ pub enum ChannelAsked {
     Hop(Hop),
 }
 
-/// The client sends messages to a room. The server answers with a [`Room`], and later with
-/// [`Taken`].
+/// Asks to send messages to a room. The server answers with a [`Room`], and later with [`Taken`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Publish {
     /// The name of the room: words joined by slashes, at most 512 bytes.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// A random number, the same when the client comes back after a lost connection: messages that
-    /// were taken before are dropped.
+    /// A random number of this sender. It stays the same after a reconnection, so the server drops
+    /// repeated messages.
     #[prost(fixed64, tag = "2")]
     pub run: u64,
-    /// The link that the messages pass, with the right `link`; 0 for a client that sends its own
-    /// messages.
+    /// The link that delivers the messages, which needs the right `link`; 0 for a client that
+    /// sends its own messages.
     #[prost(fixed64, tag = "3")]
     pub link: u64,
-    /// The cipher of the datagrams; empty if messages come over this stream.
+    /// The cipher of the datagrams; empty if messages are sent over this stream.
     #[prost(string, tag = "4")]
     pub cipher: String,
     /// The flow of the datagrams.
     #[prost(uint32, tag = "5")]
     pub flow: u32,
-    /// How old a message may be when it comes to the server; 0 for any age. Otherwise each message
-    /// in datagrams begins with its age and the time when it left, 4 bytes each.
+    /// The maximum age of a message on arrival at the server; 0 for no limit. With a limit, each
+    /// message in datagrams starts with its age and its departure time, 4 bytes each.
     #[prost(uint64, tag = "6")]
     pub deadline_micros: u64,
 }
 
-/// The client receives the messages of a room. The server answers with a [`Room`], the last
-/// message of each key, and all later messages.
+/// Asks for the messages of a room. The server answers with a [`Room`], the last message of
+/// each key, and all later messages.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Subscribe {
     /// The name of the room.
     #[prost(string, tag = "1")]
     pub name: String,
     /// 0: all messages in order. 1: the newest message of each key. 2: all messages in datagrams.
-    /// 3: the same, with a deadline.
+    /// 3: all messages in datagrams, with a deadline.
     #[prost(uint32, tag = "2")]
     pub mode: u32,
     /// Only messages with this key or a key below it; empty for all messages.
     #[prost(string, tag = "3")]
     pub keys: String,
-    /// The run of the room from which the client has all messages before `next`; 0 for none.
+    /// The run of the room of which the client has all messages before `next`; 0 for none.
     #[prost(fixed64, tag = "4")]
     pub run: u64,
     /// The position of the next message.
     #[prost(uint64, tag = "5")]
     pub next: u64,
-    /// The link whose messages the client does not want back, with the right `link`; or 0.
+    /// The link whose messages must not be sent back, which needs the right `link`; 0 for none.
     #[prost(fixed64, tag = "6")]
     pub link: u64,
-    /// The cipher of the datagrams; empty if messages go over this stream.
+    /// The cipher of the datagrams; empty if messages are sent over this stream.
     #[prost(string, tag = "7")]
     pub cipher: String,
     /// The flow of the datagrams. The client sends sealed control datagrams of this flow, at least
@@ -115,58 +114,58 @@ pub struct Subscribe {
     /// Datagrams of a group of the code; 0 for no code.
     #[prost(uint32, tag = "11")]
     pub group: u32,
-    /// Repairs of a group.
+    /// Number of repairs in a group.
     #[prost(uint32, tag = "12")]
     pub repairs: u32,
-    /// How old a message may be when it comes to the client, in mode 3. The server chooses the
-    /// code, and each message begins with its age and the time when it left, 4 bytes each.
+    /// The maximum age of a message on arrival at the client, for mode 3. The server chooses
+    /// the code. Each message starts with its age and its departure time, 4 bytes each.
     #[prost(uint64, tag = "13")]
     pub deadline_micros: u64,
 }
 
-/// What the receiving end of datagrams with a deadline has seen of them, once a second.
+/// The receiver's report on datagrams with a deadline, sent once a second.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Hop {
-    /// The share of datagrams that are lost, in millionths.
+    /// The share of lost datagrams, in millionths.
     #[prost(uint32, tag = "1")]
     pub loss_ppm: u32,
-    /// Datagrams lost in a row, on average, times 1000.
+    /// The average length of a loss burst in datagrams, times 1000.
     #[prost(uint32, tag = "2")]
     pub burst_milli: u32,
-    /// How much longer messages took than the fastest did.
+    /// Spread of delays: how much longer messages took than the fastest one.
     #[prost(uint64, tag = "3")]
     pub jitter_micros: u64,
 }
 
-/// A message of a channel, or a part of one. The parts of a message follow each other.
+/// A message of a channel, or a part of one. The parts of a message are sent in sequence.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Part {
-    /// The sender; a client that sends its own messages leaves it at 0. Only in the first part, as
-    /// all fields but `rest` and `bytes`.
+    /// The sender; 0 from a client that sends its own messages. All fields except `rest` and
+    /// `bytes` are set in the first part only.
     #[prost(fixed64, tag = "1")]
     pub origin: u64,
-    /// The number of the message, which grows with each message of a sender.
+    /// The number of the message; it increases with each message of a sender.
     #[prost(uint64, tag = "2")]
     pub number: u64,
-    /// When the sender had it, by its own clock.
+    /// When the sender took the message, by its own clock.
     #[prost(uint64, tag = "3")]
     pub at_micros: u64,
-    /// Links between servers that it has passed.
+    /// Number of links between servers that the message has passed.
     #[prost(uint32, tag = "4")]
     pub hops: u32,
     /// Its key; empty if it has none.
     #[prost(string, tag = "5")]
     pub key: String,
-    /// The position in the room of the next message after it, to a subscriber.
+    /// To a subscriber: the position of the room's next message after this one.
     #[prost(uint64, tag = "6")]
     pub next: u64,
-    /// Bytes that follow in later parts.
+    /// Bytes of the message in later parts.
     #[prost(uint64, tag = "7")]
     pub rest: u64,
     /// The content, or a part of it.
     #[prost(bytes = "vec", tag = "8")]
     pub bytes: Vec<u8>,
-    /// How old the message is, in the first part.
+    /// The age of the message; in the first part.
     #[prost(uint64, tag = "9")]
     pub age_micros: u64,
 }
@@ -174,12 +173,12 @@ pub struct Part {
 /// A message of a server.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ChannelTell {
-    /// One of these; nothing if it comes from a newer version and is unknown here.
+    /// The message; absent if a newer version sent a kind that this version does not know.
     #[prost(oneof = "ChannelTold", tags = "1, 2, 3, 4, 5")]
     pub told: Option<ChannelTold>,
 }
 
-/// All messages of a server.
+/// Every message of a server.
 #[derive(Clone, PartialEq, prost::Oneof)]
 #[allow(missing_docs, reason = "each variant is documented at its type")]
 pub enum ChannelTold {
@@ -195,10 +194,10 @@ pub enum ChannelTold {
     Hop(Hop),
 }
 
-/// The client is in the room.
+/// The client has entered the room.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Room {
-    /// A random number. Positions of different runs have nothing in common.
+    /// A random number. Positions of different runs are not comparable.
     #[prost(fixed64, tag = "1")]
     pub run: u64,
     /// The position of the next message of the room.
@@ -206,30 +205,31 @@ pub struct Room {
     pub next: u64,
 }
 
-/// The server has dropped messages that this subscriber had not taken.
+/// The server has dropped messages that this subscriber had not received.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Lost {
-    /// How many.
+    /// The number of dropped messages.
     #[prost(uint64, tag = "1")]
     pub count: u64,
     /// The position of the next message.
     #[prost(uint64, tag = "2")]
     pub next: u64,
-    /// Messages beside those that would have come after their deadline.
+    /// The number of further messages that were dropped because they would have arrived after their
+    /// deadline.
     #[prost(uint64, tag = "3")]
     pub late: u64,
 }
 
-/// The server has taken messages of this sender.
+/// The server has received messages of this sender.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Taken {
-    /// How many messages of this stream, in their order.
+    /// The number of received messages of this stream, in order.
     #[prost(uint64, tag = "1")]
     pub count: u64,
-    /// Messages that the server has dropped for lack of memory, in total.
+    /// Total number of messages that the server has dropped for lack of memory.
     #[prost(uint64, tag = "2")]
     pub dropped: u64,
-    /// Messages that came after their deadline, in total.
+    /// Total number of messages that arrived after their deadline.
     #[prost(uint64, tag = "3")]
     pub late: u64,
 }

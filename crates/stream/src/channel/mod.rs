@@ -1,14 +1,15 @@
-//! Channels: messages through a room of a server, from several clients to several others.
+//! Channels: several clients send messages to several others through a room of a server.
 //!
-//! A sender and a subscriber each choose how their messages travel between them and the server
+//! A sender and a subscriber each choose how messages travel between them and the server
 //! ([`Mode`](longhaul_proto::channel::Mode)): over the ordered stream of the session, or in sealed
-//! datagrams. The room is the same for all.
+//! datagrams. Clients with different modes share a room.
 //!
-//! - [`messages`] (the wire), `parts` (messages longer than a frame of the control stream).
+//! - [`messages`] (the wire messages), `parts` (messages longer than a frame of the control
+//!   stream).
 //! - The server: [`server`] answers clients from its `rooms`. `inbound` and `outbound` are the two
 //!   ends of a flow of datagrams, at both sides.
-//! - The clients: [`publish`] and [`subscribe`]. [`link`] joins a room of this server to the room
-//!   of another one.
+//! - The clients: [`publish`] and [`subscribe`]. [`link`] connects a room of this server to the
+//!   room of another server.
 
 mod inbound;
 pub mod link;
@@ -26,7 +27,7 @@ pub use rooms::{Charge, Charges, RoomLimits, RoomListed};
 
 use longhaul_net::clock;
 
-/// The time of this host's clock for the stamps of messages, in microseconds.
+/// Returns this host's time for the timestamps of messages, in microseconds.
 fn stamp() -> u64 {
     clock::now().as_nanos() / 1_000
 }

@@ -13,39 +13,40 @@ use longhaul_proto::stream;
 use longhaul_proto::time::Span;
 use longhaul_proto::wire::header::Kind;
 
-/// How long a group of the code may be incomplete.
+/// How long a group of the code may stay incomplete before its repairs are sent.
 const WAIT: Span = Span::from_millis(20);
-/// Bytes of a datagram: the least is what each IPv6 path carries without headers.
+/// Possible UDP payload of a datagram. The minimum fits into the smallest IPv6 MTU, 1280 bytes.
 pub(super) const DATAGRAMS: std::ops::RangeInclusive<u16> = 1_232..=8_900;
 
-/// What became of a message.
+/// The outcome of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sending {
-    /// All of it has left this host.
+    /// The whole message has left this host.
     Left,
     /// A part of it could not be sent.
     Failed,
-    /// It would have come after its deadline.
+    /// The message was not sent, because it would have arrived after its deadline.
     Late,
 }
 
-/// A hop with a deadline.
+/// The state of a path with a deadline.
 pub(super) struct Hop {
     deadline: Span,
     path: stream::Path,
-    /// Datagrams and the time of the last choice of a code.
+    /// Number of datagrams, and the time, when the code was last chosen.
     before: (u64, Time),
 }
 
 impl Hop {
-    /// A hop of which nothing is known but the round-trip time.
+    /// Returns the state for a path of which only the round-trip time is known.
     pub(super) fn new(deadline: Span, rtt: Span) -> Hop {
         let losses = stream::Meter::new(Span::from_secs(1)).losses();
         let path = stream::Path { rtt, jitter: Span::ZERO, losses, symbol: *DATAGRAMS.start() };
         Hop { deadline, path, before: (0, clock::now()) }
     }
 
-    /// The code for the datagrams of which there were `count`.
+    /// Chooses the code, from the rate since the last choice; `count` is the number of datagrams so
+    /// far.
     fn cover(&mut self, count: u64) -> Option<Cover> {
         let now = clock::now();
         let (before, since) = std::mem::replace(&mut self.before, (count, now));
@@ -54,7 +55,7 @@ impl Hop {
     }
 }
 
-/// Cuts, seals and sends messages.
+/// Splits, seals and sends messages.
 pub(super) struct Outbound {
     socket: Arc<Socket>,
     data: Sealer,
@@ -65,14 +66,14 @@ pub(super) struct Outbound {
 }
 
 impl Outbound {
-    /// A flow of datagrams with `size` bytes of UDP payload.
+    /// Creates the sending end of a flow of datagrams with `size` bytes of UDP payload.
     pub(super) fn new(socket: Arc<Socket>, data: Sealer, size: u16, code: Code) -> Outbound {
         let payload = usize::from(size).saturating_sub(SEALED_OVERHEAD);
         let (cutter, batch) = (Cutter::new(payload, code, WAIT), Batch::new(size));
         Outbound { socket, data, cutter, batch, cut: Vec::new(), hop: None }
     }
 
-    /// The same with a deadline; the code follows what is known of the hop.
+    /// Adds a deadline; the code then follows the measurements of the path.
     pub(super) fn with_deadline(mut self, mut hop: Hop) -> Outbound {
         if let Some(Cover { code, wait }) = hop.cover(0) {
             self.cutter.follow(code, wait);
@@ -80,7 +81,7 @@ impl Outbound {
         Outbound { hop: Some(hop), ..self }
     }
 
-    /// Follows what the other end has seen of a hop with a deadline.
+    /// Takes over the other end's measurements of the path.
     pub(super) fn follow(&mut self, losses: Losses, jitter: Span, rtt: Span) {
         if let Some(hop) = &mut self.hop {
             (hop.path.losses, hop.path.jitter, hop.path.rtt) = (losses, jitter, rtt);
@@ -104,14 +105,14 @@ impl Outbound {
         if cut.is_ok() && self.flush_to(path) { Sending::Left } else { Sending::Failed }
     }
 
-    /// Sends the repairs of a group that is incomplete for too long.
+    /// Sends the repairs of a group that has been incomplete for too long.
     pub(super) fn flush(&mut self, path: Path) {
         self.cutter.flush(clock::now(), &mut self.cut);
-        // A repair that cannot be sent is lost, as it may be on the path.
+        // A failed send has the effect of a loss on the path.
         let _ = self.flush_to(path);
     }
 
-    /// When [`Outbound::flush`] is due.
+    /// Returns when [`Outbound::flush`] is due.
     pub(super) fn next_wakeup(&self) -> Option<Time> {
         self.cutter.next_wakeup()
     }
@@ -132,7 +133,7 @@ impl Outbound {
     }
 }
 
-/// Waits until `at`; forever without it.
+/// Waits until `at`, or forever without it.
 pub(super) async fn until(at: Option<Time>) {
     match at {
         Some(at) => tokio::time::sleep(clock::duration(at.since(clock::now()))).await,

@@ -9,10 +9,11 @@ use longhaul_session::{Error, Kind};
 use super::messages::Part;
 use super::stamp;
 
-/// Content of a part: a frame of the control stream holds it with its head.
+/// Maximum content of a part in bytes; it fits into a frame of the control stream with the part's
+/// head.
 const PART: usize = 512 << 10;
 
-/// The parts of a message, whose subscriber continues at `next`.
+/// Returns the parts of a message; `next` is the position at which its subscriber continues.
 pub(super) fn cut(message: &Message, next: u64) -> impl Iterator<Item = Part> + '_ {
     let all = &message.bytes[..];
     let count = all.len().div_ceil(PART).max(1);
@@ -37,16 +38,16 @@ fn wrong(what: impl Into<String>) -> Error {
     Error::new(Kind::Usage, what)
 }
 
-/// Joins parts to messages.
+/// Joins parts into messages.
 #[derive(Debug, Default)]
 pub struct Parts {
-    /// The message without its content, its content so far, the bytes that follow, and the
-    /// position after it.
+    /// The message without its content, the content received so far, the number of missing bytes,
+    /// and the position after the message.
     begun: Option<(Message, Vec<u8>, usize, u64)>,
 }
 
 impl Parts {
-    /// Bytes of the incomplete message.
+    /// Returns the bytes of the incomplete message.
     pub fn held(&self) -> usize {
         self.begun.as_ref().map_or(0, |(_, bytes, ..)| bytes.len())
     }
@@ -54,7 +55,7 @@ impl Parts {
     /// Takes a part; returns the message that it completes, and the position after it.
     ///
     /// # Errors
-    /// No honest end sends it.
+    /// The part does not fit its message, or a limit is exceeded; a correct peer never sends it.
     pub fn take(&mut self, part: Part) -> Result<Option<(Message, u64)>, Error> {
         let rest = usize::try_from(part.rest).unwrap_or(usize::MAX);
         let (message, bytes, next) = match self.begun.take() {
@@ -84,13 +85,13 @@ impl Parts {
     }
 }
 
-/// The message of its first part, without content.
+/// Returns the message of its first part, without content.
 fn first(part: &Part) -> Result<Message, Error> {
     let key = match &*part.key {
         "" => None,
         key => Some(Key::new(key).map_err(|error| wrong(format!("the key is invalid: {error}")))?),
     };
-    // Numbers count from 1; no sender counts so far.
+    // Numbers start at 1 and never get this high.
     if part.number > u64::MAX / 2 || part.hops > MAX_HOPS {
         return Err(wrong("the number of a message is out of its limits"));
     }
@@ -123,7 +124,7 @@ mod tests {
             assert_eq!(parts.held(), len - last.bytes.len());
             let (came, next) = parts.take(last.clone()).unwrap().expect("it is whole");
             assert!(came == Message { born: came.born, ..whole.clone() } && next == 77);
-            // The clock goes on between the two ends.
+            // The clock advances between the two ends.
             assert!((0..60_000_000).contains(&(came.born - whole.born)) && parts.held() == 0);
         }
     }

@@ -22,46 +22,46 @@ use crate::link::{LeastRtt, Link};
 use crate::send::ethernet;
 use crate::terms::{self, keys, micros};
 
-/// Content that may wait for the server to take it, in KiB; a message counts one more.
+/// Maximum content that waits for the server, in KiB; each message counts 1 KiB more.
 const ROOM: usize = 64 << 10;
-/// Messages that may wait for it.
+/// Maximum number of messages that wait for the server.
 const WINDOW: usize = 8_192;
-/// Keys whose newest value may wait in the mode `latest`.
+/// Maximum number of keys whose newest value waits, in the mode `latest`.
 const KEYS: usize = 4_096;
-/// Content of one write.
+/// Maximum bytes of content in one write.
 const TOGETHER: usize = 64 << 10;
 
-/// What to send, and how.
+/// The request of a sender.
 #[derive(Clone, Debug)]
 pub struct Wish {
     /// The name of the room.
     pub name: Key,
-    /// How messages go to the server.
+    /// How messages travel to the server.
     pub mode: Mode,
-    /// The code over datagrams.
+    /// The code for datagrams.
     pub code: Code,
-    /// UDP payload of a datagram; nothing for what each Ethernet path carries.
+    /// UDP payload of a datagram in bytes; `None` uses a size that fits every Ethernet path.
     pub datagram: Option<u16>,
 }
 
 /// The state of a sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Status {
-    /// Whether the server has accepted the sender on the present connection.
+    /// Whether the server has accepted the sender on the current connection.
     pub connected: bool,
-    /// Messages taken from the program.
+    /// Messages that the program has offered.
     pub messages: u64,
-    /// Messages that the server has taken; by datagrams, that were sent.
+    /// Messages that the server has received; with datagrams, messages that were sent.
     pub taken: u64,
-    /// Messages that a newer one of their key replaced before they were sent.
+    /// Messages that were replaced by a newer one with the same key before they were sent.
     pub replaced: u64,
     /// Messages that the server has dropped, or that could not be sent.
     pub dropped: u64,
-    /// Messages that were not sent because they would have come after their deadline.
+    /// Messages that were not sent because they would have arrived after their deadline.
     pub unsent: u64,
-    /// Messages that came to the server after their deadline.
+    /// Messages that arrived at the server after their deadline.
     pub late: u64,
-    /// The least round-trip time to the server.
+    /// The lowest round-trip time to the server so far.
     pub rtt: Span,
 }
 
@@ -93,7 +93,7 @@ impl Shared {
     }
 }
 
-/// The end that takes messages. Clones are the same.
+/// Takes messages from the program. Clones share the sender.
 #[derive(Clone)]
 pub struct Source {
     shared: Arc<Shared>,
@@ -106,18 +106,18 @@ impl std::fmt::Debug for Source {
     }
 }
 
-/// Why a message is not taken.
+/// Why a message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is longer than 16 MiB.
+    /// The message is longer than 16 MiB.
     Long,
     /// The channel has ended.
     Ended,
 }
 
 impl Source {
-    /// Takes a message. In the mode `latest` it replaces a waiting one of its key; otherwise it
-    /// waits while too many messages wait for the server.
+    /// Takes a message. In the mode `latest` it replaces a waiting message with the same key;
+    /// otherwise the call waits while too many messages wait for the server.
     ///
     /// # Errors
     /// [`Refused`].
@@ -155,21 +155,21 @@ impl Source {
         Ok(())
     }
 
-    /// No more messages come; those that were taken are sent.
+    /// Declares that no more messages follow; messages already taken are still sent.
     pub fn finish(&self) {
         self.shared.waiting().is_finished = true;
         self.shared.news.notify_one();
     }
 }
 
-/// The end that keeps the connection: [`Control::run`].
+/// Keeps the connection; see [`Control::run`].
 pub struct Control {
     wish: Wish,
     run: u64,
     shared: Arc<Shared>,
     status: watch::Sender<Status>,
     number: u64,
-    /// Messages that the server has not taken yet.
+    /// Messages that the server has not acknowledged.
     untaken: VecDeque<Untaken>,
 }
 
@@ -181,12 +181,12 @@ impl std::fmt::Debug for Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // Senders that wait for room learn of the end.
+        // Callers that wait to offer a message learn of the end.
         self.shared.room.close();
     }
 }
 
-/// A sender; `run` is a random number.
+/// Creates a sender; `run` is a random number.
 pub fn new(wish: Wish, run: u64) -> (Source, Control, watch::Receiver<Status>) {
     let (waiting, news, room) = (Mutex::default(), Notify::new(), Arc::new(Semaphore::new(ROOM)));
     let shared = Arc::new(Shared { waiting, news, room });
@@ -197,11 +197,11 @@ pub fn new(wish: Wish, run: u64) -> (Source, Control, watch::Receiver<Status>) {
 }
 
 impl Control {
-    /// Sends over the link `first`, and over those that `connect` makes after it, each within
-    /// `retry_for` of the loss, until the source is finished and the server has all messages.
+    /// Sends over the link `first`, then over links from `connect`, each within `retry_for` of
+    /// the loss, until the source is finished and the server has received all messages.
     ///
     /// # Errors
-    /// The server refuses the sender, or the connection is lost for good.
+    /// The server refuses the sender, or the connection cannot be restored in time.
     pub async fn run(
         mut self,
         first: Link,
@@ -328,7 +328,7 @@ impl Control {
     }
 }
 
-/// Updates the status after a word of the server.
+/// Updates the status after a message of the server.
 fn note(
     shared: &Shared,
     status: &watch::Sender<Status>,
@@ -350,18 +350,18 @@ fn note(
     });
 }
 
-/// A message that the server has not taken, and its place in the memory of the sender.
+/// A message that the server has not acknowledged, and its permit for the sender's memory.
 pub(super) type Untaken = (Message, Option<OwnedSemaphorePermit>);
 
-/// Where the messages of a sender come from.
+/// The source of a sender's messages.
 pub(super) trait Feed {
-    /// The next message, if there is one.
+    /// Returns the next message, if there is one.
     fn next(&mut self) -> Option<Untaken>;
 
-    /// Completes when there may be another message, or none any more.
+    /// Completes when there may be another message, or when no more follow.
     async fn news(&mut self);
 
-    /// Whether no more messages come.
+    /// Whether no more messages follow.
     fn is_finished(&self) -> bool;
 }
 
@@ -391,9 +391,9 @@ impl Feed for Program {
     }
 }
 
-/// Sends first the `untaken` messages of an earlier connection, then those of `feed`, until it is
-/// finished and the server has taken all. Calls `heard` with each word of the server, and how many
-/// messages it has taken by it.
+/// Sends the `untaken` messages of an earlier connection, then those of `feed`, until it is
+/// finished and the server has received all. Calls `heard` with each message of the server and the
+/// number of messages that it acknowledges.
 pub(super) async fn carry(
     feed: &mut impl Feed,
     untaken: &mut VecDeque<Untaken>,
@@ -404,8 +404,8 @@ pub(super) async fn carry(
 ) -> Result<(), Error> {
     let silent = silence(rtt);
     tokio::pin!(silent);
-    // Messages at the front of `untaken` that were sent on this connection, and those that the
-    // server has taken.
+    // `sent`: messages at the front of `untaken` that were sent on this connection. `taken`:
+    // messages that the server has acknowledged.
     let (mut sent, mut taken) = (0, 0);
     loop {
         while writer.queued() < TOGETHER {
@@ -430,7 +430,7 @@ pub(super) async fn carry(
                 let Some(told) = told?.ok_or_else(ended)?.told else { continue };
                 let mut count = 0;
                 if let ChannelTold::Taken(word) = &told {
-                    // A server that lies takes no more than was sent.
+                    // Ignore acknowledgements beyond the sent messages.
                     count = word.count.saturating_sub(taken).min(sent as u64) as usize;
                     taken += count as u64;
                     sent -= count;

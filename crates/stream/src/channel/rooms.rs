@@ -10,26 +10,26 @@ use longhaul_proto::share::Key;
 use longhaul_session::{Error, Kind, PeerId};
 use tokio::sync::watch;
 
-/// Senders of a room whose messages are recognised when they come twice.
+/// Senders of a room whose repeated messages are detected.
 const ORIGINS: usize = 4_096;
 /// How long a room without clients keeps the last messages of its keys.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// How much a server lets its rooms hold.
+/// Limits of a server's rooms.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RoomLimits {
-    /// Rooms.
+    /// Number of rooms.
     pub rooms: usize,
-    /// Rooms that one id may create.
+    /// Number of rooms that one id may create.
     pub rooms_of_id: usize,
-    /// Senders and subscribers of one room.
+    /// Senders and subscribers in one room.
     pub clients: usize,
     /// Senders and subscribers of one id, in all rooms.
     pub clients_of_id: usize,
     /// Messages that a room keeps for slow subscribers.
     pub messages: usize,
-    /// Bytes of them.
+    /// Bytes of these messages.
     pub bytes: usize,
     /// Keys of a room whose last message is kept for late subscribers.
     pub keys: usize,
@@ -38,8 +38,9 @@ pub struct RoomLimits {
 }
 
 impl Default for RoomLimits {
-    /// 256 rooms, 64 of one id; 2,048 clients in a room, and as many of one id; a room keeps 4,096
-    /// messages of 32 MiB, and 4,096 keys of 16 MiB.
+    /// 256 rooms, of which one id may create 64; 2,048 clients in a room, and 2,048 of one id; a
+    /// room keeps 4,096 messages and 32 MiB for slow subscribers, and 4,096 keys and 16 MiB for
+    /// late ones.
     fn default() -> RoomLimits {
         let Limits { messages, bytes, keys, key_bytes } = Limits::default();
         RoomLimits {
@@ -62,32 +63,32 @@ impl RoomLimits {
     }
 }
 
-/// Memory that the messages of a room, or an incomplete message, are charged to; given back when
-/// dropped.
+/// The memory account of a room's messages, or of an incomplete message. Dropping it releases
+/// the memory.
 pub trait Charge {
-    /// Holds memory for `bytes`, no more and no less. Returns whether there was room; if not, the
-    /// charge stays as it was.
+    /// Sets the charge to exactly `bytes`. Returns whether there was enough memory; if not, the
+    /// charge stays unchanged.
     fn set(&mut self, bytes: usize) -> bool;
 }
 
-/// Makes a charge for an id.
+/// Creates a charge for an id.
 pub type Charges = Rc<dyn Fn(PeerId) -> Box<dyn Charge>>;
 
-/// A room as it is now.
+/// The current state of a room.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RoomListed {
     /// Its name.
     pub name: String,
-    /// Senders.
+    /// Number of senders.
     pub senders: u64,
-    /// Subscribers.
+    /// Number of subscribers.
     pub subscribers: u64,
-    /// Messages so far.
+    /// Number of messages so far.
     pub messages: u64,
 }
 
-/// What a client does in a room.
+/// The role of a client in a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Sender,
@@ -96,11 +97,11 @@ pub(super) enum Role {
 
 /// A room.
 pub(super) struct Room {
-    /// Positions of different runs have nothing in common.
+    /// A random number. Positions of different runs are not comparable.
     pub(super) run: u64,
     state: RefCell<State>,
     changed: watch::Sender<()>,
-    /// Messages of all rooms.
+    /// Counter of the messages of all rooms.
     messages: Rc<Cell<u64>>,
 }
 
@@ -111,18 +112,18 @@ struct State {
     owner: PeerId,
     senders: usize,
     subscribers: usize,
-    /// Since when the room has no client.
+    /// Since when the room has had no client.
     idle: Option<Instant>,
 }
 
-/// What became of a message.
+/// The outcome of publishing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Published {
-    /// It is in the room.
+    /// The message is in the room.
     New,
-    /// It came before, or has passed too many links.
+    /// The message is a repetition, or has passed too many links.
     Old,
-    /// The server has no memory for it.
+    /// There is no memory for it.
     Full,
 }
 
@@ -133,12 +134,12 @@ impl Room {
         if message.hops > MAX_HOPS || !state.seen.is_new(message.origin, message.number) {
             return Published::Old;
         }
-        // As the newest message, and as the last one of its key.
+        // Counted twice: as the newest message, and as the last one of its key.
         let cost = 2 * message.cost();
         if !state.charge.set(state.log.cost() + cost) {
             let fits = state.charge.set(cost);
             while fits && !state.charge.set(state.log.cost() + cost) {
-                // The oldest messages make room.
+                // Drop the oldest messages to make room.
                 let now = state.log.cost();
                 state.log.shrink(now / 2);
             }
@@ -153,18 +154,18 @@ impl Room {
         Published::New
     }
 
-    /// Reads the log.
+    /// Calls `read` with the log.
     pub(super) fn read<T>(&self, read: impl FnOnce(&Log) -> T) -> T {
         read(&self.state.borrow().log)
     }
 
-    /// Reports each change of the log.
+    /// Returns a notification of each change of the log.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 }
 
-/// A client in a room, until it is dropped.
+/// A client's place in a room, released on drop.
 pub(super) struct Seat {
     rooms: Rc<Rooms>,
     pub(super) room: Rc<Room>,
@@ -181,7 +182,7 @@ impl Drop for Seat {
         }
         if state.senders + state.subscribers == 0 {
             state.idle = Some(Instant::now());
-            // The last message of each key stays; the rest is of no use to anybody.
+            // Keep only the last message of each key; no subscriber waits for the others.
             let kept = state.log.kept_cost();
             state.log.shrink(kept);
             let cost = state.log.cost();
@@ -218,12 +219,12 @@ impl Rooms {
         Rc::new(Rooms { limits, charges, rooms, clients, messages, random })
     }
 
-    /// Messages of all rooms since the start.
+    /// Returns the number of messages in all rooms since the start.
     pub(super) fn messages(&self) -> u64 {
         self.messages.get()
     }
 
-    /// A charge for `peer`.
+    /// Returns a new charge for `peer`.
     pub(super) fn charge(&self, peer: PeerId) -> Box<dyn Charge> {
         (self.charges)(peer)
     }
@@ -241,13 +242,13 @@ impl Rooms {
         let mut clients = self.clients.borrow_mut();
         let own = clients.get(&peer).copied().unwrap_or(0);
         if own >= self.limits.clients_of_id {
-            let what = format!("this id has {own} channels at the server, the most that it may");
+            let what = format!("this id has {own} channels at the server, which is the limit");
             return Err(full(&what, "close some of them"));
         }
         let room = self.find(name, peer)?;
         let mut state = room.state.borrow_mut();
         if state.senders + state.subscribers >= self.limits.clients {
-            let what = format!("the room '{name}' has {} clients already", self.limits.clients);
+            let what = format!("the room '{name}' already has {} clients", self.limits.clients);
             return Err(full(&what, "use another room"));
         }
         match role {
@@ -270,12 +271,12 @@ impl Rooms {
         let owned = rooms.values().filter(|room| room.state.borrow().owner == owner).count();
         if owned >= self.limits.rooms_of_id {
             drop_idle(&mut rooms, Some(owner)).ok_or_else(|| {
-                let what = format!("this id has created {owned} rooms, the most that it may");
+                let what = format!("this id has created {owned} rooms, which is the limit");
                 full(&what, "leave some of them")
             })?;
         }
         if rooms.len() >= self.limits.rooms {
-            let what = "the server has no place for another room";
+            let what = "the server has reached its limit of rooms";
             drop_idle(&mut rooms, None).ok_or_else(|| full(what, "try again later"))?;
         }
         let state = RefCell::new(State {
@@ -294,7 +295,7 @@ impl Rooms {
         Ok(room)
     }
 
-    /// All rooms, in the order of their names.
+    /// Returns all rooms, sorted by name.
     pub(super) fn list(&self) -> Vec<RoomListed> {
         let rooms = self.rooms.borrow();
         let listed = rooms.iter().map(|(name, room)| {
@@ -310,7 +311,7 @@ impl Rooms {
     }
 }
 
-/// Drops the room that has been without clients the longest, of `owner` or of any id.
+/// Drops the room that has been without clients for the longest time, of `owner` or of any id.
 fn drop_idle(rooms: &mut BTreeMap<Key, Rc<Room>>, owner: Option<PeerId>) -> Option<()> {
     let idle = rooms.iter().filter_map(|(name, room)| {
         let state = room.state.borrow();
@@ -330,7 +331,7 @@ mod tests {
 
     use super::*;
 
-    /// A memory of so many bytes.
+    /// A limited memory.
     struct Memory(Rc<Cell<usize>>, usize);
 
     impl Charge for Memory {
@@ -387,12 +388,12 @@ mod tests {
         let (a, b) = (enter("a", ONE).unwrap(), enter("b", ONE).unwrap());
         assert!(why(enter("c", ONE)).contains("created 2 rooms"));
         let a2 = enter("a", TWO).unwrap();
-        assert!(why(enter("a", TWO)).contains("has 2 clients already"));
+        assert!(why(enter("a", TWO)).contains("already has 2 clients"));
         let (c, b2) = (enter("c", TWO).unwrap(), enter("b", TWO).unwrap());
         assert!(why(enter("c", TWO)).contains("has 3 channels"));
         drop((b2, a2));
-        assert!(why(enter("d", TWO)).contains("no place"));
-        // A room without clients gives way.
+        assert!(why(enter("d", TWO)).contains("limit of rooms"));
+        // A room without clients makes way for a new one.
         drop(b);
         let d = enter("d", TWO).unwrap();
         let names: Vec<String> = rooms.list().into_iter().map(|room| room.name).collect();
@@ -418,7 +419,7 @@ mod tests {
         let taken = room.read(|log| cursor.take(log));
         assert!(matches!(taken, Some(Taken::Lost(_))), "{taken:?}");
         drop(seat);
-        // Without clients only the last messages stay: that of the key, and that without one.
+        // Without clients only the last messages stay: one for the key, one without a key.
         assert_eq!(room.read(Log::keys), 2);
         assert!(free.get() > 90_000);
         rooms.rooms.borrow_mut().clear();

@@ -31,9 +31,9 @@ use crate::terms::{self, keys, micros};
 
 /// How long a client may leave a message unread.
 const UNREAD: Duration = Duration::from_secs(60);
-/// How long a sender waits for the word that its messages were taken.
+/// How long the server delays an acknowledgement, to combine several.
 const TAKEN: Duration = Duration::from_millis(10);
-/// Content that one write brings to a subscriber.
+/// Bytes of content in one write to a subscriber.
 const TOGETHER: usize = 64 << 10;
 
 /// The rooms of a server.
@@ -42,14 +42,14 @@ pub struct Channels {
     port: PortHandle,
 }
 
-/// What is known of a client.
+/// The properties of a client.
 struct About {
     peer: PeerId,
     ip: std::net::IpAddr,
     exporter: Exporter,
     rtt: RttWatch,
     right: Right,
-    /// Rights to links, if it has any.
+    /// The client's right to links, if any.
     link: Option<Right>,
 }
 
@@ -59,7 +59,7 @@ fn wrong(what: impl Into<String>) -> Error {
 
 impl About {
     /// # Errors
-    /// The client may not do so.
+    /// The client has no right to do this.
     fn may(&self, verb: &str, name: &Key, writes: bool, link: u64) -> Result<(), Error> {
         let grants = |right: &Right| {
             let mode = if writes { right.write } else { right.read };
@@ -78,17 +78,17 @@ impl About {
 }
 
 impl Channels {
-    /// Rooms whose datagrams come and go by `port`.
+    /// Creates rooms whose datagrams use `port`.
     pub fn new(port: PortHandle, limits: RoomLimits, charges: Charges) -> Rc<Channels> {
         Rc::new(Channels { rooms: Rooms::new(limits, charges, random_u64), port })
     }
 
-    /// All rooms, in the order of their names.
+    /// Returns all rooms, sorted by name.
     pub fn list(&self) -> Vec<RoomListed> {
         self.rooms.list()
     }
 
-    /// Messages of all rooms since the start.
+    /// Returns the number of messages in all rooms since the start.
     pub fn messages(&self) -> u64 {
         self.rooms.messages()
     }
@@ -97,11 +97,11 @@ impl Channels {
         &self.rooms
     }
 
-    /// Answers a client to its end, and says goodbye; `first` is its first message, `link` its
-    /// right to links. Ends with the reason that `stopped` returns.
+    /// Answers a client until the stream ends, and says goodbye. `first` is its first message,
+    /// `link` its right to links. Ends early with the reason that `stopped` returns.
     ///
     /// # Errors
-    /// The stream ended for another reason than the client's wish.
+    /// The stream ended for any other reason than the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,
@@ -121,7 +121,7 @@ impl Channels {
                 Some(ChannelAsked::Subscribe(subscribe)) => {
                     self.subscriber(&about, subscribe, &mut writer, &mut reader).await
                 }
-                _ => Err(wrong("a channel begins with a room to send to or to receive from")),
+                _ => Err(wrong("the first message of a channel must name a room")),
             }
         };
         let ended = tokio::select! {
@@ -188,7 +188,7 @@ impl Channels {
             3 => deadline(subscribe.deadline_micros)?
                 .map(Mode::Deadline)
                 .ok_or_else(|| wrong("the deadline is missing"))?,
-            mode => return Err(wrong(format!("no mode {mode} of a channel is known"))),
+            mode => return Err(wrong(format!("a channel has no mode {mode}"))),
         };
         let seat = self.rooms.enter(&name, about.peer, Role::Subscriber)?;
         let run = seat.room.run;
@@ -214,7 +214,7 @@ impl Channels {
         }
     }
 
-    /// The flow to a subscriber by datagrams.
+    /// Returns the flow of datagrams to a subscriber.
     fn outbound(
         &self,
         about: &About,
@@ -226,7 +226,7 @@ impl Channels {
         let code = code.map_err(|error| wrong(error.to_string()))?;
         let size = u16::try_from(subscribe.datagram).ok().filter(|size| DATAGRAMS.contains(size));
         let size = size.ok_or_else(|| {
-            let what = format!("datagrams of {} bytes are out of their limits", subscribe.datagram);
+            let what = format!("datagrams of {} bytes are outside the limits", subscribe.datagram);
             wrong(what)
         })?;
         let (flow, place) = (FlowId(subscribe.flow), Arc::<Place>::default());
@@ -250,7 +250,7 @@ impl Channels {
     }
 }
 
-/// Takes the messages of a sender into its room.
+/// Puts the messages of a sender into its room.
 struct Taking {
     origin: u64,
     link: u64,
@@ -261,7 +261,7 @@ struct Taking {
     dropped: u64,
     /// Messages that came after their deadline.
     late: u64,
-    /// Messages that were taken.
+    /// Number of messages received.
     count: u64,
 }
 
@@ -269,7 +269,7 @@ impl Taking {
     fn publish(&mut self, message: Message) {
         self.count += 1;
         let message = match self.link {
-            // Nobody sends in the name of another client.
+            // A client cannot send in another client's name.
             0 => Message { origin: self.origin, hops: 0, via: 0, ..message },
             via => Message { hops: message.hops + 1, via, ..message },
         };
@@ -287,7 +287,7 @@ impl Taking {
         }
         match message {
             Some((message, _)) => {
-                // The least that it took to come here.
+                // Add the minimum time on the path to the message's age.
                 let born = message.born.saturating_sub_unsigned(micros(self.rtt.now() / 2));
                 self.publish(Message { born, ..message });
                 Ok(true)
@@ -322,7 +322,7 @@ impl Taking {
                 Some(None) => {}
                 Some(Some(_)) => return Err(senseless()),
             }
-            // Many messages that are there already must not delay the word for long.
+            // A long run of queued messages must not delay the acknowledgement.
             if due.is_some_and(|due| due <= Instant::now()) {
                 due = None;
                 self.say(writer).await?;
@@ -330,7 +330,7 @@ impl Taking {
         }
     }
 
-    /// Says which messages were taken.
+    /// Sends an acknowledgement.
     async fn say(&self, writer: &mut FrameWriter) -> Result<(), Error> {
         let taken = Taken { count: self.count, dropped: self.dropped, late: self.late };
         tell(writer, ChannelTold::Taken(taken)).await
@@ -365,7 +365,7 @@ impl Taking {
                 },
             }
         }
-        // Datagrams may take longer than the word of the end.
+        // The last datagrams may arrive after the message that ends the stream.
         let last = Instant::now() + LAST;
         while let Ok(Some(came)) = tokio::time::timeout_at(last, came.recv()).await {
             self.publish(came.message.clone());
@@ -374,12 +374,12 @@ impl Taking {
     }
 }
 
-/// How often a sender of datagrams hears how many of its messages were lost.
+/// Interval at which a sender of datagrams learns how many of its messages were lost.
 const COUNTED: Duration = Duration::from_secs(1);
-/// How long the last datagrams of a sender may take longer than the word of its end.
+/// How long to wait for datagrams after a sender has ended its stream.
 const LAST: Duration = Duration::from_millis(300);
 
-/// Brings the messages of the room to a subscriber, over its stream.
+/// Sends the messages of the room to a subscriber, over its stream.
 async fn bring(
     seat: &Seat,
     mut cursor: Cursor,
@@ -403,14 +403,14 @@ async fn bring(
             continue;
         }
         tokio::select! {
-            // The room lives as long as the seat.
+            // The room lives as long as the seat, so this cannot fail.
             _ = changes.changed() => {}
             ended = goodbye(reader) => return ended,
         }
     }
 }
 
-/// Encodes what a subscriber takes; returns its size.
+/// Encodes the next item for a subscriber; returns its size.
 fn queue(writer: &mut FrameWriter, taken: &FromLog, next: u64) -> Result<usize, Error> {
     let mut told = |told| writer.queue(&ChannelTell { told: Some(told) });
     match taken {
@@ -437,7 +437,7 @@ async fn bring_datagrams(
     let mut changes = seat.room.changes();
     let (mut late, mut tick) = (0, interval(COUNTED));
     loop {
-        // Nothing goes to a subscriber that is silent, or was not heard yet.
+        // Send nothing to a subscriber that is silent, or has not sent a control datagram yet.
         let path = place.path(longhaul_net::clock::now());
         changes.mark_unchanged();
         let mut lost = 0;
@@ -495,14 +495,14 @@ async fn goodbye(reader: &mut FrameReader) -> Result<(), Error> {
     }
 }
 
-/// The deadline of a message; nothing if it has none.
+/// Returns the deadline of a message; `None` if it has none.
 fn deadline(micros: u64) -> Result<Option<Span>, Error> {
     let deadline = (micros > 0).then(|| Span::from_micros(micros));
     deadline.map(terms::check_deadline).transpose()
 }
 
 fn senseless() -> Error {
-    wrong("this message makes no sense on this channel")
+    wrong("this message is not allowed on this channel")
 }
 
 fn unread() -> Error {
@@ -521,7 +521,7 @@ async fn tell(writer: &mut FrameWriter, told: ChannelTold) -> Result<(), Error> 
     timeout(UNREAD, writer.write(&told)).await.map_err(|_| unread())?
 }
 
-/// Identifies a sender to all servers: nobody can choose that of another client.
+/// Identifies a sender at all servers. No client can choose the origin of another client.
 fn origin(peer: PeerId, run: u64) -> u64 {
     let told = [&peer.0[..], &run.to_be_bytes()].concat();
     let digest = digest::digest(&digest::SHA256, &told);

@@ -1,4 +1,4 @@
-//! A subscriber: keeps the connection to the server, and passes messages to the program.
+//! A subscriber: keeps the connection to the server, and delivers messages to the program.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,48 +23,48 @@ use crate::link::{LeastRtt, Link};
 use crate::send::ethernet;
 use crate::terms::{keys, micros};
 
-/// How often the server hears what this end has seen of a flow with a deadline.
+/// Interval of reports to the server about a flow with a deadline.
 const SEEN: Duration = Duration::from_secs(1);
-/// Items that wait for the program.
+/// Maximum number of items queued for the program.
 const UNREAD: usize = 1_024;
-/// Content of them, in KiB.
+/// Maximum content of these items, in KiB.
 const UNREAD_KIBIS: usize = 32 << 10;
-/// Senders whose messages are recognised when they come twice in datagrams.
+/// Senders whose repeated messages in datagrams are detected.
 const ORIGINS: usize = 1_024;
 
-/// What to receive, and how.
+/// The request of a subscriber.
 #[derive(Clone, Debug)]
 pub struct Wish {
     /// The name of the room.
     pub name: Key,
-    /// What comes of its messages.
+    /// Which messages to receive, and how they travel.
     pub mode: Mode,
     /// Only messages with keys below it.
     pub keys: Prefix,
-    /// The code over datagrams.
+    /// The code for datagrams.
     pub code: Code,
-    /// UDP payload of a datagram; nothing for what each Ethernet path carries.
+    /// UDP payload of a datagram in bytes; `None` uses a size that fits every Ethernet path.
     pub datagram: Option<u16>,
 }
 
-/// What comes of a channel.
+/// An item that a subscriber delivers.
 #[derive(Debug)]
 pub enum Item {
-    /// This client is in the room; again, if the server was restarted: then nobody knows how many
-    /// messages were lost.
+    /// This client has entered the room. A second one means that the server was restarted; the
+    /// number of messages lost meanwhile is unknown.
     Joined,
     /// A message.
     Message(Box<Received>),
-    /// So many messages were lost.
+    /// This many messages were lost.
     Lost(u64),
 }
 
-/// A message that came.
+/// A received message.
 #[derive(Debug)]
 pub struct Received {
     /// The message.
     pub message: Message,
-    /// A datagram of it was lost and restored.
+    /// At least one of its datagrams was lost and restored.
     pub restored: bool,
     _permit: OwnedSemaphorePermit,
 }
@@ -74,13 +74,13 @@ pub struct Received {
 pub struct Status {
     /// Whether the connection is up.
     pub connected: bool,
-    /// The least round-trip time to the server.
+    /// The lowest round-trip time to the server so far.
     pub rtt: Span,
-    /// Messages with a datagram that was lost and restored.
+    /// Messages with at least one datagram that was lost and restored.
     pub restored: u64,
     /// Messages that were not delivered because they were too old.
     pub late: u64,
-    /// What the subscriber measures.
+    /// Measurements of the subscriber.
     pub stats: Stats,
 }
 
@@ -89,7 +89,7 @@ struct State {
     meter: Meter,
     status: Status,
     counts: Option<Arc<Counts>>,
-    /// What flows of earlier connections missed, and what came too late by them.
+    /// Lost and late messages of flows on earlier connections.
     missed: u64,
     late: u64,
 }
@@ -133,7 +133,7 @@ impl Board {
         }
     }
 
-    /// The state now.
+    /// Returns the current state.
     pub fn status(&self) -> Status {
         let mut state = self.state();
         let missed = state.missed + state.counts.as_deref().map_or(0, missed);
@@ -149,7 +149,7 @@ fn missed(counts: &Counts) -> u64 {
     counts.lost.load(Ordering::Relaxed) + counts.dropped.load(Ordering::Relaxed)
 }
 
-/// The end that keeps the connection: [`Control::run`].
+/// Keeps the connection; see [`Control::run`].
 #[derive(Debug)]
 pub struct Control {
     wish: Wish,
@@ -161,7 +161,7 @@ pub struct Control {
     seen: Seen,
 }
 
-/// A subscriber.
+/// Creates a subscriber.
 pub fn new(wish: Wish) -> (mpsc::Receiver<Item>, Control, Board) {
     let (items, reader) = mpsc::channel(UNREAD);
     let (board, room) = (Board::default(), Arc::new(Semaphore::new(UNREAD_KIBIS)));
@@ -170,11 +170,11 @@ pub fn new(wish: Wish) -> (mpsc::Receiver<Item>, Control, Board) {
 }
 
 impl Control {
-    /// Receives over the link `first`, and over those that `connect` makes after it, each within
-    /// `retry_for` of the loss, until the program drops the receiver.
+    /// Receives over the link `first`, then over links from `connect`, each within `retry_for`
+    /// of the loss, until the program drops the receiver.
     ///
     /// # Errors
-    /// The server refuses the subscriber, or the connection is lost for good.
+    /// The server refuses the subscriber, or the connection cannot be restored in time.
     pub async fn run(
         mut self,
         first: Link,
@@ -220,7 +220,7 @@ impl Control {
             let size = self.wish.datagram.unwrap_or_else(|| ethernet(datagram));
             (asked.cipher, asked.flow) = (suite.name().to_owned(), flow.0);
             (asked.xor, asked.group, asked.repairs) = self.wish.code.numbers();
-            // Its messages have no position.
+            // Messages in datagrams have no position.
             (asked.datagram, asked.run) = (size.into(), 0);
         }
         let silent = silence(rtt.clone());
@@ -241,7 +241,7 @@ impl Control {
                     let told = told?.ok_or_else(ended)?.told;
                     let is_room = matches!(told, Some(ChannelTold::Room(_)));
                     if is_room && by_datagrams && came.is_none() {
-                        // The server's flow is there from its first word on.
+                        // The server's flow exists before its first message.
                         let ends = keys(&exporter, suite, 0, flow).receiving_end();
                         let (socket, contact) = (port.socket().clone(), Path::from(contact));
                         let hello = Hello { seal: ends.reports, socket, contact };
@@ -257,12 +257,12 @@ impl Control {
                 }
             }
         }
-        // The program wants nothing more.
+        // The program has dropped the receiver.
         let _ = writer.leave(reader).await;
         Ok(())
     }
 
-    /// Tells the server what this end has seen of a flow with a deadline.
+    /// Reports measurements of a flow with a deadline to the server.
     async fn say_seen(&self, writer: &mut FrameWriter, rtt: &LeastRtt) -> Result<(), Error> {
         let hop = {
             let state = self.board.state();
@@ -323,13 +323,13 @@ impl Control {
     async fn message(&mut self, message: Message, restored: bool, late: bool) {
         self.board.on_message(&message, restored, late);
         let kibis = (message.bytes.len().min(MAX_MESSAGE) >> 10) as u32 + 1;
-        // Nobody closes it.
+        // The semaphore is never closed.
         let Ok(permit) = self.room.clone().acquire_many_owned(kibis).await else { return };
         self.pass(Item::Message(Box::new(Received { message, restored, _permit: permit }))).await;
     }
 
-    /// Passes an item; a program that does not read makes the server wait, and lose messages of
-    /// this subscriber.
+    /// Delivers an item. If the program does not read, the server has to wait, and drops
+    /// messages of this subscriber.
     async fn pass(&self, item: Item) {
         // If the program is gone, the loop ends.
         let _ = self.items.send(item).await;

@@ -101,7 +101,7 @@ const VARIANTS: [Variant; 12] = [
     },
 ];
 
-/// `key=value` arguments.
+/// Arguments of the form `key=value`.
 struct Arguments(HashMap<String, String>);
 
 impl Arguments {
@@ -148,7 +148,7 @@ fn keys(variant: Variant) -> FlowKeys {
 fn pin(core: usize) {
     let mut cores = CpuSet::new();
     cores.set(core);
-    // On a single core both share it.
+    // With a single core, both processes share it.
     let _ = sched_setaffinity(None, &cores);
 }
 
@@ -407,7 +407,7 @@ impl FlowSink for Sink {
     fn on_port_closed(&mut self, _: &str) {}
 }
 
-/// Sends single datagrams of a stranger at 50,000 a second to a port that has a flow.
+/// Sends single datagrams of a stranger, 50,000 a second, to a port that has a flow.
 fn flood() -> Result<()> {
     const COUNT: u64 = 100_000;
     let port = Port::bind("127.0.0.1:0".parse()?)?;

@@ -6,8 +6,9 @@ use crate::error::public::Error;
 use crate::options::Allow;
 use crate::session::allow;
 
-/// Reads one entry. Without `ro`, `wo` or `rw`, in either case, both reading and writing are
-/// allowed. A folder whose name looks like a mode is written behind one, as in `ID:rw:ro`.
+/// Parses one entry. Without `ro`, `wo` or `rw`, in upper or lower case, both reading and
+/// writing are allowed. A folder whose name looks like a mode needs a mode before it, as in
+/// `ID:rw:ro`.
 ///
 /// # Errors
 /// The id has a typing error, the mode is unknown, or the subfolder is not below the root.
@@ -15,7 +16,7 @@ pub fn parse(entry: &str) -> Result<Allow, Error> {
     Ok(allow::parse(entry)?)
 }
 
-/// Reads the list in the file at `path`: one entry a line; `#` starts a comment.
+/// Reads the list in the file at `path`: one entry per line; `#` starts a comment.
 ///
 /// # Errors
 /// The file cannot be read, somebody else can change it, or a line is not an entry.

@@ -1,4 +1,4 @@
-//! Channels: messages through a room of a server, from several clients to several others.
+//! Channels: several clients send messages to several others through a room of a server.
 
 use std::fmt;
 use std::pin::Pin;
@@ -23,36 +23,35 @@ use crate::error::public::{Error, ErrorKind};
 use crate::options::ReachOptions;
 use crate::progress::Cancel;
 
-/// How messages travel between a client and the server of its room. Large frames with a deadline
-/// are [`Client::send_stream`].
+/// How messages travel between a client and the server of its room. For large frames with a
+/// deadline, use [`Client::send_stream`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChannelMode {
-    /// Every message, in order. A subscriber that falls behind by more than the room keeps (4,096
-    /// messages, 32 MiB) loses the oldest ones and learns how many.
+    /// Every message, in order. The room keeps 4,096 messages and 32 MiB; a subscriber that falls
+    /// further behind loses the oldest messages and learns their number.
     #[default]
     Reliable,
     /// The newest message of each key. A newer one replaces an older one that was not sent yet.
     Latest,
-    /// Every message in sealed UDP datagrams, at once or never, in any order.
+    /// Every message in sealed UDP datagrams, immediately or never, in any order.
     Datagram,
-    /// The same, with a deadline of 1 ms to 60 s from the moment when the program of the sender
-    /// sends a message. A message that would come later is not delivered, and counted. Repairs
-    /// follow from the measured losses, so a code cannot be set. A new subscriber gets no earlier
-    /// messages.
+    /// As `Datagram`, with a deadline of 1 ms to 60 s after the program offers a message. A
+    /// message that would arrive later is dropped and counted. The measured losses determine the
+    /// repairs, so no code can be set. A new subscriber gets no earlier messages.
     Deadline(Span),
 }
 
-/// Repairs between the datagrams of a channel.
+/// The code that repairs lost datagrams of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChannelCode {
-    /// None.
+    /// No repairs.
     #[default]
     None,
-    /// One repair for each group of datagrams, their XOR; of 1 to 64 datagrams.
+    /// One repair, the XOR, for each group of 1 to 64 datagrams.
     Xor(u8),
-    /// Reed–Solomon: groups of 1 to 64 datagrams, and 1 to 32 repairs for each.
+    /// Reed–Solomon: groups of 1 to 64 datagrams, with 1 to 32 repairs each.
     ReedSolomon(u8, u8),
 }
 
@@ -64,10 +63,10 @@ pub struct ChannelSettings {
     pub mode: ChannelMode,
     /// A subscriber gets only messages with this key or a key below it; empty for all messages.
     pub keys: String,
-    /// Repairs, in the mode `Datagram`.
+    /// The code, for the mode `Datagram`.
     pub code: ChannelCode,
-    /// UDP payload of a datagram. `None` uses the largest size that passes on the path to the
-    /// server, but no more than every Ethernet path carries.
+    /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path
+    /// to the server, but no more than fits every Ethernet path.
     pub datagram: Option<u16>,
 }
 
@@ -81,7 +80,7 @@ impl ChannelSettings {
         let (is_xor, group, repairs) = match self.code {
             ChannelCode::None => (false, 0, 0),
             ChannelCode::Xor(group) => (true, group.into(), 1),
-            // No repairs would be no code.
+            // Reed–Solomon needs at least one repair.
             ChannelCode::ReedSolomon(group, repairs) => (false, group.into(), repairs.into()),
         };
         let usage = |what: String| Error::new(ErrorKind::Usage, what);
@@ -93,7 +92,7 @@ impl ChannelSettings {
             ChannelMode::Deadline(deadline) => Mode::Deadline(check_deadline(deadline)?),
         };
         if code != Code::None && mode != Mode::Datagram {
-            return Err(usage("repairs are for the mode datagram".to_owned()));
+            return Err(usage("only the mode datagram has repairs".to_owned()));
         }
         Ok((mode, code))
     }
@@ -173,7 +172,7 @@ impl IntoFuture for SendChannelRequest {
 /// Name of the engine's thread.
 const NAME: &str = "longhaul channel";
 
-/// A sender to a room. Dropping it discards messages that the server has not taken.
+/// A sender to a room. Dropping it discards messages that the server has not received.
 #[derive(Debug)]
 pub struct ChannelSender {
     source: Source,
@@ -190,8 +189,8 @@ pub struct ChannelInput {
 
 impl ChannelInput {
     /// Sends a message of up to 16 MiB, with a key (words joined by slashes) or without one. In the
-    /// mode `Latest` it replaces a waiting message of its key; otherwise it waits while 64 MiB wait
-    /// for the server.
+    /// mode `Latest` the message replaces a waiting message with the same key; otherwise the call
+    /// waits while 64 MiB wait for the server.
     ///
     /// # Errors
     /// The key is invalid, the message is too long; or the channel has ended, and
@@ -225,7 +224,7 @@ impl ChannelSender {
         self.status.has_changed().is_err()
     }
 
-    /// Sends the remaining messages, and waits until the server has taken them.
+    /// Sends the remaining messages, and waits until the server has received them.
     ///
     /// # Errors
     /// The reason why the channel ended earlier.
@@ -243,16 +242,17 @@ pub struct ChannelSent {
     pub connected: bool,
     /// Messages taken from the program.
     pub messages: u64,
-    /// Messages that the server has taken; in the mode `Datagram`, that were sent.
+    /// Messages that the server has received; in the mode `Datagram`, messages that were sent.
     pub taken: u64,
-    /// Messages that a newer one of their key replaced before they were sent.
+    /// Messages that were replaced by a newer one with the same key before they were sent.
     pub replaced: u64,
-    /// Messages that could not be sent, did not reach the server, or found no memory there.
+    /// Messages that could not be sent, did not reach the server, or were dropped there for lack of
+    /// memory.
     pub dropped: u64,
-    /// Messages that were too old to be sent, or too old when they came to the server.
+    /// Messages that were too old to be sent, or too old on arrival at the server.
     pub late: u64,
     unsent: u64,
-    /// The least round-trip time to the server.
+    /// The lowest round-trip time to the server so far.
     pub rtt: Span,
 }
 
@@ -311,13 +311,13 @@ impl fmt::Debug for ChannelReceiver {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ChannelEvent {
-    /// This client is in the room. It comes again if the server has restarted; then the number of
-    /// messages lost meanwhile is unknown.
+    /// This client has entered the room. The event is repeated if the server has restarted; then
+    /// the number of messages lost meanwhile is unknown.
     Joined,
     /// A message.
     Message(ChannelMessage),
-    /// So many messages were lost, because this client was too slow or cut off. In the mode
-    /// `Datagram`, messages lost on the path are only in [`ChannelReceived::lost`].
+    /// This many messages were lost, because this client was too slow or disconnected. In the
+    /// mode `Datagram`, messages lost on the path count only in [`ChannelReceived::lost`].
     Lost(u64),
 }
 
@@ -331,11 +331,11 @@ pub struct ChannelMessage {
     pub bytes: Arc<[u8]>,
     /// Identifies the sender.
     pub origin: u64,
-    /// Counts the messages of the sender, from 1.
+    /// The number of the message, from 1 for each sender.
     pub number: u64,
-    /// When the sender had the message, in microseconds of a clock of the sender.
+    /// When the sender took the message, in microseconds of the sender's clock.
     pub at_micros: u64,
-    /// A datagram of the message was lost and restored.
+    /// At least one datagram of the message was lost and restored.
     pub restored: bool,
 }
 
@@ -347,33 +347,33 @@ pub struct ChannelReceived {
     pub connected: bool,
     /// Messages delivered.
     pub messages: u64,
-    /// Their content.
+    /// Bytes of these messages.
     pub bytes: Bytes,
     /// Messages that were lost: on the path, or because this client was too slow.
     pub lost: u64,
-    /// The share of messages that were lost.
+    /// The fraction of messages that were lost, from 0 to 1.
     pub loss: f64,
     /// Messages that were not delivered because they were too old, in the mode `Deadline`.
     pub late: u64,
-    /// Messages with a datagram that was lost and restored.
+    /// Messages with at least one datagram that was lost and restored.
     pub restored: u64,
     /// Messages that arrived after one that was sent later.
     pub reordered: u64,
     /// Messages that wait for the program.
     pub queue: u64,
-    /// Content delivered a second, over the last one to two seconds.
+    /// Rate of delivered content, over the last one to two seconds.
     pub goodput: Rate,
-    /// The same with repairs and what else came.
+    /// Rate of everything received, including repairs.
     pub throughput: Rate,
-    /// The least round-trip time to the server.
+    /// The lowest round-trip time to the server so far.
     pub rtt: Span,
     /// The mean deviation of delays between messages (RFC 3550).
     pub jitter: Span,
 }
 
 impl ChannelReceiver {
-    /// Returns the next event. An error is the last item. A client that does not read loses its
-    /// own messages, and delays nobody.
+    /// Returns the next event. An error is the last item. A client that does not read loses
+    /// messages of this channel only, and delays no other client.
     pub async fn next(&mut self) -> Option<Result<ChannelEvent, Error>> {
         let item = loop {
             let Some(done) = &mut self.done else { break self.items.recv().await };

@@ -1,4 +1,4 @@
-//! A connection to one host that answers several calls at a time.
+//! A connection to one host that serves several calls at the same time.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +21,8 @@ use crate::options::ReachOptions;
 use crate::progress::Cancel;
 use crate::server_status::ServerStatus;
 
-/// Calls that may wait for the engine, and batches of names that may wait for a reader.
+/// Maximum number of calls that wait for the engine, and of batches of names that wait for a
+/// reader.
 const WAITING: usize = 4;
 
 /// Name of the connection's thread.
@@ -133,9 +134,9 @@ impl Connection {
         Ok(RemoteFile::new(opened?))
     }
 
-    /// Drops this handle, and waits until the connection is closed: that is when the last handle
-    /// and all its calls are dropped. If a program exits without it, the server may learn of the
-    /// end by a timeout.
+    /// Drops this handle, and waits until the connection is closed, which happens when the last
+    /// handle and all its calls are dropped. If a program exits without this call, the server
+    /// may learn of the end only by a timeout.
     pub async fn close(self) {
         drop(self.orders);
         self.serving.ended().await;

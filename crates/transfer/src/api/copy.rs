@@ -140,8 +140,8 @@ impl CopyRequest {
         self.with(|options| options.rate_limit = limit)
     }
 
-    /// Sets the part that the copy takes of a path with other traffic; by default that of one TCP
-    /// flow.
+    /// Sets the share that the copy takes of a path with other traffic; by default the share of
+    /// one TCP flow.
     pub fn weight(self, weight: Weight) -> CopyRequest {
         self.with(|options| options.weight = weight)
     }
@@ -187,12 +187,12 @@ impl CopyRequest {
         self.with(|options| options.reach = reach)
     }
 
-    /// Sets the bearer token for a source of HTTP; only the host of its address gets it.
+    /// Sets the bearer token for an HTTP source; only the host of the source's address gets it.
     pub fn token(self, token: Option<String>) -> CopyRequest {
         self.with(|options| options.token = token)
     }
 
-    /// Follows redirects of HTTP from https to http.
+    /// Follows HTTP redirects from https to http.
     pub fn allow_downgrade(self, is_allowed: bool) -> CopyRequest {
         self.with(|options| options.allow_downgrade = is_allowed)
     }
@@ -211,9 +211,9 @@ impl CopyRequest {
 
     /// Sends everything that `reader` returns, of any length, instead of the one source; the
     /// source's path then only supplies a name. A thread of the engine reads at most
-    /// [`CopyRequest::memory`] ahead of what has arrived. Content up to a sixteenth of that is sent
-    /// as a file. Longer content lasts only as long as its connection and cannot be resumed. The
-    /// file gets its name when it is complete.
+    /// [`CopyRequest::memory`] ahead of the data that have arrived. Content up to a sixteenth of
+    /// that limit is sent as a file. Longer content lasts only as long as its connection and cannot
+    /// be resumed. The file gets its name when it is complete.
     pub fn input(self, reader: impl std::io::Read + Send + 'static) -> CopyRequest {
         self.with(|options| options.input = Some(Input::new(reader)))
     }

@@ -73,7 +73,7 @@ pub(super) struct Reporter<E> {
     sink: Sink<E>,
     trust: Arc<Trust>,
     cancel: Cancel,
-    /// The runtime in which the transfer was started.
+    /// The tokio runtime in which the transfer was started.
     runtime: Option<Handle>,
 }
 

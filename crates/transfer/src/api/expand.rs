@@ -17,9 +17,9 @@ use crate::location::Location;
 use crate::options::ReachOptions;
 use crate::progress::Cancel;
 
-/// Most locations that a pattern may expand to.
+/// Maximum number of locations that a pattern may expand to.
 const MAX_MATCHES: usize = 10_000;
-/// Most names that an expansion may look at.
+/// Maximum number of names that an expansion may look at.
 const MAX_NAMES: u64 = 5_000_000;
 
 /// Characters that turn a path component into a pattern.
@@ -39,8 +39,8 @@ pub struct Expanded {
 impl Client {
     /// Returns the locations that `pattern` matches, in order. `*`, `?`, `[…]` and `{…,…}` match
     /// within a path component. A literal name takes precedence over the pattern. Only a dot
-    /// matches a leading dot. A local location, one of HTTP, or one without a pattern, is returned
-    /// unchanged, and no host is asked.
+    /// matches a leading dot. A local location, an HTTP location, or one without a pattern is
+    /// returned unchanged, and no host is contacted.
     ///
     /// # Errors
     /// Nothing matches ([`ErrorKind::RemoteFile`]); the pattern is invalid, or matches more than

@@ -8,7 +8,7 @@ use crate::error::public::{Error, ErrorKind};
 use crate::location::DEFAULT_PORT;
 
 /// Parses `ADDRESS:PORT`, `ADDRESS` (the port is 7717), `:PORT` or `PORT` (all addresses). An
-/// address of one interface is `[fe80::1%eth0]:PORT`. `localhost` stands for 127.0.0.1.
+/// address of one interface is `[fe80::1%eth0]:PORT`. `localhost` means 127.0.0.1.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`]: the text is not an address, or this host has no such interface.
@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> Result<SocketAddr, Error> {
     }
 }
 
-/// Splits into address and port; a port alone stands for all addresses.
+/// Splits into address and port; a port without an address means all addresses.
 fn split(text: &str) -> Option<(&str, u16)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?,

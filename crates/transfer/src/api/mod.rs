@@ -1,15 +1,17 @@
 //! The library that other programs embed.
 //!
-//! [`Client`] and [`Server`] describe the two sides. A [`CopyRequest`] starts a [`Transfer`], which
-//! reports [`Event`]s and ends with a [`Summary`] or an [`Error`]. A [`ReadRequest`] and a
-//! [`WriteRequest`] copy between memory and another host. A [`ProbeRequest`] measures the path to a
-//! server. A [`Connection`] serves several calls; a [`RemoteFile`] is one of its files. A [`Share`]
-//! is the tree of small values that a server's clients share. An [`Rpc`] calls the methods of the
-//! other side. A [`StreamSender`] and a
-//! [`StreamReceiver`] carry frames with a deadline. [`Trust`] decides about new servers. `queue`
-//! and `batches` connect the engine to its readers, `engine` owns the threads, `running` is the
-//! common part of the handles, `host` reaches a host for calls; [`blocking`] is for threads that
-//! may block.
+//! - [`Client`] and [`Server`] describe the two sides. [`Trust`] decides about new servers.
+//! - A [`CopyRequest`] starts a [`Transfer`], which reports [`Event`]s and ends with a [`Summary`]
+//!   or an [`Error`]. A [`ReadRequest`] and a [`WriteRequest`] copy between memory and another
+//!   host.
+//! - A [`ProbeRequest`] measures the path to a server.
+//! - A [`Connection`] serves several calls; a [`RemoteFile`] is one of its files.
+//! - A [`Share`] is the tree of small values that a server's clients share. An [`Rpc`] calls the
+//!   methods of the other side. A [`StreamSender`] and a [`StreamReceiver`] carry frames with a
+//!   deadline.
+//! - Inside: `queue` and `batches` connect the engine to its readers, `engine` owns the threads,
+//!   `running` is the common part of the handles, `host` connects to a host for calls. [`blocking`]
+//!   is for threads that may block.
 
 pub mod access_list;
 mod batches;

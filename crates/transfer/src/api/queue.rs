@@ -37,11 +37,11 @@ struct State<E> {
     droppable: usize,
     capacity: usize,
     latest: Option<E>,
-    /// The reader got the latest state more recently than a queued event.
+    /// The reader got the latest state after the last queued event.
     told_latest: bool,
     closed: bool,
     waker: Option<Waker>,
-    /// The current reader; an earlier one sees the end.
+    /// The current reader; an earlier reader gets the end of the events.
     reader: u64,
 }
 
@@ -82,7 +82,7 @@ impl<E: Queued> Queue<E> {
         }
     }
 
-    /// Returns a new reader; the earlier one sees the end.
+    /// Returns a new reader; the earlier reader gets the end of the events.
     pub(super) fn reader(&self) -> Reader<E> {
         let (number, waker) = {
             let mut state = self.lock();

@@ -22,9 +22,9 @@ use crate::list::FileTime;
 /// value must equal the one that the server computed when it first read the chunk. So all clients
 /// see the same bytes. Partial chunks are not hashed.
 ///
-/// Reads of a file are answered in the order in which they start. Up to 32 MiB are in flight or
-/// wait for the caller; a read whose data are not taken blocks the reads behind it. Clones refer to
-/// the same open file. It is closed when all clones and their reads are dropped.
+/// The server answers the reads of a file in the order in which they start. Up to 32 MiB are in
+/// flight or wait for the caller; a read whose data are not taken blocks the reads after it. Clones
+/// refer to the same open file. The file is closed when all clones and their reads are dropped.
 #[derive(Clone)]
 pub struct RemoteFile {
     about: FileOpened,
@@ -71,8 +71,8 @@ impl RemoteFile {
         Ok(all)
     }
 
-    /// Reads ranges in the given order. All are requested ahead, without a round trip for each.
-    /// Parts beyond the end of the file are left out. Adjacent ranges are read as one.
+    /// Reads ranges in the given order. All are requested in advance, without a round trip for
+    /// each. Parts beyond the end of the file are left out. Adjacent ranges are read as one.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`]: a range ends before it begins.

@@ -141,7 +141,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Refuses all writes, whatever the list says.
+    /// Refuses all writes, regardless of the list.
     pub fn read_only(mut self, on: bool) -> ServerBuilder {
         self.options.read_only = on;
         self
@@ -173,7 +173,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Offers channels and streams alone: the server needs no root.
+    /// Offers only channels and streams: the server needs no root.
     pub fn rooms_only(mut self) -> ServerBuilder {
         self.options.rooms_only = true;
         self
@@ -186,8 +186,8 @@ impl ServerBuilder {
     }
 
     /// Links a room to the room of the same name at another server, `lh://host[:port]/room`:
-    /// messages of each are messages of both. `client` has the identity of this server, and the
-    /// servers to trust. The link is kept as long as this server runs.
+    /// each message of one room is also sent to the other. `client` has the identity of this
+    /// server, and the servers to trust. The link lasts as long as this server runs.
     pub fn link(mut self, client: &Client, room: impl IntoLocation) -> ServerBuilder {
         match Target::new(client, room.into_location()).link() {
             Ok(link) => self.links.push(link),

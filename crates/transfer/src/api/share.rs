@@ -79,10 +79,10 @@ impl IntoFuture for ShareRequest {
     }
 }
 
-/// The shared tree of a server. Clones use the same connection. A lost connection is made again;
-/// calls wait meanwhile. An edit whose answer was lost is applied once and returns its true
-/// outcome. An edit that never reached the server is applied only if nobody else has changed its
-/// key meanwhile; otherwise it returns [`Edited::Conflict`].
+/// The shared tree of a server. Clones use the same connection. After a lost connection the tree
+/// reconnects; calls wait meanwhile. An edit whose answer was lost is applied once and returns
+/// its true outcome. An edit that never reached the server is applied only if nobody else has
+/// changed its key meanwhile; otherwise it returns [`Edited::Conflict`].
 #[derive(Clone)]
 pub struct Share {
     orders: mpsc::Sender<Order>,
@@ -157,7 +157,8 @@ impl Share {
     /// Returns the value of `key`; `None` if it does not exist.
     ///
     /// # Errors
-    /// The key is invalid, this client may not read it, or the connection is lost for good.
+    /// The key is invalid, this client may not read it, or the connection cannot be restored in
+    /// time.
     pub async fn get(&self, key: &str) -> Result<Option<SharedValue>, Error> {
         let key = Key::new(key).map_err(no_key)?;
         Ok(self.ask(|tell| Order::Get(key, tell)).await?.map(SharedValue::of))
@@ -173,13 +174,13 @@ impl Share {
         EditRequest::new(self, key, None)
     }
 
-    /// Completes when this client has no presence at `key`. That is immediately if it never had
-    /// one. Otherwise it is when the presence could not be restored after a lost connection,
-    /// because somebody else had changed the key, or because the presence had vanished and was put
-    /// with [`EditRequest::if_version`]. Returns the value that the key has then, if known.
+    /// Completes when this client has no presence at `key`: immediately if it never had one. A
+    /// presence is lost after a lost connection if somebody else has changed the key, or if the
+    /// presence had vanished and was put with [`EditRequest::if_version`]. Returns the key's value
+    /// at that moment, if known.
     ///
     /// # Errors
-    /// The key is invalid, or the connection is lost for good.
+    /// The key is invalid, or the connection cannot be restored in time.
     pub async fn presence_lost(&self, key: &str) -> Result<Option<SharedValue>, Error> {
         let key = Key::new(key).map_err(no_key)?;
         Ok(self.ask(|tell| Order::Lost(key, tell)).await?.map(SharedValue::of))
@@ -211,9 +212,9 @@ impl Share {
         Ok(ShareWatch::over(Batches::new(batches, events)))
     }
 
-    /// Drops this handle, and waits until the connection is closed: that is when the last handle
-    /// and all watches are dropped. If a program exits without it, the server may learn of the end
-    /// by a timeout.
+    /// Drops this handle, and waits until the connection is closed, which happens when the last
+    /// handle and all watches are dropped. If a program exits without this call, the server may
+    /// learn of the end only by a timeout.
     pub async fn close(self) {
         drop(self.orders);
         self.serving.ended().await;
@@ -238,7 +239,7 @@ impl EditRequest {
         EditRequest { share: share.clone(), wish: Key::new(key).map(wish).map_err(no_key) }
     }
 
-    /// Requires that the key has this version; 0: that it does not exist.
+    /// Requires that the key has this version; 0 requires that the key does not exist.
     pub fn if_version(mut self, version: u64) -> EditRequest {
         if let Ok(wish) = &mut self.wish {
             wish.version = Some(version);
@@ -262,7 +263,7 @@ impl IntoFuture for EditRequest {
 
     /// # Errors
     /// The key is invalid, this client may not change it, the server cannot store it, or the
-    /// connection is lost for good; in the last case the outcome is unknown.
+    /// connection cannot be restored in time; in the last case the outcome is unknown.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let wish = self.wish?;

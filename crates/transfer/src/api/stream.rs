@@ -48,20 +48,20 @@ pub struct StreamSettings {
     pub frame: Bytes,
     /// Frames a second.
     pub per_second: f64,
-    /// Time from the moment the sender has a frame to its delivery at the farthest receiver.
+    /// Time from the sender taking a frame to its delivery at the farthest receiver.
     pub deadline: Span,
     /// What to do with frames that arrive too fast.
     pub when_behind: WhenBehind,
     /// How many receivers must be present before the first frame is taken (none).
     pub receivers: u32,
-    /// UDP payload of a datagram. `None` uses the largest size that passes on the path to the
-    /// server, but no more than every Ethernet path carries.
+    /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path
+    /// to the server, but no more than fits every Ethernet path.
     pub datagram: Option<u16>,
 }
 
 impl StreamSettings {
-    /// Returns settings for a stream whose source waits when it is too fast, and that starts
-    /// immediately.
+    /// Returns settings for a stream that starts immediately, and whose source waits when it is
+    /// too fast.
     pub fn new(frame: Bytes, per_second: f64, deadline: Span) -> StreamSettings {
         let (when_behind, receivers, datagram) = (WhenBehind::Block, 0, None);
         StreamSettings { frame, per_second, deadline, when_behind, receivers, datagram }
@@ -424,7 +424,7 @@ pub enum StreamEvent {
     Begun {
         /// Frames a second.
         per_second: f64,
-        /// Time from the moment the sender has a frame to its delivery.
+        /// Time from the sender taking a frame to its delivery.
         deadline: Span,
     },
     /// A frame.

@@ -10,7 +10,7 @@
 //! | client | [`Request`] | first |
 //! | sending end | [`Offer`], then [`Pass`] | immediately; again when chunks must be resent |
 //! | receiving end | [`Card`] | immediately, if it knows its network card |
-//! | receiving end | [`Plan`] | when the manifest is known: what need not be sent |
+//! | receiving end | [`Plan`] | when the manifest is known: the chunks that need not be sent |
 //! | sending end | [`Digests`] | with the data: the expected digest of each chunk |
 //! | both | [`Relay`] | a protocol's control message |
 //! | both | [`Status`] | ten times a second: accounting, progress |
@@ -29,7 +29,7 @@
 //!
 //! An end that cannot continue gives its reason when it closes the session.
 //!
-//! All these are messages of the service `copy`; for those of other services see [`list`],
+//! All these are messages of the service `copy`; for messages of other services see [`list`],
 //! [`mod@pipe`], [`mod@file`] and [`server_status`].
 
 mod checks;
@@ -55,7 +55,7 @@ pub use transfer::{
     Lease, Named, Needless, Offer, Outcome, Pass, PassEnd, Plan, Relay, Status, Wait,
 };
 
-/// The name of the service of copies, for which all these messages are.
+/// The name of the service of copies, to which all these messages belong.
 pub const SERVICE: &str = "copy";
 
 /// The version of these messages. It rises with each field that a receiver must not skip; a client

@@ -26,7 +26,7 @@ impl Pieces {
     pub fn take(&mut self, piece: ChunkPiece) -> Result<Option<(u64, Vec<u8>)>, Error> {
         if piece.chunk >= self.chunks {
             let what = format!(
-                "a piece of chunk {} came; the object has {} chunks",
+                "received a piece of chunk {}; the object has {} chunks",
                 piece.chunk, self.chunks
             );
             return Err(Error::new(ErrorKind::Unfinished, what));

@@ -13,7 +13,7 @@ pub const SERVICE: &str = "pipe";
 /// The version of its messages. It rises with each field that a receiver must not skip.
 pub const VERSION: u32 = 1;
 
-/// The most bytes of one part.
+/// Maximum bytes of one part.
 pub const MAX_EXTENT: u64 = 1 << 30;
 
 /// The client's request to write a file of unknown length.

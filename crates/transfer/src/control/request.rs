@@ -116,7 +116,7 @@ pub struct Request {
 /// The limit on removing names that the source lacks.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DeleteWire {
-    /// The most names to remove; if there are more, none is removed.
+    /// The maximum number of names to remove; if there are more, none is removed.
     #[prost(uint64, optional, tag = "1")]
     pub most: Option<u64>,
 }
@@ -136,7 +136,7 @@ pub struct Setting {
 /// One filter of a tree copy.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct FilterWire {
-    /// Include what matches, rather than exclude it.
+    /// Whether to include matching paths; otherwise they are excluded.
     #[prost(bool, tag = "1")]
     pub include: bool,
     /// The glob. An older end refuses an empty glob, and therefore each filter below.

@@ -22,8 +22,8 @@ pub struct Survey {
 /// is still reading.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Surveyed {
-    /// The next bytes of the encoded manifest. It treats holes as zeros, so that the chunks of one
-    /// object are the same everywhere.
+    /// The next bytes of the encoded manifest. It treats holes as zeros, so the chunks of one
+    /// object are equal everywhere.
     #[prost(bytes = "vec", tag = "1")]
     pub manifest: Vec<u8>,
     /// The values of the next chunks, 32 bytes each, without the manifest's chunks.

@@ -242,7 +242,7 @@ pub struct Status {
     /// early datagrams (receiving end).
     #[prost(uint64, tag = "27")]
     pub early_lost: u64,
-    /// Names looked at and chunks read to find out what is missing.
+    /// Names looked at and chunks read to find the missing chunks.
     #[prost(uint64, tag = "28")]
     pub looked: u64,
     /// Time in which the receiving thread did not wait for datagrams, with or without a CPU
@@ -272,8 +272,8 @@ pub struct Status {
     /// The path's own loss, in millionths (sending end).
     #[prost(uint32, tag = "38")]
     pub path_loss_ppm: u32,
-    /// How long the sending end detected other traffic on the path; absent: it did not look for any
-    /// (sending end).
+    /// How long the sending end detected other traffic on the path; absent if it did not look for
+    /// any (sending end).
     #[prost(uint64, optional, tag = "39")]
     pub shared_nanos: Option<u64>,
     /// The state of the rate search: 1 start, 2 alone, 3 shared; others: none (sending end).

@@ -95,7 +95,7 @@ impl<'a> Attempt<'a> {
         let mut state = State::new();
         let is_kept = options.receive != Receive::Fake && options.output.is_none();
         if !is_kept || matches!(part.to, To::Replicas(_)) {
-            // A source must not be read again if the destination has no file to discard, if written
+            // Do not read a source again if the destination has no file to discard, if written
             // bytes cannot be taken back, or if other sources send the agreed version.
             state.rereads = 0;
         }

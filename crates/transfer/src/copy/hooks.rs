@@ -29,7 +29,7 @@ use longhaul_files::manifest::MAX_PATH;
 use longhaul_files::watch::Held;
 use longhaul_text::clipped;
 
-/// Most additional attempts after source files changed while they were read.
+/// Maximum number of additional attempts after source files changed while they were read.
 const MOST_REREADS: u32 = 2;
 
 /// The client's side of [`Hooks`].

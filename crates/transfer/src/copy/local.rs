@@ -1,7 +1,7 @@
-//! A copy within this host: source and sink as over a network, without a session between them.
+//! A copy within this host: source and sink as over a network, but no session between them.
 //!
-//! One thread reads and hashes, one verifies and writes, the calling one reports.
-//! Nothing is retried; the same call resumes from the journal.
+//! One thread reads and hashes, one verifies and writes, the calling thread reports. Nothing is
+//! retried; the same call resumes from the journal.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ use crate::options::{CopyOptions, Names, Receive};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::summary::Summary;
 
-/// How the summary names a copy within this host.
+/// The carrier of a copy within this host, in its summary.
 const BY: By = By { protocol: "local", cipher: "none", is_verified: true };
-/// Chunks that the reader may be ahead of the writer.
+/// Maximum number of chunks that the reader is ahead of the writer.
 const AHEAD: usize = 8;
-/// Most passes for a chunk that fails verification or whose sync fails.
+/// Maximum number of passes for a chunk that fails verification or whose sync fails.
 const MOST_PASSES: u32 = 4;
 
 /// A chunk from the source.
@@ -35,12 +35,12 @@ struct Read {
     failures: Vec<Failure>,
 }
 
-/// Whether both ends of a copy are on this host.
+/// Returns whether both ends of a copy are on this host.
 pub(super) fn is_local(options: &CopyOptions) -> bool {
     options.destination.is_local() && options.sources.iter().all(Location::is_local)
 }
 
-/// Copies; blocks until the end, or until a disk hangs for longer than the stall limit.
+/// Copies the files; blocks until the end, or until a disk hangs for longer than the stall limit.
 ///
 /// # Errors
 /// As [`copy`](super::copy()); [`ErrorKind::Usage`] for options that need a network, and for a copy
@@ -52,7 +52,7 @@ pub(super) fn copy(
 ) -> Result<Summary, Error> {
     check(&options)?;
     if options.rate.is_some() || options.rate_limit.is_some() {
-        let what = "a limit of the rate is for a network; this copy stays on this host";
+        let what = "a rate limit applies only to a network; this copy stays on this host";
         observer.notice(Notice::Warning(what.to_owned()));
     }
     let stall = Some(options.stall);
@@ -99,12 +99,12 @@ fn lies_in(path: &Path, folder: &Path) -> bool {
 /// Returns whether the copy of `from` would land on it or below it.
 fn leads_into_itself(from: &Path, to: &Path, recursive: bool) -> bool {
     let says_folder = from.as_os_str().as_encoded_bytes().ends_with(b"/");
-    // A link that is copied as a link contains nothing.
+    // A link that is copied as a link has no content.
     if recursive && !says_folder && from.is_symlink() {
         return false;
     }
     let Ok(real) = from.canonicalize() else { return false };
-    // A missing path is judged by its innermost existing folder.
+    // A missing path counts as its innermost existing folder.
     let here = |path: &Path| match path.as_os_str().is_empty() {
         true => PathBuf::from("."),
         false => path.to_owned(),
@@ -170,7 +170,7 @@ impl ToFiles {
         if outcome.unfinished > 0 {
             let what = format!("{} files could not be synced to the disk", outcome.unfinished);
             return Err(Error::new(ErrorKind::LocalFile, what)
-                .advise("the same command resumes from what is on disk"));
+                .advise("run the same command again to resume"));
         }
         self.made(&manifest, &outcome.named);
         self.deleted(&outcome.deleted_names);
@@ -210,7 +210,7 @@ impl ToFiles {
         Ok((resumed, skipped))
     }
 
-    /// Copies chunks: a thread reads them, the calling one writes them.
+    /// Copies chunks: a second thread reads them, the calling thread writes them.
     fn pass(
         &self,
         source: &mut Source,

@@ -1,13 +1,14 @@
 //! A copy, seen from the client: from the request to the verified object, over as many sessions as
 //! it takes.
 //!
-//! `attempt` copies over one session, `remembered` handles the path's properties from earlier
-//! copies, `udp_watchdog` detects that UDP no longer passes. `hooks` passes events to the user and
-//! cancels on request; `summing` makes the summary. `local` copies within this host and `http` from
-//! a server of HTTP; both use `to_files`. `rehearsal` is a session without a network, for the
-//! fuzzer. A copy from several sources is one such copy per source, led by `many`. Content of
-//! unknown length is copied in parts, led by `pipe`: `feed` reads the parts, `pipe_board` reports
-//! them.
+//! - `attempt` copies over one session, `remembered` handles the path's properties from earlier
+//!   copies, `udp_watchdog` detects that UDP no longer passes.
+//! - `hooks` passes events to the user and cancels on request; `summing` creates the summary.
+//! - `local` copies within this host and `http` from an HTTP server; both use `to_files`.
+//! - A copy from several sources is one such copy per source, led by `many`.
+//! - `pipe` copies content of unknown length in parts: `feed` reads the parts, `pipe_board` reports
+//!   them.
+//! - `rehearsal` is a session without a network, for the fuzzer.
 
 mod attempt;
 mod feed;
@@ -48,11 +49,11 @@ pub use crate::many::{Answer as SurveyAnswer, Found as SurveyFound};
 #[doc(hidden)]
 pub use rehearsal::rehearse;
 
-/// Copies; blocks until the end.
+/// Copies files; blocks until the end.
 ///
 /// # Errors
-/// [`Error`] says why the copy ended. Of several sources, those that failed are in the summary,
-/// unless all did.
+/// [`Error`] says why the copy ended. If some of several sources failed, they are in the
+/// summary; only if all failed is there an error.
 pub fn copy(
     options: CopyOptions,
     observer: Arc<dyn Observer>,
@@ -109,7 +110,7 @@ fn check_delete(options: &CopyOptions) -> Result<(), Error> {
     if options.delete.is_none() || is_one && is_kept {
         return Ok(());
     }
-    let what = "names are deleted only where one folder is copied to files, with all that is in it";
+    let what = "names are deleted only if one whole folder is copied to files";
     Err(Error::new(ErrorKind::Usage, what))
 }
 
@@ -120,7 +121,7 @@ fn check_dry_run(options: &CopyOptions) -> Result<(), Error> {
     }
     let (dry_run, receive) = (CallOption::DryRun, CallOption::Receive);
     let what = format!("{receive} fake writes nothing, so a dry run has no plan");
-    Err(Error::new(ErrorKind::Usage, what).advise(format!("leave {dry_run} or {receive} out")))
+    Err(Error::new(ErrorKind::Usage, what).advise(format!("omit {dry_run} or {receive}")))
 }
 
 /// Checks that an output receives one file of another host.
@@ -235,10 +236,8 @@ fn take_up(
         return Ok(());
     }
     let seconds = options.retry_for.as_secs();
-    let what =
-        format!("the connection was lost and did not come back within {seconds} s: {reason}");
-    Err(Error::new(ErrorKind::Unfinished, what)
-        .advise("the same command resumes where this one stopped"))
+    let what = format!("the connection was lost and not restored within {seconds} s: {reason}");
+    Err(Error::new(ErrorKind::Unfinished, what).advise("run the same command again to resume"))
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl PipeBoard {
         Arc::new(OfPart { board: self.clone(), offset })
     }
 
-    /// Records that the part at `offset` is written.
+    /// Records that the part at `offset` is completely written.
     pub(super) fn stands(&self, offset: u64) {
         let mut parts = self.parts();
         if let Some(part) = parts.present.remove(&offset) {

@@ -123,7 +123,7 @@ fn last_block(attempt: &Attempt<'_>, finished: &Finished, rtt: Span) -> Option<S
 fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
     let kind = if failed.here { ErrorKind::LocalFile } else { ErrorKind::RemoteFile };
     let what = format!("cannot copy {}: {}", show(path), failed.reason);
-    let again = "the same command tries it again";
+    let again = "run the same command again";
     let error = Error::new(kind, what).at(as_path(path));
     match written {
         0 => error.advise(again),

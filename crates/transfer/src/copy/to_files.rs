@@ -1,5 +1,5 @@
-//! A copy whose destination is files of this host, and whose source needs no session: the state
-//! that its threads share, progress, and the summary.
+//! A copy to files of this host from a source that needs no session: the state that its threads
+//! share, progress, and the summary.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -20,17 +20,17 @@ use crate::options::CopyOptions;
 use crate::progress::{Cancel, Notice, Observer, Progress};
 use crate::summary::{Summary, hex};
 
-/// How often the observer hears the progress, and may cancel the copy.
+/// Interval at which the observer gets the progress, and may cancel the copy.
 const TICK: Duration = Duration::from_millis(100);
 /// How long a cancelled copy may take to write its journals.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What the summary says about the carrier.
+/// The carrier of the copy, for the summary.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct By {
     pub(super) protocol: &'static str,
     pub(super) cipher: &'static str,
-    /// What was written was compared with the source's digests.
+    /// Whether the written content was compared with the source's digests.
     pub(super) is_verified: bool,
 }
 
@@ -60,12 +60,12 @@ impl ToFiles {
         }
     }
 
-    /// Runs `copy` on a thread of its own, and meanwhile reports the progress. Returns early if
-    /// `copy` does not end soon after a cancellation, or has made no progress for the time `stall`:
-    /// a call to a hanging disk may never return.
+    /// Runs `copy` on a separate thread, and reports the progress meanwhile. Returns early if
+    /// `copy` does not end soon after a cancellation, or makes no progress for the time `stall`: a
+    /// call to a hanging disk may never return.
     ///
     /// # Errors
-    /// Those of `copy`; [`ErrorKind::Cancelled`] after a cancellation; [`ErrorKind::Stalled`].
+    /// The errors of `copy`; [`ErrorKind::Cancelled`] after a cancellation; [`ErrorKind::Stalled`].
     pub(super) fn run(
         options: CopyOptions,
         observer: Arc<dyn Observer>,
@@ -123,7 +123,7 @@ impl ToFiles {
         }
     }
 
-    /// Records the totals of the copy, of which `resumed` bytes are there already.
+    /// Records the totals of the copy, of which `resumed` bytes exist already.
     pub(super) fn planned(&self, manifest: &Manifest, resumed: u64) {
         let mut progress = self.progress.lock().unwrap_or_else(|error| error.into_inner());
         (progress.total_bytes, progress.total_files) = (manifest.bytes(), manifest.files());
@@ -188,7 +188,7 @@ impl ToFiles {
         if let (true, Some(failure)) = (manifest.is_single(), failures.first()) {
             let what = format!("cannot copy {}: {}", show(&failure.path), failure.reason);
             let error = Error::new(ErrorKind::LocalFile, what).at(as_path(&failure.path));
-            return Err(error.advise("the same command tries it again"));
+            return Err(error.advise("run the same command again"));
         }
         for Failure { path, reason, .. } in &failures {
             let (path, reason) = (shown(path), reason.clone());

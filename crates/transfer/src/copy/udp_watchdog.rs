@@ -1,7 +1,7 @@
-//! Detects that UDP stops passing, and with it the control stream.
+//! Detects that UDP, and therefore the control stream, no longer passes.
 //!
-//! A copy waits for a network that is down. But if the same server still answers over TCP,
-//! something on the path drops UDP, and waiting does not help.
+//! A copy waits for a network that is down. But if the server still answers over TCP, something on
+//! the path drops UDP, and waiting does not help.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -24,8 +24,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(500);
 /// Silence after which TCP is tried, plus four round trips: the other end sends ten times a second.
 const SILENT: Duration = Duration::from_millis(1200);
-/// A network that was down for TCP too may be back: UDP gets this many more checks, plus two round
-/// trips.
+/// After TCP has answered, the network may have recovered from an outage of both: UDP gets this
+/// many more checks, plus two round trips.
 const LOOKS_AFTER: u32 = 3;
 
 /// Watches a session until dropped.
@@ -44,8 +44,8 @@ pub(super) struct Knock {
 }
 
 impl UdpWatchdog {
-    /// Sets `cut` when nothing more arrives on `session`, including what `board` counts, although
-    /// the server answers `knock`. Returns `None` for a session over TCP.
+    /// Sets `cut` when nothing more arrives on `session`, nor any datagram that `board` counts,
+    /// although the server answers `knock`. Returns `None` for a session over TCP.
     pub(super) fn begin(
         session: &Session,
         board: Arc<Board>,

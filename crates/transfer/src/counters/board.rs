@@ -47,8 +47,8 @@ impl Board {
         *self.segments.lock().expect("no holder of a board panics") = Some(segments);
     }
 
-    /// Returns the number of TCP segments sent for the chunks, if TCP carries them and the kernel
-    /// reports it.
+    /// Returns the number of TCP segments sent for the chunks, if TCP carries the chunks and the
+    /// kernel reports the number.
     pub(crate) fn segments(&self) -> Option<Segments> {
         *self.segments.lock().expect("no holder of a board panics")
     }
@@ -71,7 +71,7 @@ impl Board {
         Status::from(&self.mine())
     }
 
-    /// Returns where long work on files reports its progress.
+    /// Returns the watch to which long work on files reports its progress.
     pub(crate) fn watch(&self) -> &Watch {
         &self.watch
     }

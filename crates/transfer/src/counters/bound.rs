@@ -96,7 +96,7 @@ mod tests {
         // A disk that is still writing after everything was sent.
         let writes = Times { disk: Span::from_secs(9), ..Times::default() };
         assert!(explains(&sending(SECOND, 0, 0), &writes, elapsed));
-        // A receiver that is behind, and has its sender wait for reports.
+        // A receiver that falls behind makes its sender wait for reports.
         let behind = Times { awake: Span::from_secs(6), ..Times::default() };
         assert!(explains(&sending(SECOND, 0, 0), &behind, elapsed));
     }
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(of(&sending(60, 0, 40), &Times::default()), BoundBy::Path);
         assert_eq!(bound(&sending(60, 0, 40), &busy, true, false), BoundBy::RateOption);
         assert_eq!(of(&sending(3, 0, 97), &busy), BoundBy::SenderCpu);
-        // A receiver that is always behind because it gets no CPU.
+        // A receiver that always falls behind because it gets no CPU.
         let (awake, cpu) = (Span::from_nanos(95), Span::from_nanos(20));
         let behind = Times { awake, busy: cpu, ..Times::default() };
         assert_eq!(of(&sending(60, 0, 40), &behind), BoundBy::ReceiverCpu);

@@ -25,7 +25,7 @@ pub(crate) struct Counters {
     pub(crate) receiver: ReceiverCounters,
     pub(crate) written: Written,
     pub(crate) times: Times,
-    /// Names looked at and chunks read to find out what is missing.
+    /// Names looked at and chunks read to find the missing chunks.
     pub(crate) looked: u64,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Counters {
 pub(crate) struct SenderCounters {
     /// Datagrams sent.
     pub(crate) sent: u64,
-    /// Blocks sent again.
+    /// Blocks sent for the first time.
     pub(crate) first: u64,
     /// Blocks sent again, and coded symbols.
     pub(crate) retransmitted: u64,
@@ -103,7 +103,7 @@ pub(crate) struct Written {
     pub(crate) due: Option<u64>,
 }
 
-/// Where an end's time went.
+/// How an end spent its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     /// Waiting for the pacer.
@@ -202,7 +202,7 @@ impl From<&ReceiverAccounting> for ReceiverCounters {
     }
 }
 
-/// Adds counts; a peer's false numbers cannot make them overflow.
+/// Adds counts without overflow, because a peer may report any numbers.
 fn add<const N: usize>(pairs: [(&mut u64, u64); N]) {
     for (sum, more) in pairs {
         *sum = sum.saturating_add(more);
@@ -289,7 +289,7 @@ impl Counters {
 impl AddAssign for Counters {
     /// Adds a later attempt; keeps only the later `looked`.
     fn add_assign(&mut self, mut later: Counters) {
-        // The blocks that an earlier attempt sent count as due, because nothing says otherwise.
+        // Count the blocks that an earlier attempt sent as due: no other number is known.
         let sent = self.sender.first;
         later.written.due = later.written.due.map(|due| due.saturating_add(sent));
         self.sender += later.sender;
@@ -312,7 +312,7 @@ pub(crate) fn process_time() -> Span {
     Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// The same span as the counters have it.
+/// Returns the duration as a span.
 pub(crate) fn span(duration: std::time::Duration) -> Span {
     Span::from_nanos(duration.as_nanos() as u64)
 }

@@ -4,8 +4,8 @@
 //! the sender at that rate. So there is a report only while more than half of the memory waits for
 //! the writer.
 //!
-//! A thread that reads its socket too slowly needs no report: the delay and the drops in the
-//! socket's buffer show in the round trips and losses that the sender's rate control uses.
+//! A thread that reads its socket too slowly needs no report: its delay and drops show in the
+//! round trips and losses that the sender's rate control uses.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
@@ -22,8 +22,8 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// Returns the writer's rate if the writer is behind. `drained` bytes have left the memory so
-    /// far; `waiting` of the flow's `memory` bytes wait for the writer.
+    /// Returns the writer's rate if the writer is behind. `drained` is the number of bytes that
+    /// have left the memory so far; `waiting` of the flow's `memory` bytes wait for the writer.
     pub(super) fn look(
         &mut self,
         now: Time,
@@ -61,10 +61,10 @@ mod tests {
         for n in 0..50 {
             assert_eq!(look(n * 100, n * 10_000_000, 2 << 20), None);
         }
-        // The writer does 10 MB a second, and the memory is nearly full.
+        // The writer writes 10 MB a second, and the memory is nearly full.
         let told: Vec<_> =
             (0..10).map(|n| look(5_000 + n * 100, 490_000_000 + n * 1_000_000, 30 << 20)).collect();
-        assert_eq!(told[0], None, "that was measured while it waited");
+        assert_eq!(told[0], None, "measured while the writer waited");
         assert_eq!(told[9], Some(Rate::from_mbps(80)));
         assert_eq!(look(6_000, 500_000_000, 1 << 20), None, "it has caught up");
     }

@@ -1,7 +1,7 @@
 //! Sealed control messages to a sending flow, passed on to its thread.
 //!
-//! They also show the receiver's address. If the receiver's address changes, because of its network
-//! or a NAT, the flow follows after the new address has answered a challenge.
+//! They also show the receiver's address. If that address changes, because of the receiver's
+//! network or a NAT, the flow sends to the new address after it has answered a challenge.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -29,7 +29,7 @@ pub(crate) struct Feedback {
     address: AddressRule,
     board: Arc<Board>,
     scratch: Box<[u8]>,
-    /// Whether the forgery limit is reached, so that no more reports are opened.
+    /// The forgery limit is reached, so no more reports are opened.
     forged: bool,
 }
 
@@ -77,7 +77,7 @@ impl Feedback {
                     let _ = self.commands.send(SendCommand::Relay(relay));
                 }
                 Some(message) => {
-                    // A message that finds no room also comes over the stream.
+                    // A message that finds no room also arrives over the stream.
                     let _ = self.inlet.try_send(message);
                 }
                 None => {}
@@ -152,7 +152,7 @@ mod tests {
             Rig::with_limit(address, u64::MAX)
         }
 
-        /// Returns the same with a cipher that withstands `limit` forgeries.
+        /// Returns a rig with a cipher that withstands `limit` forgeries.
         fn with_limit(address: AddressRule, limit: u64) -> Rig {
             let port = Port::bind((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
             let keys = |secret| FlowKeys::new(&[secret; 32], Suite::Aes128Gcm, 1, FlowId(4));

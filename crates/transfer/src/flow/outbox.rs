@@ -2,8 +2,8 @@
 //! datagram.
 //!
 //! A lost packet delays everything behind it on a stream for more than a round trip. So messages
-//! that a protocol waits for go twice: reliably on the stream, and fast in a separate sealed
-//! datagram. Every such message is idempotent.
+//! that a protocol waits for are sent twice: reliably on the stream, and ahead of it in a
+//! separate sealed datagram. Every such message is idempotent.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,7 +83,7 @@ impl fmt::Display for Overflow {
 }
 
 impl Outbox {
-    /// An outbox and its reading end. Waiting messages are charged to `charge`.
+    /// Returns an outbox and its reading end. Waiting messages are charged to `charge`.
     pub(crate) fn new(charge: MessageCharge) -> (Outbox, Outflow) {
         let (sender, receiver) = unbounded_channel();
         let level = Arc::new(Level {
@@ -127,13 +127,13 @@ impl Outbox {
         }
     }
 
-    /// Returns whether the receiving end is gone.
+    /// Returns whether the receiving end was dropped.
     #[cfg(test)]
     pub(crate) fn is_ended(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Waits until the receiving end is gone.
+    /// Waits until the receiving end was dropped.
     #[cfg(test)]
     pub(crate) async fn ended(&self) {
         self.sender.closed().await;
@@ -284,11 +284,11 @@ mod tests {
         let is_free = |mebi: usize| budget.messages().set(mebi << 20);
         let (outbox, mut outflow) = Outbox::new(budget.messages());
         outbox.tell(piece(FREE / 2));
-        assert!(is_free(64), "every transfer may need so much");
+        assert!(is_free(64), "every transfer may need this much");
         (0..20).for_each(|_| outbox.tell(piece(1 << 20)));
         assert!(is_free(45) && !is_free(46));
         (0..15).for_each(|_| assert!(next(&mut outflow).is_some()));
-        assert!(is_free(59) && !is_free(60), "what is read is given back");
+        assert!(is_free(59) && !is_free(60), "read messages release their memory");
         (0..60).for_each(|_| outbox.tell(piece(1 << 20)));
         assert!(matches!(outbox.overflown(), Some(Overflow::Memory(_))));
         // A clone of the outbox lives on.

@@ -156,7 +156,8 @@ impl Payloads {
     }
 
     /// Compares the chunks in question. Returns the answer, and the equal chunks of the object.
-    /// Chunks with small files are shared with other files, so only the other end can map those.
+    /// Chunks with small files are not among them: other files share these chunks, so only the
+    /// other end can map them.
     ///
     /// # Errors
     /// The question is malformed.

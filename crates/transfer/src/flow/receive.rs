@@ -48,7 +48,7 @@ pub(crate) enum Letter {
     Relay(Relay),
     /// These blocks are not needed.
     Skip(Vec<BlockRange>),
-    /// Sends this message by datagram, ahead of the stream, which carries it too.
+    /// Send this message by datagram, ahead of the stream, which also carries it.
     Ahead(Box<Message>),
     /// The writer has made room.
     Drained,
@@ -119,7 +119,7 @@ pub(crate) struct Receiving {
     refusals: Refusals,
     /// Datagrams that the port has passed to this flow, or that the flow received itself.
     came: u64,
-    /// Datagrams with data that were dropped before the port knew this flow.
+    /// Datagrams with data that arrived before the port knew this flow, and were dropped.
     fallen: u64,
     /// The counts of the port's thread when the flow first ran on it.
     began: Option<Began>,
@@ -240,7 +240,7 @@ impl Receiving {
                     self.writer.send(Job::Digests(digests));
                 }
                 Some(message) => {
-                    // A message that finds no room also comes over the stream.
+                    // A message that finds no room also arrives over the stream.
                     let _ = self.inlet.try_send(message);
                 }
                 None => {}
@@ -297,7 +297,7 @@ impl Receiving {
         }
     }
 
-    /// Grants the free memory, minus what was granted and not drained.
+    /// Grants the free memory, minus the bytes that were granted and not drained yet.
     fn grant(&mut self, now: Time) {
         let state = (self.drained.bytes(), self.drained.is_planned());
         if state == self.drained_before {
@@ -335,7 +335,8 @@ impl Receiving {
         Ok(())
     }
 
-    /// Completes the chunks that symbols replace; returns whether the core has finished.
+    /// Completes the chunks in which symbols replace the missing blocks; returns whether the core
+    /// has finished.
     fn take_events(&mut self) -> bool {
         let mut finished = false;
         while let Some((_, event)) = self.core.poll_event() {
@@ -367,7 +368,7 @@ impl Receiving {
         let openers = [self.placer.opener().counts(), self.control.counts()];
         let refused = self.refusals.refused(port, openers);
         let no_room = self.placer.counts().no_room;
-        // The clock decides about idleness, not how far the socket has been read.
+        // Idleness is measured by the clock, not by how far the socket has been read.
         let (clock, cpu) = (clock::now(), thread_time());
         let began = *self.began.get_or_insert(Began { at: clock, cpu, idle: port.idle });
         let busy = span(cpu.saturating_sub(began.cpu));

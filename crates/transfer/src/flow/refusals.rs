@@ -1,9 +1,9 @@
-//! A port's useless datagrams, from the view of one of its flows: those that the kernel dropped
-//! because a buffer was full, and those that were refused.
+//! The datagrams of a port that were of no use, from the view of one of its flows: those that
+//! the kernel dropped because a buffer was full, and those that were refused.
 //!
 //! A port counts both for all of its flows together. Refused datagrams count for each flow. Drops
-//! of the kernel are divided in proportion to arrivals, because a full buffer drops whatever
-//! arrives.
+//! of the kernel are divided in proportion to arrivals, because a full buffer drops every
+//! datagram that arrives.
 
 use longhaul_net::port::PortStatistics;
 use longhaul_net::sealing::open::OpenCounts;

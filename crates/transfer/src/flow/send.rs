@@ -43,8 +43,8 @@ const TOGETHER: Span = Span::from_millis(20);
 /// Interval of keep-alive datagrams on an idle path.
 const ALIVE: Span = Span::from_millis(250);
 
-/// If the path drops every full datagram, at most one in this many arrives: each chunk's last block
-/// may be short, and a chunk of the largest blocks has 17.
+/// If the path drops every full datagram, at most one datagram in this many still arrives: each
+/// chunk's last block may be short, and a chunk of the largest blocks has 17.
 const SHORT_ONES: u64 = 16;
 
 /// A command to a sending thread.
@@ -55,7 +55,8 @@ pub(crate) enum SendCommand {
     Peer(Path),
     /// A receiver claims this new path; it must echo the challenge first.
     Ask(Path, Challenge),
-    /// The receiver wants this echoed by datagram on that path, to verify the sender's address.
+    /// The receiver wants this challenge echoed by datagram on that path, to verify the sender's
+    /// address.
     Challenge(Path, Vec<u8>),
     /// The receiver has these blocks.
     Skip(Vec<BlockRange>),
@@ -79,7 +80,7 @@ pub(crate) enum SenderEvent {
     /// The receiver sends, but our datagrams no longer reach it: they are too large, or the first
     /// link refuses them.
     TooLarge {
-        /// Datagrams of that size did arrive in this pass.
+        /// Datagrams of this size did arrive in this pass.
         begun: bool,
     },
     /// An event of the core.
@@ -380,7 +381,7 @@ impl Sending {
         }
     }
 
-    /// Puts on the stream the digests that went by datagram only.
+    /// Also puts the digests that were sent by datagram only on the stream.
     fn make_sure(&mut self) {
         if !self.unsure.chunks.is_empty() {
             self.outbox.tell(Message::Digests(std::mem::take(&mut self.unsure)));

@@ -1,12 +1,12 @@
 //! One receiving core for many flows, on any number of ports.
 //!
 //! A port drives each flow separately, but a core that divides a host's capacity has to know all
-//! flows. So each flow has its own [`Receiver`], which is a handle: its input goes to the one core,
-//! and the core's output goes to the flow that it concerns, which is woken for it. The flows of a
-//! port run on its one thread, so there is contention for the lock only with two ports; it is taken
-//! once a call, never per datagram.
+//! flows. So each flow has its own [`Receiver`], which is a handle to the one core: the handle
+//! passes its input to the core, and each output of the core to the flow that it concerns, which is
+//! then woken. The flows of a port run on its one thread, so only two ports contend for the lock;
+//! it is taken once per call, never per datagram.
 //!
-//! The core also gets the rate of other traffic on this host's access link, if it uses it.
+//! The core also gets the rate of other traffic on this host's access link, if it uses that rate.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -153,13 +153,13 @@ impl SharedCore {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // A flow whose code failed is forgotten by its port; the others continue.
+        // Recover from a flow whose code panicked: its port forgets it, and the others continue.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Inner {
-    /// From now on counts the traffic of a port as our own.
+    /// Counts the traffic of a port as our own from now on.
     fn open(&mut self, port: &PortHandle) {
         let is_same = |door: &Door| Arc::ptr_eq(door.port.socket(), port.socket());
         if !self.ports.iter().any(is_same) {
@@ -183,7 +183,7 @@ impl Inner {
         }
     }
 
-    /// The flow of a port that keeps the core's time: its first.
+    /// Whether the flow is the first of its port: that flow keeps the core's time.
     fn leads(&self, flow: FlowId) -> bool {
         let Some(own) = self.members.get(&flow) else { return false };
         let of_port = |member: &Member| Arc::ptr_eq(member.port.socket(), own.port.socket());
@@ -231,7 +231,7 @@ impl Inner {
 }
 
 impl Door {
-    /// Bytes that came since the last count.
+    /// Returns the bytes that arrived since the last count.
     fn count(&mut self) -> u64 {
         let came = came_to(&self.port);
         came.saturating_sub(std::mem::replace(&mut self.counted, came))

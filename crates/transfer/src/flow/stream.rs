@@ -28,10 +28,11 @@ use longhaul_files::CHUNK;
 
 /// Bytes of one piece: small, so that the other end can report arrivals soon.
 const PIECE: usize = 64 << 10;
-/// With a rate limit, a piece is what the rate sends in this time, but no less than the minimum.
+/// With a rate limit, a piece has the bytes that the rate sends in this time, but not fewer than
+/// the minimum.
 const PIECE_TIME: Span = Span::from_millis(20);
 const SMALLEST_PIECE: usize = 1 << 10;
-/// Pieces that may wait for a stream: those of one chunk.
+/// Pieces that may wait for a stream: the pieces of one chunk.
 const WAITING: usize = CHUNK as usize / PIECE;
 /// How often arrivals are checked while all streams are busy.
 const LOOK: Duration = Duration::from_millis(50);
@@ -87,7 +88,7 @@ pub(crate) struct Outgo {
     pub(crate) payloads: Payloads,
     /// The chunks to send, before the plan removes some.
     pub(crate) wanted: Vec<Range<u64>>,
-    /// The plan is known already.
+    /// The plan is already known.
     pub(crate) planned: bool,
     /// The additional sessions that carry chunks.
     pub(crate) sessions: Vec<Session>,
@@ -96,7 +97,8 @@ pub(crate) struct Outgo {
     pub(crate) outbox: Outbox,
     pub(crate) board: Arc<Board>,
     pub(crate) events: mpsc::UnboundedSender<SenderEvent>,
-    /// The path's round-trip time, if the best number of sessions is to be found by trying.
+    /// The path's round-trip time, to find the best number of sessions by trying; `None` without a
+    /// search.
     pub(crate) trial: Option<Span>,
     /// The limit for all streams together, in bits a second.
     pub(crate) cap: Option<Rate>,
@@ -341,7 +343,7 @@ impl Streaming {
             let since = clock::now();
             let taken = self.ways[way].blocking_send(piece);
             self.account_wait(since);
-            // A resumed copy sends again what a lost stream had taken.
+            // A resumed copy sends the chunks of a lost stream again.
             if taken.is_err() || self.is_lost() {
                 return Err(lost());
             }

@@ -10,11 +10,11 @@ use longhaul_proto::time::{Span, Time};
 
 /// Minimum and maximum time for a number of connections to settle, and to be measured.
 const STEPS: [Span; 2] = [Span::from_millis(500), Span::from_secs(2)];
-/// The same time in round trips: a connection doubles its window in each.
+/// Number of round trips for each of these times: a connection doubles its window in each.
 const ROUND_TRIPS: u64 = 8;
-/// A number is measured until this many bytes have arrived,
+/// A number is measured until this many bytes have arrived.
 const ENOUGH: u64 = 1 << 20;
-/// or for this many steps.
+/// Maximum number of steps to measure a number, even if fewer bytes have arrived.
 const LONGEST: u64 = 4;
 /// A number is better if its rate is higher by this factor.
 const BETTER: f64 = 1.1;

@@ -37,7 +37,7 @@ fn most(found: &[(usize, String, Found)]) -> Option<(usize, &Found)> {
 /// Finds the majority of the sources, which are given with the names that users know.
 ///
 /// # Errors
-/// [`ErrorKind::RemoteFile`] if no more than half of them have the same object.
+/// [`ErrorKind::RemoteFile`]: no more than half of them have the same object.
 pub(super) fn agree(found: &[(usize, String, Found)]) -> Result<Agreement, Error> {
     let Some((votes, first)) = most(found) else {
         return Err(Error::new(ErrorKind::Unreachable, "no source could be surveyed"));
@@ -62,7 +62,7 @@ impl Found {
         Found { manifest, digest, values: Arc::new(values), identity, _memory: Box::new(()) }
     }
 
-    /// Returns how `other` differs from this, as a predicate ("has ..."); `None` if it does not.
+    /// Returns how `other` differs from this, as a predicate ("has ..."); `None` if they are equal.
     pub(super) fn differs(&self, other: &Found) -> Option<String> {
         (self.identity != other.identity).then(|| difference(self, other))
     }

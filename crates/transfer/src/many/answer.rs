@@ -48,8 +48,8 @@ async fn tell(session: &mut Session, piece: Surveyed) -> Result<(), Error> {
     Ok(session.write(&Frame::from(Message::Surveyed(piece))).await?)
 }
 
-/// Answers a survey of `places` when there is a seat; the session can carry a request after it.
-/// `memory` is charged for what is read.
+/// Answers a survey of `places` when there is a seat; afterwards the session can carry a
+/// request. `memory` is charged for the data read.
 ///
 /// # Errors
 /// The client has disconnected, or something cannot be read completely.

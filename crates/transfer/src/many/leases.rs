@@ -1,10 +1,10 @@
 //! Assigns the missing chunks of one object to its replicas.
 //!
-//! A missing chunk is either open or leased to a source. Sources that are known from the start
-//! begin with equal leases. A source that has finished its lease gets open chunks, or else the end
-//! of another source's lease, sized so that both finish together. So the sources' speeds need not
-//! be known, and may change. Near the end, when a lease is too short to divide, the last chunks of
-//! a slow source are leased a second time; the first arrival counts.
+//! A missing chunk is either open or leased to a source. Sources that are known at the start get
+//! equal leases. A source that has finished its lease gets open chunks, or else the end of another
+//! source's lease, sized so that both finish together. So the sources' speeds need not be known,
+//! and may change. Near the end, when a lease is too short to divide, the last chunks of a slow
+//! source are leased a second time; the first arrival counts.
 //!
 //! When a source leaves, its lease becomes open. An idle source may take the whole lease of a
 //! silent one.
@@ -217,7 +217,7 @@ impl Leases {
             }
             return Some(Given { taken: vec![(from, chunks.clone())], chunks });
         }
-        // A source that is no faster would not finish earlier.
+        // The source would not finish earlier, because it is no faster.
         if count == 0 || knows_better {
             return None;
         }
@@ -357,7 +357,7 @@ mod tests {
         bring(&mut leases, 0..50);
         let taken = leases.next(2).unwrap();
         assert_eq!((taken.chunks, taken.taken), (vec![50..100], vec![(1, vec![50..100])]));
-        // The source comes back and takes part again.
+        // The source recovers and takes part again.
         assert!(!leases.is_idle(1));
         leases.set_silent(1, false);
         assert_eq!(given(&mut leases, 1), [75..100]);

@@ -1,8 +1,8 @@
-//! Surveys all replicas, each in a task of its own.
+//! Surveys all replicas, each in a separate task.
 //!
 //! A slow, silent or absent source does not delay the copy: it begins soon after more than half of
-//! the named sources agree, or once each was tried. The survey of the others continues, with
-//! retries as [`CopyOptions`] allows, and a source takes part once its object is found to be the
+//! the named sources agree, or once each was tried. The surveys of the others continue, with
+//! retries as [`CopyOptions`] allows, and a source takes part once its object is known to be the
 //! same.
 
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub(super) enum Look {
     Ended(Result<Box<Looked>, Error>),
 }
 
-/// The surveys that are under way.
+/// The running surveys.
 pub(super) struct Looks {
     results: UnboundedReceiver<(usize, Look)>,
     /// Sources without a final result, with the last error of each.

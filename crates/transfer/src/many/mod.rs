@@ -1,4 +1,4 @@
-//! A copy from several hosts at once, under one receiver's schedule.
+//! A copy from several hosts at the same time, under one receiver's schedule.
 //!
 //! Each source is a copy with its own session and retries. The sources share one data port, one
 //! memory budget and one receiving core (`part`).
@@ -56,8 +56,8 @@ use rows::Rows;
 
 pub use survey::{Answer, Found};
 
-/// Threads that write the data of many sources: this many objects can wait for a disk or be hashed
-/// at the same time.
+/// Number of threads that write the data of many sources: this many objects can wait for a disk or
+/// be hashed at the same time.
 const WRITERS: usize = 4;
 
 /// One source's running copy.

@@ -47,7 +47,7 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
         let what = "a copy from replicas supports neither a dry run nor a measurement";
         let (dry_run, receive) = (CallOption::DryRun, CallOption::Receive);
         return Err(Error::new(ErrorKind::Usage, what)
-            .advise(format!("leave {dry_run} and {receive} fake out, or name one source")));
+            .advise(format!("omit {dry_run} and {receive} fake, or name one source")));
     }
     let mut looks = Looks::start(options, sources)?;
     let First { found, reached, mut errors } = looks::first(sources, &mut looks).await?;
@@ -190,7 +190,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Runs until the object is complete or cannot be completed; the destination is closed then.
+    /// Runs until the object is complete or cannot be completed; then the destination is closed.
     async fn run(
         mut self,
         jobs: Jobs,
@@ -200,7 +200,7 @@ impl<'a> Copying<'a> {
         let outcome = self.await_outcome(&jobs, &mut looks, reference).await;
         if outcome.is_ok() {
             self.say_farewell().await;
-            // These sources were retried until the end.
+            // These sources were retried until the copy ended.
             for (number, error) in looks.in_trouble() {
                 fail(self.sources, number, error, &mut self.errors);
             }

@@ -60,7 +60,7 @@ impl Rows {
     }
 
     /// Records the answer to a question asked at `since`. If other sources copied in the meantime,
-    /// the time counts as copy time.
+    /// the waiting time counts as copy time.
     fn answered(&self, since: Instant) {
         let has_come =
             self.rows().iter().any(|row| row.progress.bytes > row.progress.resumed_bytes);

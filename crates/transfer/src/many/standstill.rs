@@ -42,7 +42,7 @@ mod tests {
             standstill.lasts(now, moved, !is_there).as_secs()
         };
         assert_eq!([lasts(1, 10, true), lasts(60, 10, true)], [0, 59]);
-        // All sources are lost for longer than a stall may last, then one comes back.
+        // All sources are lost for longer than a stall may last, then one returns.
         assert_eq!([lasts(61, 10, false), lasts(200, 10, false), lasts(259, 10, true)], [0, 0, 59]);
         assert_eq!([lasts(261, 11, true), lasts(321, 11, true)], [0, 60]);
     }

@@ -118,7 +118,7 @@ impl Answer {
     pub fn take(&mut self, piece: Surveyed) -> Result<bool, Error> {
         if !piece.manifest.is_empty() {
             if self.manifest.is_some() {
-                return Err(nonsense("a list of files came after its values"));
+                return Err(nonsense("a list of files arrived after its values"));
             }
             if (self.encoded.len() + piece.manifest.len()) as u64 > MAX_MANIFEST {
                 return Err(nonsense(format!("a list of files longer than {MAX_MANIFEST} bytes")));
@@ -131,7 +131,7 @@ impl Answer {
             let (values, rest) = piece.values.as_chunks::<32>();
             let all = (self.values.len() + values.len()) as u64;
             if !rest.is_empty() || all > chunks || (piece.done && all < chunks) {
-                return Err(nonsense(format!("{all} values came for {chunks} chunks")));
+                return Err(nonsense(format!("{all} values arrived for {chunks} chunks")));
             }
             self.values.extend_from_slice(values);
         }
@@ -166,9 +166,9 @@ impl Answer {
     /// Returns the result, after the last piece.
     ///
     /// # Errors
-    /// No list of files came.
+    /// No list of files arrived.
     pub fn end(self) -> Result<Found, Error> {
-        let (manifest, _) = self.manifest.ok_or_else(|| nonsense("no list of files came"))?;
+        let (manifest, _) = self.manifest.ok_or_else(|| nonsense("no list of files arrived"))?;
         let digest = *blake3::hash(&self.encoded).as_bytes();
         let found = Found::new(manifest, digest, self.values);
         Ok(Found { _memory: self.memory, ..found })

@@ -2,7 +2,7 @@
 //! missing chunks.
 //!
 //! The receiving end of each source uses this thread as that of a plain copy uses
-//! [`writer`](crate::write::writer). The hash of each chunk was agreed on beforehand: a source that
+//! [`writer`](crate::write::writer). The hash of each chunk was agreed beforehand: a source that
 //! sends other data is named and excluded. A chunk that arrives twice is written once.
 
 use std::collections::BTreeMap;
@@ -243,7 +243,7 @@ impl ReplicaWriter {
             let content = |chunk| self.object.chunk_content(chunk) as u64;
             self.resumed += there.into_iter().flatten().map(content).sum::<u64>();
         }
-        // The leases are made from all missing chunks, including the changed ones.
+        // All missing chunks are leased, including the changed ones.
         let _ = sink.take_changed();
         self.leases = Leases::new(sink.missing()).expect(self.expected);
         let files = sink.files_done();
@@ -479,7 +479,8 @@ impl ReplicaWriter {
         let sources: Vec<usize> = self.members.keys().copied().collect();
         for source in sources {
             let Some(member) = self.members.get_mut(&source) else { continue };
-            // A lease that the source has not begun is still its own, even if it is empty by now.
+            // A lease that the source has not begun still belongs to it, even if the lease is empty
+            // by now.
             if member.last_lease > member.begun_lease {
                 continue;
             }

@@ -12,9 +12,9 @@ use longhaul_files::digest::{Digest, RootBuilder};
 use longhaul_files::manifest::FileTime;
 use longhaul_text::reason;
 
-/// How many chunks may fail verification for one output.
+/// Maximum number of chunks that may fail verification for one output.
 const MOST_WRONG: u32 = 4;
-/// Most bytes per call of a writer, so that its caller can end soon.
+/// Maximum bytes per call of a writer, so that its caller can end soon.
 const PIECE: usize = 1 << 16;
 static ZEROS: [u8; PIECE] = [0; PIECE];
 
@@ -164,7 +164,7 @@ impl Output {
         Ok(root)
     }
 
-    /// Does `work` completely unless a later attempt has started; none can start meanwhile.
+    /// Runs `work` to its end, unless a later attempt has started; none can start meanwhile.
     fn wait_for(
         &self,
         attempt: u64,

@@ -31,13 +31,13 @@ use crate::reactor;
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Session, Settings, random_u64};
 
-/// Most time of a measurement in addition to its time of sending, for a late answer.
+/// Maximum time of a measurement in addition to its time of sending, for a late answer.
 const BESIDE: Span = Span::from_secs(10);
 /// The default ladder of rates, in Mbit/s.
 const LADDER: [u64; 8] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000];
-/// A ladder ends at the rate whose loss is above this,
+/// A ladder ends at the first rate with a loss above this.
 const FULL: f64 = 0.05;
-/// or at which the received rate is below this multiple of the best one before.
+/// It also ends at a rate whose received rate is below this multiple of the best earlier one.
 const MORE: f64 = 1.1;
 
 /// Runs the measurements of `options` and passes each result to `tell`, including failures; blocks
@@ -229,7 +229,7 @@ impl Probing<'_> {
         Ok(())
     }
 
-    /// Sends, and asks the server for its count of arrivals.
+    /// Sends, and requests the server's count of arrivals.
     async fn send(&mut self, run: &ProbeRun) -> Result<ProbeCount, Error> {
         let span = Span::from_micros(run.micros);
         let session = &mut self.reached.session;

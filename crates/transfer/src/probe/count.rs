@@ -55,7 +55,7 @@ impl Application {
     }
 }
 
-/// The port's side.
+/// The port's side of a counted flow.
 struct Counting {
     data: Opener,
     scratch: Box<[u8]>,

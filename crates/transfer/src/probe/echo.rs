@@ -1,7 +1,7 @@
 //! Measures round trips: one end sends small sealed datagrams, the other returns them.
 //!
 //! The answers also show each end the other's address. A measurement towards the client goes to the
-//! address from which its genuine datagrams come, and only if that is the address of its session.
+//! source address of its genuine datagrams, and only if that is also the address of its session.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};

@@ -109,7 +109,7 @@ pub struct PathFound {
 pub struct Trips {
     /// Datagrams sent.
     pub asked: u32,
-    /// Datagrams that came back.
+    /// Datagrams that were answered.
     pub answered: u32,
     /// The shortest.
     pub min: Span,
@@ -176,7 +176,7 @@ async fn next_count(session: &mut Session, span: Duration) -> Result<ProbeCount,
         }
     };
     timeout(span + GRACE, work).await.map_err(|_| {
-        let what = format!("no count came within {} s", (span + GRACE).as_secs());
+        let what = format!("no count arrived within {} s", (span + GRACE).as_secs());
         Error::new(ErrorKind::Stalled, what)
     })?
 }

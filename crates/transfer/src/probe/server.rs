@@ -22,7 +22,7 @@ use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
 use crate::error::{Error, ErrorKind};
 use crate::session::{Exporter, RttWatch, Session};
 
-/// Most concurrent probe sessions: one for datagrams and one for TCP, of two clients.
+/// Maximum number of concurrent probe sessions: one for datagrams and one for TCP, of two clients.
 const MOST: usize = 4;
 /// How long a client may take between two measurements.
 const IDLE: Duration = Duration::from_secs(30);
@@ -45,8 +45,8 @@ impl Seats {
     }
 }
 
-/// Serves a probe to its end, or until it is `stopped` for a reason. The client gets the error
-/// itself.
+/// Serves a probe until it ends, or until `stopped` returns a reason. The client also gets the
+/// error.
 pub(crate) async fn answer(
     port: &PortHandle,
     seats: &Seats,

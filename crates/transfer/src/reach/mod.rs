@@ -42,9 +42,9 @@ const SEARCH: Span = Span::from_secs(3);
 pub(crate) enum Look {
     /// No search.
     No,
-    /// As long as the handshake takes.
+    /// Search as long as the handshake takes.
     Beside,
-    /// Until it is known, which takes a few more round trips.
+    /// Search until the size is known, which takes a few more round trips.
     Whole,
 }
 
@@ -109,7 +109,7 @@ pub(crate) async fn open(
     let HostOptions { location, trust, key, reach } = options;
     let here = || {
         let what = match location {
-            Location::Http { .. } => format!("{location} is read by a copy only"),
+            Location::Http { .. } => format!("{location} can only be the source of a copy"),
             _ => format!("{location} is on this host"),
         };
         Error::new(ErrorKind::Usage, what)
@@ -137,7 +137,7 @@ impl Reach<'_> {
         self.open_on(None, settings, look).await
     }
 
-    /// Opens a session with data ports that other sessions use too.
+    /// Opens a session with data ports that other sessions also use.
     pub(crate) async fn open_on(
         &self,
         ports: Option<&DataPorts>,

@@ -62,7 +62,7 @@ impl Route {
             return Err(usage("there is nothing to copy from"));
         }
         if options.replicas && split.len() < 2 {
-            return Err(usage("one source has no replicas").advise("name two sources or more"));
+            return Err(usage("one source has no replicas").advise("name at least two sources"));
         }
         let (to, destination) = self::split(&options.destination);
         let mut hosts: Vec<(Host, Vec<PathBuf>)> = Vec::new();
@@ -79,10 +79,8 @@ impl Route {
         }
         match (local.is_empty(), hosts.is_empty(), to) {
             (false, false, _) => Err(usage("some sources are on this host and some on others")
-                .advise("copy what is here with cp")),
-            (_, true, None) => {
-                Err(usage("both ends are on this host").advise("cp does that as well"))
-            }
+                .advise("copy the sources on this host with cp")),
+            (_, true, None) => Err(usage("both ends are on this host").advise("use cp")),
             (_, false, Some(_)) => {
                 Err(usage("both ends are on other hosts").advise("run longhaul on one of them"))
             }
@@ -114,7 +112,7 @@ impl Route {
         if matches!(host, Host::Ssh { .. }) && sources.iter().any(is_home) {
             let what = format!("the name of the home folder on {host} is not known here");
             return Err(Error::new(ErrorKind::Usage, what)
-                .advise("write ~/ for what is in the home folder, or name its path"));
+                .advise("write ~/ for the content of the home folder, or name its path"));
         }
         Ok(Some(Asked::pull(sources, options.recursive, &options.filters)?))
     }

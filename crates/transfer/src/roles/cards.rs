@@ -91,7 +91,7 @@ async fn hear_receiver(card: Rate) {
     let (writer, mut reader) = far.split();
     assert_eq!(next(&mut reader).await, Message::Card(Card { bps: card.as_bps() }));
     writer.close(reader, None).await.expect("the session is open");
-    assert!(receiving.await.expect("it ends").is_err(), "no offer came");
+    assert!(receiving.await.expect("it ends").is_err(), "no offer arrived");
 }
 
 /// Checks that a receiver reports its card while it receives a list of files of `bytes` bytes.
@@ -118,7 +118,7 @@ async fn tell_during_a_list(card: Card, bytes: usize) {
 
 #[test]
 fn a_card_reported_during_the_list_is_not_lost() {
-    // More than the stream holds, so that the card arrives before the list ends.
+    // More than the stream's buffer, so the card arrives before the list ends.
     let told = tell_during_a_list(Card { bps: 200_000_000 }, 64 << 20);
     run(async { LocalSet::new().run_until(told).await });
 }

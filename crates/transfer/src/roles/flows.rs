@@ -10,7 +10,7 @@ use longhaul_proto::endpoint::FlowId;
 
 use crate::error::{Error, ErrorKind};
 
-/// The most passes of a transfer, so that a peer cannot fill the memory with ids.
+/// Maximum number of passes of a transfer, so a peer cannot fill the memory with ids.
 const MOST: usize = 1 << 20;
 
 /// The ids used so far.

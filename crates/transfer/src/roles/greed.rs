@@ -33,7 +33,7 @@ const FLOW: FlowId = FlowId(7);
 /// Few datagrams a chunk.
 const BLOCK: u32 = 60_000;
 const OBJECT: Bytes = Bytes::mebi(100);
-/// The part of a memory of 64 MiB that a transfer has when another one shares it.
+/// A transfer's part of a memory of 64 MiB that another transfer shares.
 const HELD: u64 = 32;
 const SOON: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(60);

@@ -120,12 +120,12 @@ impl Writing {
         Writing::patient(prepare, Duration::from_secs(600))
     }
 
-    /// Returns the same with a timeout for digests.
+    /// Returns a writer with a timeout for digests.
     fn patient(prepare: impl FnOnce(&std::path::Path), patience: Duration) -> Writing {
         Writing::offered(prepare, patience, |_| {})
     }
 
-    /// Returns the same with an offer that `change` has changed.
+    /// Returns a writer with an offer that `change` has changed.
     fn offered(
         prepare: impl FnOnce(&std::path::Path),
         patience: Duration,
@@ -508,7 +508,7 @@ proptest! {
                 core.on_control(now, FlowId(1), lie);
                 core.on_timeout(now);
                 let spoken = (0..10_000).take_while(|_| core.poll_control(now).is_some()).count();
-                prop_assert!(spoken < 10_000, "one lie makes it speak for ever");
+                prop_assert!(spoken < 10_000, "one lie causes endless messages");
                 now += Span::from_millis(7);
             }
             prop_assert!(!core.is_finished(FlowId(1)));

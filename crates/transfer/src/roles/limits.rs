@@ -49,8 +49,8 @@ pub(super) fn pass(
     Ok(())
 }
 
-/// Checks whether chunks may come over streams with the protocol `agreed`, because memory is held
-/// for one carrier only.
+/// Checks whether chunks may arrive over streams with the protocol `agreed`, because memory is
+/// held for one carrier only.
 ///
 /// # Errors
 /// [`ErrorKind::Unreachable`]: datagrams were agreed on.
@@ -61,12 +61,12 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     }
 }
 
-/// Useless data that an honest sender may send: existing data before it has the plan, and data in
-/// flight whose request is withdrawn.
+/// Useless data that an honest sender may send: data that exist already, sent before it has the
+/// plan, and data in flight that are no longer requested.
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
-/// Most useless data, as a multiple of the useful data.
+/// Maximum amount of useless data, as a multiple of the useful data.
 const MOST_IN_VAIN: u64 = 4;
-/// Data that may be sent too fast, in addition to this fraction of all data, because hosts pause.
+/// Data that may be sent too fast in addition to a fraction of all data, because hosts pause.
 const TOO_FAST: Bytes = Bytes::mebi(4);
 const PART_TOO_FAST: u64 = 4;
 
@@ -84,7 +84,7 @@ pub(super) fn wanted(
     let ReceiverCounters { received, distinct, duplicates, unasked, too_fast, highest, .. } =
         counters;
     let blocks = |bytes: Bytes| bytes.get() / u64::from(block.max(1));
-    // Some protocols send again before they know what is missing.
+    // Some protocols send blocks again before they know which ones are missing.
     let is_frugal = row.is_some_and(|row| row.frugal);
     let useless = unasked.saturating_add(if is_frugal { *duplicates } else { 0 });
     let in_vain = blocks(IN_VAIN);

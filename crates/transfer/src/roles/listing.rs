@@ -32,7 +32,7 @@ pub(super) async fn tell(
     let mut tick = tokio::time::interval(TICK);
     let mut next = pieces.next();
     loop {
-        // Wait for the whole queue at the end: then the stream has taken the last piece.
+        // At the end wait for the whole queue: then the stream has taken the last piece.
         let room = if next.is_some() { 1 } else { BULK };
         tokio::select! {
             permits = bulk.reserve_many(room) => match (permits, next) {
@@ -102,7 +102,7 @@ pub(super) async fn hear(
 }
 
 /// Returns whether the message can come only after the list. Messages do not overtake each other,
-/// so such a message shows that the list has ended.
+/// so such a message shows that the list is over.
 fn goes_on(message: &Message) -> bool {
     use Message::{Digests, EntryFailed, Outcome, Pass, Relay};
     matches!(message, Pass(_) | Digests(_) | Relay(_) | EntryFailed(_) | Outcome(_))

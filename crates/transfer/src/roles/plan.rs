@@ -84,8 +84,8 @@ impl PlanSoFar {
 
     fn endless(&self) -> Error {
         let what = format!(
-            "the other side's plan has no end: it names more than there is (chunks: {}, entries: \
-             {})",
+            "the other side's plan has no end: it names more than the object has (chunks: {}, \
+             entries: {})",
             self.chunks, self.entries
         );
         Error::new(ErrorKind::Unfinished, what)

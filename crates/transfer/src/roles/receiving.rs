@@ -168,8 +168,8 @@ impl ReceivingRole<'_> {
         result
     }
 
-    /// Waits for the offer. Also returns whether the source could not read all of its folders. The
-    /// source may have to walk them first.
+    /// Waits for the offer; the source may first have to walk its files. Also returns whether the
+    /// source could not read all of its folders.
     async fn first_offer(&mut self) -> Result<(Offer, bool), End> {
         let mut is_incomplete = false;
         let mut tick = tokio::time::interval(TICK);
@@ -180,7 +180,7 @@ impl ReceivingRole<'_> {
                 _ = tick.tick() => {
                     self.hooks.tick()?;
                     if !self.decides && began.elapsed() > OFFER {
-                        return Err(End::Lost("no offer came".into()));
+                        return Err(End::Lost("no offer arrived".into()));
                     }
                     continue;
                 }
@@ -430,7 +430,7 @@ impl Running<'_, '_> {
 
     fn take_plan(&mut self, have: Vec<Range<u64>>, implied: Vec<Range<u64>>) {
         self.due.add(&without(std::slice::from_ref(&(0..self.chunks())), &have));
-        // The manifest had to arrive as well.
+        // The manifest also had to arrive.
         let list = 0..self.manifest_len.div_ceil(CHUNK);
         self.due.add(std::slice::from_ref(&list));
         self.have = Some(have);
@@ -442,8 +442,8 @@ impl Running<'_, '_> {
         match event {
             WriterEvent::Planned { manifest, slices, have, implied, skipped, resumed_bytes } => {
                 let asks = slices.iter().any(|slice| !slice.compare.is_empty());
-                // The sender reports these names to its user. If the outcome overtook the plan, the
-                // sender would end first.
+                // The sender reports these names to its user. The outcome must not overtake the
+                // plan, or the sender would end first.
                 self.names_told |= !skipped.is_empty();
                 self.tell_plan(slices);
                 let there = There { bytes: resumed_bytes, asks };
@@ -477,7 +477,7 @@ impl Running<'_, '_> {
             }
             WriterEvent::Lease(lease) => {
                 self.await_only(lease.chunks.as_ref());
-                // Needless chunks from before the lease must not be sent after it.
+                // Messages about needless chunks from before the lease must not be sent after it.
                 self.end.wire.outbox().tell(Message::Lease(lease));
             }
             WriterEvent::EntryFailed { path, reason } => {

@@ -38,8 +38,8 @@ use longhaul_files::{Manifest, Source, VirtualObject};
 const MAX_REPEATS: u32 = 3;
 /// Interval of status messages to the other end.
 const TICK: Duration = Duration::from_millis(100);
-/// Longest wait for the first additional stream, and for each further one after the last, or two
-/// round trips: the copy can work without a lost stream.
+/// How long to wait for the first additional stream, and after each stream for the next one (at
+/// least two round trips). The copy works without a lost stream.
 const FIRST_STREAM: Duration = Duration::from_secs(3);
 const STRAGGLER: Duration = Duration::from_millis(200);
 /// The UDP payload to fall back to if larger datagrams are dropped: what IPv6 guarantees.
@@ -91,7 +91,7 @@ struct Running<'a, 'b> {
     datagram: u16,
     /// Chunks of the current pass; `None` for all.
     missing: Option<Vec<Range<u64>>>,
-    /// The other end does not receive yet: the payloads of the next pass.
+    /// The payloads of the next pass, while the other end does not receive yet.
     waiting: Option<Payloads>,
     /// The capacity of the receiving host's card, once reported.
     peer_card: Option<Rate>,
@@ -335,7 +335,7 @@ impl Running<'_, '_> {
             }
             SenderEvent::Core(Event::Silent(since)) => self.end.hooks.silence(Some(since)),
             SenderEvent::Core(Event::Resumed) => self.end.hooks.silence(None),
-            // The end of a round: send the other end the values that it should have.
+            // The end of a round: send the current counters to the other end now.
             SenderEvent::Core(_) => {
                 self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
             }
@@ -370,8 +370,8 @@ impl Running<'_, '_> {
         self.begin_pass(payloads).await
     }
 
-    /// Stops the pass: the other end does not receive yet, and the data sent are lost. Streams
-    /// block by themselves.
+    /// Stops the pass: the other end does not receive yet, and the data already sent are lost.
+    /// Streams block by themselves.
     async fn wait(&mut self) -> Result<(), End> {
         if matches!(self.carried, Some(Carried::Flow { .. })) {
             self.waiting = Some(self.take_payloads().await?);
@@ -379,7 +379,8 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// The other end receives now: starts a pass with everything, without the earlier measurements.
+    /// Starts a pass with everything, because the other end now receives. Drops the earlier
+    /// measurements.
     async fn go_on(&mut self) -> Result<(), End> {
         let Some(payloads) = self.waiting.take() else { return Ok(()) };
         self.number += 1;

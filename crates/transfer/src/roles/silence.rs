@@ -13,7 +13,7 @@ use crate::counters::board::Board;
 
 /// How long a data port that never delivered anything may be silent, plus four round trips.
 const NEVER: Duration = Duration::from_millis(1500);
-/// The same for a data port that has delivered datagrams.
+/// Limit on the silence of a data port that has delivered datagrams, plus four round trips.
 const NOW: Duration = Duration::from_millis(2000);
 /// The control stream works if something arrived on it within this long and two round trips.
 const SPEAKS: Duration = Duration::from_millis(1000);

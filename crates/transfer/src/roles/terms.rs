@@ -19,8 +19,8 @@ use crate::write::budget::EARLY_GRANT;
 use longhaul_files::CHUNK;
 use longhaul_text::CallOption;
 
-/// Default segment size. Segments are short, so that chunks become complete, verified and
-/// journalled soon after they were sent; several segments are in flight.
+/// Default segment size. Segments are short, so chunks become complete, verified and journalled
+/// soon after they were sent; several segments are in flight.
 pub(crate) const DEFAULT_SEGMENT: Bytes = Bytes::mebi(16);
 
 /// The agreed parameters of a transfer.
@@ -40,7 +40,7 @@ pub(crate) struct Terms {
     pub(crate) settings: Settings,
     /// Additional streams that carry chunks.
     pub(crate) streams: u32,
-    /// Find the best number of streams by trying.
+    /// Whether to find the best number of streams by trying.
     pub(crate) try_streams: bool,
     /// The fixed rate.
     pub(crate) rate: Option<Rate>,

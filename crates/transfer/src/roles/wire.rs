@@ -75,14 +75,14 @@ impl Drop for Writer {
 pub(crate) struct Wire {
     reader: FrameReader,
     outbox: Outbox,
-    /// The outbox has an answer to a ping. One is enough, so a peer that does not read cannot fill
-    /// the outbox.
+    /// The outbox contains an answer to a ping. One answer is enough, so a peer that does not read
+    /// cannot fill the outbox with them.
     answering: Arc<AtomicBool>,
     bulk: Sender<ChunkPiece>,
     writer: Writer,
     /// Why the writer ended early.
     broken: Receiver<String>,
-    /// The same once it is known, and when to give up the session because of it.
+    /// The reason, once known, and when to give up the session because of it.
     giving_up: Option<(String, Instant)>,
     inlet: Receiver<Message>,
     inlet_end: Sender<Message>,
@@ -139,7 +139,8 @@ impl Wire {
         self.reader.expect_much();
     }
 
-    /// Returns the bounded queue for messages from datagrams; all of them come over the stream too.
+    /// Returns the bounded queue for messages from datagrams; all of them also arrive over the
+    /// stream.
     pub(crate) fn inlet(&self) -> Sender<Message> {
         self.inlet_end.clone()
     }

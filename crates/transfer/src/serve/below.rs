@@ -1,5 +1,5 @@
-//! Services whose right is one to names below a prefix: the shared tree, streams, channels and
-//! remote procedure calls.
+//! Services with a right to names below a prefix: the shared tree, streams, channels and remote
+//! procedure calls.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use super::running::Running;
 use crate::error::Error;
 use crate::session::{self, Service, Session};
 
-/// What differs between these services.
+/// The properties in which these services differ.
 pub(super) trait Below: 'static {
     /// The name of the service; also the keyword of its right in the list of clients.
     const NAME: &str;

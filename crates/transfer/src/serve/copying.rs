@@ -19,12 +19,13 @@ use crate::many::answer;
 use crate::probe;
 use crate::session::{Service, Session, allow};
 
-/// How long a client may survey other sources before its request. Later it has to survey again.
+/// How long a client may survey other sources before its request. After that it has to survey
+/// again.
 const OTHERS: Duration = Duration::from_secs(600);
 
-/// The service of copies. Surveys and probes are messages of this service, not services of their
-/// own: a request may follow a survey on its stream, with the keys of the same stream, and only
-/// copies use both.
+/// The service of copies. Surveys and probes are messages of this service, not separate
+/// services: a request may follow a survey on its stream, with the keys of the same stream, and
+/// only copies use both.
 pub(super) struct Copying {
     server: Rc<Server>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,

@@ -97,7 +97,7 @@ pub(super) async fn first<M: Message + Default>(
         }
         Ok(Err(_)) => None,
         Err(_) => {
-            let error = Error::new(ErrorKind::Unreachable, "no request came after the handshake");
+            let error = Error::new(ErrorKind::Unreachable, "no request followed the handshake");
             turn_away(server, session, error).await;
             None
         }

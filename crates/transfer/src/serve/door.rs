@@ -35,7 +35,8 @@ enum Reach {
     Root(Root),
     /// No path: the server has no files.
     Nothing,
-    /// Everything that the user of this process can reach, because he came through his own ssh.
+    /// Everything that the user of this process can reach, because the client is that user's own
+    /// ssh.
     User,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Right {
     /// The list when the transfer was admitted.
     seen: Arc<[Allow]>,
     peer: PeerId,
-    /// `None`: any entry of the list is enough.
+    /// `None`: any entry of the list suffices.
     access: Option<Access>,
     /// A service other than files, whose right must not change.
     word: Option<&'static str>,

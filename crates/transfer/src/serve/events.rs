@@ -83,7 +83,7 @@ pub struct ServedClient {
     since: Instant,
 }
 
-/// Most paths of a request that are shown, and most characters of each.
+/// Maximum number of paths shown for a request, and of characters of each.
 const NAMED: usize = 3;
 const LONGEST: usize = 200;
 

@@ -80,7 +80,7 @@ impl ServerHooks {
 
     fn answer(&self, lives: bool) {
         for asked in self.asked.borrow_mut().drain(..) {
-            // The newcomer may be gone meanwhile.
+            // The other transfer may have ended meanwhile.
             let _ = asked.send(lives);
         }
     }
@@ -99,7 +99,7 @@ impl Hooks for ServerHooks {
                 }
                 Question::Yield(answer) => {
                     self.yielded.borrow_mut().push(answer);
-                    return Err(End::Lost("it has come back on a new connection".into()));
+                    return Err(End::Lost("the client reconnected over a new connection".into()));
                 }
             }
         }

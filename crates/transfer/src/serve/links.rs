@@ -1,4 +1,4 @@
-//! Links of a server's rooms to those of other servers.
+//! Links of a server's rooms to rooms of other servers.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::progress::Observer;
 use crate::reach::{self, Look};
 use crate::session::{self, Session, Settings};
 
-/// How long after a refusal a link is tried again.
+/// How long to wait after a refusal before the link is retried.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// A room of another server that a room here is linked to.
@@ -25,9 +25,9 @@ const PAUSE: Duration = Duration::from_secs(10);
 pub(crate) struct LinkTo {
     /// How the other server is reached.
     pub(crate) options: HostOptions,
-    /// The room, here and there.
+    /// The room, here and at the other server.
     pub(crate) room: Key,
-    /// Decides about a server that is new.
+    /// Decides whether to trust a new server.
     pub(crate) observer: Arc<dyn Observer>,
 }
 
@@ -49,7 +49,7 @@ impl LinkTo {
     }
 }
 
-/// Keeps `links` as long as the server runs, each on its own task.
+/// Runs `links` as long as the server runs, each in a separate task.
 pub(super) fn begin(server: &Rc<Server>, channels: &Rc<Channels>, links: Vec<LinkTo>) {
     for link in links {
         tokio::task::spawn_local(keep(server.clone(), channels.clone(), link));

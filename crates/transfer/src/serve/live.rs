@@ -1,7 +1,7 @@
 //! The running transfers, and the totals of all transfers.
 //!
-//! Watching costs a transfer nothing: its threads count in any case, and a status request only
-//! reads their counters.
+//! Status reports cost a transfer nothing: its threads count in any case, and a status request
+//! only reads their counters.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ impl Live {
         })
     }
 
-    /// A transfer of `client` begins.
+    /// Adds a transfer of `client`.
     pub(super) fn enter(&self, client: ServedClient, way: Way, running: Running) -> Seat {
         let number = self.now.last.get() + 1;
         self.now.last.set(number);
@@ -122,7 +122,7 @@ impl Live {
         Seat { live: self.clone(), number }
     }
 
-    /// The transfers under way, and the counts of all.
+    /// Returns the running transfers, and the totals of all transfers.
     pub(super) fn status(&self) -> (Vec<TransferStatus>, ServerTotals) {
         let mut transfers = self.now.transfers.borrow_mut();
         let transfers: Vec<TransferStatus> =

@@ -1,17 +1,19 @@
 //! A server: accepts streams, checks each, and dispatches it to a service.
 //!
-//! `dispatch` gives a stream to the service that it names; `running` ends the requests of all
-//! services when the server ends or their client loses its right. `copying` is the service of
-//! copies: `register` lists the running transfers, so that a resumed copy can take over its
-//! destination, and further streams find their transfer; `transfer` handles one request (with
-//! `hooks` for the roles' callbacks), and `answer` the survey of a source before it. The other
-//! services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of files),
-//! `below` (the shared tree, streams and remote procedure calls), `channeling` (channels, whose
-//! rooms `links` joins to those of other servers), and `status`, which reports the running
-//! transfers of `live`.
-//! `door` checks rights; `closing` shuts a server down; `over_ssh` serves one copy that ssh
-//! started; `events` are the server's reports, and `refusals` limits the reports of refused
-//! clients. `rehearsal` is a session without a network, for the fuzzer.
+//! - `dispatch` passes a stream to the service that it names. `running` ends the requests of all
+//!   services when the server ends or their client loses its right.
+//! - `copying` is the service of copies. `register` lists the running transfers, so that a
+//!   resumed copy can take over its destination and further streams find their transfer.
+//!   `transfer` handles one request (with `hooks` for the roles' callbacks); `answer` handles the
+//!   survey of a source before it.
+//! - other services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of
+//!   files), `below` (the shared tree, streams and remote procedure calls), `channeling`
+//!   (channels; `links` connects their rooms to rooms of other servers), and `status`, which
+//!   reports the running transfers of `live`.
+//! - `door` checks rights; `closing` shuts a server down; `over_ssh` serves one copy that ssh
+//!   started.
+//! - `events` are the server's reports; `refusals` limits the reports of refused clients.
+//! - `rehearsal` is a session without a network, for the fuzzer.
 
 mod below;
 mod channeling;
@@ -208,7 +210,7 @@ async fn run(
                 dispatch::begin(&server, &services, session);
             }
             Some(result) = ended.recv() => {
-                // A client that was lost comes back.
+                // A lost client may reconnect.
                 let lost = matches!(&result, Err(error) if error.kind == ErrorKind::Unfinished);
                 if options.once && !lost {
                     break result;

@@ -63,7 +63,7 @@ async fn run(
             () = cancel.wished() => return Err(interrupted()),
         };
         let Some(session) = session else {
-            // The last message of the client may be unread: it has the mark of its copy removed.
+            // The last message of the client may be unread: it removes the mark of its copy.
             server.closing.close(Duration::ZERO).await;
             return Ok(());
         };

@@ -25,7 +25,7 @@ use longhaul_files::CHUNK;
 use longhaul_files::digest::Digest;
 use longhaul_files::manifest::MAX_OBJECT;
 
-/// Most open pipes of one client, because each keeps a file open.
+/// Maximum number of open pipes of one client, because each keeps a file open.
 const MOST: usize = 16;
 
 /// The open pipes, by client and pipe id.
@@ -38,7 +38,7 @@ impl Pipes {
         let mut pipes = self.0.borrow_mut();
         let refused = |what: String| Err(Error::new(ErrorKind::Usage, what));
         if pipes.contains_key(&(peer, number)) {
-            return refused(format!("{peer} has a pipe of this number already"));
+            return refused(format!("{peer} already has a pipe of this number"));
         }
         if pipes.keys().filter(|(other, _)| *other == peer).count() >= MOST {
             return refused(format!("{peer} has {MOST} pipes open, which is the limit"));

@@ -25,7 +25,7 @@ use crate::session::{PeerId, Service, Session, allow};
 use longhaul_files::digest::Digest;
 use longhaul_files::{ChunkValues, RangeFile};
 
-/// Most open files of all clients, and of one client.
+/// Maximum number of open files of all clients, and of one client.
 const MOST: usize = 256;
 const MOST_OF_ONE: usize = 64;
 /// Reads that may wait for the disk at the same time. Others wait for their turn.

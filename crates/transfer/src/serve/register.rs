@@ -10,11 +10,11 @@ use tokio::time::timeout;
 
 use crate::session::{PeerId, Session};
 
-/// How long to wait for a transfer into the same destination to answer, or to end, before the
-/// newcomer tries to lock the files.
+/// How long to wait for another transfer into the same destination to answer or to end, before
+/// the new transfer tries to lock the files.
 pub(super) const ASKED: Duration = Duration::from_secs(15);
 
-/// Most additional streams of a transfer.
+/// Maximum number of additional streams of a transfer.
 const MAX_STREAMS: u32 = 64;
 
 /// The running transfers, by number.
@@ -27,7 +27,7 @@ pub(super) struct Register {
 struct Entry {
     peer: PeerId,
     transfer: u64,
-    /// The transfer that this one resumes.
+    /// The transfer that this transfer resumes.
     replaces: u64,
     /// Its destination, if it writes.
     destination: Option<PathBuf>,
@@ -37,11 +37,11 @@ struct Entry {
     question: mpsc::UnboundedSender<Question>,
 }
 
-/// A question to a transfer whose destination another one wants.
+/// A question to a transfer whose destination another transfer needs.
 pub(super) enum Question {
     /// Is the client alive? The answer is sent as soon as it is known.
     Alive(oneshot::Sender<bool>),
-    /// End, because the client has come back. The sender is dropped when the destination is free.
+    /// End, because the client has reconnected. The sender is dropped when the destination is free.
     Yield(oneshot::Sender<()>),
 }
 
@@ -107,9 +107,10 @@ impl Entry {
 }
 
 impl Registered<'_> {
-    /// Called before this transfer writes. A transfer of the same client into the same place gives
-    /// way if its client is dead, and this waits for its end. Returns whether a transfer into the
-    /// same place, of this or another client, has a living client: it keeps its lock.
+    /// Called before this transfer writes. If a transfer of the same client into the same place
+    /// has a dead client, it gives way, and this call waits for its end. Returns whether a
+    /// transfer into the same place, of this or another client, has a living client and therefore
+    /// keeps its lock.
     pub(super) async fn make_way(&self) -> bool {
         let mut held = false;
         for (whose, question) in self.before() {
@@ -169,7 +170,7 @@ async fn ask(question: &mpsc::UnboundedSender<Question>) -> Option<bool> {
 async fn give_way(question: &mpsc::UnboundedSender<Question>) {
     let (yielded, gone) = oneshot::channel();
     if question.send(Question::Yield(yielded)).is_ok() {
-        // The channel is dropped without an answer then.
+        // If the transfer ends, the channel is dropped without an answer.
         let _ = timeout(ASKED, gone).await;
     }
 }

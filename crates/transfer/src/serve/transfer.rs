@@ -52,7 +52,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// The allowed sizes of a datagram in bytes.
 const DATAGRAMS: std::ops::RangeInclusive<u32> = 256..=65_000;
 
-/// Answers a request completely; sends an error to the client as well.
+/// Answers a request completely; also sends an error to the client.
 pub(super) async fn answer(
     server: &Rc<Server>,
     session: Session,
@@ -99,8 +99,8 @@ pub(super) async fn answer(
     }
 }
 
-/// Waits for what a receiving transfer needs before it can start: its destination, and memory. If
-/// that takes any time, tells the client immediately, because its data are lost until then.
+/// Waits until a receiving transfer can start: its destination is free, and there is memory. If
+/// the wait takes any time, tells the client immediately, because its data are lost until then.
 async fn let_in(
     server: &Server,
     registered: &Registered<'_>,
@@ -155,7 +155,7 @@ async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -
     way.await
 }
 
-/// Waits until the client disconnects. Only a client that says so has received the outcome.
+/// Waits until the client disconnects. A client has received the outcome only if it says so.
 /// Otherwise the mark stays, because the client will ask again.
 async fn hung_up(wire: &mut Wire, mut mark: Option<Mark>) -> Result<(), Error> {
     while let Ok(message) = wire.next().await {
@@ -270,7 +270,7 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
 }
 
 /// Returns the deletion that a push requests, if its client may delete. The report names existing
-/// files, so the client must be allowed to read as well.
+/// files, so the client also needs the right to read.
 fn deletion(
     server: &Server,
     peer: &PeerId,
@@ -310,7 +310,7 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
             let error =
                 Error::new(ErrorKind::Unreachable, "this server allows no data in the clear");
             let (allow, cipher) = (CallOption::AllowPlain, CallOption::Cipher);
-            return Err(error.advise(format!("start it with {allow}, or leave {cipher} none out")));
+            return Err(error.advise(format!("start it with {allow}, or omit {cipher} none")));
         }
         other => {
             let error = Error::new(ErrorKind::Unreachable, format!("unknown cipher {other}"));

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 
-/// Most digests to keep. An honest sender sends digests with their chunks, so there are no more
-/// than chunks in memory: this is the number for 128 GiB.
+/// Maximum number of digests to keep. An honest sender sends digests with their chunks, so
+/// there are no more digests than chunks in memory; this number suffices for 128 GiB.
 const MOST: usize = 1 << 17;
 
-/// Keeps `digests` within the limit; first drops those of chunks that are not needed.
+/// Keeps `digests` within the limit; first drops the digests of chunks that are not needed.
 ///
 /// # Errors
 /// [`ErrorKind::Verification`]: digests arrive without their chunks.

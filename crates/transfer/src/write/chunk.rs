@@ -67,12 +67,12 @@ pub(crate) struct Arrived {
     /// Size of its blocks.
     pub(crate) block: u32,
     pub(crate) drained: Arc<Drained>,
-    /// How to make its missing blocks, if coded symbols replace some.
+    /// How to compute its missing blocks, if coded symbols replace some.
     pub(crate) repair: Option<Repair>,
 }
 
 impl Arrived {
-    /// Makes the missing blocks: the writer's first step.
+    /// Computes the missing blocks: the writer's first step.
     pub(crate) fn repaired(mut self) -> Arrived {
         if let Some(repair) = self.repair.take() {
             repair.apply(&mut self.buffer[..self.len]);

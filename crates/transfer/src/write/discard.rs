@@ -53,7 +53,7 @@ impl Opened for Discarding {
 
     fn settle(&mut self, pass: PassState) -> Result<bool, Error> {
         let is_over = pass.all_arrived || self.left == 0;
-        // Blocks from datagrams are only counted, and do not come here as chunks.
+        // Blocks from datagrams are only counted, and never arrive here as chunks.
         let board = &self.reporter.board;
         if let Some(block) = board.block() {
             let moved = board.mine().receiver.distinct.saturating_mul(block.into());

@@ -1,4 +1,5 @@
-//! A part of a pipe as the destination: written to its place in a file that other parts write, too.
+//! A part of a pipe as the destination: it is written to its place in a file that other parts also
+//! write.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

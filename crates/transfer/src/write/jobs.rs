@@ -97,8 +97,8 @@ pub(crate) enum WriterEvent {
 /// A job, and the index of the source that sent it.
 pub(crate) type SourceJob = (usize, Job);
 
-/// Most bytes of digests, answers and failures that may wait for the thread: ten times what a full
-/// memory of chunks needs. Chunks are bounded by the grants.
+/// Maximum bytes of digests, answers and failures that may wait for the thread: ten times the need
+/// of a full memory of chunks. The grants limit the chunks.
 const MOST_WAITING: usize = 256 << 20;
 
 /// The sender of one source to a writing thread. Clones are the same source.
@@ -165,13 +165,14 @@ impl Jobs {
         Jobs { source, overflown: Arc::default(), ..self.clone() }
     }
 
-    /// Returns a sender with a new source number, so that late jobs of an earlier source are not
-    /// taken for its own.
+    /// Returns a sender with a new source number, so late jobs of an earlier source do not count
+    /// as its own.
     pub(crate) fn of_another(&self) -> Jobs {
         self.of_source(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Charges what waits for the thread to the memory of the transfer, once for all sources.
+    /// Charges the jobs that wait for the thread to the memory of the transfer, once for all
+    /// sources.
     pub(crate) fn charge_to(&self, charge: MessageCharge) {
         let mut level = self.level.0.lock().unwrap_or_else(PoisonError::into_inner);
         level.1.get_or_insert(charge);
@@ -277,6 +278,6 @@ mod tests {
             assert!(inbox.recv_timeout(Duration::ZERO).is_ok());
             assert!(is_free(512 - left) && (left == 0 || !is_free(513 - left)));
         }
-        assert!(inbox.recv_timeout(Duration::ZERO).is_err(), "what does not fit is dropped");
+        assert!(inbox.recv_timeout(Duration::ZERO).is_err(), "a job that does not fit is dropped");
     }
 }

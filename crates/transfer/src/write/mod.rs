@@ -1,15 +1,17 @@
 //! The writing side of a receiving transfer: one thread that verifies chunks and writes them.
 //!
-//! [`destination`] is the trait of everything that an object can be written to: [`files`], a
-//! `rehearsal` of them, [`discard`], the file of a pipe ([`extent`]), or an output in order
-//! ([`ordered`]). [`writer`] is the thread; it finds the digest of each chunk, and `writing` puts
-//! verified chunks into a store. A thread receives [`jobs`]: complete chunks ([`chunk`]) and
-//! messages of the control stream. Replicas have their own thread ([`many`](crate::many)).
-//! [`planned`] divides a destination's reports into messages that fit a frame. `ahead` limits the
-//! digests that arrive before their chunks, `missing_digests` the time that chunks wait for theirs,
-//! `wrong` how often one chunk may fail verification. [`skip`] computes the blocks that need not be
-//! sent. [`claims`] keeps two sources from writing one file. Incomplete chunks share the memory of
-//! [`budget`].
+//! - [`destination`]: the trait of all destinations, which are [`files`], a `rehearsal` of them,
+//!   [`discard`], the file of a pipe ([`extent`]), and an output in order ([`ordered`]). Replicas
+//!   have their own thread ([`many`](crate::many)).
+//! - [`writer`]: the thread, which finds the digest of each chunk. `writing` puts verified chunks
+//!   into a store.
+//! - [`jobs`]: the thread's input, which is complete chunks ([`chunk`]) and messages of the control
+//!   stream. [`planned`] divides a destination's reports into messages that fit a frame.
+//! - limits: `ahead` (digests that arrive before their chunks), `missing_digests` (the time that
+//!   chunks wait for their digests), `wrong` (failed verifications of one chunk), [`budget`] (the
+//!   memory that incomplete chunks share).
+//! - [`skip`]: computes the blocks that need not be sent. [`claims`]: prevents two sources from
+//!   writing one file.
 
 mod ahead;
 pub(crate) mod budget;

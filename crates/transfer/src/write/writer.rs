@@ -25,8 +25,8 @@ use longhaul_text::clipped;
 /// Interval at which the destination can sync and rename while nothing arrives.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Most bytes of failures kept until the destination is open. A source with more has to be copied
-/// in parts.
+/// Maximum bytes of failures kept until the destination is open. A source with more has to be
+/// copied in parts.
 const MOST_EARLY_FAILURES: usize = 64 << 20;
 
 /// Starts a thread that writes for any number of transfers; it ends when all senders are dropped.
@@ -54,7 +54,7 @@ pub(super) fn begin(
     begin_patient(destination, incoming, shared, missing_digests::PATIENCE)
 }
 
-/// The same with a timeout for missing digests.
+/// As [`begin`], with a timeout for missing digests.
 pub(crate) fn begin_patient(
     destination: Box<dyn Open>,
     incoming: Incoming,

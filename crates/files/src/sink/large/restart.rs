@@ -14,7 +14,7 @@ impl Large {
     /// again.
     ///
     /// The new file gets the chunks in the journal, and the chunks of an earlier run that the
-    /// source has too, unless they waited for the failed sync. Each chunk is read, verified and
+    /// source also has, unless they waited for the failed sync. Each chunk is read, verified and
     /// written again, so the sync of the new file covers it. The old file keeps its name and its
     /// journal until that sync has succeeded; a kill before that loses nothing.
     pub(in crate::sink) fn restart(

@@ -51,7 +51,7 @@ pub(crate) struct Faults {
 /// One page of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Page {
-    /// Whether the cache has data for the page; false for a hole. `stored`: the same for the
+    /// Whether the cache has data for the page; false for a hole. `stored` is the same for the
     /// device.
     cached: bool,
     stored: bool,
@@ -498,7 +498,7 @@ impl Disk {
         (state.struck, state.lost)
     }
 
-    /// The next sync of a file fails; it writes everything back all the same.
+    /// Makes the next sync of a file fail, although it writes everything back.
     pub(crate) fn fail_next_sync(&self) {
         let mut state = self.state();
         state.inodes.values_mut().for_each(|inode| inode.unreported = true);

@@ -24,7 +24,8 @@ impl Checksum {
         }
     }
 
-    /// Hashes `chunk` if all chunks before it are hashed; reads those that `sink` has back.
+    /// Hashes `chunk` if all chunks before it are hashed, then the chunks after it that `sink`
+    /// already has, by reading them back.
     pub(super) fn take(
         &mut self,
         sink: &mut Sink,
@@ -44,7 +45,7 @@ impl Checksum {
     }
 
     /// Returns whether the file has the published digest, once `last` is its only missing chunk;
-    /// true if there is no digest.
+    /// true without a published digest.
     pub(super) fn is_right(
         &mut self,
         sink: &mut Sink,
@@ -61,11 +62,11 @@ impl Checksum {
             self.hashed += 1;
         }
         self.was_right = hasher.is(published);
-        // A failed sync may ask for the last chunk again.
+        // After a failed sync the last chunk may be requested again.
         Ok(self.was_right)
     }
 
-    /// Whether this run compared the file with the published digest.
+    /// Returns whether this run compared the file with the published digest.
     pub(super) fn was_right(&self) -> bool {
         self.was_right
     }

@@ -1,10 +1,10 @@
-//! A copy of one file from a server of HTTP: parallel ranges into the same partial file and journal
+//! A copy of one file from an HTTP server: parallel ranges, with the same partial file and journal
 //! as any other copy.
 //!
 //! `readers` are the threads that read ranges; `checksum` computes the digest that the server
-//! published. The last chunk is written only if that digest is right, so a wrong file never gets
-//! its name. The journal belongs to one version, by ETag or by time; without either, an interrupted
-//! copy starts over.
+//! published. The last chunk is written only if that digest matches, so a wrong file never gets its
+//! name. The journal belongs to one version, identified by ETag or time; without either, an
+//! interrupted copy starts over.
 
 mod checksum;
 mod readers;
@@ -31,22 +31,22 @@ use crate::progress::{Cancel, Notice, Observer};
 use crate::reach::way::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::summary::Summary;
 
-/// Most versions of a file that changes during the copy.
+/// Maximum number of versions to try, if the file changes during the copy.
 const MOST_VERSIONS: u32 = 4;
-/// Most passes over chunks that cannot be synced.
+/// Maximum number of passes over chunks that cannot be synced.
 const MOST_PASSES: u32 = 4;
-/// How long a connection may bring nothing before it is retried.
+/// A connection without data for this long is retried.
 const SILENCE: Duration = Duration::from_secs(15);
-/// How often a waiting copy looks whether it was cancelled.
+/// How often a waiting copy checks for cancellation.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Whether an end of the copy is a file of HTTP.
+/// Returns whether either end of the copy is an HTTP address.
 pub(super) fn is_asked(options: &CopyOptions) -> bool {
     let mut ends = options.sources.iter().chain([&options.destination]);
     ends.any(|end| matches!(end, Location::Http { .. }))
 }
 
-/// Copies; blocks until the end.
+/// Copies the file; blocks until the end.
 ///
 /// # Errors
 /// As [`copy`](super::copy()).
@@ -57,7 +57,7 @@ pub(super) fn copy(
 ) -> Result<Summary, Error> {
     let url = &check(&options)?;
     if options.rate.is_some() || options.rate_limit.is_some() {
-        let what = "a limit of the rate has no effect on a copy by HTTP";
+        let what = "a rate limit has no effect on a copy by HTTP";
         observer.notice(Notice::Warning(what.to_owned()));
     }
     let connections = match options.protocol {
@@ -74,7 +74,7 @@ pub(super) fn copy(
         },
     )
     .map_err(error)?;
-    // The stall limit holds for each connection, and not for the time between two of them.
+    // The stall limit applies to each connection, not to the time between two of them.
     ToFiles::run(options, observer, cancel, None, move |files| {
         Fetching { files, client, connections, lost_since: None, pause: FIRST_PAUSE }.run()
     })
@@ -84,7 +84,7 @@ pub(super) fn copy(
 fn check(options: &CopyOptions) -> Result<Url, Error> {
     let usage = |what: &str, advice: &str| Err(Error::new(ErrorKind::Usage, what).advise(advice));
     if matches!(options.destination, Location::Http { .. }) {
-        let what = format!("{} cannot be written by a copy", options.destination);
+        let what = format!("a copy cannot write to {}", options.destination);
         return usage(&what, "use curl -T, or a server lh://host");
     }
     let [Location::Http { url, path }] = &options.sources[..] else {
@@ -96,10 +96,10 @@ fn check(options: &CopyOptions) -> Result<Url, Error> {
         && options.delete.is_none()
         && options.receive != Receive::Fake;
     if !is_plain {
-        return usage("a copy by HTTP brings one file to a file", "use a server of longhaul");
+        return usage("a copy by HTTP copies one file to a file", "use a server of longhaul");
     }
     if !options.destination.is_local() {
-        let what = "a file is copied by HTTP to this host only";
+        let what = "HTTP copies a file only to this host";
         return usage(what, "copy it to this host, then to the other one");
     }
     let to = options.destination.path();
@@ -120,11 +120,11 @@ struct Fetching<'a> {
     pause: Duration,
 }
 
-/// The end of a try to copy one version.
+/// The result of trying to copy one version.
 enum Ended {
     /// The file is complete.
     Done(Box<Summary>),
-    /// The server has another version now.
+    /// The server now has another version.
     Changed,
 }
 
@@ -151,7 +151,7 @@ impl Fetching<'_> {
             }
         }
         let what = format!("{} changes all the time", self.client.url());
-        Err(Error::new(ErrorKind::RemoteFile, what).advise("try again when nobody writes it"))
+        Err(Error::new(ErrorKind::RemoteFile, what).advise("try again when no program writes it"))
     }
 
     /// Copies one version.
@@ -194,7 +194,7 @@ impl Fetching<'_> {
             passes = 0;
             self.retry(&lost)?;
             *remote = self.reopen()?;
-            // Without a version the new reply may be of another file.
+            // Without a version, the new reply may be about another file.
             if named.is_none() || remote.version(&self.client) != named {
                 return Ok(Ended::Changed);
             }
@@ -205,7 +205,7 @@ impl Fetching<'_> {
         if outcome.unfinished > 0 {
             let what = format!("{} could not be synced to the disk", options.destination);
             return Err(Error::new(ErrorKind::LocalFile, what)
-                .advise("the same command resumes from what is on disk"));
+                .advise("run the same command again to resume"));
         }
         if !is_verified && !was_there {
             let what = match remote.digest() {
@@ -225,7 +225,7 @@ impl Fetching<'_> {
         By { protocol: "http", cipher, is_verified }
     }
 
-    /// Returns the manifest of this version. Without a time the file gets that of the copy.
+    /// Returns the manifest of this version. A file without a time gets the time of the copy.
     fn manifest(&self, remote: &Remote) -> Result<Manifest, Error> {
         let url = self.client.url();
         let name = url.name().unwrap_or_else(|| b"download".to_vec());
@@ -244,8 +244,8 @@ impl Fetching<'_> {
         })
     }
 
-    /// Returns the bytes that need not be copied. Content under the final name is of no use,
-    /// because the server cannot compare it.
+    /// Returns the bytes that need not be copied. An existing file under the final name does
+    /// not help, because the server cannot compare it.
     fn planned(&self, sink: &mut Sink, manifest: &Manifest, plan: Plan) -> Result<u64, Error> {
         for compare in &plan.compare {
             sink.compare_result(compare.entry, &vec![false; compare.values.len()])?;
@@ -320,16 +320,16 @@ impl Fetching<'_> {
         }
     }
 
-    /// Discards a file that is not the one whose digest the server published.
+    /// Discards a file whose digest differs from the published digest.
     fn differs(&self, remote: &Remote, sink: &mut Sink) -> Error {
         let name = remote.digest().map_or("", |digest| digest.name());
         let what =
             format!("the content of {} does not have its published {name}", self.client.url());
         sink.fail_entry(0, &what);
-        Error::new(ErrorKind::Verification, what).advise("the same command copies it again")
+        Error::new(ErrorKind::Verification, what).advise("run the same command again")
     }
 
-    /// Waits before the next try, or gives up.
+    /// Waits before the next attempt, or gives up.
     fn retry(&mut self, reason: &str) -> Result<(), Error> {
         take_up(&mut self.lost_since, &self.files.options, reason)?;
         self.files.observer.notice(Notice::Reconnecting { reason: reason.to_owned() });
@@ -344,7 +344,7 @@ impl Fetching<'_> {
         Ok(())
     }
 
-    /// Asks for the version again, as long as a lost connection may be retried.
+    /// Requests the version again, until the time for retries is over.
     fn reopen(&mut self) -> Result<Remote, Error> {
         loop {
             let failed = match self.client.open() {

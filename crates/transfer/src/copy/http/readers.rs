@@ -13,23 +13,24 @@ use longhaul_files::CHUNK;
 
 use crate::error::{Error, ErrorKind};
 
-/// Most chunks of one request: enough that its round trip costs little.
+/// Maximum number of chunks in one request: its round trip then costs little.
 const MOST: u64 = 32;
-/// Requests that each connection makes at least, so that none is left with much at the end.
+/// Minimum number of requests per connection, so that no connection has a long request left at the
+/// end.
 const EACH: u64 = 4;
-/// Chunks that wait for the writer.
+/// Maximum number of chunks that wait for the writer.
 const AHEAD: usize = 8;
 
-/// What a reader reports.
+/// A report of a reader.
 pub(super) enum News {
-    /// A chunk, complete.
+    /// A complete chunk.
     Chunk(u64, Vec<u8>),
-    /// A reader has ended; its chunks are read by others.
+    /// A reader has ended; the others read its chunks.
     Failed(fetch::Error),
 }
 
-/// The running readers. Dropped, each ends at its next piece of data, or when its connection is
-/// silent for too long.
+/// The running readers. After a drop each ends at its next piece of data, or when its
+/// connection is silent for too long.
 pub(super) struct Readers {
     work: Arc<Work>,
     news: Receiver<News>,
@@ -55,7 +56,7 @@ impl Readers {
     ) -> Result<Readers, Error> {
         let due = match remote.has_ranges() {
             true => parts(missing, connections.into()),
-            // The whole file, from its start.
+            // Without ranges: the whole file, from its start.
             false => std::iter::once(0..remote.size().div_ceil(CHUNK)).collect(),
         };
         let (give_back, buffers) = mpsc::channel();
@@ -90,7 +91,7 @@ impl Readers {
         let _ = self.give_back.send(buffer);
     }
 
-    /// Bytes that have arrived.
+    /// Returns the bytes that have arrived.
     pub(super) fn bytes(&self) -> u64 {
         self.work.bytes.load(Ordering::Relaxed)
     }
@@ -119,7 +120,7 @@ impl Work {
         self.due.lock().unwrap_or_else(|error| error.into_inner())
     }
 
-    /// Reads requests until none is left or one fails.
+    /// Processes requests until none is left or one fails.
     fn read(&self, send: &SyncSender<News>) {
         loop {
             let Some(mut part) = self.due().pop_front() else { return };
@@ -139,7 +140,8 @@ impl Work {
         }
     }
 
-    /// Reads one part, and takes each complete chunk off it. Returns false if nobody wants more.
+    /// Reads one part, and removes each complete chunk from it. Returns false if the receiver was
+    /// dropped.
     fn part(&self, part: &mut Range<u64>, send: &SyncSender<News>) -> Result<bool, fetch::Error> {
         let size = self.remote.size();
         let end = |chunk: u64| ((chunk + 1) * CHUNK).min(size);

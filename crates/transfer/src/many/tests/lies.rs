@@ -1,4 +1,5 @@
-//! A sender that violates the protocol, over real sockets: it harms only itself, and is named.
+//! A sender that violates the protocol, over real sockets: it harms only its own copy, and the user
+//! learns its name.
 
 use std::fs;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -21,7 +22,7 @@ use crate::progress::{Cancel, Notice, Observer, Progress};
 use crate::session::Identity;
 use crate::summary::Summary;
 
-/// What the liar does with each requested block.
+/// How the liar answers each request for a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
     /// It also sends nine blocks that were not requested.
@@ -159,10 +160,10 @@ impl Observer for Listener {
 const LEN: u64 = 90_000_000;
 /// Bytes of an honest source's object, if each source has a different one.
 const LEN_OF_PART: u64 = 36_000_000;
-/// The liar's object is this many times longer, so that it still sends when it is detected.
+/// The liar's object is this many times longer, so it is still sending when it is detected.
 const LONGER: usize = 4;
-/// Most bytes that a liar has sent when it is excluded: half of its own object, or half of what one
-/// of three honest sources sends.
+/// Maximum bytes that a liar has sent when it is excluded: half of its own object, or half of what
+/// one of three honest sources sends.
 const OF_ITS_OWN: u64 = LEN_OF_PART * LONGER as u64 / 2;
 const OF_A_THIRD: u64 = LEN / 6;
 
@@ -217,7 +218,7 @@ fn copy_beside(
     assert_eq!(summary.failed_sources, 1);
     assert!(summary.sources[1..].iter().all(|row| row.refused == 0), "{:?}", summary.sources);
     assert_eq!(summary.receiver.refused, summary.sources[0].refused);
-    // The copy did not wait for its end, and the rest came from the others.
+    // The copy did not wait for the liar's end, and the other sources sent the rest.
     let brought: Vec<u64> = summary.sources.iter().map(|row| row.received_bytes).collect();
     assert!(brought[0] <= most, "{brought:?}");
     // No row counts the chunks that wait for the writer when their source is excluded.
@@ -249,7 +250,7 @@ fn a_replica_that_sends_each_block_ten_times_is_excluded_without_a_failure() {
 
 #[test]
 fn a_sender_at_ten_times_the_requested_rate_is_excluded_by_name() {
-    // A replica that remains alone sends most of the object.
+    // A replica that is left alone sends most of the object.
     for (replicas, most) in [(false, OF_ITS_OWN), (true, LEN * 2 / 3)] {
         let fast = |name: &str| (name == FAST.name).then_some(&*FAST);
         copy_beside(fast, replicas, "faster than this host requests", most);

@@ -83,7 +83,7 @@ fn threads() -> Vec<String> {
 #[derive(Debug, Default)]
 struct Threads {
     names: BTreeSet<String>,
-    /// The most threads at a time with the same first word.
+    /// The maximum number of threads at a time with the same first word.
     most: BTreeMap<String, usize>,
 }
 

@@ -62,7 +62,8 @@ impl ListMemory for ListCharge {
             && others > 0
             && u64::from(others) + wanted > u64::from(self.inner.total - reserve) / 2
         {
-            let what = format!("the lists of files of {owner} hold as much memory as one id may");
+            let what =
+                format!("the lists of files of {owner} hold as much memory as one id may use");
             let Error { what, advice, .. } = full(&what);
             let advice = advice.map(Into::into);
             return Err(longhaul_files::Error {
@@ -125,11 +126,11 @@ impl Inner {
             CallOption::Memory,
             self.total
         );
-        // With this much memory, the list fits next to one transfer and the reserve.
+        // With this much memory, the list fits in addition to one transfer and the reserve.
         let enough = (wanted + u64::from(LEAST)).saturating_mul(4).div_ceil(3);
         let kind = match enough > u64::from(self.total) {
             true => FileErrorKind::Request,
-            // Other transfers have the memory now.
+            // Other transfers use the memory at the moment.
             false => FileErrorKind::Unfinished,
         };
         let enough = enough.max(u64::from(self.total));

@@ -20,19 +20,19 @@ pub(crate) struct MessageCharge {
 }
 
 impl Budget {
-    /// An empty charge for the messages of one transfer.
+    /// Returns an empty charge for the messages of one transfer.
     pub(crate) fn messages(&self) -> MessageCharge {
         MessageCharge { inner: self.0.clone(), owner: None, held: None }
     }
 
-    /// The same for a transfer of `owner`.
+    /// Returns an empty charge for a transfer of `owner`.
     pub(crate) fn messages_for(&self, owner: PeerId) -> MessageCharge {
         MessageCharge { inner: self.0.clone(), owner: Some(owner), held: None }
     }
 }
 
 impl MessageCharge {
-    /// A charge to a separate memory.
+    /// Returns a charge to a separate memory.
     #[cfg(test)]
     pub(crate) fn alone() -> MessageCharge {
         Budget::new(longhaul_proto::units::Bytes::mebi(512)).expect("that is enough").messages()
@@ -69,7 +69,7 @@ impl MessageCharge {
         if let Some(owner) = self.owner {
             match (own as usize + wanted).saturating_sub(has) {
                 0 => drop(messages.remove(&owner)),
-                // Fits: there are no more permits than a u32 counts.
+                // A u32 holds the number: there are no more permits than that.
                 now => drop(messages.insert(owner, now as u32)),
             }
         }
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(free(), 64);
         assert!(!second.set(mebi(5)), "both are to one owner");
         assert_eq!(free(), 64);
-        // The next owner still gets its part.
+        // The next owner still gets a part.
         assert!(enter_for(&budget, 3).is_some());
         let mut third = budget.messages_for(other);
         assert!(third.set(mebi(32)) && !third.set(mebi(33)));

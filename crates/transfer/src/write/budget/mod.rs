@@ -1,8 +1,9 @@
 //! The memory for incomplete chunks, divided among the receiving transfers.
 //!
-//! A receiver grants what it can hold. If several transfers share one memory, each is granted its
-//! part; parts grow and shrink as transfers come and go. A grant is never taken back, so a transfer
-//! with more than its part keeps it until it has drained, and until then the others have less.
+//! A receiver grants as many bytes as it can hold. If several transfers share one memory, each may
+//! grant its part; parts grow and shrink as transfers come and go. A grant is never taken back, so
+//! a transfer with more than its part keeps the excess until it has drained, and until then the
+//! others have less.
 //!
 //! Before any grant a sender may send [`EARLY_GRANT`]. So every transfer gets at least [`LEAST`],
 //! and a smaller memory is refused. If less is free, a new transfer waits for it, ahead of all
@@ -41,8 +42,8 @@ use longhaul_text::CallOption;
 pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(30);
 
 /// Additional open chunks, because a grant may begin and end within a chunk. For a transfer over
-/// streams these are the control stream's chunks: the one being assembled, and the one that waits
-/// for room.
+/// streams these are the control stream's chunks: the chunk being assembled, and the chunk that
+/// waits for room.
 const PARTLY: u32 = 2;
 /// Chunks of the first grant.
 const EARLY: u32 = (EARLY_GRANT.get() / CHUNK) as u32;
@@ -62,8 +63,8 @@ struct Inner {
     free: Arc<Semaphore>,
     /// Transfers that have a part or wait for one.
     count: AtomicU32,
-    /// Expected transfers, and those that have had a part: the first one must not take what the
-    /// last one needs.
+    /// Expected transfers, and transfers that have had a part: the first transfer must not take
+    /// memory that the last one needs.
     expected: u32,
     entered: AtomicU32,
     patience: Duration,
@@ -194,7 +195,7 @@ impl Budget {
                 }
                 own => {
                     let memory = CallOption::Memory;
-                    format!("{own} copies of {owner} hold as much of {memory} as one id may")
+                    format!("{own} copies of {owner} hold as much of {memory} as one id may use")
                 }
             }));
         };
@@ -272,8 +273,8 @@ impl Inner {
         usual.max(yet.saturating_mul(LEAST)).min(self.total)
     }
 
-    /// Returns the divisor of the memory: the number of transfers, or for a transfer with an owner
-    /// the number that there would be if all owners had as many as this one.
+    /// Returns the divisor of the memory: the number of transfers; or, for a transfer with an
+    /// owner, the number of transfers if all owners had as many as this one.
     fn sharers(&self, share: Option<&Share>) -> u32 {
         let transfers = match share {
             Some(share) => {
@@ -344,7 +345,7 @@ impl MemoryPart {
         } else {
             let spare = shared.free.available_permits().saturating_sub(shared.reserve() as usize);
             let more = (wanted - has).min(spare);
-            // Another transfer may have been faster; then the next call tries again.
+            // Another transfer may have taken the memory; then the next call tries again.
             if let Ok(more) = shared.free.clone().try_acquire_many_owned(more as u32) {
                 permit.merge(more);
             }
@@ -392,7 +393,7 @@ mod tests {
         let first = enter(&budget).unwrap();
         assert_eq!(mebi(first.room(Bytes::ZERO)), 382);
         let second = enter(&budget).unwrap();
-        // A grant is not taken back; the other transfer got what was left meanwhile.
+        // A grant is not taken back; the other transfer got the rest meanwhile.
         assert_eq!(mebi(first.room(Bytes::mebi(382))), 382);
         assert_eq!(mebi(second.room(Bytes::ZERO)), 30);
         assert_eq!(mebi(first.room(Bytes::mebi(300))), 300);
