@@ -94,7 +94,8 @@ impl Asked {
         self.runs.get(after.checked_sub(1)?)
     }
 
-    /// Notes that the sender has sent all blocks up to `request`, with packet numbers below `highest`.
+    /// Notes that the sender has sent all blocks up to `request`, with packet numbers below
+    /// `highest`.
     pub(super) fn on_answered(&mut self, request: u64, highest: u64) {
         let after = self.runs.partition_point(|run| run.request <= request);
         let Some(last) = after.checked_sub(1).and_then(|last| self.runs.get(last)) else { return };
