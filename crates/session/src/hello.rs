@@ -68,7 +68,7 @@ impl Hello {
             return Ok(version);
         }
         let what = format!(
-            "no common protocol version: longhaul {} here speaks {}, {} there speaks {}",
+            "no common protocol version: longhaul {} here speaks {}, {} on the other host speaks {}",
             self.release,
             range(self),
             release(theirs),
@@ -146,7 +146,10 @@ mod tests {
         let error = Hello::new(&VERSIONS).agree(&theirs).expect_err("no common version");
         let shown = format!("longhaul {} here", env!("CARGO_PKG_VERSION"));
         assert!(error.what.contains(&shown), "{error}");
-        assert!(error.what.contains(&format!(", [2J{} over", "x".repeat(37))), "{error}");
+        assert!(
+            error.what.contains(&format!(", [2J{} on the other host", "x".repeat(37))),
+            "{error}"
+        );
     }
 
     #[test]
