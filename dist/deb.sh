@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds a Debian package: dist/deb.sh BINARY FOLDER. Prints its path.
-# Needs cargo-deb (`cargo install --locked cargo-deb`); crates/cli/Cargo.toml lists what is in it.
+# Needs cargo-deb (`cargo install --locked cargo-deb`); crates/cli/Cargo.toml lists the files.
 set -eu
 [ $# -eq 2 ] || { echo "usage: dist/deb.sh BINARY FOLDER" >&2; exit 2; }
 binary=$(realpath "$1")

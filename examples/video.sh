@@ -3,7 +3,7 @@
 #
 #   examples/video.sh FILM.ts [RECEIVE FLAGS]
 #
-# The film is MPEG-TS of a constant rate: ffmpeg makes one of 5 s if FILM.ts is missing.
+# The film is MPEG-TS of constant rate. If FILM.ts is missing, ffmpeg makes a film of 5 s.
 # LONGHAUL is the binary, DEADLINE the longest time from the camera to the screen.
 set -eu
 longhaul=${LONGHAUL:-longhaul} film=$(realpath "$1")
@@ -16,7 +16,7 @@ trap 'rm -rf "$LONGHAUL_CONFIG_DIR"' EXIT
     -x264-params nal-hrd=cbr -f mpegts -muxrate 50008000 "$film"
 id=$("$longhaul" id)
 ready="until [ -s '$LONGHAUL_CONFIG_DIR/ready' ]; do sleep 0.1; done"
-# 125,020 bytes are 665 packets of MPEG-TS: 50 of them a second are 50 Mbit/s.
+# A frame of 125,020 bytes is 665 MPEG-TS packets: 50 frames a second are 50 Mbit/s.
 "$longhaul" emulate --rate 1G --rtt 300ms --loss 2% \
     --run b "'$longhaul' reflect --allow $id,stream=rw > '$LONGHAUL_CONFIG_DIR/ready'" \
     --run a "$ready; '$longhaul' stream send --frame 125020 --fps 50 \

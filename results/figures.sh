@@ -42,7 +42,7 @@ namespaces() {
 in_a() { ip netns exec "$NS_A" "$@"; }
 in_b() { ip netns exec "$NS_B" "$@"; }
 
-# Pages that the host took back cost ten times as much as others: touch what a run will use.
+# The first touch of a page that the host took back costs ten times as much: touch the memory of a run.
 touch_memory() { head -c "$1" /dev/zero > "$WORK/touched"; rm "$WORK/touched"; }
 
 serve() {
@@ -55,8 +55,8 @@ serve() {
 }
 field() { grep -o "\"$1\":[^,}]*" | tail -1 | cut -d: -f2; }
 median() { sort -n | awk '{v[NR]=$1} END {print v[int((NR+1)/2)]}'; }
-# A command that runs another and leaves in $WORK/wall the seconds from before its start to after its
-# exit, by a clock that no program but the shell reads.
+# A script that runs a command, and writes the seconds from before its start to after its exit, by the
+# shell's clock, to $WORK/wall.
 clocked() {
     cat > "$WORK/clocked" <<'BASH'
 #!/usr/bin/env bash
@@ -72,7 +72,7 @@ calc() { bc <<< "$*"; }
 cpu_of() { awk -v hz="$(getconf CLK_TCK)" '{print ($14+$15)/hz}' "/proc/$1/stat"; }
 peak_of() { awk '/VmHWM/ {print $2/1000}' "/proc/$1/status"; }
 
-# An sshd of our own at an address, with keys of its own, and what ssh needs to reach it.
+# Starts an sshd with its own keys at an address, and prepares ssh to reach it.
 sshd_config() {
     [ -e "$WORK/key" ] || { ssh-keygen -q -t ed25519 -N '' -f "$WORK/key"; ssh-keygen -q -t ed25519 -N '' -f "$WORK/host"; }
     mkdir -p /run/sshd
@@ -80,7 +80,7 @@ sshd_config() {
         "$1" "$WORK/host" "$WORK/key.pub" "$WORK/server" > "$WORK/sshd"
     SSH_OPTIONS="-i $WORK/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
 }
-# The bound of a copy of so many bytes at a loss, with the five round trips of the 100 ms path.
+# The time bound of a copy, from its bytes and loss, with five round trips of the 100 ms path.
 bound() { awk -v bytes="$1" -v l="$2" 'BEGIN {c=1e9*1472/1538; printf "%.3f", 1.03*bytes*8/(c*(1-l))+0.5}'; }
 
 throughput() {
@@ -112,11 +112,11 @@ throughput() {
     cargo bench --quiet -p longhaul-transfer --bench pipeline -- run "netns=$NS_A,$NS_B" to=10.78.0.2 "dir=$WORK" size=1024
 }
 
-# Two binaries on the unshaped path, A B A B …, so that both meet the same machine: the ratio of this
-# one to OTHER in goodput and in CPU of each end, pair by pair. Means of the ratios' logarithms with
-# their 95 % confidence intervals. OTHER=/path/to/longhaul RUNS=12 bash results/figures.sh pairs
-# WAYS: which ways, as "CIPHER RECEIVE;…". BYTES: of the object. A pair whose order is turned each
-# time cancels what the first of two runs warms up.
+# Two binaries on the unshaped path in turn, A B A B …, so that both see the same machine: the ratio of
+# this binary to OTHER in goodput and in CPU of each end, pair by pair. Means of the ratios' logarithms
+# with their 95 % confidence intervals. OTHER=/path/to/longhaul RUNS=12 bash results/figures.sh pairs
+# WAYS: the cases, as "CIPHER RECEIVE;…". BYTES: of the object. The order within a pair alternates, so
+# that the warm-up by the first run cancels out.
 pairs() {
     : "${OTHER:?the other binary}"
     local size=${BYTES:-2000000000} mine=$LONGHAUL run order one cipher receive way
@@ -157,9 +157,9 @@ pairs() {
     done
 }
 
-# CPU of both ends for a gigabyte by each protocol on the same path: in turn, so that what else the
-# machine does meets all of them, three times (RUNS=n for another number). BYTES: of the object.
-# Each at the rate that it finds, or all at the same: RATE=1.7G.
+# CPU of both ends for a gigabyte by each protocol on the same path: in turn, so that other load on the
+# machine affects all of them, three times (RUNS=n for another number). BYTES: of the object. Each
+# protocol finds its rate; RATE=1.7G gives all the same rate.
 protocols() {
     [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
     local size=${BYTES:-1000000000} names name
@@ -182,8 +182,8 @@ protocols() {
     done
 }
 
-# Each protocol at 400 Mbit/s to a disk that stalls for a quarter of a second after each 16 MiB: as
-# long as there is room the network must not wait for it. Needs strace, which holds the writes.
+# Each protocol at 400 Mbit/s to a disk that stalls for a quarter of a second after each 16 MiB. The
+# network must not wait for the disk while memory is free. Needs strace, which delays the writes.
 stalls() {
     [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
     local names name under way
@@ -210,10 +210,10 @@ stalls() {
 }
 
 # A path of 1 Gbit/s and 100 ms, at each loss: 300 MB and 20 MB, from the start of the command to its
-# exit, by the shell's clock. Of the time at its ends: from the start to the first data (aim: 1 RTT), and
-# from the last block's arrival, repairs included, to the exit (aim: 0.5 RTT). These two the program tells
-# by its own clock; what it runs for beside that, before it looks at its clock and after, is some ms and
-# counted in both. One case alone: OBJECTS=20MB LOSSES=0.01 RATES=940M.
+# exit, by the shell's clock. Two more columns: from the start to the first data (aim: 1 RTT), and from
+# the last block's arrival, repairs included, to the exit (aim: 0.5 RTT). The program measures these two
+# by its own clock; the milliseconds before it first reads its clock and after it last does are added to
+# both. One case alone: OBJECTS=20MB LOSSES=0.01 RATES=940M.
 wan() {
     clocked
     local object loss rate run
@@ -270,7 +270,7 @@ mounted() {
     done
 }
 
-# Rooms with many subscribers, beside mosquitto, and beside zenoh where Python has it (ZENOH: its python).
+# Rooms with many subscribers, compared with mosquitto, and with zenoh if ZENOH names a Python that has it.
 rooms() {
     echo "| server | subscribers | messages/s | delivered | lost | delay, median, ms | 99 %, ms | longest, ms | server, CPU s per 10^6 | subscribers and senders |"
     echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
@@ -305,9 +305,9 @@ ssh_copy() {
         'BEGIN {printf "| 300 MB at 940M | %.3f | %.3f | %.3f | %.2f %% | %.0f ms |\n", s, b, i, w*100, f*1000}'
 }
 
-# The kernel's TCP on the same path: what one and eight streams carry in 10 s, by the congestion
-# control that most systems have and by the one made for such paths. The emulated hosts' TCP may
-# have 64 MiB on its way.
+# The kernel's TCP on the same path: the rate of one and of eight streams over 10 s, by the congestion
+# control of most systems (CUBIC) and by the one made for such paths (BBR). The emulated hosts' TCP may
+# have 64 MiB in flight.
 tcp() {
     local controls="cubic bbr" loss streams control
     echo "| loss | CUBIC, 1 stream | CUBIC, 8 streams | BBR, 1 stream | BBR, 8 streams |"; echo "| --- | --- | --- | --- | --- |"
@@ -323,7 +323,7 @@ tcp() {
     done
 }
 
-# Peak memory of both sides for 2 GB and 20 GB (sparse at the source would not be read: real bytes).
+# Peak memory of both sides for 2 GB and 20 GB of real bytes (holes would not be read).
 memory() {
     [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
     echo "| object | --memory | seconds | peak MB sending | peak MB receiving |"; echo "| --- | --- | --- | --- | --- |"
@@ -337,10 +337,10 @@ memory() {
     done; done
 }
 
-# 100,000 files of 1 kB, beside one file of their size, rsync and scp over the same namespaces.
-# 100,000 files by each way in turn, so that what the machine does else meets all of them. One round
-# goes before: memory that nothing has touched yet is dearer to whoever comes first. All are timed by the
-# same clock, the shell's. FOLDERS: of 1,000 files each.
+# 100,000 files of 1 kB, compared with one file of their size, rsync and scp over the same namespaces.
+# The programs run in turn, so that other load on the machine affects all of them. The first round does
+# not count, because the first touch of memory is slow. The shell's clock times all programs.
+# FOLDERS: of 1,000 files each.
 small() {
     [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
     mkdir "$WORK/here/many"
@@ -376,7 +376,7 @@ small_name() {
         rsync) echo "rsync -a" ;; scp) echo "scp -r (once)" ;;
     esac
 }
-# Seconds that the files take by one way; those that longhaul copied are compared.
+# Seconds that one program takes for the files; files that longhaul copied are compared.
 small_by() {
     local many=$WORK/here/many to=root@10.78.0.2:$WORK/root/out began ended
     began=$EPOCHREALTIME
@@ -444,8 +444,8 @@ access-delays = ["12.5ms", "25ms", "50ms", "0ms"]
 TOML
     for host in 1 2 3; do mkdir -p "$WORK/s$host" "$WORK/root/h$host"; done
 }
-# Runs the shell command $1 on the receiver, with a server on each sender; further words are the
-# emulator's, for what runs on other hosts.
+# Runs the shell command $1 on the receiver, with a server on each sender; further arguments go to the
+# emulator, for programs on other hosts.
 on_star() {
     local runs=() host
     rm -f "$WORK"/ready[123] "$WORK/here"/*
@@ -457,9 +457,9 @@ on_star() {
         > "$WORK/emulated" 2> "$WORK/emulator" || true # a server that is killed counts as failed
     grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
 }
-# Jain's index of the sources' rates: what each brought, as the summary has it, over the time that it was at
-# work. That is from the last line of progress before it had a session to the first that shows all of it, or
-# to the end where none does. What has passed by a line is told by its bytes and their average rate.
+# Jain's index of the sources' rates: the bytes of each source in the summary, divided by its active time.
+# That time runs from the last progress line before its session to the first line that shows all its bytes,
+# or to the end if no line does. The time of a line follows from its bytes and their average rate.
 jain() {
     awk '
         function number(text, name) {
@@ -517,8 +517,8 @@ multi() {
     multi_row "three replicas, one killed half-way" "$WORK/out"
 }
 
-# SABUL's Table 1, Lambda-FTP with three-way striping: one object from three servers, each over a path
-# of its own of RATE and 110 ms, into one host, beside the same object from one of them.
+# SABUL's Table 1, Lambda-FTP with three-way striping: one object from three servers, each over a separate
+# path of RATE and 110 ms, into one host, compared with the same object from one server.
 # BYTES: of the object; RATE: of each path; PROTOCOLS: those to run, with their flags.
 striping() {
     local bytes=${BYTES:-400000000} rate=${RATE:-250M} cp="$LONGHAUL cp --accept-new --json -q --no-path-memory" way flags
@@ -549,9 +549,10 @@ striping_row() {
         'BEGIN {printf "| %s | %s | %.1f | %.1f | %.3f %% | %s |\n", p, w, g/1e6, s, 100*l/(n ? n : 1), by}'
 }
 
-# As many senders as COUNTS says, one after the other, RTT 2 to 64 ms, each with its part of BYTES, into
-# one receiver at RATE; with the most threads that the copy had, and how many of them receive. The copy
-# has precedence: all hosts of the star share the same cores here, and a receiver has its own.
+# One case for each number of senders in COUNTS, RTT 2 to 64 ms, each sender with its part of BYTES, into
+# one receiver at RATE; with the largest number of the copy's threads, and how many of them receive. The
+# copy has a higher priority: all hosts of the star share the same cores here, but a real receiver has its
+# own.
 senders() {
     local count host rate=${RATE:-200M} bytes runs sources ready stop delays
     echo "| senders | aggregate, Mbit/s of object at $rate of link | seconds | loss | Jain's index of all | threads of the copy | of these receive | status |"
@@ -579,8 +580,8 @@ senders() {
     done
 }
 
-# Three sources as for multi, the third of which can be reached only from AFTER seconds on: from its first
-# MiB on, how long until Jain's index of the seconds' rates stays at 0.99. SERIES: as below.
+# Three sources as for multi; the third becomes reachable AFTER seconds after the start. Prints the time
+# from its first MiB until Jain's index of the rates of each second stays at 0.99. SERIES: as below.
 join() {
     local bytes=${BYTES:-1000000000} after=${AFTER:-6} host
     star
@@ -606,13 +607,13 @@ join() {
             sum = $2 + $3 + $4; at[++n] = $1; index_[n] = sum * sum / (3 * ($2 * $2 + $3 * $3 + $4 * $4)); all[n] = sum
         }
         END {
-            # The last second is one in which somebody ends.
+            # Some source ends in the last second, so it does not count.
             for (i = n - 1; i >= 1 && index_[i] >= 0.99; i--) { mean += index_[i]; rate += all[i]; k++ }
             printf "| %.1f s | %.1f s | %.4f | %.1f | %.1f | %s |\n", joined, at[i + 1] - joined, mean / (k ? k : 1), rate / (k ? k : 1), s, e
         }' "$WORK/series"
 }
 
-# The star as links of its own; those of host $1 change as $2 says.
+# The star as single links; $2 has the changes of the links of host $1.
 star_links() {
     local host delays=(x 12.5ms 25ms 50ms 0ms)
     echo 'about = "Three senders into one receiver, one of which fails"'
@@ -623,9 +624,9 @@ star_links() {
         [ $host != "$1" ] || [ -z "$2" ] || printf 'changes = [%s]\nback = { changes = [%s] }\n' "$2" "$2"
     done
 }
-# One of three replicas' senders (RTT 25, 50 and 100 ms, a link of 1 Gbit/s into the receiver) is killed,
-# frozen for 20 s, ten times slower, or cut off for 20 s, AFTER seconds from the run's start. Told by the
-# network cards' counters, ten times a second, of the second before the fault and what comes after.
+# AFTER seconds after the start, one of three replicas' senders (RTT 25, 50 and 100 ms, a link of 1 Gbit/s
+# into the receiver) is killed, frozen for 20 s, made ten times slower, or cut off for 20 s. The network
+# cards' counters, read ten times a second, compare the time after the fault with the second before it.
 # FAULTS: which; BYTES: of the object; SERIES: a folder that keeps each run's rates, Mbit/s over time.
 takeover() {
     local bytes=${BYTES:-4000000000} after=${AFTER:-14} fault host
@@ -642,7 +643,7 @@ takeover() {
             frozen) act="sleep $after; kill -STOP \$(cat $WORK/pid2); sleep 20; kill -CONT \$(cat $WORK/pid2)" ;;
         esac
         star_links 2 "$change" > "$WORK/star.toml"
-        # Seconds since the start, bytes that came in at the receiver.
+        # Seconds since the start, bytes received.
         local sample="while :; do read -r up _ < /proc/uptime; echo \$up \$(awk '/:/ && !/lo:/ {sub(/.*:/, \"\"); print \$1; exit}' /proc/net/dev); sleep 0.1; done"
         on_star "read -r up _ < /proc/uptime; echo \$up > $WORK/began; ($sample) > $WORK/rates & sampler=\$!; ($act) & act=\$!; $LONGHAUL cp --accept-new --json -q --replicas lh://h1/x lh://h2/x lh://h3/x $WORK/here/x > $WORK/out; kill \$sampler \$act 2>/dev/null; kill -CONT \$(cat $WORK/pid2) 2>/dev/null"
         cmp "$WORK/root/h1/x" "$WORK/here/x"
@@ -655,7 +656,7 @@ takeover() {
             END {
                 before /= n ? n : 1; least = before
                 for (i = 2; i <= m && times[i] < 10; i++) if (rates[i] < least) least = rates[i]
-                # The first time from which two seconds are at 90 % of what was, on the mean.
+                # The first time from which two seconds reach 90 % of the earlier rate on average.
                 for (i = 2; i <= m; i++) {
                     sum = c = 0; for (j = i; j <= m && times[j] < times[i] + 2; j++) {sum += rates[j]; c++}
                     if (rates[i] >= 0.9 * before && sum / c >= 0.9 * before) {again = times[i]; break}
@@ -666,10 +667,10 @@ takeover() {
     done
 }
 
-# The same three senders with one TCP flow of the kernel beside them, from a fifth host: what TCP
-# has of what it is left, where the copy takes 85 % of the link, and where it only follows what else
-# comes in and TCP is to have what it would have among equals, a quarter.
-# CONTROLS: TCP's congestion controls. SHARES: 85 and 100, the latter is tracking alone. BYTES: of
+# The same three senders with one TCP flow of the kernel next to them, from a fifth host: TCP's rate if
+# the copy takes 85 % of the link, and if the copy only measures other traffic and leaves TCP its fair
+# share, a quarter.
+# CONTROLS: TCP's congestion controls. SHARES: 85 and 100 (100: the measurement alone). BYTES: of
 # each object; the copy must last for 15 s and more.
 beside() {
     local bytes=${BYTES:-550000000} control share flags rest
@@ -716,8 +717,8 @@ alone() {
     done
 }
 
-# A copy beside one kernel TCP flow, and beside another copy that starts 5 s later: 200 Mbit/s,
-# 40 ms, a queue of one BDP, 30 s. bit/s of object, each over its own time.
+# A copy next to one kernel TCP flow, and next to another copy that starts 5 s later: 200 Mbit/s,
+# 40 ms, a queue of one BDP, 30 s. Bit/s of object bytes, each flow over its own time.
 shares() {
     local other tail
     echo "| beside | the copy, bit/s | the other, bit/s |"

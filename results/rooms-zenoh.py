@@ -48,7 +48,7 @@ def bear(router, subscribers, sessions, rate, seconds):
 
     heard = [each.declare_subscriber("load", take) for each in sessions]
     senders = [session("client") for _ in range(SENDERS)]
-    time.sleep(2)  # zenoh has no word for "all subscribers are known to the router"
+    time.sleep(2)  # zenoh cannot report that the router knows all subscribers
     before, own, start = cpu(router), cpu(os.getpid()), time.monotonic()
 
     def send(sender):
@@ -63,7 +63,7 @@ def bear(router, subscribers, sessions, rate, seconds):
     [each.start() for each in threads]
     [each.join() for each in threads]
     came = -1
-    while came != len(delays):  # what is queued goes first
+    while came != len(delays):  # queued messages first
         came = len(delays)
         time.sleep(1)
     used = ((cpu(router) - before) * 1e6 / came, (cpu(os.getpid()) - own) * 1e6 / came)

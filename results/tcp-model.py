@@ -24,9 +24,9 @@ PAGE = pathlib.Path(os.environ.get("PAGE", "results/tcp-model.md"))
 BUFFERS = "; ".join(
     f"echo 4096 131072 268435456 > /proc/sys/net/ipv4/tcp_{way}mem" for way in "wr"
 )
-# What differs by no more needs no reason.
+# Smaller differences need no reason.
 CLOSE = 0.15
-# Of all cores: beyond, the machine is what limits.
+# Share of all cores; above it, the machine limits the result.
 BUSY = 0.85
 
 RULES = f"""## Where they differ by over {CLOSE:.0%}, and why
@@ -54,7 +54,7 @@ CUBIC's of its response function at 100 ms (`cargo test -p longhaul-testbed tcp:
 
 
 def kernel(longhaul, rate, rtt, loss, control, each, seed):
-    """A run over the kernel: what was received, the RTT that it saw, and how busy all were."""
+    """A run over the kernel's TCP: the received rate, the measured RTT, and the load of the cores."""
     words = [longhaul, "emulate", "--rate", rate, "--rtt", rtt, "--loss", "0"]
     words += ["--loss-forward", loss, "--seed", str(seed)]
     words += ["--run", "b", f"{BUFFERS}; iperf3 -s -1 > /dev/null"]
@@ -123,7 +123,7 @@ def cell(longhaul, rate, rtt, loss, control, each, times):
     runs = [run for run in runs if run]
     if not runs:
         return f"| {CONTROLS[control]} | {rate} | {rtt} | {loss} | no run | | | | |"
-    # A run that the machine disturbed counts only where all were.
+    # Disturbed runs count only if no run was undisturbed.
     runs = [run for run in runs if run["valid"]] or runs
     name, millis = CONTROLS[control], float(rtt.removesuffix("ms"))
     ours = model(longhaul, rate, millis, loss, name, each)

@@ -1,7 +1,7 @@
 //! Writes the first files of each corpus, always the same: `cargo run --example seeds` in `fuzz/`.
 //!
-//! They are the output of honest ends, so that a fuzzer starts behind the first checks. The replay
-//! of the corpus also reads them from here, so they always match the current wire format.
+//! They are the output of honest ends, so a fuzzer starts behind the first checks. The replay of
+//! the corpus also reads them from here, so they always match the current wire format.
 
 use std::fs;
 use std::io;

@@ -31,7 +31,7 @@ impl Observer for Nobody {
     }
 }
 
-/// The first byte chooses the copy by its bits: push or pull; datagrams or stream; a tree or a
+/// The bits of the first byte choose the copy: push or pull; datagrams or stream; a tree or a
 /// file; a dry run; a server that stays or hangs up. The rest is the server's output, starting with
 /// its hello. The copy must create only requested files, a complete file must match the server's
 /// digests, and an error must have a message.

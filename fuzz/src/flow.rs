@@ -27,7 +27,7 @@ pub(crate) trait Driven {
     /// Applies the operation that the input chooses.
     fn step(&mut self, input: &mut Input<'_>);
 
-    /// Polls its output and checks the invariants.
+    /// Polls the core's output and checks the invariants.
     fn look(&mut self);
 }
 
@@ -102,8 +102,8 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
     Setup { card: setup.rate, remembered, ..setup }
 }
 
-/// Settings that a user may have given: for a few whole numbers or words any value, for other
-/// ranges a limit or the default, chosen by other bits of `choice`.
+/// Settings that a user may have given. `choice` selects each value: any value of a small range of
+/// whole numbers or words, otherwise a limit or the default.
 fn settings(row: &'static Row, choice: u8) -> Settings {
     row.options.iter().enumerate().fold(Settings::default(), |settings, (nth, option)| {
         let value = match choice.rotate_right(nth as u32) & 3 {

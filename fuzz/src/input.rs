@@ -1,4 +1,4 @@
-//! Bytes read as choices; after their end all bytes are zero.
+//! Reads bytes as choices; after the last byte it returns zeros.
 
 /// The bytes of an input.
 pub(crate) struct Input<'a> {

@@ -224,7 +224,7 @@ impl Receiving {
         self.receiver.accounting(FLOW).expect("the flow is there").received
     }
 
-    /// Its statements about its blocks are true.
+    /// Checks the receiver's statements about its blocks.
     fn check(&self, control: &Control) {
         match control {
             Control::Report(report) => self.names_enough(report),
@@ -241,7 +241,7 @@ impl Receiving {
         }
     }
 
-    /// A report names missing blocks, and all of them but one for each symbol of their chunk.
+    /// A report names all missing blocks of a chunk, except one for each symbol of that chunk.
     fn names_enough(&self, report: &Report) {
         let (layout, named) = (&self.setup.layout, report.missing());
         let missing = self.missing(report);
@@ -273,7 +273,7 @@ impl Receiving {
         missing.map(|run| run.start - base..run.end - base).collect()
     }
 
-    /// The blocks that it requests are missing.
+    /// Requested blocks are missing.
     fn lacks(&self, wanted: &[Range<u64>]) {
         for run in wanted.iter().map(|run| run.start as u32..run.end as u32) {
             let missing: Vec<_> = self.there.missing(run.clone()).collect();

@@ -6,7 +6,7 @@ use longhaul_testbed::scenario::{MAX_FLOWS, MAX_LINKS, MAX_NODES, Reading, Scena
 const LOOKED_AT: usize = 64;
 
 /// A parsed scenario keeps all promised invariants within its limits; every flow has a route in
-/// both directions that visits no node twice. Otherwise the error is fit for a terminal.
+/// both directions that visits no node twice. An error has a text without control characters.
 pub fn run(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let trace = |name: &str| {

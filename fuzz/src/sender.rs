@@ -13,7 +13,7 @@ use longhaul_proto::wire::{Control, Header};
 use super::flow::{self, Driven, FLOW, ROUNDS, check_wire, is_due, later, message};
 use super::input::Input;
 
-/// No input from a receiver makes the sender panic, send blocks that the object does not have or
+/// No input from a receiver makes the sender panic, send blocks that are outside the object or that
 /// the receiver has, exceed its grant or its fixed rate, send after it has finished, or keep its
 /// driver busy without end.
 pub fn run(bytes: &[u8]) {
@@ -161,7 +161,7 @@ impl Sending {
         self.sent_in_all += self.blocks.len() as u64;
     }
 
-    /// Drives it as the driver does, until it waits for a later time.
+    /// Drives the sender as a driver does, until it waits for a later time.
     fn drive(&mut self) {
         let most = ROUNDS + 2 * self.setup.layout.blocks();
         for _ in 0..most {

@@ -22,7 +22,7 @@ const CONTENT: &[u8] = b"longhaul";
 
 /// The first byte chooses the client: a stranger, one with read access, or one with write access to
 /// a subfolder. The rest is the client's output, starting with its hello. A stranger gets only a
-/// refusal; only the client with write access changes anything, and only in its subfolder; every
+/// refusal; only the client with write access can change files, and only in its subfolder; every
 /// answer can be parsed.
 pub fn run(bytes: &[u8]) {
     let Some((who, said)) = bytes.split_first() else { return };

@@ -1,15 +1,15 @@
-//! The server of the examples of channels, and its clients.
+//! The server and the clients of the channel examples.
 
 use std::thread;
 
 use longhaul::{Client, Error, Identity, Server, Trust, access_list, blocking};
 
-/// Starts a server of rooms, as `longhaul reflect --allow ID,channel=rw` with the id of each of
-/// `count` clients, and does the work of each client on a thread of its own. The work gets the
-/// number of the client, the client, and the URL of the server.
+/// Starts a server of rooms that allows `count` clients, as `longhaul reflect --allow
+/// ID,channel=rw` does, and runs `work` for each client on a separate thread. `work` gets the
+/// client's number, the client, and the server's URL.
 ///
 /// # Errors
-/// The first error of a client, or that the server cannot start.
+/// Returns the first error of a client, or the error of a server that cannot start.
 pub fn with_clients<F: Future<Output = Result<(), Error>>>(
     count: usize,
     work: impl Fn(usize, Client, String) -> F + Sync,

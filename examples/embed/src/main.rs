@@ -1,4 +1,4 @@
-//! Copies a tree to a server of the same program, and prints what happens.
+//! Copies a tree to a server within this program, and prints the events.
 //!
 //! `cargo run -- FOLDER SERVED_FOLDER`
 

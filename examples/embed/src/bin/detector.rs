@@ -1,4 +1,4 @@
-//! A detector sends frames to an analysis, which decides how many may be on their way.
+//! A detector sends frames to an analysis, which limits the number of frames in flight.
 //! `cargo run --bin detector`
 use longhaul::{Array, ChannelEvent, Client, Error};
 

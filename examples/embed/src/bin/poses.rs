@@ -1,4 +1,4 @@
-//! 50 clients synchronise their poses: each sends its own, and learns those of all others.
+//! 50 clients synchronise their poses: each sends its own, and receives those of all others.
 //!
 //! `cargo run --bin poses`
 
@@ -11,7 +11,7 @@ const STEPS: u32 = 100;
 
 async fn take_part(number: usize, client: Client, server: String) -> Result<(), Error> {
     let room = format!("{server}/world");
-    // The newest pose of each client: a slow client skips old ones, and is never behind.
+    // Only the newest pose of each client matters: a slow client skips old poses.
     let latest = ChannelSettings::new(ChannelMode::Latest);
     let mut poses = client.receive_channel(&*room, latest.clone()).await?;
     let own = client.send_channel(&*room, latest).await?;
