@@ -63,7 +63,7 @@ enum SubcommandArgs {
 /// Parses the arguments, runs the subcommand, and returns the exit status.
 pub(crate) fn run() -> u8 {
     let argv: Vec<OsString> = std::env::args_os().collect();
-    // clap's own `help` takes no third word.
+    // clap's own `help` takes no third word, as in `help cp gtp`.
     if let Some(status) = help::answer(&argv) {
         return status;
     }

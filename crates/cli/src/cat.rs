@@ -154,7 +154,7 @@ fn ranges(args: &CatArgs, file: &RemoteFile, path: &Location) -> Result<Vec<Rang
     }
     let beyond = || {
         let path = plain::text(&path.to_string());
-        let what = format!("{path} has {size} bytes, and a range begins beyond them");
+        let what = format!("a range begins after the end of {path} ({size} bytes)");
         Error::new(ErrorKind::RemoteFile, what).advise("`longhaul ls -l` shows the size")
     };
     args.range.iter().map(|part| part.of(size).ok_or_else(beyond)).collect()

@@ -58,9 +58,9 @@ enum Mode {
     Reliable,
     /// The newest message of each key
     Latest,
-    /// Every message in UDP datagrams, at once or never
+    /// Every message in UDP datagrams, immediately or never
     Datagram,
-    /// The same; a message older than --deadline is not delivered, and counted
+    /// As datagram; messages older than --deadline are not delivered, only counted as late
     Deadline,
 }
 
@@ -99,8 +99,8 @@ struct LinkArgs {
     /// How messages travel between this host and the server
     #[arg(long, value_name = "MODE", default_value = "reliable")]
     mode: Mode,
-    /// Longest age of a message when it arrives, from its sending; for --mode deadline. At a
-    /// sender, on arrival at the server
+    /// Longest age of a message when it is delivered, for --mode deadline; at a sender, when it
+    /// arrives at the server
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     #[arg(required_if_eq("mode", "deadline"))]
     deadline: Option<Span>,
@@ -108,8 +108,8 @@ struct LinkArgs {
     /// Reed-Solomon repairs for each N; for --mode datagram, on the path to or from the server
     #[arg(long, value_name = "CODE", default_value = "none", value_parser = code::parse)]
     code: ChannelCode,
-    /// UDP payload of a datagram in bytes, 1232 to 8900 [default: what passes to the server, at
-    /// most 1452]
+    /// UDP payload of a datagram in bytes, 1232 to 8900 [default: the largest that passes to the
+    /// server, at most 1452]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1232..=8900))]
     datagram: Option<u16>,
     #[command(flatten)]

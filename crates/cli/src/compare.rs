@@ -67,7 +67,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "COUNT", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// Seed of the first run, instead of the scenario's; each further run has the next one
+    /// Seed of the first run, instead of the scenario's; it grows by one with each further run
     #[arg(long, value_name = "N", conflicts_with = "host")]
     seed: Option<u64>,
     /// Rate of each protocol, as in cp [default: the scenario's, or each protocol searches]

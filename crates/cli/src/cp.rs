@@ -102,10 +102,10 @@ pub(crate) struct CopyArgs {
     /// PORT' or lh://HOST:PORT)
     #[arg(short = 'P')]
     partial_progress: bool,
-    /// Accepted for rsync's sake: an interrupted copy can always be resumed
+    /// Accepted for compatibility with rsync: an interrupted copy can always be resumed
     #[arg(long = "partial", hide = true)]
     _partial: bool,
-    /// Accepted for rsync's sake, with a warning that data are not compressed
+    /// Accepted for compatibility with rsync, with a warning: data are not compressed
     #[arg(short = 'z', long, hide = true)]
     compress: bool,
     /// Show progress: a bar on a terminal, otherwise a line every 10 s
@@ -124,8 +124,8 @@ pub(crate) struct CopyArgs {
     /// the limit
     #[arg(long, value_name = "RATE", value_parser = parse_rate_with_unit)]
     bwlimit: Option<Rate>,
-    /// Take this part of a path with other traffic: equal that of one TCP flow, N that of N flows,
-    /// low about 2 %; no effect with --rate, sabul, gtp and TCP
+    /// Share of the path next to other traffic: equal takes as much as one TCP flow, N as much as N
+    /// flows, low about 2 %; no effect with --rate, sabul, gtp and TCP
     #[arg(long, value_name = "low|equal|N", default_value_t)]
     share: Weight,
     /// Send at this rate and ignore loss (sabul, tsunami, fobs-table: at most this rate). Counts
@@ -193,8 +193,8 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     segment: Option<Bytes>,
     /// Limit of received data in memory, at least 32Mi: blocks of incomplete chunks, chunks that
-    /// wait for the disk, and the list of files. A pipe is read ahead in parts of up to a quarter
-    /// of it
+    /// wait for the disk, and the list of files. A pipe is sent in parts of up to a quarter of this
+    /// limit
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
     /// Encryption of the data; none works only if the server runs with --allow-plain

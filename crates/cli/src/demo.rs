@@ -1,5 +1,5 @@
 //! `longhaul demo`: a copy on this host that is killed half-way, run again, and compared; then a
-//! contest with the kernel's TCP over an emulated long path, if this host can emulate one.
+//! race against the kernel's TCP over an emulated long path, if this host can emulate one.
 //!
 //! The comparison does not rely on longhaul. The copies are child processes of the same binary, one
 //! of them killed by SIGKILL. Afterwards the demo reads both trees and compares them byte by byte.
@@ -30,7 +30,7 @@ use table::DemoOutcome;
 const SEED: u64 = 7717;
 /// Duration of an uninterrupted copy, long enough to kill it half-way.
 const COPY_TAKES: Span = Span::from_secs(6);
-/// Disk space for the contest's file and its copy.
+/// Disk space for the race's file and its copy.
 const CONTEST: Bytes = Bytes::new(400_000_000);
 const LEAST: Bytes = Bytes::new(20_000_000);
 
@@ -143,13 +143,13 @@ fn judge(outcome: &DemoOutcome, files: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs the contest, if this host permits emulation.
+/// Runs the race, if this host permits emulation.
 #[cfg(target_os = "linux")]
 fn race(track: contest::Track, place: &Path, cancel: &CancelHandle) -> Result<(), Error> {
     match track {
         Ok(track) => contest::run(track, place, cancel),
         Err(reason) => {
-            step(&format!("cannot emulate a long path here, so no contest with TCP: {reason}"));
+            step(&format!("cannot emulate a long path here, so no race against TCP: {reason}"));
             Ok(())
         }
     }

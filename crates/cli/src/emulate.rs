@@ -65,7 +65,7 @@ pub(crate) struct EmulateArgs {
     scenario: Option<PathBuf>,
     #[command(flatten)]
     path: PathArgs,
-    /// Seed of everything random (default: the scenario's, or 1)
+    /// Seed of all random choices (default: the scenario's, or 1)
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Run a shell command on a host. Commands start in this order. When the last one ends, the
@@ -188,7 +188,7 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
         Some(file) => file::plan(file, args)?,
         None => pair(args)?,
     };
-    // Before anything is created that would have to be removed.
+    // Checked before anything is created that would have to be removed.
     let asked = Asked::watch()?;
     // Before this process starts a thread: without root, it moves into a user namespace.
     let emulation = Emulation::start(plan.spec.clone())?;

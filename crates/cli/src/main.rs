@@ -1,7 +1,7 @@
 //! The `longhaul` command.
 //!
-//! One file a subcommand: each parses its arguments, resolves them against the configuration and
-//! the world, and runs. Shared modules: [`config`] (defaults from files), [`quantity`] (`950M`,
+//! One file a subcommand: each parses its arguments, adds defaults from the configuration, checks
+//! them, and runs. Shared modules: [`config`] (defaults from files), [`quantity`] (`950M`,
 //! `0.1%`), [`reach`] (how another host is reached), [`exit`] (statuses), [`console`] (choice of
 //! stdout or stderr), [`screen`] (a running copy, with [`progress`], [`json`] and [`report`]),
 //! [`plain`] (escapes text from others), [`signals`], [`scenario_file`].

@@ -151,8 +151,8 @@ impl ReachArgs {
     /// come from a file, and may be meant for another copy.
     ///
     /// # Errors
-    /// A flag of ssh without a host of ssh, one of servers without a server, or a server whose
-    /// port has no next one for the data.
+    /// A flag for ssh hosts without an ssh host, a flag for servers without a server, or a server
+    /// on port 65535 without `--data-port`.
     pub(crate) fn check(
         &self,
         places: &[&Location],
@@ -185,7 +185,7 @@ impl ReachArgs {
             matches!(place, Location::Daemon { port: u16::MAX, .. }) && self.data_port.is_none()
         };
         if let Some(place) = places.iter().find(last) {
-            let what = format!("{place}: no port comes after 65535 for the data");
+            let what = format!("{place}: no data port follows port 65535");
             let advice = "add the --data-port that the server runs with";
             return Err(Error::new(ErrorKind::Usage, what).advise(advice));
         }

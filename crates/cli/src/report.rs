@@ -325,14 +325,14 @@ fn losses(summary: &Summary) -> String {
 fn resends(summary: &Summary) -> String {
     let in_vain = match summary.sender.first.saturating_sub(summary.blocks) {
         0 => String::new(),
-        blocks => format!(", {} in vain", count(blocks, "block")),
+        blocks => format!(", {} not needed", count(blocks, "block")),
     };
     let coded = match summary.sender.coded {
         0 => String::new(),
         symbols => format!(" ({symbols} coded, which replaced {})", summary.receiver.recovered),
     };
     format!(
-        "  resent   {}{coded} in {}, {} of our own{in_vain}, waste {:.2} %",
+        "  resent   {}{coded} in {}, {} by longhaul{in_vain}, waste {:.2} %",
         count(summary.sender.retransmitted, "block"),
         count(u64::from(summary.sender.rounds), "round"),
         count(summary.receiver.duplicates, "duplicate"),
@@ -340,7 +340,7 @@ fn resends(summary: &Summary) -> String {
     )
 }
 
-/// Datagrams of strangers and duplicates made by the path.
+/// Datagrams that the receiver refused: from others, forged, or duplicated by the path.
 fn refused(summary: &Summary) -> Option<String> {
     let number = summary.refused_datagrams + summary.receiver.refused;
     let refused = count(number, "datagram");
@@ -452,7 +452,7 @@ pub(crate) mod tests {
                  RTT 100.0 ms, 1440 B in a datagram, first data after 101.0 ms",
                 "  lost     on the path 1.00 % (2100), in the receiver's socket buffer \
                  0.02 % (50), of 210500 datagrams",
-                "  resent   2166 blocks in 3 rounds, 16 duplicates of our own, waste 1.04 %",
+                "  resent   2166 blocks in 3 rounds, 16 duplicates by longhaul, waste 1.04 %",
                 "  bound    by --rate or --bwlimit: raise it if the path has room",
             ]
         );
@@ -673,7 +673,7 @@ pub(crate) mod tests {
     #[test]
     fn blocks_sent_although_they_existed_count_as_needless() {
         let said = lines(&but!(example(), blocks: 208_000), Kind::Copy, true);
-        let expected = "16 duplicates of our own, 334 blocks in vain, waste";
+        let expected = "16 duplicates by longhaul, 334 blocks not needed, waste";
         assert!(said.iter().any(|line| line.contains(expected)), "{said:?}");
     }
 

@@ -43,7 +43,7 @@ pub(crate) struct ServeArgs {
     /// Serve this folder; clients cannot leave it
     #[arg(long, value_name = "FOLDER", required_unless_present = "ssh")]
     root: Option<PathBuf>,
-    /// Refuse all writes, also of clients that --allow lets write
+    /// Refuse all writes, even of clients that --allow lets write
     #[arg(long)]
     read_only: bool,
     /// Allow an id to read (ro), write (wo) or both (rw, the default), below an existing subfolder
@@ -130,7 +130,7 @@ fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), Error> {
-    // Before the list is read, so that no SIGHUP after a change of the list is missed.
+    // Before the list is read, so that a SIGHUP after a change of the list is not lost.
     let held = signals::hold_reload()?;
     let list = first_list(&args.allow, args.allow_file.as_ref())?;
     if args.listen.port() == u16::MAX && args.data_port.is_none() {
@@ -199,7 +199,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     Ok(blocking::wait(server.ended())?)
 }
 
-/// Reads the tokens of HTTP again. Returns whether there is a file of tokens.
+/// Reads the HTTP tokens again. Returns whether there is a token file.
 fn read_tokens_again(http: &HttpArgs, gateway: Option<&Gateway>) -> bool {
     let Some(read) = gateway.and_then(|gateway| http.reload(gateway)) else { return false };
     match read {

@@ -223,7 +223,7 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
     }
     let version = ended(&tree.key, blocking::wait(edit.into_future())?)?;
     if args.presence {
-        // This line tells the program that started this command that the key is held.
+        // This line reports to the calling program that the command holds the key.
         console::out(format_args!("{} has version {version}", plain::text(&tree.key)));
         return Err(hold(tree));
     }

@@ -21,7 +21,7 @@ use sweep::{Setting, Sweep};
 
 /// Simulate a scenario in virtual time with the real protocol code
 ///
-/// A scenario is a TOML file of hosts, links and flows. The seed determines everything random: the
+/// A scenario is a TOML file of hosts, links and flows. The seed determines all random choices: the
 /// same scenario and seed give the same output, byte for byte, on every machine.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -33,7 +33,7 @@ pub(crate) struct SimArgs {
     /// Scenario file
     #[arg(value_name = "SCENARIO")]
     scenario: PathBuf,
-    /// Seed of everything random, instead of the scenario's
+    /// Seed of all random choices, instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Run once for each value of a key (link.0.rate, flow.NAME.size, flow.*.rate); several sweeps
@@ -127,7 +127,7 @@ fn draw(file: &Path, runs: &[Run]) -> Result<(), Error> {
 
 fn simulate(args: &SimArgs) -> Result<Vec<Result<Run, Error>>, Error> {
     if args.seed.is_some() && args.sweep.iter().any(|sweep| sweep.is_of("seed")) {
-        let what = "--seed and --sweep seed= contradict each other about the seed";
+        let what = "--seed and --sweep seed= both set the seed";
         return Err(Error::new(ErrorKind::Usage, what).advise("give one of them"));
     }
     let path = &args.scenario;

@@ -34,7 +34,7 @@ Examples:
 
 /// Send or receive frames with a deadline, through a server
 ///
-/// The server runs `longhaul serve` and forwards each stream to all its receivers. Lost datagrams
+/// The server runs `longhaul serve` and forwards each stream to all receivers. Lost datagrams
 /// are restored from repair datagrams that follow them, so no frame waits for a round trip.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -93,7 +93,7 @@ struct SendArgs {
     #[arg(long, value_name = "COUNT")]
     frames: Option<u64>,
     /// UDP payload of a datagram in bytes, if the path to a receiver carries less than Ethernet
-    /// [default: what passes to the server, at most 1452]
+    /// [default: the largest that passes to the server, at most 1452]
     #[arg(long, value_name = "BYTES")]
     datagram: Option<u16>,
     #[command(flatten)]
@@ -143,7 +143,7 @@ fn places(args: &SendArgs) -> Result<(Source, Location), Error> {
             return Err(usage("SOURCE or URL is missing", advice));
         }
     };
-    let url = url.to_str().ok_or_else(|| usage("the URL is no UTF-8", "write lh://host/name"))?;
+    let url = url.to_str().ok_or_else(|| usage("the URL is not UTF-8", "write lh://host/name"))?;
     Ok((source, url.parse()?))
 }
 

@@ -19,7 +19,7 @@ use crate::{console, exit, json, plain, table};
 const EXAMPLES: &str = "\
 Examples:
   longhaul top                                the server of this host
-  longhaul top lh://dtn.example.org:7718      another one, until Ctrl-C
+  longhaul top lh://dtn.example.org:7718      another server, until Ctrl-C
   longhaul top --once dtn.example.org         one snapshot
   longhaul top --json dtn.example.org         one JSON object a second
 ";
@@ -32,7 +32,7 @@ the shared tree, and refreshes the screen each second. Needs the right `status=r
 server's list of clients, because the status shows the ids and \
 paths of all clients.";
 
-/// Moves to the top of a terminal, and clears it.
+/// Moves the cursor to the top of the terminal, and clears the screen.
 const ERASE: &str = "\x1b[H\x1b[J";
 /// The most columns of a transfer's client and paths.
 const WIDEST: usize = 48;

@@ -16,10 +16,10 @@ pub(super) const NOTE: &str = "beside TCP: the copy's goodput + that of one TCP 
                                shorter than a second are coarse: progress is reported ten times \
                                a second";
 
-/// Goodput of a copy like `options` and of one concurrent TCP connection.
+/// Goodput of a copy with `options` and of one concurrent TCP connection.
 ///
 /// # Errors
-/// An error of one of them, except that TCP was stopped because the copy was done.
+/// Returns the error of either, except the cancellation of TCP after the end of the copy.
 pub(super) fn shares(copy: &CopyRequest, cancel: &CancelHandle) -> Result<Shares, Error> {
     // Two copies to the same object would conflict.
     let ours = copy.clone().receive(Receive::Fake).cancel_with(cancel);

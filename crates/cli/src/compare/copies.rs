@@ -177,7 +177,7 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
     let rate = args.rate.map_or(String::new(), |rate| format!(", rate {rate}"));
     let fate = match args.write {
         true => "each run was written there and verified; the last object stays",
-        false => "nothing was written there, so the figures include no disk and no verification",
+        false => "nothing was written there, so the figures exclude disk and verification",
     };
     let turns = args.repeat;
     Setting {

@@ -50,7 +50,7 @@ pub(super) fn html(
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
          <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n\
          <div class=\"wide\">\n<table>\n{}</table>\n</div>\n<ul>\n\
-         <li>Medians over the runs that ended.</li>\n{notes}</ul>\n\
+         <li>Medians of the successful runs.</li>\n{notes}</ul>\n\
          <figure>\n{svg}\n</figure>\n{failures}<p>longhaul {}</p>\n</body>\n</html>\n",
         rows(standings),
         env!("CARGO_PKG_VERSION"),
@@ -75,7 +75,7 @@ fn plot(setting: &Setting, runs: &[Run], standings: &[Standing]) -> Plot {
         Some(Series::new(label, Origin::Simulated, run.rates.iter().copied()))
     });
     Plot {
-        title: "Rate of arrival over time, of each protocol's run in the middle".into(),
+        title: "Receive rate over time, in each protocol's median run".into(),
         x: Axis::linear("seconds since the start"),
         y: Axis::linear(setting.rates),
         series: series.collect(),

@@ -46,7 +46,7 @@ pub(super) struct Counts {
     pub(super) path_lost: Option<f64>,
     /// Second measure: missing blocks, each counted once.
     pub(super) blocks_lost: Option<f64>,
-    /// Third measure: losses reported to the sender, with repeated reports of a block.
+    /// Third measure: losses reported to the sender, including repeated reports of a block.
     pub(super) reported_lost: Option<f64>,
     /// Arrivals of data that the receiver already had.
     pub(super) duplicates: Option<f64>,

@@ -64,7 +64,7 @@ pub(super) fn run(
 fn prepared(args: &CompareArgs, file: &Path, mut scenario: Scenario) -> Result<Scenario, Error> {
     let file = file.display();
     let Some(first) = scenario.flows.first_mut() else {
-        return Err(usage(format!("{file} has no flow"), "add a [[flow]] that is to be compared"));
+        return Err(usage(format!("{file} has no flow"), "add the [[flow]] to compare"));
     };
     if !matches!(first.traffic, Traffic::Protocol(_) | Traffic::Tcp(_)) {
         let what = format!("{file}: its first flow, {}, is not a copy", first.name);
@@ -111,7 +111,7 @@ fn carried(args: &CompareArgs, candidate: Candidate, from: &Traffic) -> Result<T
             Traffic::Tcp(Tcp { streams: u32::from(streams), ..like })
         }
         (Candidate::TcpTried, _) => {
-            let what = format!("{candidate} tries connections on a real path; a scenario has none");
+            let what = format!("{candidate} needs a real path to try numbers of connections");
             return Err(usage(what, "write tcp:N, each N as one of --protocols"));
         }
     })
@@ -148,7 +148,7 @@ fn ended(
     let end = match flow.finished {
         Some(finished) => Ok(measured(case.candidate, flow, finished, shares(&beside))),
         None => Err(format!(
-            "the time limit came with {} of {} there; raise time-limit",
+            "the time limit was reached with {} of {} delivered; raise time-limit",
             flow.delivered,
             flow.object.unwrap_or(Bytes::ZERO)
         )),
@@ -190,7 +190,7 @@ fn measured(
     }
 }
 
-/// Bytes of both flows until the copy's end; `None` if the time limit came first.
+/// Bytes of both flows until the copy's end; `None` if the copy did not end within the time limit.
 fn shares(outcome: &SimOutcome) -> Option<Shares> {
     let (copy, tcp) = (outcome.flows.first()?, outcome.flows.last()?);
     let finished = copy.finished?;
@@ -239,7 +239,7 @@ fn setting(args: &CompareArgs, scenario: &Scenario) -> Setting {
             "beside TCP: the copy's goodput + that of one CUBIC flow, started together, until the \
              copy's end, in a run of its own; and TCP's share of both"
                 .into(),
-            "no CPU time: in virtual time it is not what a host would need".into(),
+            "no CPU time: virtual time does not show what a host would need".into(),
         ],
         rates: "arriving, repeats included, Mbit/s",
     }

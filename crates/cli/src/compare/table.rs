@@ -53,7 +53,7 @@ fn count(figures: &Figures, get: fn(&Counts) -> Option<f64>) -> Option<String> {
     figures.counts.as_ref().and_then(get).map(|count| format!("{count:.0}"))
 }
 
-/// The cells, with headings first. Empty columns are left out.
+/// The cells, with headings first, without empty columns.
 pub(super) fn cells(standings: &[Standing]) -> Vec<Vec<String>> {
     let cell = |column: &Column, standing: &Standing| {
         standing.figures.as_ref().and_then(|figures| (column.cell)(figures))
@@ -81,7 +81,7 @@ pub(super) fn cells(standings: &[Standing]) -> Vec<Vec<String>> {
 pub(super) fn lines(setting: &Setting, standings: &[Standing]) -> Vec<String> {
     let mut lines = vec![bold(&setting.title)];
     lines.extend(table::lines(&cells(standings), 1));
-    lines.push("  Medians over the runs that ended.".into());
+    lines.push("  Medians of the successful runs.".into());
     lines.extend(setting.notes.iter().map(|note| format!("  {note}.")));
     lines
 }

@@ -244,7 +244,7 @@ impl Run<'_> {
                 let status = status.map_or("a signal".to_owned(), |code| format!("status {code}"));
                 let path = &self.plan.remote_path;
                 unreachable(format!("`{path}` does not run on {runner}: {status}{said}")).advise(
-                    "install longhaul there, or name where it is with --remote-path".to_owned(),
+                    "install longhaul there, or give its path with --remote-path".to_owned(),
                 )
             }
         }

@@ -30,9 +30,9 @@ pub(crate) const TCP: &str = "tcp";
 
 /// Protocol name in the events of a copy within this host.
 const LOCAL: &str = "local";
-/// Protocol name in the events of a copy from a server of HTTP.
+/// Protocol name in the events of a copy from an HTTP server.
 const HTTP: &str = "http";
-/// Most bytes of a file with a token.
+/// Size limit of a token file.
 const MOST_TOKEN: u64 = 16 << 10;
 
 /// Names for `--cipher`, in the order of [`cipher`].
@@ -98,7 +98,7 @@ pub(super) fn prepare(
     check_quantities(args)?;
     let name = protocol_name(args, &named);
     if args.streams.is_some() && name != TCP && !is_default("streams") {
-        let what = format!("--streams does not go with --protocol {name}");
+        let what = format!("--streams does not work with --protocol {name}");
         return Err(usage(what, "add --protocol tcp"));
     }
     args.reach.check(&args.locations.iter().collect::<Vec<_>>(), is_default)?;
@@ -152,7 +152,7 @@ pub(super) fn prepare(
     Ok(Prepared { request, sources, destination, protocol, pipe })
 }
 
-/// Names for which the copy sends events.
+/// Selects the names for which the copy sends events.
 fn names_wanted(args: &CopyArgs, screen: &Screen) -> Names {
     match args.verbose {
         0 if screen.shows_names() => Names::Done,
@@ -194,8 +194,8 @@ pub(super) fn remote(
     Ok(Some(plan))
 }
 
-/// Applies rsync's rule of the slash to the ends of `sync`: `folder` is copied into the destination
-/// under its name, `folder/` means its contents.
+/// Applies rsync's trailing-slash rule to the ends of `sync`: `folder` is copied into the
+/// destination under its name, `folder/` means its contents.
 fn mirrored(
     sources: &[Location],
     destination: Location,
@@ -388,7 +388,7 @@ fn are_many(args: &CopyArgs, sources: &[Location]) -> bool {
     args.replicas || sources.iter().any(|source| host(source) != host(&sources[0]))
 }
 
-/// Whether a server of HTTP has the sources.
+/// Whether the sources are on an HTTP server.
 fn is_http(sources: &[Location]) -> bool {
     sources.iter().any(|source| matches!(source, Location::Http { .. }))
 }
@@ -518,7 +518,7 @@ fn settings(
         (Some(row), _) => args.settings.of(row, source, is_default),
         (None, None) => Ok(Settings::default()),
         (None, Some(name)) => {
-            let what = format!("--{name} does not go with --protocol {protocol}");
+            let what = format!("--{name} does not work with --protocol {protocol}");
             Err(usage(what, "leave it out"))
         }
     }

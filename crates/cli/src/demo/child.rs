@@ -52,11 +52,11 @@ pub(super) struct Finished {
     pub(super) bytes: u64,
     /// Bytes that the first run had copied.
     pub(super) resumed_bytes: u64,
-    /// Everything was hashed and compared.
+    /// Whether everything was hashed and compared.
     pub(super) verified: bool,
     /// Files that the first run had verified and named.
     pub(super) unread_files: u64,
-    /// How the data were sealed.
+    /// Encryption of the data.
     pub(super) cipher: String,
     /// Blocks sent again.
     pub(super) retransmitted: u64,

@@ -1,5 +1,4 @@
-//! The race: one file over an emulated long path, by the kernel's TCP and by longhaul, one after
-//! the other.
+//! The race: one file over an emulated long path, first by the kernel's TCP, then by longhaul.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -126,7 +125,7 @@ fn by_longhaul(
     bars: &Bars,
     cancel: &CancelHandle,
 ) -> Result<Lap, Error> {
-    let failed = |error: io::Error| local("cannot make the file of the contest", &error);
+    let failed = |error: io::Error| local("cannot make the file of the race", &error);
     let (file, served) = (place.join("object"), place.join("over-there"));
     random_file(&file).and_then(|()| fs::create_dir(&served)).map_err(failed)?;
     let (client, there) = (place.join("client"), OnHost(&track, "b"));
@@ -144,7 +143,7 @@ fn by_longhaul(
     if !same || !summary.verified {
         return Err(Error::new(
             ErrorKind::Verification,
-            "the file of the contest arrived with different content",
+            "the file of the race arrived with different content",
         ));
     }
     let took = Span::from_secs_f64(summary.seconds);
@@ -202,9 +201,10 @@ fn table(laps: &[Lap]) -> Vec<String> {
             lines.push(format!("    not a fair lap, the emulator limited it: {reason}"));
         }
     }
-    lines.push("  TCP: memory to memory, in the clear, by the system's congestion control.".into());
-    lines
-        .push("  longhaul: start to exit, file to file, sealed, verified; no rate was set.".into());
+    lines.push("  TCP: memory to memory, unencrypted, by the system's congestion control.".into());
+    lines.push(
+        "  longhaul: start to exit, file to file, encrypted, verified; no rate was set.".into(),
+    );
     lines
 }
 
@@ -241,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal: its lines, and the one that the cursor is in. Text after a full line continues
+    /// A terminal: its lines, and the line of the cursor. Text after a full line continues
     /// in the next one.
     #[derive(Clone, Debug, Default)]
     struct Screen(Arc<Mutex<(Vec<String>, usize)>>);

@@ -264,7 +264,7 @@ fn pass_on(mut signals: Signals, events: Sender<Event>, stop: Stop) -> io::Resul
         for signal in signals.forever() {
             stop.stop();
             if events.send(Event::Signal(signal)).is_err() {
-                // The programs are already ending; exiting this process ends the rest.
+                // The programs are already ending; the exit of this process ends the rest.
                 std::process::exit(128 + signal);
             }
         }

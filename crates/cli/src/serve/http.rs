@@ -60,7 +60,7 @@ impl HttpArgs {
         Gateway::start(settings, tell).map(Some).map_err(in_flags)
     }
 
-    /// Reads the file of tokens again; `None` if there is no such file.
+    /// Reads the token file again; `None` if there is none.
     pub(super) fn reload(&self, gateway: &Gateway) -> Option<Result<&Path, Error>> {
         let path = self.http_tokens.as_deref()?;
         let loaded = load_tokens(path).map_err(in_flags);

@@ -50,7 +50,7 @@ impl Log {
 
     /// Logs an event.
     pub(super) fn write(&self, event: &ServerEvent) {
-        // In a file, the line of the end has everything that the line of the start had.
+        // A file has no start lines, because the end line repeats their content.
         if self.file.is_some() && matches!(event, ServerEvent::Asked(_)) {
             return;
         }

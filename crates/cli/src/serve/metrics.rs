@@ -70,7 +70,7 @@ fn totals(text: &mut Text, status: &ServerStatus) {
     );
     text.family(
         (Kind::Counter, "longhaul_clients_refused", ""),
-        "Clients that were turned away before a request.",
+        "Clients that were refused before their first request.",
         [("", float(all.refused_clients))],
     );
     text.family(
@@ -100,7 +100,7 @@ fn totals(text: &mut Text, status: &ServerStatus) {
     );
     text.family(
         (Kind::Counter, "longhaul_lost_datagrams", "datagrams"),
-        "Data datagrams that were lost, by where.",
+        "Lost data datagrams, by place of the loss.",
         [
             ("where=\"path\"", float(all.path_lost)),
             ("where=\"socket\"", float(all.socket_lost)),

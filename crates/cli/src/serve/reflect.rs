@@ -106,7 +106,7 @@ fn limits(args: &ReflectArgs) -> RoomLimits {
 
 fn serve(args: &ReflectArgs) -> Result<(), Error> {
     descriptors::raise_limit();
-    // Before the list is read, so that no SIGHUP after a change of the list is missed.
+    // Before the list is read, so that a SIGHUP after a change of the list is not lost.
     let held = signals::hold_reload()?;
     let list = first_list(&args.allow, args.allow_file.as_ref())?;
     let log = Log::open(None, args.json, args.quiet)?;

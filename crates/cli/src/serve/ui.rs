@@ -52,7 +52,7 @@ fn read_token(path: &Path) -> Result<String, Error> {
     let found = fs::metadata(path).map_err(unread)?;
     let own = rustix::process::geteuid().as_raw();
     if ![own, 0].contains(&found.uid()) || found.mode() & 0o077 != 0 {
-        let what = format!("others than this user can read or change {shown}");
+        let what = format!("other users can read or change {shown}");
         return Err(local(what, "chown it to yourself, and run chmod 600 on it"));
     }
     let token = fs::read_to_string(path).map_err(unread)?.trim().to_owned();

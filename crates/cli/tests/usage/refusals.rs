@@ -64,7 +64,7 @@ fn impossible_copies_are_refused_with_the_reason() {
         (&["--ports=5000-5009", "a", "lh://h/b"], "--ports is for hosts that ssh"),
         (&["--remote-path=x", "lh://h/b", "."], "--remote-path is for hosts that ssh"),
         (&["--data-port=9", "a", "h:b"], "--data-port is for a server"),
-        (&["lh://h:65535/a", "b"], "no port comes after 65535"),
+        (&["lh://h:65535/a", "b"], "no data port follows port 65535"),
         (&["lh://h:99999/a", "b"], "99999 is not a port from 1 to 65535"),
         (&["lh://h:/a", "b"], "no port after the ':'"),
     ];
@@ -78,7 +78,7 @@ fn a_setting_that_the_protocol_does_not_have_or_that_is_out_of_range_is_refused(
     let cases: [(&[&str], &str); 10] = [
         (&["--ack-frequency=32"], "--protocol fobs, fobs-table"),
         (&["--protocol=sabul", "--tail-copies=1"], "--protocol rbudp"),
-        (&["--protocol=tcp", "--window=9"], "--window does not go with --protocol tcp"),
+        (&["--protocol=tcp", "--window=9"], "--window does not work with --protocol tcp"),
         (&["--protocol=fobs", "--ack-frequency=0.5"], "write a whole number"),
         (&["--protocol=fobs", "--ack-frequency=0"], "not within 1 and"),
         (&["--protocol=gtp", "--receive-rate=957"], "write a rate such as 950Mbit/s"),
