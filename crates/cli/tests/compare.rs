@@ -1,4 +1,4 @@
-//! `longhaul compare` as its user meets it.
+//! `longhaul compare` from the user's point of view.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Bytes that a fuzzer found, or that were written down for it, replayed: each file of
-//! `fuzz/corpus/NAME/` goes through the very function that the fuzzer runs.
+//! Replays the fuzz corpora: each file of `fuzz/corpus/NAME/` goes through the function that the
+//! fuzzer runs.
 
 #[allow(unreachable_pub, reason = "the fuzzer's binaries use it as a crate")]
 #[path = "../../../fuzz/src/lib.rs"]
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use longhaul_proto::wire::Control;
 
-/// The corpus is small enough to be read by people and carried by everybody.
+/// Limit of all corpora together, because every checkout has them.
 const MOST_BYTES: usize = 200_000;
 
 fn folder() -> PathBuf {
@@ -74,9 +74,9 @@ fn messages_of_honest_ends_pass_all_checks() {
 fn a_client_ends_whole_copies_among_the_seeds_and_takes_nothing_else() {
     let seeds = seeds::all(&folder().join("..")).expect("what they are made of can be read");
     let (_, sessions) = seeds.iter().find(|(target, _)| *target == "client_session").unwrap();
-    // A copy that can end has the time for it on a busy host too. The others end by this time.
+    // Long enough for a copy that can complete, even on a busy host. The others end by this limit.
     let (long, short) = (Duration::from_secs(60), Duration::from_millis(300));
-    // The second server hangs up: the copy may have ended before.
+    // The second server disconnects; the copy may have ended before.
     let expected = [(0, true, long), (2, false, short), (3, false, short), (4, false, short)];
     for (number, is_whole, stall) in expected.into_iter().chain([(5, true, long)]) {
         let seed = &sessions[number];
@@ -100,7 +100,7 @@ fn each_message_of_each_protocol_is_one_of_the_seeds() {
         Control::Go(_) => "go",
         Control::BufferOk(_) => "buffer ok",
         Control::Resend(_) => "resend",
-        // A new kind has its name here, its seed, and its turn in `fuzz/src/spoken.rs`.
+        // A new kind needs its name here, a seed, and a case in `fuzz/src/spoken.rs`.
         Control::Begun(_) => "begun",
     };
     let seeds = seeds::controls();

@@ -44,7 +44,7 @@ const STUBBORN: &str = "trap '' TERM INT HUP; echo started; sleep 86323 & sleep 
 #[test]
 fn a_killed_emulation_takes_its_programs_with_it() {
     let child = need!(started(&["--", "sh", "-c", STUBBORN]));
-    // It ends when the last that holds its stdout has.
+    // The output ends when the last process that holds the run's stdout has ended.
     child.kill();
 }
 
@@ -72,7 +72,7 @@ fn ctrl_c_at_any_moment_leaves_nothing_and_is_no_success() {
     for millis in (0..60).step_by(4) {
         let child = Child::spawn(&mut command(&["--run", "b", STUBBORN, "--run", "a", STUBBORN]));
         std::thread::sleep(Duration::from_millis(millis));
-        // Twice: it need not wait for the programs.
+        // Twice, so that the run does not wait for the programs.
         child.signal(Signal::INT);
         child.signal(Signal::INT);
         let ended = child.end();
@@ -80,7 +80,7 @@ fn ctrl_c_at_any_moment_leaves_nothing_and_is_no_success() {
     }
 }
 
-/// A run whose first process ignores `signal` from birth.
+/// A run whose first process ignores `signal` from its start.
 fn deaf_to(signal: &str, args: &[&str]) -> Command {
     let script = format!("trap '' {signal}; exec \"$0\" \"$@\"");
     let program = [env!("CARGO_BIN_EXE_longhaul"), "emulate"];

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{command, emulate, scenario, started, until_none_is_left};
 use crate::rig::{Child, need};
 
-/// Flows of every kind on a path that loses.
+/// Flows of every kind on a lossy path.
 const FLOWS: &str = r#"
 time-limit = "90s"
 [topology]
@@ -120,16 +120,16 @@ fn every_kind_of_flow_runs_and_reports_its_result() {
         assert!(object.is_null() || *object == flow["delivered_bytes"], "{flow}");
     }
     let count = |place: usize, name: &str| flows[place][name].as_u64().unwrap_or_default();
-    // 3 MB in blocks of 1440 at most; a 200th of them is lost on average.
+    // 3 MB in blocks of at most 1440 bytes; one in 200 is lost on average.
     assert!(count(0, "blocks") > 2_000 && count(0, "sent") > count(0, "blocks"), "{ended}");
     assert!(count(0, "lost") > 0 && count(0, "retransmitted") > 0, "{ended}");
-    // Cut off well before its object of 3.9 MB was whole.
+    // Stopped well before its object of 3.9 MB was complete.
     assert!(count(2, "delivered_bytes") < 2_900_000, "{ended}");
     assert!(count(3, "sent") >= 1_000_000 / 1_460, "{ended}");
     let lives = |place: usize| flows[place]["lives_seconds"].as_array().map(Vec::len);
     assert_eq!((lives(5), lives(6)), (Some(6), Some(3)), "{ended}");
     assert!(flows[5]["lives_seconds"][0].as_f64() > Some(0.016), "a SYN and the data: {ended}");
-    // Three fifths of 5 Mbit/s at most, for 0.4 s.
+    // At most three fifths of 5 Mbit/s, for 0.4 s.
     assert!(count(7, "delivered_bytes") < 200_000 && count(7, "sent") > 10, "{ended}");
     let truth = ended.summary();
     assert!(truth["valid"].is_boolean() && truth["own_drops"].is_u64(), "{truth}");

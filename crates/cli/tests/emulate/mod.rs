@@ -1,4 +1,4 @@
-//! `longhaul emulate` as its user meets it.
+//! `longhaul emulate` from the user's point of view.
 #![cfg(target_os = "linux")]
 
 mod ends;
@@ -40,17 +40,17 @@ fn until_none_is_left<T: Debug + Default + PartialEq>(left: impl Fn() -> T) {
     }
 }
 
-/// Runs `longhaul emulate` to its end; skips the test where this host forbids it.
+/// Runs `longhaul emulate` to its end; skips the test if this host forbids emulation.
 fn emulate(args: &[&str]) -> Result<Ended, Skipped> {
     let ended = Child::spawn(&mut command(args)).end();
-    // A program on a host may end with 3, too.
+    // A program on a host may also end with 3.
     if ended.status == Some(3) && ended.stderr.contains("emulation is not possible here") {
         return Err(skip::forbidden(&ended.stderr));
     }
     Ok(ended)
 }
 
-/// A running `longhaul emulate` whose command has said its first line.
+/// A running `longhaul emulate` whose command has printed its first line.
 fn started(args: &[&str]) -> Result<Child, Skipped> {
     emulate(&["--", "true"])?;
     let mut child = Child::spawn(&mut command(args));
@@ -105,7 +105,7 @@ fn a_shell_on_the_first_host_is_what_a_terminal_gets() {
 fn runs_start_in_the_order_in_which_they_are_given() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let path = |nth: usize| folder.path().join(nth.to_string()).display().to_string();
-    // Processes of one namespace are numbered as they are started.
+    // Process ids of a namespace follow the order of the starts.
     let tell = |nth: usize| format!("echo $$ > {}", path(nth));
     let last = format!("until [ -s {} ] && [ -s {} ]; do sleep 0.02; done", path(0), path(1));
     let last = format!("{last}; {}", tell(2));
@@ -166,7 +166,7 @@ fn a_command_that_died_while_another_went_on_is_said_and_counts() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let pid = folder.path().join("pid").display().to_string();
     let dies = format!("echo $$ > {pid}; exec /no/such/program");
-    // As long as the emulator has not seen its end, the dead still has its number.
+    // Until the emulator has reaped the dead process, its id stays in use.
     let waits = format!(
         "until [ -s {pid} ]; do sleep 0.02; done; \
          while kill -0 $(cat {pid}) 2>/dev/null; do sleep 0.02; done; sleep 0.3; echo done"
@@ -184,7 +184,7 @@ fn a_program_sees_its_emulated_host_as_the_machine() {
     assert_eq!(ended.is(0, &[]).stdout, ["b"], "{ended}");
 }
 
-/// Skips the test where one of `programs` is missing.
+/// Skips the test if one of `programs` is missing.
 fn have(programs: &[&str]) -> Result<(), Skipped> {
     let found = |program: &&str| {
         let known = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
@@ -203,7 +203,7 @@ fn a_server_and_its_client_in_one_line_end_with_the_client() {
     let runs = ["--run", "b", "iperf3 -s -1", "--run", "a", "iperf3 -c b -t 1"];
     for attempt in 1.. {
         let ended = need!(emulate(&[&path[..], &runs[..]].concat()));
-        // On a busy machine the client may come, half a round trip later, before the server.
+        // On a busy machine the client may connect before the server listens.
         if ended.stderr.contains("refused") && attempt < 10 {
             continue;
         }
@@ -293,16 +293,16 @@ fn a_scenario_has_its_hosts_and_its_commands_run_at_their_time() {
         "#
     ));
     let ended = need!(emulate(&[&file]));
-    // The last of the file ends all, whenever it was started.
+    // The end of the file's last command ends the run, whatever its start time.
     ended.is(9, &["flow bulk: a real copy must end", "left > right: ", "right1 > right: "]);
     assert_eq!(ended.stdout[..2], ["first", "left2"], "{ended}");
     assert!(ended.stdout.contains(&"10.77.0.3 right1".to_owned()), "{ended}");
 
-    // A user who wants only the network gets only that.
+    // With --no-flows only the network starts.
     let bare = emulate(&[&file, "--no-flows", "--", "echo", "alone"]).expect("as before");
     assert_eq!(bare.is(0, &["left > right: "]).stdout, ["alone"], "{bare}");
 
-    // Who asks for a command waits for that one.
+    // A command of the command line ends the run.
     let asked = emulate(&[&file, "--quiet", "--", "sh", "-c", "echo $LONGHAUL_EMULATED_HOST"]);
     let asked = asked.expect("as before");
     assert!(asked.is(0, &[]).stdout.contains(&"left1".to_owned()), "{asked}");

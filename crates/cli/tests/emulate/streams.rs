@@ -15,10 +15,10 @@ fn a_video_of_50_megabits_a_second_crosses_300_ms_with_2_per_cent_of_loss() {
     need!(emulate(&["--", "true"]));
     let folder = tempfile::tempdir().expect("a folder can be made");
     let film = folder.path().join("film.ts");
-    // Four seconds, of the same rate as what ffmpeg makes.
+    // Four seconds, at the rate of ffmpeg's output.
     fs::write(&film, bytes(200 * 125_020, 1)).expect("it can be written");
     let mut script = Command::new(format!("{EXAMPLES}/video.sh"));
-    // No frame is late by it, however busy the host is.
+    // A deadline that no frame misses, even on a busy host.
     script.env("LONGHAUL", BINARY).env("DEADLINE", "20s");
     let film = film.to_str().expect("plain letters");
     let ended = Child::spawn(&mut piped(script, &[film, "--json"])).end();
@@ -43,7 +43,7 @@ fn messages_with_a_deadline_are_repaired_as_the_path_loses_them() {
     let config = format!("export LONGHAUL_CONFIG_DIR={here}/config");
     let serve = format!("{config}; {BINARY} reflect --allow {allow} > {here}/ready");
     let ends = "--mode deadline --deadline 20s --json --accept-new lh://b/x";
-    // The sender waits for the subscriber; a line each 1 ms.
+    // The sender waits for the subscriber, then sends a line every 1 ms.
     let send = format!(
         "{config}; until grep -q joined {here}/came 2>/dev/null; do sleep 0.05; done; \
          while read line; do echo $line; sleep 0.001; done < {here}/lines | \

@@ -1,4 +1,4 @@
-//! What a copy makes of a file or a tree, both ways.
+//! Results of copies of files and trees, in both directions.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
@@ -32,7 +32,7 @@ fn a_file_goes_there_and_comes_back() {
     assert!(remains(&pair.here).is_empty() && remains(&pair.there).is_empty());
 }
 
-/// A tree of all that a copy has to keep.
+/// A tree with everything that a copy must keep.
 fn make_everything(root: &Path) {
     write(&root.join("large"), &bytes(9_000_001, 1));
     for number in 0..200 {
@@ -134,7 +134,7 @@ fn equal_files_are_skipped_and_checksum_compares_content() {
     let again = run(&[]).summary();
     assert_eq!(again["skipped_files"], 2);
     assert_eq!(again["resumed_bytes"], 1000 + (10 << 20));
-    // Same size and time, other content.
+    // Same size and time, different content.
     for (name, len) in [("small", 1000), ("large", 10 << 20)] {
         let path = pair.there.join("t").join(name);
         let then = fs::metadata(&path).unwrap().modified().unwrap();
@@ -144,7 +144,7 @@ fn equal_files_are_skipped_and_checksum_compares_content() {
         File::options().write(true).open(&path).unwrap().set_modified(then).unwrap();
     }
     assert_eq!(run(&[]).summary()["skipped_files"], 2);
-    // The first data leave before anything is compared: at this rate no chunk is whole by then.
+    // The first data leave before anything is compared: at this rate no chunk is complete by then.
     let slowly = ["--checksum", "--rate=10M"];
     let closer = run(&slowly).summary();
     assert_same(&pair.here, &pair.there);
@@ -202,7 +202,7 @@ fn a_dry_run_names_new_entries_and_changes_nothing() {
     assert!(!pair.here.join("back").exists());
 }
 
-/// Everything below a folder, with its content and when it was changed.
+/// Everything below a folder, with content and modification time.
 fn state(root: &Path) -> Vec<(String, Option<Vec<u8>>, SystemTime)> {
     let of_name = |name: String| {
         let path = root.join(&name);
@@ -212,7 +212,7 @@ fn state(root: &Path) -> Vec<(String, Option<Vec<u8>>, SystemTime)> {
     names(root).into_iter().map(of_name).collect()
 }
 
-/// A dry run by content, to the server and back; what each would copy.
+/// Returns what a dry run by content would copy, for a push and a pull.
 fn dry_by_content(pair: &Pair, name: &str) -> [(Vec<String>, Value); 2] {
     let before = [state(&pair.here), state(&pair.there)];
     let ways = [(name.into(), pair.at("")), (pair.at(name), OsString::from("."))];
@@ -248,7 +248,7 @@ fn a_dry_run_with_checksum_names_differences_and_changes_nothing() {
             assert_eq!(summary["unread_files"], 0, "{summary}");
         }
     }
-    // One bit of a file by itself, of a large one and of one among many; and another size.
+    // One bit of a single file, of a large file, and of one of many files; and another size.
     for name in ["one", "t/large", "t/many/07"] {
         let path = pair.there.join(name);
         let mut content = fs::read(&path).unwrap();
@@ -285,8 +285,8 @@ fn filters_decide_in_their_order_both_ways() {
     }
 }
 
-/// Copies of `t/` both ways with `filters` bring the files `expected`; `number` tells the copies of
-/// a pair apart.
+/// Asserts that copies of `t/` in both directions with `filters` copy the files `expected`;
+/// `number` keeps the copies of one pair apart.
 #[track_caller]
 fn assert_both_ways(pair: &Pair, number: usize, filters: &[&str], expected: &[&str]) {
     let copy = |from: &OsStr, to: &OsStr| {
@@ -317,7 +317,7 @@ fn limits_of_size_leave_files_of_a_folder_out_both_ways() {
     for (number, (limits, expected)) in cases.into_iter().enumerate() {
         assert_both_ways(&pair, number, limits, expected);
     }
-    // What the command names itself is copied, however large it is.
+    // A file that the command names is copied, whatever its size.
     pair.copy(&["--max-size=1"], OsStr::new("t/d/big"), pair.at("named")).end().summary();
     assert!(pair.there.join("named").is_file());
     let refused =
@@ -481,7 +481,7 @@ fn a_pattern_in_a_source_is_expanded_on_the_other_host() {
         pair.cp(&[&"-r", &pair.at(pattern), &to]).summary();
         assert_eq!(names(&to), made, "{pattern}");
     }
-    // One match lands as if it had been named, also under a new name.
+    // A single match is copied as if the command had named it, also under a new name.
     pair.cp(&[&pair.at("run2/y*"), &"new"]).summary();
     assert_eq!(fs::read(pair.here.join("new")).unwrap(), b"run2/y.h5");
     pair.cp(&[&pair.at("run[12]/x.h5"), &"to0"]).is(2, &["two sources have x.h5"]);
@@ -517,7 +517,7 @@ fn a_pattern_leads_neither_out_of_the_root_nor_over_a_link_out_of_it() {
         assert_ne!(ended.status, Some(0), "{pattern}: {ended}");
         assert!(names(&pair.here).is_empty(), "{pattern}");
     }
-    // Without -r a link is followed, and this one leads out.
+    // Without -r the copy follows a link, and this link leads out.
     assert_ne!(pair.cp(&[&pair.at("to s*"), &"."]).status, Some(0));
     pair.cp(&[&pair.at("*/secret"), &"mine"]).summary();
     assert_eq!(fs::read(pair.here.join("mine")).unwrap(), b"mine");

@@ -15,7 +15,7 @@ struct Apart {
 }
 
 impl Apart {
-    /// Skips the test if this host forbids mounts to its user.
+    /// Skips the test if this user may not mount on this host.
     fn with(mount: &str) -> Result<Apart, Skipped> {
         let flag = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
         let mut allowed = Command::new("unshare");
@@ -104,7 +104,7 @@ fn the_system_s_names_of_open_files_are_not_replaced() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"f");
     let log = fs::File::create(pair.here.join("log")).unwrap();
-    // Like /dev/stdout that is redirected to a file.
+    // Like /dev/stdout when it is redirected to a file.
     std::os::unix::fs::symlink("/proc/self/fd/1", pair.here.join("out")).unwrap();
     let id = format!("--server-id={}", pair.server.id);
     let mut command = pair.client.command(["cp", &id]);
@@ -215,7 +215,7 @@ fn a_full_disk_here_stops_the_copy_which_resumes_with_free_space() {
 #[test]
 fn the_second_of_two_copies_into_one_file_is_refused() {
     let pair = Pair::new();
-    // Large enough that the second copy ends long before the first.
+    // So large that the second copy ends long before the first.
     const LEN: usize = 30_000_000;
     write(&pair.here.join("file"), &bytes(LEN, 1));
     write(&pair.there.join("source"), &bytes(LEN, 1));
@@ -247,7 +247,7 @@ fn the_second_of_two_copies_into_one_tree_is_refused() {
     side_by_side([("tree", "", "tree"), ("tree", "new", "new")], |(from, to, copy)| {
         let (there, here) = (pair.at(format!("on/{to}")), format!("back/{to}"));
         let from_there = pair.at(from);
-        // Slow enough that the second copy ends long before the first.
+        // So slow that the second copy ends long before the first.
         let mut push = pair.start(&[&"-r", &"--rate=40M", &from, &there]);
         let mut pull = pair.start(&[&"-r", &"--rate=40M", &from_there, &here]);
         push.progressed(1);

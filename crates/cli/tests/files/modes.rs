@@ -1,4 +1,4 @@
-//! Permissions of what a copy makes: while it is under way, after an interruption, at the end.
+//! Permissions of copied files and folders: during a copy, after an interruption, at the end.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -10,10 +10,10 @@ use crate::rig::{
     Child, Ended, Pair, Server, Skipped, bytes, need, remains, side_by_side, words, write,
 };
 
-/// Runs a program under a umask that is not the usual one.
+/// Runs a program under an unusual umask.
 const UMASK_027: [&str; 4] = ["sh", "-c", "umask 027; exec \"$@\"", "sh"];
 
-/// Slow enough that a copy of [`LARGE`] bytes can be looked at and killed.
+/// So slow that a test can inspect and kill a copy of [`LARGE`] bytes.
 const RATE: &str = "--rate=24M";
 const LARGE: usize = 20_000_000;
 
@@ -39,7 +39,7 @@ fn at(pair: &Pair, path: &str) -> String {
     pair.at(path).into_string().expect("plain letters")
 }
 
-/// What a source has: its mode, and what becomes of it without -p under that umask.
+/// A source's mode, and the resulting mode without -p under that umask.
 const MODES: [(&str, u32, u32); 11] = [
     ("t/private", 0o600, 0o600),
     ("t/plain", 0o644, 0o640),
@@ -73,7 +73,7 @@ fn assert_masked(root: &Path) {
     }
 }
 
-/// Lets the scratch folder be removed by an ordinary user.
+/// Restores permissions, so that an ordinary user can remove the scratch folder.
 fn release(root: &Path) {
     for shut in ["t/shut", "contents/shut"].map(|name| root.join(name)) {
         if shut.exists() {
@@ -111,8 +111,8 @@ fn without_p_new_files_and_folders_get_the_mode_of_the_source_less_the_umask() {
     [&pair.here, &pair.there].into_iter().for_each(|root| release(root));
 }
 
-/// Starts a copy of a tree of which a part is there, kills it half-way, and runs it to its end;
-/// looks at modes at each point.
+/// Starts a copy of a tree that partly exists, kills it half-way, and runs it to its end; checks
+/// the modes at each point.
 fn interrupt(flags: &[&str], [file, folder, old]: [u32; 3]) {
     let pair = Pair::new();
     write(&pair.there.join("t/new/large"), &bytes(LARGE, 1));
@@ -160,7 +160,7 @@ fn unfinished_copies_are_private_and_a_resumed_one_ends_with_the_right_modes() {
     });
 }
 
-/// A client and a server run by user nobody, with write permission, both with the tree `t` of
+/// A client and a server, both run by user nobody with write permission, each with the tree `t` of
 /// read-only files.
 fn read_only(files: &[(&str, usize)]) -> Result<Pair, Skipped> {
     let mut pair = pair_of_nobody()?;

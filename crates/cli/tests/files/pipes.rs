@@ -30,7 +30,7 @@ fn piped(mut command: Command, input: &[u8]) -> Output {
     let mut child = command.spawn().expect("the binary runs");
     let mut stdin = child.stdin.take().expect("it is a pipe");
     std::thread::scope(|scope| {
-        // A copy that is refused may not read its input.
+        // A refused copy may not have read its input.
         scope.spawn(move || drop(stdin.write_all(input)));
         child.wait_with_output().expect("it ends")
     })
@@ -43,7 +43,7 @@ fn said(output: &Output) -> String {
 #[test]
 fn a_pipe_is_written_into_a_file_and_a_file_into_a_pipe() {
     let pair = Pair::new();
-    // The larger one has a journal.
+    // The larger file has a journal.
     for size in [0, 5, (9 << 20) + 3] {
         let (sent, there) = (bytes(size, 3), pair.at("d.tar"));
         let output = piped(cp(&pair, &[&"-", &there]), &sent);
@@ -65,7 +65,7 @@ fn a_pipe_is_written_into_a_file_and_a_file_into_a_pipe() {
 #[test]
 fn a_pipe_may_be_larger_than_the_memory_and_is_verified_as_a_whole() {
     let pair = Pair::new();
-    // Whole parts, and one more byte than that.
+    // Whole parts, and whole parts plus one byte.
     for size in [32 << 20, (9 << 20) + 1] {
         let (sent, there) = (bytes(size, 4), pair.at("d/x"));
         fs::create_dir_all(pair.there.join("d")).expect("a new folder");
@@ -97,7 +97,7 @@ fn a_pipe_of_many_parts_keeps_the_requested_rate() {
     }
 }
 
-/// Starts a pipe to `x` that has brought more than a file of it, and no end.
+/// Starts a pipe to `x` that has sent more than fits into one part, and does not end.
 fn begun(pair: &Pair) -> (Child, ChildStdin) {
     let there = pair.at("x");
     let mut command = cp(pair, &[&"-v", &"--memory=8Mi", &"-", &there]);
@@ -113,7 +113,7 @@ fn names(folder: &Path) -> Vec<OsString> {
     names.map(|name| name.expect("a name").file_name()).collect()
 }
 
-/// The one test of pipes that waits for the idle limit of a session, at either end.
+/// The only pipe test that waits for a session's idle limit, at either end.
 #[test]
 fn a_pipe_of_which_either_end_is_killed_leaves_no_file() {
     let ends: [fn(); 2] = [kill_the_client_of_a_pipe, kill_the_server_of_a_pipe];
@@ -165,7 +165,7 @@ fn a_failed_reader_leaves_no_file_after_any_amount_of_data() {
         let error = error.expect_err("the reader failed");
         assert!(error.to_string().contains("the producer failed"), "{error}");
         if brought > 100 {
-            // By the client's goodbye, not by the idle limit of its session.
+            // Ended by the client's goodbye, not by the session's idle limit.
             pair.server.child().complaint("the client ended before its pipe did");
         }
         wait_until("nothing is left", || {

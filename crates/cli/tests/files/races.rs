@@ -1,5 +1,5 @@
-//! Somebody swaps a folder for a link that points out, again and again, while a copy goes through
-//! it: nothing lands outside, and nothing from outside is read.
+//! Another process repeatedly swaps a folder for a link that points out, while a copy goes through
+//! it: the copy writes nothing outside, and reads nothing from outside.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,13 +13,13 @@ const FILES: usize = 1500;
 const INSIDE: &[u8] = b"inside";
 const OUTSIDE: &[u8] = b"a secret";
 
-/// Swaps `folder` for a link to `outside` and back until `over`; counts how often.
+/// Swaps `folder` for a link to `outside` and back until `over`; returns the number of swaps.
 fn swap(folder: &Path, outside: &Path, over: &AtomicBool, swapped: &AtomicU64) {
     let away = folder.with_extension("away");
     while !over.load(Ordering::Relaxed) {
-        // A copy makes it at its own time.
+        // The copy may not have created the folder yet.
         if fs::rename(folder, &away).is_ok() {
-            // It may have been made again meanwhile: then there is no place for a link.
+            // The copy may have created it again meanwhile; then the link fails.
             if symlink(outside, folder).is_ok() {
                 thread::yield_now();
                 let _ = fs::remove_file(folder);
@@ -32,7 +32,7 @@ fn swap(folder: &Path, outside: &Path, over: &AtomicBool, swapped: &AtomicU64) {
     }
 }
 
-/// Copies while `folder` is swapped, until it has been often.
+/// Copies while `folder` is swapped, until there were enough swaps.
 fn race(pair: &Pair, folder: &Path, copy: impl Fn()) -> u64 {
     let outside = pair.scratch.path().join("outside");
     let (over, swapped) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -82,8 +82,7 @@ fn a_folder_that_becomes_a_link_under_a_copy_lets_nothing_of_the_outside_be_read
         let ended = pair.cp(&[&"-r", &pair.at("tree"), &"."]);
         assert!(matches!(ended.status, Some(0 | 5 | 8)), "{ended}");
         for n in 0..FILES {
-            // A link that was a link during the walk is copied as a link, and leads nowhere from
-            // here.
+            // A link that was a link during the walk is copied as a link, which is harmless.
             let path = pair.here.join(format!("tree/d/f{n}"));
             let read =
                 if pair.here.join("tree/d").is_symlink() { None } else { fs::read(path).ok() };

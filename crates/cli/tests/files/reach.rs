@@ -93,7 +93,7 @@ fn no_path_leads_out_of_the_root() {
     ];
     for path in reads {
         let ended = pair.cp(&[&"-r", &pair.at(path), &"stolen"]);
-        // With -r a link is copied as the link it is, which steals nothing.
+        // With -r a link is copied as a link, which reveals no content.
         if path == "file link" && ended.status == Some(0) {
             assert!(pair.here.join("stolen").is_symlink());
             fs::remove_file(pair.here.join("stolen")).unwrap();
@@ -117,7 +117,7 @@ fn no_path_leads_out_of_the_root() {
         ended.is(5, &[name, "it leads out of the served folder"]);
         assert!(pair.there.join(name).is_symlink());
     }
-    // An absolute path is one below the root.
+    // An absolute path means a path below the root.
     let ended = pair.cp(&[&"file", &pair.at(format!("/{}", outside.join("new").display()))]);
     assert!(matches!(ended.status, Some(3 | 5)), "{ended}");
     assert_eq!(content(&outside).len(), 1);
@@ -184,12 +184,12 @@ fn links_of_a_write_only_client_are_stored_unchanged_and_lead_no_client_out() {
             let written = cp(host, &[&"file", &there]);
             assert!(matches!(written.status, Some(3 | 5)), "{name}: {written}");
         }
-        // As a part of a tree each of them is a link again.
+        // As a part of a tree each of them is copied as a link.
         cp(host, &[&"-r", &pair.at(root), &"back"]).summary();
         assert_eq!(content(&pair.here.join("back")), content(&pair.here.join("t")));
         fs::remove_dir_all(pair.here.join("back")).unwrap();
     }
-    // A link within the root leads as far as the rights of who follows it.
+    // A link within the root leads only as far as the client's rights.
     let read = cp(&inner, &[&pair.at("t/beside"), &"stolen"]);
     assert!(matches!(read.status, Some(3 | 5)), "{read}");
     assert!(!pair.here.join("stolen").exists());

@@ -10,11 +10,11 @@ use crate::rig::{Child, IMPATIENT, Pair, Server, bytes, need, remains, side_by_s
 
 /// Large enough that the copy takes seconds.
 const SIZE: usize = 200_000_000;
-/// Kill after this many bytes: twice the amount that a kill may cost.
+/// Kill after this many bytes: twice the data that a kill may cost.
 const KILL_AT: u64 = 2 * LOST;
 /// Slow enough that progress events, one a second, describe the time of the kill.
 const RATE: &str = "--rate=240M";
-/// The most that a kill may cost.
+/// Limit of the data that a kill may cost.
 const LOST: u64 = 64_000_000;
 
 /// Direction of a copy.

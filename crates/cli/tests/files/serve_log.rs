@@ -1,5 +1,5 @@
-//! What a server says of its clients: one calm line each on stderr; with `--json`, as servers of
-//! these tests have it, one event each on stdout.
+//! A server's log of its clients: one line each on stderr, or with `--json` one event each on
+//! stdout.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -96,7 +96,7 @@ fn both_sides_report_a_client_of_an_unknown_version() {
     }
 }
 
-/// A server whose log is `log`, and which calls its client Ada.
+/// A server that logs to `log` and names its client Ada.
 fn logged(scratch: &Path, log: &Path, args: &[&str]) -> Pair {
     let mut pair = Pair::new();
     let allowed = scratch.join("allowed");
@@ -167,7 +167,7 @@ fn a_hangup_opens_the_log_file_again_and_words_stay_on_one_line() {
     let mut pair = logged(scratch.path(), &log, &[]);
     write(&pair.here.join("file"), &bytes(1000, 1));
     pair.cp(&[&"file", &pair.at("new\nname")]).summary();
-    // The client may hear of the end before the log does.
+    // The client may learn of the end before the log is written.
     wait_until("the first line is there", || !lines(&log).is_empty());
     fs::rename(&log, &old).expect("as logrotate does");
     pair.server.child().signal(Signal::HUP);

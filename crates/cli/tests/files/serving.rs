@@ -1,4 +1,4 @@
-//! A server as its owner starts it.
+//! Starting a server, from its owner's point of view.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -21,7 +21,7 @@ fn the_ready_line_has_one_form() {
     let (port, data) = rest.split_once(" (data ").expect(&line);
     let (port, data): (u16, u16) = (port.parse().expect(&line), data.parse().expect(&line));
     assert!(port > 0 && data > 0, "{line}");
-    // Both are taken.
+    // Both ports are in use.
     for port in [port, data] {
         assert!(UdpSocket::bind(("127.0.0.1", port)).is_err(), "{line}");
     }
@@ -105,7 +105,7 @@ fn the_data_port_may_be_another_than_the_next() {
     }
 }
 
-/// `longhaul id` of somebody whose home is `home`.
+/// The output of `longhaul id` with the home folder `home`.
 fn id(home: &Path, xdg: Option<&Path>) -> String {
     let mut command = Command::new(crate::rig::binary());
     command.env_remove("LONGHAUL_CONFIG_DIR").env_remove("XDG_CONFIG_HOME").env("HOME", home);
@@ -142,7 +142,7 @@ fn a_server_with_occupied_ports_names_them_with_advice() {
     ended.is(3, &[&pair.server.address, "--listen"]);
 }
 
-/// A server whose one list of clients is a file, and that file.
+/// A server whose only list of clients is a file, and that file.
 fn pair_by_file(scratch: &Path, more: &str) -> (Pair, std::path::PathBuf) {
     let file = scratch.join("allowed");
     fs::write(&file, more).unwrap();
@@ -167,7 +167,7 @@ fn a_hangup_reads_the_list_of_clients_again() {
     pair.server.child().signal(rustix::process::Signal::HUP);
     pair.server.child().complaint("read ");
     copy("later").is(0, &[]);
-    // A list that makes no sense changes nothing, and the server says so.
+    // An invalid list changes nothing, and the server reports it.
     fs::write(&file, "lh1:nonsense\n").unwrap();
     pair.server.child().signal(rustix::process::Signal::HUP);
     pair.server.child().complaint("the old list stays in force");

@@ -1,4 +1,4 @@
-//! Names that the other side has made up for whoever reads them on a terminal.
+//! Hostile names from the other side, which would control the user's terminal.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -32,7 +32,7 @@ fn a_hostile_name_is_shown_on_one_line_and_moves_nothing() {
     list.is(0, &[]);
     assert_eq!(list.stdout.len(), 3, "{list}");
     assert!(list.stdout.iter().any(|line| line.ends_with(SHOWN)), "{list}");
-    // Where a folder is in its way it fails, and its name is an error's.
+    // A folder in its place makes the file fail, so its name appears in an error.
     fs::create_dir_all(pair.here.join("copy/tree").join(HOSTILE)).unwrap();
     for (flag, status) in [("-rv", 8), ("-r", 8)] {
         let (ended, text) = Terminal::start(cp(&pair, &[&flag, &from, &"copy/"])).end();
@@ -44,7 +44,7 @@ fn a_hostile_name_is_shown_on_one_line_and_moves_nothing() {
     run(&pair, &[&"-rv", &from, &"copy"]).is(0, &[SHOWN]);
     let again = run(&pair, &[&"-rvv", &from, &"copy"]);
     assert!(!again.stderr.contains('\x1b'), "{again}");
-    // An error of the other side names it too.
+    // An error of the other side also contains the name.
     let missing = run(&pair, &[&pair.at(format!("no{HOSTILE}")), &"x"]);
     missing.is(5, &[SHOWN]);
     assert!(!missing.stderr.contains("\x1b[2J"), "{missing}");

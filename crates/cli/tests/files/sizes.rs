@@ -1,4 +1,4 @@
-//! Objects of the sizes at which something changes.
+//! Objects of boundary sizes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -8,7 +8,7 @@ use crate::rig::{Pair, bytes, remains, write};
 #[test]
 fn objects_around_the_size_of_a_block_go_both_ways() {
     let pair = Pair::new();
-    // What a block holds on an Ethernet of 1500 and of 9000 bytes, and around.
+    // The block sizes for an MTU of 1500 and of 9000 bytes, and their neighbours.
     for size in [0, 1, 1439, 1440, 1441, 8939, 8940, 8941] {
         let name = format!("{size}");
         write(&pair.here.join(&name), &bytes(size, 5));

@@ -7,12 +7,12 @@ use std::path::Path;
 use crate::rig::{Child, Pair, assert_same, bytes, remains, side_by_side, write};
 
 const SIZE: usize = 20 << 20;
-/// At which that takes a few seconds.
+/// A rate at which the copy takes a few seconds.
 const RATE: &str = "--rate=60M";
 
 type Change = fn(&Path);
 
-/// What can happen to a file.
+/// A change of a file during a copy.
 const CHANGES: [(&str, Change); 4] = [
     ("shrink", |path| File::options().write(true).open(path).unwrap().set_len(5).unwrap()),
     ("grow", |path| File::options().append(true).open(path).unwrap().write_all(b"x").unwrap()),
@@ -20,12 +20,12 @@ const CHANGES: [(&str, Change); 4] = [
     ("change-behind-its-time", |path| change_behind_its_time(path, 78)),
 ];
 
-/// Writes other content over that of a file, whose handles stay good.
+/// Overwrites the content of a file in place, so open handles see the new content.
 fn overwrite(path: &Path, seed: u64) {
     File::options().write(true).open(path).unwrap().write_all(&bytes(SIZE, seed)).unwrap();
 }
 
-/// The same, and gives the file back the time that it had.
+/// Like [`overwrite`], and restores the file's modification time.
 fn change_behind_its_time(path: &Path, seed: u64) {
     let then = fs::metadata(path).unwrap().modified().unwrap();
     overwrite(path, seed);
@@ -40,14 +40,14 @@ fn copies_again(copy: &mut Child) {
     });
 }
 
-/// Waits until more than `sent` datagrams have gone; how many have.
+/// Waits until more than `sent` datagrams were sent; returns their number.
 fn sends(copy: &mut Child, sent: u64) -> u64 {
     let sent_by = |event: &serde_json::Value| event["sent"].as_u64().unwrap_or(0);
     let is_more = |event: &serde_json::Value| event["event"] == "progress" && sent_by(event) > sent;
     sent_by(&copy.event(is_more))
 }
 
-/// A tree whose second file changes while the first one goes across.
+/// A tree whose second file changes while the first one is sent.
 fn make(root: &Path, name: &str) {
     write(&root.join(name).join("a"), &bytes(SIZE, 1));
     write(&root.join(name).join("b"), &bytes(SIZE, 2));
@@ -162,7 +162,7 @@ fn keep_changing(copy: &mut Child, path: &Path) {
     for seed in [21, 22] {
         overwrite(path, seed);
         copies_again(copy);
-        // What the attempts before have sent; then this one reads the file.
+        // After the data of the earlier attempts, this attempt reads the file.
         let sent = sends(copy, 0);
         sends(copy, sent + 50);
     }

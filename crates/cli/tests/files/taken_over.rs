@@ -1,4 +1,4 @@
-//! The same command again while the first still has the destination, or seems to.
+//! The same command again while the first copy still holds the destination, or seems to.
 
 use std::fs::{self, File};
 
@@ -21,14 +21,14 @@ fn a_client_that_is_silent_gives_way_to_the_same_command() {
     let ended = copy().end();
     assert_eq!(ended.summary()["verified"], true, "{ended}");
     assert!(fs::read(pair.there.join("to")).unwrap() == bytes(LEN, 1));
-    // Once it runs again it learns that its session is over, and changes nothing.
+    // When the first copy runs again, it learns that its session is over, and changes nothing.
     silent.signal(Signal::CONT);
     assert_eq!(silent.end().status, Some(1));
     assert!(fs::read(pair.there.join("to")).unwrap() == bytes(LEN, 1));
     assert!(remains(&pair.there).is_empty());
 }
 
-/// Bytes that came before the server had let a copy in, and were lost.
+/// Bytes that arrived before the server accepted a copy, and were lost.
 fn lost_at_the_door(summary: &Value) -> u64 {
     let count = |name: &str| summary[name].as_u64().expect("it is a count");
     count("early_lost") * count("payload_bytes")
@@ -56,7 +56,7 @@ fn a_copy_that_waits_until_another_gives_way_sends_nothing_meanwhile() {
 
 #[test]
 fn a_copy_that_waits_for_memory_sends_nothing_meanwhile() {
-    // Enough for one copy.
+    // Memory for one copy.
     let pair = Pair::with(&["--memory=32Mi"]);
     write(&pair.here.join("first"), &bytes(LEN, 1));
     write(&pair.here.join("second"), &bytes(LARGE, 2));

@@ -1,4 +1,4 @@
-//! What a user sees: on a terminal, and off it.
+//! The output that a user sees, on a terminal and elsewhere.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::rig::{Child, Host, Pair, Server, Terminal, bytes, content, write};
 
-/// A copy as a user types it, without JSON and with no word about whom to trust.
+/// A copy as a user types it, without `--json` and flags about trust.
 fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
     let mut command = pair.client.command(["cp"]);
     command.args(args.iter().map(AsRef::as_ref)).current_dir(&pair.here);
@@ -60,7 +60,7 @@ fn the_bar_is_drawn_and_ends_with_all_of_it() {
     let id = pinned(&pair);
     let command = cp(&pair, &[&id, &"--rate=20M", &"object", &pair.at("")]);
     let mut screen = Terminal::start(command);
-    // Something between nothing and all of it.
+    // A value between 0 and 100 %.
     screen.shows("of 6.00 MB");
     screen.shows("[=");
     let (ended, text) = screen.end();
@@ -68,7 +68,7 @@ fn the_bar_is_drawn_and_ends_with_all_of_it() {
     let drawn: Vec<&str> = text.split('[').filter(|part| part.contains(" of 6.00 MB")).collect();
     let last = drawn.last().expect("it was drawn");
     assert!(last.contains("100.0 %, 6.00 MB of 6.00 MB"), "{last:?} in {text}");
-    // Nothing is full before there is something.
+    // The bar is not full before there is progress.
     let full = text.find("[============]").expect("it ends full");
     assert!(text.find("of 6.00 MB").expect("it was drawn") < full, "{text}");
 }
@@ -242,7 +242,7 @@ fn off_a_terminal_progress_is_calm_lines_with_a_last_one() {
         ended.is(0, &["longhaul: 100.0 %, 2.00 MB of 2.00 MB", "longhaul: copied 1 file, 2.00 MB"]);
         assert!(ended.stdout.is_empty(), "{ended}");
         let lines: Vec<&str> = ended.stderr.lines().filter(|l| l.contains(" of 2.00 MB")).collect();
-        // One every 10 s, and the last.
+        // One line every 10 s, and the last one.
         assert!(lines.len() < 14 && !ended.stderr.contains('\r'), "{ended}");
     }
     write(&pair.here.join("object"), &bytes(2_000_000, 77));

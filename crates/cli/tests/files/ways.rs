@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpStream, UdpSocket};
 
 use crate::rig::{Ended, Pair, bytes, content, remains, write};
 
-/// Pushes and pulls a file of a few chunks with `flags`; both ends.
+/// Pushes and pulls a file of a few chunks with `flags`; returns the results of both.
 fn both_ways(pair: &Pair, flags: &[&str]) -> [Ended; 2] {
     let object = bytes(5_000_001, 7);
     write(&pair.here.join("file"), &object);
@@ -135,7 +135,7 @@ fn errors_are_json_with_json_and_stdout_is_empty_without() {
     assert_eq!(last["status"], 4);
 }
 
-/// The start of a TLS ClientHello that knows nothing of longhaul.
+/// The start of a TLS ClientHello without longhaul's ALPN name.
 const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x00\x2d\x01\x00\x00\x29\x03\x03aaaaaaaaaaaaaaaaaaaaaaaa\
     aaaaaaaa\x00\x00\x02\x13\x01\x01\x00";
 
@@ -149,13 +149,13 @@ fn silent_and_foreign_connections_do_not_keep_a_copy_from_completing() {
     for number in 0..SILENT {
         match TcpStream::connect(address) {
             Ok(mut stream) => {
-                // Half of them begin to speak, and stop in the middle of a word.
+                // Half of them begin a handshake and stop in the middle.
                 if number % 2 == 0 {
                     let _ = stream.write_all(&CLIENT_HELLO[..20]);
                 }
                 silent.push(stream);
             }
-            // A server that hangs up on some of a thousand does no wrong.
+            // The server may disconnect some of a thousand.
             Err(error) => panic!("connection {} is refused: {error}", silent.len()),
         }
     }
@@ -164,7 +164,7 @@ fn silent_and_foreign_connections_do_not_keep_a_copy_from_completing() {
         [&random, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", CLIENT_HELLO, b"SSH-2.0-OpenSSH_9.6\r\n"];
     for said in foreign {
         let mut stream = TcpStream::connect(address).unwrap();
-        // The server may hang up in the middle of it.
+        // The server may disconnect in the middle of the write.
         let _ = stream.write_all(said);
         let _ = stream.shutdown(Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());

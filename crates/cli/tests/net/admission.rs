@@ -1,4 +1,4 @@
-//! What a server takes from clients without rights, and from those that want more than their share.
+//! A server's limits for clients without rights, and for clients that want more than their share.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn pattern(glob: String) -> FilterWire {
     FilterWire::from(&Filter::Exclude(glob))
 }
 
-/// Every message that may come first, with nothing in it that a check of rights could refuse.
+/// Every message that may come first, with content that a check of rights would accept.
 fn first_messages() -> Vec<Message> {
     let bad = vec![pattern("[a".into())];
     let pull =
@@ -88,7 +88,7 @@ fn an_id_that_holds_its_share_of_the_memory_keeps_no_other_id_out() {
             let request = liar::request(Direction::Push, &format!("slow-{n}"));
             let request = Request { transfer: n.into(), flow: 100 + n, ..request };
             session.write(&Frame::from(Message::Request(request))).await.expect("it is open");
-            // Answered with the memory, or with the message that the transfer must wait.
+            // The server answers with a grant, or with a `Wait`.
             let ping = Message::Ping(Ping { answer: false });
             session.write(&Frame::from(ping)).await.expect("it is open");
             session.read::<Frame>().await.expect("the server answers");

@@ -17,13 +17,13 @@ fn hosts() -> Result<Ssh, crate::rig::Skipped> {
     Ok(ssh)
 }
 
-/// A path of `gate`, and where that is.
+/// A location on `gate`, and its local path.
 fn of_gate(ssh: &Ssh, path: &str) -> (String, PathBuf) {
     let path = ssh.path("gate").join(path);
     (format!("gate:{}", path.display()), path)
 }
 
-/// Whether a copy that was started from elsewhere runs on `far` for this test.
+/// Whether a copy that another host started runs on `far` for this test.
 fn runs_there(ssh: &Ssh) -> bool {
     let mark = ssh.path("gate").display().to_string();
     let processes = fs::read_dir("/proc").expect("it is there").filter_map(Result::ok);
@@ -94,7 +94,7 @@ fn the_host_of_ssh_runs_the_copy_to_and_from_a_server_that_knows_it() {
     let far = Host::new(&ssh.path("far_config"));
     let host = Host::new(&ssh.path("server"));
     fs::create_dir(ssh.path("gate")).expect("there is room for a folder");
-    // Not this host, but the one that copies.
+    // The host that runs the copy, not this one.
     let server = Server::start(&host, &ssh.path("gate"), &["--allow", &far.id]);
     let at = |path: &str| server.at(path).into_string().expect("it is ASCII");
     let unknown = ssh.start("", &[&ssh.at("source"), &at("copy")]).end();

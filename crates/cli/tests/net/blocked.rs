@@ -113,7 +113,7 @@ fn a_tree_with_a_long_list_is_copied_by_tcp() {
     assert_same(&rig.pair.here.join("tree"), &rig.pair.there.join("tree"));
 }
 
-/// The least time of a copy of this many bytes at 16 Mbit/s, minus a burst.
+/// The minimum time of a copy of this many bytes at 16 Mbit/s, minus a burst.
 fn least_seconds(bytes: usize) -> f64 {
     bytes as f64 * 8.0 / 16e6 * 0.95
 }
@@ -173,7 +173,7 @@ fn the_first_data_leave_with_the_request_without_waiting_for_an_answer() {
     }
 }
 
-/// The server knows nothing but the client's address when the data come.
+/// When the data arrive, the server knows only the client's address.
 #[test]
 fn data_that_come_during_the_handshake_are_held_and_not_lost() {
     const BEFORE: usize = 100;

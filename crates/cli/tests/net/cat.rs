@@ -32,7 +32,7 @@ fn of_pair(pair: &Pair, flags: &[&str], path: &str) -> Output {
     cat(&pair.client, &pair.server.id, &words).output().expect("it runs")
 }
 
-/// Fails unless the command ended with `status` and said `what`.
+/// Asserts that the command ended with `status` and printed `what`.
 #[track_caller]
 fn refused(output: &Output, status: i32, what: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -94,7 +94,7 @@ fn no_name_and_no_link_leads_a_read_out_of_the_root_and_none_goes_without_the_ri
     refused(&ended, 3, "is not allowed here");
 }
 
-/// The file at `path` of the pair's server by the library.
+/// Opens the file at `path` of the pair's server by the library.
 async fn open(pair: &Pair, path: &str) -> RemoteFile {
     let identity = Key::load_or_create(&pair.client.config).expect("the client has one");
     let trust = Trust::only(pair.server.id.as_str());
@@ -126,7 +126,7 @@ fn ranges_in_any_order_and_number_are_those_of_the_file() {
     block_on(async {
         let file = open(&pair, "file").await;
         assert_eq!(file.len(), size);
-        // Next to each other, over each other, backwards, empty, beyond the end.
+        // Adjacent, overlapping, descending, empty, beyond the end.
         let mut ranges = vec![0..10, 10..2_000_000, 5..6, 2_000_000..2_000_000, 3..size + 9];
         ranges.extend((0..20_000).rev().map(|n| n * 200..n * 200 + 100));
         ranges.extend((0..20_000).map(|n| n * 64..(n + 1) * 64));
@@ -143,7 +143,7 @@ fn ranges_in_any_order_and_number_are_those_of_the_file() {
         #[allow(clippy::reversed_empty_ranges, reason = "it is to be refused")]
         let error = file.read_ranges([Range { start: 9, end: 3 }]).await.unwrap_err();
         assert!(error.to_string().contains("ends before it begins"), "{error}");
-        // A read whose future is dropped is cancelled, and later ones go on.
+        // Dropping the future of a read cancels the read; later reads continue.
         let given_up = file.read_ranges([Range { start: 0, end: size }]).await.unwrap();
         drop(given_up);
         assert_eq!(file.read_at(3, 4).await.unwrap(), content[3..7]);
@@ -197,7 +197,7 @@ fn a_reader_that_waits_bounds_the_memory_of_both_ends() {
     let url = format!("lh://{}/holes", pair.server.address);
     let mut child = cat(&pair.client, &pair.server.id, &[&url]).spawn().expect("it starts");
     let mut out = child.stdout.take().expect("it is piped");
-    // All but the last piece, which no pipe holds: the client is still there.
+    // All but the last piece, which does not fit into a pipe: so the client still runs.
     let mut piece = vec![0; MEBI];
     for _ in 0..SIZE / MEBI - 1 {
         out.read_exact(&mut piece).unwrap();
@@ -209,7 +209,7 @@ fn a_reader_that_waits_bounds_the_memory_of_both_ends() {
     assert!(client < 160 << 20 && server < 128 << 20, "{client} and {server} bytes");
 }
 
-/// Says `said` on a stream of the service; the pieces that came, and its last word.
+/// Sends `said` on a stream of the service; returns the received pieces and the close reason.
 fn ask(pair: &Pair, said: &[FileAsk]) -> (Vec<FileData>, Option<Error>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
@@ -289,7 +289,7 @@ fn files_that_one_client_keeps_open_are_limited() {
         assert!(refused.what.contains("has 64 remote files open"), "{refused}");
         let (closed, _) = kept.pop().expect("they are many");
         closed.close(None).await.unwrap();
-        // The server hears of it a moment later.
+        // The server learns of it a moment later.
         let mut is_open = false;
         while !is_open {
             let mut session = meet(&pair, &pair.client).await;
@@ -330,7 +330,7 @@ fn a_read_ends_with_the_right_of_its_client() {
     });
 }
 
-/// What `cat` makes of a server that opens a file of `size` bytes and says `said` of it.
+/// Runs `cat` with a server that opens a file of `size` bytes and answers with `said`.
 fn lied(size: u64, said: &[FileData]) -> Output {
     let opened = FileOpened { size, ..FileOpened::default() };
     let opened = FileData { opened: Some(opened), ..FileData::default() };
@@ -393,7 +393,7 @@ fn each_command_of_the_page_on_remote_files_works() {
     let may_mount = fuse().is_ok();
     for line in all.into_iter().filter(|line| may_mount || !line.contains("mnt")) {
         if line.starts_with("longhaul serve") {
-            // The page's own words, with a free port and a real id.
+            // The page's command, with a free port and a real id.
             let root = data.to_str().expect("our own name");
             let words = line.replace("ID", &client.id).replace("/srv/data", root);
             let words = words.split(' ').skip(2).collect::<Vec<_>>();
@@ -424,7 +424,7 @@ fn each_command_of_the_page_on_remote_files_works() {
     }
 }
 
-/// Runs a line of the page as `client` with the server in the place of the page's.
+/// Runs a line of the page as `client`, with this test's server instead of the page's.
 fn by_shell(line: &str, client: &Host, server: &Server, folder: &Path) -> Output {
     let (longhaul, id) = (crate::rig::binary(), &server.id);
     let longhaul = longhaul.to_str().expect("our own name");

@@ -1,5 +1,5 @@
-//! Channels by `longhaul channel`: modes, rights, late, slow and cut subscribers, and peers that
-//! lie.
+//! Channels by `longhaul channel`: modes, rights, late, slow and disconnected subscribers, and
+//! peers that lie.
 
 use std::cell::Cell;
 use std::fs;
@@ -39,7 +39,7 @@ fn lines(count: usize) -> Vec<u8> {
     (0..count).flat_map(|n| format!("{n}\n").into_bytes()).collect()
 }
 
-/// The summary of a command that a signal has ended: an error follows it.
+/// The summary of a command that a signal ended; an error follows it.
 fn summary(ended: &Ended) -> serde_json::Value {
     ended.events("summary").pop().unwrap_or_default()
 }
@@ -136,7 +136,7 @@ fn with_a_deadline_messages_come_in_time_and_old_ones_are_counted() {
     told(&pair, vec![ask(ChannelAsked::Publish(publish())), ask(ChannelAsked::Part(old))]);
     all.event(|event| event["text"] == "old");
     let (mut texts_sent, late) = (Vec::new(), Cell::new(false));
-    // The server tells the count of late messages once a second.
+    // The server reports the count of late messages once a second.
     while !late.get() {
         let text = format!("new {}", texts_sent.len());
         let sent = send(&pair, "lab/x", &[&deadline[..], &["--json"]].concat(), text.as_bytes());
@@ -151,7 +151,7 @@ fn with_a_deadline_messages_come_in_time_and_old_ones_are_counted() {
     let came = timely.end();
     assert_eq!(texts(&came), texts_sent, "{came}");
     assert_eq!(summary(&came)["late"], 1, "{came}");
-    // A late subscriber gets nothing that was said before.
+    // A late subscriber gets no earlier messages.
     let mut later = receive(&pair, "lab/x", &deadline);
     send(&pair, "lab/x", &[], b"last\n").is(0, &[]);
     later.event(|event| event["text"] == "last");
@@ -197,11 +197,11 @@ fn a_frozen_subscriber_loses_its_own_messages_learns_how_many_and_delays_nobody(
     let mut frozen = receive(&pair, "x", &[]);
     let mut other = receive(&pair, "x", &[]);
     frozen.signal(Signal::STOP);
-    // More than the room keeps and the path holds.
+    // More than the room keeps plus the path holds.
     let text: Vec<u8> = (0..40_000).flat_map(|n| format!("{n:0>512}\n").into_bytes()).collect();
     send(&pair, "x", &["--json"], &text).is(0, &[]);
     let last = format!("{:0>512}", 39_999);
-    // The other one has the last message while the first one stands still.
+    // The other subscriber gets the last message while the first one is frozen.
     other.event(|event| event["text"] == last.as_str());
     frozen.signal(Signal::CONT);
     frozen.event(|event| event["text"] == last.as_str());
@@ -271,7 +271,7 @@ fn after_the_server_was_killed_the_sender_sends_again_what_was_not_taken() {
     say("meanwhile\n");
     sender.event(|event| event["event"] == "lost");
     let _server = start(&address);
-    // The receiver may come after the message: it is the last one of the room.
+    // The receiver may join after the message, because a room keeps its last message.
     receiver.event(|event| event["text"] == "meanwhile");
     say("after\n");
     receiver.event(|event| event["text"] == "after");
@@ -284,7 +284,7 @@ fn after_the_server_was_killed_the_sender_sends_again_what_was_not_taken() {
     assert_eq!(came.events("joined").len(), 2, "{came}");
 }
 
-/// What the server says on one stream to `asks`, up to its last word.
+/// Returns the server's answers to `asks` on one stream, and the close reason.
 fn told(pair: &Pair, asks: Vec<ChannelAsk>) -> (Vec<ChannelTell>, Option<String>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
@@ -394,7 +394,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
     refuses([asks, vec![ask(ChannelAsked::Publish(publish()))]].concat(), "is not allowed on this");
     let kept = Part { number: 1, bytes: b"kept".into(), ..Part::default() };
     told(&pair, part(kept));
-    // Positions and runs of another server begin anew.
+    // Another server starts with new positions and runs.
     let ahead = Subscribe { run: 7, next: u64::MAX, ..subscribe() };
     let (heard, _) = told(&pair, vec![ask(ChannelAsked::Subscribe(ahead))]);
     assert!(matches!(heard[0].told, Some(ChannelTold::Room(_))), "{heard:?}");

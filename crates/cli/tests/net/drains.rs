@@ -1,11 +1,11 @@
-//! Receivers that take less than the path brings: a sender that finds its rate keeps to that.
+//! Receivers slower than the path: a sender that searches for its rate adapts to the receiver.
 
 use super::cells::count;
 use super::faults::{serve_slowly, slow_disk};
 use crate::rig::slow::slow_calls;
 use crate::rig::{Ended, Pair, bytes, need, write};
 
-/// Pushes an object of `len` bytes, at no given rate, to a server that `slow` runs.
+/// Pushes an object of `len` bytes, without `--rate`, to a server that `slow` runs.
 fn push_to(slow: &[String], len: usize) -> Ended {
     let mut pair = Pair::in_memory(&[]);
     let content = bytes(len, 5);

@@ -1,6 +1,6 @@
-//! Every message of the wire, with lies in each of its fields, to the real server and to the real
-//! client. The lies are made from `docs/wire.md`, which a test compares with the source: a new
-//! message or field has its lies without a line here, and a new message needs only an honest value.
+//! Every message of the wire, with false values in each field, to the real server and to the real
+//! client. `docs/wire.md`, which a test compares with the source, gives the messages and fields: so
+//! a new field needs no line here, and a new message needs only an honest value.
 //!
 //! After each lie the honest end either answers a ping, or ends the session with a reason.
 
@@ -25,7 +25,7 @@ use prost::Message as _;
 use super::liar::{self, FLOW};
 use crate::rig::bytes;
 
-/// The file that honest messages speak of: one chunk.
+/// The file of honest messages: one chunk.
 const NAME: &str = "source";
 const LEN: usize = 300_000;
 const BLOCK: u32 = 1168;
@@ -54,7 +54,7 @@ struct Field {
 struct Schema(BTreeMap<String, Vec<Field>>);
 
 impl Schema {
-    /// What both ends say on the control stream, and what protocols say within that.
+    /// The messages of the control stream, and the protocols' messages within them.
     fn both() -> (Schema, Schema) {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
         let page = fs::read_to_string(page).expect("the page is there");
@@ -83,7 +83,7 @@ impl Schema {
         self.0.get(message).unwrap_or_else(|| panic!("the page has no message {message}"))
     }
 
-    /// `honest`, an encoded `message`, with each lie in each field, and with each field left out.
+    /// `honest`, an encoded `message`, with each lie in each field, and without each field.
     fn lies(&self, message: &str, honest: &[u8]) -> Vec<(String, Vec<u8>)> {
         let mut lies = Vec::new();
         for field in self.fields(message) {
@@ -175,12 +175,12 @@ fn delimited(tag: u32, value: &[u8]) -> Vec<u8> {
     [&key(tag, 2)[..], &varint(value.len() as u64), value].concat()
 }
 
-/// A field of fixed length, and its value for people.
+/// A field of fixed length, and its readable value.
 fn fixed(tag: u32, value: impl ToString, wire_type: u64, bytes: &[u8]) -> (String, Vec<u8>) {
     (value.to_string(), [&key(tag, wire_type)[..], bytes].concat())
 }
 
-/// An encoded message without its field `tag`, and the first value of that, if it has a length.
+/// An encoded message without its field `tag`, and the field's first value, if it has a length.
 fn without(encoded: &[u8], tag: u32) -> (Vec<u8>, Option<Vec<u8>>) {
     let (mut rest, mut kept, mut own) = (encoded, Vec::new(), None);
     while !rest.is_empty() {
@@ -332,7 +332,7 @@ fn lie_of(named: String, tag: u32, body: &[u8]) -> Lie {
     Lie { message: message.unwrap_or_else(|| panic!("{named} is no frame")), named }
 }
 
-/// All lies in all messages of protocols, as they come on the control stream.
+/// All lies in all messages of protocols, as sent on the control stream.
 fn relayed_lies() -> Vec<Lie> {
     let (_, protocols) = Schema::both();
     let honest = crate::corpus::seeds::controls().into_iter().map(|control| {
@@ -344,7 +344,7 @@ fn relayed_lies() -> Vec<Lie> {
     let mut controls = Vec::new();
     for variant in protocols.fields("Body") {
         let of_variant = honest.iter().filter_map(|control| without(control, variant.tag).1);
-        // The longest says most.
+        // The longest message has the most fields.
         let own = of_variant.max_by_key(Vec::len);
         let own = own.unwrap_or_else(|| panic!("no seed of the fuzzer is a {}", variant.name));
         for (what, lie) in protocols.lies(variant.kind.trim_matches('`'), &own) {
@@ -402,7 +402,7 @@ fn each_field_of_each_message_has_a_lie() {
         let start = format!("Relay of {} ", variant.name);
         assert!(lies.iter().any(|lie| lie.starts_with(&start)), "{start}");
     }
-    // The page lists every message: the others are not of the control stream, or within these.
+    // The other messages of the page are not of the control stream, or are parts of these.
     let known: Vec<&String> = control.0.keys().collect();
     assert!(known.len() >= 30 && lies.len() > 600, "{} messages, {} lies", known.len(), lies.len());
 }

@@ -1,4 +1,4 @@
-//! Copies from servers of HTTP: our own, and one that lies, changes and fails.
+//! Copies from HTTP servers: our own, and one that lies, changes and fails.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::rig::{Child, Ended, Host, Server, bytes, need, remains, wait_until, w
 
 const MEBI: usize = 1 << 20;
 
-/// A client with a folder of its own.
+/// A client with its own folder.
 struct Client {
     host: Host,
     scratch: TempDir,
@@ -53,12 +53,12 @@ impl Client {
     }
 }
 
-/// A request for a range, or for the whole.
+/// A request for a range, or for the whole file.
 struct Asked {
     method: String,
     path: String,
     fields: BTreeMap<String, String>,
-    /// Requests before this one.
+    /// Number of earlier requests.
     number: u64,
 }
 
@@ -85,10 +85,10 @@ impl Asked {
     }
 }
 
-/// The reply to a request: the whole head, and the body.
+/// The reply to a request: the complete header, and the body.
 type Reply = (String, Vec<u8>);
 
-/// A server whose replies the test decides.
+/// A server with replies that the test chooses.
 struct Liar {
     address: SocketAddr,
     /// Bytes of all bodies.
@@ -96,7 +96,7 @@ struct Liar {
 }
 
 impl Liar {
-    /// Answers by `reply`; nothing closes the connection without an answer.
+    /// Answers with the result of `reply`; `None` closes the connection without an answer.
     fn start(reply: impl Fn(&Asked) -> Option<Reply> + Send + Sync + 'static) -> Liar {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -135,7 +135,7 @@ impl Liar {
     }
 }
 
-/// What an honest server replies, with `more` fields.
+/// The reply of an honest server, with `more` fields.
 fn honest(asked: &Asked, content: &[u8], more: &str) -> Reply {
     match asked.range(content.len()) {
         Some(range) => {
@@ -268,7 +268,7 @@ fn a_killed_copy_resumes_the_same_version_and_no_other() {
         let fields = Arc::new(Mutex::new(format!("{before}{}", sha256(&content))));
         let (server, gate) = gated(&content, &fields);
         let child = Child::spawn(&mut client.command(&[], &server.url("f"), "f"));
-        // What is in the journal is on disk.
+        // Chunks in the journal are on disk.
         let journal = client.path(".f.lh-journal");
         wait_until("chunks are in the journal", || {
             fs::metadata(&journal).is_ok_and(|file| file.len() > 500)
@@ -451,7 +451,7 @@ fn lies_end_in_time_and_leave_no_file() {
         ended.is(status, &[what]);
         assert!(!client.path("f").exists(), "lie {number}");
     }
-    // A body without an end costs no more than its range.
+    // Of an endless body the client reads no more than its range.
     let client = Client::new();
     let whole = content.clone();
     let server = Liar::start(move |asked| {
@@ -481,7 +481,7 @@ fn redirects_and_the_proxy_of_the_environment_are_followed() {
     client.cp(&[], &url, "f").summary();
     assert!(client.content("f") == content);
     assert_eq!(*tokens.lock().unwrap(), [""; 0], "the other host got the password");
-    // Within one server they stay.
+    // Redirects within one server keep them.
     let whole = content.clone();
     let own = Liar::start(move |asked| match (&*asked.path, asked.fields.get("authorization")) {
         ("/f", Some(_)) => {
@@ -501,7 +501,7 @@ fn redirects_and_the_proxy_of_the_environment_are_followed() {
     assert!(asked.load(Ordering::SeqCst) > 0);
 }
 
-/// A proxy that connects to wherever it is asked; counts the connections.
+/// A proxy that connects to any requested address; counts the connections.
 fn proxy() -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let (address, count) =

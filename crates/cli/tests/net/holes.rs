@@ -1,4 +1,4 @@
-//! Paths that swallow large datagrams without a word.
+//! Paths that drop large datagrams silently.
 
 use std::sync::atomic::Ordering;
 

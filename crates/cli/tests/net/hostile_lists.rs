@@ -1,5 +1,5 @@
-//! Lists of files that mean harm, offered to the real binary: as the client of a push, and as the
-//! server of a pull.
+//! Hostile lists of files, offered to the real binary: by the client of a push, and by the server
+//! of a pull.
 
 use longhaul_transfer::control::{ChunkPiece, Digests, Direction, Message, Offer, Pass, Request};
 use longhaul_transfer::error::ErrorKind;
@@ -8,7 +8,7 @@ use prost::Message as _;
 use super::liar::{self, LyingServer};
 use crate::rig::{Pair, bytes, content, peak, write};
 
-/// A list's first message, as it goes over the wire.
+/// A list's first message, as encoded on the wire.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Head {
     #[prost(uint32, tag = "1")]
@@ -17,7 +17,7 @@ struct Head {
     count: u64,
 }
 
-/// An entry as it goes over the wire.
+/// An entry, as encoded on the wire.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Entry {
     #[prost(uint32, tag = "1")]
@@ -122,8 +122,8 @@ fn a_client_that_is_offered_a_list_that_means_harm_says_why_not() {
     }
 }
 
-/// The pieces by which an encoded list goes as the beginning of the object, and what each chunk
-/// hashes to.
+/// The messages that send an encoded list as the beginning of the object, with the hash of each
+/// chunk.
 fn by_stream(encoded: &[u8]) -> Vec<Message> {
     let manifest_digest = blake3::hash(encoded).as_bytes().to_vec();
     let manifest_len = encoded.len() as u64;
@@ -195,8 +195,8 @@ fn an_impossible_offer_is_refused_with_its_numbers() {
     pair.cp(&[&"file", &pair.at("")]).summary();
 }
 
-/// An offer of a list of `announced` bytes that follows on the stream, the list, and what comes
-/// after a list: nothing overtakes it.
+/// An offer of a list of `announced` bytes that follows on the stream, the list, and the message
+/// after the list, which cannot overtake it.
 fn cut_short(encoded: &[u8], announced: u64) -> Vec<Message> {
     let manifest_digest = blake3::hash(encoded).as_bytes().to_vec();
     let offer = Offer { streamed_len: announced, manifest_digest, ..Offer::default() };
@@ -230,8 +230,7 @@ fn a_list_that_ends_before_its_announced_end_is_refused_with_both_lengths() {
     }
 }
 
-/// A list of `files` empty files in the inmost of 16 folders within each other, whose path has
-/// 4,015 bytes.
+/// A list of `files` empty files in the innermost of 16 nested folders, whose path has 4,015 bytes.
 fn deep(files: u32) -> Vec<u8> {
     let mut path = Vec::new();
     let mut entries = Vec::new();

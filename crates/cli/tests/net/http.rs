@@ -1,4 +1,4 @@
-//! HTTP and WebDAV of a server: by curl and rclone, and with clients that mean harm.
+//! HTTP and WebDAV of a server: with curl and rclone, and with hostile clients.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -50,7 +50,7 @@ impl Http {
     fn raw(&self, head: &str, body: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address()).expect("it listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a time limit");
-        // A server that has heard enough may have closed already.
+        // The server may have closed the connection before the end of the request.
         let _ = stream.write_all(head.replace('\n', "\r\n").as_bytes());
         let _ = stream.write_all(body);
         let mut all = Vec::new();
@@ -59,7 +59,7 @@ impl Http {
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    /// A request with a token; the reply.
+    /// Sends a request with a token; returns the reply.
     fn ask(&self, token: &str, method: &str, path: &str, more: &str) -> String {
         let auth = match token {
             "" => String::new(),
@@ -311,7 +311,7 @@ fn endless_headers_and_other_protocols_end_the_connection_and_not_the_server() {
     is(&http.raw(&format!("GET / HTTP/1.1\nHost: h\n{many}\n"), b""), 431);
     is(&http.raw("nonsense\n\n", b"\x16\x03\x01\x02\x00"), 400);
     is(&http.raw("PUT /x HTTP/1.1\nHost: h\nContent-Length: -1\n\n", b""), 400);
-    // A header that comes a byte at a time ends by the server's clock.
+    // The server's timeout ends a header that arrives a byte at a time.
     let slow = http.raw("GET /file HTTP/1.1\nHost: ", b"");
     assert!(!slow.contains("200 OK"), "{slow}");
     is(&http.ask("", "GET", "/file", ""), 200);
@@ -350,7 +350,7 @@ pub(super) fn succeeds(line: &str, folder: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Skips where `program` is missing.
+/// Skips the test if `program` is missing.
 pub(super) fn has(program: &str) -> Result<(), Skipped> {
     match Command::new(program).arg("--version").output() {
         Ok(_) => Ok(()),
@@ -428,7 +428,7 @@ fn each_command_of_the_page_on_http_works() {
     let mut server = None;
     for line in all {
         if line.starts_with("longhaul serve") {
-            // The page's own words, with a free port.
+            // The page's command, with a free port.
             let data = folder.join("data");
             let words = line.replace("/srv/data", data.to_str().unwrap());
             let words = words.replace("127.0.0.1:8080", "127.0.0.1:0");

@@ -1,6 +1,6 @@
-//! An end that is killed on a lossy path, and the same command again. What that costs is counted by
-//! what came over the path: on the path until the kill, by the second run's own account afterwards.
-//! What is sent to an end that is no more is lost like any other, until the sender stops.
+//! An end that is killed on a lossy path, and the same command again. The cost of the kill follows
+//! from the bytes that the path delivered: counted on the path until the kill, then by the second
+//! run's summary. Until the sender stops, data sent to the killed end are lost.
 
 use rustix::process::Signal;
 
@@ -9,14 +9,14 @@ use super::path::Wan;
 use super::wan::{End, MTU, link};
 use crate::rig::{IMPATIENT, need};
 
-/// Half as much again as a kill may cost is there when it comes, and seconds are still to come.
+/// At the kill 1.5 times [`KILL_COSTS`] have arrived, and the copy would still take seconds.
 const LEN: u64 = 200_000_000;
 const KILL_AT: u64 = KILL_COSTS * 3 / 2;
-/// Two seconds of it, which is more than one.
+/// Two seconds at [`RATE`]; the promise is the larger of 64 MB and one second.
 const KILL_COSTS: u64 = 64_000_000;
 const RATE: &str = "--rate=240M";
 
-/// Bytes of a data packet that are not content: IP, UDP, our header and tag.
+/// Bytes of a data packet besides the content: IP, UDP, our header and tag.
 const HEADERS: u64 = 20 + 8 + 16 + 16;
 
 /// The end that is killed, and the direction of the copy.

@@ -202,7 +202,7 @@ fn a_folder_of_many_names_costs_a_server_no_memory() {
     assert!(grown < 12 << 20, "{grown} bytes for {} of names", MANY * 247);
 }
 
-/// Says `said` to the pair's server on a stream for `service`; its last word.
+/// Sends `said` to the pair's server on a stream for `service`; returns the close reason.
 fn ask(pair: &Pair, service: &str, needs: u32, said: &impl prost::Message) -> Option<Error> {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
@@ -229,7 +229,7 @@ fn a_server_refuses_lies_of_a_client_that_lists_and_lives_on() {
             assert!(error.what.contains("cannot list"), "{path:?}: {error}");
         }
     }
-    // The message of another service, and services that are not there.
+    // The message of another service, and unknown services.
     let frame = longhaul_transfer::control::Frame::from(
         longhaul_transfer::control::Message::Request(liar::request(Direction::Pull, "file")),
     );
@@ -248,7 +248,7 @@ fn a_server_refuses_lies_of_a_client_that_lists_and_lives_on() {
     assert_eq!(of_pair(&pair, &[], "").is(0, &[]).stdout, ["file"]);
 }
 
-/// A server that answers a listing with `lies` and hangs up; lists there.
+/// Lists a folder of a server that answers with `lies` and disconnects.
 fn lied(lies: Vec<Listed>) -> Ended {
     liar::lied::<List, _>("list", lies, |client, id, there| ls(client, id, &[], there))
 }
@@ -308,7 +308,7 @@ fn every_request_ends_with_its_clients_right_and_gets_the_reason() {
         let mut probes = meet(&pair, &client).await;
         probes.write(&Frame::from(Message::Probe(probe))).await.unwrap();
         probes.read::<Frame>().await.unwrap().expect("it is answered");
-        // More than its client leaves unread.
+        // More than a client may leave unread.
         let mut lists = meet(&pair, &client).await;
         lists.ask_for("list", 1);
         lists.write(&List { path: b"many".to_vec() }).await.unwrap();

@@ -1,5 +1,5 @@
-//! Receivers that lie about what they have, to the real binary as a sender: as the server of a
-//! push, and as the client of a pull.
+//! Receivers that report false blocks to the real binary as a sender: as the server of a push, and
+//! as the client of a pull.
 
 use longhaul_proto::endpoint::PacketNumber;
 use longhaul_proto::time::Span;
@@ -18,7 +18,7 @@ use super::cells::Cell;
 use super::liar::{self, FLOW, LyingServer};
 use crate::rig::{Child, Ended, Pair, bytes, write};
 
-/// A report as it goes over the wire, field by field.
+/// A report, as encoded on the wire, field by field.
 #[derive(Clone, PartialEq, prost::Message)]
 struct RawReport {
     #[prost(uint32, tag = "1")]
@@ -48,7 +48,7 @@ fn reports() -> Vec<Vec<u8>> {
         // A bitmap longer than its range, and an empty one.
         RawReport { bitmap: vec![0xff; 1000], ..honest.clone() },
         RawReport { count: 0, bitmap: vec![0xff; 13], ..honest.clone() },
-        // Counts that cannot be.
+        // Impossible counts.
         RawReport { count: u32::MAX, ..honest.clone() },
         RawReport { first: u32::MAX, count: u32::MAX, ..honest.clone() },
         RawReport { segment: u32::MAX, ..honest.clone() },
@@ -64,7 +64,7 @@ fn reports() -> Vec<Vec<u8>> {
     let mut reports: Vec<Vec<u8>> =
         raw.into_iter().map(|report| Envelope { report: Some(report) }.encode_to_vec()).collect();
     let well_formed = [
-        // Well-formed, and of blocks and segments that are not there.
+        // Well-formed, but about blocks and segments that do not exist.
         Control::Report(Report::fill(900, 1, 0..4000, std::iter::once(0..4000))),
         Control::Report(Report::fill(0, 1, 4_000_000..4_000_001, std::iter::empty())),
         Control::Pulse(pulse(u64::MAX)),
@@ -80,7 +80,7 @@ fn reports() -> Vec<Vec<u8>> {
     reports
 }
 
-/// What the receivers of other protocols say, about more than there is.
+/// Messages of the receivers of other protocols, about blocks that do not exist.
 fn of_some() -> Vec<Control> {
     const MUCH: u64 = u64::MAX;
     let far = || [0..1_u64, 1 << 40..1 << 41].into_iter().peekable();
@@ -103,7 +103,7 @@ fn of_some() -> Vec<Control> {
     ]
 }
 
-/// A pulse that says that impossibly much has come.
+/// A pulse that reports impossibly many arrivals.
 fn pulse(much: u64) -> Pulse {
     Pulse {
         sequence: much,
@@ -142,7 +142,7 @@ fn fatal() -> Vec<(Message, &'static str)> {
     ]
 }
 
-/// Numbers beyond anything, and questions about nothing.
+/// Numbers beyond all limits, and questions without content.
 fn harmless() -> Vec<Message> {
     let much = Status {
         written: u64::MAX,
@@ -163,7 +163,7 @@ const LEN: usize = 6 << 20;
 fn a_server_that_sends_outlives_every_lie_about_what_came() {
     let pair = Pair::new();
     write(&pair.there.join("source"), &bytes(LEN, 1));
-    // The server says why it ends a transfer before it gives the flow id back, so each has its own.
+    // The server reports the end of a transfer before it frees the flow id, so each has its own id.
     for ((lie, reason), flow) in fatal().into_iter().zip(FLOW..) {
         let request = Request { flow, ..liar::request(Direction::Pull, "source") };
         let said = [Message::Request(request)].into_iter().chain(relays(flow));
@@ -209,8 +209,8 @@ fn a_client_that_sends_outlives_every_lie_about_what_came() {
     }
 }
 
-/// All lies to a sender by `cell`, the last of which ends its transfer: the server of a pull goes
-/// on to serve, the client of a push ends with a reason.
+/// Sends all lies to a sender by `cell`; the last one ends the transfer. The server of a pull
+/// continues to serve, the client of a push ends with a reason.
 pub(super) fn tell_lies(cell: Cell, way: Way) {
     let pair = Pair::new();
     let object =

@@ -285,7 +285,7 @@ fn a_path_that_is_cut_is_passed_by_the_others() {
     };
     cut(true);
     let told = |event: &Value, what| event["text"].as_str().is_some_and(|t| t.contains(what));
-    // Where the session goes over TCP, which the relay does not cut, the data follow it.
+    // If the session runs over TCP, which the relay does not cut, the data also use TCP.
     copy.event(|event| told(event, "is silent; its chunks") || event["event"] == "fallback");
     cut(false);
     let ended = copy.end();
@@ -306,7 +306,7 @@ fn a_replica_that_differs_is_left_out_and_two_that_differ_are_refused() {
     let named = failed[0]["source"].as_str().is_some_and(|s| s.contains(&star.servers[1].address));
     assert!(named && failed.len() == 1, "{ended}");
     assert!(failed[0]["what"].as_str().is_some_and(|w| w.contains("1 of 5 MiB")), "{ended}");
-    // The copy is complete all the same, and reports the sources that sent nothing.
+    // The copy is complete, and reports the sources that sent nothing.
     assert_eq!(ended.summary()["failed_sources"], 1, "{ended}");
     assert!(ended.stderr.contains("1 of 3 sources") && ended.stderr.contains("the whole object"));
     fs::remove_file(star.here.join("x")).expect("it was copied");

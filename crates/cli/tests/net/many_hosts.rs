@@ -1,5 +1,5 @@
-//! Copies from hosts of different kinds, each with an id of its own: servers and ssh hosts mixed,
-//! pins by host, weights by host.
+//! Copies from hosts of different kinds, each with its own id: servers and ssh hosts mixed, pins by
+//! host, weights by host.
 
 use std::fs;
 
@@ -78,11 +78,11 @@ fn each_server_is_held_to_its_own_pin() {
     let ended = copy(&[&pin(0, 0), &pin(1, 0)]);
     ended.is(8, &[&star.servers[1].id, "nothing was sent"]);
     assert!(star.here.join("a").exists() && !star.here.join("b").exists(), "{ended}");
-    // An id alone is that of whoever has no own, and says so where it does not fit.
+    // A bare id applies to servers without their own pin; if it does not match, the error says so.
     let alone = |id: usize| format!("--server-id={}", star.servers[id].id);
     copy(&[&pin(1, 1), &alone(0)]).summary();
     copy(&[&alone(0)]).is(8, &["--server-id HOST=ID pins each"]);
-    // What cannot be meant is refused before anybody is asked.
+    // Contradictory pins are refused before anything is sent.
     let unknown = format!("--server-id=h9={}", star.servers[0].id);
     copy(&[&unknown]).is(2, &["names h9", &star.servers[0].address, &star.servers[1].address]);
     copy(&[&alone(0), &alone(1)]).is(2, &["which server has which", "HOST=ID"]);
@@ -109,7 +109,7 @@ fn a_weight_gives_a_source_its_multiple_of_a_share() {
     let receives = &summary["receives"];
     assert_eq!((&receives["from"], &receives["rate_bps"]), (&"given".into(), &16_000_000.into()));
     assert!(receives["others_bps"].is_null(), "{ended}");
-    // Flows that do less than they are asked for have no use for a larger share.
+    // Flows that are slower than requested cannot use a larger share.
     let in_time = summary["seconds"].as_f64() <= Some(12.0);
     need!(skip::unless(in_time, "this machine is too busy for 16 Mbit/s: weights decide nothing"));
     // Four to one, except for data before the first schedule.
@@ -125,7 +125,7 @@ fn a_limit_applies_to_all_sources_together_on_any_carrier() {
         let flags = ["--bwlimit=16M", &format!("--protocol={protocol}")];
         let ended = star.start(&flags, &[(0, "a"), (1, "b")], ".").end();
         let summary = ended.summary();
-        // What each may send before a first schedule comes off.
+        // Minus the data that each source may send before the first schedule.
         let least = 6e6 * 8.0 / 16e6 * 0.7;
         assert!(summary["seconds"].as_f64() >= Some(least), "{protocol} {ended}");
         ["a", "b"].iter().for_each(|name| {
@@ -147,15 +147,15 @@ fn exceeding_the_memory_limit_is_reported() {
 
 #[test]
 fn a_copy_from_several_hosts_resumes_with_other_hosts_after_a_kill() {
-    // What each had brought by then, and what is found of both at the least: what was written is
-    // made to last once a second.
+    // Bytes of each source at the kill, and the minimum that the second run finds of both: written
+    // data are synced once a second.
     for (each, least) in [(0, 0), (1, 0), (6_000_000, 6_000_000)] {
         kill_and_go_on(each, least);
     }
 }
 
-/// Kills a copy from two hosts once each has brought `each` bytes, and goes on with another host in
-/// place of one: `least` bytes need not come again.
+/// Kills a copy from two hosts when each has sent `each` bytes, and continues with another host
+/// instead of one of them: at least `least` bytes are not sent again.
 fn kill_and_go_on(each: u64, least: u64) {
     let star = Star::new(3);
     let contents = [bytes(12_000_000, 25), bytes(12_000_000, 26)];

@@ -13,7 +13,7 @@ use crate::rig::{Child, Pair, Server, Skipped, bytes, need, skip, write};
 
 const MEBI: usize = 1 << 20;
 
-/// Skips where this host cannot mount.
+/// Skips the test if this host cannot mount.
 pub(super) fn fuse() -> Result<(), Skipped> {
     match Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root() {
         true => Ok(()),
@@ -74,7 +74,7 @@ fn programs_read_a_mounted_folder_as_local_files() {
         (here.size(), here.mtime(), here.mtime_nsec()),
         (there.size(), there.mtime(), there.mtime_nsec())
     );
-    // Jumps, at any offset.
+    // Random access, at any offset.
     let mut file = fs::File::open(mounted.at.join("deep/file")).unwrap();
     for at in [39 * MEBI + 5, 17, 20 * MEBI - 3, 40 * MEBI + 70, 5 * MEBI] {
         let mut part = [0; 7];
@@ -114,7 +114,7 @@ fn a_mounted_file_is_read_on_after_its_server_was_killed_and_started_again() {
     let mut file = fs::File::open(mounted.at.join("file")).unwrap();
     let mut all = vec![0; 10 * MEBI];
     file.read_exact(&mut all).unwrap();
-    // The same server, at the same port.
+    // Restarts the server at the same port.
     let (address, id) = (pair.server.address.clone(), pair.client.id.clone());
     pair.server.child().signal(Signal::KILL);
     pair.server.child().ended();
@@ -123,7 +123,7 @@ fn a_mounted_file_is_read_on_after_its_server_was_killed_and_started_again() {
     file.read_to_end(&mut all).unwrap();
     assert!(all == content);
     mounted.child.complaint("connection lost");
-    // A change of the file is an error for those who have it open, and a new version for others.
+    // A change of the file is an error for open handles; a new open gets the new version.
     write(&pair.there.join("file"), b"new");
     let mut part = [0; 10];
     file.seek(SeekFrom::Start(1)).unwrap();

@@ -12,14 +12,14 @@ use tempfile::TempDir;
 use super::Way;
 use crate::rig::{Child, Host, Server, Skipped, bytes, scratch, skip, write};
 
-/// Where the server listens, on host `b`.
+/// The server's address, on host `b`.
 const ADDRESS: &str = "10.77.0.2:7717";
-/// The same by IPv6.
+/// The server's IPv6 address.
 const ADDRESS_V6: &str = "[fd77::2]:7717";
 
 /// A server on host `b`, a client on host `a`, and the path between them.
 pub(super) struct Wan {
-    // The programs end before the hosts that they run on.
+    // Dropped first: the programs end before their hosts.
     pub(super) server: Option<Server>,
     pub(super) emulation: Emulation,
     pub(super) client: Host,
@@ -32,13 +32,13 @@ pub(super) struct Wan {
 }
 
 impl Wan {
-    /// The same link both ways, an object of `len` bytes at either end; skips the test where this
-    /// host forbids the emulator.
+    /// The same link in both directions, an object of `len` bytes at either end; skips the test if
+    /// this host forbids emulation.
     pub(super) fn new(link: LinkSpec, mtu: u16, len: usize) -> Result<Wan, Skipped> {
         Wan::at(ADDRESS, link, mtu, len)
     }
 
-    /// The same over IPv6; skips the test where this host has none.
+    /// Like [`Wan::new`], over IPv6; skips the test if this host has no IPv6.
     pub(super) fn over_v6(link: LinkSpec, mtu: u16, len: usize) -> Result<Wan, Skipped> {
         let has_v6 = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
         skip::unless(has_v6, "this machine has no IPv6")?;
@@ -80,7 +80,7 @@ impl Wan {
         self.server = Some(Server::ready(self.run("b", &command)));
     }
 
-    /// Starts a command of the rig's on an emulated host.
+    /// Starts a command on an emulated host.
     pub(super) fn run(&self, host: &str, command: &Command) -> Child {
         let mut there = self.emulation.command(host, command.get_program()).expect("the host is");
         there = there.args(command.get_args());
@@ -117,7 +117,7 @@ impl Wan {
         }
     }
 
-    /// Where a copy goes.
+    /// The destination of a copy.
     pub(super) fn copy(&self, way: Way) -> PathBuf {
         let folder: &Path = if way == Way::Push { &self.there } else { &self.here };
         folder.join("copy")

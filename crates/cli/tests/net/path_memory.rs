@@ -1,4 +1,4 @@
-//! The rates of paths that copies remember (RFC 9959).
+//! Remembered rates of paths (RFC 9959).
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::wan::{MTU, link};
 use super::{WAYS, Way};
 use crate::rig::need;
 
-/// What `longhaul path` with these words prints on the client's host.
+/// The output of `longhaul path` with these words on the client's host.
 fn path(wan: &Wan, words: &[&str]) -> Vec<String> {
     let mut command = wan.client.command(["path"]);
     command.args(words);

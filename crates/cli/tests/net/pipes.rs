@@ -23,7 +23,7 @@ fn piped(client: &Host, id: &str, there: std::ffi::OsString, sent: Vec<u8>) -> E
     command.arg(there).stdin(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
     let mut stdin = child.stdin.take().expect("it is a pipe");
-    // A copy that is refused may not read its input.
+    // A refused copy may not have read its input.
     let writer = thread::spawn(move || drop(stdin.write_all(&sent)));
     let ended = Child::adopt(child).end();
     writer.join().expect("no panic");
@@ -54,7 +54,7 @@ async fn opened(pair: &Pair, path: &str, pipe: u64) -> Session {
     session
 }
 
-/// The server's last word.
+/// The server's close reason.
 async fn refusal(session: &mut Session) -> Error {
     loop {
         match session.read::<Frame>().await {
@@ -138,7 +138,7 @@ fn a_server_refuses_parts_that_are_of_no_pipe_of_their_client() {
     assert!(part(&pair, 7, 0, Vec::new()).what.contains("belongs to no open pipe"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime for the test");
-    // It stays open as long as its runtime, whatever is said on others.
+    // The pipe stays open while its runtime exists, whatever other streams send.
     let mut pipe = runtime.block_on(opened(&pair, "x", 7));
     let mut said = vec![
         part(&pair, 8, 0, Vec::new()),
@@ -169,7 +169,7 @@ fn a_server_refuses_parts_that_are_of_no_pipe_of_their_client() {
     }
     assert!(said.iter().all(|error| error.kind == ErrorKind::Usage), "{said:#?}");
     runtime.block_on(async {
-        // The same number again, and the same place.
+        // The same pipe number and the same position again.
         for (path, number) in [("y", 7), ("x", 9)] {
             let mut again = meet(&pair, &pair.client).await;
             again.ask_for("pipe", 1);
@@ -210,7 +210,7 @@ fn a_client_has_sixteen_pipes_and_no_more() {
     wait_until("nothing is left", is_empty);
 }
 
-/// Pipes to a server that answers the wish with `lies` and hangs up.
+/// Pipes to a server that answers the request with `lies` and disconnects.
 fn lied(lies: Vec<Piped>) -> Ended {
     liar::lied::<Pipe, _>("pipe", lies, |client, id, there| {
         piped(client, id, there, bytes(6 << 20, 1))

@@ -1,4 +1,4 @@
-//! Probes of a server, and a doctor's look at its ports.
+//! Probes of a server, and `doctor`'s check of its ports.
 
 use std::ffi::OsString;
 use std::sync::atomic::Ordering;
@@ -52,7 +52,7 @@ fn a_probe_measures_both_ways_by_udp_an_application_and_tcp() {
     for name in ["udp_up", "udp_down", "app_up", "app_down", "tcp_up", "tcp_down"] {
         assert!(number(&summary, &format!("{name}_bps")) > 0.0, "{name} {ended}");
     }
-    // Nothing of it is left, and nothing is in its way.
+    // A probe leaves nothing behind, and nothing blocks the next one.
     assert_eq!(std::fs::read_dir(&pair.there).unwrap().count(), 0);
     probe(&pair.client, &pair.server.address, &pair.server.id, &["--tcp", "--time=50ms"]).summary();
 }
@@ -138,8 +138,8 @@ fn a_probe_finds_the_rate_the_loss_and_the_round_trip_of_a_path() {
         let runs: Vec<_> = runs.iter().filter(|run| run["way"] == way).collect();
         // About 200 datagrams: the share lost is 10 % within four standard deviations.
         assert!((0.01..0.19).contains(&number(runs[0], "loss")), "{way} {ended}");
-        // Too much for the path: what passes is its rate, and the rest is lost, of what a loaded
-        // machine has sent at all.
+        // Above the path's rate: the path's rate passes, and the rest of what a loaded machine
+        // could send is lost.
         let most = MEGABITS as f64 * 1e6 * 1.2;
         let sent = number(runs[1], "sent_bps");
         assert!(number(runs[1], "loss") > 0.9 - most / sent, "{way} {ended}");

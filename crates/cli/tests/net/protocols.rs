@@ -1,6 +1,6 @@
-//! Every protocol of the registry carries real copies: whole, verified, counted, under its own
-//! settings. No protocol has a test of its own but for what only it can be told. What each does
-//! when things go wrong is in `protocol_faults`.
+//! Every protocol of the registry carries real copies: complete, verified, counted, with its
+//! settings. A protocol has its own test only for its own settings. Faults are in
+//! `protocol_faults`.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ fn every_protocol_carries_a_tree_both_ways() {
         let pair = Pair::in_memory(&[]);
         plant(&pair.here.join("tree"));
         plant(&pair.there.join("source"));
-        // One at a given rate, one at a found rate.
+        // One copy at a given rate, one that searches for its rate.
         let flags = cell.flags(&["-r", "--rate=100M"]);
         let push = pair.copy(&flags, "tree", pair.at("copy")).end();
         let summary = assert_counted(&push, cell);
@@ -79,10 +79,10 @@ fn a_protocols_settings_reach_the_end_that_they_are_for() {
         };
         (ended.summary()["rate_bps"].as_f64().expect("it is a rate") / 1e6, ended)
     };
-    // The sender's: one datagram of some 1,500 bytes every millisecond makes 12 Mbit/s.
+    // Settings of the sender: one datagram of about 1,500 bytes every millisecond is 12 Mbit/s.
     let delays =
         ["--datagram=1500", "--first-delay=1ms", "--shortest-delay=1ms", "--longest-delay=1ms"];
-    // The setting of the receiver.
+    // A setting of the receiver: `receive-rate`, below.
     for way in WAYS {
         let (rate, ended) = copy(way, "one", &[&["--protocol=sabul-ornl"], &delays[..]].concat());
         assert!((11.5..=12.5).contains(&rate), "{way:?} at {rate} Mbit/s: {ended}");

@@ -95,7 +95,7 @@ fn messages_pass_a_chain_of_reflectors_in_both_directions_each_once() {
     let a = net.reflect(&hosts[0], "127.0.0.1:0", &[&hosts[1]], &[]);
     let b = net.reflect(&hosts[1], "127.0.0.1:0", &[&hosts[2]], &[room(&a)]);
     let c = net.reflect(&hosts[2], "127.0.0.1:0", &[], &[room(&b)]);
-    // Said before anybody listens: each room learns the last message.
+    // Sent before anybody subscribes: each room gets the last message.
     net.say(&a, "first");
     let mut ends = [&a, &b, &c].map(|server| net.receive(server, &[]));
     for end in &mut ends {
@@ -118,7 +118,7 @@ fn messages_pass_a_chain_of_reflectors_in_both_directions_each_once() {
 fn a_ring_of_four_delivers_each_message_once_also_after_one_was_killed() {
     let net = Net::new();
     let hosts = ["a", "b", "c", "d"].map(|name| net.host(name));
-    // Each is linked to the one before it; the last one also to the first.
+    // Each reflector links to the previous one; the last one also to the first.
     let a = net.reflect(&hosts[0], "127.0.0.1:0", &[&hosts[1], &hosts[3]], &[]);
     let b = net.reflect(&hosts[1], "127.0.0.1:0", &[&hosts[2]], &[room(&a)]);
     let c = net.reflect(&hosts[2], "127.0.0.1:0", &[&hosts[3]], &[room(&b)]);
@@ -146,8 +146,8 @@ fn a_ring_of_four_delivers_each_message_once_also_after_one_was_killed() {
     for end in ends {
         end.signal(rustix::process::Signal::INT);
         let came = end.end();
-        // The order of messages of different senders may differ between rooms; here each was
-        // awaited.
+        // The order of messages of different senders may differ between rooms; this test waits for
+        // each message.
         assert_eq!(texts(&came), said, "{came}");
         assert_eq!(came.events("summary")[0]["lost"], 0, "{came}");
     }

@@ -21,7 +21,7 @@ type Action = Box<dyn FnOnce() + Send>;
 
 /// Settings and counters of the relay.
 pub(super) struct Rules {
-    /// Drops data datagrams with longer UDP payloads.
+    /// Drops data datagrams with UDP payloads above this length.
     pub(super) longest: AtomicUsize,
     /// Number of data datagrams to damage.
     pub(super) damaged: AtomicUsize,
@@ -182,7 +182,7 @@ impl Rules {
         self.said.fetch_add(len, Ordering::Relaxed);
     }
 
-    /// The client's first data end the holding back of answers.
+    /// The client's first data release the held answers.
     fn unmute(&self, port: Port, datagram: &[u8]) {
         let kind = Header::decode(datagram).map(|header| header.kind);
         if port == Port::Data && kind == Some(Kind::Data) {

@@ -25,7 +25,7 @@ fn replicas_that_are_all_away_for_longer_than_a_stall_are_waited_for() {
         let away = |server| star.row_of(event, server).is_some_and(is_away);
         away(0) && away(1)
     });
-    // Longer than a stall may last.
+    // Longer than --stall.
     thread::sleep(Duration::from_secs(6));
     star.restart(0);
     star.restart(1);
@@ -34,7 +34,7 @@ fn replicas_that_are_all_away_for_longer_than_a_stall_are_waited_for() {
     star.assert_copied("x", &content);
 }
 
-/// Whether a source is being reached, for the first time or again.
+/// Whether a source is connecting, for the first time or again.
 fn is_not_there(star: &Star, event: &serde_json::Value, server: usize) -> bool {
     let state = star.row(event, server)["state"].clone();
     state == "connecting" || state == "retrying"

@@ -25,7 +25,7 @@ const SIZE: usize = 100;
 const SENDERS: u64 = 10;
 /// The content of the last message of a load.
 const END: &[u8] = b"end";
-/// No load takes longer.
+/// Time limit of a load.
 const PATIENCE: Duration = Duration::from_secs(170);
 
 /// A load: subscribers, messages a second of all senders together, and seconds.

@@ -17,7 +17,7 @@ async fn connect(client: &Host, id: &str, at: &str) -> Rpc {
     client.rpc(at).retry_for(Duration::ZERO).await.expect("it answers")
 }
 
-/// The end of a call to a server that says `lies` and hangs up.
+/// The result of a call to a server that sends `lies` and disconnects.
 fn lied(lies: Vec<Said>) -> (RpcCode, String) {
     let lies = lies.into_iter().map(|said| Say { said: Some(said) }).collect();
     let calls = |client: &Host, id: &str, at: OsString| {
@@ -53,13 +53,13 @@ fn calls_to_a_server_that_lies_end() {
         assert_eq!(code, RpcCode::Denied, "{shown}: {reason}");
         assert!(reason.contains("are invalid"), "{shown}: {reason}");
     }
-    // A server that is gone.
+    // A server that has disconnected.
     assert_eq!(lied(Vec::new()).0, RpcCode::Lost);
-    // A reason that would change the terminal.
+    // A reason with control characters for the terminal.
     let why = "no\u{1b}[2J".to_owned();
     let refused = Said::Answer(Answer { id: 1, code: 1, why, ..Answer::default() });
     assert_eq!(lied(vec![refused]), (RpcCode::Failed, "no[2J".to_owned()));
-    // A kind of failure of a newer release.
+    // An error code of a newer release.
     assert_eq!(lied(vec![answer(1, 4000)]).0, RpcCode::Failed);
 }
 

@@ -1,4 +1,4 @@
-//! What a server is doing: its metrics, its page, its events, and `longhaul top`.
+//! Monitoring of a server: metrics, page, events, and `longhaul top`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -69,14 +69,14 @@ impl Seen {
         reply
     }
 
-    /// The body of what is at `path`.
+    /// The body of the reply for `path`.
     fn get(&self, path: &str) -> String {
         let reply = self.ask("GET", &format!("{path}?token={TOKEN}"), "");
         assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
         reply.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
     }
 
-    /// The copy of a file that takes a few seconds.
+    /// A copy that takes a few seconds.
     fn slow_copy(&self, name: &str, content: &[u8]) -> Child {
         let path = self.scratch.path().join(name);
         write(&path, content);
@@ -104,7 +104,7 @@ struct Family {
     samples: BTreeMap<String, f64>,
 }
 
-/// Reads OpenMetrics text by the rules of its specification (1.0), and by ours.
+/// Parses OpenMetrics text by the rules of its specification (1.0) and by our own.
 fn lint(text: &str) -> BTreeMap<String, Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut current = String::new();
@@ -347,7 +347,7 @@ fn each_command_of_the_page_on_monitoring_works() {
     let mut server: Option<(Server, String)> = None;
     for line in all {
         if line.starts_with("longhaul serve") {
-            // The page's own words, with free ports and a real id.
+            // The page's command, with free ports and a real id.
             let words = line.replace("ID", &client.id).replace("/srv/data", ".");
             let words = words.replace("127.0.0.1:7719", "127.0.0.1:0");
             let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);
@@ -376,7 +376,7 @@ fn each_command_of_the_page_on_monitoring_works() {
     assert!(server.is_some(), "the page starts a server");
 }
 
-/// Skips where `program` is missing.
+/// Skips the test if `program` is missing.
 fn has(program: &str) -> Result<(), Skipped> {
     match Command::new(program).arg("--version").output() {
         Ok(_) => Ok(()),
@@ -384,7 +384,7 @@ fn has(program: &str) -> Result<(), Skipped> {
     }
 }
 
-/// A headless Chromium, spoken to by its DevTools protocol over a pipe.
+/// A headless Chromium, controlled by the DevTools protocol over a pipe.
 struct Browser {
     process: std::process::Child,
     replies: BufReader<std::process::ChildStdout>,
@@ -419,7 +419,7 @@ impl Browser {
         serde_json::from_slice(&bytes).expect("the browser has ended")
     }
 
-    /// Calls a method; what the page complains of meanwhile is a failure.
+    /// Calls a method; fails if the page reports errors meanwhile.
     fn call(&mut self, method: &str, params: &Value) -> Value {
         self.number += 1;
         let mut message = json!({"id": self.number, "method": method, "params": params});
@@ -445,7 +445,7 @@ impl Browser {
         self.call("Runtime.evaluate", &params)["result"]["value"].clone()
     }
 
-    /// Waits within the page until `condition` holds.
+    /// Waits in the page until `condition` is true.
     fn wait(&mut self, condition: &str) {
         let script = format!(
             "new Promise((done) => {{ const look = () => ({condition}) ? done(true) : \
@@ -509,7 +509,7 @@ fn a_browser_shows_the_transfers_as_they_go_on() {
     let delivered = "document.querySelector('article [data-name=delivered]').textContent";
     let first = browser.eval(delivered);
     browser.wait(&format!("{delivered} !== {first}"));
-    // Each plot has its text for who cannot see it, and is drawn.
+    // Each plot is drawn and has an alternative text.
     browser.wait(
         "[...document.querySelectorAll('canvas')].every((canvas) => \
                   (canvas.getAttribute('aria-label') || '').includes(':'))",
@@ -522,7 +522,7 @@ fn a_browser_shows_the_transfers_as_they_go_on() {
     browser.screen((390, 844), "dark", &shots.join("phone.png"));
     let overflow = browser.eval("document.documentElement.scrollWidth > innerWidth");
     assert_eq!(overflow, json!(false), "the page fits a phone");
-    // By the keyboard alone: Enter closes a transfer.
+    // By keyboard only: Enter closes a transfer.
     browser.eval("document.querySelector('article').focus()");
     for kind in ["keyDown", "keyUp"] {
         let key = json!({"type": kind, "key": "Enter", "code": "Enter",

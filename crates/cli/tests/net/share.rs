@@ -54,7 +54,7 @@ fn share(pair: &Pair, verb: &str, key: &str, more: &[&str]) -> Ended {
     pair.client.run(words(pair, verb, key, more))
 }
 
-/// The tree by the library.
+/// Opens the tree by the library.
 fn library(client: &Host, server: &Server) -> Share {
     let identity = Key::load_or_create(&client.config).expect("the client has one");
     let trust = Trust::only(server.id.as_str());
@@ -79,7 +79,7 @@ fn values_are_put_read_listed_watched_and_deleted() {
         .is(1, &["was not changed: it has version"]);
     share(&pair, "put", "other", &["x", "--if-version=0"]).is(0, &[]);
     assert_eq!(share(&pair, "ls", "", &[]).is(0, &[]).stdout, ["other", "world/a"]);
-    // A late joiner has everything that is there, then each change.
+    // A late watcher gets all existing values, then each change.
     let mut watch =
         Child::spawn(&mut pair.client.command(words(&pair, "watch", "world", &["--json"])));
     assert_eq!(watch.event(|event| event["event"] == "snapshot")["values"], 1);
@@ -156,7 +156,7 @@ fn an_edit_repeated_on_a_new_stream_is_applied_once_even_without_the_right_to_re
     assert_eq!(made.0, 0);
     let (heard, _) = told(&pair, vec![begin(false, 5), put(true)]);
     assert_eq!(version(heard.last().cloned()), made, "it is the same edit");
-    // The edit of another program that has the same number is another one.
+    // The edit of another program with the same number is a different edit.
     let (heard, _) = told(&pair, vec![begin(true, 6), put(false)]);
     assert_eq!(version(heard.last().cloned()), (1, 0));
 }
@@ -188,7 +188,7 @@ fn a_lock_that_was_lost_with_the_connection_ends_its_command_with_a_word() {
         .collect();
     keys.sort();
     assert_eq!(keys, ["lock", "open"]);
-    // A client that does not know yet that its put was made puts it again, and holds it then.
+    // A client that does not know yet that its put was made sends it again, and then holds the key.
     for (child, key) in [(&mut lock, "lock"), (&mut open, "open")] {
         let line = child.line().unwrap_or_default();
         assert!(line.starts_with(&format!("{key} has version ")), "{line}");
@@ -197,7 +197,7 @@ fn a_lock_that_was_lost_with_the_connection_ends_its_command_with_a_word() {
     let _server = start(&address);
     let ended = lock.ended();
     ended.is(1, &["the presence of lock is lost"]);
-    // The other one is there again.
+    // The other presence is restored.
     watch.event(|event| event["event"] == "value" && event["key"] == "open");
     drop(open);
 }
@@ -226,7 +226,7 @@ impl Made {
     }
 }
 
-/// Ends the writers, also when a check fails.
+/// Stops the writers, also when a check fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -266,7 +266,7 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
     let share = library(&client, &server);
     let (made, ends) = (Made::default(), AtomicBool::new(false));
     let mut seed = 0x9e37_79b9_u64;
-    // The writers end before the server does: they retry while it is away.
+    // The writers end before the server, because they retry while it is unreachable.
     let _server = thread::scope(|scope| {
         for writer in 0..4 {
             let (share, made, ends) = (&share, &made, &ends);
@@ -274,7 +274,7 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
         }
         let _ends = Ends(&ends);
         for kill in 0..kills {
-            // At least one edit of this life of the server, and a random time more.
+            // At least one edit since the server's start, plus a random time.
             made.grow();
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             thread::sleep(Duration::from_micros(seed >> 47));
@@ -331,8 +331,8 @@ fn a_watcher_that_falls_behind_gets_a_snapshot_and_never_a_gap() {
                 seen = values.into_iter().map(|(key, value)| (key, value.version)).collect();
             }
             ShareEvent::Put(key, value) => {
-                // Without a gap: each change is the next one. An empty tree does not tell which the
-                // first one is.
+                // No gap: version numbers are consecutive. After an empty snapshot the first number
+                // is unknown.
                 assert!(newest == 0 || value.version == newest + 1, "{} of {key}", value.version);
                 newest = value.version;
                 seen.insert(key, newest);
@@ -359,7 +359,7 @@ fn a_watch_too_many_is_refused_and_ends_no_other() {
     for watch in &mut watches {
         assert!(matches!(wait(watch.next()), Some(Ok(ShareEvent::Put(..)))));
     }
-    // Where one ends there is room again.
+    // The end of a watch frees its place.
     drop(watches.pop());
     let has_room = (0..1000).any(|_| {
         let mut again = wait(share.watch("")).unwrap();
@@ -394,7 +394,7 @@ fn a_tree_goes_out_as_lines_and_comes_back() {
     assert_eq!(values(&from), values(&to));
 }
 
-/// What the server answers to `asks` on one stream, and its last word.
+/// Returns the server's answers to `asks` on one stream, and the close reason.
 fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
@@ -528,7 +528,7 @@ fn each_command_of_the_page_on_sharing_works() {
     let mut server = None;
     for line in all {
         if line.starts_with("longhaul serve") {
-            // The page's own words, with a free port and a real id.
+            // The page's command, with a free port and a real id.
             let words = line.replace("ID", &client.id).replace("/srv/data", ".");
             let words = words.split(' ').skip(2).collect::<Vec<_>>();
             let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);

@@ -1,4 +1,4 @@
-//! A side that says nothing any more for a while: the other one says so, and goes on.
+//! An end that is silent for a while: the other end reports it, and continues.
 
 use rustix::process::Signal;
 

@@ -1,5 +1,4 @@
-//! Copies over a real ssh: an sshd of this test's own, on loopback, with keys and folders of its
-//! own.
+//! Copies over a real ssh: a separate sshd on loopback, with its own keys and folders.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +18,7 @@ use crate::rig::{
 };
 
 const SSHD: &str = "/usr/sbin/sshd";
-/// Where sshd wants an empty folder before it starts as root.
+/// The empty folder that sshd needs before it starts as root.
 const PRIVILEGE_FOLDER: &str = "/run/sshd";
 
 /// A user with an ssh configuration in which `far` and `gate` are hosts.
@@ -29,17 +28,17 @@ pub(super) struct Ssh {
     there: PathBuf,
     pub(super) content: Vec<u8>,
     scratch: TempDir,
-    // Ends before its folder goes.
+    // Dropped first: sshd ends before its folder is removed.
     _daemon: Option<Child>,
 }
 
 impl Ssh {
-    /// An sshd that listens on loopback; skips the test where there is none.
+    /// An sshd that listens on loopback; skips the test if no sshd is installed.
     pub(super) fn new() -> Result<Ssh, Skipped> {
         Ssh::on("127.0.0.1")
     }
 
-    /// The same on another address of this host.
+    /// Like [`Ssh::new`], on another address of this host.
     fn on(address: &str) -> Result<Ssh, Skipped> {
         let mut ssh = Ssh::folders()?;
         let port = free_port();
@@ -91,8 +90,8 @@ impl Ssh {
         self.scratch.path().join(name)
     }
 
-    /// Makes keys and both configurations; `near` is how the hosts are reached, `far` how sshd
-    /// listens.
+    /// Creates keys and both configurations: `near` for ssh's access to the hosts, `far` for sshd's
+    /// listening.
     fn configure(&self, near: &str, far: &str) {
         for name in ["user_key", "host_key"] {
             let mut keygen = Command::new("ssh-keygen");
@@ -121,7 +120,7 @@ impl Ssh {
         self.start(words, args).end()
     }
 
-    /// Starts one.
+    /// Starts a copy.
     pub(super) fn start(&self, words: &str, args: &[&str]) -> Child {
         let ssh = format!("ssh -F {} {words}", self.path("ssh_config").display());
         let longhaul = env!("CARGO_BIN_EXE_longhaul");
@@ -133,7 +132,7 @@ impl Ssh {
         Child::spawn(&mut command)
     }
 
-    /// A path of the far side.
+    /// A path on the far side.
     pub(super) fn at(&self, path: &str) -> String {
         format!("far:{}/{path}", self.there.display())
     }
@@ -213,7 +212,7 @@ fn a_tree_copied_over_ssh_to_a_new_name_leaves_no_mark() {
     for n in 0..8 {
         ssh.cp("", &["-r", "tree", &ssh.at(&format!("new{n}"))]).is(0, &[]);
     }
-    // The far end removes its mark when it has read the end, which may be after this one's.
+    // The far end removes its mark when it has read the outcome, perhaps after this end.
     let is_mark = |name: &OsStr| name.as_encoded_bytes().ends_with(b".lh-tree");
     wait_until("the marks are removed", || {
         let mut names = fs::read_dir(&ssh.there).expect("the folder can be read");
@@ -277,7 +276,7 @@ fn a_host_that_ssh_does_not_reach_is_named() {
 #[test]
 fn the_far_side_opens_ports_of_the_range_only() {
     let ssh = need!(Ssh::new());
-    // Two neighbours that are free now: all that the far side may take.
+    // Two adjacent free ports: all that the far side may use.
     let is_free = |port: u16| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();
     let free = || (0..50).map(|_| free_port()).find(|port| *port < 65_535 && is_free(port + 1));
     let first = free().filter(|port| is_free(*port)).expect("two free neighbours");
@@ -333,7 +332,7 @@ fn folders_are_listed_over_ssh_and_through_its_channel_alone() {
         let remote = format!("--remote-path={longhaul}");
         let ended = ssh.client.run(["ls", "-e", &command, &remote, &ssh.at("")]);
         assert_eq!(ended.is(0, &[]).stdout, ["source"]);
-        // The library's connection carries several.
+        // The library's connection carries several calls.
         let mut reach = ReachOptions::default();
         reach.ssh_command = command.split(' ').map(str::to_owned).collect();
         reach.remote_path = longhaul.to_owned();

@@ -22,7 +22,7 @@ fn socket() -> UdpSocket {
     socket
 }
 
-/// The first packets of this many handshakes of genuine clients, which are then killed.
+/// The first packets of this many handshakes by real clients, which are then killed.
 fn first_packets(pair: &Pair, count: usize) -> Vec<Vec<u8>> {
     let mute = socket();
     let to = format!("lh://{}/", mute.local_addr().expect("bound"));
@@ -31,7 +31,7 @@ fn first_packets(pair: &Pair, count: usize) -> Vec<Vec<u8>> {
     let mut buffer = [0; 2000];
     while packets.len() < count {
         let len = mute.recv(&mut buffer).expect("a client tries");
-        // The destination's connection id, by which a server tells handshakes apart (RFC 9000
+        // The destination connection id, by which a server distinguishes handshakes (RFC 9000
         // section 17.2).
         let id = 6..6 + usize::from(buffer[5]);
         if connections.insert(buffer[id].to_vec()) {
@@ -51,7 +51,7 @@ fn handshakes_that_stall_keep_nobody_from_being_served() {
         .map(|packet| {
             let socket = socket();
             socket.send_to(&packet, &pair.server.address).expect("loopback takes it");
-            // The server has answered: it waits for the rest from now on.
+            // The server has answered, and now waits for the rest.
             socket.recv(&mut [0; 2000]).expect("the server answers a genuine first packet");
             socket
         })
@@ -62,7 +62,7 @@ fn handshakes_that_stall_keep_nobody_from_being_served() {
     drop(stalled);
 }
 
-/// What a client without longhaul's keys gets, that speaks `protocol` inside QUIC.
+/// The server's answer to a client without longhaul's keys that uses `protocol` inside QUIC.
 fn refusal(server: SocketAddr, protocol: &[u8]) -> ConnectionError {
     let mut tls = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -88,7 +88,7 @@ fn foreign_quic_clients_get_an_error_and_the_server_continues() {
         let refusal = refusal(server, protocol);
         assert!(matches!(refusal, ConnectionError::ConnectionClosed(_)), "{refusal}");
     }
-    // A version that is reserved for such tries (RFC 9000 section 15): the answer lists others.
+    // A version reserved for version negotiation (RFC 9000 section 15): the answer lists others.
     let mut unknown = vec![0; 1200];
     unknown[..6].copy_from_slice(&[0xc0, 0x0a, 0x1a, 0x2a, 0x3a, 8]);
     let socket = socket();

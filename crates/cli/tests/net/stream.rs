@@ -1,4 +1,4 @@
-//! Streams by `longhaul stream`: whole frames, rights, kills, freezes, and peers that lie.
+//! Streams by `longhaul stream`: complete frames, rights, kills, freezes, and peers that lie.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use super::liar::{self, block_on, meet};
 use crate::rig::{Child, Ended, Host, Pair, Server, bytes};
 
-/// No frame is late by it, however busy the host is.
+/// A deadline that no frame misses, even on a busy host.
 const DEADLINE: &str = "--deadline=20s";
 
 /// `longhaul stream VERB` of the server's `name`.
@@ -230,7 +230,7 @@ fn after_an_outage_a_stream_continues_without_old_frames() {
     drop(sender);
     receiver.signal(Signal::INT);
     let came = receiver.end();
-    // The same sender: frames go on, each once, in order.
+    // The same sender: its frames continue, each once, in order.
     assert_eq!(came.events("begun").len(), 1, "{came}");
     assert!(numbers(&came).is_sorted_by(|a, b| a < b), "{came}");
 }
@@ -243,7 +243,7 @@ fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
     let mut sender = pattern(&pair, "x", 400, 2, &["--deadline=1s"]);
     frozen.event(|event| event["event"] == "frame");
     frozen.signal(Signal::STOP);
-    // 6 s of 8: the server stops to forward after 4.
+    // 6 s of 8: the server stops forwarding after 4 s.
     sender.event(|event| event["event"] == "progress" && event["frames"].as_u64() > Some(300));
     frozen.signal(Signal::CONT);
     sender.end().is(0, &[]);
@@ -254,7 +254,7 @@ fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
     let summary = came.summary();
     assert!(summary["withheld"].as_u64() > Some(0) && summary["wrong"] == 0, "{came}");
     assert!(summary["missed"].as_u64() > Some(0), "{came}");
-    // What the host kept while it stood still is old: it is not delivered.
+    // Frames that the host kept while it was frozen are old and not delivered.
     assert!(numbers(&came).is_sorted_by(|a, b| a < b), "{came}");
 }
 
@@ -278,7 +278,7 @@ fn a_receiver_whose_reader_is_slow_loses_its_own_frames_and_bounds_its_memory() 
     assert!(peak < 80 << 20, "{peak} bytes");
 }
 
-/// What the server says on one stream to `asks`, up to its last word.
+/// Returns the server's answers to `asks` on one stream, and the close reason.
 fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
@@ -389,7 +389,7 @@ fn a_liar_among_the_receivers_costs_the_others_no_frame() {
         let cipher = "aes-128-gcm".to_owned();
         let receive = Receive { name: "x".to_owned(), flow: 9, cipher };
         session.write(&ask(Asked::Receive(receive))).await.unwrap();
-        // It never reads, and says that it loses everything.
+        // It never reads, and reports that it loses everything.
         let report = Report {
             loss_ppm: u32::MAX,
             burst_milli: u32::MAX,
@@ -404,7 +404,7 @@ fn a_liar_among_the_receivers_costs_the_others_no_frame() {
         let _ = session.close(None).await;
         sent
     });
-    // A tenth is lost at most, 64 in a row: no more than is followed.
+    // The sender considers at most a loss of 10 %, 64 in a row.
     let most = sent.summary()["most_repairs"].as_u64().expect("a number");
     assert!(most < 500, "{sent}");
     assert_eq!(numbers(&receiver.end()).len(), 100);
@@ -471,7 +471,7 @@ fn each_command_of_the_page_on_streams_works() {
     let (client, host) = (host("c"), host("s"));
     let all = commands();
     let (serve, rest) = all.split_first().expect("the page has commands");
-    // The page's own words, with a free port and a real id.
+    // The page's command, with a free port and a real id.
     let words = serve.replace("ID", &client.id).replace("/srv/data", ".");
     let words = words.strip_prefix("longhaul serve ").expect("the page begins with a server");
     let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);

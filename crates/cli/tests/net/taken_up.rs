@@ -1,4 +1,4 @@
-//! A copy of replicas that is killed, at whatever moment: the same command goes on, also with other
+//! A copy of replicas that is killed at any moment: the same command resumes it, also with other
 //! sources.
 
 use rustix::process::Signal;
@@ -10,7 +10,7 @@ use crate::rig::{bytes, content, remains};
 fn a_copy_killed_while_its_sources_are_compared_starts_again() {
     let object = bytes(3_000_000, 41);
     let mut star = Star::of_replicas(2, &object);
-    // One that says nothing is no majority: the other's word alone decides nothing.
+    // One of two sources is silent, and the other alone is no majority.
     star.signal(1, Signal::STOP);
     let copy = star.replicas(&[], &[0, 1]);
     star.servers[0].child().complaint("compares /x: done,");
@@ -32,7 +32,7 @@ fn a_copy_killed_at_its_start_or_end_resumes_with_other_sources() {
         let mut copy = star.replicas(&["--rate=4M"], &[0, 1]);
         copy.progressed(killed_at);
         copy.kill();
-        // On a machine that had no time for this test it may have ended before.
+        // On a busy machine the copy may have ended before.
         let is_whole = star.here.join("x").exists();
         let ended = star.replicas(&[], &[1, 2]).end();
         let resumed = ended.summary()["resumed_bytes"].as_u64();

@@ -1,5 +1,5 @@
-//! Lists of files that nobody asked for: sound by themselves, sent by a hostile server to the real
-//! client of a pull, and by a hostile client to the real server.
+//! Valid lists of files that nobody requested: sent by a hostile server to the real client of a
+//! pull, and by a hostile client to the real server.
 
 use longhaul_files::manifest::FileTime;
 use longhaul_files::{CHUNK, Kind, Listed, Manifest, Shape};
@@ -109,7 +109,7 @@ fn a_second_attempt_is_checked_against_the_request() {
     let honest = report();
     let server = LyingServer::answering(move |session, heard| match (session, heard) {
         (0, Message::Request(_)) => Some(vec![liar::offer(honest.clone(), 3 * CHUNK)]),
-        // The destination is open: the session breaks.
+        // The destination is open; the server closes the session.
         (0, Message::Plan(_)) => None,
         (_, Message::Request(_)) => Some(vec![liar::offer(list(Shape::File, &[".bashrc"]), 0)]),
         _ => Some(Vec::new()),
@@ -120,7 +120,7 @@ fn a_second_attempt_is_checked_against_the_request() {
     assert!(!pair.here.join(".bashrc").exists());
 }
 
-/// What a hostile source of replicas shows when it is surveyed.
+/// The answer of a hostile replica to a survey.
 fn surveyed(encoded: &[u8]) -> Message {
     Message::Surveyed(Surveyed { manifest: encoded.to_vec(), done: true, ..Surveyed::default() })
 }
@@ -222,7 +222,7 @@ fn a_client_refuses_a_second_pass_by_the_flow_id_of_the_first() {
             Message::Request(_) => {
                 Some(vec![offer.clone(), pass(0, liar::FLOW), pass(1, second), ping()])
             }
-            // The second pass was taken.
+            // The client has accepted the second pass.
             Message::Ping(_) => None,
             _ => Some(Vec::new()),
         });

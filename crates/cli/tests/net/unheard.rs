@@ -1,5 +1,5 @@
-//! Copies that are finished, whose client never hears of it: the same command goes into the same
-//! place, not one level deeper.
+//! Finished copies whose client never learns of the end: the same command copies to the same place,
+//! not one level deeper.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ fn copy_unheard(pair: &Pair) {
     assert_eq!(outcome.files, FILES);
 }
 
-/// A folder whose files take no datagram with data.
+/// A folder whose files need no data datagram.
 fn make_lots(pair: &Pair) {
     for number in 0..FILES {
         write(&pair.here.join(format!("lots/{number}")), b"");
@@ -64,7 +64,7 @@ fn a_copy_resumes_after_its_server_is_killed_at_the_very_end() {
 fn a_server_killed_before_its_last_message_is_resumed_within_the_run() {
     let mut rig = Relayed::new(1);
     make_lots(&rig.pair);
-    // The client is heard, and hears nothing.
+    // The server hears the client, but the client hears nothing.
     rig.relay.rules.no_tcp.store(true, Ordering::Relaxed);
     rig.relay.rules.mute_server.store(true, Ordering::Relaxed);
     let mut copy = rig.pair.start(&[&"-r", &"--retry-for=5m", &"lots", &rig.at("end")]);

@@ -1,5 +1,4 @@
-//! Servers that are not known, or not who they should be: nothing leaves for them but what it takes
-//! to find that out.
+//! Unknown servers, and servers with a wrong id: a client sends them only the handshake.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,7 +16,7 @@ use crate::rig::{Child, DEADLINE, Host, Terminal};
 const LEN: usize = 4_000_000;
 const HANDSHAKES: usize = 200_000;
 
-/// What carries the data: datagrams to a port of their own, or the control port's connections.
+/// The carriers of data: datagrams to a separate port, or connections to the control port.
 const CARRIERS: [&str; 2] = ["--protocol=rbudp", "--protocol=tcp"];
 
 /// A client and a server; records everything that the client sends.
@@ -33,7 +32,7 @@ impl Watched {
         Watched { rig, tapped }
     }
 
-    /// A copy that trusts only what `flags` say; not started yet.
+    /// A copy that trusts only as `flags` say; not started yet.
     fn command(&self, way: Way, flags: &[&str]) -> Command {
         let (from, to, _) = self.rig.way(way);
         let words = ["cp", "--rate=100M"].iter().chain(flags).map(OsString::from);
@@ -55,7 +54,8 @@ impl Watched {
         (before.collect(), self.rig.relay.rules.said.load(Ordering::Relaxed))
     }
 
-    /// Nothing went to the data port but what `may`, and no content by the control port.
+    /// Asserts that the data port got only datagrams for which `may` is true, and the control port
+    /// no content.
     #[track_caller]
     fn assert_nothing_left(&self, may: fn(&[u8]) -> bool, of: &str) {
         let (datagrams, said) = self.left();
@@ -81,7 +81,8 @@ fn nothing(_: &[u8]) -> bool {
     false
 }
 
-/// The packet size of the path to a pinned server is probed during the handshake.
+/// Whether a datagram is an empty probe. During the handshake the client probes the packet size of
+/// the path to a pinned server.
 fn empty_probes(datagram: &[u8]) -> bool {
     let is_probe = Header::decode(datagram).is_some_and(|header| header.kind == Kind::Probe);
     is_probe && datagram[Header::LEN..].iter().all(|byte| *byte == 0)
@@ -91,7 +92,7 @@ fn empty_probes(datagram: &[u8]) -> bool {
 fn nothing_leaves_for_a_new_server_where_nobody_can_answer() {
     let watched = Watched::new();
     watched.refuses(&[], &[&watched.rig.pair.server.id, "--accept-new"], nothing);
-    // Where it is accepted all of it leaves.
+    // After acceptance, the client sends all data.
     for carrier in CARRIERS {
         Child::spawn(&mut watched.command(Way::Push, &[carrier, "--accept-new"])).end().is(0, &[]);
         let (datagrams, said) = watched.left();

@@ -1,4 +1,4 @@
-//! A child process whose lines are read as they come.
+//! A child process whose output lines are read as they arrive.
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
@@ -18,7 +18,7 @@ use super::DEADLINE;
 /// A running child; killed when dropped.
 pub(crate) struct Child {
     child: process::Child,
-    /// Whether it leads a process group, which ends with it.
+    /// Whether the child leads a process group, which is killed with it.
     leads: bool,
     lines: Lines,
     errors: Lines,
@@ -26,7 +26,7 @@ pub(crate) struct Child {
     complaints: Vec<String>,
 }
 
-/// Lines as they come. The lock is never contended: it lets threads share a child that none reads.
+/// Lines as they arrive. The lock only lets threads share a child whose lines none of them reads.
 struct Lines(Mutex<Receiver<String>>);
 
 impl Lines {
@@ -35,10 +35,10 @@ impl Lines {
     }
 }
 
-/// What a child left behind.
+/// Result of a child.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// The exit status; nothing if a signal ended it.
+    /// The exit status; `None` if a signal ended it.
     pub(crate) status: Option<i32>,
     /// The lines of stdout, from the start.
     pub(crate) stdout: Vec<String>,
@@ -63,12 +63,12 @@ impl Child {
         Child { child, leads: false, lines, errors, seen: Vec::new(), complaints: Vec::new() }
     }
 
-    /// The child's number.
+    /// The child's process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next line of stdout; nothing when it has closed it.
+    /// The next line of stdout; `None` when the child has closed it.
     pub(crate) fn line(&mut self) -> Option<String> {
         match self.lines.get().recv_timeout(DEADLINE) {
             Ok(line) => {
@@ -80,7 +80,7 @@ impl Child {
         }
     }
 
-    /// The first JSON line from here on for which `is` says so.
+    /// The next JSON line for which `is` is true.
     pub(crate) fn event(&mut self, is: impl Fn(&Value) -> bool) -> Value {
         while let Some(line) = self.line() {
             let event = serde_json::from_str(&line).unwrap_or_default();
@@ -119,25 +119,24 @@ impl Child {
         send_signal(self.id(), signal);
     }
 
-    /// kill -9 to the child and to all that it has started and left in its process group, as a
-    /// shell's `kill -9 %1` does.
+    /// Sends SIGKILL to the child and its process group, like a shell's `kill -9 %1`.
     pub(crate) fn kill_group(&self) {
         assert!(self.leads, "it would be the group of the tests");
         kill_process_group(pid(self.id()), Signal::KILL).expect("it may be killed");
     }
 
-    /// kill -9, and awaits the end.
+    /// Sends SIGKILL and waits for the end.
     pub(crate) fn kill(mut self) -> Ended {
         self.child.kill().expect("it may be killed");
         self.end()
     }
 
-    /// Awaits the end.
+    /// Waits for the end.
     pub(crate) fn end(mut self) -> Ended {
         self.ended()
     }
 
-    /// The same of a child that is kept.
+    /// Like [`Child::end`], for a borrowed child.
     pub(crate) fn ended(&mut self) -> Ended {
         while self.line().is_some() {}
         let deadline = Instant::now() + DEADLINE;
@@ -193,7 +192,7 @@ impl Ended {
         serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON at last: {self}"))
     }
 
-    /// The summary of a copy that was done.
+    /// The summary of a completed copy.
     #[track_caller]
     pub(crate) fn summary(&self) -> Value {
         let last = self.is(0, &[]).last();
@@ -201,7 +200,7 @@ impl Ended {
         last
     }
 
-    /// Bytes that were there when a lost connection was last taken up again.
+    /// Bytes that the last attempt after a lost connection found already copied.
     pub(crate) fn taken_up(&self) -> u64 {
         let last = self.events("resumed").pop();
         last.and_then(|event| event["bytes"].as_u64()).unwrap_or(0)
@@ -221,8 +220,8 @@ impl std::fmt::Display for Ended {
     }
 }
 
-/// Lets children end by Ctrl-C and by a terminal's end, also where this test run ignores them, as a
-/// shell's job with `&` or a run under `nohup` does: what is caught here is at its default there.
+/// Lets SIGINT and SIGHUP end children, even if this test run ignores these signals (a shell's
+/// background job, `nohup`): a signal with a handler here has the default action in a child.
 pub(super) fn undo_ignored_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

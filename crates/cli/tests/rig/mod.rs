@@ -1,8 +1,8 @@
-//! What tests of whole copies stand on: a scratch folder, hosts with identities of their own,
-//! servers and copies as children with a deadline, and an independent look at trees.
+//! Support for tests of whole copies: scratch folders, hosts with their own identities, servers and
+//! copies as children with a deadline, and an independent comparison of trees.
 //!
-//! Events are awaited: a server's ready line, a copy's JSON lines, the end of a child. Whatever
-//! takes longer than [`DEADLINE`] is killed, and the test fails with all that was said.
+//! Tests wait for events: a server's ready line, a copy's JSON lines, the end of a child. After
+//! [`DEADLINE`] the child is killed, and the test fails with the child's whole output.
 
 mod child;
 mod pair;
@@ -25,13 +25,13 @@ pub(crate) use scratch::scratch;
 pub(crate) use terminal::Terminal;
 pub(crate) use tree::{assert_same, assert_same_attributes, content, remains, wait_until, write};
 
-/// Every wait ends by then, well or with a panic; generous, for a machine under load.
+/// Limit of every wait; then the test panics. Generous, for a machine under load.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
-/// For a copy whose peer is killed, and says no goodbye: the session's idle limit is 30 s.
+/// Limit for a copy whose peer is killed without a goodbye: the session's idle limit is 30 s.
 pub(crate) const IMPATIENT: &str = "--stall=5s";
 
-/// Runs `test` for all cases side by side, where most of the time of a test is waiting.
+/// Runs `test` for all cases in parallel, for tests that mostly wait.
 pub(crate) fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -41,13 +41,13 @@ pub(crate) fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: im
     });
 }
 
-/// The program under test: the one that cargo has built, or a copy of it that `LONGHAUL_BINARY`
-/// names, for a user who cannot enter the folders above the target folder.
+/// The program under test: cargo's build, or the copy that `LONGHAUL_BINARY` names, for a user who
+/// cannot enter the folders above the target folder.
 pub(crate) fn binary() -> OsString {
     std::env::var_os("LONGHAUL_BINARY").unwrap_or(env!("CARGO_BIN_EXE_longhaul").into())
 }
 
-/// Somebody with an identity: a folder of configuration that no other test knows.
+/// A host with an identity: a separate configuration folder.
 pub(crate) struct Host {
     /// `LONGHAUL_CONFIG_DIR`.
     pub(crate) config: PathBuf,
@@ -56,7 +56,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// A new identity, kept in the folder `config`.
+    /// Creates an identity in the folder `config`.
     pub(crate) fn new(config: &Path) -> Host {
         let mut host = Host { config: config.to_owned(), id: String::new() };
         let ended = host.run(["id"]);
@@ -95,12 +95,12 @@ impl Host {
     }
 }
 
-/// Words of a command line, whatever each of them is made of.
+/// Converts words of a command line of any types.
 pub(crate) fn words(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
     words.iter().map(|word| AsRef::<OsStr>::as_ref(*word).to_owned()).collect()
 }
 
-/// Bytes that no other seed gives, and that no file system or path can squeeze.
+/// Pseudo-random bytes of a seed, which cannot be compressed.
 pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let mut hasher = blake3::Hasher::new();
@@ -109,7 +109,7 @@ pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// The most memory that the running program `id` has held, in bytes.
+/// Peak memory of the running process `id`, in bytes.
 pub(crate) fn peak(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

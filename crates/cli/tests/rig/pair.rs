@@ -11,17 +11,17 @@ use super::{Child, Ended, Host, scratch};
 /// A running server that is ready.
 pub(crate) struct Server {
     pub(crate) child: Child,
-    /// Where it listens, with the port.
+    /// Its address, with the port.
     pub(crate) address: String,
     /// The UDP port of all data.
     pub(crate) data_port: u16,
-    /// Who it is.
+    /// Its id.
     pub(crate) id: String,
 }
 
 impl Server {
-    /// Serves `root` on a free port of 127.0.0.1 as `host` says, with `args` besides (who is
-    /// allowed, at least).
+    /// Serves `root` as `host` on a free port of 127.0.0.1, with further `args` (at least an
+    /// `--allow`).
     pub(crate) fn start(host: &Host, root: &Path, args: &[&str]) -> Server {
         Server::start_as(&mut host.command(Server::words("127.0.0.1:0", root, args)))
     }
@@ -34,12 +34,12 @@ impl Server {
         words
     }
 
-    /// Starts `command`, which must be a `serve --json`, and awaits its ready line.
+    /// Starts `command`, which must be a `serve --json`, and waits for its ready line.
     pub(crate) fn start_as(command: &mut Command) -> Server {
         Server::ready(Child::spawn(command))
     }
 
-    /// A `serve --json` that was started elsewhere; awaits its ready line.
+    /// Waits for the ready line of a started `serve --json`.
     pub(crate) fn ready(mut child: Child) -> Server {
         let ready = child.event(|event| event["event"] == "ready");
         let text = |name: &str| ready[name].as_str().expect("the ready line has it").to_owned();
@@ -59,7 +59,7 @@ impl Server {
         location
     }
 
-    /// The server's process, for its end.
+    /// Returns the server's process, to end it.
     pub(crate) fn into_child(self) -> Child {
         self.child
     }
@@ -70,11 +70,11 @@ impl Server {
     }
 }
 
-/// A client with files in `here`, a server of the folder `there`, and a scratch folder around.
+/// A client with files in `here`, and a server of the folder `there`, both in a scratch folder.
 pub(crate) struct Pair {
     /// The client, which knows no server yet.
     pub(crate) client: Host,
-    /// Who serves.
+    /// The host of the server.
     pub(crate) host: Host,
     /// The server, which allows the client.
     pub(crate) server: Server,
@@ -82,32 +82,33 @@ pub(crate) struct Pair {
     pub(crate) here: PathBuf,
     /// The server's root.
     pub(crate) there: PathBuf,
-    /// Removed with its content at the end.
+    /// Removed at the end.
     pub(crate) scratch: TempDir,
 }
 
 impl Pair {
-    /// A server that allows everything to the client.
+    /// Creates a pair whose client has all rights.
     pub(crate) fn new() -> Pair {
         Pair::with(&[])
     }
 
-    /// The same with further arguments for `serve`.
+    /// Like [`Pair::new`], with further arguments for `serve`.
     pub(crate) fn with(args: &[&str]) -> Pair {
         Pair::with_rights("", args)
     }
 
-    /// The same in memory, if there is enough.
+    /// Like [`Pair::new`], with files in memory if there is enough.
     pub(crate) fn in_memory(args: &[&str]) -> Pair {
         Pair::within(scratch(), "", args)
     }
 
-    /// The same with `rights` (`:ro`, say) behind the client's id; makes their subfolder.
+    /// Like [`Pair::new`], with `rights` such as `:ro` after the client's id; creates the
+    /// subfolder of the rights.
     pub(crate) fn with_rights(rights: &str, args: &[&str]) -> Pair {
         Pair::within(tempfile::tempdir().expect("there is room for a folder"), rights, args)
     }
 
-    /// The same with `rights` to services (`stream=rw,channel=ro:lab`, say).
+    /// Like [`Pair::new`], with rights to services such as `stream=rw,channel=ro:lab`.
     pub(crate) fn of_services(rights: &str) -> Pair {
         Pair::with_rights(&format!(",{rights}"), &[])
     }
@@ -127,14 +128,14 @@ impl Pair {
         Pair { client, host, server, here, there, scratch }
     }
 
-    /// Starts the same server again, on another port, after it has ended.
+    /// Restarts the server after it has ended, on another port.
     pub(crate) fn restart(&mut self, args: &[&str]) {
         let allowed = self.client.id.clone();
         let args = [&["--allow", &allowed], args].concat();
         self.server = Server::start(&self.host, &self.there, &args);
     }
 
-    /// `cp` as the client, trusting this server, with JSON; not started yet. Paths are taken from
+    /// A `cp --json` as the client that trusts this server; not started yet. Paths are relative to
     /// `here`.
     pub(crate) fn cp_command(&self, args: &[&dyn AsRef<OsStr>]) -> Command {
         let id = format!("--server-id={}", self.server.id);

@@ -1,12 +1,12 @@
-//! Where a test of the network keeps its files: a disk that stands still for seconds, as those of
-//! virtual machines do, would pass for a network that does.
+//! Scratch folders in memory for network tests: a disk that hangs for seconds, as in virtual
+//! machines, would look like a network outage.
 
 use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
 
-/// A file system in memory that Linux hosts have.
+/// A file system in memory, present on Linux hosts.
 const IN_MEMORY: &str = "/dev/shm";
 /// Enough for all concurrent tests, in bytes.
 const ENOUGH: u64 = 6_000_000_000;
@@ -22,7 +22,7 @@ fn has_room() -> bool {
     Path::new(IN_MEMORY).is_dir() && room.min(free_memory()) > ENOUGH
 }
 
-/// What programs may take of the memory.
+/// Memory that programs may use.
 fn free_memory() -> u64 {
     let told = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

@@ -1,4 +1,4 @@
-//! Trees made and looked at with nothing but the system's own calls.
+//! Creates and compares trees with plain system calls, independently of longhaul.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use super::DEADLINE;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Thing {
     kind: Kind,
-    /// Permission bits and time of modification; links have none that a copy keeps.
+    /// Permission bits and modification time; `None` for links, because copies do not keep theirs.
     attributes: Option<(u32, i64, i64)>,
 }
 
@@ -26,7 +26,7 @@ enum Kind {
     Other,
 }
 
-/// All that is below `root`, by its path from there, with permissions and times.
+/// Everything below `root` by relative path, with permissions and times.
 fn tree(root: &Path) -> BTreeMap<PathBuf, Thing> {
     let mut things = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
@@ -55,7 +55,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Thing> {
     things
 }
 
-/// The same without permissions and times.
+/// Everything below `root` by relative path, without permissions and times.
 pub(crate) fn content(root: &Path) -> BTreeMap<PathBuf, Thing> {
     let plain = |(path, thing): (PathBuf, Thing)| (path, Thing { attributes: None, ..thing });
     tree(root).into_iter().map(plain).collect()
@@ -67,7 +67,7 @@ pub(crate) fn assert_same(left: &Path, right: &Path) {
     compare(&content(left), &content(right));
 }
 
-/// The same, with permissions and times.
+/// Asserts that both trees are equal, including permissions and times.
 #[track_caller]
 pub(crate) fn assert_same_attributes(left: &Path, right: &Path) {
     compare(&tree(left), &tree(right));
@@ -82,8 +82,8 @@ fn compare(left: &BTreeMap<PathBuf, Thing>, right: &BTreeMap<PathBuf, Thing>) {
     assert!(differing.is_empty(), "the trees differ: {differing:#?}");
 }
 
-/// Names of longhaul's own below `root`: partial files, journals, marks. A mark is waited for: it
-/// goes when the server has heard that the client knows the end of its copy.
+/// longhaul's own names below `root`: partial files, journals, marks. Waits for the removal of
+/// marks: the server removes a mark when the client has acknowledged the end of its copy.
 pub(crate) fn remains(root: &Path) -> Vec<PathBuf> {
     let ours = |path: &PathBuf| {
         let name = path.file_name().expect("an entry has a name").as_bytes();
@@ -100,7 +100,7 @@ pub(crate) fn remains(root: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Waits until `holds`, which `what` says.
+/// Waits until `holds` is true; `what` describes the condition.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {

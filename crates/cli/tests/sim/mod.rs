@@ -1,4 +1,4 @@
-//! `longhaul sim` as its user meets it.
+//! `longhaul sim` from the user's point of view.
 
 use std::fs;
 use std::path::PathBuf;

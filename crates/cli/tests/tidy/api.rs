@@ -1,9 +1,9 @@
 //! The public items of the crate `longhaul`, listed in `docs/api.txt`, so that a review sees each
 //! change of the API.
 //!
-//! `LONGHAUL_WRITE_API=1 cargo test -p longhaul-cli --test main tidy::api` writes the list. It is
-//! read from the source, which rustfmt keeps in one form: items at the left edge, their parts four
-//! columns in, a signature ends with `{` or `;`. The list has no items that macros make, but for
+//! `LONGHAUL_WRITE_API=1 cargo test -p longhaul-cli --test main tidy::api` writes the list. The
+//! test reads the source, which rustfmt keeps in one form: items at the left edge, their parts four
+//! columns in, a signature ends with `{` or `;`. The list has no items that macros generate, except
 //! those of `stream!`.
 
 mod items;
@@ -26,7 +26,7 @@ fn listed() -> BTreeMap<String, Item> {
     found
 }
 
-/// Adds what `module` makes public, below the path `prefix`.
+/// Adds the public items of `module`, below the path `prefix`.
 fn collect(prefix: &str, module: &Module, found: &mut BTreeMap<String, Item>) {
     for item in public_items(module) {
         found.insert(format!("{prefix}::{}", item.name), item);
@@ -52,7 +52,7 @@ fn collect(prefix: &str, module: &Module, found: &mut BTreeMap<String, Item>) {
     }
 }
 
-/// The list as the file has it.
+/// The list in the format of the file.
 fn written() -> String {
     let mut text = String::from(
         "The public items of the crate longhaul. A test compares this list with the source; this\n\

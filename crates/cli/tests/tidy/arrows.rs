@@ -24,7 +24,7 @@ const LEVELS: [(&str, u8); 16] = [
     ("cli", 7),
 ];
 
-/// The crate of ours that a dependency names: the facade has the project's own name.
+/// The workspace crate that a dependency names; the facade has the project's own name.
 fn ours(dependency: &str) -> Option<&str> {
     match dependency {
         "longhaul" => Some(dependency),
@@ -36,7 +36,7 @@ fn level(name: &str) -> Option<u8> {
     LEVELS.iter().find(|(known, _)| *known == name).map(|(_, level)| *level)
 }
 
-/// Each crate of ours with the names in one of its tables of dependencies.
+/// Each workspace crate with the names in one of its dependency tables.
 fn crates(table: &str) -> Vec<(String, Vec<String>)> {
     let manifests = files("crates", "toml").into_iter();
     let manifests = manifests.filter(|file| file.path.ends_with("/Cargo.toml"));
@@ -93,7 +93,7 @@ fn every_dependency_has_its_reason() {
     none(found, "ARCHITECTURE.md names each dependency with its reason");
 }
 
-/// The crates of ours that the command line is built on.
+/// The workspace crates that the command line uses.
 const CLI_IMPORTS: [&str; 6] = [
     "longhaul",
     "longhaul_experiments",
@@ -103,10 +103,10 @@ const CLI_IMPORTS: [&str; 6] = [
     "longhaul_testbed",
 ];
 
-/// Where it also asks this host itself: sockets and ciphers, for `longhaul doctor`.
+/// Files that also use sockets and ciphers directly, for `longhaul doctor`.
 const CLI_HOST: (&str, &str) = ("crates/cli/src/doctor/", "longhaul_net");
 
-/// The crates of ours that a source names in a path, as `longhaul_net` of `longhaul_net::zone`.
+/// The workspace crates in the paths of a source, as `longhaul_net` in `longhaul_net::zone`.
 fn named_crates(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("longhaul").filter_map(|(at, _)| {
         let before = text[..at].chars().next_back();

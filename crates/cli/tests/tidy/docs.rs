@@ -9,7 +9,7 @@ use longhaul_proto::registry;
 use super::{Text, files, none, root, sources};
 use crate::usage::longhaul;
 
-/// Flags of other tools that our pages name.
+/// Flags of other tools in our pages.
 const OTHERS: [&str; 9] = [
     "--config",
     "--example",
@@ -31,7 +31,7 @@ fn pages() -> Vec<Text> {
     pages
 }
 
-/// The long flags that a text names.
+/// The long flags in a text.
 fn flags(text: &str) -> BTreeSet<String> {
     let parts = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
     let flags = parts.filter(|part| {
@@ -55,7 +55,7 @@ fn listed(command: &[String]) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// All subcommands, those of subcommands too.
+/// All subcommands, including nested ones.
 fn subcommands() -> Vec<Vec<String>> {
     let mut all = listed(&[]);
     assert!(all.len() > 5, "the help lists the subcommands: {all:?}");
@@ -70,7 +70,7 @@ fn help(command: &[String]) -> String {
     longhaul(&words).stdout
 }
 
-/// The flags of all subcommands, as their help has them.
+/// The flags of all subcommands, from their help.
 fn known_flags() -> BTreeSet<String> {
     let mut known = flags(&help(&[]));
     for command in subcommands() {
@@ -81,7 +81,7 @@ fn known_flags() -> BTreeSet<String> {
     known
 }
 
-/// The flags that are protocols' settings, as `longhaul help cp PROTOCOL` has them.
+/// The flags that are protocols' settings, from `longhaul help cp PROTOCOL`.
 fn setting_flags() -> BTreeSet<String> {
     let pages = registry::all().iter().map(|row| longhaul(&["help", "cp", row.name]).stdout);
     pages.flat_map(|page| flags(&page)).collect()
@@ -91,7 +91,7 @@ fn setting_flags() -> BTreeSet<String> {
 fn every_flag_that_a_page_names_exists() {
     let known = known_flags();
     let mut found = Vec::new();
-    // Results name the flags of whatever they measured.
+    // Results may name flags of the measured programs.
     for page in pages().into_iter().filter(|page| !page.path.starts_with("results/")) {
         let unknown = flags(&page.text).into_iter();
         let unknown = unknown.filter(|flag| !known.contains(flag) && !OTHERS.contains(&&**flag));
@@ -178,8 +178,8 @@ fn the_map_leads_somewhere() {
     none(lost.map(str::to_owned).collect(), "ARCHITECTURE.md names only what there is");
 }
 
-/// The names in a page that can only be those of tests: words in backticks with two underscores or
-/// more, perhaps behind the modules that hold them.
+/// The names of tests in a page: words in backticks with two or more underscores, perhaps after
+/// the names of their modules.
 fn tests_named_in(page: &str) -> Vec<&str> {
     let code = page.split('`').skip(1).step_by(2);
     code.filter(|word| {
@@ -189,7 +189,7 @@ fn tests_named_in(page: &str) -> Vec<&str> {
     .collect()
 }
 
-/// Whether `text` has a test called `name`: the function alone proves nothing.
+/// Whether `text` has a test called `name`: a function with a test attribute.
 fn is_test(text: &str, name: &str) -> bool {
     let function = format!("fn {name}(");
     text.match_indices(&function).any(|(at, _)| {

@@ -6,7 +6,7 @@ use super::{files, none};
 /// The crates of the library.
 const CRATES: [&str; 6] = ["text", "net", "files", "session", "transfer", "longhaul"];
 
-/// What the client says to the shell of a host that ssh reaches: words of a command, no advice.
+/// Parts of the command that the client sends to the shell of an ssh host; they are not advice.
 const COMMAND: [&str; 2] = ["\" serve --ssh\"", "\" --ports {first}-{last}\""];
 
 /// Whether a line of code has a flag in a literal. Code itself has no `--` before a letter.

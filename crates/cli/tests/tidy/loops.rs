@@ -1,4 +1,4 @@
-//! No two modules of a crate import each other, by whatever way round.
+//! No two modules of a crate import each other, directly or indirectly.
 //!
 //! A module here is a file or folder right below `src/`. Its imports are the paths that start with
 //! `crate::` anywhere in it, and with `super::` in its front page; tests do not count.
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Text, none, sources};
 
-/// What each module of a crate imports.
+/// The imports of each module of a crate.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 /// The crate, the module below its `src/`, and whether the file is the module's front page.
@@ -26,7 +26,7 @@ fn code(file: &Text) -> String {
     code.collect::<Vec<_>>().join("\n")
 }
 
-/// The first names of all paths that begin with `root`: `a` and `c` of `crate::{a::b, c}`.
+/// The first names of all paths that begin with `root`: `a` and `c` for `crate::{a::b, c}`.
 fn first_names(code: &str, root: &str) -> BTreeSet<String> {
     let word = |text: &str| {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -79,7 +79,7 @@ fn imports() -> BTreeMap<String, Imports> {
     crates
 }
 
-/// All that `module` imports, directly or by others.
+/// The modules that `module` imports, directly or indirectly.
 fn reached(imports: &Imports, module: &str) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();
     let mut left = vec![module.to_owned()];

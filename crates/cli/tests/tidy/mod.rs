@@ -1,4 +1,4 @@
-//! The habits of the source, as tests: what a reader may rely on everywhere.
+//! Rules of the source, as tests.
 
 mod api;
 mod arrows;
@@ -31,7 +31,7 @@ struct Text {
     text: String,
 }
 
-/// All files below `folder` whose name ends in `.extension`, in order.
+/// All files below `folder` with the extension `extension`, sorted.
 fn files(folder: &str, extension: &str) -> Vec<Text> {
     let root = root();
     let walk = WalkDir::new(root.join(folder)).sort_by_file_name();
@@ -62,13 +62,13 @@ fn sources() -> Vec<Text> {
 }
 
 impl Text {
-    /// Whether all of it is test code.
+    /// Whether the whole file is test code.
     fn is_test(&self) -> bool {
         let parts = ["/tests/", "/benches/", "/fuzz/"];
         self.path.ends_with("/tests.rs") || parts.iter().any(|part| self.path.contains(part))
     }
 
-    /// Its lines before the module of unit tests.
+    /// The lines before the module of unit tests.
     fn code(&self) -> Vec<&str> {
         let lines: Vec<&str> = self.text.lines().collect();
         let test = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].contains("mod ");
@@ -78,7 +78,7 @@ impl Text {
     }
 }
 
-/// Fails with all that was found, not only the first.
+/// Fails with all findings, not only the first.
 fn none(found: Vec<String>, rule: &str) {
     assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
 }

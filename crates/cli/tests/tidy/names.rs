@@ -1,8 +1,8 @@
-//! Names say what a thing is; these words could name anything.
+//! Words that are too vague for the names of modules, types and traits.
 
 use super::{none, sources};
 
-/// Words that name nothing, and what to write.
+/// Vague words, and better ones.
 const EMPTY: [(&str, &str); 9] = [
     ("util", "what it does"),
     ("utils", "what it does"),

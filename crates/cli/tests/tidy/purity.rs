@@ -2,7 +2,7 @@
 
 use super::{none, sources};
 
-/// What words say that something foreign is used.
+/// Words that show the use of something impure.
 type Words = (&'static str, &'static [&'static str]);
 
 const HASH_ORDER: Words = ("hash order", &["HashMap", "HashSet"]);
@@ -20,7 +20,7 @@ const FOREIGN: [Words; 9] = [
     ("what the compiler does not check", &["unsafe"]),
 ];
 
-/// What gives other bits on another machine, of all that a simulation and its pages are made with.
+/// Words of the simulation and its pages whose results differ between machines.
 const UNLIKE: [Words; 2] = [
     HASH_ORDER,
     (

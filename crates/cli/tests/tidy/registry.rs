@@ -17,7 +17,7 @@ fn named(line: &str) -> Option<&'static str> {
     names.find(|name| is_string(name) || is_folder(protocol(name)))
 }
 
-/// The protocol of which `name` is, or is a variant.
+/// The protocol with the name `name`, or whose variant has it.
 fn protocol(name: &str) -> &str {
     name.split('-').next().unwrap_or(name)
 }
@@ -50,8 +50,8 @@ fn every_protocol_has_its_own_tests() {
     none(lost.map(|row| row.name.to_owned()).collect(), "a protocol has tests");
 }
 
-/// RBUDP's equations are a subcommand, and its receive strategies are every protocol's: neither
-/// asks for a name of the registry, so there is no exception.
+/// RBUDP's equations are a subcommand, and all protocols share its receive strategies. Neither
+/// needs a name of the registry, so there is no exception.
 #[test]
 fn transfer_and_cli_branch_on_no_protocols_name() {
     let crates = ["crates/transfer/src/", "crates/cli/src/"];

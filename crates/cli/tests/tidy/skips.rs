@@ -1,4 +1,4 @@
-//! A test that this host cannot run says so.
+//! A test that this host cannot run prints that it was skipped.
 
 use super::{none, sources};
 
@@ -8,7 +8,7 @@ fn returns(text: &str) -> Vec<usize> {
     let is_test = |line: &str| line == "#[test]" || line.starts_with("#[tokio::test");
     let mut found = Vec::new();
     for (start, line) in lines.iter().enumerate().filter(|(_, line)| is_test(line.trim())) {
-        // By the layout that rustfmt gives.
+        // Relies on rustfmt's layout.
         let closing = format!("{}}}", " ".repeat(line.len() - line.trim_start().len()));
         let body = lines.iter().enumerate().skip(start).take_while(|(_, line)| **line != closing);
         let returns =

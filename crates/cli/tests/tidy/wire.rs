@@ -1,4 +1,4 @@
-//! The page of the wire holds every field of every message, as the source has it.
+//! docs/wire.md lists every field of every message of the source.
 
 use std::env;
 use std::fmt::Write;
@@ -8,10 +8,10 @@ use super::{Text, files, root};
 
 const PAGE: &str = "docs/wire.md";
 const MARK: &str = "<!-- From here on made from the source: a test compares. -->\n";
-/// Set, it has the test write the page.
+/// If set, the test writes the page.
 const WRITE: &str = "LONGHAUL_WRITE_WIRE";
 
-/// The sources whose messages go across, in the order of the page, and what they are there.
+/// The sources of messages, in the order of the page, with their headings.
 const SOURCES: [(&str, &str); 18] = [
     ("crates/session/src/hello.rs", "The first message each way of a stream"),
     ("crates/session/src/frame.rs", "The last message"),
@@ -40,7 +40,7 @@ fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
     rest.find(to).map(|end| &rest[..end])
 }
 
-/// Without the links of a documentation comment.
+/// Removes the links of a doc comment.
 fn plain(doc: &[String]) -> String {
     let mut text = doc.join(" ").replace("[`", "`");
     while let Some(at) = text.find("`]") {
@@ -50,7 +50,7 @@ fn plain(doc: &[String]) -> String {
     text.trim().replace('|', "\\|")
 }
 
-/// `uint64, optional` and `Option<u64>` as a reader of protobuf has it.
+/// Converts `uint64, optional` and `Option<u64>` to protobuf's terms.
 fn kind(attribute: &str, of: &str) -> String {
     let words = attribute.split(", ").map(str::trim);
     let words: Vec<&str> = words.filter(|word| !word.starts_with("tag")).collect();
@@ -136,7 +136,7 @@ fn kinds(text: &str) -> Vec<(String, String)> {
     pairs.map(of).collect()
 }
 
-/// What the page says from its mark on.
+/// The text of the page after its mark.
 fn made() -> String {
     let sources = files("crates", "rs");
     let find = |path: &str| {

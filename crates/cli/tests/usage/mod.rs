@@ -8,7 +8,7 @@ mod stdout;
 use std::path::Path;
 use std::process::Command;
 
-/// What a run gave.
+/// Result of a run.
 pub(crate) struct Run {
     pub(crate) status: i32,
     pub(crate) stdout: String,
@@ -17,7 +17,7 @@ pub(crate) struct Run {
 
 /// Runs `longhaul` with no configuration but its own defaults.
 pub(crate) fn longhaul(args: &[&str]) -> Run {
-    // A folder that does not exist: nothing is read there, and nothing written by these runs.
+    // A folder that does not exist: these runs read and write nothing there.
     longhaul_in(Path::new("/nonexistent/longhaul"), args)
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn longhaul_in(folder: &Path, args: &[&str]) -> Run {
 }
 
 impl Run {
-    /// Asserts that it was refused as a matter of usage, with all of `words` on stderr.
+    /// Asserts that the run failed with a usage error, with all of `words` on stderr.
     fn is_refused(&self, words: &[&str]) {
         assert_eq!(self.status, 2, "{}", self.stderr);
         assert_eq!(self.stdout, "", "a refusal belongs on stderr");

@@ -24,20 +24,20 @@ use super::{LEN, Lie, NAME, all_lies, content, control_lies, digests, manifest};
 use crate::net::liar::{Nobody, offer};
 use crate::rig::{DEADLINE, scratch};
 
-/// When a lie comes.
+/// The moment of a lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
-    /// In place of an offer.
+    /// Instead of an offer.
     Pull,
-    /// After the offer, where chunks come by datagrams.
+    /// After the offer, if datagrams carry the chunks.
     ByDatagrams,
-    /// After the offer, where chunks come by stream; the rest of the copy is honest.
+    /// After the offer, if streams carry the chunks; the rest of the copy is honest.
     Whole,
-    /// In place of a plan.
+    /// Instead of a plan.
     Push,
     /// After the plan.
     Planned,
-    /// In place of the survey of a replica.
+    /// Instead of the survey of a replica.
     Surveyed,
 }
 
@@ -108,7 +108,7 @@ impl Shared {
     }
 }
 
-/// The reason by which a hostile server that has no more lies ends a session.
+/// The close reason of a hostile server without further lies.
 const NO_MORE: &str = "no more lies";
 
 /// A server whose sessions send the wrong messages of `shared`; returns its address and id.
@@ -141,7 +141,7 @@ async fn lie(mut session: Session, moment: Moment, shared: &Shared) {
         Message::Request(request) => request,
         Message::Survey(_) => Request::default(),
         Message::Probe(_) => return count(session, shared).await,
-        // A second stream, which carries nothing.
+        // A second, idle stream.
         _ => return while let Ok(Some(_)) = session.read::<Frame>().await {},
     };
     let mut say = moment.before(&request);
@@ -178,8 +178,8 @@ async fn count(mut session: Session, shared: &Shared) {
     }
 }
 
-/// Whether the client answers the ping that follows a lie, or else hangs up. With an honest rest
-/// of the copy it has to say how it ended, too.
+/// Whether the client answers the ping after a lie, or otherwise disconnects. If the rest of the
+/// copy is honest, the client must also report the outcome.
 async fn is_answered(session: &mut Session, moment: Moment) -> bool {
     let mut answered = false;
     loop {
@@ -199,14 +199,14 @@ async fn is_answered(session: &mut Session, moment: Moment) -> bool {
     }
 }
 
-/// One copy by the real client; fails the test where it does not end.
+/// One copy by the real client; fails the test if the copy does not end.
 fn run(options: CopyOptions, shared: &Shared) -> Result<Summary, Error> {
     let (ended, has_ended) = mpsc::channel();
     thread::Builder::new()
         .name("net::every_message".to_owned())
         .spawn(move || {
             let result = copy(options, Arc::new(Nobody), Cancel::default());
-            // A test that has failed listens no more.
+            // A failed test has dropped the receiver.
             let _ = ended.send(result);
         })
         .expect("a thread can be started");
@@ -250,8 +250,8 @@ fn options(moment: Moment, folder: &Path, (address, id): &(SocketAddr, String)) 
     }
 }
 
-/// Tells all lies at `moment`: after each the client goes on, or ends with a clear error, and a
-/// copy that is said to be whole is what the server has described.
+/// Sends all lies at `moment`. After each one the client continues or ends with a clear error, and
+/// a copy that it reports as complete equals the server's description.
 fn tell_all(moment: Moment, lies: Vec<Lie>) {
     let scratch = scratch();
     let folder = scratch.path();
@@ -276,10 +276,10 @@ fn tell_all(moment: Moment, lies: Vec<Lie>) {
             Ok(_) => whole += 1,
             Err(error) => {
                 refused += 1;
-                // A path of 4096 bytes that are no UTF-8, and a reason.
+                // A path of 4096 bytes that are not UTF-8, and a reason.
                 let bounded = !error.what.is_empty() && error.what.len() < 3 * 4096 + 3000;
                 assert!(bounded, "{moment:?}, {last}: {} bytes", error.what.len());
-                // A server may call a file failed that it has sent.
+                // A server may report a file as failed although it has sent it.
                 let is_honest = made.is_empty() || made == [(NAME.to_owned(), content())];
                 assert!(is_honest, "{moment:?}, {last}: {error}, and {} files", made.len());
             }

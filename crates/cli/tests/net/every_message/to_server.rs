@@ -9,20 +9,20 @@ use super::{LEN, Lie, NAME, all_lies, content, manifest, pass};
 use crate::net::liar::{self, block_on, meet, offer};
 use crate::rig::{Pair, write};
 
-/// When a lie comes.
+/// The moment of a lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
     /// As the first message of the session.
     First,
-    /// After a probe that has been granted.
+    /// After a granted probe.
     Probed,
     /// While the server sends.
     Pull,
-    /// In place of an offer.
+    /// Instead of an offer.
     Push,
-    /// After an offer, where chunks come by datagrams.
+    /// After an offer, if datagrams carry the chunks.
     ByDatagrams,
-    /// After an offer, where chunks come by stream.
+    /// After an offer, if streams carry the chunks.
     ByStream,
 }
 
@@ -36,7 +36,7 @@ impl Moment {
         };
         match self {
             Moment::First => Vec::new(),
-            // The server may still end an earlier probe, whose flow is another then.
+            // The server may still be ending an earlier probe, which has another flow.
             Moment::Probed => {
                 let (flow, cipher) = (1000 + number as u32, "aes-128-gcm".to_owned());
                 vec![Message::Probe(Probe { probe: 1, flow, cipher })]
@@ -50,7 +50,7 @@ impl Moment {
         }
     }
 
-    /// Whether the server may end the session without a word: it answers no transfer then.
+    /// Whether the server may end the session without a reason: the lie begins no transfer.
     fn may_be_silent(self, lie: &Message) -> bool {
         use Message::{Attach, Probe, Survey};
         self == Moment::First && matches!(lie, Attach(_) | Probe(_) | Survey(_))
@@ -64,10 +64,10 @@ async fn tell(
     lies: &mut VecDeque<Lie>,
 ) -> Option<(Lie, Option<String>)> {
     while let Some(lie) = lies.pop_front() {
-        // A server that has hung up says why when it is read.
+        // A server that has disconnected left its reason in the stream.
         let _ = session.write(&Frame::from(lie.message.clone())).await;
         if moment == Moment::Probed {
-            // A measurement is answered when it ends; the client leaves before that.
+            // The server answers a measurement at its end; the client disconnects earlier.
             let _ = session.close(None).await;
             return None;
         }
@@ -75,7 +75,7 @@ async fn tell(
         loop {
             match session.read::<Frame>().await {
                 Ok(Some(Frame { message: Some(Message::Ping(Ping { answer: true })) })) => break,
-                // A probe is granted; its server answers no pings.
+                // During a granted probe the server answers no pings.
                 Ok(Some(Frame { message: Some(Message::ProbeCount(_)) })) => return None,
                 Ok(Some(_)) => {}
                 Ok(None) => return Some((lie, None)),
@@ -109,7 +109,7 @@ fn a_server_answers_or_refuses_every_lie_of_a_client_and_serves_on() {
                 for message in moment.before(sessions) {
                     session.write(&Frame::from(message)).await.expect("the server listens");
                 }
-                // Refused where earlier probes have not ended: it is tried again.
+                // Refused while earlier probes have not ended; the test retries.
                 if moment == Probed && session.read::<Frame>().await.is_err() {
                     return None;
                 }

@@ -69,7 +69,7 @@ async fn send(port: u16, sender: u64, per_second: f64, seconds: u64, base: Insta
     }
 }
 
-/// Runs loads through a mosquitto of its own.
+/// Runs loads through a separate mosquitto.
 pub(super) async fn run(loads: &[Load]) {
     let folder = tempfile::tempdir().expect("a folder");
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
@@ -110,7 +110,7 @@ pub(super) async fn run(loads: &[Load]) {
         for sender in sending.collect::<Vec<_>>() {
             sender.await.expect("it sends");
         }
-        // What is queued goes first.
+        // Queued messages go first.
         tokio::time::sleep(Duration::from_secs(3)).await;
         let mut last = connect(port, "last").await;
         last.write_all(&publish(END)).await.expect("it reads");

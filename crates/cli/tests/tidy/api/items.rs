@@ -25,7 +25,7 @@ const KINDS: [&str; 10] = [
 
 const HIDDEN: &str = "#[doc(hidden)]";
 
-/// The public items of a module, hidden ones left out.
+/// The public items of a module, without hidden ones.
 pub(super) fn public_items(module: &Module) -> Vec<Item> {
     let lines: Vec<&str> = module.text.lines().collect();
     let mut items = Vec::new();
@@ -53,7 +53,7 @@ fn word(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// The attributes above a line that callers see.
+/// The attributes above a line that matter to callers.
 fn attributes(lines: &[&str], at: usize) -> Vec<String> {
     let above = lines[..at].iter().rev().map(|line| line.trim());
     let above = above.take_while(|line| line.starts_with("#[") || line.starts_with("///"));
@@ -189,7 +189,7 @@ fn stream(lines: &[&str], at: usize) -> Option<String> {
         .then(|| name.to_owned())
 }
 
-/// What `stream!` makes of `NAME of ITEM, read by READER`.
+/// The items that `stream!` generates from `NAME of ITEM, read by READER`.
 fn of_stream(name: &str, line: &str) -> Item {
     let item = line.split_once(" of ").and_then(|(_, rest)| rest.split_once(", read by "));
     let item = item.map_or("", |(item, _)| item);

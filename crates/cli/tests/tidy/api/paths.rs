@@ -8,7 +8,7 @@ use super::super::{Text, root};
 pub(super) struct Module {
     /// The crate's folder.
     pub(super) krate: String,
-    /// Its names from the crate's root on.
+    /// Its path from the crate's root.
     names: Vec<String>,
     /// Its file.
     pub(super) path: String,
@@ -16,7 +16,7 @@ pub(super) struct Module {
     pub(super) text: String,
 }
 
-/// What a `pub use` makes public.
+/// The items that a `pub use` makes public.
 pub(super) enum Use {
     /// All of a module.
     Glob(Vec<String>),
@@ -47,7 +47,7 @@ impl Module {
         Module::open(&self.krate, [&self.names[..], &[name.to_owned()]].concat())
     }
 
-    /// The names of its public modules that have files of their own.
+    /// The names of its public modules with separate files.
     pub(super) fn public_modules(&self) -> Vec<String> {
         let lines = self.text.lines();
         let names = lines.filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
@@ -78,7 +78,7 @@ impl Module {
         found
     }
 
-    /// The module that `path` names, seen from here.
+    /// The module that `path` names, relative to this one.
     pub(super) fn find(&self, path: &[String]) -> Option<Module> {
         let (first, rest) = path.split_first()?;
         let start = match first.as_str() {
@@ -105,7 +105,7 @@ impl Module {
         self.find(&path?)
     }
 
-    /// Where what `path` names is defined, and its name there.
+    /// The module that defines the item of `path`, and the item's name there.
     pub(super) fn definition(&self, path: &[String]) -> (Module, String) {
         let (name, modules) = path.split_last().expect("a path has a name");
         let home = self.find(modules).unwrap_or_else(|| panic!("{}: {path:?}", self.path));
