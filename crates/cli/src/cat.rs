@@ -26,8 +26,8 @@ Write files of another host, or ranges of them, to stdout
 
 All ranges are requested in advance, so many ranges take one round trip. Needs the right to read. \
 If a file changes while it is read, cat stops with an error; the bytes written so far belong to \
-one version. Each whole 1 MiB chunk in a range is compared with its BLAKE3 digest; parts of chunks \
-are protected by the connection's encryption only. For whole large files `longhaul cp` is faster, \
+one version. Each whole 1 MiB chunk in a range is compared with its BLAKE3 digest; only the \
+connection's encryption protects parts of chunks. For whole large files `longhaul cp` is faster, \
 because it sends the data by UDP.";
 
 /// Write files of another host, or ranges of them, to stdout

@@ -38,7 +38,7 @@ const ABOUT: &str = "\
 Copy the same object with each protocol, and compare the results
 
 With --scenario the runs are simulated: each protocol carries the scenario's first flow, the other \
-flows stay as they are, and each seed is run once more with a concurrent CUBIC flow. With HOST the \
+flows do not change, and each seed is run once more with a concurrent CUBIC flow. With HOST the \
 runs are real copies of random bytes; HOST discards them unless --write is given, and --beside-tcp \
 adds a concurrent TCP copy. The protocols take turns, so that a change of the path affects all of \
 them.";

@@ -215,7 +215,7 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
     Ok(played.status)
 }
 
-/// Tells the user of an interactive shell on which host it runs, and which other hosts exist.
+/// The message to the user of an interactive shell: its host, and the other hosts.
 fn banner(emulation: &Emulation, here: &str) -> String {
     const MOST: usize = 8;
     let named = |host: &str| match emulation.addresses(host) {

@@ -15,7 +15,7 @@ List or forget the rates of earlier copies
 
 A copy without --rate and --bwlimit remembers the rate that it found, for 30 days, by the other \
 host's network and this host's address. The next copy over the same path starts at half of that \
-rate and searches from there. cp --no-path-memory turns this off.";
+rate, and then searches for the current one. cp --no-path-memory turns this off.";
 
 /// List or forget the rates of earlier copies
 #[derive(clap::Args)]

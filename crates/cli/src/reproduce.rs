@@ -57,7 +57,7 @@ enum How {
 pub(crate) fn run(args: &ReproduceArgs) -> u8 {
     let done = match args.ids.as_slice() {
         [] if args.update || args.how != How::Sim || args.case.is_some() => {
-            let error = Error::new(ErrorKind::Usage, "no experiment is named");
+            let error = Error::new(ErrorKind::Usage, "no experiment named");
             Err(error.advise("name some, or write all; longhaul reproduce lists them"))
         }
         [] => {
@@ -85,7 +85,7 @@ fn list() {
             0 => "sim".to_owned(),
             cases => format!("sim, emulate {cases}"),
         };
-        let named = if experiment.set == Set::Named { " (only where it is named)" } else { "" };
+        let named = if experiment.set == Set::Named { " (only by name)" } else { "" };
         console::out(format_args!("{:<24} {ways:<16} {}{named}", experiment.id, experiment.title));
     }
 }

@@ -172,7 +172,7 @@ impl Copy<'_> {
         Err(ended(&mut child, "it ended before it could be killed"))
     }
 
-    /// Runs the copy to its end, and calls `told` with the bytes of each line that it prints.
+    /// Runs the copy to its end, and calls `told` with the copied bytes of each progress line.
     pub(super) fn to_the_end(
         &self,
         cancel: &CancelHandle,

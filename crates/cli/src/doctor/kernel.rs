@@ -145,7 +145,7 @@ fn clock() -> Finding {
     Finding::new("clock", grade, what, mend)
 }
 
-/// Whether `longhaul emulate` works here; tests it by doing the same.
+/// Whether `longhaul emulate` works here, checked by running it.
 #[cfg(target_os = "linux")]
 pub(super) fn emulator() -> Vec<Finding> {
     use std::process::{Command, Stdio};

@@ -186,7 +186,7 @@ fn reproduce_without_a_name_lists_and_runs_nothing() {
     let bare = longhaul(&["reproduce"]);
     assert_eq!((bare.status, bare.stdout), (0, longhaul(&["reproduce", "list"]).stdout));
     assert!(bare.stderr.contains("name the experiments to run, or write all"), "{}", bare.stderr);
-    longhaul(&["reproduce", "--update"]).is_refused(&["no experiment is named", "write all"]);
+    longhaul(&["reproduce", "--update"]).is_refused(&["no experiment named", "write all"]);
 }
 
 #[test]

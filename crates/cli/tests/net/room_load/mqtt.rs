@@ -1,4 +1,4 @@
-//! The same loads by mosquitto: MQTT 3.1.1 over TCP, quality of service 0, not encrypted.
+//! The loads of `room_load` with mosquitto: MQTT 3.1.1 over TCP, quality of service 0, unencrypted.
 
 use std::process::{Command, Stdio};
 use std::rc::Rc;
