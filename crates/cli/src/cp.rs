@@ -85,7 +85,7 @@ pub(crate) struct CopyArgs {
     /// Override --preserve from a configuration file
     #[arg(long, overrides_with = "preserve")]
     no_preserve: bool,
-    /// The same as -r -p
+    /// Copy folders, and keep permissions and times: -r -p
     #[arg(short, long)]
     archive: bool,
     /// Print each file, folder and link when it is created, and a longer summary; -vv also prints
@@ -98,7 +98,7 @@ pub(crate) struct CopyArgs {
     /// Print what would be created (files, folders/, links -> targets) and copy nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// The same as --progress; --partial, as in rsync, is always on. (For a port, use -e 'ssh -p
+    /// Show progress, as --progress; --partial, as in rsync, is always on. (For a port, use -e 'ssh -p
     /// PORT' or lh://HOST:PORT)
     #[arg(short = 'P')]
     partial_progress: bool,
@@ -111,7 +111,7 @@ pub(crate) struct CopyArgs {
     /// Show progress: a bar on a terminal, otherwise a line every 10 s
     #[arg(long, overrides_with = "no_progress")]
     progress: bool,
-    /// Show no progress, also on a terminal
+    /// Show no progress, even on a terminal
     #[arg(long, overrides_with = "progress")]
     no_progress: bool,
     /// Write events as JSON to stdout, one object a line; the last one is the summary
@@ -156,12 +156,12 @@ pub(crate) struct CopyArgs {
     /// Create missing parent folders of the destination
     #[arg(long)]
     mkpath: bool,
-    /// Skip files in a folder that are larger
+    /// Skip larger files of a folder
     ///
     /// Applies also to files that --include names.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_size: Option<Bytes>,
-    /// Skip files in a folder that are smaller
+    /// Skip smaller files of a folder
     ///
     /// Applies also to files that --include names.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
@@ -201,7 +201,7 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = PossibleValuesParser::new(resolve::CIPHERS))]
     cipher: String,
-    /// How the receiver moves payloads; fake measures only and writes nothing
+    /// How the receiver moves payloads; fake only measures, and writes nothing
     #[arg(long, value_name = "NAME", default_value = "naive")]
     #[arg(value_parser = PossibleValuesParser::new(resolve::RECEIVES))]
     receive: String,

@@ -28,9 +28,9 @@ Measure the path to a server: round trips, MTU, throughput and loss at rising ra
 
 Needs a longhaul serve that allows this host's id, or a host that ssh reaches. Measures both \
 directions, by default by UDP and TCP; --udp, --app and --tcp choose others. Rates are bits a \
-second of UDP payload, as in cp --rate; each measurement sends for --time. Without --rate the rates \
-rise until the path is full. A probe takes at most 600 s. If one measurement fails, the others \
-still run, and the exit status reports the failure: 3 if UDP is blocked.";
+second of UDP payload, as in cp --rate; each measurement sends for --time. Without --rate the \
+rates rise until the path is full. A probe takes at most 600 s. If one measurement fails, the \
+others still run, and the exit status reports the failure: 3 if UDP is blocked.";
 
 /// Limits of `--time`.
 const TIMES: std::ops::RangeInclusive<Span> = Span::from_millis(10)..=Span::from_secs(10);
