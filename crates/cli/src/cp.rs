@@ -98,7 +98,7 @@ pub(crate) struct CopyArgs {
     /// Print what would be created (files, folders/, links -> targets) and copy nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Show progress, as --progress; --partial, as in rsync, is always on. (For a port, use -e 'ssh -p
+    /// Show progress, as --progress; rsync's --partial is always on. (For a port, use -e 'ssh -p
     /// PORT' or lh://HOST:PORT)
     #[arg(short = 'P')]
     partial_progress: bool,
@@ -246,7 +246,7 @@ pub(crate) enum FilterFlag {
     ExcludeFrom(PathBuf),
 }
 
-/// The filters in the order in which they decide: the command line's, then the files'.
+/// The filters in order of precedence: the command line's, then the files'.
 fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     fn placed<'a, T: Clone + Send + Sync + 'static>(
         matches: &'a ArgMatches,
@@ -263,8 +263,8 @@ fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     words.sort_by_key(|(index, _)| *index);
     let filters = ["exclude", "include", "exclude-from"];
     let from_files = settings.iter().filter(|setting| filters.contains(&setting.key.as_str()));
-    // Defaults come before the command line's words, because clap lets the last one win. Of filters
-    // the first one wins, so they go to the end.
+    // Defaults come before the command line's words, because for clap the last value wins. For
+    // filters the first match wins, so their defaults come last.
     words.rotate_left(from_files.map(|setting| setting.words.len()).sum());
     words.into_iter().map(|(_, word)| word).collect()
 }

@@ -10,7 +10,7 @@ use super::many::Star;
 use super::ssh::Ssh;
 use crate::rig::{Host, Server, bytes, need, remains, skip, write};
 
-/// Servers for the client of `ssh`, that each have `content` as `NAME`.
+/// Servers for the client of `ssh`, each with `content` as `NAME`.
 fn servers(ssh: &Ssh, names: &[&str], content: &[u8]) -> Vec<Server> {
     let one = |name: &&str| {
         let root = ssh.path(&format!("root-{name}"));

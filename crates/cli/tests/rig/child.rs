@@ -26,7 +26,7 @@ pub(crate) struct Child {
     complaints: Vec<String>,
 }
 
-/// Lines as they arrive. The lock only lets threads share a child whose lines none of them reads.
+/// Lines as they arrive. The lock only makes a child `Sync`; it is never contended.
 struct Lines(Mutex<Receiver<String>>);
 
 impl Lines {
