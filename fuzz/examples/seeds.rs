@@ -97,7 +97,7 @@ fn coded_blocks() -> Vec<Vec<u8>> {
         for lost in [&[1, 0, 1, 0, 0, 0, 0, 0, 0, 1][..], &[1; 10], &[]] {
             seeds.push([&shape(scheme, 20, m, 8)[..], &[honest], lost].concat());
         }
-        // An original, one twice, a repair, one past the end.
+        // An original, an original sent twice, a repair, and a number past the end.
         let symbols = [1, 0, 2, 1, 7, 1, 1, 0, 2, 1, 7, 1, 0, 0, 1, 1, 7, 1, 0, 255, 99, 1, 7, 1];
         seeds.push([&shape(scheme, 20, m, 8)[..], &[lies], &symbols].concat());
         seeds.push([&shape(scheme, 20, m, 8)[..], &[lies], &symbols[..6]].concat());
@@ -307,7 +307,7 @@ fn request() -> Request {
 }
 
 fn blake3_of(bytes: &[u8]) -> Vec<u8> {
-    // Any digest will do: it is compared when the manifest is opened.
+    // Any digest works here, because it is compared only when the manifest is opened.
     bytes.iter().cycle().take(32).copied().collect()
 }
 
@@ -358,7 +358,7 @@ fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     let setups: [&[u8]; 3] = [
         // Blocks of 1440 bytes, 16 in a chunk, an object of 5 MB in segments of four chunks.
         &[2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 1, 4, 5, 245, 225, 0, 0],
-        // The same in one chunk, with a rate to be found.
+        // The same object in one chunk, without a given rate.
         &[2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 0, 32, 4, 5, 245, 225, 0, 0, 0],
         // One byte.
         &[2, 5, 159, 27, 0, 13, 12, 0, 32, 4, 5, 245, 225, 0, 0, 0],

@@ -104,7 +104,7 @@ fn read(heard: &[u8], service: &str) -> (usize, usize) {
     count
 }
 
-/// Nothing has changed except where a client may write.
+/// Asserts that only files that the client may write have changed.
 fn look_at(scratch: &Path, may_write: bool) {
     for kept in ["beside", "root/file"] {
         assert_eq!(fs::read(scratch.join(kept)).expect("it is still there"), CONTENT);

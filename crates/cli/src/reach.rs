@@ -219,7 +219,7 @@ impl ReachArgs {
     /// cancels `cancel`; `screen` asks about new servers.
     ///
     /// # Errors
-    /// As [`ReachArgs::check`] and [`ReachArgs::client`].
+    /// Those of [`ReachArgs::check`] and [`ReachArgs::client`].
     pub(crate) fn remote(
         &self,
         places: &[&Location],

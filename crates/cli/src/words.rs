@@ -1,4 +1,4 @@
-//! A command line in one string, as `-e 'ssh -J gate'` has it.
+//! A command line in one string, such as the value of `-e 'ssh -J gate'`.
 
 /// The ssh command as words.
 #[derive(Clone, Debug)]
@@ -8,7 +8,7 @@ impl SshCommand {
     /// Reads it from one string.
     ///
     /// # Errors
-    /// As [`split_words`].
+    /// Those of [`split_words`].
     pub(crate) fn parse(text: &str) -> Result<SshCommand, String> {
         split_words(text).map(SshCommand)
     }

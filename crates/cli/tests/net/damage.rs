@@ -37,7 +37,7 @@ fn repeated_damage_ends_with_its_own_exit_status() {
         let last = ended.last();
         assert_eq!((&last["class"], &last["status"]), (&"verification".into(), &6.into()));
         assert!(!copy.exists(), "{way:?} {ended}");
-        // No damaged data were kept.
+        // The partial files have no damaged data, so the next copy succeeds.
         rig.relay.rules.damaged.store(0, Ordering::Relaxed);
         rig.pair.cp(&[&from, &to]).summary();
         rig.assert_copied(way);

@@ -17,7 +17,7 @@ fn named(line: &str) -> Option<&'static str> {
     names.find(|name| is_string(name) || is_folder(protocol(name)))
 }
 
-/// The protocol with the name `name`, or whose variant has it.
+/// The protocol that `name` names, directly or as a variant.
 fn protocol(name: &str) -> &str {
     name.split('-').next().unwrap_or(name)
 }

@@ -28,7 +28,7 @@ async fn connect(port: u16, id: &str) -> TcpStream {
 }
 
 fn publish(content: &[u8]) -> Vec<u8> {
-    // All are shorter than 128 bytes.
+    // All messages are shorter than 128 bytes, so the length takes one byte.
     let mut packet = vec![0x30, (2 + TOPIC.len() + content.len()) as u8, 0, TOPIC.len() as u8];
     packet.extend(TOPIC);
     packet.extend(content);
