@@ -173,7 +173,7 @@ pub(super) fn emulator() -> Vec<Finding> {
     vec![finding]
 }
 
-/// The reason that forbids namespaces or TUN devices, as commands that allow them.
+/// Commands that allow namespaces and TUN devices, for each known setting that forbids them.
 #[cfg(target_os = "linux")]
 fn mend_namespaces() -> Vec<String> {
     let opened = fs::File::options().read(true).write(true).open("/dev/net/tun");
@@ -189,8 +189,8 @@ fn mend_namespaces() -> Vec<String> {
     commands
 }
 
-/// The commands that open the TUN device to all users, as udev does, after it refused a user with
-/// `error`; `None` if a container forbids it, which no file mode changes.
+/// The command that gives all users access to the TUN device, as udev does, after an open failed
+/// with `error`; `None` if a container forbids it, because no file mode changes that.
 #[cfg(target_os = "linux")]
 fn mend_tun(error: &std::io::Error) -> Option<String> {
     use rustix::io::Errno;
