@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use longhaul::{RoomStatus, ServerStatus, TransferStatus};
 
-/// The text, grown family by family.
+/// The text, to which each metric family is appended.
 struct Text(String);
 
 /// The type of a family.
