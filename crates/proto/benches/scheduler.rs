@@ -15,7 +15,7 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 
 const FLOWS: [u32; 5] = [1, 10, 100, 1_000, 10_000];
-/// Number of runs of which the median counts.
+/// Number of runs; their median counts.
 const TURNS: usize = 101;
 
 fn main() {
@@ -38,7 +38,8 @@ fn main() {
     }
 }
 
-/// Nanoseconds for the shares of this many flows, half of which cannot take an even share.
+/// Nanoseconds to compute the shares of this many flows. Half of the flows cannot take an even
+/// share.
 fn sharing(flows: u32, turns: usize) -> u128 {
     let mut place = 1u64;
     let mut estimate = || {

@@ -22,7 +22,7 @@ const BITS: u32 = SYMBOLS.ilog2();
 const INDEX: u32 = 1 << 31;
 /// Numbers in a header from this one on are those of symbols.
 pub const FIRST_SYMBOL: u64 = 1 << 47;
-/// The most chunks whose symbols a receiver keeps.
+/// Maximum number of chunks whose symbols a receiver keeps.
 const MOST_CHUNKS: usize = 4_096;
 /// Accepted probabilities that a round needs another round; the first probability that the budget
 /// allows counts.

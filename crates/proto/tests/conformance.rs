@@ -107,8 +107,8 @@ fn blocks_may_be_skipped_midway() {
     }
 }
 
-/// A sender that compares the receiver's files with its source skips equal blocks before the
-/// receiver knows it, some of them already sent.
+/// A sender that compares the receiver's files with its source skips equal blocks. It may have sent
+/// some of these blocks already, and the receiver learns of the skip later.
 #[test]
 fn blocks_skipped_by_the_sender_do_not_count_as_lost() {
     for row in all() {

@@ -24,7 +24,7 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::{Control, ErrorRate, MAX_CONTROL};
 
-/// The most datagrams requested in one poll.
+/// Maximum number of datagrams requested in one poll.
 const BATCH: usize = 44;
 /// Polls at one instant before the run counts as stuck.
 const MAX_POLLS: u32 = 1_000;

@@ -369,8 +369,8 @@ async fn accept_tcp(listener: tokio::net::TcpListener, door: Arc<Door>) {
 enum Arrival {
     Session(Box<Session>),
     Foreign,
-    /// A longhaul client that needs nothing more: it was informed that there is no common
-    /// version, or it was a second attempt and the first one won.
+    /// A longhaul client whose connection ends here: there is no common version, or this was a
+    /// second attempt and the first one won.
     Done,
 }
 

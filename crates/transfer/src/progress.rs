@@ -206,7 +206,8 @@ pub enum Notice {
     Streams {
         /// The number of connections that carry the data, or carried it at the end.
         count: u32,
-        /// That number is the best of those tried; otherwise the copy ended during the search.
+        /// Whether that number is the best of those tried. If not, the copy ended during the
+        /// search.
         found: bool,
     },
     /// A file was copied, or would be (dry run).

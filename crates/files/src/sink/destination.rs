@@ -369,8 +369,8 @@ fn leave_mark(parent: &dyn Folder, name: &[u8], manifest: &Manifest) -> io::Resu
     parent.sync()
 }
 
-/// Returns the folder that holds `place` and its name in it, if an unfinished copy of the same
-/// folder has created it.
+/// Returns the parent folder of `place`, and the last name of its path, if an unfinished copy of
+/// the same folder has created `place`.
 fn own_top(place: &Place, manifest: &Manifest) -> Option<(SharedFolder, Vec<u8>)> {
     let name = place.name()?;
     let parent = place.parent().folder().ok()?;

@@ -38,8 +38,8 @@ pub struct SinkOutcome {
     /// Named entries that were not taken by [`Sink::take_named`].
     pub named: Vec<u32>,
     /// For one file: its BLAKE3 hash, as `b3sum` prints it. For a tree: BLAKE3 of three
-    /// concatenated hashes: of the encoded manifest without version stamps, of the roots of its
-    /// large files in the manifest's order, and of the values of its packed chunks in their order.
+    /// concatenated hashes. They cover the encoded manifest without version stamps; the roots of
+    /// the large files in the manifest's order; and the values of the packed chunks in order.
     /// `None` if not everything was hashed, because some of it existed already or failed.
     pub digest: Option<Digest>,
 }

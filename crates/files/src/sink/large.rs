@@ -561,8 +561,8 @@ fn read_chunk(file: &dyn File, size: u64, chunk: u64) -> io::Result<(Vec<u8>, Di
     Ok((content, value))
 }
 
-/// Returns the content of a chunk of `file`, as one of `size` bytes, if it can be read and its
-/// value is `value`.
+/// Reads a chunk of `file`, which counts as `size` bytes long. Returns the content if its value is
+/// `value`.
 fn read_verified(file: &dyn File, size: u64, chunk: u64, value: &Digest) -> Option<Vec<u8>> {
     let (content, found) = read_chunk(file, size, chunk).ok()?;
     (found == *value).then_some(content)

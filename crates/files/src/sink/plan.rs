@@ -333,8 +333,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Retries `work` on an entry's partial file or folder while another copy has locked it.
-    /// That copy's client may be gone, and the copy about to end.
+    /// Retries `work` on an entry's partial file or folder while another copy has locked it. The
+    /// other copy may end soon, for example if its client has disconnected.
     pub(super) fn once_free<T>(
         &mut self,
         number: u32,

@@ -1,9 +1,9 @@
 //! The receive thread of a port.
 //!
 //! A flow's clock shows the time up to which the socket has been read: the thread delivers arrived
-//! datagrams before mailbox messages, and before any flow learns that time has passed. Otherwise,
-//! if the thread had to wait for its processor, a flow would count datagrams in the socket as lost
-//! as soon as the control stream reports them as sent.
+//! datagrams before mailbox messages, and before any flow learns that time has passed. With another
+//! order, a thread that had to wait for its processor would make losses: a flow would count unread
+//! datagrams as lost when the control stream reports them as sent.
 
 use std::collections::HashMap;
 use std::io;

@@ -14,7 +14,7 @@ pub(super) const LENGTH: usize = 2;
 /// Bits in a datagram's number: the datagram is part of a group with repairs, or is a repair.
 pub(super) const CODED: u64 = 1 << 15;
 pub(super) const REPAIR: u64 = 1 << 14;
-/// Most originals and repairs of a group.
+/// Maximum number of originals and repairs of a group.
 pub(super) const MAX_GROUP: u8 = 64;
 pub(super) const MAX_REPAIRS: u8 = 32;
 

@@ -23,8 +23,8 @@ impl Departure {
     /// Bytes of a departure in front of the message.
     pub const LEN: usize = 8;
 
-    /// The departure at `now` of a message that its sender had at `born`, in microseconds of that
-    /// clock.
+    /// The departure at `now` of a message that its sender got at `born`, in microseconds of the
+    /// sender's clock.
     pub fn new(now: Time, born: i64) -> Departure {
         let now = micros(now);
         let age = u32::try_from(now.saturating_sub(born).max(0)).unwrap_or(u32::MAX);

@@ -43,7 +43,7 @@ pub use log::{Limits, Log};
 pub use meter::{Meter, Stats};
 pub use seen::{Numbers, Placed, Seen};
 
-/// Most bytes of a message.
+/// Maximum bytes of a message.
 pub const MAX_MESSAGE: usize = 16 << 20;
 /// A message that has passed this many links between servers goes no further.
 pub const MAX_HOPS: u32 = 16;

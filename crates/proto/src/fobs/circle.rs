@@ -18,7 +18,7 @@ use crate::layout::{Block, Layout};
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 
-/// The most blocks of a stretch; its blocks in flight are judged together.
+/// Maximum number of blocks of a stretch; its blocks in flight are judged together.
 pub(super) const STRETCH: u32 = 256;
 
 /// When a stretch was sent.
@@ -157,7 +157,7 @@ impl Circle {
         unacked.count() == 0
     }
 
-    /// Forgets a segment of which every block has arrived.
+    /// Forgets a segment after all of its blocks have arrived.
     pub(super) fn forget(&mut self, segment: u32) {
         if self.open.remove(&segment).is_none() {
             return;

@@ -7,8 +7,9 @@
 //! A sender sends blocks in the order of the requests. Each requested block has a *place* in that
 //! order, and a block that arrives shows that all earlier places were sent. The edge is the highest
 //! such place; blocks before it that are still missing after a grace are lost and will be requested
-//! again. When a sender says that it has answered its requests, their missing blocks are lost once
-//! its last datagram has arrived, or once nothing newer has arrived for a grace.
+//! again. After a sender reports that it has answered its requests, the missing blocks count as
+//! lost in two cases: the sender's last datagram has arrived, or no newer datagram has arrived for
+//! a grace.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

@@ -82,8 +82,8 @@ pub(super) struct Flow {
     overrun: bool,
     /// Arrivals and drops when the count was last taken.
     counted: Count,
-    /// Since the interval began, the sender had nothing to send because too little was requested
-    /// (`starved`) or because this host had no room (`blocked`).
+    /// Whether the sender had nothing to send at some time since the interval began: because too
+    /// little was requested (`starved`), or because this host had no room (`blocked`).
     starved: bool,
     blocked: bool,
     /// Highest packet number of the sender's last answer, plus one.

@@ -12,7 +12,7 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Obedience {
     left: f64,
-    /// The most that the sender may have had in hand at any time.
+    /// The largest `in_hand` of all calls of [`Obedience::allow`] so far, in bits.
     in_hand: f64,
     at: Time,
 }

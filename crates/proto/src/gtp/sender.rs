@@ -20,22 +20,22 @@ use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Pulse, Request, SenderOffer};
 
-/// The most runs of blocks waiting to be sent, and requests waiting for an earlier one; no honest
-/// receiver needs as many.
+/// Maximum number of runs of blocks waiting to be sent, and of requests waiting for an earlier one.
+/// An honest receiver needs fewer.
 const MAX_RUNS: usize = 1 << 16;
 const MAX_AHEAD: usize = 1 << 12;
 
 /// GTP's sender.
 pub struct GtpSender {
     end: SendingEnd,
-    /// The most that may be sent, whatever is requested.
+    /// Upper limit of the sending rate, whatever is requested.
     cap: Option<Rate>,
     /// Whether the first train shows the receiver the path's rate.
     train: FirstTrain,
-    /// Relative change of the round-trip time that is reported again. It is smaller if the receiver
-    /// has to find its capacity, because a queue then shows how large that is.
+    /// Minimum relative change of the round-trip time for another report. Smaller if the receiver
+    /// has to find its capacity, because the queue then shows the capacity.
     rtt_news: f64,
-    /// The least absolute change that is reported.
+    /// Minimum absolute change for another report.
     least_news: Span,
     /// Blocks to be sent, in the order of the requests.
     wanted: VecDeque<Range<u64>>,

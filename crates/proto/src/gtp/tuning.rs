@@ -37,11 +37,11 @@ tuning! {
     ahead: Span = Span::from_millis(100);
     /// Least number of blocks in flight, however slow the flow.
     ahead_blocks: u64 = 4;
-    /// Least number of requests' worth of data that a sender has in hand, so that a late request
-    /// does not starve it.
+    /// Minimum data that a sender has in hand, as a number of requests. A late request then does
+    /// not starve the sender.
     turns_ahead: u64 = 2;
-    /// Most requests to a sender in a round trip. Each has a cost; with fewer, data that arrived
-    /// wait longer before more is requested.
+    /// Maximum number of requests to a sender in a round trip. Each request has a cost; with fewer
+    /// requests, data that arrived wait longer before more is requested.
     turns: u64 = 2;
     /// Least number of datagrams in a request, as far as a sender has them in hand. A request costs
     /// both ends as much as several datagrams.
@@ -52,8 +52,8 @@ tuning! {
     /// Burst allowance, as a share of what the sender may have in hand: the path may have held back
     /// that much.
     at_once: f64 = 2.0;
-    /// Most requests a second to all senders together, without loss. Requests must not use up the
-    /// capacity that the answers need.
+    /// Maximum number of requests a second to all senders together, without loss. Requests must not
+    /// use up the capacity that the answers need.
     requests: u64 = 10_000;
     /// Time after which a silent sender gets a new request; it doubles with each repetition.
     silence: Span = Span::from_millis(500);
@@ -77,7 +77,7 @@ tuning! {
     /// Length of the window for the shortest round-trip time; the current window and the one before
     /// count. After that the path may have become longer for good.
     path_age: Span = Span::from_secs(10);
-    /// Most that a flow is asked for, as a share of the receiving host's drain rate. Above 1,
+    /// Maximum rate requested from a flow, as a share of the receiving host's drain rate. Above 1,
     /// because a drain rate measured on requested data must not fix the flow at that rate.
     drain: f64 = 1.1;
     /// Shortest control interval.
@@ -110,9 +110,9 @@ tuning! {
     /// Receive rate, as a share of the fastest train's, from which on the receiver's link did not
     /// limit that train.
     past: f64 = 1.06;
-    /// Intervals for which a ceiling of the receive rate holds the first time.
+    /// Number of intervals for which a ceiling of the receive rate holds the first time.
     belief: u64 = 8;
-    /// Most intervals for which a confirmed ceiling holds.
+    /// Maximum number of intervals for which a confirmed ceiling holds.
     longest_belief: u64 = 32;
     /// Factor by which a ceiling holds longer each time it is confirmed.
     belief_again: u64 = 2;

@@ -23,9 +23,9 @@
 //! for long.
 //!
 //! The queue is the rise of the one-way delay towards the receiver, by the receiver's clock, capped
-//! by the rise of the round-trip time. Delayed reports therefore do not look like a queue (the
-//! one-way delay does not contain them), nor does clock drift (the round-trip time does not contain
-//! it).
+//! by the rise of the round-trip time. Delayed reports therefore do not look like a queue, because
+//! the one-way delay does not contain them. Clock drift does not either, because the round-trip
+//! time does not contain it.
 
 mod windows;
 
@@ -66,8 +66,8 @@ const IDLE: f64 = 4.0;
 const IDLE_RTTS: f64 = 40.0;
 /// Share of the path that one window holds at least until the first loss.
 const FLOOR: f64 = 0.3;
-/// Share of the path that a copy of the lowest weight takes while others are present, and the least
-/// number of datagrams that it sends in a round.
+/// A copy of the lowest weight takes this share of the path while others are present, but sends at
+/// least this number of datagrams in a round.
 const LEAST_PART: f64 = 0.02;
 const LEAST_LEN: u64 = 4;
 /// If our share of the path falls below [`UNYIELDING`] of its value before the loss, the other

@@ -96,8 +96,8 @@ impl PaperRate {
     /// next SYN time (inc): inc = Sr * SYN * beta / (MTU * 8), where beta is the constant
     /// 1.2*10^-5. d) inc is, at minimum, 1/MTU."
     ///
-    /// The paper's table (MTU 1500: 0.01, 0.1, 1) is reproduced without the factor SYN, and with
-    /// the power of ten above the rate, not below it as in its text. This code follows the table.
+    /// The paper's table (MTU 1500: 0.01, 0.1, 1) contradicts this text: it follows without the
+    /// factor SYN, and with the power of ten above the rate. This code follows the table.
     fn increase(&self) -> f64 {
         let speed = self.per_sync / self.sync * self.mtu * 8.0;
         let mut rounded = 1.0;

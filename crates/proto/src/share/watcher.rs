@@ -8,7 +8,7 @@ use super::tree::{Change, Entry, Tree};
 /// Approximate size of a piece, in bytes of keys and values; a single entry may be larger.
 pub const PIECE: usize = 128 << 10;
 
-/// The most bytes of an entry in a message in addition to key and value.
+/// Maximum bytes of an entry in a message in addition to key and value.
 const OVERHEAD: usize = 32;
 
 fn size(key: &Key, value: Option<&[u8]>) -> usize {

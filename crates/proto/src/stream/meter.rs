@@ -34,8 +34,7 @@ struct Counts {
 /// Measures losses, their burst length, and delay variation from packet numbers and stamps.
 #[derive(Clone, Debug)]
 pub struct Meter {
-    /// A pause before a gap that is longer than this makes the gap an outage, which no code
-    /// bridges.
+    /// A gap after a longer pause than this is an outage, which no code can repair.
     outage: Span,
     next: u64,
     last: Time,

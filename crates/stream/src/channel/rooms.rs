@@ -10,7 +10,7 @@ use longhaul_proto::share::Key;
 use longhaul_session::{Error, Kind, PeerId};
 use tokio::sync::watch;
 
-/// Senders of a room whose repeated messages are detected.
+/// Maximum number of senders whose repeated messages a room detects.
 const ORIGINS: usize = 4_096;
 /// How long a room without clients keeps the last messages of its keys.
 const IDLE: Duration = Duration::from_secs(600);

@@ -18,14 +18,14 @@ use crate::link::ETHERNET_FRAMING;
 /// Frames that a device holds for the forwarder; further frames are dropped and counted.
 const DEVICE_QUEUE: u32 = 2_048;
 
-/// The most TCP data in flight in each direction, as on a host tuned for long fat networks. The
+/// Maximum TCP data in flight in each direction, as on a host tuned for long fat networks. The
 /// machine's own limit, often 4 MiB for sending, would otherwise limit the path.
 const TCP_BUFFER: u64 = 64 << 20;
 
 /// The largest burst of a card: a super-packet with all its headers.
 const CARD_BURST: u32 = 72_000;
 
-/// The most bytes that wait for a card: sockets are full before.
+/// Maximum bytes that wait for a card. The sockets fill up before this limit is reached.
 const CARD_ROOM: u32 = 512 << 20;
 
 /// A host that exists while this value lives.

@@ -277,7 +277,7 @@ impl Link {
         Fate::Arrives(Passage { at, twice, turned_bit })
     }
 
-    /// The time when a packet of `wire` bytes that arrives at `now` has left, or its fate if the
+    /// The departure time of a packet of `wire` bytes that arrives at `now`, or its fate if the
     /// queue drops it.
     fn queued(&mut self, now: Time, wire: Bytes) -> Result<Time, Fate> {
         let (queue, serialiser) = (self.spec.queue, &mut self.serialiser);

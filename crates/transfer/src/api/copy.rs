@@ -197,7 +197,7 @@ impl CopyRequest {
         self.with(|options| options.allow_downgrade = is_allowed)
     }
 
-    /// Sets how many events may wait for a slow reader (1,024); further ones become
+    /// Sets how many events may wait for a slow reader, by default 1,024. Further events become
     /// [`Event::Lagged`](super::Event::Lagged).
     pub fn event_capacity(self, events: usize) -> CopyRequest {
         CopyRequest { events, ..self }

@@ -52,7 +52,7 @@ impl ShareRequest {
         ShareRequest { host: self.host.reach(reach), ..self }
     }
 
-    /// Sets how long to keep retrying a lost connection (5 minutes).
+    /// Sets how long to keep retrying a lost connection. By default 5 minutes.
     pub fn retry_for(self, time: Duration) -> ShareRequest {
         ShareRequest { retry_for: time, ..self }
     }

@@ -52,7 +52,7 @@ pub struct StreamSettings {
     pub deadline: Span,
     /// What to do with frames that arrive too fast.
     pub when_behind: WhenBehind,
-    /// How many receivers must be present before the first frame is taken (none).
+    /// How many receivers must be present before the first frame is taken. By default none.
     pub receivers: u32,
     /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path
     /// to the server, but no more than fits every Ethernet path.
@@ -123,7 +123,7 @@ macro_rules! reached {
                 self
             }
 
-            /// Sets how long to keep retrying a lost connection (5 minutes).
+            /// Sets how long to keep retrying a lost connection. By default 5 minutes.
             pub fn retry_for(mut self, time: Duration) -> $request {
                 self.target.retry_for = time;
                 self

@@ -75,7 +75,8 @@ pub(super) struct State {
     failed_bytes: usize,
     /// The number of sessions so far.
     pub(super) attempts: u32,
-    /// A source file that changed in this attempt while it was read, and the number of such files.
+    /// One of the source files that changed while this attempt read them, and the number of these
+    /// files.
     changed: Option<(PathBuf, u64)>,
     /// Remaining attempts for changed source files.
     pub(super) rereads: u32,
@@ -218,8 +219,8 @@ impl ClientHooks {
         self.found(outcome.resumed_bytes);
     }
 
-    /// Returns the notice at the end of an attempt in which source files changed while they were
-    /// read, if another attempt copies their new versions.
+    /// If source files changed while this attempt read them, and another attempt copies the new
+    /// versions: returns the notice about it.
     pub(super) fn read_again(&self) -> Option<String> {
         let mut state = self.state.borrow_mut();
         let (path, count) = state.changed.take()?;

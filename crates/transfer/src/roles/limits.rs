@@ -11,7 +11,7 @@ use crate::write::budget::EARLY_GRANT;
 use longhaul_files::CHUNK;
 use longhaul_text::CallOption;
 
-/// Most blocks of a segment: its tally has a bit for each.
+/// Maximum number of blocks of a segment: its tally has a bit for each.
 const SEGMENT_BLOCKS: u64 = 1 << 30;
 /// The smallest block that is worth its header.
 const SMALLEST: u32 = 64;

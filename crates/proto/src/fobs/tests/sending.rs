@@ -349,11 +349,11 @@ impl Model {
 
     /// Checks a block that is sent under a number.
     ///
-    /// If any block may be repeated, the paper's rule holds for every block. If only known losses
-    /// may be repeated (between chunks, without a grant, after an acknowledgement without new
-    /// blocks, during congestion), the rule holds among the stretches known to be lost, of at most
-    /// [`STRETCH`] blocks each, and no other block is sent. While a first send is possible, only an
-    /// acknowledgement makes a repeat known to be lost.
+    /// If any block may be repeated, the paper's rule holds for every block. In some states only
+    /// known losses may be repeated: between chunks, without a grant, after an acknowledgement
+    /// without new blocks, during congestion. The rule then holds among the stretches known to be
+    /// lost, of at most [`STRETCH`] blocks each, and no other block is sent. While a first send is
+    /// possible, only an acknowledgement makes a repeat known to be lost.
     fn check(&mut self, now: Time, block: Block, number: u64, standing: Standing) {
         assert!(!self.there.contains(&block), "{block:?} is known to be there");
         let (before, of) = match self.goes.get(&block) {

@@ -19,7 +19,8 @@ use crate::scenario::{Amount, Udp};
 const BUFFER: usize = 8 << 20;
 /// The receiver's polling interval; datagrams later than twice this are not counted.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The most datagrams in one batch after a wait; the sender reads the clock between batches.
+/// Maximum number of datagrams in one batch after a wait; the sender reads the clock between
+/// batches.
 const TURN: u32 = 64;
 
 /// Counters of the receiver.

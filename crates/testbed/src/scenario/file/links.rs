@@ -18,7 +18,7 @@ use crate::link::{
 };
 use crate::scenario::topology::Duplex;
 
-/// The most changes of all links together.
+/// Maximum number of changes of all links together.
 const MAX_CHANGES: usize = 100_000;
 
 /// Tables with a link's properties, later ones overriding earlier ones: all links, this link, its

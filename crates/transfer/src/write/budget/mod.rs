@@ -331,8 +331,8 @@ impl MemoryPart {
         self.streamed.clone()
     }
 
-    /// Returns how many bytes this transfer may have granted and not drained, given that it has
-    /// `held` now. The result is never less than `held`.
+    /// Returns the limit for this transfer's granted and not yet drained bytes. `held` is the
+    /// current amount; the result is never less.
     pub(crate) fn room(&self, held: Bytes) -> Bytes {
         let shared = &self.place.0;
         let mut permit = self.held();
