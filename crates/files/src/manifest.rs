@@ -1,9 +1,9 @@
 //! The manifest of an object: its files, folders and links, in an order that both ends share.
 //!
-//! A [`Manifest`] is always valid, even if a peer wrote it: each name is a single path
-//! component, each entry's folder is an earlier entry, no path appears twice, and the sizes are
-//! within limits. Paths are bytes, because names need not be UTF-8. The order is that of a walk:
-//! a folder, then its content.
+//! A [`Manifest`] is always valid, even if a peer wrote it: each name is a single path component,
+//! each entry's folder is an earlier entry, no path appears twice, and the sizes are within limits.
+//! Paths are bytes, because names need not be UTF-8. Entries are in the order of a walk: a folder,
+//! then its content.
 //!
 //! An entry stores its own name and the number of its folder. Paths are computed when needed, so
 //! memory does not grow with the depth of a tree.

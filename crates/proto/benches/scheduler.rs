@@ -61,8 +61,8 @@ fn sharing(flows: u32, turns: usize) -> u128 {
     median(times.collect())
 }
 
-/// Nanoseconds from a join among this many flows until each sender's request is ready, if the
-/// spacing of schedules lets it count immediately.
+/// Nanoseconds from a join among this many flows until each sender's request is ready. The join
+/// leads to a schedule immediately.
 fn joining(flows: u32, turns: usize) -> u128 {
     let settings = Settings::default().with(&ROW, RECEIVE_RATE.name, 9_571e6);
     let settings = settings.expect("it has such a setting");

@@ -165,7 +165,8 @@ struct Passing {
     /// Datagrams after the first arrival time, and the number of distinct arrival times after it.
     after: u64,
     steps: u32,
-    /// The longest pause, its end, and the number of datagrams that arrived at its end.
+    /// The longest pause, the end of the pause, and the number of datagrams that arrived at that
+    /// time.
     pause: Span,
     woke: Time,
     at_once: u64,

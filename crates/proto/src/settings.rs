@@ -140,7 +140,7 @@ impl Settings {
         Ok(self)
     }
 
-    /// The value given for `option`, in base units; `None` if it has its default.
+    /// The value given for `option`, in base units; `None` if the option has its default.
     pub fn given(&self, option: &ProtocolOption) -> Option<f64> {
         self.0.get(option.name).copied()
     }

@@ -20,8 +20,8 @@ use crate::terms::{OVERHEAD, Terms};
 
 /// Frames that wait after the one that is being sent.
 const WAITING: usize = 1;
-/// Permits for frames in the thread and its channel: if the source blocks, the frame that is
-/// being sent and those that wait.
+/// Maximum number of frames in the thread and its channel: the frame being sent, and the frames
+/// that wait behind it.
 pub(crate) const ROOM: usize = WAITING + 1;
 
 /// A command to the thread.

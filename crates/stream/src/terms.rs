@@ -19,8 +19,8 @@ const RATES: (f64, f64) = (0.001, 10_000.0);
 const DEADLINES: (Span, Span) = (Span::from_millis(1), Span::from_secs(60));
 /// Maximum delay of a path.
 const LONGEST: Span = Span::from_secs(60);
-/// Maximum loss ratio and burst length that a sender adapts to, so a lying receiver cannot make it
-/// send without limit.
+/// Maximum loss ratio and burst length that a sender adapts to. A lying receiver therefore cannot
+/// make the sender send without limit.
 const LOSS: f64 = 0.1;
 const BURST: f64 = 64.0;
 

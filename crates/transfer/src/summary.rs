@@ -156,7 +156,8 @@ pub struct Summary {
     /// CPU time of the other end's threads that received datagrams and wrote; `None` if the other
     /// end sent, because it does not report CPU time.
     pub far_cpu: Option<Span>,
-    /// The capacity of this host and its source, if the protocol divides it.
+    /// The receive capacity of this host and how it was found, if the protocol divides the
+    /// capacity.
     pub receives: Option<ReceiveCapacity>,
     /// The sources, if the copy had several.
     pub sources: Vec<SourceRow>,

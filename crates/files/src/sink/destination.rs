@@ -31,8 +31,8 @@ pub(super) struct Ground {
     mark: Option<Vec<u8>>,
     /// The base is missing and was not created, because of a dry run.
     pub(super) is_missing: bool,
-    /// The name of the base may not be on disk: this copy has created it, or the file system cannot
-    /// sync it.
+    /// Whether the name of the base may be missing on disk: this copy has created the base, or the
+    /// file system cannot sync it.
     pub(super) has_new_base: bool,
     /// The destination, for errors.
     pub(super) place: PathBuf,
@@ -224,8 +224,8 @@ impl Ground {
     }
 }
 
-/// The mark of a folder that a copy has created. While it exists, the same copy goes into the same
-/// folder.
+/// The mark of a folder that a copy has created. While the mark exists, a repeated copy writes into
+/// the same folder.
 #[derive(Debug)]
 pub struct Mark {
     folder: SharedFolder,

@@ -43,8 +43,9 @@ pub struct Deleted {
     pub names: Vec<Vec<u8>>,
     pub(super) failures: Vec<Failure>,
     listed: usize,
-    /// A path of the source that exists at the destination but is not listed: the file system
-    /// stores names in another form, so a name that looks extra may be the copied one.
+    /// A path of the source that exists at the destination but is missing in the folder's listing.
+    /// The file system stores names in another form, so a name that looks extra may be the copied
+    /// file.
     stored_otherwise: Option<Vec<u8>>,
 }
 
@@ -215,12 +216,13 @@ impl Sink {
 /// A folder of the destination in the walk.
 struct Level {
     path: Vec<u8>,
-    /// Its entry in the manifest; `None` for the top, and for a folder that the source lacks.
+    /// The folder's entry in the manifest; `None` for the top, and for a folder that the source
+    /// lacks.
     entry: Option<u32>,
     is_extra: bool,
-    /// The remaining names in it, sorted.
+    /// The names in the folder that are still to be examined, sorted.
     names: std::vec::IntoIter<Vec<u8>>,
-    /// Something in it stays.
+    /// Whether something in the folder stays.
     keeps: bool,
 }
 

@@ -82,7 +82,8 @@ impl Sink {
             if complete && self.is_complete() {
                 self.each(|kind| matches!(kind, Kind::Link { .. }), Sink::make_link)?;
                 kept_extra = self.keeps_extra();
-                // Before the folders get their times, which a removal changes.
+                // Remove names before the folders get their times, because a removal changes a
+                // folder's time.
                 deleted = self.delete_extra()?;
                 self.finish_folders();
                 mark = self.end_on_disk()?;

@@ -82,8 +82,8 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
 /// locks a partial file before it renames or removes the file. Therefore no copy gives a final name
 /// to another copy's file.
 ///
-/// # Errors `ResourceBusy` if another copy is about to rename or remove the file; else the system's
-/// error.
+/// # Errors
+/// `ResourceBusy` if another copy is about to rename or remove the file; else the system's error.
 pub(super) fn remove_free(
     folder: &dyn Folder,
     name: &[u8],
@@ -144,7 +144,7 @@ fn is_closed_to_others(folder: &Attributes) -> bool {
         && (folder.mode & 0o022 == 0 || folder.mode & 0o1000 != 0)
 }
 
-/// Whether its owner may read a file of this mode, and so lock it.
+/// Whether this mode lets the owner read the file, which locking needs.
 pub(super) fn is_lockable(mode: u32) -> bool {
     mode & 0o400 != 0
 }

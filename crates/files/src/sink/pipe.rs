@@ -117,7 +117,8 @@ impl PipeFile {
         }
     }
 
-    /// Gives the file its name, if it has `total` bytes and this digest; else returns `false`.
+    /// Gives the file its name if it has `total` bytes and the digest `digest`; otherwise returns
+    /// `false`.
     ///
     /// # Errors
     /// The system refuses. An existing file is unchanged then, unless only the folder could not be

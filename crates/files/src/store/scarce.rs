@@ -1,8 +1,8 @@
 //! Opens files when this process, or the host, has no file descriptor left.
 //!
-//! Such an open waits, and fails only if no descriptor becomes free in time. Each file that this
-//! process closes wakes it. It also retries at intervals, because sockets and other processes also
-//! free descriptors. The limit applies to the whole process, and so does the queue of waiting
+//! Such an open waits, and fails only if no descriptor becomes free in time. It retries after each
+//! file that this process closes. It also retries at intervals, because sockets and other processes
+//! free descriptors too. The limit applies to the whole process, and so does the queue of waiting
 //! opens.
 
 use std::io;

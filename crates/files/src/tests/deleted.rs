@@ -129,7 +129,7 @@ fn files_that_another_copy_finishes_meanwhile_are_not_deleted() {
     let left = ["a", "fresh", "fresh/new", "new", "replaced", "shared", "shared/new", "shared/old"];
     assert_eq!(names_of(&ends.to), left, "{:?}", outcome.deleted_names);
     assert_eq!(outcome.deleted, 3);
-    // The next copy deletes them, because they were finished before it began.
+    // The next copy deletes these files, because they were complete before it began.
     std::fs::remove_file(&clock).unwrap();
     open().unwrap().run().unwrap();
     assert_eq!(names_of(&ends.to), ["a"]);

@@ -200,8 +200,8 @@ impl ReceiveLoop {
         }
     }
 
-    /// Reads one system call's datagrams; tries even if nothing was there a moment ago. Returns
-    /// whether there may be more.
+    /// Reads datagrams with one system call, even if `readable` is false. Returns whether there may
+    /// be more.
     fn receive(&mut self, readable: bool, inbox: &mut Inbox, spill: &mut Spill) -> bool {
         let before = clock::now();
         let scattered = if readable { self.receive_scattered(spill) } else { Ok(false) };
@@ -211,7 +211,7 @@ impl ReceiveLoop {
                 self.errors = 0;
                 let message = [spill.message()];
                 self.hear(message[0].at);
-                // The rest of a train that has been counted.
+                // The datagram belongs to a train that was counted already.
                 self.sort_out(0, &message);
                 self.deliver(&message);
                 return true;

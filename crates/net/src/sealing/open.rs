@@ -242,8 +242,8 @@ impl Opener {
     }
 
     /// Checks the number of an unencrypted datagram, which may have been corrupted. A number far
-    /// ahead would move the window past all later ones, so it needs a second one like it, as after
-    /// an outage.
+    /// ahead would move the window past all later datagrams. It counts only after a second number
+    /// near it, as after an outage.
     fn believe(&mut self, number: PacketNumber) -> Result<(), OpenError> {
         let PacketNumber(number) = number;
         if number < self.window.end().saturating_add(WINDOW) {

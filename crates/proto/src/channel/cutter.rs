@@ -115,7 +115,7 @@ pub struct Cutter {
 
 impl Cutter {
     /// A cutter for datagrams with at most `payload` bytes. A group that stays incomplete for
-    /// `wait` then gets its repairs, so that rare messages are repaired in time too.
+    /// `wait` gets its repairs then, so rare messages are also repaired in time.
     pub fn new(payload: usize, code: Code, wait: Span) -> Cutter {
         // A repair is as long as the longest original of its group, rounded up to an even length.
         let beside = HEAD + REPAIR_HEAD + LENGTH + 1;

@@ -101,8 +101,9 @@ impl Circle {
         }
     }
 
-    /// Returns the blocks to resend now, at most `max`, the first under number `number`, and how
-    /// often they have been sent including this time. With `known` only known losses are resent.
+    /// Returns at most `max` blocks to resend now, and how often they have been sent, this time
+    /// included. The first one gets the packet number `number`. With `known` only known losses are
+    /// resent.
     pub(super) fn send_again(
         &mut self,
         now: Time,
@@ -191,7 +192,7 @@ impl Circle {
         }
     }
 
-    /// Moves a stretch that was sent completely once more behind those that were not.
+    /// If every block of a stretch has been sent once more, moves it behind the other stretches.
     fn turn(&mut self, key: (u32, u64)) {
         let Some(stretch) = self.stretches.remove(&key) else { return };
         if self.next_run(key.1, 0..stretch.len, 1).is_some() {

@@ -121,9 +121,9 @@ impl FobsSender {
         self.end.frontier.peek().is_some_and(|next| next >= self.chunk_end)
     }
 
-    /// The rule for losses. While a first send is possible, a repeat does not count as lost because
-    /// of time alone: the repeats of a slow sender take longer than its patience, and without
-    /// acknowledgements no first send would ever happen.
+    /// The rule for losses. While a first send is possible, a repeated block does not count as lost
+    /// because of time alone. Otherwise a slow sender, whose repeats take longer than its patience,
+    /// would never come to a first send without acknowledgements.
     fn known(&self) -> Known {
         let by_time_to = if self.end.frontier.is_open() { self.last_first } else { u64::MAX };
         Known { highest: self.highest, patience: self.end.rtt.timeout(), by_time_to }

@@ -41,7 +41,7 @@ pub(super) struct Asked {
     reached: u64,
     risen: Time,
     edge: Option<(u64, Time)>,
-    /// The places that the sender says it has answered, and the packet number after them.
+    /// The number of places that the sender reports as answered, and the packet number after them.
     answered: Option<(u64, u64)>,
     /// Blocks to be requested again: lost blocks, and blocks that the sender may never have sent.
     lost: VecDeque<Range<u64>>,

@@ -199,8 +199,8 @@ impl Flow {
         self.spacing = spacing;
     }
 
-    /// Returns the time between two requests: a fraction of a round trip. It is longer if a request
-    /// would be small, but not so long that the sender runs out of requested blocks.
+    /// Returns the time between two requests: a fraction of a round trip. The time is longer if a
+    /// request would be small, but the sender must not run out of requested blocks.
     fn turn(&self) -> Span {
         let Tuning { turns, worth_asking, ahead, turns_ahead, .. } = self.rules.tuning;
         let rate = Rate::from_bps_f64(self.rate()).max(Rate::from_bps(1));
@@ -342,8 +342,8 @@ impl Flow {
         }
     }
 
-    /// Sets the drops of this host's socket. They do not count as the path's own loss, even if they
-    /// continue while the rate falls.
+    /// Sets the number of drops of this host's socket. Such drops never count as the path's own
+    /// loss, even if they continue while the rate falls.
     pub(super) fn set_socket_lost(&mut self, lost: u64) {
         self.growing = lost > self.end.pulses.socket_lost();
         self.overrun |= self.growing;

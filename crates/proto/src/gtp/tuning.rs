@@ -107,8 +107,8 @@ tuning! {
     search: f64 = 2.0;
     /// Growth of the receive rate's step while a train has shown far more, as a factor.
     step_growth: f64 = 2.0;
-    /// Receive rate, as a share of the fastest train's, from which on the receiver's link did not
-    /// limit that train.
+    /// From this receive rate on, as a share of the fastest train's rate, the receiver's link did
+    /// not limit that train.
     past: f64 = 1.06;
     /// Number of intervals for which a ceiling of the receive rate holds the first time.
     belief: u64 = 8;
@@ -148,8 +148,8 @@ tuning! {
     /// How far the rate falls before loss is judged again, as a share of the fall before it. One
     /// result may be chance.
     own_again: f64 = 0.5;
-    /// Loss counts as unchanged from this point on the way from the loss that a narrow link would
-    /// have to the loss before the rate fell.
+    /// Where loss begins to count as unchanged, between the loss of a narrow link (0) and the loss
+    /// before the rate fell (1).
     own_stays: f64 = 0.5;
     /// Loss ratio of a path below which nothing is learned.
     own_least: f64 = 0.001;
@@ -159,7 +159,8 @@ tuning! {
     /// Least weight of a flow against other traffic, as a share of an even share. A flow that is
     /// pushed down must not lose weight further and further.
     even_least: f64 = 0.5;
-    /// Least share of the link that is left to other traffic, so that its demand can show.
+    /// Minimum share of the link for other traffic. Without it the demand of other traffic could
+    /// not show.
     others_least: f64 = 0.01;
     /// Other traffic that uses at least this share of its part gets a larger part. Between two
     /// losses TCP uses on average three quarters of its window.

@@ -51,7 +51,7 @@ const ENTER_ROUNDS: u32 = 3;
 /// Other flows are only assumed after a new train has confirmed the capacity. On a slow path, where
 /// trains are rare, this many rounds are enough without one.
 const BLIND_ROUNDS: u32 = 24;
-/// Rounds after a train of our own in which its queue may still show, its own round included.
+/// The queue of our own train may show for this number of rounds, the round of the train included.
 const TRAIN_ROUNDS: u32 = 3;
 /// When alone, trains are sent only if one takes less than this share of a round trip: a longer
 /// train overfills a short queue.

@@ -14,7 +14,7 @@ pub struct Right {
 }
 
 impl Right {
-    /// Parses `MODE[:/PREFIX]`, where MODE is `ro`, `wo` or `rw`. `None` if it is malformed.
+    /// Parses `MODE[:/PREFIX]`, where MODE is `ro`, `wo` or `rw`. `None` if the text is malformed.
     pub fn parse(text: &str) -> Option<Right> {
         let (mode, prefix) = text.split_once(':').unwrap_or((text, ""));
         let prefix = prefix.strip_prefix('/').unwrap_or(prefix);

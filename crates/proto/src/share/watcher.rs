@@ -58,8 +58,8 @@ pub enum Piece {
 }
 
 impl Watcher {
-    /// A watcher of `prefix` that is complete up to revision `has` of this tree; `None` if it needs
-    /// a snapshot.
+    /// A watcher of `prefix` that is complete up to revision `has` of this tree. Without `has` the
+    /// watcher needs a snapshot.
     pub fn new(prefix: Prefix, has: Option<u64>) -> Watcher {
         Watcher { prefix, state: has.map_or(State::New, State::At) }
     }

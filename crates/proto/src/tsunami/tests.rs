@@ -279,7 +279,7 @@ impl In {
         }
     }
 
-    /// The blocks that it requests, and its error rates, at `now`.
+    /// The blocks that the receiver requests at `now`, and the error rates that it reports.
     fn said(&mut self, now: Time) -> (Vec<Range<u64>>, Vec<ErrorRate>) {
         self.receiver.on_timeout(now);
         let (mut asked, mut rates) = (Vec::new(), Vec::new());

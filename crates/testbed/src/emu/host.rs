@@ -142,7 +142,8 @@ fn widen_tcp() -> io::Result<()> {
     Ok(())
 }
 
-/// The limit with a maximum of at least [`TCP_BUFFER`]; `None` if it is already that large.
+/// The limit with its maximum raised to [`TCP_BUFFER`]; `None` if the maximum is already large
+/// enough.
 fn widened(limit: &str) -> Option<String> {
     let mut numbers = limit.split_whitespace();
     let (least, first) = (numbers.next()?, numbers.next()?);

@@ -92,7 +92,7 @@ pub struct Accounts {
     pub reported_lost: u64,
     /// Packets that links really dropped.
     pub dropped: u64,
-    /// Of these, those that a queue dropped: full, or managed by CoDel.
+    /// Packets among these that a queue dropped because it was full, or by CoDel.
     pub queue_full: u64,
     /// Dropped by the receiving host's socket buffer.
     pub socket_lost: u64,

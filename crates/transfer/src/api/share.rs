@@ -154,7 +154,7 @@ impl Share {
         Ok(told.await.map_err(|_| ended())??)
     }
 
-    /// Returns the value of `key`; `None` if it does not exist.
+    /// Returns the value of `key`; `None` if the key does not exist.
     ///
     /// # Errors
     /// The key is invalid, this client may not read it, or the connection cannot be restored in

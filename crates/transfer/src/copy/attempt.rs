@@ -95,8 +95,8 @@ impl<'a> Attempt<'a> {
         let mut state = State::new();
         let is_kept = options.receive != Receive::Fake && options.output.is_none();
         if !is_kept || matches!(part.to, To::Replicas(_)) {
-            // Do not read a source again if the destination has no file to discard, if written
-            // bytes cannot be taken back, or if other sources send the agreed version.
+            // Do not read a source again in three cases: the destination has no file to discard,
+            // written bytes cannot be taken back, or other sources send the agreed version.
             state.rereads = 0;
         }
         Ok(Attempt {

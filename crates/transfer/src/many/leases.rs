@@ -118,7 +118,7 @@ impl Leases {
         self.sources.get(&source).is_some_and(|lease| lease.chunks.is_empty() && !lease.silent)
     }
 
-    /// Leases chunks to an idle source. `None` if it is busy, or no chunk is left for it.
+    /// Leases chunks to an idle source. `None` if the source is busy, or no chunk is left for it.
     pub(crate) fn next(&mut self, source: usize) -> Option<Given> {
         if !self.is_idle(source) {
             return None;

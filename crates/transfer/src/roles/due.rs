@@ -26,7 +26,8 @@ impl Due {
         }
     }
 
-    /// Returns the number of their blocks, without those within the `implied` bytes of the object.
+    /// Returns the number of blocks in these chunks. Blocks within the `implied` bytes of the
+    /// object do not count.
     pub(super) fn blocks(&self, layout: &Layout, implied: &[Range<u64>]) -> u64 {
         let mut blocks = RangeSet::new();
         for run in self.0.iter().flat_map(|chunks| blocks_of(layout, chunks)) {

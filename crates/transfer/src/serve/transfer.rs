@@ -133,8 +133,8 @@ async fn enter(
 ) -> Result<Arc<MemoryPart>, Error> {
     let is_held = make_way(registered, wire, request).await;
     if let Some(files) = files {
-        // Do not wait for a copy with a living client. For others, including those of other
-        // processes, wait as long as their sessions live.
+        // Do not wait for a copy with a living client. Wait for other copies, also of other
+        // processes, as long as their sessions may live.
         files.options.patience =
             if is_held { Duration::ZERO } else { session::Settings::default().idle };
     }

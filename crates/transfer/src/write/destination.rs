@@ -22,8 +22,8 @@ use longhaul_files::{ListMemory, VirtualObject};
 
 /// The destination of an object.
 pub(crate) trait Destination: Send {
-    /// Starts to write the `incoming` object, on its own thread or on the one of `shared`, and
-    /// returns the sender to that thread.
+    /// Starts to write the `incoming` object, on its own thread or on the thread of `shared`.
+    /// Returns the sender to that thread.
     ///
     /// # Errors
     /// [`ErrorKind::Unfinished`](crate::error::ErrorKind::Unfinished) if the system cannot start a

@@ -119,7 +119,7 @@ pub(crate) struct JobInbox {
     level: Arc<Level>,
 }
 
-/// The bytes that wait for a thread, and the memory that they are charged to.
+/// The number of bytes that wait for a thread, and the memory account that is charged for them.
 #[derive(Default)]
 struct Level(Mutex<(usize, Option<MessageCharge>)>);
 

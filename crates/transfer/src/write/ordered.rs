@@ -1,8 +1,8 @@
 //! A file written in order, to a writer that cannot seek: standard output, or a program's own.
 //!
 //! Each chunk is verified before any of it is written. Early chunks wait in separate memory, up to
-//! a limit; beyond it they keep their granted memory, so the sender stops. The next attempt treats
-//! the written chunks as existing, and starts after them.
+//! a limit. Further early chunks keep their granted memory, so the sender stops. The next attempt
+//! treats the written chunks as existing, and starts after them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -309,8 +309,9 @@ impl Stretch {
         self.left.keys().next().copied()
     }
 
-    /// Whether those blocks are known to be lost: the receiver has reported on all blocks sent as
-    /// often, or had the time to, and none of them had a number above `by_time_to`.
+    /// Whether those blocks are known to be lost: the receiver has reported on all blocks sent
+    /// equally often. It may instead have had time to do so, if none of these blocks had a number
+    /// above `by_time_to`.
     fn is_known(&self, highest: u64, patience: Span, by_time_to: u64, now: Time) -> bool {
         self.least().is_some_and(|least| {
             let (last, at) = self.gone[least as usize - 1];

@@ -22,7 +22,8 @@ pub struct FlowEnd {
     pub object: Option<Bytes>,
     /// The delivered amount, each byte once; for UDP, all arrivals.
     pub delivered: Bytes,
-    /// From its start until everything was delivered, or until the end of its time or of the run.
+    /// Time from the flow's start until all data were delivered, or until the end of the flow's
+    /// time or of the run.
     pub took: Span,
     /// The part of `took` that a copy's session needed before the first datagram of the object.
     pub setup: Span,
