@@ -3,9 +3,9 @@
 //! A journal only grows. A record is appended after its chunk's data are on disk, so every readable
 //! record is true; a lost record only means that the partial file is read again. A journal of
 //! another version of the source, or of an older release, proves nothing; then the content of the
-//! partial file is compared with the source. Records count up to the first torn or damaged one. The
-//! journal is independent of protocol, rate and direction: any later copy of the file can resume
-//! from it.
+//! partial file is compared with the source. Records count up to the first torn or damaged record.
+//! The journal is independent of protocol, rate and direction: any later copy of the file can
+//! resume from it.
 
 use super::CHUNK;
 use super::digest::Digest;

@@ -93,7 +93,8 @@ impl FrameWriter {
         self.pending.len() - self.taken
     }
 
-    /// Sends one message. If the call is cancelled, the whole message is sent with the next one.
+    /// Sends one message. If the call is cancelled, the whole message is sent with the next
+    /// message.
     ///
     /// # Errors
     /// The message is longer than [`MAX_FRAME`](frame::MAX_FRAME), or the session is lost.

@@ -13,9 +13,9 @@ pub enum Item {
     Frame(Received),
     /// Frames that are lost or too late.
     Missed {
-        /// Number of the first one.
+        /// Number of the first frame.
         first: u32,
-        /// Number of the last one.
+        /// Number of the last frame.
         last: u32,
         /// How many of them arrived, but were dropped because the reader was too slow.
         unread: u32,

@@ -32,7 +32,7 @@ pub(crate) enum Order {
     Link(Option<Outgoing>),
     /// The measurements of the path, and the number of receivers.
     Follow { path: Span, losses: Losses, rate: Rate, receivers: u32 },
-    /// No more frames follow: send the waiting ones, then answer with the number of frames.
+    /// No more frames follow: send the waiting frames, then answer with the number of frames.
     Finish(oneshot::Sender<u32>),
 }
 

@@ -143,7 +143,7 @@ pub struct Course {
     pub farthest: Span,
     /// The losses to the worst receiver.
     pub losses: Losses,
-    /// Spread of delays: how much longer datagrams take than the fastest one.
+    /// Spread of delays: how much longer datagrams take than the fastest datagram.
     pub jitter: Span,
     /// Datagrams that arrived at the server.
     pub came: u64,
@@ -185,7 +185,7 @@ pub fn course(way: &Way) -> Course {
 pub struct Seen {
     /// Losses between server and receiver.
     pub losses: Losses,
-    /// Spread of delays: how much longer datagrams took than the fastest one.
+    /// Spread of delays: how much longer datagrams took than the fastest datagram.
     pub jitter: Span,
     /// Frames delivered within their deadline.
     pub on_time: u64,

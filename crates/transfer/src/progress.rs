@@ -14,7 +14,7 @@ use crate::error::Error;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes of the object at the destination, including resumed ones.
+    /// Bytes of the object at the destination, including resumed bytes.
     pub bytes: u64,
     /// Bytes of the whole object.
     pub total_bytes: u64,

@@ -61,7 +61,7 @@ impl Check {
         self.open.last().map_or(0, |(_, end)| *end)
     }
 
-    /// Moves to the next path: the first `shared` bytes of the last one, then `rest`.
+    /// Moves to the next path: the first `shared` bytes of the last path, then `rest`.
     ///
     /// # Errors
     /// The path is invalid, out of order, or not in a folder of the manifest.

@@ -253,7 +253,7 @@ pub fn make_folders(place: &Place) -> Result<(), Error> {
 }
 
 /// Creates the folder `place` and its missing parents. With `dry` it creates nothing; if a folder
-/// is missing, it returns the innermost existing one.
+/// is missing, it returns the innermost existing folder.
 fn make_path(place: &Place, dry: bool) -> Result<Option<SharedFolder>, Error> {
     let cannot = |place: &Place, error| file_error("make the folder", place.named(), &error);
     if place.path().as_os_str().len() > manifest::MAX_PATH {

@@ -200,7 +200,7 @@ impl Sink {
         if !self.has_unsynced_names() {
             return Ok(());
         }
-        // The folder keeps names from a failed sync for the next one.
+        // The folder keeps names from a failed sync for the next sync.
         let base = self.ground.base();
         let synced = base.sync_file_system().or_else(|_| base.sync_file_system());
         synced.map_err(|error| self.sync_error(&self.ground.place, &error))

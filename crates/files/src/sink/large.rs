@@ -589,7 +589,7 @@ fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Optio
     }
     // The source may have shrunk since.
     let bytes = file.read_start(Header::longest(size.max(found.size)));
-    // An unreadable journal proves as little as a missing one.
+    // Treat an unreadable journal as missing.
     Ok(bytes.ok().and_then(|bytes| Journal::decode(&bytes)))
 }
 

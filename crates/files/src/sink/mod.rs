@@ -289,7 +289,7 @@ impl Sink {
         &self.failures
     }
 
-    /// Returns the number of regular files with final names, including skipped ones.
+    /// Returns the number of regular files with final names, including skipped files.
     pub fn files_done(&self) -> u64 {
         self.files_done
     }

@@ -18,7 +18,7 @@ const TRIES: usize = 10;
 
 /// Opens the partial file `name` and locks it. Resets the permissions: only the owner can read the
 /// file. If the file is missing, `create` creates it; otherwise the result is `None`. On a file
-/// system without locks, `create` always creates a new one.
+/// system without locks, `create` always creates a new file.
 ///
 /// # Errors
 /// `ResourceBusy` if another copy has it; else the system's error.

@@ -127,7 +127,7 @@ impl Small {
         failed
     }
 
-    /// Writes a piece of a file; queues the file if that was the last one.
+    /// Writes a piece of a file; queues the file after its last piece.
     pub(super) fn write(
         &mut self,
         ground: &mut Ground,

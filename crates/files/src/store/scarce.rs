@@ -106,7 +106,7 @@ impl Desk {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = loop {
-            // Open under the lock, so that a descriptor freed afterwards wakes this one.
+            // Open under the lock, so that a descriptor freed afterwards wakes this thread.
             let opened = open();
             let left = until.saturating_duration_since(Instant::now());
             let goes_on = matches!(&opened, Err(error) if is_want(*error)) && !left.is_zero();

@@ -151,7 +151,7 @@ fn nothing_is_deleted_where_the_disk_stores_names_in_another_form() {
     };
     run(false);
     std::fs::rename(ends.from.join("ReadMe"), ends.from.join("readme")).unwrap();
-    // The disk finds README by either name, and lists only the first one.
+    // The disk finds README by either name, but lists only the first name.
     let outcome = run(true);
     assert_eq!(outcome.deleted, 0);
     let [failure] = &outcome.failures[..] else { panic!("{:?}", outcome.failures) };

@@ -184,7 +184,7 @@ impl Scatter {
         right
     }
 
-    /// Returns the last of this flow's blocks in a train, and the number of mispredicted ones.
+    /// Returns the last of this flow's blocks in a train, and the number of mispredicted blocks.
     fn look_over(&self, right: u64, spill: &[u8], stride: usize) -> (Option<u64>, u64) {
         let predicted = chosen(right, &self.places).map(|place| place.number).last();
         let headers = spill.chunks(stride).filter_map(Header::decode);

@@ -94,7 +94,7 @@ impl Meter {
         self.missing = missing;
     }
 
-    /// Notes a message that arrived after a later one.
+    /// Notes a message that arrived after a message with a higher number.
     pub fn on_late(&mut self) {
         self.stats.reordered += 1;
     }

@@ -7,7 +7,7 @@ use super::{LossList, Recent, Run, SendingEnd};
 use crate::endpoint::BlockRange;
 use crate::time::Time;
 
-/// Blocks that are sent again before any new one.
+/// Blocks to send again before any new block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repairs {
     lost: LossList,

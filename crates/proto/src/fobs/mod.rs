@@ -6,10 +6,10 @@
 //! > specifying that all data has been successfully received.
 //!
 //! The sender sends a batch, checks for an acknowledgement without waiting for one, and chooses the
-//! next packet among all unacknowledged ones, as from a circular buffer. The receiver acknowledges
-//! over UDP after a fixed number of newly received packets ([`ACK_FREQUENCY`]), and sends one
-//! completion signal on the reliable channel. A sender that continues until that signal sends
-//! useless packets for one round trip: the waste is at least C·RTT/S.
+//! next packet among all unacknowledged packets, as from a circular buffer. The receiver
+//! acknowledges over UDP after a fixed number of newly received packets ([`ACK_FREQUENCY`]), and
+//! sends one completion signal on the reliable channel. A sender that continues until that signal
+//! sends useless packets for one round trip: the waste is at least C·RTT/S.
 //!
 //! Differences from the paper, and why:
 //! - The paper's rate was that of the network card. Here it is the user's, or else the measured

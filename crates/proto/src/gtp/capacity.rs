@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(capacity.rate(0.0), 0.96e9);
         let mut capacity = Capacity::new();
         assert!(capacity.on_train(1e9, 1));
-        // It rises in doubling steps up to the train's rate, then in small ones.
+        // The capacity rises in doubling steps up to the train's rate, then in small steps.
         let rates: std::vec::Vec<f64> = (0..9).map(|_| wait(&mut capacity, 0.0)).collect();
         let expected = [510.0, 530.4, 572.8, 664.5, 877.1, 900.0, 918.0, 936.4, 955.1];
         assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");

@@ -64,7 +64,7 @@ pub(super) struct Flow {
     least: f64,
     datagram: Bytes,
     overhead: Bytes,
-    /// Least time between requests, because other flows get requests too.
+    /// Minimum time between requests, because other flows get requests too.
     spacing: Span,
     pending: Pending,
     /// The sender does not answer, or has nothing to answer.

@@ -73,7 +73,7 @@ mod tests {
         let mut obedience = Obedience::new(Time::ZERO, 0.0);
         obedience.allow(at(9), 1e6, 200e3);
         assert_eq!(obedience.take(201, 1e3), 1);
-        // A lower rate does not take back what was in hand at a higher one.
+        // A lower rate does not revoke the amount in hand at a higher rate.
         obedience.allow(at(18), 1e6, 200e3);
         obedience.allow(at(18), 1e3, 2e3);
         assert_eq!((obedience.take(200, 1e3), obedience.take(1, 1e3)), (0, 1));

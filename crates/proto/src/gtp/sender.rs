@@ -20,8 +20,8 @@ use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Pulse, Request, SenderOffer};
 
-/// Maximum number of runs of blocks waiting to be sent, and of requests waiting for an earlier one.
-/// An honest receiver needs fewer.
+/// Maximum number of runs of blocks waiting to be sent, and of requests waiting for an earlier
+/// request. An honest receiver needs fewer.
 const MAX_RUNS: usize = 1 << 16;
 const MAX_AHEAD: usize = 1 << 12;
 
@@ -41,7 +41,7 @@ pub struct GtpSender {
     wanted: VecDeque<Range<u64>>,
     /// Blocks that were sent.
     sent: RangeSet,
-    /// The last request in order, and requests that wait for a missing one.
+    /// The last request in order, and requests that wait for a missing request.
     obeyed: u64,
     ahead: BTreeMap<u64, Request>,
     /// The request whose rate applies.
@@ -191,7 +191,7 @@ impl GtpSender {
         None
     }
 
-    /// Notes that the receiver has all blocks before the acknowledged one.
+    /// Notes that the receiver has all blocks before the acknowledged block.
     fn on_ack(&mut self, ack: &Ack) {
         if ack.next > self.end.layout.blocks() {
             self.end.accounting.refused += 1;

@@ -108,7 +108,7 @@ impl Standing {
         grace(self.rtt())
     }
 
-    /// The part of the round-trip time that is queue beyond the allowed one.
+    /// The part of the round-trip time that exceeds the allowed queue.
     pub(super) fn queued(&self, rules: &Rules) -> f64 {
         self.path.queued(rules)
     }

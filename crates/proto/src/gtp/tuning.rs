@@ -32,10 +32,10 @@ impl Tuning {
 tuning! {
     /// Datagrams that a flow must have sent before it is measured; fewer are not enough to judge.
     measure_datagrams: u64 = 16;
-    /// Least time for which a sender has requested data in hand: a busy host may pause for this
+    /// Minimum time for which a sender has requested data in hand: a busy host may pause for this
     /// long.
     ahead: Span = Span::from_millis(100);
-    /// Least number of blocks in flight, however slow the flow.
+    /// Minimum number of blocks in flight, however slow the flow.
     ahead_blocks: u64 = 4;
     /// Minimum data that a sender has in hand, as a number of requests. A late request then does
     /// not starve the sender.
@@ -43,8 +43,8 @@ tuning! {
     /// Maximum number of requests to a sender in a round trip. Each request has a cost; with fewer
     /// requests, data that arrived wait longer before more is requested.
     turns: u64 = 2;
-    /// Least number of datagrams in a request, as far as a sender has them in hand. A request costs
-    /// both ends as much as several datagrams.
+    /// Minimum number of datagrams in a request, as far as a sender has them in hand. A request
+    /// costs both ends as much as several datagrams.
     worth_asking: u64 = 32;
     /// Rate above which a sender counts as too fast, as a share of the requested rate. Queues
     /// release packets in bursts; a sender may send what it has in hand.
@@ -66,7 +66,7 @@ tuning! {
     /// Share of its target below which a flow's new target takes effect immediately. When many
     /// flows join, they need not wait for the flow that holds most of the link.
     crowded: f64 = 0.25;
-    /// Least time between two decisions on a flow's rate; clocks and threads are no finer.
+    /// Minimum time between two decisions on a flow's rate; clocks and threads are no finer.
     shortest_turn: Span = Span::from_millis(10);
     /// Longest round-trip time that the receiver accepts from a sender, because it sets the pace of
     /// all flows.
@@ -89,7 +89,7 @@ tuning! {
     /// The same threshold if the receiver has to find its capacity: a queue then shows how large it
     /// is.
     rtt_news_found: f64 = 0.03125;
-    /// Least change of the round-trip time that is reported in that case. Hosts cause smaller
+    /// Minimum change of the round-trip time that is reported in that case. Hosts cause smaller
     /// changes by themselves.
     least_news: Span = Span::from_millis(1);
     /// Lateness that a sender makes up for in one burst. Otherwise data that a busy sender failed
@@ -135,8 +135,8 @@ tuning! {
     paused: f64 = 0.8;
     /// Loss ratio above which loss counts immediately: no pause causes so much.
     doubtful: f64 = 0.2;
-    /// Least rate of a first packet train, as a share of the card's, that shows the card to be the
-    /// bottleneck. The train is timed by when the host read it.
+    /// Minimum rate of a first packet train, as a share of the card's, that shows the card to be
+    /// the bottleneck. The train is timed by when the host read it.
     like_card: f64 = 0.75;
     /// Share of a link's capacity at which the link is full. If a full link loses packets, other
     /// traffic wants more.
@@ -156,7 +156,7 @@ tuning! {
     /// Factor above the learned own loss that still counts as own loss; it varies over time.
     own_margin: f64 = 1.25;
 
-    /// Least weight of a flow against other traffic, as a share of an even share. A flow that is
+    /// Minimum weight of a flow against other traffic, as a share of an even share. A flow that is
     /// pushed down must not lose weight further and further.
     even_least: f64 = 0.5;
     /// Minimum share of the link for other traffic. Without it the demand of other traffic could
@@ -179,7 +179,7 @@ tuning! {
     others_less: f64 = 0.9;
     /// Factor on the part of other traffic that is gone.
     others_much_less: f64 = 0.7;
-    /// Least time over which other traffic is judged; a card's counter moves in steps.
+    /// Minimum time over which other traffic is judged; a card's counter moves in steps.
     others_look: Span = Span::from_millis(100);
 }
 

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 
 use crate::time::{Span, Time};
 
-/// Least time between two notes: [`SPACING`], and at least this share of the round-trip time.
+/// Minimum time between two notes: [`SPACING`], and at least this share of the round-trip time.
 /// Between two notes the sending rate is taken to be constant.
 const SPACING: Span = Span::from_millis(1);
 const SHARE: u64 = 256;

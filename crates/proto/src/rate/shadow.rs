@@ -78,7 +78,7 @@ const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;
 /// The capacity is the median of this many trains.
 const TRAINS: usize = 5;
-/// Least length of a round, in seconds and in datagrams. A round that takes [`LONGEST`] times its
+/// Minimum length of a round, in seconds and in datagrams. A round that takes [`LONGEST`] times its
 /// least length contains a pause and is discarded.
 const ROUND: f64 = 0.02;
 const ROUND_LEN: u64 = 16;

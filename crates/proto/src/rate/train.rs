@@ -46,7 +46,7 @@ pub(crate) const FIRST_SHARE: f64 = 0.9;
 /// Lowest and highest rate, whatever a report says.
 const MIN_RATE: f64 = 100e3;
 const MAX_RATE: f64 = 1e12;
-/// Least length of an epoch, in datagrams and in time. While the rate grows in large steps, the
+/// Minimum length of an epoch, in datagrams and in time. While the rate grows in large steps, the
 /// shorter [`BLIND_EPOCH`] is enough.
 const MIN_EPOCH_LEN: u64 = 64;
 const MIN_EPOCH: Span = Span::from_millis(20);
@@ -434,7 +434,7 @@ impl Trains {
             }
             self.drain_queue(measure);
         } else if raised < (TRIED - 1.0) / 2.0 {
-            // The sender could not reach the higher rate, so test a lower one.
+            // The sender could not reach the higher rate, so test a lower rate.
             self.mode = Mode::Check(*measure);
             self.set_rate(self.capacity(measure) * BELOW);
         } else if gained > raised / 2.0 {

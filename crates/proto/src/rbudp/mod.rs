@@ -12,8 +12,8 @@
 //!
 //! Differences from the paper, and why:
 //! - The paper's object is our segment. Several are in flight: while one waits for its report the
-//!   next is sent, and repairs of an earlier one precede first sends of a later one. With one
-//!   segment for the whole object it is the paper's protocol.
+//!   next is sent, and repairs of an earlier segment precede first sends of a later segment. With
+//!   one segment for the whole object it is the paper's protocol.
 //! - "No more UDP packets will arrive" does not hold: DONE overtakes data. DONE carries the highest
 //!   packet number of its round. The receiver reports when that number has arrived, or after a
 //!   grace of max(RTT/4, 1 ms) without newer data.

@@ -62,8 +62,8 @@ pub(super) struct Segment {
     highest: PacketNumber,
     /// Datagrams sent since the last DONE.
     since_done: u32,
-    /// The last complete answer covers the blocks before this one. Of the covered blocks, only the
-    /// repairs are missing.
+    /// The last complete answer covers the blocks before this number. Of the covered blocks, only
+    /// the repairs are missing.
     answered_to: u32,
     asked: Option<Asked>,
     repairs: VecDeque<Range<u32>>,
@@ -284,7 +284,7 @@ impl Segment {
         }
         let all_sent = sent_to == self.blocks;
         match &self.asked {
-            // An unanswered DONE about a part is replaced by the last one.
+            // The last DONE replaces an unanswered DONE about a part.
             Some(asked) => {
                 let part = asked.done.sent_to < self.blocks && asked.covered.is_empty();
                 if part && all_sent && self.since_done > 0 { Next::Ask } else { Next::Wait }

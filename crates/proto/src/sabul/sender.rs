@@ -57,7 +57,8 @@ impl Interval {
         Interval { len, end: None, sent: 0, lost: 0 }
     }
 
-    /// Begins the next interval; returns the datagrams sent and losses reported in this one.
+    /// Begins the next interval. Returns the number of datagrams sent, and of losses reported, in
+    /// the interval that ends.
     fn take(&mut self) -> (u64, u64) {
         (core::mem::take(&mut self.sent), core::mem::take(&mut self.lost))
     }

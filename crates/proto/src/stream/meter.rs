@@ -10,7 +10,7 @@ const WINDOW: Span = Span::from_secs(15);
 const BEFORE: f64 = 0.005;
 /// Number of datagrams that is enough for a first estimate.
 const ENOUGH: u64 = 2_000;
-/// Least loss ratio for repairs: a path without loss for a minute may still start to lose.
+/// Minimum loss ratio for repairs: a path without loss for a minute may still start to lose.
 const LEAST: f64 = 0.0005;
 /// Highest loss ratio for repairs: a code for more would take a multiple of the rate.
 const MOST: f64 = 0.1;

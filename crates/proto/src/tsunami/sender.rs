@@ -16,7 +16,7 @@ use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse, Train};
 const HEARTBEAT: Span = Span::from_millis(500);
 /// Number of times that the wait for an answer to the last block doubles.
 const MOST_DOUBLED: u32 = 3;
-/// Least duration assumed for a first train that arrived in one instant.
+/// Minimum duration assumed for a first train that arrived in one instant.
 const AT_ONCE: Span = Span::from_millis(2);
 
 /// Tsunami's sender.

@@ -132,7 +132,7 @@ pub struct Hop {
     /// The average length of a loss burst in datagrams, times 1000.
     #[prost(uint32, tag = "2")]
     pub burst_milli: u32,
-    /// Spread of delays: how much longer messages took than the fastest one.
+    /// Spread of delays: how much longer messages took than the fastest message.
     #[prost(uint64, tag = "3")]
     pub jitter_micros: u64,
 }

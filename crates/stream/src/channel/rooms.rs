@@ -393,7 +393,7 @@ mod tests {
         assert!(why(enter("c", TWO)).contains("has 3 channels"));
         drop((b2, a2));
         assert!(why(enter("d", TWO)).contains("limit of rooms"));
-        // A room without clients makes way for a new one.
+        // A room without clients is dropped for a new room.
         drop(b);
         let d = enter("d", TWO).unwrap();
         let names: Vec<String> = rooms.list().into_iter().map(|room| room.name).collect();

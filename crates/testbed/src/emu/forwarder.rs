@@ -414,7 +414,7 @@ impl Forwarder {
         Pass::More
     }
 
-    /// Offers packets that passed one link to the next one; returns whether any is due there at
+    /// Offers packets that passed one link to the next link; returns whether any is due there at
     /// `now`.
     fn pass_on(&mut self, run: Run, now: Time) -> bool {
         let Some(shape) = Shape::of(self.slab.frame(run.slot)) else { return false };

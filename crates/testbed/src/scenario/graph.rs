@@ -15,7 +15,7 @@ pub struct Network {
     pub routers: Vec<String>,
     /// One-way links, no two with the same ends.
     pub links: Vec<LinkBetween>,
-    /// Given routes, which override computed ones.
+    /// Given routes, which override computed routes.
     pub routes: Vec<Route>,
 }
 
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(Routes::new(&broken, 5).between(0, 1), None);
     }
 
-    /// The least delay from each node to `to` through routers (nodes from 3 on), by Bellman and
+    /// The lowest delay from each node to `to` through routers (nodes from 3 on), by Bellman and
     /// Ford: as many rounds as nodes.
     fn least_delays(links: &[LinkBetween], nodes: usize, to: usize) -> Vec<Span> {
         let mut least = vec![Span::MAX; nodes];

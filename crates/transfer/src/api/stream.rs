@@ -323,7 +323,7 @@ pub struct StreamSent {
     pub loss: LossRatio,
     /// Average number of datagrams lost in a row.
     pub burst: f64,
-    /// The delay of datagrams beyond the fastest one.
+    /// The delay of datagrams beyond that of the fastest datagram.
     pub jitter: Span,
     /// Frames taken from the source.
     pub frames: u64,
@@ -479,7 +479,7 @@ pub struct StreamReceived {
     pub restored: u64,
     /// The loss between server and client that the repairs are sized for.
     pub loss: LossRatio,
-    /// The recent delay of datagrams beyond the fastest one.
+    /// The recent delay of datagrams beyond that of the fastest datagram.
     pub spread: Span,
     /// RTP's jitter (RFC 3550).
     pub jitter: Span,

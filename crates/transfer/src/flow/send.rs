@@ -459,7 +459,7 @@ impl Sending {
     }
 }
 
-/// Reports failed files to the other end and to this one; returns whether there were any.
+/// Reports failed files to both ends; returns whether there were any.
 pub(super) fn tell_failures(
     payloads: &mut Payloads,
     outbox: &Outbox,

@@ -4,7 +4,7 @@
 //! transfer (Sivakumar, Bailey, Grossman: PSockets, SC 2000). Here the experiment already sends the
 //! object: over one connection for a moment, then over two, four, and so on. Each number gets time
 //! to settle before arrivals are counted. The search ends when two numbers in a row were no better,
-//! and keeps the best one.
+//! and keeps the best number.
 
 use longhaul_proto::time::{Span, Time};
 

@@ -81,7 +81,7 @@ impl Looks {
         Ok(Looks { results, pending, _tasks: tasks })
     }
 
-    /// Returns the next result of any source; waits forever after the last one.
+    /// Returns the next result of any source; waits forever after the last result.
     pub(super) async fn next(&mut self) -> (usize, Look) {
         let Some((number, look)) = self.results.recv().await else {
             return std::future::pending().await;

@@ -75,7 +75,7 @@ pub(crate) struct DataPorts {
     v6: OnceCell<Rc<Port>>,
 }
 
-/// The source of a session's data port: a new port, or a shared one.
+/// The source of a session's data port: a new or a shared port.
 #[derive(Clone, Copy)]
 struct Doors<'a>(Option<&'a DataPorts>);
 

@@ -363,7 +363,7 @@ impl Running<'_, '_> {
         self.pass_again().await
     }
 
-    /// Replaces the current pass by another one.
+    /// Replaces the current pass by another pass.
     async fn pass_again(&mut self) -> Result<(), End> {
         let payloads = self.take_payloads().await?;
         self.number += 1;

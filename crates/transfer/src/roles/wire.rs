@@ -29,7 +29,7 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 /// Why an end stopped.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The session is lost; the copy can continue over a new one.
+    /// The session is lost; the copy can continue over a new session.
     Lost(String),
     /// Datagrams do not pass, or no longer; the copy can continue over streams.
     NoDatagrams,

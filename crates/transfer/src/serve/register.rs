@@ -151,7 +151,7 @@ impl Registered<'_> {
 /// An earlier transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Earlier {
-    /// Of the same client, and resumed by this one.
+    /// Of the same client, and resumed by this transfer.
     Replaced,
     /// Of the same client, into the same place.
     Own,

@@ -31,7 +31,7 @@ pub(crate) struct Ordered {
     pub(crate) room: u64,
 }
 
-/// A chunk that arrived before a missing one.
+/// A chunk that arrived while an earlier chunk is missing.
 enum Early {
     /// A copy, whose granted memory was returned.
     Copied(Vec<u8>),
@@ -41,7 +41,7 @@ enum Early {
 
 struct Writing {
     to: Ordered,
-    /// The number of the attempt, by which the output detects a later one.
+    /// The number of the attempt; it shows the output whether a later attempt has begun.
     attempt: u64,
     object: VirtualObject,
     size: u64,

@@ -72,7 +72,7 @@ fn counts(sent: u64, came: u64) -> FlowCounts {
     }
 }
 
-/// The sending socket, connected to the receiving one, and the receiving one.
+/// The sending socket and the receiving socket; the sending socket is connected.
 fn sockets(run: &Run<'_>) -> io::Result<(UdpSocket, UdpSocket)> {
     let of = |name: &str| run.emulation.addresses(name).map_err(io::Error::other);
     let bind = |name: &str, port: u16| -> io::Result<UdpSocket> {
