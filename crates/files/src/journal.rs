@@ -25,8 +25,8 @@ pub struct Header {
     pub size: u64,
     /// When the source file was last modified.
     pub modified: FileTime,
-    /// The stamp of its version: it also changes if a file is rewritten and its modification time
-    /// set back.
+    /// The stamp of the source file's version. The stamp also changes if the file is rewritten and
+    /// its modification time is set back.
     pub version: u64,
 }
 

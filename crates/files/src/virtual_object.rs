@@ -1,7 +1,7 @@
 //! The virtual object that a protocol moves: a manifest's files end to end.
 //!
 //! First the encoded manifest, if it does not travel on the control stream; then the files in the
-//! manifest's order. A large file starts on a chunk boundary; smaller ones are packed without gaps
+//! manifest's order. A large file starts on a chunk boundary; smaller files are packed without gaps
 //! between large files. The space between the end of content and the next boundary is padding; it
 //! is never sent, nor are holes. The object ends where its last content ends.
 

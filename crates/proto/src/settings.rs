@@ -60,7 +60,8 @@ impl ProtocolOption {
         ProtocolOption::new(Kind::Choice(words), name, help, (0.0, most), 0.0)
     }
 
-    /// Makes the setting one of the receiving host, which applies to all flows it receives.
+    /// Makes this a setting of the receiving host, which applies to all flows that the host
+    /// receives.
     pub(crate) const fn shared(self) -> ProtocolOption {
         ProtocolOption { is_shared: true, ..self }
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The session was lost; a new one can resume.
+    /// The session was lost; a new session can resume.
     Lost,
     /// The caller's request is invalid.
     Usage,

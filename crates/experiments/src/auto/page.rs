@@ -13,7 +13,7 @@ use crate::quantity::{Quantity, Unit};
 use crate::scenarios::vary;
 use crate::table::{Aim, Row, Table};
 
-/// Fresh seeds: earlier ones were used while the laws were tuned.
+/// Fresh seeds: earlier seeds were used while the laws were tuned.
 const FIRST_SEED: u64 = 41;
 const SEEDS: u64 = 20;
 /// The short form for CI: few seeds of some cells.

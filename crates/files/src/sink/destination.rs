@@ -333,8 +333,8 @@ fn no_folder(place: &Place) -> Error {
     Error::new(FileErrorKind::File, what).at(place.named()).advise("remove it or copy elsewhere")
 }
 
-/// Returns the error for a destination that `is`, or leads to, something that a copy must not
-/// replace.
+/// Returns the error for a destination that a copy must not replace, such as a device. `is` is the
+/// verb of the text: the destination is a device, or leads to a device.
 fn no_file(is: &str, place: &Place) -> Error {
     let shown = place.shown();
     let what = format!("{shown} {is} a device, socket or pipe, and a copy becomes a file");
@@ -346,9 +346,9 @@ fn is_top_a_folder(manifest: &Manifest) -> bool {
     manifest.entries().first().is_some_and(|top| top.kind == Kind::Folder)
 }
 
-/// Creates the folder for the content of another folder. It gets the other folder's mode minus the
-/// umask, and its owner may always write. It has that mode from the start, so an interrupted copy
-/// needs no correction.
+/// Creates the folder for the content of the source folder. The new folder has the source's mode
+/// minus the umask, but its owner can always write. It has this mode from the start, so an
+/// interrupted copy needs no correction.
 fn make_folder(parent: &dyn Folder, name: &[u8], manifest: &Manifest) -> io::Result<SharedFolder> {
     let mode = manifest.folder_mode().unwrap_or(0o777) & 0o777;
     parent.make_folder(name, mode | 0o700)?;

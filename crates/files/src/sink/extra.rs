@@ -21,7 +21,7 @@ use crate::place::{file_error, show};
 use crate::store::FileKind;
 use crate::{Failure, Kind, Manifest, Place, Shape, Watch, names};
 
-/// Maximum bytes of listed names; further ones are only counted.
+/// Maximum bytes of listed names; further names are only counted.
 const MOST_LISTED: usize = 16 << 20;
 
 /// The removal of names that the source lacks.

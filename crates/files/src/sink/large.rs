@@ -27,8 +27,8 @@ const HASHED_HOLES: u64 = 4 << 30;
 pub(super) struct HoleBudget(u64);
 
 impl HoleBudget {
-    /// Takes `bytes` if they are within the limit, which grows with the received content, `come`
-    /// bytes.
+    /// Takes `bytes` if they are within the limit. The limit grows with the received content of
+    /// `come` bytes.
     fn take(&mut self, bytes: u64, come: u64) -> bool {
         let is_within = self.0.saturating_add(bytes) <= HASHED_HOLES.saturating_add(come);
         if is_within {
@@ -174,7 +174,8 @@ impl Large {
             // Another copy may be writing to the file, perhaps another version. Create a new file.
             return Ok(None);
         }
-        // Before the file is touched: an old journal must never describe new content.
+        // Remove the journal before the file is changed: an old journal must never describe new
+        // content.
         large.settle_journal(ground, journal.as_ref().filter(|_| valid))?;
         let (folder, name) = ground.at(number)?;
         folder.remove(&names::restarted(&name))?;
@@ -532,8 +533,8 @@ pub(super) fn remove_remains(number: u32, ground: &mut Ground) -> io::Result<()>
     }
 }
 
-/// Removes the journal of the file `name`, and syncs that: after a power failure it must not
-/// describe another partial file.
+/// Removes the journal of the file `name`, and syncs the removal: after a power failure the journal
+/// must not describe another partial file.
 fn remove_journal(folder: &dyn Folder, name: &[u8]) -> io::Result<()> {
     let journal = names::journal(name);
     if folder.look_if_there(&journal)?.is_some() {
@@ -549,7 +550,7 @@ fn same_place(old: u64, new: u64, chunk: u64) -> bool {
     len(old) == len(new) && len(new) > 0 && (old <= CHUNK) == (new <= CHUNK)
 }
 
-/// Returns the value of a chunk of `file`, as one of `size` bytes.
+/// Returns the value of a chunk of `file`, which counts as `size` bytes long.
 pub(super) fn read_value(file: &dyn File, size: u64, chunk: u64) -> io::Result<Digest> {
     read_chunk(file, size, chunk).map(|(_, value)| value)
 }

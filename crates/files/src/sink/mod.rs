@@ -85,8 +85,7 @@ pub struct SinkOptions {
     pub delete: Option<Delete>,
     /// Record which entries have their final names, for [`Sink::take_named`].
     pub names: bool,
-    /// How long to wait for another copy that has locked one of the files or the folder; zero: not
-    /// at all.
+    /// How long to wait for another copy that has locked a file or the folder; zero: not at all.
     pub patience: Duration,
     /// The state shared with other sources of the same command, which write into the same folders.
     pub together: Option<Arc<Together>>,
@@ -184,7 +183,7 @@ pub struct Sink {
     /// Bytes written since the last sync, and their limit.
     unsynced: u64,
     most_unsynced: u64,
-    /// The folders that this copy or an interrupted one has created are synced.
+    /// Whether the folders that this copy or an interrupted copy has created are synced.
     has_synced_folders: bool,
     failures: Vec<Failure>,
     /// Roots of large files, in the manifest's order, and values of packed chunks, in order.
@@ -202,7 +201,7 @@ pub struct Sink {
     made_folders: u64,
     /// A large file has its final name, but the folder's sync failed.
     has_unsynced_name: bool,
-    /// Folders that this copy or an interrupted one has created, without their final mode.
+    /// Folders that this copy or an interrupted copy has created, without their final mode.
     unfinished: Bits,
     /// Counter of uses of large files.
     uses: u64,
@@ -284,7 +283,7 @@ impl Sink {
         &self.object
     }
 
-    /// Returns the failed entries, with reasons; new ones are added at the end.
+    /// Returns the failed entries, with reasons; new entries are added at the end.
     pub fn failures(&self) -> &[Failure] {
         &self.failures
     }

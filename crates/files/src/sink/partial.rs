@@ -2,7 +2,7 @@
 //! never opens it through a link.
 //!
 //! On a file system without locks, a copy writes only to files that it has created: it copies an
-//! existing partial file into a new one (`large`). Without locks, or if other users can change the
+//! existing partial file into a new file (`large`). Without locks, or if other users can change the
 //! folder, somebody else may replace the file at any time. The copy then renames the file to a name
 //! that no other copy knows, checks the file, and renames it to the final name.
 

@@ -269,8 +269,8 @@ impl Begun {
     }
 }
 
-/// Creates a partial file. An existing one is removed: a killed copy has left it, or another copy
-/// that writes it fails. The names of entries in `new` are free.
+/// Creates a partial file. An existing partial file is removed: a killed copy has left it, or
+/// another copy that writes it fails. The names of entries in `new` are free.
 fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result<Begun> {
     let manifest = ground.manifest.clone();
     let entry = &manifest.entries()[number as usize];

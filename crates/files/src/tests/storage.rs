@@ -21,7 +21,7 @@ const UNSYNCED: u64 = 2 * CHUNK;
 /// The maximum number of chunks of a file in these runs: [`LARGE`] and less than one chunk.
 const MOST_CHUNKS: u64 = LARGE.div_ceil(CHUNK) + 1;
 
-/// Attempts with faults; later ones have none, so that each run ends.
+/// Number of attempts with faults; later attempts have none, so that each run ends.
 const FAULTY: u64 = 12;
 
 /// A run; on failure it prints its parameters.

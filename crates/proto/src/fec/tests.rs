@@ -143,7 +143,7 @@ fn a_symbol_that_does_not_fit_is_refused() {
 }
 
 /// A coded block. A trial decodes it without the symbols in `lost`, and returns the number of
-/// missing originals and whether the restored ones are right.
+/// missing originals and whether the restored originals are right.
 struct Trial {
     missing: u16,
     restored: Vec<u16>,

@@ -121,7 +121,7 @@ impl Asked {
             self.edge = None;
             self.give_up(place, there, &mut lost);
         }
-        // Packet numbers below the answer's highest may still arrive as long as newer ones do.
+        // Datagrams of the answer may still arrive as long as newer datagrams arrive.
         let answered = self.answered.filter(|(_, last)| {
             let whole = highest >= *last && now >= risen + grace;
             whole || now >= risen.max(self.risen) + grace * 2

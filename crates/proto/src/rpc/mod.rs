@@ -210,7 +210,8 @@ impl Items {
     }
 }
 
-/// Queues a message that allows `more` items of a call, merged with an earlier one in the queue.
+/// Queues a message that allows `more` items of a call. An earlier such message in the queue is
+/// merged with it.
 fn allow(queue: &mut VecDeque<Message>, id: u64, more: u32) {
     let earlier = queue.iter_mut().find_map(|message| match message {
         Message::Credit(of, items) if *of == id => Some(items),

@@ -75,7 +75,7 @@ impl EmulationSpec {
     /// limited to that rate. The receiving program's rate and its socket buffer become a router
     /// `HOST-program` on the last link of every route to the host. Packets that exceed the buffer
     /// are therefore lost before the real program could count them. Sending programs and disks are
-    /// not emulated: the real ones run.
+    /// not emulated: the real programs and disks are used.
     pub fn of(scenario: &Scenario) -> EmulationSpec {
         let n = scenario.hosts.len();
         let cards: Vec<(usize, Rate)> = scenario

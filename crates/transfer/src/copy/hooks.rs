@@ -308,7 +308,7 @@ impl Hooks for ClientHooks {
         let mut state = self.state.borrow_mut();
         state.planned = true;
         state.single = manifest.is_single();
-        // A later attempt finds the bytes that the earlier ones copied.
+        // A later attempt finds the bytes that the earlier attempts copied.
         if state.resumed.is_none() {
             state.resumed = Some(there.bytes);
             let files = entries_of(manifest, skipped).filter_map(|(_, entry)| entry.size());

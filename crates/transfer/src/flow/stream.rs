@@ -269,7 +269,7 @@ impl Streaming {
         });
     }
 
-    /// Returns the next command, postponed ones first.
+    /// Returns the next command, postponed commands first.
     fn next_command(&mut self) -> Option<StreamCommand> {
         self.held.pop_front().or_else(|| self.inbox.try_recv().ok())
     }

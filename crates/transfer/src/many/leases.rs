@@ -413,7 +413,7 @@ mod tests {
                 }
                 leases.check(&missing)?;
             }
-            // If all other sources are silent, a new one gets all missing chunks.
+            // If all other sources are silent, a new source gets all missing chunks.
             (0..4).for_each(|source| leases.set_silent(source, true));
             leases.join(9);
             while let Some(given) = leases.next(9) {

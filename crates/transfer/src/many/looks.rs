@@ -29,7 +29,7 @@ use crate::reach::{Look as Search, Reached, reach};
 use crate::session::{Identity, Settings};
 
 /// Limits of the extra time for the other sources once a majority agrees. The extra time is as long
-/// as the majority took, so that similar sources begin together and differing ones are named.
+/// as the majority took, so that similar sources begin together and differing sources are named.
 const GRACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 /// A surveyed source, with its session.

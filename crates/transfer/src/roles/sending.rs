@@ -466,7 +466,7 @@ impl Running<'_, '_> {
     ) -> Result<Carried, Error> {
         let end = &self.end;
         if self.datagram > LARGEST_WHOLE {
-            // Without fragmentation the first datagram is refused, and smaller ones follow.
+            // Without fragmentation the first datagram is refused, and smaller datagrams follow.
             let _ = end.port.socket().allow_fragments();
         }
         let keys = end.terms.keys(flow).sending_end();

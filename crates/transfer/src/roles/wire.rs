@@ -212,7 +212,7 @@ async fn ended(mut writer: Writer, patience: Duration) -> Option<FrameWriter> {
     tokio::time::timeout(patience, &mut writer.0).await.ok()?.ok()?.ok()
 }
 
-/// Classifies an error: a broken session can be resumed, a refused one cannot.
+/// Classifies an error: a broken session can be resumed, a refused session cannot.
 pub(crate) fn lost_or_fatal(error: Error) -> End {
     match error.kind {
         ErrorKind::Unfinished | ErrorKind::Stalled => End::Lost(error.what),

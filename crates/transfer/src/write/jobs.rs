@@ -80,7 +80,7 @@ pub(crate) enum WriterEvent {
     Deleted(Vec<Vec<u8>>),
     /// Memory was freed.
     Drained,
-    /// All chunks but the failed ones are written.
+    /// All chunks are written, except the failed chunks.
     PassEnd(PassEnd),
     /// The source has to send these chunks next.
     Lease(Lease),

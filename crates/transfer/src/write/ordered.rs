@@ -291,7 +291,7 @@ mod tests {
     fn chunks_of_any_order_are_written_in_order_and_the_next_attempt_continues_after_them() {
         let written = Written::default();
         let output = Output::new(written.clone());
-        // Room for one early chunk; another one keeps its granted memory.
+        // Room for one early chunk; another early chunk keeps its granted memory.
         let (mut opened, mut events) = open(&output, CHUNK, 1).unwrap();
         assert_eq!(have(&mut events), []);
         for number in [2, 3, 0] {

@@ -15,7 +15,7 @@ use longhaul_files::{Failure, Manifest};
 const RANGES: usize = 20_000;
 /// Values to compare in one message: few, so that reading their chunks takes a moment.
 const VALUES: usize = 256;
-/// Maximum number of failures in an outcome, and of their bytes; further ones are only counted.
+/// Maximum number of failures in an outcome, and of their bytes; further failures are only counted.
 const FAILURES: usize = 1_000;
 const FAILURE_BYTES: usize = 512 << 10;
 /// Tag and length of a message within another.

@@ -118,9 +118,9 @@ struct State {
     /// Calls until the process is killed.
     calls_left: Option<u64>,
     struck: Faults,
-    /// Losses of dirty pages, by files of more than a page and by shorter ones.
+    /// Losses of dirty pages: by files of more than a page, and by shorter files.
     lost: (u64, u64),
-    /// Failed reads, of files of more than a page and of shorter ones.
+    /// Failed reads: of files of more than a page, and of shorter files.
     unread: (u64, u64),
 }
 
@@ -504,7 +504,7 @@ impl Disk {
         state.inodes.values_mut().for_each(|inode| inode.unreported = true);
     }
 
-    /// Returns the number of failed reads: of files with more than a page, and of shorter ones.
+    /// Returns the number of failed reads: of files of more than a page, and of shorter files.
     pub(crate) fn unread(&self) -> (u64, u64) {
         self.state().unread
     }

@@ -12,7 +12,7 @@
 //! beyond a grant find no buffer, whatever the other end believes.
 //!
 //! At a server every transfer has an owner, the client's id. An owner that has parts already gets
-//! another one only while more parts are free than the owner has. So one owner leaves half of the
+//! another part only while more parts are free than the owner has. So one owner leaves half of the
 //! least parts to other owners, and its waiting transfers do not block theirs.
 //!
 //! Lists of files ([`lists`]) and unread messages ([`messages`]) are charged to the same memory.
