@@ -23,7 +23,7 @@ pub struct Extent {
     pub len: usize,
 }
 
-/// The kind of a chunk's content, which decides its value.
+/// The kind of a chunk's content. The kind decides how the chunk's value is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkKind {
     /// The encoded manifest.

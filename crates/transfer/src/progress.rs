@@ -33,7 +33,7 @@ pub struct Progress {
     pub left: Option<Span>,
     /// Data datagrams sent so far.
     pub sent: u64,
-    /// Of these, blocks sent again.
+    /// Blocks sent again, a part of `sent`.
     pub retransmitted: u64,
     /// Blocks found missing so far, once each.
     pub blocks_lost: u64,

@@ -23,9 +23,9 @@ use crate::socket::Path;
 pub(super) const FLOW_BYTES: usize = 4_000_000;
 /// Bytes kept for all flows.
 pub(super) const TOTAL_BYTES: usize = 64_000_000;
-/// Of these, bytes for flows that were not announced.
+/// Bytes kept for flows that were not announced, a part of [`TOTAL_BYTES`].
 pub(super) const UNANNOUNCED_BYTES: usize = TOTAL_BYTES / 2;
-/// Of these, bytes for the flows of one network.
+/// Bytes kept for unannounced flows of one network.
 pub(super) const NETWORK_BYTES: usize = 2 * FLOW_BYTES;
 /// How long a datagram is kept, counted from its flow's first.
 pub(super) const KEEP: Span = Span::from_secs(2);

@@ -89,7 +89,7 @@ impl Incoming {
         self.segment
     }
 
-    /// The blocks among these that count as lost if they are missing.
+    /// The part of `blocks` that counts as lost if it is missing.
     pub(super) fn counted(&self, blocks: &Range<u32>) -> Range<u32> {
         blocks.start.max(self.blocks.start)..blocks.end.min(self.lost_to)
     }

@@ -63,7 +63,7 @@ pub struct Running {
 pub struct Segments {
     /// Segments with data, repeats included.
     pub sent: u64,
-    /// Of these, repeats.
+    /// Repeats, a part of `sent`.
     pub retransmitted: u64,
 }
 

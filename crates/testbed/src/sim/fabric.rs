@@ -40,7 +40,7 @@ pub(super) struct Fares {
     pub(super) copied: u64,
     /// Packets that a link lost, for any reason.
     pub(super) dropped: u64,
-    /// Packets among these that a queue dropped.
+    /// Packets that a queue dropped, a part of `dropped`.
     pub(super) queue_full: u64,
 }
 

@@ -80,9 +80,9 @@ pub struct Accounts {
     pub retransmitted: u64,
     /// Accepted by the receiver.
     pub received: u64,
-    /// Of these, new data.
+    /// New data, a part of `received`.
     pub distinct: u64,
-    /// Of these, repeats.
+    /// Repeats, a part of `received`.
     pub duplicates: u64,
     /// First measure of loss: sent datagrams that did not arrive. Counted by the receiver.
     pub path_lost: u64,
@@ -92,7 +92,7 @@ pub struct Accounts {
     pub reported_lost: u64,
     /// Packets that links really dropped.
     pub dropped: u64,
-    /// Packets among these that a queue dropped because it was full, or by CoDel.
+    /// Packets that a queue dropped because it was full, or by CoDel; a part of `dropped`.
     pub queue_full: u64,
     /// Dropped by the receiving host's socket buffer.
     pub socket_lost: u64,

@@ -40,7 +40,7 @@ pub(crate) struct SenderCounters {
     pub(crate) first: u64,
     /// Blocks sent again, and coded symbols.
     pub(crate) retransmitted: u64,
-    /// Of these, coded symbols.
+    /// Number of coded symbols in `retransmitted`.
     pub(crate) coded: u64,
     /// Losses as the receiving end reported them.
     pub(crate) reported_lost: u64,

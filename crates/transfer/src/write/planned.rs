@@ -69,8 +69,8 @@ pub(crate) fn event(
     }
 }
 
-/// Reports the entries that have failed here after the first `count` of `failures`. The source
-/// knows those `at_source`.
+/// Reports the failures of this end, without the first `count` of `failures` and without the
+/// entries `at_source`, which the source knows.
 pub(crate) fn tell_failures(
     failures: &[Failure],
     count: &mut usize,

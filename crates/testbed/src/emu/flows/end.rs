@@ -44,11 +44,11 @@ pub struct FlowEnd {
 pub struct FlowCounts {
     /// Sent in all.
     pub sent: Option<u64>,
-    /// Of these, sent again.
+    /// Sent again, a part of `sent`.
     pub retransmitted: Option<u64>,
     /// Received by the program.
     pub received: Option<u64>,
-    /// Of these, duplicates.
+    /// Duplicates, a part of `received`.
     pub duplicates: Option<u64>,
     /// Sent, and never received: lost on a link, in a queue, or in the receiver's socket. For a
     /// copy that was cut off: blocks found missing, each once.
