@@ -93,7 +93,7 @@ pub enum Kind {
     File {
         /// Its length in bytes.
         size: u64,
-        /// It has holes of any size: zero pages need not be written.
+        /// Whether the file has holes of any size: zero pages need not be written.
         sparse: bool,
         /// The chunks (counted in the file) that are holes and never sent; ascending and not
         /// adjacent.

@@ -23,7 +23,7 @@ pub struct Settings {
     pub root: PathBuf,
     /// Tokens and their rights.
     pub tokens: Vec<Token>,
-    /// Everybody may read.
+    /// Whether everybody may read.
     pub public: bool,
     /// Refuses all writes, even with a token that allows them.
     pub read_only: bool,

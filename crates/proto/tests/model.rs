@@ -352,7 +352,7 @@ impl Pair {
 struct Meaning {
     about: Range<u64>,
     missing: Vec<u64>,
-    /// Blocks not listed as missing have certainly arrived.
+    /// Whether blocks not listed as missing have certainly arrived.
     sure: bool,
 }
 

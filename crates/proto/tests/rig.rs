@@ -72,7 +72,7 @@ pub(crate) struct Channel {
     pub(crate) lateness: Span,
     /// How often the stream stalls, for up to `lateness`; later messages wait.
     pub(crate) stall: f64,
-    /// Reliable messages also go ahead by datagram.
+    /// Whether reliable messages also go ahead by datagram.
     pub(crate) copies: bool,
     /// An outage: nothing passes; the stream delivers afterwards.
     pub(crate) outage: Option<(Time, Time)>,

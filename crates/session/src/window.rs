@@ -47,7 +47,7 @@ pub(super) struct Window {
     shortest: Option<Duration>,
     /// Whether a round was too large for the path: since then the window grows slowly.
     met_the_end: bool,
-    /// The previous round saw a queue, and this round still waits in it.
+    /// Whether the previous round saw a queue, and this round still waits in it.
     drains: bool,
 }
 

@@ -112,7 +112,7 @@ pub(crate) struct Gathering {
     out: SyncSender<Gathered>,
     /// Missing frames that were not reported to the restoring thread yet.
     owed: Option<(u32, u32, u32)>,
-    /// The start or the end of the stream was not reported to the restoring thread yet.
+    /// Whether the start or the end of the stream was not reported to the restoring thread yet.
     begun: bool,
     ended: bool,
     over: bool,

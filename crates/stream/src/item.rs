@@ -34,7 +34,7 @@ pub struct Received {
     /// Delay from the sender to the reader: half of the round-trip times, and how much longer the
     /// frame took than the fastest recent datagram.
     pub delay: Span,
-    /// The delay is longer than the deadline.
+    /// Whether the delay is longer than the deadline.
     pub is_late: bool,
     /// Number of its datagrams that were lost and restored.
     pub restored: u16,

@@ -55,7 +55,7 @@ pub(crate) struct Counts {
     /// Datagrams sent, and their UDP payload.
     pub(crate) datagrams: u64,
     pub(crate) bytes: u64,
-    /// Datagrams are too large for the first link.
+    /// Whether datagrams are too large for the first link.
     pub(crate) too_large: bool,
 }
 

@@ -184,8 +184,8 @@ pub enum Notice {
     Silent {
         /// The length of the silence so far.
         since: Span,
-        /// This side sends, and pauses until it hears from the other side (RFC 8085, section
-        /// 3.1.10).
+        /// Whether this side sends, and pauses until it hears from the other side (RFC 8085,
+        /// section 3.1.10).
         sends: bool,
     },
     /// The other side answers again, and the copy continues.

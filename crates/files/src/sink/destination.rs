@@ -29,7 +29,7 @@ pub(super) struct Ground {
     top: Option<Vec<u8>>,
     /// The mark to remove at the end, in the base folder.
     mark: Option<Vec<u8>>,
-    /// The base is missing and was not created, because of a dry run.
+    /// Whether the base is missing and was not created, because of a dry run.
     pub(super) is_missing: bool,
     /// Whether the name of the base may be missing on disk: this copy has created the base, or the
     /// file system cannot sync it.

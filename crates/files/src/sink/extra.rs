@@ -54,7 +54,7 @@ pub struct Deleted {
 pub(super) struct Extra {
     filters: CompiledFilters,
     most: Option<u64>,
-    /// The source could not read all of its folders, so its list lacks existing names.
+    /// Whether the source could not read all of its folders, so its list lacks existing names.
     pub(super) is_incomplete: bool,
     /// When this copy began, by the clock of the destination's file system, before the first write.
     begun: Option<FileTime>,

@@ -62,7 +62,7 @@ pub(super) struct Large {
     found: Vec<(u64, Digest)>,
     /// The offset of the journal's next record; zero before it has a header.
     journal_end: u64,
-    /// The folder's entry for the partial file is on disk.
+    /// Whether the folder's entry for the partial file is on disk.
     is_named: bool,
     /// A sync of the partial file failed: after that, chunks of the file may no longer be
     /// journalled or synced.
@@ -76,7 +76,7 @@ pub(super) struct Large {
 pub(super) struct Named {
     /// The root, if its holes were hashed.
     pub(super) root: Option<Digest>,
-    /// The name is also on disk.
+    /// Whether the name is also on disk.
     pub(super) is_name_synced: bool,
 }
 

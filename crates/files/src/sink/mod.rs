@@ -199,7 +199,7 @@ pub struct Sink {
     written: u64,
     /// Number of created folders.
     made_folders: u64,
-    /// A large file has its final name, but the folder's sync failed.
+    /// Whether a large file has its final name, but the folder's sync failed.
     has_unsynced_name: bool,
     /// Folders that this copy or an interrupted copy has created, without their final mode.
     unfinished: Bits,

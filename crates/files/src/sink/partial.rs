@@ -165,7 +165,7 @@ static ZEROS: [u8; PAGE] = [0; PAGE];
 /// How to write content to a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writing {
-    /// Zero pages need not be written.
+    /// Whether zero pages need not be written.
     pub(super) sparse: bool,
     /// The file is new: unwritten parts read as zeros.
     pub(super) fresh: bool,

@@ -32,7 +32,7 @@ pub struct PipeFile {
     /// The first chunk that is shorter than a full chunk: only the last chunk may be short.
     short: Option<u64>,
     unsynced: u64,
-    /// A write or sync failed, so the file must not get its name.
+    /// Whether a write or sync failed, so the file must not get its name.
     has_failed: bool,
     is_named: bool,
 }

@@ -259,14 +259,14 @@ impl FobsSender {
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
-    /// Repeats are possible although a first send is left, for lack of a grant or because a chunk
-    /// has ended.
+    /// Whether repeats are possible although a first send is left, for lack of a grant or because a
+    /// chunk has ended.
     pub(super) repeats_first: bool,
-    /// Only known losses are resent.
+    /// Whether only known losses are resent.
     pub(super) known_only: bool,
-    /// A first send is left.
+    /// Whether a first send is left.
     pub(super) first_left: bool,
-    /// A first send is left and the grant allows it.
+    /// Whether a first send is left and the grant allows it.
     pub(super) first_may_go: bool,
     /// A block unacknowledged for this long is lost.
     pub(super) patience: Span,

@@ -30,7 +30,7 @@ use crate::wire::{Ack, Control, Request, SenderOffer};
 /// Changes of a flow that affect the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ScheduleChange {
-    /// The flow began to answer, or its estimate changed.
+    /// Whether the flow began to answer, or its estimate changed.
     pub(super) changed: bool,
     /// Rate freed by a flow that ended or stopped answering.
     pub(super) gone: f64,
@@ -67,7 +67,7 @@ pub(super) struct Flow {
     /// Minimum time between requests, because other flows get requests too.
     spacing: Span,
     pending: Pending,
-    /// The sender does not answer, or has nothing to answer.
+    /// Whether the sender does not answer, or has nothing to answer.
     quiet: bool,
     next_ask: Time,
     next_rtt: Time,

@@ -5,9 +5,9 @@ use super::Prefix;
 /// A permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
-    /// May read and watch, or receive.
+    /// The right to read and watch, or to receive.
     pub read: bool,
-    /// May put and delete, or send.
+    /// The right to put and delete, or to send.
     pub write: bool,
     /// Applies to this name and the names below it.
     pub prefix: Prefix,

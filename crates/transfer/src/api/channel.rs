@@ -335,7 +335,7 @@ pub struct ChannelMessage {
     pub number: u64,
     /// When the sender took the message, in microseconds of the sender's clock.
     pub at_micros: u64,
-    /// At least one datagram of the message was lost and restored.
+    /// Whether at least one datagram of the message was lost and restored.
     pub restored: bool,
 }
 

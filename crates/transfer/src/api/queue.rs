@@ -37,7 +37,7 @@ struct State<E> {
     droppable: usize,
     capacity: usize,
     latest: Option<E>,
-    /// The reader got the latest state after the last queued event.
+    /// Whether the reader got the latest state after the last queued event.
     told_latest: bool,
     closed: bool,
     waker: Option<Waker>,

@@ -451,7 +451,7 @@ pub struct StreamFrame {
     /// The time from the sender to this host: half of the round-trip times, plus the delay beyond
     /// the fastest recent datagram.
     pub delay: Span,
-    /// The frame arrived after the deadline.
+    /// Whether the frame arrived after the deadline.
     pub is_late: bool,
     /// Datagrams of the frame that were lost and restored.
     pub restored: u16,

@@ -63,7 +63,7 @@ pub(super) struct Attempt<'a> {
     pub(super) started: Time,
     part: CopyPart,
     refused: Cell<bool>,
-    /// This is not the first attempt.
+    /// Whether this is not the first attempt.
     again: bool,
     /// The last attempt's transfer; zero before the first.
     transfer: Cell<u64>,

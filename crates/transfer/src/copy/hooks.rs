@@ -53,7 +53,7 @@ const MOST_FAILED: usize = 256 << 20;
 /// Why an entry failed.
 pub(super) struct Failed {
     pub(super) reason: String,
-    /// The failure is on this host.
+    /// Whether the failure is on this host.
     pub(super) here: bool,
 }
 
@@ -80,11 +80,11 @@ pub(super) struct State {
     changed: Option<(PathBuf, u64)>,
     /// Remaining attempts for changed source files.
     pub(super) rereads: u32,
-    /// The object is one file, not a tree.
+    /// Whether the object is one file, not a tree.
     pub(super) single: bool,
-    /// The plan of this attempt has arrived.
+    /// Whether the plan of this attempt has arrived.
     planned: bool,
-    /// The best number of connections has been reported.
+    /// Whether the best number of connections has been reported.
     streams_told: bool,
     /// The counters of earlier attempts.
     pub(super) earlier: Counters,

@@ -21,9 +21,9 @@ pub(crate) struct Ends<'a> {
     pub(crate) from: &'a Counters,
     /// The receiver's counters.
     pub(crate) to: &'a Counters,
-    /// The user has set the rate.
+    /// Whether the user has set the rate.
     pub(crate) fixed_rate: bool,
-    /// The object has many small files.
+    /// Whether the object has many small files.
     pub(crate) small: bool,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Feedback {
     address: AddressRule,
     board: Arc<Board>,
     scratch: Box<[u8]>,
-    /// The forgery limit is reached, so no more reports are opened.
+    /// Whether the forgery limit is reached, so no more reports are opened.
     forged: bool,
 }
 

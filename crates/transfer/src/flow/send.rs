@@ -80,7 +80,7 @@ pub(crate) enum SenderEvent {
     /// The receiver sends, but our datagrams no longer reach it: they are too large, or the first
     /// link refuses them.
     TooLarge {
-        /// Datagrams of this size did arrive in this pass.
+        /// Whether datagrams of this size did arrive in this pass.
         begun: bool,
     },
     /// An event of the core.

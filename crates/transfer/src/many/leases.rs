@@ -38,7 +38,7 @@ struct Lease {
     /// The source's recent rate in chunks a second, once measured.
     rate: Option<f64>,
     silent: bool,
-    /// The source has had a lease before.
+    /// Whether the source has had a lease before.
     known: bool,
 }
 

@@ -61,9 +61,9 @@ pub(crate) struct SendingRole<'a> {
     pub(crate) hooks: &'a dyn Hooks,
     /// Whether this end, the client, decides whether datagrams pass.
     pub(crate) decides: bool,
-    /// Only the manifest is sent, for the other end's plan.
+    /// Whether only the manifest is sent, for the other end's plan.
     pub(crate) dry_run: bool,
-    /// The other end knows the manifest, and assigns chunks by leases.
+    /// Whether the other end knows the manifest, and assigns chunks by leases.
     pub(crate) surveyed: bool,
 }
 
@@ -95,7 +95,7 @@ struct Running<'a, 'b> {
     waiting: Option<Payloads>,
     /// The capacity of the receiving host's card, once reported.
     peer_card: Option<Rate>,
-    /// The other end takes coded symbols.
+    /// Whether the other end takes coded symbols.
     takes_coded: bool,
     silence: Silence,
     /// CPU time of this thread at the start of the transfer.

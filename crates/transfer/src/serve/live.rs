@@ -60,9 +60,9 @@ impl Ended {
 /// The direction and rate setting of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
-    /// The server receives.
+    /// Whether the server receives.
     pub(super) receives: bool,
-    /// The client has set or limited the rate.
+    /// Whether the client has set or limited the rate.
     pub(super) fixed_rate: bool,
 }
 
