@@ -127,7 +127,8 @@ fn batch_cases() -> impl Iterator<Item = Case> {
 const SLOW_RECEIVER: &str = "it depends on the cost of an acknowledgement in the receiving \
                              program, which cannot be set over real sockets";
 
-/// A row for each frequency on each path, and one for the best of them with the published value.
+/// A row for each frequency on each path, and a row for the best frequency with the published
+/// value.
 fn frequency_tables(
     quantity: Quantity,
     published: f64,

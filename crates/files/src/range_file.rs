@@ -136,7 +136,7 @@ impl RangeFile {
     }
 }
 
-/// A cache of chunk values by file version, limited to the most recent ones.
+/// A cache of chunk values by file version, limited to the most recent values.
 #[derive(Debug)]
 pub struct ChunkValues {
     most: usize,

@@ -31,7 +31,7 @@ pub struct Settings {
     pub tls: Option<(PathBuf, PathBuf)>,
 }
 
-/// A running gateway. Dropping it stops it and ends pending requests.
+/// A running gateway. Dropping this value stops the gateway and ends pending requests.
 pub struct Gateway {
     listening: Listening,
     is_tls: bool,

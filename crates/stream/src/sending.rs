@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::terms::{OVERHEAD, Terms};
 
-/// Frames that wait after the one that is being sent.
+/// Frames that wait behind the frame being sent.
 const WAITING: usize = 1;
 /// Maximum number of frames in the thread and its channel: the frame being sent, and the frames
 /// that wait behind it.

@@ -55,7 +55,7 @@ pub struct TransferStatus {
     pub sending_rate: Rate,
     /// Smoothed round-trip time.
     pub rtt: Span,
-    /// Queueing delay: current round-trip time minus the lowest one of this transfer.
+    /// Queueing delay: current round-trip time minus the lowest of this transfer.
     pub queue: Span,
     /// TCP connections that carry the data; 0 for datagrams.
     pub streams: u32,

@@ -17,7 +17,7 @@ pub struct Stats {
     pub bytes: Bytes,
     /// Messages that were lost: on the path, or because this end was too slow.
     pub lost: u64,
-    /// Messages that arrived after one that was sent later.
+    /// Messages that arrived after a message that was sent later.
     pub reordered: u64,
     /// Rate of delivered content over the last one to two seconds.
     pub goodput: Rate,

@@ -263,8 +263,8 @@ mod tests {
         assert_eq!(link.rate(&capacity, 0.0), 500e6);
         assert_eq!(link.rate(&capacity, 700e6), 700e6);
         assert_eq!(link.receive_capacity(&capacity).others, Some(Rate::from_mbps(500)));
-        // Against one flow, half of an even share of one of ours is a quarter; against three, an
-        // eighth.
+        // The minimum is half of an even share. With one flow of ours and one other flow it is a
+        // quarter of the link; with three flows of ours, an eighth.
         let least = [1.0, 3.0].map(|weights| link.even_least(&capacity, weights));
         assert_eq!(least, [250e6, 125e6]);
         let tuning = Tuning { even_least: 1.0, ..Tuning::OURS };

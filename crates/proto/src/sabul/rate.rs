@@ -33,10 +33,10 @@ impl LossAverage {
         LossAverage { average: 0.0, weight: setup.settings.value(&LOSS_SMOOTHING) }
     }
 
-    /// Adds an interval; one without datagrams and losses is ignored. More losses than datagrams
-    /// count as a ratio of 1. So do losses in an interval without sending (frozen, or the window is
-    /// full), which belong to earlier datagrams: the paper divides by the datagrams of the
-    /// interval, and no ratio exceeds 1.
+    /// Adds an interval; an interval without datagrams and losses is ignored. More losses than
+    /// datagrams count as a ratio of 1. So do losses in an interval without sending (frozen, or the
+    /// window is full), which belong to earlier datagrams: the paper divides by the datagrams of
+    /// the interval, and no ratio exceeds 1.
     pub(super) fn note(&mut self, sent: u64, lost: u64) -> Option<f64> {
         if sent == 0 && lost == 0 {
             return None;

@@ -7,8 +7,8 @@ pub const SERVICE: &str = "channel";
 /// The keyword in the list of clients for links between servers.
 pub const LINK: &str = "link";
 
-/// The version of its messages. It rises with each field that must not be skipped. Version 2
-/// adds the mode `deadline`.
+/// The version of the service's messages. Each new field that a receiver must not skip raises it.
+/// Version 2 adds the mode `deadline`.
 pub const VERSION: u32 = 2;
 
 /// Returns the version that a channel needs, with or without a deadline.

@@ -53,7 +53,7 @@ pub struct Status {
     pub messages: u64,
     /// Messages that the server has received; with datagrams, messages that were sent.
     pub taken: u64,
-    /// Messages that were replaced by a newer one with the same key before they were sent.
+    /// Messages that a newer message with the same key replaced before they were sent.
     pub replaced: u64,
     /// Messages that the server has dropped, or that could not be sent.
     pub dropped: u64,

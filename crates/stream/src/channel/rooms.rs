@@ -134,7 +134,7 @@ impl Room {
         if message.hops > MAX_HOPS || !state.seen.is_new(message.origin, message.number) {
             return Published::Old;
         }
-        // Counted twice: as the newest message, and as the last one of its key.
+        // Counted twice: as the newest message, and as the last message of its key.
         let cost = 2 * message.cost();
         if !state.charge.set(state.log.cost() + cost) {
             let fits = state.charge.set(cost);
@@ -419,7 +419,7 @@ mod tests {
         let taken = room.read(|log| cursor.take(log));
         assert!(matches!(taken, Some(Taken::Lost(_))), "{taken:?}");
         drop(seat);
-        // Without clients only the last messages stay: one for the key, one without a key.
+        // Without clients only the last messages stay: one with the key, and one without a key.
         assert_eq!(room.read(Log::keys), 2);
         assert!(free.get() > 90_000);
         rooms.rooms.borrow_mut().clear();

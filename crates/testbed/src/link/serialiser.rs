@@ -54,8 +54,8 @@ impl Serialiser {
 
     /// The time when a packet of `wire` bytes offered at `now` has left, or `None` if more than
     /// `queue` bytes would then wait. `rate` is the wire's rate at the packet's
-    /// [`Serialiser::turn`]; without one, packets pass without serialisation. A rate of zero never
-    /// finishes: `None`.
+    /// [`Serialiser::turn`]; without a rate, packets pass without serialisation. A rate of zero
+    /// never finishes: `None`.
     pub(super) fn accept(
         &mut self,
         now: Time,

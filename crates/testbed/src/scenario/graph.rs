@@ -48,8 +48,8 @@ pub struct Route {
     pub via: Vec<usize>,
 }
 
-/// Finds the route between two hosts: the given one, otherwise the one with the least delay, then
-/// the fewest links, then the links that come first in the scenario.
+/// Finds the route between two hosts: the given route, otherwise the route with the lowest delay,
+/// then the fewest links, then the links that come first in the scenario.
 ///
 /// Only routers forward packets: no route leads through a host. Results are cached by destination.
 #[derive(Clone, Debug)]

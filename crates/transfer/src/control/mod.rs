@@ -58,7 +58,7 @@ pub use transfer::{
 /// The name of the service of copies, to which all these messages belong.
 pub const SERVICE: &str = "copy";
 
-/// The version of these messages. It rises with each field that a receiver must not skip; a client
+/// The version of these messages. Each new field that a receiver must not skip raises it; a client
 /// that sets such a field requests this version of the service.
 pub(crate) const VERSION: u32 = 4;
 

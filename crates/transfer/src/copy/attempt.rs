@@ -182,7 +182,7 @@ impl<'a> Attempt<'a> {
     /// Copies over one session.
     pub(super) async fn run(&mut self, way: Way<'_>) -> Result<Finished, End> {
         self.hooks.begin_attempt();
-        // The walk comes first, so that an error in the source is not mistaken for one of the
+        // The walk comes first, so that an error in the source is not mistaken for an error of the
         // network.
         let source = self.source().await?;
         let cancel = self.hooks.cancel.clone();

@@ -97,7 +97,7 @@ impl Payloads {
         Ok(&self.block)
     }
 
-    /// Returns the payload of a coded symbol. The first one of a chunk reads the chunk again.
+    /// Returns the payload of a coded symbol. The first symbol of a chunk reads the chunk again.
     ///
     /// # Errors
     /// The chunk is outside of the object, or cannot be coded.

@@ -54,7 +54,7 @@ mod tests {
         due.add(&[1..3, 5..10]);
         assert_eq!(due.blocks(&layout, &[]), 6 * 3 + 1);
         due.spare(&[2..3, 7..8]);
-        // Another pass sends one chunk again, and one that was left out before.
+        // Another pass sends one chunk again, and a chunk that was left out before.
         due.add(&[1..2, 2..3]);
         assert_eq!(due.blocks(&layout, &[]), 5 * 3 + 1);
         // Two whole blocks of a chunk; the second reaches the chunk's end.

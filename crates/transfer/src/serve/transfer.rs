@@ -285,7 +285,7 @@ fn deletion(
 /// Resolves the paths that a client reads.
 ///
 /// # Errors
-/// The client names no path, or one that it may not read.
+/// The client names no path, or a path that it may not read.
 pub(super) fn places(
     server: &Server,
     peer: &PeerId,

@@ -115,8 +115,8 @@ impl Budget {
         Budget::patient(memory, transfers, PATIENCE)
     }
 
-    /// Returns the memory of a copy that needs `least`: the one that it shares with other copies,
-    /// or its own.
+    /// Returns the memory of a copy that needs `least`: the memory that it shares with other
+    /// copies, or its own.
     ///
     /// # Errors
     /// As [`Budget::new`].
