@@ -300,8 +300,8 @@ impl Manifest {
         Manifest { folder_mode: mode.filter(|_| self.shape == Shape::Contents), ..self }
     }
 
-    /// Returns the permission bits of the folder whose content this is, if its source reported
-    /// them.
+    /// If this is the content of a folder: returns the folder's permission bits, if the source
+    /// reported them.
     pub(crate) fn folder_mode(&self) -> Option<u32> {
         self.folder_mode
     }

@@ -45,8 +45,8 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway on a separate thread. That thread calls `tell` for requests that lack a
-    /// right, and for those that changed the folder.
+    /// Starts a gateway on a separate thread. The thread calls `tell` for each request that lacks a
+    /// right or has changed the folder.
     ///
     /// # Errors
     /// Usage: no client would have a right, or the address needs TLS. Otherwise: the address, the

@@ -303,7 +303,8 @@ impl Cancel {
             || self.parent.as_ref().is_some_and(|parent| parent.is_cancelled())
     }
 
-    /// Returns a handle that this handle cancels, but that does not cancel this handle.
+    /// Returns a child handle. Cancelling this handle cancels the child; cancelling the child does
+    /// not cancel this handle.
     #[must_use]
     pub fn child(&self) -> Cancel {
         Cancel { wish: Arc::default(), parent: Some(Arc::new(self.clone())) }

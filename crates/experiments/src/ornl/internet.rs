@@ -9,7 +9,8 @@ use crate::quantity::{GOODPUT, LOST};
 use crate::scenarios::vary;
 use crate::table::Row;
 
-/// The path of one day. Its rate is that of iperf's UDP, its loss that of RBUDP's packets.
+/// The path of one day. Its rate is the rate of iperf's UDP; its loss is the loss of RBUDP's
+/// packets.
 struct Day {
     capacity: Rate,
     loss: (u64, u64),

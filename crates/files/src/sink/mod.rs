@@ -340,8 +340,8 @@ impl Sink {
         std::mem::take(&mut self.changed)
     }
 
-    /// Verifies chunk `chunk` of the virtual object against the value from the sender, writes it,
-    /// and names the files that it completes.
+    /// Verifies chunk `chunk` of the virtual object against the value from the sender, and writes
+    /// it. Files that the chunk completes get their names.
     ///
     /// An error of one file is a failure of its entry; others continue.
     ///

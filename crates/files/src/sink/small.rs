@@ -66,7 +66,7 @@ impl Stamp {
 pub(super) struct Small {
     begun: BTreeMap<u32, Begun>,
     queue: Vec<Whole>,
-    /// Entries in folders that this copy has created, so that their names are free.
+    /// Entries in folders that this copy has created. Their names are therefore free.
     new: Bits,
 }
 

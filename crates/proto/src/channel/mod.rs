@@ -1,9 +1,9 @@
 //! Channels: messages with boundaries, from several senders through a room to several subscribers.
 //!
 //! A room keeps its newest messages in one [`Log`]; a subscriber is a [`Cursor`] into the log, so a
-//! slow subscriber needs no memory. When the log drops messages that the subscriber has not taken,
-//! the subscriber loses them and learns how many, and delays no other subscriber. A subscriber that
-//! reconnects continues at its position.
+//! slow subscriber needs no memory. If the log drops messages that a slow subscriber has not taken,
+//! the subscriber loses these messages and learns their number. A slow subscriber never delays
+//! other subscribers. A subscriber that reconnects continues at its position.
 //!
 //! - [`Mode`]: what a subscriber gets from the log. `reliable`: every message, in order. `latest`:
 //!   the newest value of each key. `datagram`: every message, immediately or never. `deadline`:

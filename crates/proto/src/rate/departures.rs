@@ -1,5 +1,5 @@
-//! Departure times of packet numbers. They distinguish a path that stretches the datagrams from a
-//! sender that was slower than its rate.
+//! Departure times of packet numbers. They show whether the path stretched the datagrams or the
+//! sender was slower than its rate.
 
 use alloc::collections::VecDeque;
 

@@ -1,13 +1,14 @@
 //! [`Trains`], and while other traffic shares the path, the window that CUBIC would have.
 //!
 //! [`Trains`] drains every queue that it finds, and hardly slows down for loss. Traffic that fills
-//! a deep queue therefore displaces it almost completely. At a shallow queue or under CoDel it
-//! leaves little to others. This controller detects other flows. Packet trains show the capacity of
-//! the path. A flow that sends below the capacity makes no queue, so the controller computes the
-//! queue that its own datagrams make and attributes any longer queue to other flows. This works at
-//! any loss ratio of the path and for short queues. If other flows have a queue for several rounds,
-//! a *shadow window* takes over. It grows and shrinks as CUBIC's does (RFC 9438), and the rate is
-//! the window divided by the round-trip time. Three things differ from CUBIC:
+//! a deep queue therefore displaces [`Trains`] almost completely. At a shallow queue or under
+//! CoDel, [`Trains`] leaves little to others. This controller detects other flows. Packet trains
+//! show the capacity of the path. A flow that sends below the capacity makes no queue. The
+//! controller therefore computes the queue of its own datagrams, and attributes any longer queue to
+//! other flows. This works at any loss ratio of the path and for short queues. If other flows have
+//! a queue for several rounds, a *shadow window* takes over. It grows and shrinks as CUBIC's does
+//! (RFC 9438), and the rate is the window divided by the round-trip time. Three things differ from
+//! CUBIC:
 //!
 //! - Only loss above the path's own loss ratio counts. Rounds without a queue show that ratio.
 //! - Until the first loss the window is at least a fixed share of the bandwidth-delay product,

@@ -20,9 +20,9 @@
 //! - The timeout of the paper's section 3 applies when DONE or its report is late; DONE is then
 //!   repeated.
 //! - A segment that becomes complete is reported immediately, without DONE.
-//! - The receiver grants bytes of first sends. A sender without grant in the middle of a segment
-//!   requests a report on the part that it sent (a partial DONE), so that holes are filled and the
-//!   receiver's memory becomes free. Repairs need no grant.
+//! - The receiver grants bytes of first sends. A sender whose grant ends in the middle of a segment
+//!   requests a report on the part that it sent (a partial DONE). The repairs then fill the holes,
+//!   and the receiver's memory becomes free. Repairs need no grant.
 //! - After a last round the sender adds a few coded symbols ([`crate::coded`]), so that losses
 //!   among its repairs need no further round trip. Where blocks cannot be coded, the sender repeats
 //!   the blocks of a small last round ([`TAIL_COPIES`]).

@@ -191,8 +191,9 @@ pub fn available() -> Result<(), String> {
     tried.map_err(|error| error.to_string())
 }
 
-/// If the process may not create network namespaces, moves it into a user namespace in which it
-/// may, as root of that namespace. The kernel allows this only before the process starts threads.
+/// If the process may not create network namespaces, moves the process into a user namespace. As
+/// root of that namespace it may create them. The kernel allows this only before the process starts
+/// threads.
 pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
     // Trying it in a thread would be wrong: the kernel may still count a thread that was just
     // joined, and then refuses the user namespace.

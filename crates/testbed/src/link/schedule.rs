@@ -12,8 +12,8 @@ pub(super) struct Schedule {
     delay: Option<Ramp>,
 }
 
-/// Progress of the rate in a schedule. It is separate because the queue asks for the rate at a
-/// packet's departure, which may be long after its arrival.
+/// Progress of the rate in a schedule. Separate from the other progress, because the queue needs
+/// the rate at a packet's departure, which may be long after the packet's arrival.
 #[derive(Clone, Debug)]
 pub(super) struct RateCourse {
     next_step: usize,

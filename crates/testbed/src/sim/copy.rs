@@ -159,7 +159,7 @@ impl CopyAgent {
         self.stopped = true;
     }
 
-    /// When the object was complete, on the disk if it goes to one.
+    /// When the object was complete (on the disk, for a copy to a disk).
     pub(super) fn finished(&self) -> Option<Time> {
         if self.written.is_some() { self.stored } else { self.whole }
     }

@@ -41,8 +41,8 @@ pub struct FlowOutcome {
     pub rtt: Span,
     /// When it started.
     pub started: Time,
-    /// When the object was complete at the receiving host (on its disk, if it goes to one). `None`
-    /// for a flow that has no end or did not reach it.
+    /// When the object was complete at the receiving host (on the disk, for a copy to a disk).
+    /// `None` for a flow without an end, or that did not reach its end.
     pub finished: Option<Time>,
     /// When the sender learned that the object is complete; `None` for UDP.
     pub known: Option<Time>,

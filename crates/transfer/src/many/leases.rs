@@ -1,10 +1,10 @@
 //! Assigns the missing chunks of one object to its replicas.
 //!
 //! A missing chunk is either open or leased to a source. Sources that are known at the start get
-//! equal leases. A source that has finished its lease gets open chunks, or else the end of another
-//! source's lease, sized so that both finish together. So the sources' speeds need not be known,
-//! and may change. Near the end, when a lease is too short to divide, the last chunks of a slow
-//! source are leased a second time; the first arrival counts.
+//! equal leases. A source that has finished its lease gets open chunks. If no chunk is open, it
+//! gets the end of another source's lease, of a size with which both finish together. The speeds of
+//! the sources therefore need not be known, and may change. Near the end, when a lease is too short
+//! to divide, the last chunks of a slow source are leased a second time; the first arrival counts.
 //!
 //! When a source leaves, its lease becomes open. An idle source may take the whole lease of a
 //! silent one.

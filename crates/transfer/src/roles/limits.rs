@@ -61,8 +61,8 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     }
 }
 
-/// Useless data that an honest sender may send: data that exist already, sent before it has the
-/// plan, and data in flight that are no longer requested.
+/// Useless data that an honest sender may send: existing data, before the sender has the plan, and
+/// data in flight that are no longer requested.
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
 /// Maximum amount of useless data, as a multiple of the useful data.
 const MOST_IN_VAIN: u64 = 4;

@@ -1,9 +1,9 @@
 //! The memory for incomplete chunks, divided among the receiving transfers.
 //!
 //! A receiver grants as many bytes as it can hold. If several transfers share one memory, each may
-//! grant its part; parts grow and shrink as transfers come and go. A grant is never taken back, so
-//! a transfer with more than its part keeps the excess until it has drained, and until then the
-//! others have less.
+//! grant its part; parts grow and shrink as transfers come and go. A grant is never taken back. A
+//! transfer with more than its part keeps the excess until the writer has drained it; until then
+//! the other transfers have less.
 //!
 //! Before any grant a sender may send [`EARLY_GRANT`]. So every transfer gets at least [`LEAST`],
 //! and a smaller memory is refused. If less is free, a new transfer waits for it, ahead of all
