@@ -102,7 +102,7 @@ fn offload(set: impl Fn(libc::c_uint) -> io::Result<()>) -> io::Result<Offload> 
 pub(super) enum Offload {
     /// TSO and USO.
     TcpAndUdp,
-    /// TSO only: the kernel splits UDP before the device, which costs it time.
+    /// TSO only: the kernel splits UDP super-packets before the device, which costs CPU time.
     TcpOnly,
 }
 
