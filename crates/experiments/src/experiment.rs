@@ -32,7 +32,7 @@ pub struct Experiment {
     pub differs: &'static str,
     /// The lessons.
     pub learned: &'static str,
-    /// When it is run.
+    /// When the experiment is run.
     pub set: Set,
 }
 

@@ -46,8 +46,9 @@ fn share(outcomes: &Outcomes, case: &str, rate: Rate) -> Option<f64> {
 /// Packets received per acknowledgement.
 const FREQUENCIES: [u32; 10] = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
 
-/// The cost of an acknowledgement at the paper's receiver is unknown. It has a byte, or a bit, for
-/// each of 39,063 packets (section 3), so making and sending it is of this order.
+/// The cost of an acknowledgement at the paper's receiver is unknown. The acknowledgement has a
+/// byte, or a bit, for each of 39,063 packets (section 3), so making and sending it takes about
+/// this time.
 const REPORT_COST: &str = "1ms";
 /// The default receive buffer of Windows 2000.
 const SMALL_BUFFER: u32 = 8_192;
@@ -126,7 +127,8 @@ fn batch_cases() -> impl Iterator<Item = Case> {
 const SLOW_RECEIVER: &str = "it depends on the cost of an acknowledgement in the receiving \
                              program, which cannot be set over real sockets";
 
-/// A row for each frequency on each path, and one for the best of them with the published value.
+/// A row for each frequency on each path, and a row for the best frequency with the published
+/// value.
 fn frequency_tables(
     quantity: Quantity,
     published: f64,

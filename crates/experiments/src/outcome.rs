@@ -15,31 +15,31 @@ pub struct CaseOutcome {
 /// The result of a flow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CaseFlow {
-    /// Its name in the scenario.
+    /// The flow's name in the scenario.
     pub name: String,
     /// Delivered bytes of the object.
     pub bytes: Bytes,
-    /// When it started.
+    /// When the flow started.
     pub started: Time,
-    /// From its start until everything was delivered, or the run ended.
+    /// Time from the flow's start until all data were delivered, or until the run ended.
     pub elapsed: Span,
     /// Whether everything was delivered.
     pub finished: bool,
     /// Data datagrams (of TCP: segments) sent.
     pub sent: Count,
-    /// Of these, repeats.
+    /// Repeats, a part of `sent`.
     pub retransmitted: Count,
     /// Losses as reported; one loss may count several times.
     pub reported_lost: Count,
     /// Datagrams that reached the receiving program.
     pub received: Count,
-    /// Of these, blocks that the receiver already had.
+    /// Datagrams with a block that the receiver already had, a part of `received`.
     pub duplicates: Count,
     /// Datagrams lost on the way: on a line, in a queue, in the receiver's socket.
     pub lost: Count,
     /// Blocks in the object.
     pub blocks: Count,
-    /// Rounds of the segment that needed most.
+    /// Number of rounds of the segment that needed the most rounds.
     pub rounds: Count,
     /// Samples, one for each interval of the time series.
     pub series: Vec<Sample>,

@@ -42,7 +42,8 @@ pub(crate) const SHARE: Quantity = quantity("share of the capacity", Unit::Share
 pub(crate) const WASTE: Quantity = quantity("waste", Unit::Share);
 /// Datagrams that were sent and did not reach the receiving program, as a share of those sent.
 pub(crate) const LOSS: Quantity = quantity("loss", Unit::Share);
-/// Losses as reported to the sender, the ORNL study's column. A loss reported again counts again.
+/// Losses reported to the sender; a loss that is reported twice counts twice. A column of the ORNL
+/// study.
 pub(crate) const LOST: Quantity = quantity("lost, as reported", Unit::Count);
 /// Blocks sent again.
 pub(crate) const RETRANSMITTED: Quantity = quantity("retransmitted", Unit::Count);

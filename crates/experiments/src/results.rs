@@ -32,8 +32,8 @@ pub fn read(folder: &Path, name: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// Writes the files that differ from the existing ones; returns their number. Creates the folder if
-/// needed.
+/// Writes the files that differ from the existing files; returns their number. Creates the folder
+/// if needed.
 ///
 /// # Errors
 /// If a file cannot be read or written.

@@ -1,7 +1,7 @@
 //! The scenarios of all tables and figures: the files of `scenarios/`, and their variations by row.
 //!
 //! Paths, hosts and flows of an experiment are defined only in these files, so `longhaul sim` and
-//! `longhaul emulate` run what the pages show. They are part of the binary.
+//! `longhaul emulate` run what the pages show. The binary contains the files.
 
 use std::fmt::Display;
 
@@ -75,7 +75,7 @@ impl Variant {
     /// Builds the scenario.
     ///
     /// # Errors
-    /// A missing or invalid file, a setting without a place in it, or a missing flow.
+    /// The file is missing or invalid, or lacks a changed key or a selected flow.
     pub fn scenario(&self) -> Result<Scenario, FileError> {
         let wrong = |what: String| FileError { line: None, what, advice: None };
         let text =
@@ -136,7 +136,7 @@ mod tests {
         let mut used = BTreeSet::new();
         for experiment in catalogue::all() {
             let files = experiment.files();
-            // Its senders are no flows of a scenario.
+            // The experiment `quanta-fec` has no scenario.
             let is_free = experiment.id == "quanta-fec";
             assert!(is_free || !files.is_empty(), "{} has no scenario", experiment.id);
             used.extend(files);

@@ -44,7 +44,7 @@ pub struct Row {
     pub simulated: Option<f64>,
     /// Our value over real sockets, if measured.
     pub emulated: Option<f64>,
-    /// The number of its run, from 1.
+    /// The number of the run that measured `emulated`, from 1.
     pub run: Option<usize>,
 }
 

@@ -44,7 +44,7 @@ const FOLLOWS: &str = "deadline";
 const SIZE: usize = 100;
 /// Updates of a run.
 const COUNT: u32 = 3_000;
-/// An update is in time up to half of a round trip and this long.
+/// An update is in time if its delay is at most half a round-trip time plus this.
 const GRACE: Span = Span::from_millis(30);
 
 const WITHIN: Quantity = Quantity { name: "in time", unit: Unit::Share };
@@ -102,7 +102,7 @@ fn rows(rate: u64, rtt: u64) -> Vec<Row> {
     rows
 }
 
-/// They depend on nothing, so they are made once.
+/// The tables have no inputs, so each program computes them at most once.
 static TABLES: OnceLock<Vec<Table>> = OnceLock::new();
 static FIGURES: OnceLock<Vec<Figure>> = OnceLock::new();
 
@@ -115,8 +115,8 @@ fn tables() -> Vec<Table> {
     all.map(table).collect()
 }
 
-/// The delay that 99 of 100 updates do not exceed against the loss, at 100 a second over 100 ms. A
-/// line ends where more than one of 100 is lost.
+/// The 99th percentile of the delay over the loss, at 100 updates a second over 100 ms. A line ends
+/// where more than 1 % of the updates are lost.
 fn figures() -> Vec<Figure> {
     let point = |carrier, permille: u32| {
         let loss = LossRatio::new(f64::from(permille) / 1e3).expect("a share");

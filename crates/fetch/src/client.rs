@@ -25,9 +25,9 @@ const HEADER: usize = 64 << 10;
 pub struct Options {
     /// The bearer token, sent to the host of the address only.
     pub token: Option<String>,
-    /// Follow a redirect from https to http.
+    /// Whether to follow a redirect from https to http.
     pub allow_downgrade: bool,
-    /// How long a connection may deliver no data.
+    /// Timeout for a connection that delivers no data.
     pub silence: Duration,
     /// Maximum number of connections that are kept for reuse.
     pub connections: usize,
@@ -88,7 +88,7 @@ impl Client {
         (to.scheme(), to.authority()) == (own.scheme(), own.authority())
     }
 
-    /// Sends a request to `to`, which the file's own address or one of its redirects named.
+    /// Sends a request to `to`: the file's own address, or the target of a redirect.
     pub(crate) fn send(
         &self,
         head: bool,

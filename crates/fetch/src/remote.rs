@@ -42,7 +42,7 @@ impl Remote {
         self.at.scheme_str() == Some("https")
     }
 
-    /// Returns whether the content comes from another address than the client's.
+    /// Returns whether a redirect led to another address than the client requested.
     pub fn is_redirected(&self) -> bool {
         self.is_redirected
     }
@@ -62,12 +62,13 @@ impl Remote {
         self.digest.as_ref()
     }
 
-    /// Returns a text that names this version of the file at the client's address: equal texts mean
-    /// equal content. `None` if the server reports neither a strong `ETag` nor a time.
+    /// Returns a text that identifies this version of the file at the address that the client
+    /// requested. Equal texts mean equal content. `None` if the server reports neither a strong
+    /// `ETag` nor a modification time.
     pub fn version(&self, client: &Client) -> Option<String> {
         let (url, size) = (client.url(), self.size);
         match (&self.etag, self.modified) {
-            // Signed addresses have another query each time.
+            // A signed address has a different query string each time.
             (Some(etag), _) => Some(format!("{} {} {size} {etag}", url.host(), url.path())),
             (None, Some(modified)) => {
                 Some(format!("{url} {size} {}", httpdate::fmt_http_date(modified)))

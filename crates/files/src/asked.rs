@@ -31,7 +31,7 @@ pub struct Asked {
 struct Sources {
     /// Top names that the sources themselves have.
     names: BTreeSet<Vec<u8>>,
-    /// At least one source is the content of a folder, whose names are not known here.
+    /// Whether at least one source is the content of a folder, whose names are not known here.
     contents: bool,
     several: bool,
 }

@@ -144,7 +144,7 @@ impl StreamRoot {
         }
     }
 
-    /// Merges the value of the chunk before the last one.
+    /// Merges the value of the chunk before the last chunk.
     fn merge(&mut self, mut value: Digest) {
         // `next` chunks are merged now.
         for _ in 0..self.next.trailing_zeros() {

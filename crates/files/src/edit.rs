@@ -33,8 +33,8 @@ fn parent_and_name(place: &Place) -> io::Result<(SharedFolder, Vec<u8>)> {
     Ok((place.parent().folder()?, name))
 }
 
-/// A file that is written under a temporary name until it is complete. A drop before that
-/// removes it.
+/// A file that is written under a temporary name until it is complete. Dropping it earlier removes
+/// the file.
 #[derive(Debug)]
 pub struct NewFile {
     folder: SharedFolder,

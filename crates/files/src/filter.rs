@@ -1,9 +1,9 @@
 //! Filters for the files of a tree: the first matching pattern decides.
 //!
-//! As in rsync: a pattern without `/` matches a name anywhere; one that starts with `/` matches
-//! from the top of the copy; one with a `/` within matches the end of a path; one that ends with
-//! `/` matches folders only; `*` stops at `/`, `**` does not. The content of an excluded folder is
-//! not examined. A path that matches no pattern is included.
+//! As in rsync: a pattern without `/` matches a name anywhere; a pattern that starts with `/`
+//! matches from the top of the copy; a pattern with a `/` within matches the end of a path; a
+//! pattern that ends with `/` matches folders only; `*` stops at `/`, `**` does not. The content of
+//! an excluded folder is not examined. A path that matches no pattern is included.
 //!
 //! Lists of paths ([`Filter::Only`]) restrict the copy to these paths.
 
@@ -54,8 +54,8 @@ pub enum Filter {
     MaxSize(u64),
     /// Exclude files with fewer bytes than this.
     MinSize(u64),
-    /// Include only this path from the top of the copy, its content, and the folders above it; and
-    /// the paths of further such filters. A missing path counts as a failed file.
+    /// Include only this path (relative to the top of the copy) with its content and its parent
+    /// folders. Several filters of this kind add up. A missing path counts as a failed file.
     Only(Vec<u8>),
 }
 

@@ -3,9 +3,9 @@
 //! A journal only grows. A record is appended after its chunk's data are on disk, so every readable
 //! record is true; a lost record only means that the partial file is read again. A journal of
 //! another version of the source, or of an older release, proves nothing; then the content of the
-//! partial file is compared with the source. Records count up to the first torn or damaged one. The
-//! journal is independent of protocol, rate and direction: any later copy of the file can resume
-//! from it.
+//! partial file is compared with the source. Records count up to the first torn or damaged record.
+//! The journal is independent of protocol, rate and direction: any later copy of the file can
+//! resume from it.
 
 use super::CHUNK;
 use super::digest::Digest;
@@ -25,8 +25,8 @@ pub struct Header {
     pub size: u64,
     /// When the source file was last modified.
     pub modified: FileTime,
-    /// The stamp of its version: it also changes if a file is rewritten and its modification time
-    /// set back.
+    /// The stamp of the source file's version. The stamp also changes if the file is rewritten and
+    /// its modification time is set back.
     pub version: u64,
 }
 

@@ -37,9 +37,9 @@ pub struct Named {
     pub target: Option<Vec<u8>>,
 }
 
-/// Calls `tell` with each name in the folder at `place`, in the system's order, until it returns
-/// `false`; or with the name of the one file at `place`. Follows a link at `place` itself, but no
-/// others. Stores no list: memory does not depend on the number of names.
+/// Calls `tell` with each name in the folder at `place`, in the system's order, until `tell`
+/// returns `false`. If `place` is a file, calls `tell` with its name. Follows a link at `place`
+/// itself, but no other links. Stores no list: memory does not depend on the number of names.
 ///
 /// # Errors
 /// `place` does not exist, or the system refuses (`File`).

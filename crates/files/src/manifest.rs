@@ -1,9 +1,9 @@
 //! The manifest of an object: its files, folders and links, in an order that both ends share.
 //!
-//! A [`Manifest`] is always valid, even if a peer wrote it: each name is a single path
-//! component, each entry's folder is an earlier entry, no path appears twice, and the sizes are
-//! within limits. Paths are bytes, because names need not be UTF-8. The order is that of a walk:
-//! a folder, then its content.
+//! A [`Manifest`] is always valid, even if a peer wrote it: each name is a single path component,
+//! each entry's folder is an earlier entry, no path appears twice, and the sizes are within limits.
+//! Paths are bytes, because names need not be UTF-8. Entries are in the order of a walk: a folder,
+//! then its content.
 //!
 //! An entry stores its own name and the number of its folder. Paths are computed when needed, so
 //! memory does not grow with the depth of a tree.
@@ -93,7 +93,7 @@ pub enum Kind {
     File {
         /// Its length in bytes.
         size: u64,
-        /// It has holes of any size: zero pages need not be written.
+        /// Whether the file has holes of any size: zero pages need not be written.
         sparse: bool,
         /// The chunks (counted in the file) that are holes and never sent; ascending and not
         /// adjacent.
@@ -300,8 +300,8 @@ impl Manifest {
         Manifest { folder_mode: mode.filter(|_| self.shape == Shape::Contents), ..self }
     }
 
-    /// Returns the permission bits of the folder whose content this is, if its source reported
-    /// them.
+    /// If this is the content of a folder: returns the folder's permission bits, if the source
+    /// reported them.
     pub(crate) fn folder_mode(&self) -> Option<u32> {
         self.folder_mode
     }

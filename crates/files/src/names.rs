@@ -38,7 +38,8 @@ pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Returns the temporary name of the link `name`, which then replaces an existing one.
+/// Returns the temporary name of the link `name`. The complete link is then renamed to `name`, over
+/// an existing entry.
 pub(crate) fn link(name: &[u8]) -> Vec<u8> {
     beside(name, LINK)
 }

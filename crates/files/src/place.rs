@@ -100,7 +100,7 @@ impl Place {
         self.named().display().to_string()
     }
 
-    /// Returns whether it was written as a folder: with a trailing slash, or as `.` or `..`.
+    /// Returns whether the path names a folder by its form: a trailing slash, `.` or `..`.
     pub fn says_folder(&self) -> bool {
         let path = self.path().as_os_str().as_bytes();
         path.is_empty()
@@ -109,7 +109,7 @@ impl Place {
             || path == b".."
     }
 
-    /// Returns its last component, unless that is `..` or there is none.
+    /// Returns the last component of the path; `None` for `..` or an empty path.
     pub fn name(&self) -> Option<Vec<u8>> {
         self.path().file_name().map(|name| name.as_bytes().to_vec())
     }
@@ -164,11 +164,11 @@ impl Place {
         })
     }
 
-    /// Returns whether this is a regular file or empty, following links, so that a copy may replace
-    /// it.
+    /// Returns whether a copy may replace this place: it is a regular file, or nothing is there.
+    /// Follows links.
     ///
     /// # Errors
-    /// The system's error if that is unknown: a link that leads in a circle, or out of the served
+    /// The system's error, for example for a link that leads in a circle or out of the served
     /// folder.
     pub(crate) fn may_be_replaced(&self) -> io::Result<bool> {
         let is_file = match self {

@@ -114,8 +114,9 @@ impl RangeFile {
         }
     }
 
-    /// Fills `buf` with all of chunk `chunk` and returns the chunk's value: the cached value in
-    /// `known`, from the first read of this version, or else the hash of the bytes.
+    /// Fills `buf` with the complete chunk `chunk` and returns the chunk's value. This is the value
+    /// in the cache `known`, from the first read of this version; without it, the hash of the
+    /// bytes.
     ///
     /// # Errors
     /// As [`RangeFile::read`].
@@ -135,7 +136,7 @@ impl RangeFile {
     }
 }
 
-/// A cache of chunk values by file version, limited to the most recent ones.
+/// A cache of chunk values by file version, limited to the most recent values.
 #[derive(Debug)]
 pub struct ChunkValues {
     most: usize,

@@ -194,9 +194,9 @@ impl Source {
         &self.object
     }
 
-    /// Returns the files that could not be read or that changed; new ones are added at the end.
+    /// Returns the files that could not be read or that changed; new entries are added at the end.
     /// Such an entry was sent as zeros, at least in part, and must never get its final name. The
-    /// other end must learn of it before it gets the value of the chunk whose read detected it.
+    /// other end must learn of the failure before it gets the value of the chunk whose read failed.
     pub fn failures(&self) -> &[Failure] {
         &self.failures
     }

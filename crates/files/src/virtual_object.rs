@@ -1,9 +1,9 @@
 //! The virtual object that a protocol moves: a manifest's files end to end.
 //!
 //! First the encoded manifest, if it does not travel on the control stream; then the files in the
-//! manifest's order. A large file starts on a chunk boundary; smaller ones are packed without gaps
-//! between large ones. The space between the end of content and the next boundary is padding; it is
-//! never sent, nor are holes. The object ends where its last content ends.
+//! manifest's order. A large file starts on a chunk boundary; smaller files are packed without gaps
+//! between large files. The space between the end of content and the next boundary is padding; it
+//! is never sent, nor are holes. The object ends where its last content ends.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct Extent {
     pub len: usize,
 }
 
-/// The kind of a chunk's content, which decides its value.
+/// The kind of a chunk's content. The kind decides how the chunk's value is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkKind {
     /// The encoded manifest.

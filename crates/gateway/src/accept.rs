@@ -152,7 +152,7 @@ async fn connection(
     acceptor: Option<TlsAcceptor>,
     answers: Arc<dyn Answers>,
 ) {
-    // Sends small replies immediately; without this option they are only later.
+    // Send small replies immediately. If the option fails, they are only delayed.
     let _ = stream.set_nodelay(true);
     match acceptor {
         None => requests(stream, address, answers).await,

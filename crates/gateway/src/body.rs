@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 /// Limit of queued pieces.
 const WAITING: usize = 2;
-/// Time that a client may leave a piece unread.
+/// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
 
 /// The body of a reply.

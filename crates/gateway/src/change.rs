@@ -17,9 +17,9 @@ use crate::condition::{self, Judged, Version};
 use crate::reply::{self, Reply};
 use crate::shared::Shared;
 
-/// Bytes of a write.
+/// Bytes in one write.
 const PIECE: usize = 1 << 20;
-/// Time that a client may send nothing.
+/// Timeout for a client that sends no data.
 const SILENT: Duration = Duration::from_secs(60);
 
 /// Checks the conditions of a request that changes `place`. Returns whether something exists there.

@@ -23,7 +23,7 @@ pub struct Settings {
     pub root: PathBuf,
     /// Tokens and their rights.
     pub tokens: Vec<Token>,
-    /// Everybody may read.
+    /// Whether everybody may read.
     pub public: bool,
     /// Refuses all writes, even with a token that allows them.
     pub read_only: bool,
@@ -31,7 +31,7 @@ pub struct Settings {
     pub tls: Option<(PathBuf, PathBuf)>,
 }
 
-/// A running gateway. Dropping it stops it and ends pending requests.
+/// A running gateway. Dropping this value stops the gateway and ends pending requests.
 pub struct Gateway {
     listening: Listening,
     is_tls: bool,
@@ -45,8 +45,8 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway on a separate thread. That thread calls `tell` for requests that lack a
-    /// right, and for those that changed the folder.
+    /// Starts a gateway on a separate thread. The thread calls `tell` for each request that lacks a
+    /// right or has changed the folder.
     ///
     /// # Errors
     /// Usage: no client would have a right, or the address needs TLS. Otherwise: the address, the

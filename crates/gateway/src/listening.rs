@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::accept::{self, Answers};
 use crate::error::Error;
 
-/// A running listener. Dropping it stops it and ends pending requests.
+/// A running listener. Dropping this value stops the listener and ends pending requests.
 pub(crate) struct Listening {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,

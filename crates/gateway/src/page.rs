@@ -165,7 +165,7 @@ impl Pages {
         token.is_some_and(|token| hash(token) == self.token_hash)
     }
 
-    /// The cached state, or a new one if the cached state is too old.
+    /// The cached state, or a new state if the cached state is too old.
     async fn state(&self) -> Option<Arc<str>> {
         let mut last = self.last.lock().await;
         if let Some((made, state)) = &*last

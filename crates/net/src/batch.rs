@@ -8,9 +8,9 @@ use longhaul_proto::wire::header::Kind;
 use crate::sealing::seal::{SealError, Sealer};
 use crate::socket::{Path, SendError, SendOutcome, Socket};
 
-/// Maximum number of datagrams in one system call. One call takes at most 44 datagrams of
-/// Ethernet's size; they reach 93 % of the throughput of 64 smaller ones, and 8 datagrams reach
-/// two thirds.
+/// Maximum number of datagrams in one system call, limited by `MAX_BYTES` at Ethernet's packet
+/// size. In measurements 44 datagrams reach 93 % of the throughput of 64 smaller ones; 8 datagrams
+/// reach two thirds.
 pub const MAX_DATAGRAMS: usize = 44;
 /// Maximum bytes in one system call: one IP packet without the largest headers.
 const MAX_BYTES: usize = 65_535 - 40 - 8;

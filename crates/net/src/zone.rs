@@ -40,7 +40,7 @@ pub fn write(host: &str) -> String {
 /// interface.
 ///
 /// # Errors
-/// The address names no interface, or one that this host does not have.
+/// The address names no interface, or an interface that this host does not have.
 pub fn address(host: &str, port: u16) -> Result<Option<SocketAddr>, Error> {
     let (address, zone) = split(host);
     let Ok(ip) = address.parse::<Ipv6Addr>() else { return Ok(None) };

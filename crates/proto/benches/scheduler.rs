@@ -15,7 +15,7 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 
 const FLOWS: [u32; 5] = [1, 10, 100, 1_000, 10_000];
-/// Number of runs of which the median counts.
+/// Number of runs; their median counts.
 const TURNS: usize = 101;
 
 fn main() {
@@ -38,7 +38,8 @@ fn main() {
     }
 }
 
-/// Nanoseconds for the shares of this many flows, half of which cannot take an even share.
+/// Nanoseconds to compute the shares of this many flows. Half of the flows cannot take an even
+/// share.
 fn sharing(flows: u32, turns: usize) -> u128 {
     let mut place = 1u64;
     let mut estimate = || {
@@ -60,8 +61,8 @@ fn sharing(flows: u32, turns: usize) -> u128 {
     median(times.collect())
 }
 
-/// Nanoseconds from a join among this many flows until each sender's request is ready, if the
-/// spacing of schedules lets it count immediately.
+/// Nanoseconds from a join among this many flows until each sender's request is ready. The join
+/// leads to a schedule immediately.
 fn joining(flows: u32, turns: usize) -> u128 {
     let settings = Settings::default().with(&ROW, RECEIVE_RATE.name, 9_571e6);
     let settings = settings.expect("it has such a setting");

@@ -14,7 +14,7 @@ pub struct SenderAccounting {
     pub first: u64,
     /// Blocks sent again, and coded symbols.
     pub retransmitted: u64,
-    /// Of these, coded symbols.
+    /// Number of coded symbols in `retransmitted`.
     pub coded: u64,
     /// Losses as reported; a loss reported twice counts twice (ORNL's column).
     pub reported_lost: u64,

@@ -20,9 +20,9 @@ pub const SYMBOLS: u8 = 128;
 const BITS: u32 = SYMBOLS.ilog2();
 /// The bit of a symbol's index among the blocks of its segment.
 const INDEX: u32 = 1 << 31;
-/// Numbers in a header from this one on are those of symbols.
+/// A header's block number from this value on is the number of a symbol.
 pub const FIRST_SYMBOL: u64 = 1 << 47;
-/// The most chunks whose symbols a receiver keeps.
+/// Maximum number of chunks whose symbols a receiver keeps.
 const MOST_CHUNKS: usize = 4_096;
 /// Accepted probabilities that a round needs another round; the first probability that the budget
 /// allows counts.

@@ -168,9 +168,9 @@ pub struct Setup {
     pub overhead: Bytes,
     /// The session's estimate of the round-trip time.
     pub rtt: Span,
-    /// The rate that the user fixed, in bits a second of UDP payload. The protocol never exceeds it
-    /// and does not reduce it on loss, except where reacting to loss is the protocol's purpose (its
-    /// page says so). Without it the protocol finds a rate by itself.
+    /// The rate that the user fixed, in bits a second of UDP payload. The protocol never exceeds
+    /// this rate. It reduces the rate on loss only if reacting to loss is the protocol's purpose
+    /// (the protocol's page says so). `None`: the protocol finds a rate by itself.
     pub rate: Option<Rate>,
     /// The highest rate that a protocol may choose by itself, in bits a second of UDP payload. With
     /// a fixed rate as well, the smaller of the two applies.

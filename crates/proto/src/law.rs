@@ -68,7 +68,7 @@ impl Weight {
     pub const LOW: Weight = Weight(0);
     /// The share of one flow.
     pub const EQUAL: Weight = Weight(1);
-    /// The most flows that a copy counts as.
+    /// Maximum number of flows that a copy counts as.
     pub const MOST: u32 = 64;
 
     /// The weight of `flows` flows, at most [`Weight::MOST`]; 0 is [`Weight::LOW`].

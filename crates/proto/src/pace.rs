@@ -16,11 +16,11 @@ const BURST: Span = Span::from_micros(250);
 /// Longest duration of a burst of at most [`MOST`] bytes. A wake-up every 250 µs would be too
 /// expensive for a slow flow.
 const SLOW_BURST: Span = Span::from_millis(1);
-/// Twice what Linux's TCP sends per pacing step (the lesser of 1 ms of its rate and one segmented
-/// send of 64 kB), because a driver on time sends half a burst.
+/// Twice the amount that Linux's TCP sends per pacing step, because a driver on time sends half a
+/// burst. (TCP sends 1 ms of its rate, or one segmented send of 64 kB if that is less.)
 const MOST: Bytes = Bytes::new(2 * 65_536);
-/// The most datagrams in a burst: twice what the kernel takes in one segmented send, so half a
-/// burst still fills one.
+/// Maximum number of datagrams in a burst: twice what the kernel takes in one segmented send, so
+/// half a burst still fills one.
 const MAX_BURST: u64 = 88;
 /// How much lateness the pacer makes up for: a few time slices of a busy core.
 const CREDIT: Span = Span::from_millis(10);
@@ -184,7 +184,7 @@ impl Pacer {
         u64::try_from(nanos).map_or(Time::NEVER, Time::from_nanos)
     }
 
-    /// The most datagrams that a late driver may send together.
+    /// Maximum number of datagrams that a late driver may send together.
     fn late(&self) -> u64 {
         if self.owed == Span::ZERO || self.fixed.is_some() {
             return 0;

@@ -18,8 +18,8 @@ pub(crate) const TRAIN_EVERY: u64 = 1024;
 /// Datagrams of a packet train.
 pub(crate) const TRAIN_LEN: u64 = 32;
 
-/// Fewest datagrams that still time a train, without those that arrived during a sleep of the
-/// receiving host.
+/// Minimum number of datagrams to time a train. Datagrams that arrived while the receiving host
+/// slept do not count.
 const MIN_REST: u64 = 6;
 
 /// Datagrams from `next` on that may be sent before the next train position. A burst across that
@@ -165,7 +165,8 @@ struct Passing {
     /// Datagrams after the first arrival time, and the number of distinct arrival times after it.
     after: u64,
     steps: u32,
-    /// The longest pause, its end, and the number of datagrams that arrived at its end.
+    /// The longest pause, the end of the pause, and the number of datagrams that arrived at that
+    /// time.
     pause: Span,
     woke: Time,
     at_once: u64,

@@ -13,7 +13,7 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// Whether a path with this round-trip time can be the remembered one: between half and ten
+    /// Whether a path with this round-trip time can be the remembered path: between half and ten
     /// times the remembered time (RFC 9959, section 3.2). Times below 2 ms count as 2 ms, because
     /// they are mostly delays in the hosts.
     pub fn fits(&self, rtt: Span) -> bool {

@@ -60,7 +60,8 @@ impl ProtocolOption {
         ProtocolOption::new(Kind::Choice(words), name, help, (0.0, most), 0.0)
     }
 
-    /// Makes the setting one of the receiving host, which applies to all flows it receives.
+    /// Makes this a setting of the receiving host, which applies to all flows that the host
+    /// receives.
     pub(crate) const fn shared(self) -> ProtocolOption {
         ProtocolOption { is_shared: true, ..self }
     }
@@ -140,7 +141,7 @@ impl Settings {
         Ok(self)
     }
 
-    /// The value given for `option`, in base units; `None` if it has its default.
+    /// The value given for `option`, in base units; `None` if the option has its default.
     pub fn given(&self, option: &ProtocolOption) -> Option<f64> {
         self.0.get(option.name).copied()
     }

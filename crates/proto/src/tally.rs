@@ -17,7 +17,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// A tally of `blocks` blocks, none of which has arrived.
+    /// A tally of `blocks` blocks, all missing.
     pub fn new(blocks: u32) -> Tally {
         Tally { words: vec![0; blocks.div_ceil(64) as usize], blocks, marked: 0 }
     }

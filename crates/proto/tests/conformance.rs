@@ -107,8 +107,8 @@ fn blocks_may_be_skipped_midway() {
     }
 }
 
-/// A sender that compares the receiver's files with its source skips equal blocks before the
-/// receiver knows it, some of them already sent.
+/// A sender that compares the receiver's files with its source skips equal blocks. It may have sent
+/// some of these blocks already, and the receiver learns of the skip later.
 #[test]
 fn blocks_skipped_by_the_sender_do_not_count_as_lost() {
     for row in all() {
@@ -128,7 +128,7 @@ fn blocks_skipped_by_the_sender_do_not_count_as_lost() {
             let (sent, blocks) = (flow.sender.accounting(), flow.setup.layout.blocks());
             let came = rig.receiver.accounting(flow.setup.flow).expect("a flow that was added");
             assert_eq!((came.blocks_lost, flow.dropped), (0, 0), "{}", row.name);
-            // First blocks of each had been sent when the sender learned of it.
+            // When the sender learned of the skip, it had sent some of the first blocks.
             let due = blocks - left_out;
             assert!((due..blocks).contains(&sent.first), "{}: {sent:?}", row.name);
         }

@@ -71,7 +71,8 @@ struct Known {
     at: Time,
     /// Whether it was on a list of losses and has not been resent since.
     listed: bool,
-    /// Whether some message says that it arrived, and whether that is certain.
+    /// Whether a message has reported the block as received, and whether the sender certainly
+    /// knows.
     told: bool,
     sure: bool,
     skipped: bool,
@@ -351,7 +352,7 @@ impl Pair {
 struct Meaning {
     about: Range<u64>,
     missing: Vec<u64>,
-    /// Blocks not listed as missing have certainly arrived.
+    /// Whether blocks not listed as missing have certainly arrived.
     sure: bool,
 }
 

@@ -26,7 +26,8 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// When the receiver learns of present blocks, when the sender does, and which blocks.
+    /// Two times and a run of blocks: the receiver learns at the first time that it has the blocks,
+    /// the sender at the second.
     fn left_out()(
         known in prop::array::uniform2(0u64..250), number in 0u64..600, count in 1u32..120,
     ) -> ([Time; 2], u64, u32) {

@@ -24,7 +24,7 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::{Control, ErrorRate, MAX_CONTROL};
 
-/// The most datagrams requested in one poll.
+/// Maximum number of datagrams requested in one poll.
 const BATCH: usize = 44;
 /// Polls at one instant before the run counts as stuck.
 const MAX_POLLS: u32 = 1_000;
@@ -72,7 +72,7 @@ pub(crate) struct Channel {
     pub(crate) lateness: Span,
     /// How often the stream stalls, for up to `lateness`; later messages wait.
     pub(crate) stall: f64,
-    /// Reliable messages also go ahead by datagram.
+    /// Whether reliable messages also go ahead by datagram.
     pub(crate) copies: bool,
     /// An outage: nothing passes; the stream delivers afterwards.
     pub(crate) outage: Option<(Time, Time)>,

@@ -38,9 +38,10 @@ impl Program {
         self.own.holding()
     }
 
-    /// Makes the calls over the connection `first` and over later ones from `connect`, each within
-    /// `retry_for` of the loss. Ends with `ends`, or when the program holds no handle and nothing
-    /// is pending. After a failure all further calls get its reason.
+    /// Makes the calls over the connection `first`. After a loss `connect` opens the next
+    /// connection, and may retry for `retry_for`. Returns when `ends` completes, or when the
+    /// program holds no handle and no call is pending. After a failure all further calls return its
+    /// reason.
     pub async fn run(
         self,
         first: Connected,
@@ -110,7 +111,7 @@ async fn work(
     let silent = silence(session.rtt());
     let (mut writer, mut reader) = session.split();
     writer.queue(&Say { said: Some(Said::Begin(begin.clone())) })?;
-    // One server: the limits of the core are enough.
+    // A program has one server, so the limits of the core are enough.
     let room = || Room { calls: true, streams: true };
     let ended = tokio::select! {
         ended = link::run(calls, orders, &mut writer, &mut reader, room, |_| {}) => ended,

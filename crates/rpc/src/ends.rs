@@ -196,7 +196,7 @@ impl Ends {
         }
     }
 
-    /// Handles a request of the program, or of one of its methods.
+    /// Handles a request of the program or of its methods.
     pub(crate) fn take(&mut self, order: Order) {
         match order {
             Order::Call(call) => self.begin(call),

@@ -9,7 +9,7 @@ use longhaul_proto::rpc::{Answer, Request, RpcCode, RpcError};
 use longhaul_proto::time::Span;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-/// A request, an item or an answer: any message of `prost`. That includes `String`, `Vec<u8>`,
+/// A request, an item or an answer: any message of the crate `prost`, also `String`, `Vec<u8>`,
 /// `bool`, `f64`, `u64` and `()`.
 pub trait RpcMessage: prost::Message + Default + 'static {}
 
@@ -19,8 +19,8 @@ impl<T: prost::Message + Default + 'static> RpcMessage for T {}
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RpcOptions {
-    /// The longest time until the answer (60 s). `None` waits without a limit, as long as the
-    /// connection can be made again.
+    /// Time limit for the answer, by default 60 s. With `None` a call waits as long as the
+    /// connection exists or can be restored.
     pub within: Option<Duration>,
 }
 
@@ -56,17 +56,17 @@ pub(crate) enum Order {
     Released,
 }
 
-/// A call that begins.
+/// A call to begin.
 #[derive(Debug)]
 pub(crate) struct Beginning {
-    /// The program's number for it.
+    /// The number of the call in this program.
     pub(crate) ticket: u64,
     pub(crate) request: Request,
     pub(crate) tell: oneshot::Sender<Answer>,
     pub(crate) items: Option<Passing>,
 }
 
-/// Whose call an item belongs to.
+/// The call that an item belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Whose {
     /// A call of this program, by its ticket.
@@ -75,7 +75,7 @@ pub(crate) enum Whose {
     Theirs(u64),
 }
 
-/// The way of items to their reader, and the permits to send some.
+/// Passes received items to their reader, and grants permits to send items.
 #[derive(Debug)]
 pub(crate) struct Passing {
     items: Option<mpsc::UnboundedSender<Vec<u8>>>,
@@ -94,7 +94,7 @@ impl Passing {
         self.permits.add_permits(more as usize);
     }
 
-    /// Ends the items, after those that were passed.
+    /// Ends the items: the reader sees the end after the last passed item.
     pub(crate) fn finish(&mut self) {
         self.items = None;
     }
@@ -106,7 +106,7 @@ impl Drop for Passing {
     }
 }
 
-/// One end of the items of a call.
+/// A program's end of the items of a call, for sending and receiving.
 #[derive(Debug)]
 pub(crate) struct Items {
     whose: Whose,
@@ -116,7 +116,7 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    /// Returns the two ends.
+    /// Returns this end, and the [`Passing`] that feeds it.
     pub(crate) fn new(
         whose: Whose,
         orders: mpsc::UnboundedSender<Order>,
@@ -181,11 +181,11 @@ impl Rpc {
     }
 
     /// Calls `method` and waits for its answer. Dropping the future cancels the call. After a lost
-    /// connection the call is sent again and made at most once.
+    /// connection the request is sent again, but the method runs at most once.
     ///
     /// # Errors
-    /// The error of the method; or the code says why there is no answer. The method may have run
-    /// after [`RpcCode::Deadline`], [`RpcCode::Unknown`] and [`RpcCode::Lost`].
+    /// The error of the method, or a code that says why there is no answer. With
+    /// [`RpcCode::Deadline`], [`RpcCode::Unknown`] and [`RpcCode::Lost`] the method may have run.
     pub async fn call<A: RpcMessage>(
         &self,
         method: &str,

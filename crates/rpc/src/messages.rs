@@ -1,11 +1,11 @@
 //! The messages of the service `rpc`, the same for both directions. The client's first message is a
-//! [`Begin`]. Calls of the client have odd numbers, calls of the server even ones; each other
-//! message names the call that it belongs to.
+//! [`Begin`]. Calls of the client have odd numbers, calls of the server even numbers. Every other
+//! message names its call.
 
 /// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "rpc";
 
-/// The version of its messages. It rises with each field that must not be skipped.
+/// The version of the service's messages. Each new field that a receiver must not skip raises it.
 pub const VERSION: u32 = 1;
 
 /// A message of either end.

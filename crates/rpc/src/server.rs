@@ -37,7 +37,7 @@ pub struct Calls {
 #[derive(Debug)]
 struct Program {
     state: Mutex<State>,
-    /// The number of connections so far: a new one ends the earlier one.
+    /// The number of connections so far: a new connection ends the earlier one.
     connections: watch::Sender<u64>,
     running: Cell<(usize, usize)>,
     /// When its last connection ended.

@@ -17,9 +17,9 @@ use longhaul_text::reason;
 pub struct Allow {
     /// The id, as `lh1:…`.
     pub id: String,
-    /// May read files.
+    /// The right to read files.
     pub read: bool,
-    /// May write files.
+    /// The right to write files.
     pub write: bool,
     /// Files only below this folder of the root.
     pub subfolder: Option<PathBuf>,

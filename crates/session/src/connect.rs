@@ -92,7 +92,7 @@ pub async fn look(
 /// Returns the addresses of `host`, at least one.
 ///
 /// # Errors
-/// [`Kind::Unreachable`]: there is none, or its zone is not an interface of this host.
+/// [`Kind::Unreachable`]: `host` has no address, or its zone is not an interface of this host.
 pub async fn resolve(host: &str, port: u16, settings: &Settings) -> Result<Vec<SocketAddr>, Error> {
     if let Some(address) = zone::address(host, port)? {
         return Ok(vec![address]);

@@ -75,7 +75,8 @@ impl Connection {
         Some(self.session(stream, &number))
     }
 
-    /// Drops this handle; the last user of the connection ends it, after all written data.
+    /// Drops this handle. When the last user drops its handle, the connection ends after all
+    /// written data were sent.
     pub async fn close(self) {
         Below::release(self.below).await;
     }

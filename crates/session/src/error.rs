@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The session was lost; a new one can resume.
+    /// The session was lost; a new session can resume.
     Lost,
     /// The caller's request is invalid.
     Usage,
@@ -51,7 +51,7 @@ pub struct Error {
     pub what: String,
     /// The suggested action, if there is one.
     pub advice: Option<String>,
-    /// Nobody answered; a retry may succeed.
+    /// Whether nobody answered, so that a retry may succeed.
     pub is_silence: bool,
     /// The file or folder of this host concerned, if any.
     pub path: Option<PathBuf>,

@@ -73,8 +73,9 @@ pub(super) fn encode_goodbye(why: Option<&Error>, out: &mut Vec<u8>) {
     append(&goodbye, GOODBYE, out).expect("shown texts are far below the limit");
 }
 
-/// Returns the error in a last frame of `peer`; `None` if there is none. The error is rewritten for
-/// this end: the other side's local files become remote ones, and its advice applies there.
+/// Returns the error in a last frame of `peer`; `None` if the frame has no error. The error is
+/// rewritten for this end: the other side's local files become remote files, and the advice names
+/// the other side.
 pub(super) fn decode_goodbye(bytes: &[u8], peer: &str) -> Option<Error> {
     let goodbye = Goodbye::decode(bytes).unwrap_or_else(|_| Goodbye {
         class: 1,

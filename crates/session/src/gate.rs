@@ -1,8 +1,8 @@
 //! A limit on clients that have not made a request yet. A new client is always admitted: when all
 //! places are taken, the network with the most places gives up its oldest one.
 //!
-//! So connections that send nothing keep nobody out, and one network may use all places until
-//! another one needs them.
+//! Idle connections therefore keep nobody out. One network may use all places until another network
+//! needs them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

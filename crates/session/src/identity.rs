@@ -155,7 +155,7 @@ fn generate() -> Vec<u8> {
     document.as_ref().to_vec()
 }
 
-/// Creates the key file atomically; a link call fails if another process has created one.
+/// Creates the key file atomically: the link call fails if another process has created the file.
 fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
     let mut folders = DirBuilder::new();
     folders.recursive(true).mode(0o700);

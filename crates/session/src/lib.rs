@@ -95,7 +95,7 @@ pub struct Settings {
     /// The socket of a client's QUIC; `None` opens one on a port chosen by the system. Only
     /// addresses of its family are tried over UDP, and it serves one session at a time.
     pub socket: Option<Arc<UdpSocket>>,
-    /// This host has AES in hardware.
+    /// Whether this host has AES in hardware.
     pub fast_aes: bool,
     /// A client opens more streams by [`Session::connection`]. Over TCP and ssh a multiplexer
     /// carries them, which costs throughput, so copies do not use it.
@@ -219,7 +219,7 @@ pub struct Session {
     pub data_port: Option<u16>,
     /// Over ssh's channel: the ports to open for a direct session.
     pub advice: Option<String>,
-    /// Both sides have AES in hardware.
+    /// Whether both sides have AES in hardware.
     pub both_fast_aes: bool,
     facts: Facts,
     versions: RangeInclusive<u32>,

@@ -93,7 +93,8 @@ impl FrameWriter {
         self.pending.len() - self.taken
     }
 
-    /// Sends one message. If the call is cancelled, the whole message is sent with the next one.
+    /// Sends one message. If the call is cancelled, the whole message is sent with the next
+    /// message.
     ///
     /// # Errors
     /// The message is longer than [`MAX_FRAME`](frame::MAX_FRAME), or the session is lost.
@@ -283,7 +284,8 @@ impl FrameReader {
     ///
     /// # Errors
     /// The other side ended the session with an error (which is returned), supports no common
-    /// version of the protocol, or sent an invalid or too long message; or the session is lost.
+    /// version of the protocol, or sent a message that is invalid or too long; or the session is
+    /// lost.
     pub async fn read<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
         self.greet().await?;
         let Some(frame) = self.frame().await? else { return Ok(None) };

@@ -2,8 +2,8 @@
 //!
 //! A client is in its handshake until it has shown a key, is admitted and has sent its hello; then
 //! it becomes a [`Session`]. The listener refuses a client without any right before it reads a
-//! message of the client, and a network with many such clients has to pause. It drops everything
-//! else silently, and counts it.
+//! message of the client, and a network with many such clients has to pause. The listener drops
+//! everything else silently, and counts it.
 
 use std::fmt;
 use std::io;
@@ -43,8 +43,8 @@ const STRANGERS: usize = 32;
 const UNAUTHORISED: Tariff =
     Tariff { each: Span::from_secs(3), free: Span::from_secs(60), longest: Span::from_secs(60) };
 
-/// A network that has to pause may still start one handshake a second. So a client with rights gets
-/// in, which clears the charge of its network.
+/// A network that has to pause may still start one handshake a second. A client with rights
+/// therefore gets in. Its admission clears the charge of the network.
 const PAUSED: Tariff =
     Tariff { each: Span::from_secs(1), free: Span::from_secs(1), longest: Span::from_secs(1) };
 
@@ -108,7 +108,7 @@ struct Door {
     on_refusal: OnceLock<OnRefusal>,
     on_arrival: OnceLock<OnArrival>,
     admission: OnceLock<Admission>,
-    /// Clients have to wait before they are judged.
+    /// Whether clients have to wait before they are judged.
     holds: watch::Sender<bool>,
     /// The charges of each network for handshakes without any right.
     charges: Mutex<Meter<Network>>,
@@ -233,8 +233,8 @@ impl Listener {
         let _ = self.door.admission.set(Box::new(judge));
     }
 
-    /// Lets clients wait, up to the timeout of a handshake, until it is called with `false`. Used
-    /// while the admitted ids are not known yet.
+    /// With `true`, lets clients wait until a call with `false`, up to the timeout of a handshake.
+    /// Used while the admitted ids are not known yet.
     pub(crate) fn hold(&self, holds: bool) {
         self.door.holds.send_replace(holds);
     }
@@ -369,8 +369,8 @@ async fn accept_tcp(listener: tokio::net::TcpListener, door: Arc<Door>) {
 enum Arrival {
     Session(Box<Session>),
     Foreign,
-    /// A longhaul client that needs nothing more: it was informed that there is no common
-    /// version, or it was a second attempt and the first one won.
+    /// A longhaul client whose connection ends here: there is no common version, or this was a
+    /// second attempt and the first one won.
     Done,
 }
 
@@ -492,7 +492,7 @@ impl Door {
             self.turn_away(session, network, error).await;
             return Arrival::Done;
         }
-        // A network with admitted clients must not pause because of the others in it.
+        // A network with admitted clients must not pause because of its other clients.
         self.charges().forgive(network);
         let error = match session.reader.greet().await {
             Ok(()) => return self.clone().carried(session).await,

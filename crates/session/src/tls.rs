@@ -139,7 +139,7 @@ impl Verifier {
         Verifier { expect, seen, algorithms: provider.signature_verification_algorithms }
     }
 
-    /// Checks that there is exactly one key, and an expected one.
+    /// Checks that there is exactly one key, and that it is expected.
     fn look(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -30,9 +30,9 @@ const HANDSHAKE: u8 = 0x80;
 pub(super) enum Copies {
     /// All packets, at a client.
     All,
-    /// All packets except those of a handshake. A server has not validated the client's address by
-    /// then, and must not send more than three times the bytes that it received (RFC 9000 section
-    /// 8.1).
+    /// All packets except handshake packets. During a handshake the server has not validated the
+    /// client's address, and must not send more than three times the bytes that it received (RFC
+    /// 9000 section 8.1).
     Established,
 }
 

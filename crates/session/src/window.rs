@@ -1,17 +1,18 @@
-//! A congestion window for the control stream, which loss alone does not shrink.
+//! A congestion window for the control stream, with a floor that no loss lowers.
 //!
-//! Control is a few kilobytes a round trip, next to data with their own pacing. A controller that
-//! backs off at each loss would starve it at 12 % random loss. So there is a floor, small enough
-//! not to congest anything that the data would not.
+//! The control stream carries a few kilobytes a round trip, next to data with their own pacing. A
+//! controller that backs off at each loss would starve the control stream at 12 % random loss. The
+//! window therefore has a floor, small enough to cause no congestion of its own.
 //!
 //! If the stream itself carries much (a long list of files that must be sealed, or an object
-//! without another carrier), the floor alone would limit each round trip. So the window grows after
-//! a round that was full, lost little and saw no queue, and shrinks after one that lost much or saw
-//! a queue. A single late packet is no queue, because a host that does not run for a moment delays
-//! it as well. So a round's delay is the smallest of its second half (RFC 6817, section 2.4.2,
-//! filters in the same way). The round after a shrink still waits in the old queue, and changes
-//! nothing. Loss that grows with the rate is congestion; loss that does not is a property of the
-//! path (as in delay-based controllers: RFC 6817, section 2.4.2).
+//! without another carrier), the floor alone would limit each round trip. The window therefore
+//! grows after a round that was full, lost little and saw no queue. The window shrinks after a
+//! round that lost much or saw a queue. One late packet does not count as a queue, because a host
+//! that does not run for a moment also delays packets. A round's delay is therefore the smallest of
+//! its second half (RFC 6817, section 2.4.2, filters in the same way). The round after a shrink
+//! still waits in the old queue, so it changes nothing. Loss that grows with the rate is
+//! congestion; loss that does not is a property of the path (as in delay-based controllers: RFC
+//! 6817, section 2.4.2).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -24,16 +25,16 @@ use quinn_proto::RttEstimator;
 const FLOOR: u64 = 64 << 10;
 /// Maximum bytes in flight: more than the ends keep unacknowledged for any stream.
 const MOST: u64 = 32 << 20;
-/// Up to this size, a round that was full, lost nothing and saw no queue quadruples the window. 1
-/// MiB is 10 MB/s over 100 ms; a path's first packets rarely exceed that.
+/// Below this size, the window quadruples after a round that was full, lost nothing and saw no
+/// queue. 1 MiB is 10 MB/s over 100 ms; a path's first packets rarely exceed this rate.
 const FAST: u64 = 1 << 20;
 /// A round that lost more than this fraction of its bytes was too large for the path.
 const TOO_MUCH: u64 = 16;
-/// A round saw a queue if it took longer than the shortest one by this fraction of it, and by more
-/// than a host's own jitter.
+/// A round saw a queue if it took longer than the shortest round by this fraction of the shortest
+/// round, and by more than a host's own jitter.
 const QUEUE_SHARE: u32 = 4;
 const UNREST: Duration = Duration::from_millis(10);
-/// After the path's capacity was found, a full round grows the window by this fraction of it.
+/// Once the path's capacity is known, a full round grows the window by this fraction.
 const GENTLY: u64 = 8;
 
 /// The window: never less than 64 KiB.
@@ -44,9 +45,9 @@ pub(super) struct Window {
     round: Option<Round>,
     /// Duration of the fastest round.
     shortest: Option<Duration>,
-    /// A round was too large: from now on the window grows slowly.
+    /// Whether a round was too large for the path: since then the window grows slowly.
     met_the_end: bool,
-    /// The previous round saw a queue, and this round still waits in it.
+    /// Whether the previous round saw a queue, and this round still waits in it.
     drains: bool,
 }
 
@@ -60,7 +61,7 @@ struct Round {
     lost: u64,
     /// Whether the sender had nothing to send at times.
     idle: bool,
-    /// The smallest round-trip time that the second half of it saw.
+    /// The smallest round-trip time in the round's second half.
     fastest: Option<Duration>,
 }
 
@@ -69,7 +70,7 @@ impl Window {
         Window { bytes: FLOOR, round: None, shortest: None, met_the_end: false, drains: false }
     }
 
-    /// Notes that a packet's acknowledgement came `took` after it was sent.
+    /// Records that a packet was acknowledged `took` after it was sent.
     fn saw(&mut self, now: Instant, took: Duration) {
         let half = self.shortest.unwrap_or_default() / 2;
         if let Some(round) = &mut self.round

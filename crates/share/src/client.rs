@@ -53,9 +53,9 @@ fn lie(lie: Lie) -> Error {
         .advise("check that both ends run the same release")
 }
 
-/// Serves `orders` over the connection `first` and over later ones from `connect`, each within
-/// `retry_for` of the loss. Ends with `ends`, or when the program holds no handle and nothing is
-/// pending. After a failure all further orders get its reason.
+/// Serves `orders` over the connection `first` and over later connections from `connect`, each
+/// within `retry_for` of the loss. Ends with `ends`, or when the program holds no handle and
+/// nothing is pending. After a failure all further orders get its reason.
 pub async fn run(
     first: Connected,
     connect: impl AsyncFn() -> Result<Connected, Error>,

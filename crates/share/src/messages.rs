@@ -6,7 +6,7 @@
 /// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "share";
 
-/// The version of its messages. It rises with each field that must not be skipped.
+/// The version of the service's messages. Each new field that a receiver must not skip raises it.
 pub const VERSION: u32 = 2;
 
 /// A message of a client. An empty one begins a stream and gets no answer.

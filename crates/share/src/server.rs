@@ -20,7 +20,7 @@ use crate::turns::Turns;
 
 /// Limit of unanswered calls of one stream.
 pub(crate) const CALLS: usize = 64;
-/// Time that a client may leave a message unread.
+/// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
 
 /// A tree that clients share.

@@ -53,8 +53,8 @@ pub struct Size {
 }
 
 pub(crate) enum Command {
-    /// A stream of a writer starts: whether it is the first one, and the last edit that the writer
-    /// knows.
+    /// A stream of a writer starts: whether it is the first stream, and the last edit that the
+    /// writer knows.
     Begin(By, bool, Option<u64>, Reply<u64>),
     /// An edit, and whether it is a presence.
     Edit(Call, bool, Reply<(u64, u64)>),

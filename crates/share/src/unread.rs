@@ -59,7 +59,7 @@ impl Held {
     /// Changes the reservation to `bytes`.
     ///
     /// # Errors
-    /// The limit has no room; the reservation stays as it was.
+    /// The limit has no room; the reservation is unchanged.
     pub(crate) fn set(&mut self, bytes: usize) -> Result<(), Error> {
         let Limit { held, most } = &self.limit;
         if bytes > self.bytes {

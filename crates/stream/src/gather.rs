@@ -31,7 +31,7 @@ pub(crate) struct Frame {
     pub(crate) number: u32,
     pub(crate) length: usize,
     pub(crate) shape: Shape,
-    /// The originals at their offsets; missing ones are zeros.
+    /// The originals at their offsets; missing originals are zeros.
     pub(crate) originals: Vec<u8>,
     pub(crate) here: Vec<bool>,
     /// The numbers of the received repairs, and their bytes in the same order.
@@ -112,7 +112,7 @@ pub(crate) struct Gathering {
     out: SyncSender<Gathered>,
     /// Missing frames that were not reported to the restoring thread yet.
     owed: Option<(u32, u32, u32)>,
-    /// The start or the end of the stream was not reported to the restoring thread yet.
+    /// Whether the start or the end of the stream was not reported to the restoring thread yet.
     begun: bool,
     ended: bool,
     over: bool,

@@ -34,7 +34,7 @@ impl Came {
         self.datagrams.load(Ordering::Relaxed)
     }
 
-    /// Returns the first frame of which no datagram has arrived.
+    /// Returns the first frame without a received datagram.
     pub(crate) fn next(&self) -> u32 {
         self.next.load(Ordering::Relaxed)
     }
@@ -108,9 +108,8 @@ impl Ingress {
 }
 
 impl Ingress {
-    /// Forwards the current block, if the relay has returned another one. Otherwise it continues
-    /// to fill the block, so a relay that pauses does not run out of blocks that are nearly
-    /// empty.
+    /// Forwards the current block if the relay has returned another block. Otherwise continues to
+    /// fill the current block: a paused relay must not hold all blocks nearly empty.
     fn end_batch(&mut self, now: Time) {
         self.again = None;
         if self.filling.as_ref().is_none_or(Block::is_empty) {

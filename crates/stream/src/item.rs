@@ -13,9 +13,9 @@ pub enum Item {
     Frame(Received),
     /// Frames that are lost or too late.
     Missed {
-        /// Number of the first one.
+        /// Number of the first frame.
         first: u32,
-        /// Number of the last one.
+        /// Number of the last frame.
         last: u32,
         /// How many of them arrived, but were dropped because the reader was too slow.
         unread: u32,
@@ -34,7 +34,7 @@ pub struct Received {
     /// Delay from the sender to the reader: half of the round-trip times, and how much longer the
     /// frame took than the fastest recent datagram.
     pub delay: Span,
-    /// The delay is longer than the deadline.
+    /// Whether the delay is longer than the deadline.
     pub is_late: bool,
     /// Number of its datagrams that were lost and restored.
     pub restored: u16,

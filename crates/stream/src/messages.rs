@@ -4,7 +4,7 @@
 /// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "stream";
 
-/// The version of its messages. It rises with each field that must not be skipped.
+/// The version of the service's messages. Each new field that a receiver must not skip raises it.
 pub const VERSION: u32 = 1;
 
 /// A message of a client.
@@ -93,7 +93,7 @@ pub struct Report {
     /// The average length of a loss burst in datagrams, times 1000.
     #[prost(uint32, tag = "2")]
     pub burst_milli: u32,
-    /// Spread of delays: how much longer datagrams took from the sender than the fastest one.
+    /// Spread of delays: how much longer datagrams took from the sender than the fastest datagram.
     #[prost(uint64, tag = "3")]
     pub jitter_micros: u64,
     /// Frames delivered within their deadline, since the receiver started.
@@ -140,7 +140,7 @@ pub struct Way {
     /// The average length of a loss burst in datagrams, times 1000.
     #[prost(uint32, tag = "5")]
     pub burst_milli: u32,
-    /// Spread of delays: how much longer datagrams take than the fastest one.
+    /// Spread of delays: how much longer datagrams take than the fastest datagram.
     #[prost(uint64, tag = "6")]
     pub jitter_micros: u64,
     /// Datagrams of the stream that arrived at the server.

@@ -46,7 +46,7 @@ impl Place {
         self.changed.notified().await;
     }
 
-    /// Returns the path to the receiver; `None` if it is silent.
+    /// Returns the path to the receiver; `None` if the receiver is silent.
     pub(crate) fn path(&self, now: Time) -> Option<Path> {
         let heard = *self.heard();
         heard.filter(|(_, at)| now.since(*at) <= SILENCE).map(|(path, _)| path)

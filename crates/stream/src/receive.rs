@@ -48,7 +48,7 @@ pub struct Status {
     pub datagrams: u64,
     /// The current estimate of losses between server and receiver.
     pub losses: Losses,
-    /// Spread of recent delays: how much longer datagrams took than the fastest one.
+    /// Spread of recent delays: how much longer datagrams took than the fastest datagram.
     pub spread: Span,
     /// RTP's jitter (RFC 3550).
     pub jitter: Span,

@@ -90,7 +90,7 @@ impl Outlet {
 /// The input of the thread.
 pub(crate) enum Work {
     Forward(Block),
-    /// Adds a receiver by its number, or replaces an earlier one with this number.
+    /// Adds a receiver by its number, or replaces an earlier receiver with the same number.
     Add(u64, Outlet),
     Remove(u64),
 }

@@ -98,8 +98,8 @@ impl Source {
         self.frame
     }
 
-    /// Takes a frame. Waits while the queue is full; if frames that are offered too fast are
-    /// dropped, waits until the thread has handled the earlier ones.
+    /// Takes a frame. Waits while the queue is full. If the stream drops frames that are offered
+    /// too fast, waits only until the thread has handled the earlier frames.
     ///
     /// # Errors
     /// The stream has ended.
@@ -284,8 +284,8 @@ impl Control {
         Ok(())
     }
 
-    /// Returns the plan for all receivers; if the farthest is too far to meet the deadline, the
-    /// plan for the nearest; if that is too far, the previous plan.
+    /// Returns the plan for all receivers. If the farthest receiver cannot meet the deadline,
+    /// returns the plan for the nearest; if this fails too, the previous plan.
     fn plan(
         &self,
         farthest: Span,

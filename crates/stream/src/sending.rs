@@ -18,10 +18,10 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::terms::{OVERHEAD, Terms};
 
-/// Frames that wait after the one that is being sent.
+/// Frames that wait behind the frame being sent.
 const WAITING: usize = 1;
-/// Permits for frames in the thread and its channel: if the source blocks, the frame that is
-/// being sent and those that wait.
+/// Maximum number of frames in the thread and its channel: the frame being sent, and the frames
+/// that wait behind it.
 pub(crate) const ROOM: usize = WAITING + 1;
 
 /// A command to the thread.
@@ -32,7 +32,7 @@ pub(crate) enum Order {
     Link(Option<Outgoing>),
     /// The measurements of the path, and the number of receivers.
     Follow { path: Span, losses: Losses, rate: Rate, receivers: u32 },
-    /// No more frames follow: send the waiting ones, then answer with the number of frames.
+    /// No more frames follow: send the waiting frames, then answer with the number of frames.
     Finish(oneshot::Sender<u32>),
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Counts {
     /// Datagrams sent, and their UDP payload.
     pub(crate) datagrams: u64,
     pub(crate) bytes: u64,
-    /// Datagrams are too large for the first link.
+    /// Whether datagrams are too large for the first link.
     pub(crate) too_large: bool,
 }
 

@@ -21,7 +21,7 @@ use crate::relay;
 use crate::rooms::{Listed, Live, Member, Rooms};
 use crate::terms::{self, keys};
 
-/// How long a client may leave a message unread.
+/// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
 /// Interval of the reports to senders and receivers.
 const TOLD_EVERY: Duration = Duration::from_millis(500);

@@ -19,8 +19,8 @@ const RATES: (f64, f64) = (0.001, 10_000.0);
 const DEADLINES: (Span, Span) = (Span::from_millis(1), Span::from_secs(60));
 /// Maximum delay of a path.
 const LONGEST: Span = Span::from_secs(60);
-/// Maximum loss ratio and burst length that a sender adapts to, so a lying receiver cannot make it
-/// send without limit.
+/// Maximum loss ratio and burst length that a sender adapts to. A lying receiver therefore cannot
+/// make the sender send without limit.
 const LOSS: f64 = 0.1;
 const BURST: f64 = 64.0;
 
@@ -143,7 +143,7 @@ pub struct Course {
     pub farthest: Span,
     /// The losses to the worst receiver.
     pub losses: Losses,
-    /// Spread of delays: how much longer datagrams take than the fastest one.
+    /// Spread of delays: how much longer datagrams take than the fastest datagram.
     pub jitter: Span,
     /// Datagrams that arrived at the server.
     pub came: u64,
@@ -185,7 +185,7 @@ pub fn course(way: &Way) -> Course {
 pub struct Seen {
     /// Losses between server and receiver.
     pub losses: Losses,
-    /// Spread of delays: how much longer datagrams took than the fastest one.
+    /// Spread of delays: how much longer datagrams took than the fastest datagram.
     pub jitter: Span,
     /// Frames delivered within their deadline.
     pub on_time: u64,

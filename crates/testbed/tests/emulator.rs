@@ -362,7 +362,8 @@ fn tcp(port: u16, amount: Amount) -> KernelTcp {
 
 #[test]
 fn tcp_leaves_a_host_in_super_packets() {
-    // The kernel sends a millisecond of paced data at once, 64 kB at most: here half of that.
+    // The kernel sends a millisecond of paced data at once, at most 64 kB. Here a millisecond is
+    // half of 64 kB.
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
     let emulation = need!(start(link.clone(), link));
     let tcp = tcp(PORT, Amount::Size(Bytes::new(20_000_000)));
@@ -421,7 +422,7 @@ fn programs_find_each_other_by_name_and_end_with_the_emulation() {
     let status = emulation.command("b", "sh").unwrap().args(["-c", "exit 9"]).status().unwrap();
     assert_eq!(status.code(), Some(9));
 
-    // A program with a child, both of which only SIGKILL ends.
+    // A program with a child: only SIGKILL ends either of them.
     let script = "trap '' TERM INT HUP; echo started; sleep 86321 & sleep 86321; wait";
     let command = emulation.command("b", "sh").unwrap().args(["-c", script]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -499,7 +500,7 @@ fn every_hosts_tcp_may_fill_a_long_path_or_a_notice_says_why_not() {
     assert_eq!(emulation.statistics().unwrap().notices, emulation.notices());
 }
 
-/// A path with too many links for any core to move super-packets over it as fast as they are sent.
+/// A path with so many links that no core can forward super-packets as fast as they are sent.
 fn overloaded() -> Result<Emulation, Skipped> {
     const ROUTERS: usize = 1_000;
     start(LinkSpec::default(), LinkSpec::default())?;

@@ -46,7 +46,7 @@ fn is_accounted_for(stream: &StreamRun, outcome: &StreamOutcome) {
     assert!(outcome.memory <= stream.memory, "{}", outcome.memory);
 }
 
-/// Also checks deadlines, for a path whose delay is the configured one.
+/// Also checks deadlines, for a path with the configured delay.
 fn keeps_its_promises(stream: &StreamRun, outcome: &StreamOutcome) {
     is_accounted_for(stream, outcome);
     assert_eq!(outcome.late, 0, "{stream:?}");

@@ -67,8 +67,8 @@ impl Again {
     }
 }
 
-/// Opens a connection, reports it, and runs `work` with it and with the means to reconnect,
-/// until `work` ends. `what` names the work in an error. Blocks.
+/// Opens a connection, reports it, and runs `work` until it ends. `work` gets the connection, and
+/// an [`Again`] to reconnect. `what` names the work in error messages. Blocks.
 pub(crate) fn keep<O>(
     calls: Calls<(), O>,
     what: &str,
@@ -87,7 +87,7 @@ pub(crate) fn keep<O>(
         }
         Ok(())
     };
-    // If it ends early, by cancellation or without a runtime, its callers get an error.
+    // If the work ends early, by cancellation or without a runtime, the callers get an error.
     let _ = reactor::block_on(what, work);
 }
 

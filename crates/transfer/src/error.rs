@@ -22,7 +22,7 @@ pub struct Error {
     pub what: String,
     /// The suggested action, if there is one.
     pub advice: Option<String>,
-    /// Nobody answered; a retry may succeed.
+    /// Whether nobody answered, so that a retry may succeed.
     pub is_silence: bool,
     /// The file or folder concerned, if any.
     pub path: Option<Box<Path>>,

@@ -180,7 +180,7 @@ impl Reading {
         }
     }
 
-    /// Requests the next portion, which has `credit`, and further ones as far as credit lasts.
+    /// Requests the next portion, which has `credit`, and further portions as far as credit lasts.
     async fn ask(&mut self, credit: OwnedSemaphorePermit) -> Result<(), Error> {
         let (mut ranges, mut credit) = (Vec::<FileRange>::new(), Some(credit));
         while self.asked.len() < MOST_RANGES

@@ -20,7 +20,7 @@ pub const DEFAULT_PORT: u16 = 7717;
 
 const SCHEME: &[u8] = b"lh://";
 
-/// One end of a copy. Its text, and that of `Debug`, has no password.
+/// One end of a copy. `Display` and `Debug` omit the password.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Location {

@@ -33,7 +33,7 @@ pub(crate) fn stalled(stall: Duration, planned: bool) -> Error {
     Error::new(ErrorKind::Stalled, what).advise("run the same command again to resume")
 }
 
-/// Returns the warning of a copy that waits for another one, on the named `side`.
+/// Returns the warning of a copy that waits for another copy, on the named `side`.
 pub(crate) fn held(held: &Held, side: &str) -> Notice {
     let Held { path, patience } = held;
     let seconds = patience.as_secs();

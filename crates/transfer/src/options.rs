@@ -258,7 +258,7 @@ pub struct CopyOptions {
     pub datagram: Option<u16>,
     /// How long to keep retrying a lost connection.
     pub retry_for: Duration,
-    /// How long the copy may make no progress.
+    /// Timeout for a copy that makes no progress.
     pub stall: Duration,
     /// The way to reach the other hosts.
     pub reach: ReachOptions,

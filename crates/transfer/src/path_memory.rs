@@ -194,7 +194,7 @@ pub(crate) struct Found {
     pub(crate) rtt: Span,
     /// From 0 to 1.
     pub(crate) loss: f64,
-    /// Only the path limited the copy.
+    /// Whether only the path limited the copy.
     pub(crate) is_bound_by_path: bool,
 }
 

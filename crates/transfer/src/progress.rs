@@ -14,7 +14,7 @@ use crate::error::Error;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes of the object at the destination, including resumed ones.
+    /// Bytes of the object at the destination, including resumed bytes.
     pub bytes: u64,
     /// Bytes of the whole object.
     pub total_bytes: u64,
@@ -33,7 +33,7 @@ pub struct Progress {
     pub left: Option<Span>,
     /// Data datagrams sent so far.
     pub sent: u64,
-    /// Of these, blocks sent again.
+    /// Blocks sent again, a part of `sent`.
     pub retransmitted: u64,
     /// Blocks found missing so far, once each.
     pub blocks_lost: u64,
@@ -184,8 +184,8 @@ pub enum Notice {
     Silent {
         /// The length of the silence so far.
         since: Span,
-        /// This side sends, and pauses until it hears from the other side (RFC 8085, section
-        /// 3.1.10).
+        /// Whether this side sends, and pauses until it hears from the other side (RFC 8085,
+        /// section 3.1.10).
         sends: bool,
     },
     /// The other side answers again, and the copy continues.
@@ -206,7 +206,8 @@ pub enum Notice {
     Streams {
         /// The number of connections that carry the data, or carried it at the end.
         count: u32,
-        /// That number is the best of those tried; otherwise the copy ended during the search.
+        /// Whether that number is the best of those tried. If not, the copy ended during the
+        /// search.
         found: bool,
     },
     /// A file was copied, or would be (dry run).
@@ -302,7 +303,8 @@ impl Cancel {
             || self.parent.as_ref().is_some_and(|parent| parent.is_cancelled())
     }
 
-    /// Returns a handle that this handle cancels, but that does not cancel this handle.
+    /// Returns a child handle. Cancelling this handle cancels the child; cancelling the child does
+    /// not cancel this handle.
     #[must_use]
     pub fn child(&self) -> Cancel {
         Cancel { wish: Arc::default(), parent: Some(Arc::new(self.clone())) }

@@ -41,7 +41,7 @@ pub struct TransferStatus {
     pub age: Span,
     /// Bytes that are verified and written at the destination.
     pub bytes: u64,
-    /// Of these, bytes that the destination already had.
+    /// Bytes that the destination already had, a part of `bytes`.
     pub resumed_bytes: u64,
     /// Bytes of the object; 0 until that is known.
     pub total_bytes: u64,
@@ -55,13 +55,13 @@ pub struct TransferStatus {
     pub sending_rate: Rate,
     /// Smoothed round-trip time.
     pub rtt: Span,
-    /// Queueing delay: current round-trip time minus the lowest one of this transfer.
+    /// Queueing delay: current round-trip time minus the lowest of this transfer.
     pub queue: Span,
     /// TCP connections that carry the data; 0 for datagrams.
     pub streams: u32,
     /// Data datagrams sent.
     pub sent: u64,
-    /// Of these, blocks sent again.
+    /// Blocks sent again, a part of `sent`.
     pub retransmitted: u64,
     /// Data datagrams received.
     pub received: u64,
@@ -139,7 +139,7 @@ pub struct ServerTotals {
     pub sent_files: u64,
     /// Data datagrams sent, by clients and by the server.
     pub sent: u64,
-    /// Of these, blocks sent again.
+    /// Blocks sent again, a part of `sent`.
     pub retransmitted: u64,
     /// Data datagrams received, by clients and by the server.
     pub received: u64,

@@ -6,7 +6,7 @@ use longhaul_share::client::{self, Order};
 
 use crate::calls::{Again, Calls, keep};
 
-/// Opens a connection, reports it on `ready`, and answers `orders` over it and its successors,
+/// Opens a connection, reports it on `ready`, and answers `orders` over this and later connections,
 /// until all senders of orders are dropped. Retries a lost connection for `retry_for`.
 pub(crate) fn serve_share(calls: Calls<(), Order>, retry_for: Duration) {
     keep(calls, "the shared tree", async |first, again: &Again, orders, cancel| {

@@ -76,8 +76,8 @@ pub struct Summary {
     pub files: u64,
     /// Files that got their final name in this run.
     pub copied_files: u64,
-    /// Bytes of the object that this run copied, without those that existed before and those of
-    /// failed files.
+    /// Bytes of the object that this run copied. Existing bytes and bytes of failed files do not
+    /// count.
     pub copied_bytes: u64,
     /// Symbolic links that this run created.
     pub links: u64,
@@ -89,9 +89,9 @@ pub struct Summary {
     pub elapsed: Span,
     /// Time from the call to the first data datagram sent or received.
     pub setup: Span,
-    /// Time from the call to the arrival of the last block at the receiver. If this end receives,
-    /// it is measured by its clock. If this end sends, it is completion time minus receiver delay
-    /// (the time that the receiver reports since that block) minus RTT/2. `None` if no block was
+    /// Time from the call to the arrival of the last block at the receiver. A receiving end
+    /// measures it by its own clock. A sending end computes completion time minus receiver delay
+    /// (the time since that block, as the receiver reports it) minus RTT/2. `None` if no block was
     /// needed.
     pub last_block: Option<Span>,
     /// The object's bytes that this run moved, divided by its time.
@@ -156,7 +156,8 @@ pub struct Summary {
     /// CPU time of the other end's threads that received datagrams and wrote; `None` if the other
     /// end sent, because it does not report CPU time.
     pub far_cpu: Option<Span>,
-    /// The capacity of this host and its source, if the protocol divides it.
+    /// The receive capacity of this host and how it was found, if the protocol divides the
+    /// capacity.
     pub receives: Option<ReceiveCapacity>,
     /// The sources, if the copy had several.
     pub sources: Vec<SourceRow>,

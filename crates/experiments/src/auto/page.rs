@@ -13,7 +13,7 @@ use crate::quantity::{Quantity, Unit};
 use crate::scenarios::vary;
 use crate::table::{Aim, Row, Table};
 
-/// Fresh seeds: earlier ones were used while the laws were tuned.
+/// Fresh seeds: earlier seeds were used while the laws were tuned.
 const FIRST_SEED: u64 = 41;
 const SEEDS: u64 = 20;
 /// The short form for CI: few seeds of some cells.
@@ -99,8 +99,8 @@ fn score(cell: &Cell, outcome: &CaseOutcome) -> f64 {
     }
 }
 
-/// A TCP connection's loss of goodput because of our copy, divided by its loss because of one more
-/// connection of its kind.
+/// The goodput that a TCP connection loses to our copy, divided by the goodput that it loses to one
+/// more TCP connection of its kind.
 fn harm(outcomes: &Outcomes, law: &str, cell: &Cell, seed: u64) -> Option<f64> {
     let Family::Beside(tcp, count) = cell.family else { return None };
     let mean = |name: &str| {

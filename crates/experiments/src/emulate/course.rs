@@ -13,7 +13,7 @@ use crate::outcome::Sample;
 pub(super) fn of(end: &FlowEnd, apart: Span) -> Vec<Sample> {
     let start = end.started.since(Time::ZERO);
     let mut told = vec![(Span::ZERO, Bytes::ZERO)];
-    // The simulation has no session setup, so all times are shifted by it.
+    // The simulation has no session setup, so subtract the setup from all times.
     let since_setup = end.series.iter().map(|(at, bytes)| (at.saturating_sub(end.setup), *bytes));
     let last = (end.took.saturating_sub(end.setup), end.delivered);
     for (at, bytes) in since_setup.chain([last]) {

@@ -36,7 +36,7 @@ fn all() -> impl Iterator<Item = (usize, u64)> {
     LINKS.into_iter().flat_map(|link| SENDERS.map(|senders| (senders, link)))
 }
 
-/// The most that all flows can deliver: limited by their own links, or by the receiver's.
+/// The maximum goodput of all flows together, limited by their own links or by the receiver's.
 fn ceiling(senders: usize, gigabits: u64) -> f64 {
     let link = (senders as u64).min(gigabits) * 1_000;
     let object = f64::from(BLOCK) / f64::from(BLOCK + OVERHEAD);
@@ -66,8 +66,8 @@ fn joined(outcome: &CaseOutcome) -> Option<f64> {
     points().any(|sample| sample.at > from).then_some(from - JOIN)
 }
 
-/// The scheduler's look-ups of flows for one decision among `senders`, half of which have less than
-/// an equal share.
+/// Number of flows that the scheduler examines for one decision among `senders`. Half of the
+/// senders have less than an equal share.
 fn looks(senders: usize) -> f64 {
     let estimate = |n: usize| ((n * 7_919) % senders + 1) as f64;
     let demands: Vec<Demand> =

@@ -16,7 +16,8 @@ const SABUL: (&str, &str) = ("SABUL", "sabul");
 const GTP: (&str, &str) = ("GTP", "gtp");
 const ALL: [(&str, &str); 4] = [TCP, RBUDP, SABUL, GTP];
 
-/// GTP with `gtp-variant = paper`: the paper's patience, almost no minimum rate, nothing sent
+/// GTP with `gtp-variant = paper`: the paper's patience, almost no minimum rate, no early sending,
+/// no estimate of the path's own loss.
 /// early, no learned own loss.
 const GTP_PAPER: &str = "GTP by the paper's rules";
 

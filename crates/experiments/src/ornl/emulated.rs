@@ -8,7 +8,8 @@ use crate::quantity::GOODPUT;
 use crate::scenarios::{Variant, vary};
 use crate::table::{Published, Row, Table, emulated_value};
 
-/// The conditions, and the loss of the second: "--drop 0.0107", in per cent.
+/// The names of the two conditions, and their loss ratios. The study's second is "--drop 0.0107",
+/// in per cent.
 const LOSSES: [&str; 2] = ["loss 0", "loss 0.0107 %"];
 const SHARES: [&str; 2] = ["0", "0.0107%"];
 
@@ -56,8 +57,8 @@ const AS_STUDIED: [(&str, &str, &str, &str); 3] = [
     ("Tsunami", "Tsunami at 80 Mbit/s", "flow.tsunami.rate", "81777778"),
 ];
 
-/// Simulated send buffers for a real copy, which asks the kernel for 4 MiB. The kernel doubles
-/// that, and counts its overhead for each packet in it.
+/// Simulated sizes of a real copy's send buffer. A real copy asks the kernel for 4 MiB. The kernel
+/// doubles this size, but also counts its overhead for each packet.
 const SEND_BUFFERS: [&str; 2] = ["4MiB", "8MiB"];
 /// Why these cases are not emulated.
 const SEND_BUFFER_IS_THERE: &str = "a real copy always has this send buffer";

@@ -9,11 +9,12 @@ use crate::quantity::{GOODPUT, LOST};
 use crate::scenarios::vary;
 use crate::table::Row;
 
-/// A day's path: the rate of iperf's UDP, and the loss of RBUDP's packets.
+/// The path of one day. Its rate is the rate of iperf's UDP; its loss is the loss of RBUDP's
+/// packets.
 struct Day {
     capacity: Rate,
     loss: (u64, u64),
-    /// RBUDP's sending rate, derived from its published time without its rounds.
+    /// RBUDP's sending rate, derived from the published transfer time minus the time of the rounds.
     rate: Rate,
 }
 

@@ -8,9 +8,9 @@ use crate::experiment::{Case, LONGEST, Ways};
 use crate::outcome::{CaseOutcome, Outcomes};
 use crate::table::{Key, Row};
 
-/// The beginning of the lines about failed cases.
+/// Prefix of lines about failed cases.
 const TRIED: &str = "Emulation failed: ";
-/// The most cases to list by name.
+/// Maximum number of cases that are listed by name.
 const NAMED: usize = 4;
 /// Why long cases are not emulated.
 const TOO_LONG: &str = "cases of more than six minutes of virtual time are not run in real time";
@@ -111,7 +111,7 @@ fn too_long(page: &Page, case: &Case) -> Option<f64> {
     (span > LONGEST).then(|| span.as_secs_f64())
 }
 
-/// The case of a row: the one with the longest name that is a prefix of the row's.
+/// The case that a row belongs to: the longest case name that the row's name starts with.
 fn named_after<'c>(row: &str, cases: &'c [Case]) -> Option<&'c str> {
     let fits = |case: &&str| {
         let rest = row.strip_prefix(case);
@@ -120,9 +120,9 @@ fn named_after<'c>(row: &str, cases: &'c [Case]) -> Option<&'c str> {
     cases.iter().map(|case| &*case.name).filter(fits).max_by_key(|name| name.len())
 }
 
-/// Whether a row of a case has an emulated value. A row's name may differ from its case's name. So
-/// this rebuilds the tables without the case's outcome: the rows that lose their simulated value
-/// belong to the case.
+/// Whether a row of a case has an emulated value. A row's name may differ from the name of its
+/// case. Therefore this function builds the tables again without the case's outcome: rows that then
+/// lack a simulated value belong to the case.
 fn has_value(page: &Page, cases: &[Case], case: &str) -> bool {
     let named_so = |row: &str| named_after(row, cases) == Some(case);
     let others = (page.experiment.tables)(&page.simulated.without(case));

@@ -52,8 +52,8 @@ impl Check {
         &self.path
     }
 
-    /// Returns where the path of the folder `parent` ends in the last path; closes the folders in
-    /// it.
+    /// Returns the length of the path of the folder `parent`, as a prefix of the last path. Closes
+    /// all folders below `parent`.
     pub(super) fn end_of(&mut self, parent: Option<u32>) -> usize {
         while self.open.last().is_some_and(|(number, _)| Some(*number) != parent) {
             self.open.pop();
@@ -61,7 +61,7 @@ impl Check {
         self.open.last().map_or(0, |(_, end)| *end)
     }
 
-    /// Moves to the next path: the first `shared` bytes of the last one, then `rest`.
+    /// Moves to the next path: the first `shared` bytes of the last path, then `rest`.
     ///
     /// # Errors
     /// The path is invalid, out of order, or not in a folder of the manifest.
@@ -128,7 +128,7 @@ impl Check {
         Ok(())
     }
 
-    /// Checks the whole at the end.
+    /// Checks the complete manifest.
     ///
     /// # Errors
     /// The entries do not match the shape.

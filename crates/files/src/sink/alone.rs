@@ -14,8 +14,8 @@ use crate::manifest::Shape;
 use crate::place::file_error;
 use crate::store::{Folder, SharedFolder};
 
-/// Maximum number of top folders that a copy of several locks. A second run of the same command
-/// already meets the first lock.
+/// A copy of several top folders locks at most this many of them. A second run of the same command
+/// fails at the first lock anyway.
 const MOST: usize = 32;
 
 /// A folder that is locked until drop.

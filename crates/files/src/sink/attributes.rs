@@ -9,8 +9,8 @@ use crate::store::{Attributes, File, FileKind, Folder};
 pub(super) const PARTIAL_FILE: u32 = 0o600;
 
 /// Mode of a folder under construction. The sticky bit has no effect on a folder that only its
-/// owner may enter, so no other program sets this mode: it shows a resumed copy which folders an
-/// interrupted copy has created.
+/// owner may enter, so no other program sets this mode. A resumed copy thereby recognises the
+/// folders that an interrupted copy has created.
 pub(super) const UNFINISHED_FOLDER: u32 = 0o1700;
 
 /// A folder inherits this bit from the folder that holds it.

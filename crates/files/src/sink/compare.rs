@@ -10,9 +10,10 @@ use crate::digest::{self, Digest};
 use crate::error::{Error, FileErrorKind};
 
 impl Sink {
-    /// Processes the sender's answer to one [`Compare`](super::Compare) of the plan: for each of
-    /// its values, whether the source has it. Returns the chunks of the virtual object that need
-    /// not be sent. [`Sink::take_changed`] returns those among them that must be sent after all.
+    /// Processes the sender's answer to one [`Compare`](super::Compare) of the plan. For each value
+    /// of the [`Compare`](super::Compare), the answer says whether the source has the same value.
+    /// Returns the chunks of the virtual object that need not be sent. If such a chunk must be sent
+    /// after all, [`Sink::take_changed`] returns it.
     ///
     /// # Errors
     /// The answer was not requested or has the wrong length (`Request`); else as

@@ -29,10 +29,10 @@ pub(super) struct Ground {
     top: Option<Vec<u8>>,
     /// The mark to remove at the end, in the base folder.
     mark: Option<Vec<u8>>,
-    /// The base is missing and was not created, because of a dry run.
+    /// Whether the base is missing and was not created, because of a dry run.
     pub(super) is_missing: bool,
-    /// The name of the base may not be on disk: this copy has created it, or the file system cannot
-    /// sync it.
+    /// Whether the name of the base may be missing on disk: this copy has created the base, or the
+    /// file system cannot sync it.
     pub(super) has_new_base: bool,
     /// The destination, for errors.
     pub(super) place: PathBuf,
@@ -224,8 +224,8 @@ impl Ground {
     }
 }
 
-/// The mark of a folder that a copy has created. While it exists, the same copy goes into the same
-/// folder.
+/// The mark of a folder that a copy has created. While the mark exists, a repeated copy writes into
+/// the same folder.
 #[derive(Debug)]
 pub struct Mark {
     folder: SharedFolder,
@@ -253,7 +253,7 @@ pub fn make_folders(place: &Place) -> Result<(), Error> {
 }
 
 /// Creates the folder `place` and its missing parents. With `dry` it creates nothing; if a folder
-/// is missing, it returns the innermost existing one.
+/// is missing, it returns the innermost existing folder.
 fn make_path(place: &Place, dry: bool) -> Result<Option<SharedFolder>, Error> {
     let cannot = |place: &Place, error| file_error("make the folder", place.named(), &error);
     if place.path().as_os_str().len() > manifest::MAX_PATH {
@@ -333,8 +333,8 @@ fn no_folder(place: &Place) -> Error {
     Error::new(FileErrorKind::File, what).at(place.named()).advise("remove it or copy elsewhere")
 }
 
-/// Returns the error for a destination that `is`, or leads to, something that a copy must not
-/// replace.
+/// Returns the error for a destination that a copy must not replace, such as a device. `is` is the
+/// verb of the text: the destination is a device, or leads to a device.
 fn no_file(is: &str, place: &Place) -> Error {
     let shown = place.shown();
     let what = format!("{shown} {is} a device, socket or pipe, and a copy becomes a file");
@@ -346,9 +346,9 @@ fn is_top_a_folder(manifest: &Manifest) -> bool {
     manifest.entries().first().is_some_and(|top| top.kind == Kind::Folder)
 }
 
-/// Creates the folder for the content of another folder. It gets the other folder's mode minus the
-/// umask, and its owner may always write. It has that mode from the start, so an interrupted copy
-/// needs no correction.
+/// Creates the folder for the content of the source folder. The new folder has the source's mode
+/// minus the umask, but its owner can always write. It has this mode from the start, so an
+/// interrupted copy needs no correction.
 fn make_folder(parent: &dyn Folder, name: &[u8], manifest: &Manifest) -> io::Result<SharedFolder> {
     let mode = manifest.folder_mode().unwrap_or(0o777) & 0o777;
     parent.make_folder(name, mode | 0o700)?;
@@ -369,8 +369,8 @@ fn leave_mark(parent: &dyn Folder, name: &[u8], manifest: &Manifest) -> io::Resu
     parent.sync()
 }
 
-/// Returns the folder that holds `place` and its name in it, if an unfinished copy of the same
-/// folder has created it.
+/// Returns the parent folder of `place`, and the last name of its path, if an unfinished copy of
+/// the same folder has created `place`.
 fn own_top(place: &Place, manifest: &Manifest) -> Option<(SharedFolder, Vec<u8>)> {
     let name = place.name()?;
     let parent = place.parent().folder().ok()?;

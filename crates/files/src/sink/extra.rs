@@ -21,7 +21,7 @@ use crate::place::{file_error, show};
 use crate::store::FileKind;
 use crate::{Failure, Kind, Manifest, Place, Shape, Watch, names};
 
-/// Maximum bytes of listed names; further ones are only counted.
+/// Maximum bytes of listed names; further names are only counted.
 const MOST_LISTED: usize = 16 << 20;
 
 /// The removal of names that the source lacks.
@@ -43,8 +43,9 @@ pub struct Deleted {
     pub names: Vec<Vec<u8>>,
     pub(super) failures: Vec<Failure>,
     listed: usize,
-    /// A path of the source that exists at the destination but is not listed: the file system
-    /// stores names in another form, so a name that looks extra may be the copied one.
+    /// A path of the source that exists at the destination but is missing in the folder's listing.
+    /// The file system stores names in another form, so a name that looks extra may be the copied
+    /// file.
     stored_otherwise: Option<Vec<u8>>,
 }
 
@@ -53,7 +54,7 @@ pub struct Deleted {
 pub(super) struct Extra {
     filters: CompiledFilters,
     most: Option<u64>,
-    /// The source could not read all of its folders, so its list lacks existing names.
+    /// Whether the source could not read all of its folders, so its list lacks existing names.
     pub(super) is_incomplete: bool,
     /// When this copy began, by the clock of the destination's file system, before the first write.
     begun: Option<FileTime>,
@@ -215,12 +216,13 @@ impl Sink {
 /// A folder of the destination in the walk.
 struct Level {
     path: Vec<u8>,
-    /// Its entry in the manifest; `None` for the top, and for a folder that the source lacks.
+    /// The folder's entry in the manifest; `None` for the top, and for a folder that the source
+    /// lacks.
     entry: Option<u32>,
     is_extra: bool,
-    /// The remaining names in it, sorted.
+    /// The names in the folder that are still to be examined, sorted.
     names: std::vec::IntoIter<Vec<u8>>,
-    /// Something in it stays.
+    /// Whether something in the folder stays.
     keeps: bool,
 }
 

@@ -38,8 +38,8 @@ pub struct SinkOutcome {
     /// Named entries that were not taken by [`Sink::take_named`].
     pub named: Vec<u32>,
     /// For one file: its BLAKE3 hash, as `b3sum` prints it. For a tree: BLAKE3 of three
-    /// concatenated hashes: of the encoded manifest without version stamps, of the roots of its
-    /// large files in the manifest's order, and of the values of its packed chunks in their order.
+    /// concatenated hashes. They cover the encoded manifest without version stamps; the roots of
+    /// the large files in the manifest's order; and the values of the packed chunks in order.
     /// `None` if not everything was hashed, because some of it existed already or failed.
     pub digest: Option<Digest>,
 }
@@ -82,7 +82,8 @@ impl Sink {
             if complete && self.is_complete() {
                 self.each(|kind| matches!(kind, Kind::Link { .. }), Sink::make_link)?;
                 kept_extra = self.keeps_extra();
-                // Before the folders get their times, which a removal changes.
+                // Remove names before the folders get their times, because a removal changes a
+                // folder's time.
                 deleted = self.delete_extra()?;
                 self.finish_folders();
                 mark = self.end_on_disk()?;
@@ -199,7 +200,7 @@ impl Sink {
         if !self.has_unsynced_names() {
             return Ok(());
         }
-        // The folder keeps names from a failed sync for the next one.
+        // The folder keeps names from a failed sync for the next sync.
         let base = self.ground.base();
         let synced = base.sync_file_system().or_else(|_| base.sync_file_system());
         synced.map_err(|error| self.sync_error(&self.ground.place, &error))

@@ -27,8 +27,8 @@ const HASHED_HOLES: u64 = 4 << 30;
 pub(super) struct HoleBudget(u64);
 
 impl HoleBudget {
-    /// Takes `bytes` if they are within the limit, which grows with the received content, `come`
-    /// bytes.
+    /// Takes `bytes` if they are within the limit. The limit grows with the received content of
+    /// `come` bytes.
     fn take(&mut self, bytes: u64, come: u64) -> bool {
         let is_within = self.0.saturating_add(bytes) <= HASHED_HOLES.saturating_add(come);
         if is_within {
@@ -62,7 +62,7 @@ pub(super) struct Large {
     found: Vec<(u64, Digest)>,
     /// The offset of the journal's next record; zero before it has a header.
     journal_end: u64,
-    /// The folder's entry for the partial file is on disk.
+    /// Whether the folder's entry for the partial file is on disk.
     is_named: bool,
     /// A sync of the partial file failed: after that, chunks of the file may no longer be
     /// journalled or synced.
@@ -76,7 +76,7 @@ pub(super) struct Large {
 pub(super) struct Named {
     /// The root, if its holes were hashed.
     pub(super) root: Option<Digest>,
-    /// The name is also on disk.
+    /// Whether the name is also on disk.
     pub(super) is_name_synced: bool,
 }
 
@@ -174,7 +174,8 @@ impl Large {
             // Another copy may be writing to the file, perhaps another version. Create a new file.
             return Ok(None);
         }
-        // Before the file is touched: an old journal must never describe new content.
+        // Remove the journal before the file is changed: an old journal must never describe new
+        // content.
         large.settle_journal(ground, journal.as_ref().filter(|_| valid))?;
         let (folder, name) = ground.at(number)?;
         folder.remove(&names::restarted(&name))?;
@@ -306,12 +307,12 @@ impl Large {
         self.found = found.to_vec();
     }
 
-    /// Takes a chunk of an earlier run that the source also has. Returns false if it has changed
-    /// since it was compared, or cannot be read.
+    /// Takes a chunk of an earlier run that the source also has. Returns false if the chunk has
+    /// changed since the comparison, or cannot be read.
     ///
     /// Without a journal record the chunk may be in the page cache only, and marked clean, because
-    /// a sync of the earlier run may have failed. Writing it again makes it dirty, so that the next
-    /// sync covers it.
+    /// a sync of the earlier run may have failed. Writing the chunk again makes its pages dirty, so
+    /// the next sync covers them.
     pub(super) fn take_found(
         &mut self,
         ground: &mut Ground,
@@ -532,8 +533,8 @@ pub(super) fn remove_remains(number: u32, ground: &mut Ground) -> io::Result<()>
     }
 }
 
-/// Removes the journal of the file `name`, and syncs that: after a power failure it must not
-/// describe another partial file.
+/// Removes the journal of the file `name`, and syncs the removal: after a power failure the journal
+/// must not describe another partial file.
 fn remove_journal(folder: &dyn Folder, name: &[u8]) -> io::Result<()> {
     let journal = names::journal(name);
     if folder.look_if_there(&journal)?.is_some() {
@@ -549,7 +550,7 @@ fn same_place(old: u64, new: u64, chunk: u64) -> bool {
     len(old) == len(new) && len(new) > 0 && (old <= CHUNK) == (new <= CHUNK)
 }
 
-/// Returns the value of a chunk of `file`, as one of `size` bytes.
+/// Returns the value of a chunk of `file`, which counts as `size` bytes long.
 pub(super) fn read_value(file: &dyn File, size: u64, chunk: u64) -> io::Result<Digest> {
     read_chunk(file, size, chunk).map(|(_, value)| value)
 }
@@ -561,8 +562,8 @@ fn read_chunk(file: &dyn File, size: u64, chunk: u64) -> io::Result<(Vec<u8>, Di
     Ok((content, value))
 }
 
-/// Returns the content of a chunk of `file`, as one of `size` bytes, if it can be read and its
-/// value is `value`.
+/// Reads a chunk of `file`, which counts as `size` bytes long. Returns the content if its value is
+/// `value`.
 fn read_verified(file: &dyn File, size: u64, chunk: u64, value: &Digest) -> Option<Vec<u8>> {
     let (content, found) = read_chunk(file, size, chunk).ok()?;
     (found == *value).then_some(content)
@@ -589,7 +590,7 @@ fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Optio
     }
     // The source may have shrunk since.
     let bytes = file.read_start(Header::longest(size.max(found.size)));
-    // An unreadable journal proves as little as a missing one.
+    // Treat an unreadable journal as missing.
     Ok(bytes.ok().and_then(|bytes| Journal::decode(&bytes)))
 }
 

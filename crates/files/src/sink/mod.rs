@@ -85,8 +85,7 @@ pub struct SinkOptions {
     pub delete: Option<Delete>,
     /// Record which entries have their final names, for [`Sink::take_named`].
     pub names: bool,
-    /// How long to wait for another copy that has locked one of the files or the folder; zero: not
-    /// at all.
+    /// How long to wait for another copy that has locked a file or the folder; zero: not at all.
     pub patience: Duration,
     /// The state shared with other sources of the same command, which write into the same folders.
     pub together: Option<Arc<Together>>,
@@ -184,7 +183,7 @@ pub struct Sink {
     /// Bytes written since the last sync, and their limit.
     unsynced: u64,
     most_unsynced: u64,
-    /// The folders that this copy or an interrupted one has created are synced.
+    /// Whether the folders that this copy or an interrupted copy has created are synced.
     has_synced_folders: bool,
     failures: Vec<Failure>,
     /// Roots of large files, in the manifest's order, and values of packed chunks, in order.
@@ -200,9 +199,9 @@ pub struct Sink {
     written: u64,
     /// Number of created folders.
     made_folders: u64,
-    /// A large file has its final name, but the folder's sync failed.
+    /// Whether a large file has its final name, but the folder's sync failed.
     has_unsynced_name: bool,
-    /// Folders that this copy or an interrupted one has created, without their final mode.
+    /// Folders that this copy or an interrupted copy has created, without their final mode.
     unfinished: Bits,
     /// Counter of uses of large files.
     uses: u64,
@@ -284,12 +283,12 @@ impl Sink {
         &self.object
     }
 
-    /// Returns the failed entries, with reasons; new ones are added at the end.
+    /// Returns the failed entries, with reasons; new entries are added at the end.
     pub fn failures(&self) -> &[Failure] {
         &self.failures
     }
 
-    /// Returns the number of regular files with final names, including skipped ones.
+    /// Returns the number of regular files with final names, including skipped files.
     pub fn files_done(&self) -> u64 {
         self.files_done
     }
@@ -341,8 +340,8 @@ impl Sink {
         std::mem::take(&mut self.changed)
     }
 
-    /// Verifies chunk `chunk` of the virtual object against the value from the sender, writes it,
-    /// and names the files that it completes.
+    /// Verifies chunk `chunk` of the virtual object against the value from the sender, and writes
+    /// it. Files that the chunk completes get their names.
     ///
     /// An error of one file is a failure of its entry; others continue.
     ///

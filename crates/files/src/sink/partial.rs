@@ -2,9 +2,9 @@
 //! never opens it through a link.
 //!
 //! On a file system without locks, a copy writes only to files that it has created: it copies an
-//! existing partial file into a new one (`large`). Without locks, or if other users can change the
-//! folder, somebody else may replace the file at any time. Then the copy first renames the file to
-//! a name that no other copy knows, checks it there, and gives it its final name.
+//! existing partial file into a new file (`large`). Without locks, or if other users can change the
+//! folder, somebody else may replace the file at any time. The copy then renames the file to a name
+//! that no other copy knows, checks the file, and renames it to the final name.
 
 use std::io;
 use std::ops::Range;
@@ -16,9 +16,9 @@ use crate::{CHUNK, names};
 /// How often to retry if a partial file changes during the operation.
 const TRIES: usize = 10;
 
-/// Opens the partial file `name` and locks it. Resets its permissions so that only its owner can
-/// read it. If the file is missing, `create` creates it; otherwise the result is `None`. On a file
-/// system without locks, `create` always creates a new one.
+/// Opens the partial file `name` and locks it. Resets the permissions: only the owner can read the
+/// file. If the file is missing, `create` creates it; otherwise the result is `None`. On a file
+/// system without locks, `create` always creates a new file.
 ///
 /// # Errors
 /// `ResourceBusy` if another copy has it; else the system's error.
@@ -78,12 +78,12 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
     Err(store::busy())
 }
 
-/// Removes the partial file `name`, or only one with this `identity`. A copy locks a partial file
-/// before it renames or removes it, so none gives its final name to a file that has just replaced
-/// its own.
+/// Removes the partial file `name`; with `identity`, only if the file has this identity. Every copy
+/// locks a partial file before it renames or removes the file. Therefore no copy gives a final name
+/// to another copy's file.
 ///
 /// # Errors
-/// `ResourceBusy` if another copy is about to rename or remove it; else the system's error.
+/// `ResourceBusy` if another copy is about to rename or remove the file; else the system's error.
 pub(super) fn remove_free(
     folder: &dyn Folder,
     name: &[u8],
@@ -144,7 +144,7 @@ fn is_closed_to_others(folder: &Attributes) -> bool {
         && (folder.mode & 0o022 == 0 || folder.mode & 0o1000 != 0)
 }
 
-/// Whether its owner may read a file of this mode, and so lock it.
+/// Whether this mode lets the owner read the file, which locking needs.
 pub(super) fn is_lockable(mode: u32) -> bool {
     mode & 0o400 != 0
 }
@@ -165,7 +165,7 @@ static ZEROS: [u8; PAGE] = [0; PAGE];
 /// How to write content to a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writing {
-    /// Zero pages need not be written.
+    /// Whether zero pages need not be written.
     pub(super) sparse: bool,
     /// The file is new: unwritten parts read as zeros.
     pub(super) fresh: bool,

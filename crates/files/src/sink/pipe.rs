@@ -18,7 +18,7 @@ use crate::place::{Place, file_error};
 use crate::store::{self, FileKind, OpenFile};
 use crate::{CHUNK, Kind, Listed, Manifest, Shape, names};
 
-/// Maximum number of chunks after a missing one: those of the parts in flight.
+/// Maximum number of chunks after a missing chunk: the chunks of the parts in flight.
 const AHEAD: u64 = 16 << 10;
 
 /// A growing file under a temporary name.
@@ -29,10 +29,10 @@ pub struct PipeFile {
     root: StreamRoot,
     /// The end of the received content.
     end: u64,
-    /// The first chunk that is shorter than others: only the last one may be.
+    /// The first chunk that is shorter than a full chunk: only the last chunk may be short.
     short: Option<u64>,
     unsynced: u64,
-    /// A write or sync failed, so the file must not get its name.
+    /// Whether a write or sync failed, so the file must not get its name.
     has_failed: bool,
     is_named: bool,
 }
@@ -77,8 +77,8 @@ impl PipeFile {
         })
     }
 
-    /// Writes chunk `chunk`, counted from the start of the pipe: `content` is all of it. A repeated
-    /// chunk is ignored, because the digest of the first one counts.
+    /// Writes chunk `chunk`, counted from the start of the pipe: `content` is the complete chunk. A
+    /// repeated chunk is ignored, because the digest of the first one counts.
     ///
     /// # Errors
     /// The chunk is too far ahead of the received content, or the system refuses; then the file
@@ -117,7 +117,8 @@ impl PipeFile {
         }
     }
 
-    /// Gives the file its name, if it has `total` bytes and this digest; else returns `false`.
+    /// Gives the file its name if it has `total` bytes and the digest `digest`; otherwise returns
+    /// `false`.
     ///
     /// # Errors
     /// The system refuses. An existing file is unchanged then, unless only the folder could not be

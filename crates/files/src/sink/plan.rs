@@ -98,8 +98,8 @@ fn is_equal(found: &Attributes, entry: &Entry) -> bool {
     entry.size() == Some(found.size) && same_time(found.modified, entry.modified)
 }
 
-/// Returns whether an entry is below `folder`, given that no entry in between was outside of it: a
-/// folder's content follows it directly, and later entries belong to an earlier folder.
+/// Returns whether an entry is below `folder`, if all entries between them are. A folder's content
+/// follows the folder directly; entries after the content have a parent before `folder`.
 fn is_below(entry: &Entry, folder: Option<u32>) -> bool {
     folder.is_some_and(|folder| entry.parent().is_some_and(|parent| parent >= folder))
 }
@@ -288,8 +288,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Removes the remains of a killed copy of a file that has since become small, or large.
-    /// `has_large`: there is a partial file of a large one.
+    /// A killed copy may have left a large partial file of a file that is small now, or the
+    /// reverse. Removes such remains. `has_large`: the partial file of a large file exists.
     fn remove_other_remains(&mut self, number: u32, has_large: bool) -> io::Result<()> {
         if self.object.is_large(number) {
             let (folder, name) = self.ground.at(number)?;
@@ -333,8 +333,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Retries `work` on an entry's partial file or folder while another copy has locked it.
-    /// That copy's client may be gone, and the copy about to end.
+    /// Retries `work` on an entry's partial file or folder while another copy has locked it. The
+    /// other copy may end soon, for example if its client has disconnected.
     pub(super) fn once_free<T>(
         &mut self,
         number: u32,

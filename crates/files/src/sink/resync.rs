@@ -1,4 +1,4 @@
-//! Syncs, and recovery from a failed one.
+//! Syncs, and recovery from a failed sync.
 //!
 //! After a failed sync Linux marks the pages that it could not write as clean. A second sync then
 //! succeeds although the data are not on disk, and reads return the data until the cache drops
@@ -81,8 +81,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Handles an error of a large file. After a failed sync it continues in a new partial file,
-    /// once.
+    /// Handles an error of a large file. After its first failed sync the file continues in a new
+    /// partial file.
     pub(super) fn large_failure(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
         if !self.larges.get(&entry).is_some_and(Large::has_lost) {
             return self.local_failure(entry, error);

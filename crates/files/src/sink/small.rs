@@ -66,7 +66,7 @@ impl Stamp {
 pub(super) struct Small {
     begun: BTreeMap<u32, Begun>,
     queue: Vec<Whole>,
-    /// Entries in folders that this copy has created, so that their names are free.
+    /// Entries in folders that this copy has created. Their names are therefore free.
     new: Bits,
 }
 
@@ -97,8 +97,8 @@ impl Small {
         self.new.insert(entry.into());
     }
 
-    /// Writes complete files, several in parallel, and queues them; returns the failures. None of
-    /// them may have been begun.
+    /// Writes complete files, several in parallel, and queues them; returns the failures. A file
+    /// that was begun in pieces is not allowed.
     pub(super) fn write_complete(
         &mut self,
         ground: &mut Ground,
@@ -127,7 +127,7 @@ impl Small {
         failed
     }
 
-    /// Writes a piece of a file; queues the file if that was the last one.
+    /// Writes a piece of a file; queues the file after its last piece.
     pub(super) fn write(
         &mut self,
         ground: &mut Ground,
@@ -198,14 +198,14 @@ impl Small {
         self.queue.len() >= MOST_QUEUED
     }
 
-    /// Returns whether to sync the file system instead of each file: it is cheaper, or a
-    /// descriptor opened after an error may not report the error.
+    /// Returns whether to sync the file system instead of each file. One sync is cheaper for many
+    /// files; also, a descriptor that was opened after an error may not report the error.
     pub(super) fn wants_one_sync(&self) -> bool {
         self.queue.len() > ONE_BY_ONE || self.queue.iter().any(|whole| whole.file.is_none())
     }
 
-    /// Renames the waiting files, after a sync of each unless the file system was synced (`synced`)
-    /// after their writes; returns the results.
+    /// Renames the waiting files and returns the results. With `synced`, the file system was synced
+    /// after their writes; otherwise syncs each file first.
     pub(super) fn settle(&mut self, ground: &mut Ground, synced: bool) -> Vec<(u32, Settled)> {
         let queue = std::mem::take(&mut self.queue);
         if queue.is_empty() {
@@ -269,8 +269,8 @@ impl Begun {
     }
 }
 
-/// Creates a partial file. An existing one is removed: a killed copy has left it, or another copy
-/// that writes it fails. The names of entries in `new` are free.
+/// Creates a partial file. An existing partial file is removed: a killed copy has left it, or
+/// another copy that writes it fails. The names of entries in `new` are free.
 fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result<Begun> {
     let manifest = ground.manifest.clone();
     let entry = &manifest.entries()[number as usize];

@@ -169,8 +169,8 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Sets the modification time of the link `name`, not of its target.
     fn set_link_modified(&self, name: &[u8], modified: FileTime) -> io::Result<()>;
 
-    /// Returns the permission bits that new entries of this folder lack: because of its default
-    /// access control list if it has one, else because of the umask.
+    /// Returns the permission bits that new entries of this folder lack, because of the folder's
+    /// default access control list or, without one, the umask.
     fn withheld(&self) -> u32 {
         real::umask()
     }

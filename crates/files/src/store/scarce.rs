@@ -1,8 +1,8 @@
 //! Opens files when this process, or the host, has no file descriptor left.
 //!
-//! Such an open waits, and fails only if no descriptor becomes free in time. Each file that this
-//! process closes wakes it. It also retries at intervals, because sockets and other processes also
-//! free descriptors. The limit applies to the whole process, and so does the queue of waiting
+//! Such an open waits, and fails only if no descriptor becomes free in time. It retries after each
+//! file that this process closes. It also retries at intervals, because sockets and other processes
+//! free descriptors too. The limit applies to the whole process, and so does the queue of waiting
 //! opens.
 
 use std::io;
@@ -106,7 +106,7 @@ impl Desk {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = loop {
-            // Open under the lock, so that a descriptor freed afterwards wakes this one.
+            // Open under the lock, so that a descriptor freed afterwards wakes this thread.
             let opened = open();
             let left = until.saturating_duration_since(Instant::now());
             let goes_on = matches!(&opened, Err(error) if is_want(*error)) && !left.is_zero();

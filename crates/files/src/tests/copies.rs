@@ -198,7 +198,7 @@ fn a_file_that_changes_while_it_is_compared_is_no_equal_file() {
         let options = SinkOptions { checksum: true, dry_run, ..Default::default() };
         let from = source(&[&slash(&ends.from)]);
         let mut copy = Copy::open(from, &ambient(&ends.to), &options).unwrap();
-        // Of the same size and time.
+        // The new content has the old size and time.
         write(ends.to.join("file"), &content(len, 2));
         copy.compare();
         if dry_run {
@@ -290,8 +290,8 @@ fn the_digest_of_a_file_with_holes_is_what_b3sum_prints_at_odd_sizes() {
     }
 }
 
-/// Copies a sparse file with one chunk of content, and calls `before_last` before that is written.
-/// Returns the outcome, and the number of steps that the destination took afterwards.
+/// Copies a sparse file with one chunk of content, and calls `before_last` before writing this
+/// chunk. Returns the outcome, and the number of steps that the destination took afterwards.
 fn copy_sparse(chunks: u64, before_last: impl Fn(&Watch)) -> (SinkOutcome, u64) {
     let ends = ends();
     let from = ends.from.join("file");
@@ -399,7 +399,7 @@ fn links_named_as_sources_are_followed_without_recursion_and_kept_with_it() {
     let followed = Source::open(&[ambient(&link)], &SourceOptions::default()).unwrap();
     assert_eq!(followed.manifest().shape(), Shape::File);
     assert_eq!(followed.manifest().entries()[0].size(), Some(1));
-    // The copy has the user's name and the link's content.
+    // The copy has the name of the link and the content of its target.
     let copied = ends.from.join("copied");
     std::fs::create_dir(&copied).unwrap();
     Copy::open(followed, &ambient(&copied), &SinkOptions::default()).unwrap().run().unwrap();
@@ -417,7 +417,7 @@ fn a_new_folder_for_contents_has_the_mode_of_the_source_less_the_umask() {
     assert_eq!(source(&[&ends.from]).manifest().folder_mode(), None);
     let made = copy(&[&slash(&ends.from)], &ends.to.join("new"));
     assert_eq!((made.files, made.folders, made.bytes), (1, 2, 1));
-    // Its owner may always write, whatever the umask is.
+    // The owner can always write, even if the source or the umask forbids it.
     assert_eq!(mode(&ends.to.join("new")) & 0o705, 0o700);
 }
 

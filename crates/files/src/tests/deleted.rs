@@ -129,7 +129,7 @@ fn files_that_another_copy_finishes_meanwhile_are_not_deleted() {
     let left = ["a", "fresh", "fresh/new", "new", "replaced", "shared", "shared/new", "shared/old"];
     assert_eq!(names_of(&ends.to), left, "{:?}", outcome.deleted_names);
     assert_eq!(outcome.deleted, 3);
-    // The next copy deletes them, because they were finished before it began.
+    // The next copy deletes these files, because they were complete before it began.
     std::fs::remove_file(&clock).unwrap();
     open().unwrap().run().unwrap();
     assert_eq!(names_of(&ends.to), ["a"]);
@@ -151,7 +151,7 @@ fn nothing_is_deleted_where_the_disk_stores_names_in_another_form() {
     };
     run(false);
     std::fs::rename(ends.from.join("ReadMe"), ends.from.join("readme")).unwrap();
-    // The disk finds README by either name, and lists only the first one.
+    // The disk finds README by either name, but lists only the first name.
     let outcome = run(true);
     assert_eq!(outcome.deleted, 0);
     let [failure] = &outcome.failures[..] else { panic!("{:?}", outcome.failures) };

@@ -80,8 +80,8 @@ fn of_two_small_files_of_one_name_one_arrives_whole_and_the_other_copy_fails() {
     assert!(there(&ends) == content(SMALL, 2));
 }
 
-/// A copy of several small files into one folder has closed its partial files. A file with the
-/// inode number and the length of one of them replaces it, as another copy could do.
+/// A copy of several small files into one folder has closed its partial files. Another copy could
+/// replace one of these files by a file with the same inode number and length; so does this test.
 #[test]
 fn a_partial_file_of_the_same_inode_with_another_time_gets_no_name() {
     const FILES: u64 = 20;

@@ -21,7 +21,7 @@ const UNSYNCED: u64 = 2 * CHUNK;
 /// The maximum number of chunks of a file in these runs: [`LARGE`] and less than one chunk.
 const MOST_CHUNKS: u64 = LARGE.div_ceil(CHUNK) + 1;
 
-/// Attempts with faults; later ones have none, so that each run ends.
+/// Number of attempts with faults; later attempts have none, so that each run ends.
 const FAULTY: u64 = 12;
 
 /// A run; on failure it prints its parameters.
@@ -241,10 +241,10 @@ impl Run {
         };
         let again = again.iter().filter(is_large).count() as u64;
         // Allowed are the data that waited for a sync, and the chunk at which the attempt ended. A
-        // failed write to the device, which may be detected much later, also loses the chunks that
-        // waited then. So does a folder whose sync failed, if a power failure comes before the next
-        // sync. A journal that lost a page proves nothing: all chunks of its file are sent again. A
-        // failed read loses one chunk, or with a journal all of its file.
+        // failed write to the device may be detected much later; it also loses the chunks that
+        // waited at that time. A failed sync of a folder also loses chunks, if a power failure
+        // comes before the next sync. A journal that lost a page proves nothing: all chunks of its
+        // file are sent again. A failed read loses one chunk, or with a journal all of its file.
         let waited = UNSYNCED / CHUNK + 1;
         let (faults, (lost, lost_journals)) = self.to.struck();
         let (unread, unread_journals) = self.to.unread();

@@ -260,7 +260,7 @@ fn the_second_of_two_trees_into_one_folder_is_refused_and_sources_of_one_command
         let options = SinkOptions { together: together.cloned(), ..SinkOptions::default() };
         Copy::open(source(&[from]), &ambient(to), &options)
     };
-    // By its existing name, and by a new one.
+    // By its existing name, and by a new name.
     let new = ends.to.join("new");
     for (from, to) in [(&tree_of, &ends.to), (&tree_of, &new)] {
         let (one, other) = (Arc::default(), Arc::default());

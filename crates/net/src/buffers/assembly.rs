@@ -72,7 +72,7 @@ struct Filling {
     buffer: ChunkBuffer,
     present: Vec<u64>,
     missing: u32,
-    /// A block or symbol of it was received.
+    /// Whether a block or symbol of the chunk was received.
     begun: bool,
     symbols: Option<Symbols>,
 }

@@ -2,11 +2,12 @@
 //!
 //! The first data follow the request immediately and may arrive before the server has judged it.
 //! Early datagrams are kept only for addresses with a handshake in progress or completed, and for
-//! flow ids that such an address announced. An address can be forged, and its datagrams open flows
-//! without an announcement. All such flows together get at most half of the memory, and each
-//! network (an IPv4 address, or an IPv6 /64, all of whose addresses one host may use) at most two
-//! flows' worth, so announced flows always have room. Datagrams beyond the limits are dropped
-//! unread; those with data are counted for their flow, because they did cross the path.
+//! flow ids that such an address announced. An address can be forged, and its datagrams may claim
+//! flow ids that nobody announced. All unannounced flows together get at most half of the memory.
+//! Each network (an IPv4 address, or an IPv6 /64, because one host may use all its addresses) gets
+//! at most the memory of two flows. Announced flows therefore always have room. Datagrams beyond
+//! the limits are dropped unread; those with data are counted for their flow, because they did
+//! cross the path.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,9 +23,9 @@ use crate::socket::Path;
 pub(super) const FLOW_BYTES: usize = 4_000_000;
 /// Bytes kept for all flows.
 pub(super) const TOTAL_BYTES: usize = 64_000_000;
-/// Of these, bytes for flows that were not announced.
+/// Bytes kept for flows that were not announced, a part of [`TOTAL_BYTES`].
 pub(super) const UNANNOUNCED_BYTES: usize = TOTAL_BYTES / 2;
-/// Of these, bytes for the flows of one network.
+/// Bytes kept for unannounced flows of one network.
 pub(super) const NETWORK_BYTES: usize = 2 * FLOW_BYTES;
 /// How long a datagram is kept, counted from its flow's first.
 pub(super) const KEEP: Span = Span::from_secs(2);

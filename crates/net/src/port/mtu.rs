@@ -53,7 +53,7 @@ pub struct Found {
 /// A search for the largest size, without socket or clock.
 ///
 /// A round sends probes of all sizes that may still pass. The first answer gives the round-trip
-/// time; after it, sizes above the largest confirmed one are probed again once a round trip, up to
+/// time; after it, sizes above the largest confirmed size are probed again once a round trip, up to
 /// three times.
 #[derive(Debug)]
 pub struct Search {
@@ -148,7 +148,7 @@ impl Search {
     }
 }
 
-/// Detects a path that drops large datagrams while small ones pass.
+/// Detects a path that drops large datagrams while small datagrams pass.
 #[derive(Clone, Copy, Debug)]
 pub struct HoleWatch {
     arrived: u64,

@@ -4,7 +4,7 @@
 //! once. *Fake*: open into scratch, count, keep nothing. (*Scatter* has its own receive call:
 //! [`scatter`](crate::port::scatter).)
 //!
-//! A datagram that fails to open is dropped. One that opens but is not needed is opened into
+//! A datagram that fails to open is dropped. A datagram that opens but is not needed is opened into
 //! scratch, because its number and its arrival still count.
 
 use longhaul_proto::coded::Symbol;

@@ -1,9 +1,9 @@
 //! The receive thread of a port.
 //!
 //! A flow's clock shows the time up to which the socket has been read: the thread delivers arrived
-//! datagrams before mailbox messages, and before any flow learns that time has passed. Otherwise,
-//! if the thread had to wait for its processor, a flow would count datagrams in the socket as lost
-//! as soon as the control stream reports them as sent.
+//! datagrams before mailbox messages, and before any flow learns that time has passed. With another
+//! order, a thread that had to wait for its processor would make losses: a flow would count unread
+//! datagrams as lost when the control stream reports them as sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -200,8 +200,8 @@ impl ReceiveLoop {
         }
     }
 
-    /// Reads one system call's datagrams; tries even if nothing was there a moment ago. Returns
-    /// whether there may be more.
+    /// Reads datagrams with one system call, even if `readable` is false. Returns whether there may
+    /// be more.
     fn receive(&mut self, readable: bool, inbox: &mut Inbox, spill: &mut Spill) -> bool {
         let before = clock::now();
         let scattered = if readable { self.receive_scattered(spill) } else { Ok(false) };
@@ -211,7 +211,7 @@ impl ReceiveLoop {
                 self.errors = 0;
                 let message = [spill.message()];
                 self.hear(message[0].at);
-                // The rest of a train that has been counted.
+                // The datagram belongs to a train that was counted already.
                 self.sort_out(0, &message);
                 self.deliver(&message);
                 return true;

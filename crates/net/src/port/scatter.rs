@@ -1,6 +1,6 @@
 //! Predicted placement: the kernel scatters a train's payloads into their predicted places.
 //!
-//! The receiver predicts the next blocks (the missing ones after the last arrival) and gives the
+//! The receiver predicts the next blocks (the missing blocks after the last arrival) and gives the
 //! kernel a list of header, place, tag, header, place, tag, … in one call. A correctly predicted
 //! payload is opened in place, without a move. A mispredicted datagram is gathered from where it
 //! was written and handled in the ordinary way.
@@ -184,7 +184,7 @@ impl Scatter {
         right
     }
 
-    /// Returns the last of this flow's blocks in a train, and the number of mispredicted ones.
+    /// Returns the last of this flow's blocks in a train, and the number of mispredicted blocks.
     fn look_over(&self, right: u64, spill: &[u8], stride: usize) -> (Option<u64>, u64) {
         let predicted = chosen(right, &self.places).map(|place| place.number).last();
         let headers = spill.chunks(stride).filter_map(Header::decode);

@@ -416,7 +416,8 @@ fn arrivals_are_delivered_before_messages_with_their_arrival_time() {
     while came < count {
         let Heard::Data(datagrams, last, as_of) = next() else { panic!("letters after {came}") };
         came += datagrams;
-        // While more datagrams may wait, the time is not later than that of the last one read.
+        // While more datagrams may wait, the time is not later than the arrival of the last
+        // datagram that was read.
         assert!(as_of >= last && (came == count || as_of <= sent), "{as_of:?}, sent by {sent:?}");
         newest = last;
     }

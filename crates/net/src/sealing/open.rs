@@ -20,8 +20,8 @@ use crate::sealing::seal::{PLAIN_OVERHEAD, SEALED_OVERHEAD, TOKEN_LEN};
 /// lost in a row; a sender stops long before.
 const EPOCHS_AHEAD: u32 = 16;
 
-/// Least time that an old epoch's key is kept after the next epoch began: hosts stall longer than a
-/// short path's round trip. On a long path it is four round trips.
+/// Minimum time that an old epoch's key is kept after the next epoch began: hosts stall longer than
+/// a short path's round trip. On a long path it is four round trips.
 const KEPT: Span = Span::from_secs(4);
 
 /// Why a datagram was not opened.
@@ -242,8 +242,8 @@ impl Opener {
     }
 
     /// Checks the number of an unencrypted datagram, which may have been corrupted. A number far
-    /// ahead would move the window past all later ones, so it needs a second one like it, as after
-    /// an outage.
+    /// ahead would move the window past all later datagrams. It counts only after a second number
+    /// near it, as after an outage.
     fn believe(&mut self, number: PacketNumber) -> Result<(), OpenError> {
         let PacketNumber(number) = number;
         if number < self.window.end().saturating_add(WINDOW) {

@@ -7,7 +7,7 @@ use longhaul_proto::endpoint::PacketNumber;
 
 const WORDS: u64 = 1 << 10;
 
-/// Numbers this far below the newest are still checked; older ones are dropped.
+/// Numbers up to this far below the newest are checked; datagrams with older numbers are dropped.
 pub const WINDOW: u64 = (WORDS - 1) * 64;
 
 /// The state of a packet number.

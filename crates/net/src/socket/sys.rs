@@ -91,16 +91,16 @@ fn ask(
 pub(crate) struct Scattered {
     /// Total bytes, over the slices in their order.
     pub(crate) len: usize,
-    /// The size of its datagrams except the last.
+    /// The size of the merged datagrams, except the last.
     pub(crate) stride: usize,
     pub(crate) from: SocketAddr,
-    /// The local address that it was sent to.
+    /// The local address to which the datagrams were sent.
     pub(crate) to: Option<IpAddr>,
     /// When the kernel received it, since 1970.
     pub(crate) stamp: Option<Duration>,
 }
 
-/// Bytes of a `sockaddr_in6`, the longer one.
+/// Bytes of a `sockaddr_in6`, which is longer than a `sockaddr_in`.
 const NAME_LEN: usize = 28;
 const CONTROL_WORDS: usize = 32;
 

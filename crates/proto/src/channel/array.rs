@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// The header is padded so that the data start at a multiple of this many bytes.
 const ALIGN: usize = 64;
-/// Most dimensions, as in NumPy.
+/// Maximum number of dimensions, as in NumPy.
 const DIMENSIONS: usize = 64;
 /// Longest header in bytes: NumPy itself writes less than 200.
 const HEADER: usize = 4_096;

@@ -24,7 +24,7 @@ pub fn encode(message: &Message) -> Vec<u8> {
     out
 }
 
-/// Decodes the output of [`encode`]; `None` if no honest end makes these bytes.
+/// Decodes the output of [`encode`]; `None` if `blob` is not the encoding of a message.
 pub fn decode(blob: &[u8]) -> Option<Message> {
     let (head, rest) = blob.split_at_checked(HEAD)?;
     let word = |at: usize| head[at..at + 8].try_into().ok().map(u64::from_be_bytes);

@@ -14,7 +14,7 @@ pub(super) const LENGTH: usize = 2;
 /// Bits in a datagram's number: the datagram is part of a group with repairs, or is a repair.
 pub(super) const CODED: u64 = 1 << 15;
 pub(super) const REPAIR: u64 = 1 << 14;
-/// Most originals and repairs of a group.
+/// Maximum number of originals and repairs of a group.
 pub(super) const MAX_GROUP: u8 = 64;
 pub(super) const MAX_REPAIRS: u8 = 32;
 
@@ -115,7 +115,7 @@ pub struct Cutter {
 
 impl Cutter {
     /// A cutter for datagrams with at most `payload` bytes. A group that stays incomplete for
-    /// `wait` then gets its repairs, so that rare messages are repaired in time too.
+    /// `wait` gets its repairs then, so rare messages are also repaired in time.
     pub fn new(payload: usize, code: Code, wait: Span) -> Cutter {
         // A repair is as long as the longest original of its group, rounded up to an even length.
         let beside = HEAD + REPAIR_HEAD + LENGTH + 1;

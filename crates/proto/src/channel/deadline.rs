@@ -1,9 +1,9 @@
 //! Messages with a deadline: the age of each one, and the code that the path needs.
 //!
-//! The age of a message is the time since its sender had it. Each end of a hop adds the part that
-//! it knows. The sending end states the message's age at departure ([`Departure`]). The receiving
-//! end adds half of the round-trip time, and the delay beyond that of the fastest message of the
-//! last 30 to 60 s ([`Judge`]). The clocks therefore need not agree.
+//! The age of a message is the time since its sender got it. Each end of a hop adds the part of the
+//! age that it knows. The sending end states the message's age at departure ([`Departure`]). The
+//! receiving end adds half of the round-trip time, and the additional delay compared with the
+//! fastest message of the last 30 to 60 s ([`Judge`]). The clocks therefore need not agree.
 
 use super::cutter::{Code, MAX_GROUP, MAX_REPAIRS};
 use crate::stream::{Clock, EPSILON, Needs, Path, plan};
@@ -23,8 +23,8 @@ impl Departure {
     /// Bytes of a departure in front of the message.
     pub const LEN: usize = 8;
 
-    /// The departure at `now` of a message that its sender had at `born`, in microseconds of that
-    /// clock.
+    /// The departure at `now` of a message that its sender got at `born`, in microseconds of the
+    /// sender's clock.
     pub fn new(now: Time, born: i64) -> Departure {
         let now = micros(now);
         let age = u32::try_from(now.saturating_sub(born).max(0)).unwrap_or(u32::MAX);
@@ -71,8 +71,8 @@ impl Judge {
         Judge { clock: Clock::new(), deadline }
     }
 
-    /// When the sender had a message that arrived at `now` over a hop of at least `path`, in
-    /// microseconds of this clock; `None` if the message is older than the deadline.
+    /// The time when the sender got a message that arrived at `now`, in microseconds of this end's
+    /// clock. The hop takes at least `path`. `None` if the message is older than the deadline.
     pub fn born(&mut self, now: Time, departure: Departure, path: Span) -> Option<i64> {
         let stamp = self.clock.stamp(departure.stamp);
         self.clock.on_arrival(now, stamp);
@@ -91,10 +91,9 @@ pub struct Cover {
     pub wait: Span,
 }
 
-/// Returns the code for `per_second` datagrams over a hop, such that restored messages are in time.
-/// A group collects datagrams for half of the time that `deadline` leaves, and has as many
-/// repairs as a frame of that length ([`plan`]). `None` if the deadline does not exceed RTT/2 +
-/// jitter.
+/// Returns a code for `per_second` datagrams over a hop; messages that it restores are in time. A
+/// group collects datagrams for half of the time that `deadline` leaves. It has as many repairs as
+/// a frame of the same length ([`plan`]). `None` if the deadline does not exceed RTT/2 + jitter.
 pub fn cover(deadline: Span, per_second: f64, path: &Path) -> Option<Cover> {
     let wait = path.calmed(deadline).leaves(deadline) / 2;
     if wait == Span::ZERO {

@@ -80,7 +80,7 @@ impl Log {
         self.kept.len()
     }
 
-    /// Appends a message; drops the oldest ones beyond the limits.
+    /// Appends a message; drops the oldest messages beyond the limits.
     pub fn push(&mut self, message: Message) {
         let (position, message) = (self.next(), Arc::new(message));
         if let Some(old) = self.positions.insert(message.key.clone(), position) {

@@ -17,7 +17,7 @@ pub struct Stats {
     pub bytes: Bytes,
     /// Messages that were lost: on the path, or because this end was too slow.
     pub lost: u64,
-    /// Messages that arrived after one that was sent later.
+    /// Messages that arrived after a message that was sent later.
     pub reordered: u64,
     /// Rate of delivered content over the last one to two seconds.
     pub goodput: Rate,
@@ -94,7 +94,7 @@ impl Meter {
         self.missing = missing;
     }
 
-    /// Notes a message that arrived after a later one.
+    /// Notes a message that arrived after a message with a higher number.
     pub fn on_late(&mut self) {
         self.stats.reordered += 1;
     }

@@ -1,9 +1,9 @@
 //! Channels: messages with boundaries, from several senders through a room to several subscribers.
 //!
 //! A room keeps its newest messages in one [`Log`]; a subscriber is a [`Cursor`] into the log, so a
-//! slow subscriber needs no memory. When the log drops messages that the subscriber has not taken,
-//! the subscriber loses them and learns how many, and delays no other subscriber. A subscriber that
-//! reconnects continues at its position.
+//! slow subscriber needs no memory. If the log drops messages that a slow subscriber has not taken,
+//! the subscriber loses these messages and learns their number. A slow subscriber never delays
+//! other subscribers. A subscriber that reconnects continues at its position.
 //!
 //! - [`Mode`]: what a subscriber gets from the log. `reliable`: every message, in order. `latest`:
 //!   the newest value of each key. `datagram`: every message, immediately or never. `deadline`:
@@ -43,7 +43,7 @@ pub use log::{Limits, Log};
 pub use meter::{Meter, Stats};
 pub use seen::{Numbers, Placed, Seen};
 
-/// Most bytes of a message.
+/// Maximum bytes of a message.
 pub const MAX_MESSAGE: usize = 16 << 20;
 /// A message that has passed this many links between servers goes no further.
 pub const MAX_HOPS: u32 = 16;

@@ -44,8 +44,8 @@ impl Frontier {
         }
     }
 
-    /// The first block that was not sent and that the receiver is not known to have; `None` if
-    /// there is none.
+    /// The first unsent block that the receiver lacks, as far as known; `None` if no such block
+    /// exists.
     pub fn peek(&self) -> Option<u64> {
         self.there.first_gap(self.next..self.layout.blocks()).map(|gap| gap.start)
     }

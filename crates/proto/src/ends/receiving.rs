@@ -96,8 +96,8 @@ impl ReceivingEnd {
         self.events.push_back(Event::Restored { chunk });
     }
 
-    /// Uncounts blocks that were found missing and need not arrive. The sender may skip blocks
-    /// before this end knows that it has them: those were never lost.
+    /// Subtracts blocks that were counted as lost but need not arrive. The sender may skip blocks
+    /// that this end has, before this end knows it. Such blocks were never lost.
     pub(crate) fn forget_lost(&mut self, blocks: u64) {
         let lost = &mut self.accounting.blocks_lost;
         *lost = lost.saturating_sub(blocks);

@@ -7,7 +7,7 @@ use super::{LossList, Recent, Run, SendingEnd};
 use crate::endpoint::BlockRange;
 use crate::time::Time;
 
-/// Blocks that are sent again before any new one.
+/// Blocks to send again before any new block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repairs {
     lost: LossList,
@@ -40,8 +40,8 @@ impl Repairs {
         Some(Run { segment: first.segment, blocks: first.index..first.index + count })
     }
 
-    /// Adds those of `blocks`, which the receiver lacks, that are not known to have arrived to the
-    /// list; returns their number. With `fresh`, blocks resent less than a round trip ago are left
+    /// The receiver lacks `blocks`. Adds the blocks that are not known to have arrived to the list,
+    /// and returns their number. With `fresh`, blocks resent less than a round trip ago are left
     /// out: the report was made before they could arrive.
     pub(crate) fn list(
         &mut self,

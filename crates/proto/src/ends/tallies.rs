@@ -29,7 +29,7 @@ pub(crate) struct Marked {
 }
 
 impl Tallies {
-    /// The tallies of an object of which nothing has arrived.
+    /// The tallies of an object before any block has arrived.
     pub(crate) fn new(layout: Layout) -> Tallies {
         let (whole, skipped) = (RangeSet::new(), RangeSet::new());
         Tallies { layout, open: BTreeMap::new(), whole, skipped }

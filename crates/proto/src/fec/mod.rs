@@ -57,7 +57,7 @@ pub enum SymbolError {
     Number {
         /// The number.
         number: u16,
-        /// Valid numbers of this kind of symbol are below this one.
+        /// Valid numbers of this kind of symbol are below this limit.
         end: u16,
     },
     /// The symbol was passed twice.

@@ -2,12 +2,12 @@
 
 use super::SymbolError;
 
-/// Most originals of a block.
+/// Maximum number of originals of a block.
 pub const MAX_ORIGINALS: u16 = 1 << 15;
-/// Most repairs of a block.
+/// Maximum number of repairs of a block.
 pub const MAX_REPAIRS: u16 = 1 << 15;
-/// Most bytes of a block's originals and repairs together: 64 MiB. A shape may come from a peer, so
-/// this bounds the memory of a decoder.
+/// Maximum bytes of a block's originals and repairs together: 64 MiB. A shape may come from a peer,
+/// so this limits the memory of a decoder.
 pub const MAX_BLOCK: usize = 64 << 20;
 
 /// How repairs are made.

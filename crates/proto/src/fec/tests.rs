@@ -55,7 +55,7 @@ fn no_loss_takes_no_repair_and_total_loss_has_no_answer() {
     assert_eq!(repairs(0, independent(0.01), 1e-4), None);
     assert_eq!(repairs(MAX_ORIGINALS + 1, independent(0.01), 1e-4), None);
     assert_eq!(repairs(20, independent(0.01), f64::NAN), None);
-    // A ratio below the least distinguishable one counts as that one.
+    // A ratio below the smallest distinguishable ratio counts as the smallest.
     assert_eq!(repairs(20, independent(0.01), -1.0), repairs(20, independent(0.01), 1e-10));
 }
 
@@ -143,7 +143,7 @@ fn a_symbol_that_does_not_fit_is_refused() {
 }
 
 /// A coded block. A trial decodes it without the symbols in `lost`, and returns the number of
-/// missing originals and whether the restored ones are right.
+/// missing originals and whether the restored originals are right.
 struct Trial {
     missing: u16,
     restored: Vec<u16>,

@@ -18,7 +18,7 @@ use crate::layout::{Block, Layout};
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 
-/// The most blocks of a stretch; its blocks in flight are judged together.
+/// Maximum number of blocks of a stretch; its blocks in flight are judged together.
 pub(super) const STRETCH: u32 = 256;
 
 /// When a stretch was sent.
@@ -101,8 +101,9 @@ impl Circle {
         }
     }
 
-    /// Returns the blocks to resend now, at most `max`, the first under number `number`, and how
-    /// often they have been sent including this time. With `known` only known losses are resent.
+    /// Returns at most `max` blocks to resend now, and how often they have been sent, this time
+    /// included. The first one gets the packet number `number`. With `known` only known losses are
+    /// resent.
     pub(super) fn send_again(
         &mut self,
         now: Time,
@@ -157,7 +158,7 @@ impl Circle {
         unacked.count() == 0
     }
 
-    /// Forgets a segment of which every block has arrived.
+    /// Forgets a segment after all of its blocks have arrived.
     pub(super) fn forget(&mut self, segment: u32) {
         if self.open.remove(&segment).is_none() {
             return;
@@ -191,7 +192,7 @@ impl Circle {
         }
     }
 
-    /// Moves a stretch that was sent completely once more behind those that were not.
+    /// If every block of a stretch has been sent once more, moves it behind the other stretches.
     fn turn(&mut self, key: (u32, u64)) {
         let Some(stretch) = self.stretches.remove(&key) else { return };
         if self.next_run(key.1, 0..stretch.len, 1).is_some() {

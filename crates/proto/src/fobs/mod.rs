@@ -6,10 +6,10 @@
 //! > specifying that all data has been successfully received.
 //!
 //! The sender sends a batch, checks for an acknowledgement without waiting for one, and chooses the
-//! next packet among all unacknowledged ones, as from a circular buffer. The receiver acknowledges
-//! over UDP after a fixed number of newly received packets ([`ACK_FREQUENCY`]), and sends one
-//! completion signal on the reliable channel. A sender that continues until that signal sends
-//! useless packets for one round trip: the waste is at least C·RTT/S.
+//! next packet among all unacknowledged packets, as from a circular buffer. The receiver
+//! acknowledges over UDP after a fixed number of newly received packets ([`ACK_FREQUENCY`]), and
+//! sends one completion signal on the reliable channel. A sender that continues until that signal
+//! sends useless packets for one round trip: the waste is at least C·RTT/S.
 //!
 //! Differences from the paper, and why:
 //! - The paper's rate was that of the network card. Here it is the user's, or else the measured
@@ -24,11 +24,11 @@
 //!   the paper's rule holds. The sender waits for nothing and resends nothing that may still be in
 //!   flight. A separate circle for each segment would waste a round trip of useless repeats, C·RTT,
 //!   at the end of each segment. With this rule that cost occurs once, at the object's end.
-//! - The receiver's grant limits the greed too. Without grant a sender resends only known losses:
-//!   an acknowledgement shows how far datagrams had arrived when it was made, and a block sent
-//!   before that and not acknowledged is lost. Blocks in flight are not resent, because the
-//!   receiver waits for its disk and copies would not make room. The circle's rule then holds among
-//!   the lost blocks. Resent blocks need no grant.
+//! - The receiver's grant limits the greed too. Without grant a sender resends only known losses.
+//!   An acknowledgement names the highest packet number that had arrived. A block that was sent
+//!   under a lower number and is not acknowledged is lost. Blocks in flight are not resent, because
+//!   the receiver waits for its disk and copies would not make room. The circle's rule then holds
+//!   among the lost blocks. Resent blocks need no grant.
 //! - If acknowledgements set the batch size ([`BATCH`]: 0), an acknowledgement without new blocks
 //!   also restricts the sender to known losses.
 //!

@@ -115,8 +115,8 @@ impl ReceivingFlow for Flow {
         }
         self.end.count(received, new);
         self.fresh += new;
-        // A block that arrives again shows that its acknowledgement is late or lost, so it is
-        // reported again.
+        // A block that arrives again shows that its acknowledgement is late or lost, so the block
+        // is reported again.
         if received > 0 {
             self.due.get_or_insert(now + self.delay);
         }

@@ -121,9 +121,9 @@ impl FobsSender {
         self.end.frontier.peek().is_some_and(|next| next >= self.chunk_end)
     }
 
-    /// The rule for losses. While a first send is possible, a repeat does not count as lost because
-    /// of time alone: the repeats of a slow sender take longer than its patience, and without
-    /// acknowledgements no first send would ever happen.
+    /// The rule for losses. While a first send is possible, a repeated block does not count as lost
+    /// because of time alone. Otherwise a slow sender, whose repeats take longer than its patience,
+    /// would never come to a first send without acknowledgements.
     fn known(&self) -> Known {
         let by_time_to = if self.end.frontier.is_open() { self.last_first } else { u64::MAX };
         Known { highest: self.highest, patience: self.end.rtt.timeout(), by_time_to }
@@ -259,14 +259,14 @@ impl FobsSender {
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
-    /// Repeats are possible although a first send is left, for lack of a grant or because a chunk
-    /// has ended.
+    /// Whether repeats are possible although a first send is left, for lack of a grant or because a
+    /// chunk has ended.
     pub(super) repeats_first: bool,
-    /// Only known losses are resent.
+    /// Whether only known losses are resent.
     pub(super) known_only: bool,
-    /// A first send is left.
+    /// Whether a first send is left.
     pub(super) first_left: bool,
-    /// A first send is left and the grant allows it.
+    /// Whether a first send is left and the grant allows it.
     pub(super) first_may_go: bool,
     /// A block unacknowledged for this long is lost.
     pub(super) patience: Span,

@@ -2,11 +2,11 @@
 //! size.
 //!
 //! A segment is divided into cells. A cell with new arrivals is reported in [`TELLINGS`]
-//! acknowledgements. So is a cell with a block that arrived again, because the sender does not know
-//! that it arrived. A message begins with a changed cell and covers as many following cells as it
-//! can hold, so a small object, or one with few losses, is always reported completely. From time to
-//! time the next unchanged cells in turn are reported. The loss of any message is therefore
-//! harmless.
+//! acknowledgements. The same holds for a cell with a repeated block, because the sender does not
+//! know that the block arrived. A message begins with a changed cell and covers as many following
+//! cells as it can hold, so a small object, or one with few losses, is always reported completely.
+//! From time to time the next unchanged cells in turn are reported. The loss of any message is
+//! therefore harmless.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;

@@ -7,8 +7,9 @@
 //! A sender sends blocks in the order of the requests. Each requested block has a *place* in that
 //! order, and a block that arrives shows that all earlier places were sent. The edge is the highest
 //! such place; blocks before it that are still missing after a grace are lost and will be requested
-//! again. When a sender says that it has answered its requests, their missing blocks are lost once
-//! its last datagram has arrived, or once nothing newer has arrived for a grace.
+//! again. After a sender reports that it has answered its requests, the missing blocks count as
+//! lost in two cases: the sender's last datagram has arrived, or no newer datagram has arrived for
+//! a grace.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -40,7 +41,7 @@ pub(super) struct Asked {
     reached: u64,
     risen: Time,
     edge: Option<(u64, Time)>,
-    /// The places that the sender says it has answered, and the packet number after them.
+    /// The number of places that the sender reports as answered, and the packet number after them.
     answered: Option<(u64, u64)>,
     /// Blocks to be requested again: lost blocks, and blocks that the sender may never have sent.
     lost: VecDeque<Range<u64>>,
@@ -120,7 +121,7 @@ impl Asked {
             self.edge = None;
             self.give_up(place, there, &mut lost);
         }
-        // Packet numbers below the answer's highest may still arrive as long as newer ones do.
+        // Datagrams of the answer may still arrive as long as newer datagrams arrive.
         let answered = self.answered.filter(|(_, last)| {
             let whole = highest >= *last && now >= risen + grace;
             whole || now >= risen.max(self.risen) + grace * 2

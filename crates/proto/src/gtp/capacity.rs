@@ -111,7 +111,8 @@ pub(super) struct Capacity {
     waits: bool,
     /// Whether no measurement has shown a limit yet.
     searching: bool,
-    /// The last ceiling, the intervals for which it still holds, and its duration when confirmed.
+    /// The last ceiling, the number of intervals for which it still holds, and the number after a
+    /// confirmation.
     ceiling: f64,
     belief: u64,
     lasts: u64,
@@ -380,8 +381,8 @@ mod tests {
         assert_eq!(believed(1), [8; 5]);
     }
 
-    /// All of C_r is used and arrives over three paths, whose trains showed 250, 250 and `third`
-    /// Mbit/s, with this queue on all paths in milliseconds.
+    /// Three paths deliver all of C_r. Their trains showed 250, 250 and `third` Mbit/s. All paths
+    /// have a queue of `queue` milliseconds.
     fn over_paths(capacity: &mut Capacity, third: f64, queue: f64) -> f64 {
         let total = capacity.rate(0.0);
         let mut trains = Trains::default();
@@ -449,7 +450,7 @@ mod tests {
         assert_eq!(capacity.rate(0.0), 0.96e9);
         let mut capacity = Capacity::new();
         assert!(capacity.on_train(1e9, 1));
-        // It rises in doubling steps up to the train's rate, then in small ones.
+        // The capacity rises in doubling steps up to the train's rate, then in small steps.
         let rates: std::vec::Vec<f64> = (0..9).map(|_| wait(&mut capacity, 0.0)).collect();
         let expected = [510.0, 530.4, 572.8, 664.5, 877.1, 900.0, 918.0, 936.4, 955.1];
         assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");

@@ -81,7 +81,7 @@ impl PathRtt {
         self.shortest[0].min(self.shortest[1])
     }
 
-    /// The part of the round-trip time that is queue beyond the allowed one.
+    /// The part of the round-trip time that exceeds the allowed queue.
     pub(super) fn queued(&self, rules: &Rules) -> f64 {
         let path = self.shortest().as_secs_f64();
         let queue = self.now.as_secs_f64() - path * (1.0 + rules.queue);

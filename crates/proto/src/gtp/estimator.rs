@@ -8,8 +8,8 @@
 //!
 //! The paper's estimate follows a flow's achieved rate, and the target follows the estimate. A busy
 //! host always does a little less than its target, so each interval would lower the next, down to
-//! nothing. Here a flow must stay below its target without loss for `patience` intervals in a row
-//! before its estimate follows, and then the best of these intervals counts.
+//! nothing. Here the estimate falls only after the flow has stayed below its target without loss
+//! for `patience` intervals in a row. The estimate then becomes the best of these intervals.
 
 use super::options::Rules;
 

@@ -7,13 +7,13 @@
 //! TCP flows take part in the max-min schedule as one flow, weighted by their number. The demand of
 //! other traffic is estimated from its observed rate: while other traffic uses its part, the part
 //! grows, up to a fair share. C_r is the capacity of the link minus this part. The CE's rules do
-//! not work here: a TCP flow halves its window now and then and recovers slowly, so it rarely uses
-//! its whole part, and the CE's threshold of 95 % would mistake its rate for its limit.
+//! not work here. A TCP flow halves its window now and then and recovers slowly, so TCP rarely uses
+//! its whole part. The CE's threshold of 95 % would mistake TCP's current rate for its limit.
 //!
-//! If other traffic exceeds its part, its estimate becomes at least its rate, so traffic that
-//! already fills the link gets its share in one step. Only traffic that lasts for two periods
-//! counts. The card counts our own datagrams before this program reads them, so after a pause of
-//! the program they look like other traffic.
+//! If the rate of other traffic exceeds its part, the estimate rises at least to this rate. Traffic
+//! that already fills the link therefore gets its share in one step. Only traffic that lasts for
+//! two periods counts. The card counts our own datagrams before this program reads them. After a
+//! pause of the program, our own datagrams therefore look like other traffic.
 
 use alloc::vec::Vec;
 

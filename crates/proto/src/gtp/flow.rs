@@ -30,7 +30,7 @@ use crate::wire::{Ack, Control, Request, SenderOffer};
 /// Changes of a flow that affect the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ScheduleChange {
-    /// The flow began to answer, or its estimate changed.
+    /// Whether the flow began to answer, or its estimate changed.
     pub(super) changed: bool,
     /// Rate freed by a flow that ended or stopped answering.
     pub(super) gone: f64,
@@ -64,10 +64,10 @@ pub(super) struct Flow {
     least: f64,
     datagram: Bytes,
     overhead: Bytes,
-    /// Least time between requests, because other flows get requests too.
+    /// Minimum time between requests, because other flows get requests too.
     spacing: Span,
     pending: Pending,
-    /// The sender does not answer, or has nothing to answer.
+    /// Whether the sender does not answer, or has nothing to answer.
     quiet: bool,
     next_ask: Time,
     next_rtt: Time,
@@ -82,8 +82,8 @@ pub(super) struct Flow {
     overrun: bool,
     /// Arrivals and drops when the count was last taken.
     counted: Count,
-    /// Since the interval began, the sender had nothing to send because too little was requested
-    /// (`starved`) or because this host had no room (`blocked`).
+    /// Whether the sender had nothing to send at some time since the interval began: because too
+    /// little was requested (`starved`), or because this host had no room (`blocked`).
     starved: bool,
     blocked: bool,
     /// Highest packet number of the sender's last answer, plus one.
@@ -199,8 +199,8 @@ impl Flow {
         self.spacing = spacing;
     }
 
-    /// Returns the time between two requests: a fraction of a round trip. It is longer if a request
-    /// would be small, but not so long that the sender runs out of requested blocks.
+    /// Returns the time between two requests: a fraction of a round trip. The time is longer if a
+    /// request would be small, but the sender must not run out of requested blocks.
     fn turn(&self) -> Span {
         let Tuning { turns, worth_asking, ahead, turns_ahead, .. } = self.rules.tuning;
         let rate = Rate::from_bps_f64(self.rate()).max(Rate::from_bps(1));
@@ -342,8 +342,8 @@ impl Flow {
         }
     }
 
-    /// Sets the drops of this host's socket. They do not count as the path's own loss, even if they
-    /// continue while the rate falls.
+    /// Sets the number of drops of this host's socket. Such drops never count as the path's own
+    /// loss, even if they continue while the rate falls.
     pub(super) fn set_socket_lost(&mut self, lost: u64) {
         self.growing = lost > self.end.pulses.socket_lost();
         self.overrun |= self.growing;

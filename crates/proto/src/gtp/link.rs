@@ -17,7 +17,7 @@ use crate::endpoint::{Origin, Others, ReceiveCapacity};
 use crate::time::Time;
 use crate::units::Rate;
 
-/// What is known about the link from other sources than the flows.
+/// Knowledge about the link that does not come from the flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     /// The card's speed and the user's limit for all flows, in bits a second.
@@ -104,8 +104,8 @@ impl Link {
         Whole { total, current, loss, trains, ..whole }
     }
 
-    /// Least weight of one of our flows, per unit of weight, as part of an even share among other
-    /// flows and ours, whose weights add up to `weights`.
+    /// The minimum rate of one of our flows, per unit of weight: the part `even-least` of an even
+    /// share among other flows and ours. Our weights add up to `weights`.
     pub(super) fn even_least(&self, capacity: &Capacity, weights: f64) -> f64 {
         let flows = self.others.map_or(0, |others| others.flows());
         let even = Link::carries(capacity) / (weights + f64::from(flows)).max(1.0);
@@ -243,8 +243,8 @@ mod tests {
         assert_eq!(origin(&link, &capacity), (75, Origin::Given));
     }
 
-    /// A link with other traffic of this rate in Mbit/s, which has its fair share against one flow
-    /// of ours without a limit.
+    /// A link with other traffic of `others` Mbit/s. The other traffic has its fair share against
+    /// one flow of ours without a limit.
     fn with_others(capacity: &mut Capacity, others: u64) -> Link {
         let mut link = Link::new();
         for look in 0..3u64 {
@@ -263,8 +263,8 @@ mod tests {
         assert_eq!(link.rate(&capacity, 0.0), 500e6);
         assert_eq!(link.rate(&capacity, 700e6), 700e6);
         assert_eq!(link.receive_capacity(&capacity).others, Some(Rate::from_mbps(500)));
-        // Against one flow, half of an even share of one of ours is a quarter; against three, an
-        // eighth.
+        // The minimum is half of an even share. With one flow of ours and one other flow it is a
+        // quarter of the link; with three flows of ours, an eighth.
         let least = [1.0, 3.0].map(|weights| link.even_least(&capacity, weights));
         assert_eq!(least, [250e6, 125e6]);
         let tuning = Tuning { even_least: 1.0, ..Tuning::OURS };

@@ -1,10 +1,10 @@
 //! Detects a sender that exceeds its requested rate.
 //!
-//! A sender has more requested data in hand than its path holds, so that a late request does not
-//! starve it. A sender that sends all of it in one burst exceeds its rate several times over; the
-//! shorter its round trip, the more it takes from the other flows. This counter compares the
-//! datagrams sent, by packet numbers, with the datagrams requested. It allows a burst of all that
-//! the sender may have in hand, because paths and hosts also release data in bursts.
+//! A sender has more requested data in hand than its path holds, so a late request does not starve
+//! the sender. A sender that sends all these data in one burst exceeds its rate several times over.
+//! The shorter its round trip, the more it takes from the other flows. This counter compares the
+//! datagrams sent, by packet numbers, with the datagrams requested. It allows a burst of all data
+//! in hand, because paths and hosts also release data in bursts.
 
 use crate::time::Time;
 
@@ -12,7 +12,7 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Obedience {
     left: f64,
-    /// The most that the sender may have had in hand at any time.
+    /// The largest `in_hand` of all calls of [`Obedience::allow`] so far, in bits.
     in_hand: f64,
     at: Time,
 }
@@ -73,7 +73,7 @@ mod tests {
         let mut obedience = Obedience::new(Time::ZERO, 0.0);
         obedience.allow(at(9), 1e6, 200e3);
         assert_eq!(obedience.take(201, 1e3), 1);
-        // A lower rate does not take back what was in hand at a higher one.
+        // A lower rate does not revoke the amount in hand at a higher rate.
         obedience.allow(at(18), 1e6, 200e3);
         obedience.allow(at(18), 1e3, 2e3);
         assert_eq!((obedience.take(200, 1e3), obedience.take(1, 1e3)), (0, 1));

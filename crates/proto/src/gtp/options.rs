@@ -46,7 +46,8 @@ pub(crate) const START_RATE: ProtocolOption = ProtocolOption::new(
     10e6,
 );
 
-/// Least requested rate of a flow, so that it can be measured; our addition.
+/// Minimum requested rate of a flow. A flow without any requests could not be measured. Our
+/// addition.
 pub const LEAST_RATE: ProtocolOption = ProtocolOption::new(
     Kind::Rate,
     "least-rate",

@@ -1,13 +1,13 @@
 //! Loss that does not depend on the rate: bad fibre, radio. This is our addition. The paper treats
 //! every loss as a sign of too high a rate, and slows a flow on such a path down for ever.
 //!
-//! A lower rate reduces congestion loss by a known amount: a link of a given capacity loses the
-//! excess. When a flow's rate has fallen to `own-fallen` of the rate at which losses began, its
-//! loss is compared with that amount. `own-stays` says how near to its old value the loss must be.
-//! A second comparison follows after a further, shorter fall (`own-again` of the first). If the
-//! loss stayed both times, it is the path's own loss and is ignored from then on. One comparison is
-//! not enough, because the shares of the flows in the drops of a full queue vary. A period with
-//! less loss revokes the result.
+//! The congestion loss at a lower rate is known: a link of a given capacity loses the excess. After
+//! the rate has fallen to `own-fallen` of the rate at which losses began, the flow's loss is
+//! compared with the expected loss. `own-stays` says how near to its old value the loss must be. A
+//! second comparison follows after a further, shorter fall (`own-again` of the first). If the loss
+//! stayed both times, it is the path's own loss and is ignored from then on. One comparison is not
+//! enough, because the shares of the flows in the drops of a full queue vary. A period with less
+//! loss revokes the result.
 
 use super::options::Rules;
 use super::tuning::Tuning;
@@ -88,8 +88,8 @@ mod tests {
         Rules::new(&Settings::default())
     }
 
-    /// Simulates periods at rates that fall by 2 %, over a link that carries `link` and a path that
-    /// loses `share` of everything. Returns the loss that counts in each period.
+    /// Simulates periods at rates that fall by 2 % each. The link carries `link`, and the path
+    /// loses `share` of all datagrams. Returns the loss that counts in each period.
     fn excesses(
         own: &mut OwnLoss,
         link: f64,
@@ -133,8 +133,8 @@ mod tests {
         // The rate falls in steps of 2 %. The judged falls are 5 % and 2.5 %, then 5 % and 5 %.
         assert_eq!(begun(OwnLoss::new(&rules())), Some(5));
         assert_eq!(begun(by(Tuning { own_again: 1.0, ..Tuning::OURS })), Some(6));
-        // A narrow link that loses 10 % at a rate of 100 loses 4.3 % at 94, and one that loses 6 %
-        // at 94 loses 2.9 % at 91. `own_stays` decides whether 6 % is near enough to the old 10 %.
+        // If a narrow link loses 10 % at a rate of 100, it loses 4.3 % at 94. If it loses 6 % at
+        // 94, it loses 2.9 % at 91. `own_stays` decides whether 6 % is near enough to the old 10 %.
         let after = |mut own: OwnLoss| {
             for (rate, loss) in [(100.0, 0.1), (94.0, 0.06), (91.0, 0.06)] {
                 own.note(rate, loss);

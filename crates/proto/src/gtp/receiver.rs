@@ -37,7 +37,7 @@ pub struct GtpReceiver {
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<(FlowId, Event)>,
     capacity: Capacity,
-    /// What is known about the access link from other sources than the flows.
+    /// Knowledge about the access link that does not come from the flows.
     link: Link,
     /// The newest flow's rules, which decide what all flows share.
     rules: Option<Rules>,

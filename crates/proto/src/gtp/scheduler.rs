@@ -11,10 +11,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// The most that a flow may get, in bits a second, and its positive weight.
+/// The maximum rate of a flow, in bits a second, and its positive weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
-    /// The most that it may get, in bits a second.
+    /// The maximum rate of the flow, in bits a second.
     pub estimate: f64,
     /// Its weight.
     pub weight: f64,
@@ -26,9 +26,9 @@ impl Demand {
     }
 }
 
-/// The least share of a flow of this weight, whatever its estimate, so that it can be measured:
-/// `least`, but at most its even share of `capacity` among flows whose weights add up to `weights`.
-/// All floors together therefore never exceed the capacity.
+/// The minimum share of a flow of this weight. A flow with a low estimate needs it to be measured.
+/// The minimum is `least`, but at most the flow's even share of `capacity` if all weights add up to
+/// `weights`. All minimum shares together therefore never exceed the capacity.
 pub(super) fn floor(least: f64, capacity: f64, weight: f64, weights: f64) -> f64 {
     least.min(capacity * (weight / weights))
 }

@@ -20,28 +20,28 @@ use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Pulse, Request, SenderOffer};
 
-/// The most runs of blocks waiting to be sent, and requests waiting for an earlier one; no honest
-/// receiver needs as many.
+/// Maximum number of runs of blocks waiting to be sent, and of requests waiting for an earlier
+/// request. An honest receiver needs fewer.
 const MAX_RUNS: usize = 1 << 16;
 const MAX_AHEAD: usize = 1 << 12;
 
 /// GTP's sender.
 pub struct GtpSender {
     end: SendingEnd,
-    /// The most that may be sent, whatever is requested.
+    /// Upper limit of the sending rate, whatever is requested.
     cap: Option<Rate>,
     /// Whether the first train shows the receiver the path's rate.
     train: FirstTrain,
-    /// Relative change of the round-trip time that is reported again. It is smaller if the receiver
-    /// has to find its capacity, because a queue then shows how large that is.
+    /// Minimum relative change of the round-trip time for another report. Smaller if the receiver
+    /// has to find its capacity, because the queue then shows the capacity.
     rtt_news: f64,
-    /// The least absolute change that is reported.
+    /// Minimum absolute change for another report.
     least_news: Span,
     /// Blocks to be sent, in the order of the requests.
     wanted: VecDeque<Range<u64>>,
     /// Blocks that were sent.
     sent: RangeSet,
-    /// The last request in order, and requests that wait for a missing one.
+    /// The last request in order, and requests that wait for a missing request.
     obeyed: u64,
     ahead: BTreeMap<u64, Request>,
     /// The request whose rate applies.
@@ -124,7 +124,7 @@ impl GtpSender {
         let blocks = self.end.layout.blocks();
         let sequence = request.sequence();
         let beyond = request.blocks().last().is_some_and(|run| run.end > blocks);
-        // The next request in order, and one that voids the others, make room.
+        // The next request in order makes room; so does a request that voids the others.
         let makes_room = request.is_anew() || sequence == self.obeyed + 1;
         if beyond || (self.ahead.len() >= MAX_AHEAD && !makes_room) {
             self.end.accounting.refused += 1;
@@ -191,7 +191,7 @@ impl GtpSender {
         None
     }
 
-    /// Notes that the receiver has all blocks before the acknowledged one.
+    /// Notes that the receiver has all blocks before the acknowledged block.
     fn on_ack(&mut self, ack: &Ack) {
         if ack.next > self.end.layout.blocks() {
             self.end.accounting.refused += 1;

@@ -1,10 +1,10 @@
-//! The receiver's view of a sender: its round-trip time and its limits, from its offers and its
-//! answers.
+//! The receiver's view of a sender: the round-trip time and the limits, from the sender's offers
+//! and answers.
 //!
 //! A sender may claim anything. Its round-trip time sets the pace of all flows (section 4.2: the
-//! control interval is three RTT_max). The receiver therefore ignores a claim longer than the
-//! sender's answers take or longer than `longest-rtt`, and paces all flows by the path's round-trip
-//! time without the queue that a flow may have built up.
+//! control interval is three RTT_max). The receiver therefore ignores a claim that exceeds the
+//! delay of the sender's answers or `longest-rtt`. It paces all flows by the path's round-trip
+//! time, without the queue that a flow may have built up.
 
 use super::controller::PathRtt;
 use super::options::{Rules, bps};
@@ -108,7 +108,7 @@ impl Standing {
         grace(self.rtt())
     }
 
-    /// The part of the round-trip time that is queue beyond the allowed one.
+    /// The part of the round-trip time that exceeds the allowed queue.
     pub(super) fn queued(&self, rules: &Rules) -> f64 {
         self.path.queued(rules)
     }

@@ -32,19 +32,19 @@ impl Tuning {
 tuning! {
     /// Datagrams that a flow must have sent before it is measured; fewer are not enough to judge.
     measure_datagrams: u64 = 16;
-    /// Least time for which a sender has requested data in hand: a busy host may pause for this
+    /// Minimum time for which a sender has requested data in hand: a busy host may pause for this
     /// long.
     ahead: Span = Span::from_millis(100);
-    /// Least number of blocks in flight, however slow the flow.
+    /// Minimum number of blocks in flight, however slow the flow.
     ahead_blocks: u64 = 4;
-    /// Least number of requests' worth of data that a sender has in hand, so that a late request
-    /// does not starve it.
+    /// Minimum data that a sender has in hand, as a number of requests. A late request then does
+    /// not starve the sender.
     turns_ahead: u64 = 2;
-    /// Most requests to a sender in a round trip. Each has a cost; with fewer, data that arrived
-    /// wait longer before more is requested.
+    /// Maximum number of requests to a sender in a round trip. Each request has a cost; with fewer
+    /// requests, data that arrived wait longer before more is requested.
     turns: u64 = 2;
-    /// Least number of datagrams in a request, as far as a sender has them in hand. A request costs
-    /// both ends as much as several datagrams.
+    /// Minimum number of datagrams in a request, as far as a sender has them in hand. A request
+    /// costs both ends as much as several datagrams.
     worth_asking: u64 = 32;
     /// Rate above which a sender counts as too fast, as a share of the requested rate. Queues
     /// release packets in bursts; a sender may send what it has in hand.
@@ -52,8 +52,8 @@ tuning! {
     /// Burst allowance, as a share of what the sender may have in hand: the path may have held back
     /// that much.
     at_once: f64 = 2.0;
-    /// Most requests a second to all senders together, without loss. Requests must not use up the
-    /// capacity that the answers need.
+    /// Maximum number of requests a second to all senders together, without loss. Requests must not
+    /// use up the capacity that the answers need.
     requests: u64 = 10_000;
     /// Time after which a silent sender gets a new request; it doubles with each repetition.
     silence: Span = Span::from_millis(500);
@@ -66,7 +66,7 @@ tuning! {
     /// Share of its target below which a flow's new target takes effect immediately. When many
     /// flows join, they need not wait for the flow that holds most of the link.
     crowded: f64 = 0.25;
-    /// Least time between two decisions on a flow's rate; clocks and threads are no finer.
+    /// Minimum time between two decisions on a flow's rate; clocks and threads are no finer.
     shortest_turn: Span = Span::from_millis(10);
     /// Longest round-trip time that the receiver accepts from a sender, because it sets the pace of
     /// all flows.
@@ -77,7 +77,7 @@ tuning! {
     /// Length of the window for the shortest round-trip time; the current window and the one before
     /// count. After that the path may have become longer for good.
     path_age: Span = Span::from_secs(10);
-    /// Most that a flow is asked for, as a share of the receiving host's drain rate. Above 1,
+    /// Maximum rate requested from a flow, as a share of the receiving host's drain rate. Above 1,
     /// because a drain rate measured on requested data must not fix the flow at that rate.
     drain: f64 = 1.1;
     /// Shortest control interval.
@@ -89,7 +89,7 @@ tuning! {
     /// The same threshold if the receiver has to find its capacity: a queue then shows how large it
     /// is.
     rtt_news_found: f64 = 0.03125;
-    /// Least change of the round-trip time that is reported in that case. Hosts cause smaller
+    /// Minimum change of the round-trip time that is reported in that case. Hosts cause smaller
     /// changes by themselves.
     least_news: Span = Span::from_millis(1);
     /// Lateness that a sender makes up for in one burst. Otherwise data that a busy sender failed
@@ -107,12 +107,12 @@ tuning! {
     search: f64 = 2.0;
     /// Growth of the receive rate's step while a train has shown far more, as a factor.
     step_growth: f64 = 2.0;
-    /// Receive rate, as a share of the fastest train's, from which on the receiver's link did not
-    /// limit that train.
+    /// From this receive rate on, as a share of the fastest train's rate, the receiver's link did
+    /// not limit that train.
     past: f64 = 1.06;
-    /// Intervals for which a ceiling of the receive rate holds the first time.
+    /// Number of intervals for which a ceiling of the receive rate holds the first time.
     belief: u64 = 8;
-    /// Most intervals for which a confirmed ceiling holds.
+    /// Maximum number of intervals for which a confirmed ceiling holds.
     longest_belief: u64 = 32;
     /// Factor by which a ceiling holds longer each time it is confirmed.
     belief_again: u64 = 2;
@@ -135,8 +135,8 @@ tuning! {
     paused: f64 = 0.8;
     /// Loss ratio above which loss counts immediately: no pause causes so much.
     doubtful: f64 = 0.2;
-    /// Least rate of a first packet train, as a share of the card's, that shows the card to be the
-    /// bottleneck. The train is timed by when the host read it.
+    /// Minimum rate of a first packet train, as a share of the card's, that shows the card to be
+    /// the bottleneck. The train is timed by when the host read it.
     like_card: f64 = 0.75;
     /// Share of a link's capacity at which the link is full. If a full link loses packets, other
     /// traffic wants more.
@@ -148,18 +148,19 @@ tuning! {
     /// How far the rate falls before loss is judged again, as a share of the fall before it. One
     /// result may be chance.
     own_again: f64 = 0.5;
-    /// Loss counts as unchanged from this point on the way from the loss that a narrow link would
-    /// have to the loss before the rate fell.
+    /// Where loss begins to count as unchanged, between the loss of a narrow link (0) and the loss
+    /// before the rate fell (1).
     own_stays: f64 = 0.5;
     /// Loss ratio of a path below which nothing is learned.
     own_least: f64 = 0.001;
     /// Factor above the learned own loss that still counts as own loss; it varies over time.
     own_margin: f64 = 1.25;
 
-    /// Least weight of a flow against other traffic, as a share of an even share. A flow that is
+    /// Minimum weight of a flow against other traffic, as a share of an even share. A flow that is
     /// pushed down must not lose weight further and further.
     even_least: f64 = 0.5;
-    /// Least share of the link that is left to other traffic, so that its demand can show.
+    /// Minimum share of the link for other traffic. Without it the demand of other traffic could
+    /// not show.
     others_least: f64 = 0.01;
     /// Other traffic that uses at least this share of its part gets a larger part. Between two
     /// losses TCP uses on average three quarters of its window.
@@ -178,7 +179,7 @@ tuning! {
     others_less: f64 = 0.9;
     /// Factor on the part of other traffic that is gone.
     others_much_less: f64 = 0.7;
-    /// Least time over which other traffic is judged; a card's counter moves in steps.
+    /// Minimum time over which other traffic is judged; a card's counter moves in steps.
     others_look: Span = Span::from_millis(100);
 }
 

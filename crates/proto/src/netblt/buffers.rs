@@ -8,7 +8,7 @@ use crate::layout::{Block, Layout};
 
 /// Default number of buffers in an object. A buffer is never larger than a segment.
 const PARTS: u64 = 8;
-/// Least number of blocks in a buffer by default, if the segment has that many.
+/// Minimum number of blocks in a buffer by default, if the segment has that many.
 const LEAST: u64 = 64;
 
 /// Buffers of blocks: all of one size except the last of each segment.

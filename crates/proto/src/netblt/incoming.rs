@@ -63,7 +63,7 @@ pub(super) struct Asked {
     pub(super) report: Report,
     /// Blocks of the message that are known to have been sent.
     pub(super) lost: u32,
-    /// Those of them that no earlier request named.
+    /// How many of them no earlier request named.
     pub(super) newly_lost: u32,
 }
 
@@ -89,7 +89,7 @@ impl Incoming {
         self.segment
     }
 
-    /// Those of these blocks that count as lost if they are missing.
+    /// The part of `blocks` that counts as lost if it is missing.
     pub(super) fn counted(&self, blocks: &Range<u32>) -> Range<u32> {
         blocks.start.max(self.blocks.start)..blocks.end.min(self.lost_to)
     }

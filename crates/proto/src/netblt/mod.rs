@@ -19,9 +19,9 @@
 //! - The RFC opens a connection to agree on sizes; here both ends get them at the start. The sender
 //!   reports its rate with the first packet of a buffer, which sets the data timer. The timer does
 //!   not expire while data arrive.
-//! - A sender without grant, or a slow one, would get requests for blocks that it has not sent or
-//!   that are in flight. RESEND therefore carries the highest packet number that had arrived: only
-//!   listed blocks sent before that are resent. The others will be requested again.
+//! - A sender that is slow or has no grant would get requests for blocks that are unsent or in
+//!   flight. RESEND therefore carries the highest packet number that had arrived: only listed
+//!   blocks sent before that are resent. The others will be requested again.
 //! - Buffers never straddle our segments.
 //!
 //! Files by decision: `buffers` divides the object, `sender` and `sending` (one buffer) send it,

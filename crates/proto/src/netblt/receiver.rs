@@ -37,7 +37,7 @@ pub struct Flow {
     /// Buffers that have begun and are incomplete.
     open: BTreeMap<u64, Incoming>,
     whole: RangeSet,
-    /// Highest buffer of which a block arrived, plus one.
+    /// Highest buffer with a received block, plus one.
     seen: u64,
     patience: Patience,
     /// Output: messages, GO, then requests for these buffers.

@@ -365,7 +365,7 @@ fn missing_blocks_are_requested_a_grace_after_the_last_block() {
     inn.arrive(ms(0), [0, 1, 3, 9]);
     assert_eq!(inn.request(ms(24)), None);
     assert_eq!(inn.request(ms(25)), Some((0, 1, [2, 4, 5, 6, 7, 8].into())));
-    // The last of the next buffer is lost: arrivals of the following one show that.
+    // The last block of the next buffer is lost; arrivals of the following buffer show it.
     inn.arrive(ms(30), 10..19);
     inn.arrive(ms(40), 20..21);
     assert_eq!(inn.request(ms(65)), Some((1, 1, [19].into())));

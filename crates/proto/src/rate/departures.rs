@@ -1,11 +1,11 @@
-//! Departure times of packet numbers. They distinguish a path that stretches the datagrams from a
-//! sender that was slower than its rate.
+//! Departure times of packet numbers. They show whether the path stretched the datagrams or the
+//! sender was slower than its rate.
 
 use alloc::collections::VecDeque;
 
 use crate::time::{Span, Time};
 
-/// Least time between two notes: [`SPACING`], and at least this share of the round-trip time.
+/// Minimum time between two notes: [`SPACING`], and at least this share of the round-trip time.
 /// Between two notes the sending rate is taken to be constant.
 const SPACING: Span = Span::from_millis(1);
 const SHARE: u64 = 256;

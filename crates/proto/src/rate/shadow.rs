@@ -1,13 +1,14 @@
 //! [`Trains`], and while other traffic shares the path, the window that CUBIC would have.
 //!
 //! [`Trains`] drains every queue that it finds, and hardly slows down for loss. Traffic that fills
-//! a deep queue therefore displaces it almost completely. At a shallow queue or under CoDel it
-//! leaves little to others. This controller detects other flows. Packet trains show the capacity of
-//! the path. A flow that sends below the capacity makes no queue, so the controller computes the
-//! queue that its own datagrams make and attributes any longer queue to other flows. This works at
-//! any loss ratio of the path and for short queues. If other flows have a queue for several rounds,
-//! a *shadow window* takes over. It grows and shrinks as CUBIC's does (RFC 9438), and the rate is
-//! the window divided by the round-trip time. Three things differ from CUBIC:
+//! a deep queue therefore displaces [`Trains`] almost completely. At a shallow queue or under
+//! CoDel, [`Trains`] leaves little to others. This controller detects other flows. Packet trains
+//! show the capacity of the path. A flow that sends below the capacity makes no queue. The
+//! controller therefore computes the queue of its own datagrams, and attributes any longer queue to
+//! other flows. This works at any loss ratio of the path and for short queues. If other flows have
+//! a queue for several rounds, a *shadow window* takes over. It grows and shrinks as CUBIC's does
+//! (RFC 9438), and the rate is the window divided by the round-trip time. Three things differ from
+//! CUBIC:
 //!
 //! - Only loss above the path's own loss ratio counts. Rounds without a queue show that ratio.
 //! - Until the first loss the window is at least a fixed share of the bandwidth-delay product,
@@ -23,9 +24,9 @@
 //! for long.
 //!
 //! The queue is the rise of the one-way delay towards the receiver, by the receiver's clock, capped
-//! by the rise of the round-trip time. Delayed reports therefore do not look like a queue (the
-//! one-way delay does not contain them), nor does clock drift (the round-trip time does not contain
-//! it).
+//! by the rise of the round-trip time. Delayed reports therefore do not look like a queue, because
+//! the one-way delay does not contain them. Clock drift does not either, because the round-trip
+//! time does not contain it.
 
 mod windows;
 
@@ -51,7 +52,7 @@ const ENTER_ROUNDS: u32 = 3;
 /// Other flows are only assumed after a new train has confirmed the capacity. On a slow path, where
 /// trains are rare, this many rounds are enough without one.
 const BLIND_ROUNDS: u32 = 24;
-/// Rounds after a train of our own in which its queue may still show, its own round included.
+/// The queue of our own train may show for this number of rounds, the round of the train included.
 const TRAIN_ROUNDS: u32 = 3;
 /// When alone, trains are sent only if one takes less than this share of a round trip: a longer
 /// train overfills a short queue.
@@ -66,8 +67,8 @@ const IDLE: f64 = 4.0;
 const IDLE_RTTS: f64 = 40.0;
 /// Share of the path that one window holds at least until the first loss.
 const FLOOR: f64 = 0.3;
-/// Share of the path that a copy of the lowest weight takes while others are present, and the least
-/// number of datagrams that it sends in a round.
+/// A copy of the lowest weight takes this share of the path while others are present, but sends at
+/// least this number of datagrams in a round.
 const LEAST_PART: f64 = 0.02;
 const LEAST_LEN: u64 = 4;
 /// If our share of the path falls below [`UNYIELDING`] of its value before the loss, the other
@@ -78,7 +79,7 @@ const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;
 /// The capacity is the median of this many trains.
 const TRAINS: usize = 5;
-/// Least length of a round, in seconds and in datagrams. A round that takes [`LONGEST`] times its
+/// Minimum length of a round, in seconds and in datagrams. A round that takes [`LONGEST`] times its
 /// least length contains a pause and is discarded.
 const ROUND: f64 = 0.02;
 const ROUND_LEN: u64 = 16;

@@ -46,7 +46,7 @@ pub(crate) const FIRST_SHARE: f64 = 0.9;
 /// Lowest and highest rate, whatever a report says.
 const MIN_RATE: f64 = 100e3;
 const MAX_RATE: f64 = 1e12;
-/// Least length of an epoch, in datagrams and in time. While the rate grows in large steps, the
+/// Minimum length of an epoch, in datagrams and in time. While the rate grows in large steps, the
 /// shorter [`BLIND_EPOCH`] is enough.
 const MIN_EPOCH_LEN: u64 = 64;
 const MIN_EPOCH: Span = Span::from_millis(20);
@@ -58,7 +58,7 @@ const EXCESS: f64 = 0.02;
 const MIN_QUEUE: Span = Span::from_millis(10);
 const MIN_FILLING: Span = Span::from_millis(5);
 const STRETCHED: f64 = 0.96;
-/// A sender that reaches less than this share of its rate is too slow for it.
+/// A sender that reaches less than this share of its rate is too slow for the rate.
 const USED: f64 = 0.9;
 /// Factor by which the rate rises to test whether loss grows with the rate, and the highest loss
 /// for that test.
@@ -125,9 +125,8 @@ enum Mode {
     Check(Measure),
 }
 
-/// The initial rate, from the report on a flow's first train: `share` of the rate that it showed,
-/// or, if it was too fast to be timed, the rate of a train of [`INSTANT`]. `None` until the report
-/// arrives.
+/// The initial rate, from the report on a flow's first train: `share` of the train's rate. A train
+/// that was too fast to be timed counts as a train of [`INSTANT`]. `None` until the report arrives.
 pub(crate) fn first_rate(datagram: Bytes, pulse: &Pulse, share: f64) -> Option<Rate> {
     match pulse.train.filter(|train| train.first.0 == 0) {
         Some(train) => Some((train.bytes / train.span).scale(share)),
@@ -358,8 +357,8 @@ impl Trains {
 
     /// Raises the rate after a clean epoch.
     fn raise(&mut self, measure: &Measure) {
-        // A flow that does not use its rate, or whose datagrams already arrive stretched, learns
-        // nothing about a higher rate: the epoch starts over.
+        // The epoch starts over if the flow does not use its rate or its datagrams already arrive
+        // stretched: such an epoch shows nothing about a higher rate.
         if measure.is_used() && !measure.is_stretched() {
             let rate = self.higher(measure.rate);
             self.set_rate(rate);
@@ -435,7 +434,7 @@ impl Trains {
             }
             self.drain_queue(measure);
         } else if raised < (TRIED - 1.0) / 2.0 {
-            // The sender could not reach the higher rate, so test a lower one.
+            // The sender could not reach the higher rate, so test a lower rate.
             self.mode = Mode::Check(*measure);
             self.set_rate(self.capacity(measure) * BELOW);
         } else if gained > raised / 2.0 {

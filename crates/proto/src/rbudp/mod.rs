@@ -12,17 +12,17 @@
 //!
 //! Differences from the paper, and why:
 //! - The paper's object is our segment. Several are in flight: while one waits for its report the
-//!   next is sent, and repairs of an earlier one precede first sends of a later one. With one
-//!   segment for the whole object it is the paper's protocol.
+//!   next is sent, and repairs of an earlier segment precede first sends of a later segment. With
+//!   one segment for the whole object it is the paper's protocol.
 //! - "No more UDP packets will arrive" does not hold: DONE overtakes data. DONE carries the highest
 //!   packet number of its round. The receiver reports when that number has arrived, or after a
 //!   grace of max(RTT/4, 1 ms) without newer data.
 //! - The timeout of the paper's section 3 applies when DONE or its report is late; DONE is then
 //!   repeated.
 //! - A segment that becomes complete is reported immediately, without DONE.
-//! - The receiver grants bytes of first sends. A sender without grant in the middle of a segment
-//!   requests a report on the part that it sent (a partial DONE), so that holes are filled and the
-//!   receiver's memory becomes free. Repairs need no grant.
+//! - The receiver grants bytes of first sends. A sender whose grant ends in the middle of a segment
+//!   requests a report on the part that it sent (a partial DONE). The repairs then fill the holes,
+//!   and the receiver's memory becomes free. Repairs need no grant.
 //! - After a last round the sender adds a few coded symbols ([`crate::coded`]), so that losses
 //!   among its repairs need no further round trip. Where blocks cannot be coded, the sender repeats
 //!   the blocks of a small last round ([`TAIL_COPIES`]).

@@ -13,8 +13,8 @@ use crate::time::{Span, Time};
 use crate::units::LossRatio;
 use crate::wire::{Done, Report};
 
-/// What a segment may send again beyond its expected losses, as a share of its blocks. With the
-/// error of the expectation that is a hundredth.
+/// Datagrams that a segment may send in addition to its expected losses, as a share of its blocks.
+/// Together with the error of the expected losses, this stays within 1 %.
 const SPARE: f64 = 0.007_5;
 
 /// The remaining copies of a small last round, and how often such a round is sent.
@@ -62,8 +62,8 @@ pub(super) struct Segment {
     highest: PacketNumber,
     /// Datagrams sent since the last DONE.
     since_done: u32,
-    /// The end of the blocks that the last complete answer covers: of these, only the repairs are
-    /// missing.
+    /// The last complete answer covers the blocks before this number. Of the covered blocks, only
+    /// the repairs are missing.
     answered_to: u32,
     asked: Option<Asked>,
     repairs: VecDeque<Range<u32>>,
@@ -145,7 +145,7 @@ impl Segment {
                 self.repairs.pop_front();
                 continue;
             };
-            // Back within the segment, so the numbers fit.
+            // Both ends are relative to the segment, so they fit into 32 bits.
             let start = (gap.start - base) as u32;
             let end = start + max.min((gap.end - gap.start) as u32);
             front.start = end;
@@ -180,9 +180,9 @@ impl Segment {
         self.answered_to < self.blocks
     }
 
-    /// Queues symbols for the chunks of a round that is otherwise over. All blocks of the segment
-    /// were sent; `there` holds those that the receiver has from elsewhere. A round has symbols
-    /// once.
+    /// Queues symbols for the chunks of a round whose blocks and repairs were all sent. `there`
+    /// holds the blocks that the receiver has from elsewhere. A second call in the same round does
+    /// nothing.
     pub(super) fn code_round(
         &mut self,
         layout: &Layout,
@@ -284,7 +284,7 @@ impl Segment {
         }
         let all_sent = sent_to == self.blocks;
         match &self.asked {
-            // An unanswered DONE about a part is replaced by the last one.
+            // The last DONE replaces an unanswered DONE about a part.
             Some(asked) => {
                 let part = asked.done.sent_to < self.blocks && asked.covered.is_empty();
                 if part && all_sent && self.since_done > 0 { Next::Ask } else { Next::Wait }

@@ -20,8 +20,8 @@ use crate::wire::{Control, Done, Pulse, Report};
 const MAX_REPEAT: Span = Span::from_secs(2);
 /// The sender copies at most one in this many of the object's blocks.
 const COPY_SHARE: u64 = 256;
-/// Least loss ratio assumed when computing symbols for a round with repairs, because that round had
-/// losses.
+/// Minimum loss ratio assumed when computing symbols for a round with repairs, because that round
+/// had losses.
 const LEAST_LOSS: f64 = 0.000_5;
 /// With fewer datagrams the loss ratio of a round of first sends is not known well enough.
 const KNOWN: u64 = 500;

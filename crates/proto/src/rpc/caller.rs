@@ -54,7 +54,7 @@ pub struct Caller {
 
 #[derive(Debug)]
 struct Open {
-    /// The call; without its request once the request was sent, if it is sent only once.
+    /// The call. A request that is sent only once is removed after sending.
     call: Call,
     deadline: Time,
     items: Option<Items>,

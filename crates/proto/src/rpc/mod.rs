@@ -31,7 +31,7 @@ pub const MAX_BODY: usize = 256 << 10;
 pub const CALLS: usize = 256;
 /// Limit of unanswered calls with items of one caller.
 pub const STREAMS: usize = 16;
-/// Items that may wait until their reader takes them.
+/// Maximum number of items that wait for their reader.
 pub const CREDIT: u32 = 8;
 /// Limits of the answers that a callee keeps: count and bytes.
 pub const KEPT: (usize, usize) = (512, 4 << 20);
@@ -210,7 +210,8 @@ impl Items {
     }
 }
 
-/// Queues a message that allows `more` items of a call, merged with an earlier one in the queue.
+/// Queues a message that allows `more` items of a call. An earlier such message in the queue is
+/// merged with it.
 fn allow(queue: &mut VecDeque<Message>, id: u64, more: u32) {
     let earlier = queue.iter_mut().find_map(|message| match message {
         Message::Credit(of, items) if *of == id => Some(items),

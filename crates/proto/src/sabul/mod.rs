@@ -18,13 +18,13 @@
 //!   upper limit.
 //! - Sequence numbers are block numbers. A block below the highest so far fills a hole; a gap above
 //!   it is a loss and is reported immediately.
-//! - A gap shows only when a later block arrives. If no later block will come, because all is sent
-//!   or the flow window is full, the sender resends the last block after a timeout, which shows
-//!   what is missing.
+//! - A gap shows only when a later block arrives. If no later block follows, because all blocks are
+//!   sent or the flow window is full, the sender resends the last block after a timeout. This block
+//!   shows the gap.
 //! - After a second of silence with blocks in flight, all of them go on the loss list, as in the
 //!   release. Each repetition waits longer, up to four times as long.
-//! - A loss report about a block that was resent less than a round trip ago is ignored: it was made
-//!   before the block could arrive.
+//! - A loss report about a block that was resent less than a round trip ago is ignored: the
+//!   receiver made the report before the block could arrive.
 //! - At most 32 loss reports are sent in an interval; the rest waits.
 //! - The rate is at least a datagram in an interval, and an interval without sending does not raise
 //!   it.
@@ -32,12 +32,12 @@
 //! Of the paper's outlook (section 7), "to use bandwidth estimation techniques to set the rate
 //! control parameters" is done at the start only, by a packet train that shows the initial rate;
 //! doing it later would be SABUL's successor, UDT. A window "dynamically set as the product of
-//! current available bandwidth and RTT" is `available-window`. It is off by default, because the
-//! paper's figures were measured without it and because it shrinks with the rate. The paper does
-//! not say how to estimate the available bandwidth: here it is the arrival rate.
+//! current available bandwidth and RTT" is `available-window`. This window is off by default: the
+//! paper's figures were measured without it, and it shrinks with the rate. The paper does not say
+//! how to estimate the available bandwidth: here it is the arrival rate.
 //!
-//! The variant `sabul-ornl` never resends the last block, ignores no report and has no flow window
-//! unless one is set, so that it reproduces the defects of the release.
+//! The variant `sabul-ornl` reproduces the defects of the release: it never resends the last block,
+//! ignores no report, and by default has no flow window.
 //!
 //! Files by decision: `sender` selects blocks, `window` keeps the flow window, `rate` and `release`
 //! control the rate; `receiver` finds gaps, `reports` decides when to report which losses.

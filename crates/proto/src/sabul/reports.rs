@@ -11,7 +11,7 @@ use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::Loss;
 
-/// The most loss reports in one synchronization interval.
+/// Maximum number of loss reports in one synchronization interval.
 pub(super) const MOST_AT_ONCE: u32 = 32;
 
 /// A loss to be reported again: the time, the k of the next report, and the blocks.

@@ -57,7 +57,8 @@ impl Interval {
         Interval { len, end: None, sent: 0, lost: 0 }
     }
 
-    /// Begins the next interval; returns the datagrams sent and losses reported in this one.
+    /// Begins the next interval. Returns the number of datagrams sent, and of losses reported, in
+    /// the interval that ends.
     fn take(&mut self) -> (u64, u64) {
         (core::mem::take(&mut self.sent), core::mem::take(&mut self.lost))
     }
@@ -123,7 +124,7 @@ impl SabulSender {
     /// size, and if not, it packs a new packet and sends it out." (3.4)
     pub(super) fn window_room(&self) -> u64 {
         // If the capacity is known, the window keeps the queue short. If only the flow's own rate
-        // is known, it would keep the flow below others in the same queue.
+        // is known, such a window would keep the flow below other flows in the same queue.
         let rtt = &self.end.rtt;
         let rtt = if self.cap.is_some() { rtt.min() } else { rtt.smoothed() };
         let size = self.window.size(self.interval.len, rtt);

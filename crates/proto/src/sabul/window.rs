@@ -20,7 +20,7 @@ const WEIGHT: f64 = 0.125;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     size: u64,
-    /// Least value of the maximum.
+    /// Minimum value of the maximum.
     least: u64,
     /// The maximum, if one was set.
     set: Option<u64>,

@@ -71,8 +71,8 @@ struct Waiting {
     wish: Wish,
     /// The server's revision known to the client when the edit was made.
     heard: u64,
-    /// Whether the edit waited for a connection; it must then not overwrite changes that the client
-    /// did not know.
+    /// Whether the edit waited for a connection. Such an edit must not overwrite changes that the
+    /// client did not know.
     is_late: bool,
     sent: bool,
     again: bool,
@@ -171,8 +171,8 @@ impl Edits {
         Some(Sent { number, wish, condition, again: waiting.again })
     }
 
-    /// The next presence to ask for again. Waits for pending edits of its key, which may replace
-    /// it.
+    /// The next presence to request again. A presence waits for pending edits of its key, because
+    /// they may replace it.
     pub fn poll_hold(&mut self) -> Option<Hold> {
         let is_free = |key: &&Key| self.waiting.values().all(|other| other.wish.key != **key);
         let key = self.loose.iter().find(is_free).filter(|_| self.connected)?.clone();

@@ -122,7 +122,7 @@ impl Prefix {
     /// Returns the bounds of the keys below the prefix, without the prefix itself.
     pub(super) fn below(&self) -> (Bound<Key>, Bound<Key>) {
         let Some(key) = &self.0 else { return (Bound::Unbounded, Bound::Unbounded) };
-        // '0' follows '/'.
+        // In ASCII '0' follows '/'.
         let bound = |end: char| {
             let mut text = key.as_str().to_owned();
             text.push(end);

@@ -5,16 +5,16 @@ use super::Prefix;
 /// A permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
-    /// May read and watch, or receive.
+    /// The right to read and watch, or to receive.
     pub read: bool,
-    /// May put and delete, or send.
+    /// The right to put and delete, or to send.
     pub write: bool,
     /// Applies to this name and the names below it.
     pub prefix: Prefix,
 }
 
 impl Right {
-    /// Parses `MODE[:/PREFIX]`, where MODE is `ro`, `wo` or `rw`. `None` if it is malformed.
+    /// Parses `MODE[:/PREFIX]`, where MODE is `ro`, `wo` or `rw`. `None` if the text is malformed.
     pub fn parse(text: &str) -> Option<Right> {
         let (mode, prefix) = text.split_once(':').unwrap_or((text, ""));
         let prefix = prefix.strip_prefix('/').unwrap_or(prefix);

@@ -181,7 +181,8 @@ fn a_slow_watcher_keeps_no_old_values_and_gets_a_consistent_snapshot() {
     edit_both(&mut tree, b"new");
     tree.apply(put("w/y", b"new")).unwrap();
     tree.apply(Edit { value: None, ..put("w/c", b"") }).unwrap();
-    // The value's owners: the change that put it, the change that replaced it, and this test.
+    // Three owners of the value: the change that put the value, the change that replaced it, and
+    // this test.
     assert_eq!(alloc::sync::Arc::strong_count(&old), 3);
     let Some(News::Snapshot(entries)) = replica.take(watcher.next(&tree).unwrap()).unwrap() else {
         panic!("the snapshot is complete");

@@ -131,7 +131,7 @@ fn recent_size(change: &Change, was: Option<&Entry>) -> usize {
 }
 
 impl Tree {
-    /// A tree with the `entries` of an earlier one, whose revisions were at most `revision`.
+    /// A tree with the `entries` of an earlier tree, whose revisions were at most `revision`.
     pub fn new(
         limits: Limits,
         revision: u64,

@@ -8,7 +8,7 @@ use super::tree::{Change, Entry, Tree};
 /// Approximate size of a piece, in bytes of keys and values; a single entry may be larger.
 pub const PIECE: usize = 128 << 10;
 
-/// The most bytes of an entry in a message in addition to key and value.
+/// Maximum bytes of an entry in a message in addition to key and value.
 const OVERHEAD: usize = 32;
 
 fn size(key: &Key, value: Option<&[u8]>) -> usize {
@@ -58,8 +58,8 @@ pub enum Piece {
 }
 
 impl Watcher {
-    /// A watcher of `prefix` that is complete up to revision `has` of this tree; `None` if it needs
-    /// a snapshot.
+    /// A watcher of `prefix` that is complete up to revision `has` of this tree. Without `has` the
+    /// watcher needs a snapshot.
     pub fn new(prefix: Prefix, has: Option<u64>) -> Watcher {
         Watcher { prefix, state: has.map_or(State::New, State::At) }
     }

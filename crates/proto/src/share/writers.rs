@@ -103,9 +103,9 @@ impl Writers {
         writers
     }
 
-    /// Begins the stream `stream` of `writer`; streams are numbered from 1. `seen` is the result of
-    /// this function for the previous stream (how often outcomes of this client were discarded), if
-    /// the writer received it. `is_first`: the writer had no stream before.
+    /// Begins the stream `stream` of `writer`; streams are numbered from 1. Returns how often
+    /// outcomes of this client were discarded. `seen` is the result for the previous stream, if the
+    /// writer received it. `is_first`: the writer had no stream before.
     ///
     /// # Errors
     /// The client already has [`WRITERS`] writers with a stream.

@@ -54,7 +54,7 @@ pub struct Choice {
     pub payloads: Option<Rate>,
     /// The sending rate if lost datagrams are sent again while they can be in time.
     pub repair: Option<Rate>,
-    /// Repairs a frame and the sending rate if each frame has a code of its own.
+    /// Number of repairs per frame, and the sending rate, if each frame has its own code.
     pub code: Option<(u16, Rate)>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::fec::{MAX_REPAIRS, Scheme, Shape};
 
-/// Most bytes of a frame: 16 MiB.
+/// Maximum bytes of a frame: 16 MiB.
 pub const MAX_FRAME: u32 = 16 << 20;
 
 /// Bits of the length in its word of the head; the other 7 bits have the skipped frames.
@@ -23,8 +23,8 @@ pub struct Head {
     pub repairs: u16,
     /// The frame's length in bytes.
     pub length: u32,
-    /// Number of frames directly before this frame that were not sent, so that the receiver does
-    /// not wait for them. [`Head::MANY`] means that many or more.
+    /// Number of unsent frames directly before this frame. The receiver does not wait for them.
+    /// [`Head::MANY`] means that many or more.
     pub skipped: u8,
     /// When the sender got the frame: µs of the sender's clock, modulo 2³².
     pub at: u32,

@@ -10,7 +10,7 @@ const WINDOW: Span = Span::from_secs(15);
 const BEFORE: f64 = 0.005;
 /// Number of datagrams that is enough for a first estimate.
 const ENOUGH: u64 = 2_000;
-/// Least loss ratio for repairs: a path without loss for a minute may still start to lose.
+/// Minimum loss ratio for repairs: a path without loss for a minute may still start to lose.
 const LEAST: f64 = 0.0005;
 /// Highest loss ratio for repairs: a code for more would take a multiple of the rate.
 const MOST: f64 = 0.1;
@@ -34,8 +34,7 @@ struct Counts {
 /// Measures losses, their burst length, and delay variation from packet numbers and stamps.
 #[derive(Clone, Debug)]
 pub struct Meter {
-    /// A pause before a gap that is longer than this makes the gap an outage, which no code
-    /// bridges.
+    /// A gap after a longer pause than this is an outage, which no code can repair.
     outage: Span,
     next: u64,
     last: Time,

@@ -9,7 +9,8 @@ use super::head::{Head, LAST_FRAME};
 use crate::fec::Shape;
 use crate::time::{Span, Time};
 
-/// Most frames from the next to be delivered to the newest: older frames are missed.
+/// Maximum number of frames from the next to be delivered to the newest. Older frames count as
+/// missed.
 const WINDOW: u32 = 256;
 
 /// What the driver does with a symbol.
@@ -19,10 +20,10 @@ pub enum Placed {
     Keep,
     /// Drop it: the frame is complete, delivered or missed, or the symbol arrived before.
     Spare,
-    /// Drop it: it contradicts an earlier symbol of its frame, or its head is not a frame of this
-    /// stream.
+    /// Drop the symbol: it contradicts an earlier symbol of its frame, or its head describes no
+    /// frame of this stream.
     Wrong,
-    /// Drop it: it would exceed the stream's memory.
+    /// Drop the symbol: it would exceed the stream's memory.
     NoRoom,
 }
 
@@ -50,7 +51,7 @@ pub enum Delivery {
     },
 }
 
-/// A frame of which at least one symbol has arrived.
+/// A frame with at least one received symbol.
 #[derive(Debug)]
 struct Open {
     head: Head,
@@ -95,9 +96,9 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver of a new stream with symbols of `symbol` bytes. It delivers frames within
-    /// `deadline` after the sender had them, over a path with a one-way delay of `path`, and keeps
-    /// symbols of incomplete frames in at most `memory` bytes.
+    /// A receiver of a new stream with symbols of `symbol` bytes. Each frame is delivered within
+    /// `deadline` after the sender got the frame. `path` is the one-way delay. Symbols of
+    /// incomplete frames use at most `memory` bytes.
     pub fn new(symbol: u16, deadline: Span, path: Span, memory: usize) -> Receiver {
         Receiver {
             symbol,
@@ -166,8 +167,8 @@ impl Receiver {
         let late = now > open.due;
         let whole = open.is_whole() && !late;
         if self.next < frame {
-            // Earlier frames without any symbol delay this frame until it is due, unless they were
-            // never sent.
+            // If an earlier frame was sent but has no symbol here, this frame waits until it is
+            // due.
             let (last, skipped) = (frame - 1, open.head.skipped);
             let never = skipped == Head::MANY || frame - self.next <= skipped.into();
             let give_up = never || last < self.given_up || now >= open.due;

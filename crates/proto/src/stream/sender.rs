@@ -38,7 +38,7 @@ pub struct Settings {
     pub rate: Rate,
     /// What to do with frames that arrive too fast.
     pub overflow: Overflow,
-    /// Most frames that wait behind the frame being sent.
+    /// Maximum number of frames that wait behind the frame being sent.
     pub waiting: usize,
 }
 
@@ -74,7 +74,7 @@ pub struct Sender {
     busy: bool,
 }
 
-/// Most entries in the cache of repair numbers.
+/// Maximum number of entries in the cache of repair numbers.
 const LENGTHS: usize = 64;
 
 impl Sender {
@@ -96,7 +96,8 @@ impl Sender {
         }
     }
 
-    /// Repairs of a frame with `originals`; as many as originals if no code covers the losses.
+    /// Number of repairs for a frame of `originals`; equal to `originals` if no code covers the
+    /// losses.
     fn repairs(&mut self, originals: u16) -> u16 {
         if let Some(known) = self.repairs.get(&originals) {
             return *known;
@@ -203,7 +204,8 @@ impl Sender {
             let head = Head { skipped: skipped as u8, ..next.head };
             self.current = Some(Queued { head, ..next });
         }
-        // The pacer releases datagrams in small bursts: all of a burst are sent at one instant.
+        // The pacer releases datagrams in small bursts: all datagrams of a burst are sent at one
+        // instant.
         if self.granted == 0 || self.granted_at != now {
             self.granted = self.pacer.allowance(now);
             self.granted_at = now;

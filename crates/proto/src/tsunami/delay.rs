@@ -49,7 +49,7 @@ impl Delay {
         self.delay = self.target;
     }
 
-    /// Changes the target. A delay equal to the target's follows; one that error rates have
+    /// Changes the target. A delay equal to the target's follows; a delay that error rates have
     /// lengthened stays.
     pub(super) fn set_target(&mut self, target: Rate) {
         let is_at_target = self.delay <= self.target;

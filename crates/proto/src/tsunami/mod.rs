@@ -29,10 +29,10 @@
 //!
 //! Other differences. The tool requests single blocks, this code runs of blocks. The tool's
 //! interval has whole microseconds, ours is exact. If nothing arrives for a report interval, the
-//! receiver sends requests on its own. Those do not enter the smoothed error rate, which is a share
-//! of the arrivals between two reports: they occur when nothing arrives, or at the object's end,
-//! and would slow down a sender that was only silent. If the target has to be found, the delay
-//! begins at the target, because the search converges from below.
+//! receiver sends requests on its own. Such requests do not enter the smoothed error rate, which is
+//! a share of the arrivals between two reports. They occur in silence or at the object's end, and
+//! would slow down a sender that was only silent. If the target has to be found, the delay begins
+//! at the target, because the search converges from below.
 //!
 //! The tool's client proves that it knows a secret (an MD5 of a challenge) before it may request
 //! files, and then everything is in the clear. Here the session authenticates both ends by their

@@ -7,8 +7,8 @@ use crate::ends::{Arrived, Flows, ReceivingEnd, ReceivingFlow};
 use crate::time::{Span, Time};
 use crate::wire::{Ack, Control, ErrorRate};
 
-/// The scale of the error rate, in thousandths of a percent. It is the public tool's: a loss of
-/// everything counts as half of it.
+/// Factor from a loss ratio to an error rate, in thousandths of a percent. As in the public tool, a
+/// loss of 100 % is an error rate of 50 %.
 const SCALE: f64 = 50_000.0;
 
 /// Tsunami's receiver for any number of flows.

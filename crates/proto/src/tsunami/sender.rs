@@ -16,7 +16,7 @@ use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse, Train};
 const HEARTBEAT: Span = Span::from_millis(500);
 /// Number of times that the wait for an answer to the last block doubles.
 const MOST_DOUBLED: u32 = 3;
-/// Least duration assumed for a first train that arrived in one instant.
+/// Minimum duration assumed for a first train that arrived in one instant.
 const AT_ONCE: Span = Span::from_millis(2);
 
 /// Tsunami's sender.
@@ -133,9 +133,9 @@ impl TsunamiSender {
         }
     }
 
-    /// Makes up a report for a first train that arrived in one instant. Either the path is fast, or
-    /// the host slept meanwhile, which lengthened the round trip by that time. The made-up train
-    /// has one step, so the rate then grows as from an unknown start.
+    /// Returns a substitute report for a first train that arrived in one instant. Either the path
+    /// is fast, or the host slept meanwhile, so the round trip is longer by the time of the sleep.
+    /// The substitute train has one step, so the rate then grows as from an unknown start.
     fn guess(&self, feedback: &Feedback<'_>) -> Option<Train> {
         let longer = feedback.sample? - self.rtt;
         let (first, span) = (PacketNumber(0), longer.max(AT_ONCE));
@@ -143,8 +143,8 @@ impl TsunamiSender {
         came.then_some(Train { first, bytes: self.train, span, steps: 1 })
     }
 
-    /// When the last block is resent, to show the receiver how far it should have got. If
-    /// everything is sent, the receiver answers immediately; otherwise it may wait for its report
+    /// When the last block is resent, to show the receiver which blocks were sent. If all blocks
+    /// are sent, the receiver answers immediately; otherwise the receiver may wait for its report
     /// interval.
     fn next_last(&self) -> Option<Time> {
         if self.has_work() || self.end.frontier.unacknowledged() == 0 {

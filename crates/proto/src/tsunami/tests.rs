@@ -189,7 +189,7 @@ fn a_sender_that_waits_for_a_grant_does_not_repeat_acknowledged_blocks() {
     assert_eq!(out.run_for(400).len(), 50);
     out.ack(50);
     assert!(out.run_for(2_000).is_empty());
-    // Its last block shows the unacknowledged ones.
+    // The last block shows which blocks are unacknowledged.
     let mut out = Out::new(&Setup { grant: Bytes::new(50_000), ..setup(100) });
     out.run_for(400);
     assert_eq!(out.run_for(500), [49]);
@@ -279,7 +279,7 @@ impl In {
         }
     }
 
-    /// The blocks that it requests, and its error rates, at `now`.
+    /// The blocks that the receiver requests at `now`, and the error rates that it reports.
     fn said(&mut self, now: Time) -> (Vec<Range<u64>>, Vec<ErrorRate>) {
         self.receiver.on_timeout(now);
         let (mut asked, mut rates) = (Vec::new(), Vec::new());

@@ -41,8 +41,8 @@ pub fn bind_udp(ports: Option<(u16, u16)>) -> Result<UdpSocket, Error> {
 }
 
 /// Introduces this process, started by ssh, to the client: takes over standard input and output,
-/// opens a control port of `ports` or any, and sends its address and that of `data_port`. Needs a
-/// running tokio runtime.
+/// opens a control port (one of `ports`, or any), and sends the addresses of the control port and
+/// of `data_port`. Needs a running tokio runtime.
 ///
 /// # Errors
 /// ssh did not start this process, no port is free, or the client does not introduce itself.

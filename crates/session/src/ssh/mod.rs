@@ -100,8 +100,9 @@ pub async fn connect_ssh(
     Ok(session)
 }
 
-/// Returns the addresses to try: those of the host name, first those that the offer also names.
-/// Other addresses in the offer may belong to another host, to which this client must not send.
+/// Returns the addresses to try: all addresses of the host name, those that the offer also contains
+/// first. Other addresses in the offer may belong to another host, to which this client must not
+/// send.
 fn candidates(offer: &ContactOffer, host: &[SocketAddr]) -> Vec<SocketAddr> {
     let named = |address: &SocketAddr| {
         let ip = address.ip().to_canonical();

@@ -1,7 +1,7 @@
 //! This process's standard input and output as one byte stream.
 //!
-//! tokio's own standard input reads on a thread that cannot be stopped, so a remote side could not
-//! end before ssh, even after its copy is over. Here the descriptors themselves are polled.
+//! tokio's standard input reads on a thread that cannot be stopped. With it, a remote side could
+//! not end before ssh, even after its copy is over. This module polls the descriptors instead.
 
 use std::fs::File;
 use std::io;

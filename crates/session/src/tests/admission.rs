@@ -28,7 +28,7 @@ fn a_client_without_rights_is_refused_for_every_request() {
         let client = Client::pinned(Carriers::Both, &server);
         let mut listener = listener(&server, &client, &settings(Carriers::Both));
         let to = listener.local_addr();
-        // Only a hello, a message, one that is too long, one that never ends.
+        // Only a hello; a message; a message that is too long; a message that never ends.
         for said in [&[][..], &[0, 0, 0, 1, 8], &[0x7f; 4], &[0, 0, 1, 0, 8]] {
             for carriers in [Carriers::Quic, Carriers::Tcp] {
                 let error = refused(&server, to, carriers, said).await;

@@ -132,7 +132,7 @@ async fn echoes(session: &mut Session) {
 #[test]
 fn an_address_that_only_the_far_side_names_is_not_contacted() {
     run(async {
-        // It exists and would answer, but it is not an address of the name.
+        // This address would answer, but the host name does not resolve to it.
         let host = Host::new(Some(LOOPBACKS[0]), "");
         let session = host.connect_to("somebody@host.invalid", None).await.expect("a far side");
         assert_eq!(session.carrier, "ssh");

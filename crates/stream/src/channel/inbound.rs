@@ -38,9 +38,9 @@ pub(crate) struct Came {
     pub(crate) message: Message,
     /// The flow's counter of queued bytes, reduced on drop.
     held: Arc<AtomicU64>,
-    /// At least one of its datagrams was lost and restored.
+    /// Whether at least one datagram of the message was lost and restored.
     pub(crate) restored: bool,
-    /// A message that was sent later arrived first.
+    /// Whether a message that was sent later arrived first.
     pub(crate) late: bool,
 }
 

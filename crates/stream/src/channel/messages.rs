@@ -7,8 +7,8 @@ pub const SERVICE: &str = "channel";
 /// The keyword in the list of clients for links between servers.
 pub const LINK: &str = "link";
 
-/// The version of its messages. It rises with each field that must not be skipped. Version 2
-/// adds the mode `deadline`.
+/// The version of the service's messages. Each new field that a receiver must not skip raises it.
+/// Version 2 adds the mode `deadline`.
 pub const VERSION: u32 = 2;
 
 /// Returns the version that a channel needs, with or without a deadline.
@@ -132,7 +132,7 @@ pub struct Hop {
     /// The average length of a loss burst in datagrams, times 1000.
     #[prost(uint32, tag = "2")]
     pub burst_milli: u32,
-    /// Spread of delays: how much longer messages took than the fastest one.
+    /// Spread of delays: how much longer messages took than the fastest message.
     #[prost(uint64, tag = "3")]
     pub jitter_micros: u64,
 }

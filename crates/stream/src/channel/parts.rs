@@ -52,7 +52,8 @@ impl Parts {
         self.begun.as_ref().map_or(0, |(_, bytes, ..)| bytes.len())
     }
 
-    /// Takes a part; returns the message that it completes, and the position after it.
+    /// Takes a part. If the part completes a message, returns the message and the position after
+    /// it.
     ///
     /// # Errors
     /// The part does not fit its message, or a limit is exceeded; a correct peer never sends it.

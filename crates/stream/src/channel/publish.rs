@@ -53,7 +53,7 @@ pub struct Status {
     pub messages: u64,
     /// Messages that the server has received; with datagrams, messages that were sent.
     pub taken: u64,
-    /// Messages that were replaced by a newer one with the same key before they were sent.
+    /// Messages that a newer message with the same key replaced before they were sent.
     pub replaced: u64,
     /// Messages that the server has dropped, or that could not be sent.
     pub dropped: u64,
@@ -391,9 +391,9 @@ impl Feed for Program {
     }
 }
 
-/// Sends the `untaken` messages of an earlier connection, then those of `feed`, until it is
-/// finished and the server has received all. Calls `heard` with each message of the server and the
-/// number of messages that it acknowledges.
+/// Sends the `untaken` messages of an earlier connection, then the messages of `feed`, until `feed`
+/// has ended and the server has received all messages. Calls `heard` with each message of the
+/// server and the number of messages that it acknowledges.
 pub(super) async fn carry(
     feed: &mut impl Feed,
     untaken: &mut VecDeque<Untaken>,

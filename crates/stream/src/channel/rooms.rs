@@ -10,7 +10,7 @@ use longhaul_proto::share::Key;
 use longhaul_session::{Error, Kind, PeerId};
 use tokio::sync::watch;
 
-/// Senders of a room whose repeated messages are detected.
+/// Maximum number of senders whose repeated messages a room detects.
 const ORIGINS: usize = 4_096;
 /// How long a room without clients keeps the last messages of its keys.
 const IDLE: Duration = Duration::from_secs(600);
@@ -134,7 +134,7 @@ impl Room {
         if message.hops > MAX_HOPS || !state.seen.is_new(message.origin, message.number) {
             return Published::Old;
         }
-        // Counted twice: as the newest message, and as the last one of its key.
+        // Counted twice: as the newest message, and as the last message of its key.
         let cost = 2 * message.cost();
         if !state.charge.set(state.log.cost() + cost) {
             let fits = state.charge.set(cost);
@@ -393,7 +393,7 @@ mod tests {
         assert!(why(enter("c", TWO)).contains("has 3 channels"));
         drop((b2, a2));
         assert!(why(enter("d", TWO)).contains("limit of rooms"));
-        // A room without clients makes way for a new one.
+        // A room without clients is dropped for a new room.
         drop(b);
         let d = enter("d", TWO).unwrap();
         let names: Vec<String> = rooms.list().into_iter().map(|room| room.name).collect();
@@ -419,7 +419,7 @@ mod tests {
         let taken = room.read(|log| cursor.take(log));
         assert!(matches!(taken, Some(Taken::Lost(_))), "{taken:?}");
         drop(seat);
-        // Without clients only the last messages stay: one for the key, one without a key.
+        // Without clients only the last messages stay: one with the key, and one without a key.
         assert_eq!(room.read(Log::keys), 2);
         assert!(free.get() > 90_000);
         rooms.rooms.borrow_mut().clear();

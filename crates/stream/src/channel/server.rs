@@ -29,7 +29,7 @@ use crate::place::{Listener, Place};
 use crate::server::{Flow, forbidden};
 use crate::terms::{self, keys, micros};
 
-/// How long a client may leave a message unread.
+/// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
 /// How long the server delays an acknowledgement, to combine several.
 const TAKEN: Duration = Duration::from_millis(10);

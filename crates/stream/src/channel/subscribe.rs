@@ -64,7 +64,7 @@ pub enum Item {
 pub struct Received {
     /// The message.
     pub message: Message,
-    /// At least one of its datagrams was lost and restored.
+    /// Whether at least one datagram of the message was lost and restored.
     pub restored: bool,
     _permit: OwnedSemaphorePermit,
 }

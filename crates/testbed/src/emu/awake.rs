@@ -117,8 +117,8 @@ impl Rouser {
         }
     }
 
-    /// Notes that no packet is in flight at `now`; returns how long to wait before calling this
-    /// again so that the threads can sleep, `None` once they sleep.
+    /// Notes that no packet is in flight at `now`; returns how long to wait before the next call,
+    /// which lets the threads sleep; `None` once they sleep.
     pub(super) fn quiet(&mut self, now: Time) -> Option<Span> {
         let left = self.until?.since(now);
         if left > Span::ZERO {

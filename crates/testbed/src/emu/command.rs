@@ -12,10 +12,10 @@ use super::sys;
 
 /// A program to run on an emulated host, built like [`std::process::Command`].
 ///
-/// It sees only the host's network, the emulated hosts by name, the host's name as its hostname,
-/// and the processes of the emulation; the file system is the machine's. The end of the emulation
-/// kills it and all processes that it started. Wait for a child before that: afterwards its status
-/// is lost.
+/// The program sees only the host's network, the emulated hosts by name, the host's name as its
+/// hostname, and the processes of the emulation; the file system is the machine's. The end of the
+/// emulation kills the program and all processes that it started. Wait for the program before the
+/// emulation ends: afterwards its exit status is lost.
 pub struct HostCommand<'e> {
     host: &'e Host,
     keeper: &'e Keeper,

@@ -135,7 +135,7 @@ impl Emulation {
     /// the schedule count from the start of the emulation.
     ///
     /// # Errors
-    /// [`EmulationError::NoSuchHost`]; an error if there is no such link, or the new one is
+    /// [`EmulationError::NoSuchHost`]; an error if there is no such link, or the new link is
     /// invalid.
     pub fn update_link(&self, from: &str, to: &str, link: LinkSpec) -> Result<(), EmulationError> {
         link.validate(self.mtu.into()).map_err(|error| EmulationError::Link {

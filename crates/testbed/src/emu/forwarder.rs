@@ -1,5 +1,6 @@
-//! The forwarding thread: reads packets from hosts, asks the link for each packet's fate, and at
-//! its due time offers it to the next link of its route or writes it to the receiving host.
+//! The forwarding thread: reads packets from hosts and asks the link for each packet's fate. When a
+//! packet is due, the thread offers it to the next link of the route or writes it to the receiving
+//! host.
 //!
 //! A packet is offered to the next link with its due time, not with the time at which this thread
 //! handles it, so lateness does not add up from link to link.
@@ -38,7 +39,8 @@ use crate::scenario::LinkBetween;
 /// the 50th part of the shortest route's delay, within these limits.
 const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100);
 
-/// The most packets read from a host, or written on a link, before the others get their turn.
+/// Maximum number of packets read from a host, or written on a link, before the others get their
+/// turn.
 const TURN: usize = 32;
 
 /// Memory for packets in flight: 3 GiB hold 2 s of 10 Gbit/s.
@@ -412,7 +414,7 @@ impl Forwarder {
         Pass::More
     }
 
-    /// Offers packets that passed one link to the next one; returns whether any is due there at
+    /// Offers packets that passed one link to the next link; returns whether any is due there at
     /// `now`.
     fn pass_on(&mut self, run: Run, now: Time) -> bool {
         let Some(shape) = Shape::of(self.slab.frame(run.slot)) else { return false };

@@ -18,14 +18,14 @@ use crate::link::ETHERNET_FRAMING;
 /// Frames that a device holds for the forwarder; further frames are dropped and counted.
 const DEVICE_QUEUE: u32 = 2_048;
 
-/// The most TCP data in flight in each direction, as on a host tuned for long fat networks. The
+/// Maximum TCP data in flight in each direction, as on a host tuned for long fat networks. The
 /// machine's own limit, often 4 MiB for sending, would otherwise limit the path.
 const TCP_BUFFER: u64 = 64 << 20;
 
 /// The largest burst of a card: a super-packet with all its headers.
 const CARD_BURST: u32 = 72_000;
 
-/// The most bytes that wait for a card: sockets are full before.
+/// Maximum bytes that wait for a card. The sockets fill up before this limit is reached.
 const CARD_ROOM: u32 = 512 << 20;
 
 /// A host that exists while this value lives.
@@ -142,7 +142,8 @@ fn widen_tcp() -> io::Result<()> {
     Ok(())
 }
 
-/// The limit with a maximum of at least [`TCP_BUFFER`]; `None` if it is already that large.
+/// The limit with its maximum raised to [`TCP_BUFFER`]; `None` if the maximum is already large
+/// enough.
 fn widened(limit: &str) -> Option<String> {
     let mut numbers = limit.split_whitespace();
     let (least, first) = (numbers.next()?, numbers.next()?);
@@ -190,8 +191,9 @@ pub fn available() -> Result<(), String> {
     tried.map_err(|error| error.to_string())
 }
 
-/// If the process may not create network namespaces, moves it into a user namespace in which it
-/// may, as root of that namespace. The kernel allows this only before the process starts threads.
+/// If the process may not create network namespaces, moves the process into a user namespace. As
+/// root of that namespace it may create them. The kernel allows this only before the process starts
+/// threads.
 pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
     // Trying it in a thread would be wrong: the kernel may still count a thread that was just
     // joined, and then refuses the user namespace.

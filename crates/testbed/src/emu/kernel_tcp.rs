@@ -40,7 +40,7 @@ pub struct KernelTcp {
     pub streams: u16,
     /// The total amount; an endless transfer is stopped.
     pub amount: Amount,
-    /// The most data in flight on each connection: the receiver offers no larger window, and both
+    /// Maximum data in flight on each connection: the receiver offers no larger window, and both
     /// ends' buffers have room for it. `None`: the kernel's choice.
     pub window: Option<Bytes>,
     /// The kernel's name of the congestion control; `None`: the system's default.
@@ -63,7 +63,7 @@ pub struct Running {
 pub struct Segments {
     /// Segments with data, repeats included.
     pub sent: u64,
-    /// Of these, repeats.
+    /// Repeats, a part of `sent`.
     pub retransmitted: u64,
 }
 

@@ -38,8 +38,8 @@ pub(super) struct Run {
     pub(super) way: u32,
     /// The number of further links on the route.
     pub(super) left: u16,
-    /// Whether its frame may have waited for this thread longer than the allowed lateness, so that
-    /// it arrived in a burst that the emulator caused.
+    /// Whether the frame may have waited for this thread longer than the allowed lateness. The
+    /// frame then arrived in a burst that the emulator caused.
     pub(super) bunched: bool,
 }
 

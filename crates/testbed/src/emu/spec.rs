@@ -9,7 +9,7 @@ use super::EmulationError;
 use crate::link::{ETHERNET_FRAMING, LinkSpec, UDP_IP};
 use crate::scenario::{Host, LinkBetween, Network, Record, Scenario};
 
-/// The most hosts: each has one value of an address's last byte.
+/// Maximum number of hosts: each has one value of an address's last byte.
 pub(crate) const MAX_HOSTS: usize = 200;
 
 /// Full packets that can wait for a host's card: a device queue's usual length.
@@ -73,9 +73,9 @@ impl EmulationSpec {
     /// The hosts and the network of `scenario`. A host's card becomes a router `HOST-card` with a
     /// link of the card's rate in each direction between it and the host; the host's programs are
     /// limited to that rate. The receiving program's rate and its socket buffer become a router
-    /// `HOST-program` on the last link of every route to the host, so that packets that the buffer
-    /// cannot hold are lost before the real program could count them. Sending programs and disks
-    /// are not emulated: the real ones run.
+    /// `HOST-program` on the last link of every route to the host. Packets that exceed the buffer
+    /// are therefore lost before the real program could count them. Sending programs and disks are
+    /// not emulated: the real programs and disks are used.
     pub fn of(scenario: &Scenario) -> EmulationSpec {
         let n = scenario.hosts.len();
         let cards: Vec<(usize, Rate)> = scenario

@@ -31,9 +31,9 @@ pub struct Statistics {
     pub frames: u64,
     /// Packets delivered to a host, duplicates included.
     pub delivered: u64,
-    /// Packets that the emulator itself lost: its device queue was full before it read, its memory
-    /// was full, or a device refused a packet. A super-packet that did not fit the device queue
-    /// counts as the average number of packets per frame.
+    /// Packets that the emulator itself lost: the device queue was full before the emulator read
+    /// it, the emulator's memory was full, or a device refused a packet. A super-packet that did
+    /// not fit the device queue counts as the average number of packets per frame.
     pub own_drops: u64,
     /// Packets to an address without a route from their sender.
     pub unrouted: u64,
@@ -42,8 +42,8 @@ pub struct Statistics {
     /// An upper bound of the time that packets waited before the emulator read them: the time since
     /// it last found the device empty. A path starts when a packet is read.
     pub waited: Lateness,
-    /// Packets that a queue of the path dropped and that arrived in a burst after such a wait of
-    /// more than [`LATE_ALLOWANCE`]: some of them would have fitted if read in time.
+    /// Packets that a queue of the path dropped after they had arrived in a burst, because they had
+    /// waited more than [`LATE_ALLOWANCE`] to be read. Some would have fitted if read in time.
     pub burst_drops: u64,
     /// Limitations of this machine; each is a sentence.
     pub notices: Vec<String>,

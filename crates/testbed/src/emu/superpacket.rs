@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Length of the virtio header before every packet.
 pub(super) const DEVICE_HEADER: usize = 10;
 
-/// The most bytes of device, IP and transport headers of a packet that can be split.
+/// Maximum bytes of device, IP and transport headers of a packet that can be split.
 pub(super) const MOST_HEADERS: usize = 256;
 
 const NEEDS_CHECKSUM: u8 = 1;

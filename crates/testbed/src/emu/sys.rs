@@ -102,7 +102,7 @@ fn offload(set: impl Fn(libc::c_uint) -> io::Result<()>) -> io::Result<Offload> 
 pub(super) enum Offload {
     /// TSO and USO.
     TcpAndUdp,
-    /// TSO only: the kernel splits UDP before the device, which costs it time.
+    /// TSO only: the kernel splits UDP super-packets before the device, which costs CPU time.
     TcpOnly,
 }
 
@@ -258,7 +258,8 @@ unsafe fn first_process(lifeline: RawFd) -> ! {
         libc::prctl(libc::PR_SET_NAME, c"emulated-init".as_ptr());
         // No other process reaps orphans.
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-        // Programs look for themselves in /proc; if this mount is forbidden, they see the old one.
+        // Programs look for themselves in /proc; if this mount is forbidden, they see the old
+        // `/proc`.
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         libc::mount(PROC.as_ptr(), AT.as_ptr(), PROC.as_ptr(), flags, core::ptr::null());
         let mut byte = 0u8;

@@ -2,10 +2,10 @@
 //!
 //! A driver offers a packet to a [`Link`] with the time and its size as an IP packet, and gets its
 //! [`Fate`] back. The link applies in this order: an outage or a size limit swallows the packet; a
-//! policer drops what exceeds its token bucket; the queue drops it if it has no room (in bytes on
-//! the wire), and CoDel, if configured, if it waited too long; the rate serialises it; loss removes
-//! it *after* that, so that a lost packet has used its share of the rate, as on a real line; delay,
-//! jitter and reordering set its arrival time.
+//! policer drops what exceeds its token bucket; a full queue drops the packet (room is counted in
+//! bytes on the wire); CoDel, if configured, drops a packet that waited too long; the rate
+//! serialises the packet; loss removes it *afterwards*, so a lost packet has used its share of the
+//! rate, as on a real line; delay, jitter and reordering set the arrival time.
 //!
 //! The link has no clock and stores no packets; it only records the time when its wire is free
 //! again. It works the same in virtual and in real time, and one seed determines every fate.

@@ -80,7 +80,7 @@ pub struct LinkTally {
     pub duplicates: u64,
     /// Packets that arrive with a flipped bit.
     pub corrupted: u64,
-    /// Packets held back so that later ones overtake.
+    /// Packets held back so that later packets overtake them.
     pub held_back: u64,
 }
 
@@ -277,7 +277,7 @@ impl Link {
         Fate::Arrives(Passage { at, twice, turned_bit })
     }
 
-    /// The time when a packet of `wire` bytes that arrives at `now` has left, or its fate if the
+    /// The departure time of a packet of `wire` bytes that arrives at `now`, or its fate if the
     /// queue drops it.
     fn queued(&mut self, now: Time, wire: Bytes) -> Result<Time, Fate> {
         let (queue, serialiser) = (self.spec.queue, &mut self.serialiser);

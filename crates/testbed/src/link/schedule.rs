@@ -12,8 +12,8 @@ pub(super) struct Schedule {
     delay: Option<Ramp>,
 }
 
-/// Progress of the rate in a schedule. It is separate because the queue asks for the rate at a
-/// packet's departure, which may be long after its arrival.
+/// Progress of the rate in a schedule. Separate from the other progress, because the queue needs
+/// the rate at a packet's departure, which may be long after the packet's arrival.
 #[derive(Clone, Debug)]
 pub(super) struct RateCourse {
     next_step: usize,
@@ -57,7 +57,7 @@ impl RateCourse {
     pub(super) fn at(&mut self, steps: &[Step], now: Time) -> Option<Rate> {
         while let Some(step) = steps.get(self.next_step).filter(|step| step.at <= now) {
             self.next_step += 1;
-            // A ramp that this step ends keeps the value that it reached by then.
+            // If this step ends a ramp, the ramp's current value stays.
             match step.change {
                 Change::Rate(rate) => (self.rate, self.ramp) = (rate, None),
                 Change::RateRamp { to, over } => {
@@ -88,7 +88,7 @@ impl Schedule {
         while let Some(step) = spec.schedule.get(self.next_step).filter(|step| step.at <= now) {
             self.next_step += 1;
             let (at, change) = (step.at, step.change.clone());
-            // A ramp that this step ends keeps the value that it reached by then.
+            // If this step ends a ramp, the ramp's current value stays.
             self.move_on(spec, at);
             match change {
                 Change::Rate(_) | Change::RateRamp { .. } => {}

@@ -13,8 +13,8 @@ use longhaul_proto::units::{Bytes, Rate};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Serialiser {
     free_at: Time,
-    /// The fraction of a nanosecond that is added to `free_at`, in units of one nanosecond / rate,
-    /// so that rounding errors never add up.
+    /// The fraction of a nanosecond to add to `free_at`, in units of 1 ns / rate. With it rounding
+    /// errors never add up.
     fraction: u64,
     /// Contiguous and in order; finished periods are removed at the next packet.
     busy: VecDeque<Stretch>,
@@ -54,8 +54,8 @@ impl Serialiser {
 
     /// The time when a packet of `wire` bytes offered at `now` has left, or `None` if more than
     /// `queue` bytes would then wait. `rate` is the wire's rate at the packet's
-    /// [`Serialiser::turn`]; without one, packets pass without serialisation. A rate of zero never
-    /// finishes: `None`.
+    /// [`Serialiser::turn`]; without a rate, packets pass without serialisation. A rate of zero
+    /// never finishes: `None`.
     pub(super) fn accept(
         &mut self,
         now: Time,
@@ -159,8 +159,8 @@ mod tests {
             }
             let mean = waited / f64::from(n);
             let expected = service.as_secs_f64() * load / (2.0 * (1.0 - load));
-            // Neighbouring waits are correlated, so the error is far above that of independent
-            // ones.
+            // Neighbouring waits are correlated, so the error is far above the error of independent
+            // waits.
             assert!((mean / expected - 1.0).abs() < 0.03, "{load}: {mean} s, not {expected} s");
         }
     }

@@ -35,7 +35,7 @@ pub struct LinkSpec {
     pub loss: Loss,
     /// The share of packets that arrive twice, from 0 to 1.
     pub duplicate: f64,
-    /// Packets that arrive after later ones.
+    /// Packets that arrive after later packets.
     pub reorder: Reorder,
     /// The share of packets in which one bit of the payload is flipped, from 0 to 1.
     pub corrupt: f64,
@@ -68,7 +68,7 @@ pub struct Jitter {
     pub overtakes: bool,
 }
 
-/// Packets that are held back so that later ones overtake them.
+/// Packets that are held back so that later packets overtake them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reorder {
     /// The share of packets held back, from 0 to 1.

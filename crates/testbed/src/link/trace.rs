@@ -2,7 +2,7 @@
 
 use super::{Loss, SpecError};
 
-/// The most packets in a trace.
+/// Maximum number of packets in a trace.
 const MAX_PACKETS: usize = 1 << 24;
 
 impl Loss {

@@ -58,7 +58,7 @@ fn fault<T>(place: Place, what: impl Into<String>) -> Result<T, Fault> {
     Err(Fault { place, what: what.into() })
 }
 
-/// The most connections of one flow.
+/// Maximum number of connections of one flow.
 const MAX_CONNECTIONS: u32 = 100_000;
 
 impl Scenario {

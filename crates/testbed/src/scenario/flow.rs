@@ -95,8 +95,8 @@ pub struct Transfer {
     pub receive: Option<Strategy>,
     /// Whether control messages use only the ordered stream, in the simulator, as over TCP.
     pub ordered_control: bool,
-    /// The size of the buffer in which datagrams wait for earlier ones, so that the program reads
-    /// in order, in the simulator; without a buffer each datagram is stored as it arrives.
+    /// The size of the buffer in which datagrams wait for earlier datagrams, so that the program
+    /// reads in order, in the simulator; without a buffer each datagram is stored as it arrives.
     pub reorder_buffer: Option<Bytes>,
     /// Whether the object is read from the sending host's disk.
     pub reads_disk: bool,

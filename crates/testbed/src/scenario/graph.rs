@@ -15,7 +15,7 @@ pub struct Network {
     pub routers: Vec<String>,
     /// One-way links, no two with the same ends.
     pub links: Vec<LinkBetween>,
-    /// Given routes, which override computed ones.
+    /// Given routes, which override computed routes.
     pub routes: Vec<Route>,
 }
 
@@ -48,8 +48,8 @@ pub struct Route {
     pub via: Vec<usize>,
 }
 
-/// Finds the route between two hosts: the given one, otherwise the one with the least delay, then
-/// the fewest links, then the links that come first in the scenario.
+/// Finds the route between two hosts: the given route, otherwise the route with the lowest delay,
+/// then the fewest links, then the links that come first in the scenario.
 ///
 /// Only routers forward packets: no route leads through a host. Results are cached by destination.
 #[derive(Clone, Debug)]
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(Routes::new(&broken, 5).between(0, 1), None);
     }
 
-    /// The least delay from each node to `to` through routers (nodes from 3 on), by Bellman and
+    /// The lowest delay from each node to `to` through routers (nodes from 3 on), by Bellman and
     /// Ford: as many rounds as nodes.
     fn least_delays(links: &[LinkBetween], nodes: usize, to: usize) -> Vec<Span> {
         let mut least = vec![Span::MAX; nodes];

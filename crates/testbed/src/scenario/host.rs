@@ -12,13 +12,13 @@ use longhaul_proto::units::{Bytes, Rate};
 pub struct Host {
     /// Its name; programs on other hosts can resolve it.
     pub name: String,
-    /// The card's rate in both directions in bits a second, Ethernet framing included; without one,
-    /// only the links limit.
+    /// The card's rate in both directions in bits a second, Ethernet framing included. `None`: only
+    /// the links limit.
     pub nic: Option<Rate>,
-    /// The card's output queue, which drops when full, as when a program's socket buffer is larger
-    /// than the device's queue. Without it, programs wait for the card.
+    /// The card's output queue. A full queue drops datagrams, as in a host whose socket buffers are
+    /// larger than the device's queue. `None`: programs wait for the card.
     pub nic_queue: Option<Bytes>,
-    /// Each program's send buffer: the most bytes that wait for the card before the program has to
+    /// Each program's send buffer: maximum bytes that wait for the card before the program has to
     /// wait.
     pub send_buffer: Bytes,
     /// The limit of a sending program.
@@ -34,10 +34,10 @@ pub struct Host {
     /// The socket's receive buffer; a datagram that does not fit is lost.
     pub socket_buffer: Bytes,
     /// The memory of all copies to this host for incomplete and undrained data, shared in equal
-    /// parts as a server shares its `--memory`; without one, each copy has 512 MiB if it writes to
-    /// a disk, and no limit otherwise.
+    /// parts as a server shares its `--memory`. `None`: each copy has 512 MiB if it writes to a
+    /// disk, and no limit otherwise.
     pub memory: Option<Bytes>,
-    /// The disk of copies to and from files; without one, copies never wait for it.
+    /// The disk of copies to and from files. `None`: copies never wait for a disk.
     pub disk: Option<Disk>,
 }
 
@@ -69,7 +69,7 @@ pub struct Stalls {
 }
 
 impl Host {
-    /// The default socket buffer: that of a host tuned for long fat networks.
+    /// The default socket buffer, as on a host tuned for long fat networks.
     pub(crate) const DEFAULT_SOCKET_BUFFER: Bytes = Bytes::mebi(4);
 
     /// The default send buffer: Linux's `net.core.wmem_default`.
@@ -96,7 +96,7 @@ impl Host {
 }
 
 impl Pace {
-    /// Whether it limits anything.
+    /// Whether the pace limits anything.
     pub(crate) fn is_limited(&self) -> bool {
         self.packets.is_some() || self.rate.is_some()
     }

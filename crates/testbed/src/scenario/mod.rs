@@ -22,11 +22,11 @@ pub use graph::{LinkBetween, Network, Route, Routes};
 pub use host::{Disk, Host, Pace, Stalls};
 pub use topology::{Duplex, Topology};
 
-/// The most hosts and routers of a scenario, together.
+/// Maximum number of hosts and routers of a scenario, together.
 pub const MAX_NODES: usize = 2_000;
-/// The most one-way links of a scenario, and the most given routes.
+/// Maximum number of one-way links of a scenario, and of given routes.
 pub const MAX_LINKS: usize = 20_000;
-/// The most flows of a scenario.
+/// Maximum number of flows of a scenario.
 pub const MAX_FLOWS: usize = 10_000;
 /// The default for the largest IP packet, in bytes.
 pub(crate) const DEFAULT_MTU: u16 = 1_500;

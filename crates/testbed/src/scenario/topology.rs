@@ -49,7 +49,7 @@ pub enum Topology {
     ParkingLot {
         /// The number of links in the row; there is one router more.
         hops: usize,
-        /// From a router to the next one.
+        /// From a router to the next router.
         bottleneck: Duplex,
         /// From host to router.
         access: Vec<Duplex>,

@@ -19,7 +19,7 @@ use crate::link::LinkSpec;
 use crate::random::Random;
 use crate::scenario::{Amount, Arrivals, Flow, Mice, Scenario, Tcp, Traffic, Transfer, Udp};
 
-/// The most that waits before a receiving card: a switch's buffer for one port.
+/// Maximum bytes that wait before a receiving card: a switch's buffer for one port.
 const PORT_BUFFER: Bytes = Bytes::new(512_000);
 
 /// The purpose of a random stream.

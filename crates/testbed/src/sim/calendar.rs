@@ -21,7 +21,7 @@ pub(super) struct Due {
 #[derive(Debug)]
 pub(super) struct Calendar<T> {
     heap: Vec<Entry<T>>,
-    /// The first entry has been popped.
+    /// Whether the first entry has been popped.
     vacant: bool,
     serial: u64,
 }

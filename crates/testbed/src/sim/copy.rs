@@ -16,7 +16,7 @@ use super::packet::{Body, End, Packet, UDP_IP};
 use super::store::Bits;
 use crate::scenario::{Disk, Pace};
 
-/// The most datagrams per poll: as many as the kernel takes in one segmented send.
+/// Maximum number of datagrams per poll: as many as the kernel takes in one segmented send.
 const BATCH: usize = 44;
 /// A slow sending program polls only for the datagrams that it can send in this time.
 const TURN: Span = Span::from_micros(250);
@@ -31,7 +31,7 @@ pub(super) struct SendingHost {
     pub(super) disk: Option<(usize, Disk)>,
     /// The link that models the host's card.
     pub(super) card: Option<u32>,
-    /// The most bytes in the card before the program must wait.
+    /// Maximum bytes in the card before the program must wait.
     pub(super) buffer: Bytes,
 }
 
@@ -159,12 +159,12 @@ impl CopyAgent {
         self.stopped = true;
     }
 
-    /// When the object was complete, on the disk if it goes to one.
+    /// When the object was complete (on the disk, for a copy to a disk).
     pub(super) fn finished(&self) -> Option<Time> {
         if self.written.is_some() { self.stored } else { self.whole }
     }
 
-    /// Handles the sender's wake-up, unless it was replaced by an earlier one.
+    /// Handles the sender's wake-up, unless an earlier wake-up has replaced it.
     pub(super) fn on_wake(
         &mut self,
         fabric: &mut Fabric,

@@ -1,8 +1,8 @@
 //! The network: packets on links, from one end of a route to the other.
 //!
-//! A link almost always delivers its packets in the order in which they entered, so each link keeps
-//! its packets in a queue, and only the first of them is in the calendar. A packet that overtakes
-//! has a calendar entry itself. Both kinds share one order (time, then sequence number), so the
+//! A link almost always delivers its packets in order. Each link therefore keeps its packets in a
+//! queue, and only the first packet of the queue is in the calendar. A packet that overtakes others
+//! has its own calendar entry. Both kinds share one order (time, then sequence number), so the
 //! queue affects only speed.
 
 use std::collections::VecDeque;
@@ -40,7 +40,7 @@ pub(super) struct Fares {
     pub(super) copied: u64,
     /// Packets that a link lost, for any reason.
     pub(super) dropped: u64,
-    /// Of these, those that a queue dropped.
+    /// Packets that a queue dropped, a part of `dropped`.
     pub(super) queue_full: u64,
 }
 

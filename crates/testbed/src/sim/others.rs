@@ -1,5 +1,5 @@
-//! Other traffic on a receiving host's access link, as its card would count it, reported to the
-//! cores that share the link among flows.
+//! Other traffic on a receiving host's access link, as the host's card would count it. Reported to
+//! the cores that divide the link among flows.
 
 use longhaul_proto::endpoint::Others;
 use longhaul_proto::time::Span;

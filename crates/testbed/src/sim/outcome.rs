@@ -41,8 +41,8 @@ pub struct FlowOutcome {
     pub rtt: Span,
     /// When it started.
     pub started: Time,
-    /// When the object was complete at the receiving host (on its disk, if it goes to one). `None`
-    /// for a flow that has no end or did not reach it.
+    /// When the object was complete at the receiving host (on the disk, for a copy to a disk).
+    /// `None` for a flow without an end, or that did not reach its end.
     pub finished: Option<Time>,
     /// When the sender learned that the object is complete; `None` for UDP.
     pub known: Option<Time>,
@@ -80,9 +80,9 @@ pub struct Accounts {
     pub retransmitted: u64,
     /// Accepted by the receiver.
     pub received: u64,
-    /// Of these, new data.
+    /// New data, a part of `received`.
     pub distinct: u64,
-    /// Of these, repeats.
+    /// Repeats, a part of `received`.
     pub duplicates: u64,
     /// First measure of loss: sent datagrams that did not arrive. Counted by the receiver.
     pub path_lost: u64,
@@ -92,7 +92,7 @@ pub struct Accounts {
     pub reported_lost: u64,
     /// Packets that links really dropped.
     pub dropped: u64,
-    /// Of these, those that a queue dropped: full, or managed by CoDel.
+    /// Packets that a queue dropped because it was full, or by CoDel; a part of `dropped`.
     pub queue_full: u64,
     /// Dropped by the receiving host's socket buffer.
     pub socket_lost: u64,

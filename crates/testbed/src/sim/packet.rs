@@ -16,13 +16,13 @@ pub(super) enum End {
 /// A packet on links.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
-    /// The agent that it belongs to.
+    /// The agent of the packet.
     pub(super) agent: u32,
-    /// The agent's end that it goes to.
+    /// The end of the agent to which the packet goes.
     pub(super) to: End,
     /// Whether a bit was flipped on the way; the receiver then rejects it.
     pub(super) corrupted: bool,
-    /// How many links of its route it has passed.
+    /// How many links of the route the packet has passed.
     pub(super) hop: u16,
     /// Its size as an IP packet.
     pub(super) bytes: u32,
@@ -36,7 +36,7 @@ pub(super) enum Body {
     Block { number: PacketNumber, block: Block },
     /// A control message of a copy, by the index of its bytes; on the stream, or ahead of it.
     Control { message: u32, on_stream: bool },
-    /// TCP's.
+    /// A segment of TCP.
     Tcp(tcp::Segment),
     /// UDP without retransmission.
     Plain,
@@ -47,7 +47,7 @@ impl Packet {
         Packet { agent, to, corrupted: false, hop: 0, bytes, body }
     }
 
-    /// Whether the accounts count it as load.
+    /// Whether the accounts count the packet as load.
     pub(super) fn is_load(&self) -> bool {
         match self.body {
             Body::Block { .. } | Body::Plain => true,

@@ -131,7 +131,7 @@ impl World<'_> {
     fn next(&self) -> Option<Time> {
         let arrival = self.flying.peek().map(|Reverse((at, ..))| *at);
         let wakes = [self.sender.next_wakeup(), self.receiver.next_wakeup()];
-        // A core whose wake-up had no effect is not woken again at the same time.
+        // A wake-up may have had no effect; the next one is therefore at a later time.
         let after = self.now + Span::from_nanos(1);
         let wakes = wakes.into_iter().flatten().map(|at| at.max(after));
         self.frame_at().into_iter().chain(arrival).chain(wakes).min()

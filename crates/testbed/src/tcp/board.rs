@@ -61,7 +61,7 @@ pub(super) struct Board {
 pub(super) struct Change {
     /// Segments newly known to have arrived.
     pub(super) arrived: u32,
-    /// Of these, those below the cumulative acknowledgement.
+    /// Number of segments in `arrived` below the cumulative acknowledgement.
     pub(super) acked: u32,
     /// Segments found lost.
     pub(super) lost: u32,

@@ -1,9 +1,9 @@
 //! Ends slow start before the queue overflows, as Linux's CUBIC does (Ha and Rhee, "Taming the
 //! elephants: new TCP slow start", Computer Networks 55, 2011).
 //!
-//! Either of two signs is enough. Acknowledgements arrived closely spaced for half the minimum
-//! round trip (the window's data fills half the path each way), or this round's round trips exceed
-//! the minimum by an eighth of it (4 to 16 ms), so a queue builds up.
+//! Either of two signs is enough. First sign: acknowledgements arrived closely spaced for half the
+//! minimum round trip, so the window's data fill half the path each way. Second sign: this round's
+//! round trips exceed the minimum by an eighth of the minimum (4 to 16 ms), so a queue builds up.
 
 use longhaul_proto::time::{Span, Time};
 

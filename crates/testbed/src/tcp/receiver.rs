@@ -15,7 +15,7 @@ const QUICK: u32 = 16;
 pub(crate) struct ReceiverCounts {
     /// Segments that arrived.
     pub received: u64,
-    /// Of these, new ones.
+    /// New segments, a part of `received`.
     pub distinct: u64,
     /// Acknowledgements sent.
     pub acks: u64,

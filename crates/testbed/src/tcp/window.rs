@@ -102,8 +102,8 @@ impl Window {
         self.grow(every.max(1), count);
     }
 
-    /// Adds one segment per `every` arrivals; arrivals saved up at a slower growth rate count as
-    /// one increment.
+    /// Adds one segment per `every` arrivals. If `every` has shrunk since the last call, the
+    /// arrivals saved until then add at most one segment.
     fn grow(&mut self, every: u32, arrived: u32) {
         if self.count >= every {
             self.count = 0;

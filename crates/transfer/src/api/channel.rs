@@ -32,7 +32,8 @@ pub enum ChannelMode {
     /// further behind loses the oldest messages and learns their number.
     #[default]
     Reliable,
-    /// The newest message of each key. A newer one replaces an older one that was not sent yet.
+    /// The newest message of each key. A newer message replaces an older message that was not sent
+    /// yet.
     Latest,
     /// Every message in sealed UDP datagrams, immediately or never, in any order.
     Datagram,
@@ -244,7 +245,7 @@ pub struct ChannelSent {
     pub messages: u64,
     /// Messages that the server has received; in the mode `Datagram`, messages that were sent.
     pub taken: u64,
-    /// Messages that were replaced by a newer one with the same key before they were sent.
+    /// Messages that a newer message with the same key replaced before they were sent.
     pub replaced: u64,
     /// Messages that could not be sent, did not reach the server, or were dropped there for lack of
     /// memory.
@@ -335,7 +336,7 @@ pub struct ChannelMessage {
     pub number: u64,
     /// When the sender took the message, in microseconds of the sender's clock.
     pub at_micros: u64,
-    /// At least one datagram of the message was lost and restored.
+    /// Whether at least one datagram of the message was lost and restored.
     pub restored: bool,
 }
 
@@ -357,7 +358,7 @@ pub struct ChannelReceived {
     pub late: u64,
     /// Messages with at least one datagram that was lost and restored.
     pub restored: u64,
-    /// Messages that arrived after one that was sent later.
+    /// Messages that arrived after a message that was sent later.
     pub reordered: u64,
     /// Messages that wait for the program.
     pub queue: u64,

@@ -197,7 +197,7 @@ impl CopyRequest {
         self.with(|options| options.allow_downgrade = is_allowed)
     }
 
-    /// Sets how many events may wait for a slow reader (1,024); further ones become
+    /// Sets how many events may wait for a slow reader, by default 1,024. Further events become
     /// [`Event::Lagged`](super::Event::Lagged).
     pub fn event_capacity(self, events: usize) -> CopyRequest {
         CopyRequest { events, ..self }
@@ -227,8 +227,8 @@ impl CopyRequest {
         self.with(|options| options.output = Some(Output::new(writer)))
     }
 
-    /// Ends the copy when `handle` is cancelled. One handle may end many copies; cancelling one
-    /// copy's own [`Transfer::cancel_handle`] ends that copy alone.
+    /// Ends the copy when `handle` is cancelled. One handle may end many copies.
+    /// [`Transfer::cancel_handle`] ends only its own copy.
     pub fn cancel_with(self, handle: &Cancel) -> CopyRequest {
         CopyRequest { cancel: handle.clone(), ..self }
     }

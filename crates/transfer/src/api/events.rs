@@ -32,7 +32,7 @@ pub enum Event {
     Silent {
         /// The length of the silence so far.
         since: Span,
-        /// This end sends, and pauses until it hears from the peer.
+        /// Whether this end sends, and pauses until it hears from the peer.
         sends: bool,
     },
     /// The peer answers again.
@@ -53,7 +53,7 @@ pub enum Event {
     Streams {
         /// The number of connections that carry the data.
         count: u32,
-        /// The search had ended before the transfer did.
+        /// Whether the search had ended before the transfer did.
         found: bool,
     },
     /// A file was copied, or would be (dry run).

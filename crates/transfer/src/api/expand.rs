@@ -39,8 +39,8 @@ pub struct Expanded {
 impl Client {
     /// Returns the locations that `pattern` matches, in order. `*`, `?`, `[…]` and `{…,…}` match
     /// within a path component. A literal name takes precedence over the pattern. Only a dot
-    /// matches a leading dot. A local location, an HTTP location, or one without a pattern is
-    /// returned unchanged, and no host is contacted.
+    /// matches a leading dot. A local location, an HTTP location, or a location without a pattern
+    /// is returned unchanged, and no host is contacted.
     ///
     /// # Errors
     /// Nothing matches ([`ErrorKind::RemoteFile`]); the pattern is invalid, or matches more than

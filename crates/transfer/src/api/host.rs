@@ -39,9 +39,9 @@ impl HostRequest {
         HostRequest { cancel: handle.clone(), ..self }
     }
 
-    /// Starts `serve` on a thread called `name`. Returns its description of the host, the sender
-    /// for its orders, which queues up to `waiting` of them, and the thread. Dropping the future
-    /// ends the attempt.
+    /// Starts `serve` on a thread called `name`. Returns the description of the host, a sender that
+    /// queues up to `waiting` orders for the thread, and the thread. Dropping the future ends the
+    /// attempt.
     pub(super) async fn open<R: Send + 'static, O: Send + 'static>(
         self,
         name: &'static str,

@@ -12,12 +12,12 @@ use crate::session::PeerId;
 pub struct Identity(pub(super) session::Identity);
 
 impl Identity {
-    /// Loads the key in `folder`; creates the key and the folder if they do not exist. Two
-    /// processes that do this at the same time get the same key.
+    /// Loads the key in `folder`; creates the key and the folder if they do not exist. If two
+    /// processes call this at the same time, both get the same key.
     ///
     /// # Errors
     /// [`ErrorKind::LocalFile`](super::ErrorKind::LocalFile): others can read or replace the key
-    /// file, it holds no key, or it cannot be read or written.
+    /// file, the file holds no key, or the system cannot read or write the file.
     pub fn load_or_create(folder: impl AsRef<Path>) -> Result<Identity, Error> {
         Ok(Identity(session::Identity::load_or_create(folder.as_ref())?))
     }

@@ -46,8 +46,8 @@ impl ReadRequest {
         ReadRequest { client, source, most: MOST, configure }
     }
 
-    /// Sets the maximum size of the file (256 MiB). A larger file is refused before its content is
-    /// sent.
+    /// Sets the maximum size of the file, by default 256 MiB. A larger file is refused before its
+    /// content is sent.
     pub fn max_bytes(self, most: u64) -> ReadRequest {
         ReadRequest { most, ..self }
     }
@@ -114,7 +114,7 @@ impl<'a> WriteRequest<'a> {
         WriteRequest { client, reader, destination, most: None, configure }
     }
 
-    /// Sets the maximum number of bytes that the reader may return (unlimited).
+    /// Sets the maximum number of bytes that the reader may return. By default there is no limit.
     pub fn max_bytes(self, most: u64) -> WriteRequest<'a> {
         WriteRequest { most: Some(most), ..self }
     }

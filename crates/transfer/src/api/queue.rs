@@ -37,7 +37,7 @@ struct State<E> {
     droppable: usize,
     capacity: usize,
     latest: Option<E>,
-    /// The reader got the latest state after the last queued event.
+    /// Whether the reader got the latest state after the last queued event.
     told_latest: bool,
     closed: bool,
     waker: Option<Waker>,
@@ -143,7 +143,7 @@ pub(super) struct Reader<E> {
 }
 
 impl<E: Queued> Reader<E> {
-    /// Polls for the next event; `None` after the last one.
+    /// Polls for the next event; `None` at the end.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<E>> {
         let mut state = self.queue.lock();
         if state.reader != self.number {
@@ -171,7 +171,7 @@ macro_rules! stream {
                 $name(reader)
             }
 
-            /// Waits for the next item; `None` after the last one.
+            /// Waits for the next item; `None` at the end.
             pub async fn next(&mut self) -> Option<$item> {
                 std::future::poll_fn(|context| self.0.poll_next(context)).await
             }

@@ -19,7 +19,7 @@ use crate::list::FileTime;
 ///
 /// The connection's encryption authenticates each byte. Chunks of 1 MiB (counted from the start of
 /// the file) that a read covers completely are also verified before they are returned: their BLAKE3
-/// value must equal the one that the server computed when it first read the chunk. So all clients
+/// value must equal the value that the server computed when it first read the chunk. So all clients
 /// see the same bytes. Partial chunks are not hashed.
 ///
 /// The server answers the reads of a file in the order in which they start. Up to 32 MiB are in

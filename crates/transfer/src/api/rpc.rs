@@ -80,7 +80,7 @@ impl RpcRequest {
         RpcRequest { host: self.host.reach(reach), ..self }
     }
 
-    /// Sets how long to keep retrying a lost connection (5 minutes).
+    /// Sets how long to keep retrying a lost connection. By default 5 minutes.
     pub fn retry_for(self, time: Duration) -> RpcRequest {
         RpcRequest { retry_for: time, ..self }
     }

@@ -76,7 +76,7 @@ impl Access {
 }
 
 impl Queued for ServerEvent {
-    /// Clients cause any number of events, so every event may be dropped.
+    /// Clients can cause an unlimited number of events, so all events may be dropped.
     fn must_arrive(&self) -> bool {
         false
     }
@@ -159,7 +159,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Limits the incomplete data of all transfers in memory (512 MiB).
+    /// Limits the memory for incomplete data of all transfers together. By default 512 MiB.
     pub fn memory(mut self, memory: Bytes) -> ServerBuilder {
         self.options.memory = memory;
         self
@@ -179,7 +179,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Limits the rooms of channels.
+    /// Sets the limits of rooms, clients and kept messages.
     pub fn room_limits(mut self, limits: RoomLimits) -> ServerBuilder {
         self.options.rooms = limits;
         self

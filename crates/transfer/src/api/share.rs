@@ -52,7 +52,7 @@ impl ShareRequest {
         ShareRequest { host: self.host.reach(reach), ..self }
     }
 
-    /// Sets how long to keep retrying a lost connection (5 minutes).
+    /// Sets how long to keep retrying a lost connection. By default 5 minutes.
     pub fn retry_for(self, time: Duration) -> ShareRequest {
         ShareRequest { retry_for: time, ..self }
     }
@@ -154,7 +154,7 @@ impl Share {
         Ok(told.await.map_err(|_| ended())??)
     }
 
-    /// Returns the value of `key`; `None` if it does not exist.
+    /// Returns the value of `key`; `None` if the key does not exist.
     ///
     /// # Errors
     /// The key is invalid, this client may not read it, or the connection cannot be restored in

@@ -26,7 +26,7 @@ impl SshServer {
         SshServer { options, ports: None, cancel: Cancel::default() }
     }
 
-    /// Limits the incomplete data in memory (512 MiB).
+    /// Limits the memory for incomplete data. By default 512 MiB.
     pub fn memory(mut self, memory: Bytes) -> SshServer {
         self.options.memory = memory;
         self

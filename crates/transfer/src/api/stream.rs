@@ -52,7 +52,7 @@ pub struct StreamSettings {
     pub deadline: Span,
     /// What to do with frames that arrive too fast.
     pub when_behind: WhenBehind,
-    /// How many receivers must be present before the first frame is taken (none).
+    /// How many receivers must be present before the first frame is taken. By default none.
     pub receivers: u32,
     /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path
     /// to the server, but no more than fits every Ethernet path.
@@ -123,7 +123,7 @@ macro_rules! reached {
                 self
             }
 
-            /// Sets how long to keep retrying a lost connection (5 minutes).
+            /// Sets how long to keep retrying a lost connection. By default 5 minutes.
             pub fn retry_for(mut self, time: Duration) -> $request {
                 self.target.retry_for = time;
                 self
@@ -323,7 +323,7 @@ pub struct StreamSent {
     pub loss: LossRatio,
     /// Average number of datagrams lost in a row.
     pub burst: f64,
-    /// The delay of datagrams beyond the fastest one.
+    /// The delay of datagrams beyond that of the fastest datagram.
     pub jitter: Span,
     /// Frames taken from the source.
     pub frames: u64,
@@ -451,7 +451,7 @@ pub struct StreamFrame {
     /// The time from the sender to this host: half of the round-trip times, plus the delay beyond
     /// the fastest recent datagram.
     pub delay: Span,
-    /// The frame arrived after the deadline.
+    /// Whether the frame arrived after the deadline.
     pub is_late: bool,
     /// Datagrams of the frame that were lost and restored.
     pub restored: u16,
@@ -479,7 +479,7 @@ pub struct StreamReceived {
     pub restored: u64,
     /// The loss between server and client that the repairs are sized for.
     pub loss: LossRatio,
-    /// The recent delay of datagrams beyond the fastest one.
+    /// The recent delay of datagrams beyond that of the fastest datagram.
     pub spread: Span,
     /// RTP's jitter (RFC 3550).
     pub jitter: Span,

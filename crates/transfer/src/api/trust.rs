@@ -17,7 +17,7 @@ use crate::options;
 use crate::progress::Cancel;
 use crate::session::trust::ServerPin;
 
-/// How soon a cancelled transfer stops waiting for a decision.
+/// How often a transfer that waits for a decision checks whether it was cancelled.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A server that this client has never seen.

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 /// The name of the service.
 pub const SERVICE: &str = "file";
 
-/// The version of its messages. It rises with each field that a receiver must not skip.
+/// The version of the service's messages. Each new field that a receiver must not skip raises it.
 pub(crate) const VERSION: u32 = 1;
 
 /// Maximum number of ranges in one message.

@@ -8,7 +8,7 @@ use longhaul_files::manifest::{FileTime, MAX_PATH};
 /// The name of the service.
 pub const SERVICE: &str = "list";
 
-/// The version of its messages. It rises with each field that a receiver must not skip.
+/// The version of the service's messages. Each new field that a receiver must not skip raises it.
 pub(crate) const VERSION: u32 = 1;
 
 /// Approximate bytes of names and attributes in one message.

@@ -19,13 +19,13 @@
 //! | receiving end | [`Needless`] | these chunks are no longer needed |
 //! | receiving end | [`Named`] | these files have their final names, if requested |
 //! | receiving end | [`DeletedNames`] | these names were removed, if requested |
-//! | receiving end | [`PassEnd`] | all chunks of the pass but these are written |
+//! | receiving end | [`PassEnd`] | the pass has ended, and these chunks must be sent again |
 //! | receiving end | [`Lease`] | the chunks that this one of several sources sends next |
 //! | receiving end | [`Outcome`] | everything has its final name |
 //!
 //! Instead of a request a client may open with a [`Probe`]; the server answers it, and each
-//! [`ProbeRun`] that follows, with a [`ProbeCount`]. Or the client opens with a [`Survey`], which
-//! the server answers with [`Surveyed`] messages, and after which a request may follow.
+//! [`ProbeRun`] that follows, with a [`ProbeCount`]. Or the client opens with a [`Survey`]. The
+//! server answers with [`Surveyed`] messages, and a request may follow.
 //!
 //! An end that cannot continue gives its reason when it closes the session.
 //!
@@ -58,7 +58,7 @@ pub use transfer::{
 /// The name of the service of copies, to which all these messages belong.
 pub const SERVICE: &str = "copy";
 
-/// The version of these messages. It rises with each field that a receiver must not skip; a client
+/// The version of these messages. Each new field that a receiver must not skip raises it; a client
 /// that sets such a field requests this version of the service.
 pub(crate) const VERSION: u32 = 4;
 

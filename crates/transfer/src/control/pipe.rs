@@ -10,7 +10,7 @@
 /// The name of the service.
 pub const SERVICE: &str = "pipe";
 
-/// The version of its messages. It rises with each field that a receiver must not skip.
+/// The version of the service's messages. Each new field that a receiver must not skip raises it.
 pub const VERSION: u32 = 1;
 
 /// Maximum bytes of one part.

@@ -92,7 +92,7 @@ pub struct ProbeCount {
     /// The rate of these bytes from the first arrival to the last, in bits a second.
     #[prost(uint64, tag = "4")]
     pub rate_bps: u64,
-    /// Datagrams that arrived after one that was sent later.
+    /// Datagrams that arrived after a datagram that was sent later.
     #[prost(uint64, tag = "5")]
     pub reordered: u64,
     /// Datagrams that the receiver's kernel dropped because a buffer was full.

@@ -148,8 +148,8 @@ pub struct FilterWire {
     /// Instead of a glob: exclude files with fewer bytes than this.
     #[prost(uint64, optional, tag = "4")]
     pub min_size: Option<u64>,
-    /// Instead of a glob: exclude all names except this path (relative to the top of the copy), its
-    /// content, its parent folders, and the paths of other filters of this kind.
+    /// Instead of a glob: include only this path (relative to the top of the copy) with its content
+    /// and its parent folders. Several filters of this kind add up.
     #[prost(bytes = "vec", optional, tag = "5")]
     pub only: Option<Vec<u8>>,
 }

@@ -12,7 +12,7 @@ use crate::summary::BoundBy;
 /// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "status";
 
-/// The version of its messages. It rises with each field that must not be skipped.
+/// The version of the service's messages. Each new field that a receiver must not skip raises it.
 pub(crate) const VERSION: u32 = 1;
 
 /// Converts between a public type and a message with the same fields.
@@ -111,7 +111,7 @@ pub struct TransferTold {
     /// Bytes that are verified and written at the destination.
     #[prost(uint64, tag = "8")]
     pub bytes: u64,
-    /// Of these, bytes that the destination already had.
+    /// Bytes that the destination already had, a part of `bytes`.
     #[prost(uint64, tag = "9")]
     pub resumed_bytes: u64,
     /// Bytes of the object; 0 until that is known.
@@ -142,7 +142,7 @@ pub struct TransferTold {
     /// Data datagrams sent.
     #[prost(uint64, tag = "18")]
     pub sent: u64,
-    /// Of these, blocks sent again.
+    /// Blocks sent again, a part of `sent`.
     #[prost(uint64, tag = "19")]
     pub retransmitted: u64,
     /// Data datagrams received.
@@ -311,7 +311,7 @@ pub struct TotalsTold {
     /// Data datagrams sent, by clients and by the server.
     #[prost(uint64, tag = "9")]
     pub sent: u64,
-    /// Of these, blocks sent again.
+    /// Blocks sent again, a part of `sent`.
     #[prost(uint64, tag = "10")]
     pub retransmitted: u64,
     /// Data datagrams received, by clients and by the server.

@@ -1,5 +1,5 @@
-//! The survey: before a client takes one object from several sources, it asks each for its chunk
-//! values, to check that they hold the same object.
+//! The survey. A client that takes one object from several sources first asks each source for its
+//! chunk values, to check that all sources have the same object.
 
 use super::FilterWire;
 

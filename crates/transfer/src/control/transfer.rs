@@ -325,7 +325,7 @@ pub struct DeletedNames {
     pub paths: Vec<Vec<u8>>,
 }
 
-/// All chunks of the pass but these are written.
+/// The pass has ended: all of its chunks are written, except `failed`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PassEnd {
     /// The pass.
@@ -336,8 +336,8 @@ pub struct PassEnd {
     pub failed: Option<Ranges>,
 }
 
-/// With several sources of one object: exactly the chunks that this source has to send next,
-/// whatever its current pass is.
+/// With several sources of one object: the chunks that this source has to send next, regardless of
+/// its current pass.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Lease {
     /// Its number, from 1. A lease with a number that is not higher than the last one is ignored.

@@ -63,7 +63,7 @@ pub(super) struct Attempt<'a> {
     pub(super) started: Time,
     part: CopyPart,
     refused: Cell<bool>,
-    /// This is not the first attempt.
+    /// Whether this is not the first attempt.
     again: bool,
     /// The last attempt's transfer; zero before the first.
     transfer: Cell<u64>,
@@ -95,8 +95,8 @@ impl<'a> Attempt<'a> {
         let mut state = State::new();
         let is_kept = options.receive != Receive::Fake && options.output.is_none();
         if !is_kept || matches!(part.to, To::Replicas(_)) {
-            // Do not read a source again if the destination has no file to discard, if written
-            // bytes cannot be taken back, or if other sources send the agreed version.
+            // Do not read a source again in three cases: the destination has no file to discard,
+            // written bytes cannot be taken back, or other sources send the agreed version.
             state.rereads = 0;
         }
         Ok(Attempt {
@@ -182,7 +182,7 @@ impl<'a> Attempt<'a> {
     /// Copies over one session.
     pub(super) async fn run(&mut self, way: Way<'_>) -> Result<Finished, End> {
         self.hooks.begin_attempt();
-        // The walk comes first, so that an error in the source is not mistaken for one of the
+        // The walk comes first, so that an error in the source is not mistaken for an error of the
         // network.
         let source = self.source().await?;
         let cancel = self.hooks.cancel.clone();

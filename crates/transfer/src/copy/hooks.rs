@@ -53,7 +53,7 @@ const MOST_FAILED: usize = 256 << 20;
 /// Why an entry failed.
 pub(super) struct Failed {
     pub(super) reason: String,
-    /// The failure is on this host.
+    /// Whether the failure is on this host.
     pub(super) here: bool,
 }
 
@@ -75,15 +75,16 @@ pub(super) struct State {
     failed_bytes: usize,
     /// The number of sessions so far.
     pub(super) attempts: u32,
-    /// A source file that changed in this attempt while it was read, and the number of such files.
+    /// One of the source files that changed while this attempt read them, and the number of these
+    /// files.
     changed: Option<(PathBuf, u64)>,
     /// Remaining attempts for changed source files.
     pub(super) rereads: u32,
-    /// The object is one file, not a tree.
+    /// Whether the object is one file, not a tree.
     pub(super) single: bool,
-    /// The plan of this attempt has arrived.
+    /// Whether the plan of this attempt has arrived.
     planned: bool,
-    /// The best number of connections has been reported.
+    /// Whether the best number of connections has been reported.
     streams_told: bool,
     /// The counters of earlier attempts.
     pub(super) earlier: Counters,
@@ -218,8 +219,8 @@ impl ClientHooks {
         self.found(outcome.resumed_bytes);
     }
 
-    /// Returns the notice at the end of an attempt in which source files changed while they were
-    /// read, if another attempt copies their new versions.
+    /// If source files changed while this attempt read them, and another attempt copies the new
+    /// versions: returns the notice about it.
     pub(super) fn read_again(&self) -> Option<String> {
         let mut state = self.state.borrow_mut();
         let (path, count) = state.changed.take()?;
@@ -307,7 +308,7 @@ impl Hooks for ClientHooks {
         let mut state = self.state.borrow_mut();
         state.planned = true;
         state.single = manifest.is_single();
-        // A later attempt finds the bytes that the earlier ones copied.
+        // A later attempt finds the bytes that the earlier attempts copied.
         if state.resumed.is_none() {
             state.resumed = Some(there.bytes);
             let files = entries_of(manifest, skipped).filter_map(|(_, entry)| entry.size());

@@ -26,7 +26,7 @@ struct Parts {
     total: u64,
     /// The time that the user took to decide about the server.
     asked: Duration,
-    /// Datagrams did not pass for a part.
+    /// Whether a part fell back to streams, because datagrams did not pass.
     fell_back: bool,
 }
 

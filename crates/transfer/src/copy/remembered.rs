@@ -1,4 +1,5 @@
-//! The rate that a copy takes from an earlier copy over the same path, and stores for the next one.
+//! The rate that a copy takes from an earlier copy over the same path, and stores for the next
+//! copy.
 
 use std::net::IpAddr;
 

@@ -95,7 +95,7 @@ pub(super) fn summary(
 }
 
 /// Returns the number of complete files at the destination. Files that the last attempt of a
-/// resumed copy skipped were copied by an earlier one.
+/// resumed copy skipped were copied by an earlier attempt.
 fn standing(outcome: &Outcome, of: u64) -> u64 {
     outcome.files.saturating_add(outcome.skipped).min(of)
 }
@@ -103,7 +103,7 @@ fn standing(outcome: &Outcome, of: u64) -> u64 {
 /// Returns the bytes and files that existed before this run.
 fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
     match state.resumed {
-        // Bytes that a later attempt finds were copied by the earlier ones.
+        // Bytes that a later attempt finds were copied by the earlier attempts.
         Some(resumed) if state.attempts > 1 => (resumed, state.skipped),
         // The outcome may have overtaken the plan.
         resumed => (resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),

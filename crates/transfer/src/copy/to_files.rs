@@ -123,7 +123,7 @@ impl ToFiles {
         }
     }
 
-    /// Records the totals of the copy, of which `resumed` bytes exist already.
+    /// Records the totals of the copy; `resumed` bytes exist already.
     pub(super) fn planned(&self, manifest: &Manifest, resumed: u64) {
         let mut progress = self.progress.lock().unwrap_or_else(|error| error.into_inner());
         (progress.total_bytes, progress.total_files) = (manifest.bytes(), manifest.files());

@@ -21,9 +21,9 @@ pub(crate) struct Ends<'a> {
     pub(crate) from: &'a Counters,
     /// The receiver's counters.
     pub(crate) to: &'a Counters,
-    /// The user has set the rate.
+    /// Whether the user has set the rate.
     pub(crate) fixed_rate: bool,
-    /// The object has many small files.
+    /// Whether the object has many small files.
     pub(crate) small: bool,
 }
 
@@ -42,8 +42,8 @@ impl Ends<'_> {
     }
 }
 
-/// Whether the threads were active for at least half of the time. If they moved all data in a
-/// moment, after a long login or a silence, their times do not show the bottleneck.
+/// Whether the threads were active for at least half of the time. After a long login or a silence,
+/// the threads may move all data in a moment. Their times then do not show the bottleneck.
 fn explains(from: &Times, to: &Times, elapsed: Span) -> bool {
     let sending = from.paced + from.granted + from.stream + from.busy;
     // Waiting for reports is not a bottleneck of the sender while the receiver is busy.

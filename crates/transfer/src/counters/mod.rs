@@ -1,7 +1,8 @@
 //! Counters of a transfer's threads: the counters of one end, the [`board`] on which other threads
 //! read them, the time that a writing thread has [`spent`], the recent goodput ([`recent`]), and
-//! the state of the path ([`path_watch`]). [`bound`] finds the bottleneck of a transfer, and
-//! `stream_bound` that of a transfer over streams. `wire` converts counters to messages and back.
+//! the state of the path ([`path_watch`]). [`bound`] finds the bottleneck of a transfer over UDP,
+//! `stream_bound` the bottleneck of a transfer over streams. `wire` converts counters to messages
+//! and back.
 
 pub(crate) mod board;
 pub(crate) mod bound;
@@ -39,7 +40,7 @@ pub(crate) struct SenderCounters {
     pub(crate) first: u64,
     /// Blocks sent again, and coded symbols.
     pub(crate) retransmitted: u64,
-    /// Of these, coded symbols.
+    /// Number of coded symbols in `retransmitted`.
     pub(crate) coded: u64,
     /// Losses as the receiving end reported them.
     pub(crate) reported_lost: u64,

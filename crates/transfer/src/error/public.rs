@@ -32,7 +32,7 @@ pub struct Error {
     pub side: Side,
     /// The file or folder concerned, if any: as the call named it, or as events name files.
     pub path: Option<PathBuf>,
-    /// The same call resumes the transfer where this one stopped.
+    /// Whether the same call resumes the transfer where this one stopped.
     pub is_resumable: bool,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     inner: error::Error,

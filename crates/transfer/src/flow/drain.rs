@@ -1,8 +1,8 @@
 //! The rate at which the writer empties the memory, reported only if the writer limits a flow.
 //!
-//! While the writer waits for data, the measured rate is the path's, and a report of it would hold
-//! the sender at that rate. So there is a report only while more than half of the memory waits for
-//! the writer.
+//! While the writer waits for data, the measured rate is the rate of the path. A report would hold
+//! the sender at that rate. The receiver therefore reports only while more than half of the memory
+//! waits for the writer.
 //!
 //! A thread that reads its socket too slowly needs no report: its delay and drops show in the
 //! round trips and losses that the sender's rate control uses.

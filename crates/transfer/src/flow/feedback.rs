@@ -1,7 +1,8 @@
 //! Sealed control messages to a sending flow, passed on to its thread.
 //!
-//! They also show the receiver's address. If that address changes, because of the receiver's
-//! network or a NAT, the flow sends to the new address after it has answered a challenge.
+//! The messages also show the receiver's address. If this address changes, because of the
+//! receiver's network or a NAT, the flow sends to the new address after this address has answered a
+//! challenge.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -25,11 +26,11 @@ pub(crate) struct Feedback {
     reports: Opener,
     commands: Sender<SendCommand>,
     inlet: mpsc::Sender<Message>,
-    /// The receiver's address, and candidates for a new one.
+    /// The receiver's address, and candidates for a new address.
     address: AddressRule,
     board: Arc<Board>,
     scratch: Box<[u8]>,
-    /// The forgery limit is reached, so no more reports are opened.
+    /// Whether the forgery limit is reached, so no more reports are opened.
     forged: bool,
 }
 

@@ -172,7 +172,8 @@ impl Outflow {
     }
 }
 
-/// Clones of the outbox may outlive the session; its messages and their charge must not.
+/// Clones of the outbox may outlive the session. The session's messages, and the memory charged for
+/// them, must not.
 impl Drop for Outflow {
     fn drop(&mut self) {
         self.receiver.close();

@@ -97,7 +97,7 @@ impl Payloads {
         Ok(&self.block)
     }
 
-    /// Returns the payload of a coded symbol. The first one of a chunk reads the chunk again.
+    /// Returns the payload of a coded symbol. The first symbol of a chunk reads the chunk again.
     ///
     /// # Errors
     /// The chunk is outside of the object, or cannot be coded.
@@ -155,9 +155,9 @@ impl Payloads {
         std::mem::take(&mut self.digests)
     }
 
-    /// Compares the chunks in question. Returns the answer, and the equal chunks of the object.
-    /// Chunks with small files are not among them: other files share these chunks, so only the
-    /// other end can map them.
+    /// Compares the chunks in question. Returns the answer, and the equal chunks of the object. The
+    /// result omits chunks with small files: several files share such a chunk, so only the other
+    /// end can map it.
     ///
     /// # Errors
     /// The question is malformed.

@@ -48,7 +48,7 @@ pub(crate) enum Letter {
     Relay(Relay),
     /// These blocks are not needed.
     Skip(Vec<BlockRange>),
-    /// Send this message by datagram, ahead of the stream, which also carries it.
+    /// Send this message by datagram, because the datagram arrives before the copy on the stream.
     Ahead(Box<Message>),
     /// The writer has made room.
     Drained,

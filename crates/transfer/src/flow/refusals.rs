@@ -1,5 +1,5 @@
-//! The datagrams of a port that were of no use, from the view of one of its flows: those that
-//! the kernel dropped because a buffer was full, and those that were refused.
+//! The useless datagrams of a port, from the view of one of its flows: datagrams that the kernel
+//! dropped because a buffer was full, and datagrams that were refused.
 //!
 //! A port counts both for all of its flows together. Refused datagrams count for each flow. Drops
 //! of the kernel are divided in proportion to arrivals, because a full buffer drops every

@@ -8,7 +8,7 @@ use longhaul_proto::wire::Control;
 use super::outbox::{Outbox, Shadow};
 use crate::control::{Message, Relay};
 
-/// A limit that no end reaches. A higher number would leave no room for later ones.
+/// A limit that no end reaches. A higher number would leave no room for later numbers.
 const NUMBERS: u64 = 1 << 62;
 
 /// One end's relays of a flow, in both directions.

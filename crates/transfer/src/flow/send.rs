@@ -80,7 +80,7 @@ pub(crate) enum SenderEvent {
     /// The receiver sends, but our datagrams no longer reach it: they are too large, or the first
     /// link refuses them.
     TooLarge {
-        /// Datagrams of this size did arrive in this pass.
+        /// Whether datagrams of this size did arrive in this pass.
         begun: bool,
     },
     /// An event of the core.
@@ -459,7 +459,7 @@ impl Sending {
     }
 }
 
-/// Reports failed files to the other end and to this one; returns whether there were any.
+/// Reports failed files to both ends; returns whether there were any.
 pub(super) fn tell_failures(
     payloads: &mut Payloads,
     outbox: &Outbox,

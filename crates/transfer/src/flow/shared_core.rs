@@ -2,9 +2,9 @@
 //!
 //! A port drives each flow separately, but a core that divides a host's capacity has to know all
 //! flows. So each flow has its own [`Receiver`], which is a handle to the one core: the handle
-//! passes its input to the core, and each output of the core to the flow that it concerns, which is
-//! then woken. The flows of a port run on its one thread, so only two ports contend for the lock;
-//! it is taken once per call, never per datagram.
+//! passes the flow's input to the core. Each output of the core goes to its flow, which is then
+//! woken. All flows of a port run on one thread, so only different ports contend for the lock. A
+//! call takes the lock once, not for each datagram.
 //!
 //! The core also gets the rate of other traffic on this host's access link, if it uses that rate.
 
@@ -238,8 +238,8 @@ impl Door {
     }
 }
 
-/// Bytes that arrived at a port, including datagrams that its full socket dropped, because the link
-/// carried those too.
+/// Bytes that arrived at a port. Datagrams that the full socket dropped are included, because the
+/// link carried them too.
 fn came_to(port: &PortHandle) -> u64 {
     let seen = port.statistics();
     let each = seen.bytes as f64 / seen.received.max(1) as f64;

@@ -88,7 +88,7 @@ pub(crate) struct Outgo {
     pub(crate) payloads: Payloads,
     /// The chunks to send, before the plan removes some.
     pub(crate) wanted: Vec<Range<u64>>,
-    /// The plan is already known.
+    /// Whether the plan is already known.
     pub(crate) planned: bool,
     /// The additional sessions that carry chunks.
     pub(crate) sessions: Vec<Session>,
@@ -269,7 +269,7 @@ impl Streaming {
         });
     }
 
-    /// Returns the next command, postponed ones first.
+    /// Returns the next command, postponed commands first.
     fn next_command(&mut self) -> Option<StreamCommand> {
         self.held.pop_front().or_else(|| self.inbox.try_recv().ok())
     }

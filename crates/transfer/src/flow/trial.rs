@@ -4,7 +4,7 @@
 //! transfer (Sivakumar, Bailey, Grossman: PSockets, SC 2000). Here the experiment already sends the
 //! object: over one connection for a moment, then over two, four, and so on. Each number gets time
 //! to settle before arrivals are counted. The search ends when two numbers in a row were no better,
-//! and keeps the best one.
+//! and keeps the best number.
 
 use longhaul_proto::time::{Span, Time};
 
@@ -118,7 +118,7 @@ mod tests {
         for (full, found) in [(1.0, 1), (2.0, 2), (4.0, 4), (8.0, 8), (100.0, 16)] {
             assert_eq!(try_on(16, full_at(full)).0, found, "full at {full}");
         }
-        // Between two of them, the search finds the one that reaches the full rate.
+        // Between two numbers, the search finds the number that reaches the full rate.
         assert_eq!(try_on(16, full_at(5.0)).0, 8);
         assert_eq!(try_on(6, full_at(100.0)).0, 6);
     }

@@ -34,10 +34,10 @@ fn most(found: &[(usize, String, Found)]) -> Option<(usize, &Found)> {
     count.into_values().max_by_key(|(votes, _)| *votes)
 }
 
-/// Finds the majority of the sources, which are given with the names that users know.
+/// Finds the majority of the sources. Each source comes with the name that users know.
 ///
 /// # Errors
-/// [`ErrorKind::RemoteFile`]: no more than half of them have the same object.
+/// [`ErrorKind::RemoteFile`]: at most half of the sources have the same object.
 pub(super) fn agree(found: &[(usize, String, Found)]) -> Result<Agreement, Error> {
     let Some((votes, first)) = most(found) else {
         return Err(Error::new(ErrorKind::Unreachable, "no source could be surveyed"));

@@ -1,10 +1,10 @@
 //! Assigns the missing chunks of one object to its replicas.
 //!
 //! A missing chunk is either open or leased to a source. Sources that are known at the start get
-//! equal leases. A source that has finished its lease gets open chunks, or else the end of another
-//! source's lease, sized so that both finish together. So the sources' speeds need not be known,
-//! and may change. Near the end, when a lease is too short to divide, the last chunks of a slow
-//! source are leased a second time; the first arrival counts.
+//! equal leases. A source that has finished its lease gets open chunks. If no chunk is open, it
+//! gets the end of another source's lease, of a size with which both finish together. The speeds of
+//! the sources therefore need not be known, and may change. Near the end, when a lease is too short
+//! to divide, the last chunks of a slow source are leased a second time; the first arrival counts.
 //!
 //! When a source leaves, its lease becomes open. An idle source may take the whole lease of a
 //! silent one.
@@ -38,7 +38,7 @@ struct Lease {
     /// The source's recent rate in chunks a second, once measured.
     rate: Option<f64>,
     silent: bool,
-    /// The source has had a lease before.
+    /// Whether the source has had a lease before.
     known: bool,
 }
 
@@ -118,7 +118,7 @@ impl Leases {
         self.sources.get(&source).is_some_and(|lease| lease.chunks.is_empty() && !lease.silent)
     }
 
-    /// Leases chunks to an idle source. `None` if it is busy, or no chunk is left for it.
+    /// Leases chunks to an idle source. `None` if the source is busy, or no chunk is left for it.
     pub(crate) fn next(&mut self, source: usize) -> Option<Given> {
         if !self.is_idle(source) {
             return None;
@@ -413,7 +413,7 @@ mod tests {
                 }
                 leases.check(&missing)?;
             }
-            // If all other sources are silent, a new one gets all missing chunks.
+            // If all other sources are silent, a new source gets all missing chunks.
             (0..4).for_each(|source| leases.set_silent(source, true));
             leases.join(9);
             while let Some(given) = leases.next(9) {

@@ -29,7 +29,7 @@ use crate::reach::{Look as Search, Reached, reach};
 use crate::session::{Identity, Settings};
 
 /// Limits of the extra time for the other sources once a majority agrees. The extra time is as long
-/// as the majority took, so that similar sources begin together and differing ones are named.
+/// as the majority took, so that similar sources begin together and differing sources are named.
 const GRACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 /// A surveyed source, with its session.
@@ -81,7 +81,7 @@ impl Looks {
         Ok(Looks { results, pending, _tasks: tasks })
     }
 
-    /// Returns the next result of any source; waits forever after the last one.
+    /// Returns the next result of any source; waits forever after the last result.
     pub(super) async fn next(&mut self) -> (usize, Look) {
         let Some((number, look)) = self.results.recv().await else {
             return std::future::pending().await;

@@ -20,7 +20,7 @@ use longhaul_text::mkdir;
 /// Interval of progress reports to the user.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Copies from all sources; one that fails does not stop the others.
+/// Copies from all sources; a source that fails does not stop the others.
 pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<Summary, Error> {
     check_names(options)?;
     if let Some(Route::Pull { destination, .. }) = sources.routes.first() {

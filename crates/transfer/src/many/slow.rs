@@ -10,7 +10,8 @@ const SLOW: f64 = 0.2;
 const LASTING: Duration = Duration::from_secs(5);
 /// Time over which the usual rates are averaged.
 const MEMORY: Duration = Duration::from_secs(10);
-/// A reported source may be reported again after it reached this share of its usual rate.
+/// After a source was reported as slow, it must reach this share of its usual rate before it is
+/// reported again.
 const WELL: f64 = 0.5;
 /// Below this share of their usual rate all sources are slow, so none is reported.
 const OTHERS: f64 = 0.5;

@@ -114,7 +114,7 @@ impl Answer {
     /// Adds a piece; returns whether it was the last.
     ///
     /// # Errors
-    /// The piece does not follow the earlier ones, or exceeds a limit.
+    /// The piece does not follow the earlier pieces, or exceeds a limit.
     pub fn take(&mut self, piece: Surveyed) -> Result<bool, Error> {
         if !piece.manifest.is_empty() {
             if self.manifest.is_some() {

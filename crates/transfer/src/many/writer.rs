@@ -1,8 +1,8 @@
 //! The writer thread of a copy from replicas: one destination, one journal, and leases of the
 //! missing chunks.
 //!
-//! The receiving end of each source uses this thread as that of a plain copy uses
-//! [`writer`](crate::write::writer). The hash of each chunk was agreed beforehand: a source that
+//! The receiving end of each source uses this thread. (The receiving end of a plain copy uses
+//! [`writer`](crate::write::writer).) The hash of each chunk was agreed beforehand: a source that
 //! sends other data is named and excluded. A chunk that arrives twice is written once.
 
 use std::collections::BTreeMap;
@@ -155,8 +155,8 @@ struct ReplicaWriter {
 struct Member {
     reporter: Reporter,
     joined: Time,
-    /// The number of the last lease sent to the source, and of the lease that its current pass
-    /// serves.
+    /// The number of the last lease sent to the source, and of the lease that the source's current
+    /// pass serves.
     last_lease: u32,
     begun_lease: u32,
     waits: bool,
@@ -243,7 +243,7 @@ impl ReplicaWriter {
             let content = |chunk| self.object.chunk_content(chunk) as u64;
             self.resumed += there.into_iter().flatten().map(content).sum::<u64>();
         }
-        // All missing chunks are leased, including the changed ones.
+        // All missing chunks are leased, including the changed chunks.
         let _ = sink.take_changed();
         self.leases = Leases::new(sink.missing()).expect(self.expected);
         let files = sink.files_done();

@@ -61,7 +61,7 @@ struct State {
     /// `None` after a hole without a digest.
     root: Option<RootBuilder>,
     wrong: u32,
-    /// The attempt that may write; an earlier one may still be running.
+    /// The attempt that may write; an earlier attempt may still be running.
     attempt: u64,
 }
 

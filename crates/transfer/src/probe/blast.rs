@@ -31,7 +31,7 @@ pub(super) struct Blast {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Blasted {
     pub(super) sent: u64,
-    /// The first link does not carry datagrams of this size.
+    /// Whether the first link does not carry datagrams of this size.
     pub(super) too_large: bool,
 }
 

@@ -143,7 +143,7 @@ pub struct Measured {
     pub loss: LossRatio,
     /// Datagrams that the receiver's kernel dropped because a buffer was full.
     pub socket_lost: u64,
-    /// Datagrams that arrived after one that was sent later.
+    /// Datagrams that arrived after a datagram that was sent later.
     pub reordered: u64,
 }
 

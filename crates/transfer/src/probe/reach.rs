@@ -22,8 +22,8 @@ pub struct Ports {
     pub tcp_control: Result<String, String>,
     /// The data port.
     pub data_port: u16,
-    /// The largest packet that the data port answered, including the IP header; `None` if it is
-    /// silent.
+    /// The largest packet that the data port answered, including the IP header; `None` if the port
+    /// is silent.
     pub data_mtu: Option<u16>,
 }
 

@@ -75,7 +75,7 @@ pub(crate) struct DataPorts {
     v6: OnceCell<Rc<Port>>,
 }
 
-/// The source of a session's data port: a new port, or a shared one.
+/// The source of a session's data port: a new or a shared port.
 #[derive(Clone, Copy)]
 struct Doors<'a>(Option<&'a DataPorts>);
 
@@ -279,7 +279,7 @@ fn search(data: &Port, address: SocketAddr) -> Result<oneshot::Receiver<Option<u
 }
 
 /// Returns the largest packet that the data port at `address` answers, including the IP header;
-/// `None` if it is silent.
+/// `None` if the port is silent.
 pub(crate) async fn data_size(address: SocketAddr) -> Result<Option<u16>, Error> {
     let data = open_port(address.ip())?;
     let found = search(&data, address)?.await.ok().flatten();

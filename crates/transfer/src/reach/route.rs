@@ -38,7 +38,7 @@ pub(crate) enum Route {
         /// The path on the other host.
         destination: PathBuf,
     },
-    /// From the other host to this one.
+    /// From the other host to this host.
     Pull {
         /// The other host, or one of several.
         host: Host,

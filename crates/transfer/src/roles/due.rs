@@ -26,7 +26,8 @@ impl Due {
         }
     }
 
-    /// Returns the number of their blocks, without those within the `implied` bytes of the object.
+    /// Returns the number of blocks in these chunks. Blocks within the `implied` bytes of the
+    /// object do not count.
     pub(super) fn blocks(&self, layout: &Layout, implied: &[Range<u64>]) -> u64 {
         let mut blocks = RangeSet::new();
         for run in self.0.iter().flat_map(|chunks| blocks_of(layout, chunks)) {
@@ -53,7 +54,7 @@ mod tests {
         due.add(&[1..3, 5..10]);
         assert_eq!(due.blocks(&layout, &[]), 6 * 3 + 1);
         due.spare(&[2..3, 7..8]);
-        // Another pass sends one chunk again, and one that was left out before.
+        // Another pass sends one chunk again, and a chunk that was left out before.
         due.add(&[1..2, 2..3]);
         assert_eq!(due.blocks(&layout, &[]), 5 * 3 + 1);
         // Two whole blocks of a chunk; the second reaches the chunk's end.

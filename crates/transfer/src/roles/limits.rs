@@ -11,7 +11,7 @@ use crate::write::budget::EARLY_GRANT;
 use longhaul_files::CHUNK;
 use longhaul_text::CallOption;
 
-/// Most blocks of a segment: its tally has a bit for each.
+/// Maximum number of blocks of a segment: its tally has a bit for each.
 const SEGMENT_BLOCKS: u64 = 1 << 30;
 /// The smallest block that is worth its header.
 const SMALLEST: u32 = 64;
@@ -61,8 +61,8 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     }
 }
 
-/// Useless data that an honest sender may send: data that exist already, sent before it has the
-/// plan, and data in flight that are no longer requested.
+/// Useless data that an honest sender may send: existing data, before the sender has the plan, and
+/// data in flight that are no longer requested.
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
 /// Maximum amount of useless data, as a multiple of the useful data.
 const MOST_IN_VAIN: u64 = 4;

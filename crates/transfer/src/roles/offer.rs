@@ -3,8 +3,8 @@
 use crate::control::Offer;
 use longhaul_files::Source;
 
-/// Encoded manifests up to this size travel on the control stream, larger ones as the start of the
-/// object.
+/// Encoded manifests up to this size travel on the control stream, larger manifests as the start of
+/// the object.
 const INLINE_MANIFEST: usize = 16 << 10;
 
 /// Returns the offer of `source` to an end that has surveyed it.

@@ -19,7 +19,7 @@ pub(super) struct PlanSoFar {
     pub(super) skipped: Vec<Range<u64>>,
     /// Whether the plan asks for comparisons of chunks.
     pub(super) asks: bool,
-    /// All slices have arrived.
+    /// Whether all slices have arrived.
     pub(super) complete: bool,
     chunks: u64,
     entries: u64,

@@ -109,7 +109,7 @@ struct Running<'a, 'b> {
     layout: Option<Layout>,
     silence: Silence,
     quiet: Quiet,
-    /// Names of files have been sent on the stream.
+    /// Whether names of files have been sent on the stream.
     names_told: bool,
     /// CPU time of this thread at the start of the transfer.
     cpu_before: Duration,

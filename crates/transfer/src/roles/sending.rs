@@ -61,9 +61,9 @@ pub(crate) struct SendingRole<'a> {
     pub(crate) hooks: &'a dyn Hooks,
     /// Whether this end, the client, decides whether datagrams pass.
     pub(crate) decides: bool,
-    /// Only the manifest is sent, for the other end's plan.
+    /// Whether only the manifest is sent, for the other end's plan.
     pub(crate) dry_run: bool,
-    /// The other end knows the manifest, and assigns chunks by leases.
+    /// Whether the other end knows the manifest, and assigns chunks by leases.
     pub(crate) surveyed: bool,
 }
 
@@ -95,7 +95,7 @@ struct Running<'a, 'b> {
     waiting: Option<Payloads>,
     /// The capacity of the receiving host's card, once reported.
     peer_card: Option<Rate>,
-    /// The other end takes coded symbols.
+    /// Whether the other end takes coded symbols.
     takes_coded: bool,
     silence: Silence,
     /// CPU time of this thread at the start of the transfer.
@@ -363,7 +363,7 @@ impl Running<'_, '_> {
         self.pass_again().await
     }
 
-    /// Replaces the current pass by another one.
+    /// Replaces the current pass by another pass.
     async fn pass_again(&mut self) -> Result<(), End> {
         let payloads = self.take_payloads().await?;
         self.number += 1;
@@ -466,7 +466,7 @@ impl Running<'_, '_> {
     ) -> Result<Carried, Error> {
         let end = &self.end;
         if self.datagram > LARGEST_WHOLE {
-            // Without fragmentation the first datagram is refused, and smaller ones follow.
+            // Without fragmentation the first datagram is refused, and smaller datagrams follow.
             let _ = end.port.socket().allow_fragments();
         }
         let keys = end.terms.keys(flow).sending_end();

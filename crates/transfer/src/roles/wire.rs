@@ -19,7 +19,7 @@ use crate::write::budget::MessageCharge;
 pub(super) const BULK: usize = 4;
 /// Messages from datagrams that may wait to be read: a limit on what a peer can put into memory.
 const INLET: usize = 1024;
-/// How long an end that leaves waits for its queued messages, which no longer matter.
+/// How long an end that leaves waits for its queued messages. These messages no longer matter.
 const LEAVING: Duration = Duration::from_secs(1);
 /// How long to wait for the final message to be sent, if the other side does not read.
 const CLOSING: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 /// Why an end stopped.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The session is lost; the copy can continue over a new one.
+    /// The session is lost; the copy can continue over a new session.
     Lost(String),
     /// Datagrams do not pass, or no longer; the copy can continue over streams.
     NoDatagrams,
@@ -75,14 +75,14 @@ impl Drop for Writer {
 pub(crate) struct Wire {
     reader: FrameReader,
     outbox: Outbox,
-    /// The outbox contains an answer to a ping. One answer is enough, so a peer that does not read
-    /// cannot fill the outbox with them.
+    /// Whether the outbox contains an answer to a ping. One answer is enough, so a peer that does
+    /// not read cannot fill the outbox with answers.
     answering: Arc<AtomicBool>,
     bulk: Sender<ChunkPiece>,
     writer: Writer,
     /// Why the writer ended early.
     broken: Receiver<String>,
-    /// The reason, once known, and when to give up the session because of it.
+    /// Once a reason to give up the session is known: the reason, and when to give up.
     giving_up: Option<(String, Instant)>,
     inlet: Receiver<Message>,
     inlet_end: Sender<Message>,
@@ -212,7 +212,7 @@ async fn ended(mut writer: Writer, patience: Duration) -> Option<FrameWriter> {
     tokio::time::timeout(patience, &mut writer.0).await.ok()?.ok()?.ok()
 }
 
-/// Classifies an error: a broken session can be resumed, a refused one cannot.
+/// Classifies an error: a broken session can be resumed, a refused session cannot.
 pub(crate) fn lost_or_fatal(error: Error) -> End {
     match error.kind {
         ErrorKind::Unfinished | ErrorKind::Stalled => End::Lost(error.what),

@@ -27,7 +27,7 @@ const READING: usize = 8;
 const WAITING: usize = 2;
 /// Interval of messages with the names found so far, or of signs of life.
 const SIGN: Duration = Duration::from_millis(500);
-/// How long a client may leave a message unread.
+/// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
 /// Approximate bytes of a name's attributes in a message.
 const ATTRIBUTES: usize = 40;

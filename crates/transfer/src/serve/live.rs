@@ -1,7 +1,7 @@
 //! The running transfers, and the totals of all transfers.
 //!
-//! Status reports cost a transfer nothing: its threads count in any case, and a status request
-//! only reads their counters.
+//! Status reports cost a transfer nothing: the transfer's threads count anyway, and a status
+//! request only reads the counters.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -60,9 +60,9 @@ impl Ended {
 /// The direction and rate setting of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
-    /// The server receives.
+    /// Whether the server receives.
     pub(super) receives: bool,
-    /// The client has set or limited the rate.
+    /// Whether the client has set or limited the rate.
     pub(super) fixed_rate: bool,
 }
 

@@ -36,7 +36,7 @@ const BULK: usize = 8;
 const VALUES: usize = 64 << 10;
 /// Interval of signs of life while the disk is slow.
 const SIGN: Duration = Duration::from_secs(5);
-/// How long a client may leave a message unread.
+/// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
 
 /// The service of remote files.

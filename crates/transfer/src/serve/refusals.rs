@@ -72,7 +72,7 @@ impl Default for Limit {
 }
 
 impl Limit {
-    /// Returns whether to report a refusal of `network`: if so, with the number of earlier ones
+    /// Returns whether to report a refusal of `network`: if so, with the number of earlier refusals
     /// that were not reported.
     fn pass(&mut self, now: Time, network: Network) -> Option<u64> {
         if !self.of_one.has_room(now, network) || !self.of_all.has_room(now, ()) {

@@ -107,10 +107,10 @@ impl Entry {
 }
 
 impl Registered<'_> {
-    /// Called before this transfer writes. If a transfer of the same client into the same place
-    /// has a dead client, it gives way, and this call waits for its end. Returns whether a
-    /// transfer into the same place, of this or another client, has a living client and therefore
-    /// keeps its lock.
+    /// Called before this transfer writes. An older transfer of this client into the same place
+    /// must end if its client no longer answers; this call waits for the end. Returns whether
+    /// another transfer into the same place keeps its lock, because its client (this or another
+    /// one) still answers.
     pub(super) async fn make_way(&self) -> bool {
         let mut held = false;
         for (whose, question) in self.before() {
@@ -151,7 +151,7 @@ impl Registered<'_> {
 /// An earlier transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Earlier {
-    /// Of the same client, and resumed by this one.
+    /// Of the same client, and resumed by this transfer.
     Replaced,
     /// Of the same client, into the same place.
     Own,

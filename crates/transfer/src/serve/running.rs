@@ -153,7 +153,7 @@ impl Running {
         }
     }
 
-    /// As [`Running::stopped`], for services whose errors are those of sessions.
+    /// As [`Running::stopped`], for services that use the sessions' error type.
     pub(super) async fn ending(&self) -> session::Error {
         session::Error::from(&self.stopped().await)
     }

@@ -22,7 +22,7 @@ use crate::session::{FrameReader, FrameWriter, Service, Session};
 /// The shortest and the longest time between two answers.
 const SOONEST: Duration = Duration::from_millis(100);
 const LATEST: Duration = Duration::from_secs(10);
-/// How long a client may leave an answer unread.
+/// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
 
 /// The parts of a server that a status report covers.

@@ -133,8 +133,8 @@ async fn enter(
 ) -> Result<Arc<MemoryPart>, Error> {
     let is_held = make_way(registered, wire, request).await;
     if let Some(files) = files {
-        // Do not wait for a copy with a living client. For others, including those of other
-        // processes, wait as long as their sessions live.
+        // Do not wait for a copy with a living client. Wait for other copies, also of other
+        // processes, as long as their sessions may live.
         files.options.patience =
             if is_held { Duration::ZERO } else { session::Settings::default().idle };
     }
@@ -285,7 +285,7 @@ fn deletion(
 /// Resolves the paths that a client reads.
 ///
 /// # Errors
-/// The client names no path, or one that it may not read.
+/// The client names no path, or a path that it may not read.
 pub(super) fn places(
     server: &Server,
     peer: &PeerId,

@@ -18,8 +18,8 @@ pub(crate) struct Drained {
 }
 
 impl Drained {
-    /// Counts blocks of `bytes` that have left the memory. Returns whether to notify the
-    /// flow: at least half of its memory waited for the writer. Otherwise the sender still has much
+    /// Counts blocks of `bytes` that have left the memory. Returns whether to notify the flow: at
+    /// least half of the flow's memory waited for the writer. With less, the sender still has much
     /// to send, and the flow checks its memory when those data arrive.
     pub(crate) fn add(&self, bytes: u64) -> bool {
         let waited = self.waiting();

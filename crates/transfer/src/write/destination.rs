@@ -22,8 +22,8 @@ use longhaul_files::{ListMemory, VirtualObject};
 
 /// The destination of an object.
 pub(crate) trait Destination: Send {
-    /// Starts to write the `incoming` object, on its own thread or on the one of `shared`, and
-    /// returns the sender to that thread.
+    /// Starts to write the `incoming` object, on its own thread or on the thread of `shared`.
+    /// Returns the sender to that thread.
     ///
     /// # Errors
     /// [`ErrorKind::Unfinished`](crate::error::ErrorKind::Unfinished) if the system cannot start a
@@ -37,7 +37,7 @@ pub(crate) struct Incoming {
     /// The memory charge for the manifest, encoded and decoded.
     pub(crate) list: Box<dyn ListMemory>,
     pub(crate) reporter: Reporter,
-    /// The source could not read all of its folders.
+    /// Whether the source could not read all of its folders.
     pub(crate) is_incomplete: bool,
     /// Notified when the destination is closed.
     pub(crate) closed: oneshot::Sender<()>,
@@ -89,7 +89,7 @@ impl<O: Open> Destination for O {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PassState {
     pub(super) number: u32,
-    /// The flow has received every block.
+    /// Whether the flow has received every block.
     pub(super) all_arrived: bool,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct PassState {
 pub(crate) struct AtSource {
     pub(super) entry: u32,
     pub(super) reason: String,
-    /// The file changed there while it was read.
+    /// Whether the file changed there while it was read.
     pub(super) changed: bool,
 }
 

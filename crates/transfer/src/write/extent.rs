@@ -1,5 +1,5 @@
-//! A part of a pipe as the destination: it is written to its place in a file that other parts also
-//! write.
+//! A part of a pipe as the destination: the part is written to its place in the file that all parts
+//! of the pipe share.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

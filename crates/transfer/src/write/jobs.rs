@@ -80,7 +80,7 @@ pub(crate) enum WriterEvent {
     Deleted(Vec<Vec<u8>>),
     /// Memory was freed.
     Drained,
-    /// All chunks but the failed ones are written.
+    /// All chunks are written, except the failed chunks.
     PassEnd(PassEnd),
     /// The source has to send these chunks next.
     Lease(Lease),
@@ -119,7 +119,7 @@ pub(crate) struct JobInbox {
     level: Arc<Level>,
 }
 
-/// The bytes that wait for a thread, and the memory that they are charged to.
+/// The number of bytes that wait for a thread, and the memory account that is charged for them.
 #[derive(Default)]
 struct Level(Mutex<(usize, Option<MessageCharge>)>);
 

@@ -1,8 +1,9 @@
-//! Limits how long complete chunks wait for their digests. They occupy memory and cannot be
-//! verified.
+//! Limits how long complete chunks wait for their digests. Waiting chunks occupy memory and cannot
+//! be verified.
 //!
-//! Digests are sent with a chunk's first blocks, on two channels. A sender that delays one for
-//! longer than any silence that a session survives is broken, or wants to occupy the memory.
+//! Digests are sent with a chunk's first blocks, on two channels. A session does not survive a long
+//! silence. A sender that delays a digest for longer than that is broken, or wants to occupy the
+//! memory.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ pub(super) struct MissingDigests {
     looked: Instant,
     /// Time in which a digest could have been received.
     waited: Duration,
-    /// Chunks that had to wait, with their start; includes chunks that no longer wait.
+    /// Chunks that had to wait, with the start of the wait. Includes chunks that no longer wait.
     begun: VecDeque<(Duration, u64)>,
 }
 

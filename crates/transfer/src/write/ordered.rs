@@ -1,8 +1,8 @@
 //! A file written in order, to a writer that cannot seek: standard output, or a program's own.
 //!
 //! Each chunk is verified before any of it is written. Early chunks wait in separate memory, up to
-//! a limit; beyond it they keep their granted memory, so the sender stops. The next attempt treats
-//! the written chunks as existing, and starts after them.
+//! a limit. Further early chunks keep their granted memory, so the sender stops. The next attempt
+//! treats the written chunks as existing, and starts after them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct Ordered {
     pub(crate) room: u64,
 }
 
-/// A chunk that arrived before a missing one.
+/// A chunk that arrived while an earlier chunk is missing.
 enum Early {
     /// A copy, whose granted memory was returned.
     Copied(Vec<u8>),
@@ -41,7 +41,7 @@ enum Early {
 
 struct Writing {
     to: Ordered,
-    /// The number of the attempt, by which the output detects a later one.
+    /// The number of the attempt; it shows the output whether a later attempt has begun.
     attempt: u64,
     object: VirtualObject,
     size: u64,
@@ -291,7 +291,7 @@ mod tests {
     fn chunks_of_any_order_are_written_in_order_and_the_next_attempt_continues_after_them() {
         let written = Written::default();
         let output = Output::new(written.clone());
-        // Room for one early chunk; another one keeps its granted memory.
+        // Room for one early chunk; another early chunk keeps its granted memory.
         let (mut opened, mut events) = open(&output, CHUNK, 1).unwrap();
         assert_eq!(have(&mut events), []);
         for number in [2, 3, 0] {

@@ -15,7 +15,7 @@ use longhaul_files::{Failure, Manifest};
 const RANGES: usize = 20_000;
 /// Values to compare in one message: few, so that reading their chunks takes a moment.
 const VALUES: usize = 256;
-/// Maximum number of failures in an outcome, and of their bytes; further ones are only counted.
+/// Maximum number of failures in an outcome, and of their bytes; further failures are only counted.
 const FAILURES: usize = 1_000;
 const FAILURE_BYTES: usize = 512 << 10;
 /// Tag and length of a message within another.
@@ -69,8 +69,8 @@ pub(crate) fn event(
     }
 }
 
-/// Reports the entries that have failed here after the first `count` of `failures`. The source
-/// knows those `at_source`.
+/// Reports the failures of this end, without the first `count` of `failures` and without the
+/// entries `at_source`, which the source knows.
 pub(crate) fn tell_failures(
     failures: &[Failure],
     count: &mut usize,

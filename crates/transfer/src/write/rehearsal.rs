@@ -28,7 +28,7 @@ pub(super) struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// Reports the plan, or first its comparisons if it depends on them.
+    /// Reports the plan. If the plan depends on comparisons, reports these first.
     pub(super) fn begin(
         object: VirtualObject,
         sink: Sink,

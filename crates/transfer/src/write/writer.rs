@@ -1,8 +1,9 @@
 //! The writing thread of a receiving transfer: collects the manifest and the digests, opens the
-//! destination when the manifest is known, and passes it each chunk with its expected digest.
+//! destination when the manifest is known, and passes each chunk with its expected digest to the
+//! destination.
 //!
-//! Only this thread waits for the destination's disk. The grants of the receiving flow bound the
-//! data that wait for it, so a slow disk only slows the sender.
+//! Only this thread waits for the destination's disk. The grants of the receiving flow limit the
+//! data that wait for this thread, so a slow disk only slows the sender.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,8 +42,8 @@ pub(crate) fn thread() -> Result<Jobs, Error> {
     })
 }
 
-/// Starts to write an object, on its own thread or on the one of `shared`. After [`Job::Stop`] the
-/// end is notified when the destination is closed.
+/// Starts to write an object, on its own thread or on the thread of `shared`. After [`Job::Stop`]
+/// the writer closes the destination, then notifies the transfer's end.
 ///
 /// # Errors
 /// As [`thread`].
@@ -135,10 +136,10 @@ pub(crate) fn port_closed(why: &str) -> Error {
 /// One object on its way to its destination.
 pub(crate) struct Writer {
     offer: Offer,
-    /// `None` once it is open, or could not be opened.
+    /// The destination before it is opened; `None` after an attempt to open it.
     destination: Option<Box<dyn Open>>,
     reporter: Reporter,
-    /// The source could not read all of its folders.
+    /// Whether the source could not read all of its folders.
     is_incomplete: bool,
     /// Notified when the destination is closed.
     closed: oneshot::Sender<()>,
@@ -147,7 +148,7 @@ pub(crate) struct Writer {
     list: Box<dyn ListMemory>,
     /// The encoded manifest, until it is complete.
     manifest: Vec<u8>,
-    /// The chunks of it that have arrived.
+    /// The chunks of the manifest that have arrived.
     listed: BTreeSet<u64>,
     digests: BTreeMap<u64, Digest>,
     /// Chunks that wait for their digest or for the manifest.
@@ -177,7 +178,7 @@ impl Writer {
         let _ = closed.send(());
     }
 
-    /// After an error it only waits for the end.
+    /// Runs `work`, unless the writer has failed. After an error the writer only waits for the end.
     fn attempt(&mut self, work: impl FnOnce(&mut Writer) -> Result<(), Error>) {
         if self.ended {
             return;

@@ -149,8 +149,8 @@ pub(super) struct Writing<S> {
     /// Chunks that must be sent again.
     failed: BTreeSet<u64>,
     wrong: WrongChunks,
-    /// Entries that failed according to the source, and whether each changed there. They need not
-    /// be reported back.
+    /// Entries that failed according to the source, and whether each changed there. The source
+    /// needs no report of these.
     failed_at_source: BTreeMap<u32, bool>,
     failures_told: usize,
     spent: Spent,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::error::{Error, ErrorKind};
 
-/// How often one chunk may differ from its digest. An honest sender gives up before the fifth time.
+/// How often one chunk may fail verification. An honest sender gives up before the fifth failure.
 const MOST: u32 = 4;
 
 /// The chunks that have failed verification and have not passed since.

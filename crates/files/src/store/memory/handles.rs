@@ -37,7 +37,7 @@ impl Handle {
         act(&mut state)
     }
 
-    /// As `call`, for a change of the file.
+    /// As `with`, for a change of the file.
     fn change<T>(&self, act: impl FnOnce(&mut Inode) -> T) -> io::Result<T> {
         self.with(|state| {
             if state.strike(|faults| &mut faults.access) {

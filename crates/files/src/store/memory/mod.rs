@@ -56,9 +56,9 @@ struct Page {
     cached: bool,
     stored: bool,
     dirty: bool,
-    /// Clean, but the device does not have the cache's content.
+    /// Whether the page is clean although the device lacks the cache's content.
     lost: bool,
-    /// Reads of the page fail until it is written again.
+    /// Whether reads of the page fail until it is written again.
     unreadable: bool,
 }
 
@@ -84,7 +84,7 @@ struct Inode {
     cache: Vec<u8>,
     device: Vec<u8>,
     pages: Vec<Page>,
-    /// The system failed to write pages back, and no sync has reported it.
+    /// Whether the system failed to write pages back, and no sync has reported it.
     unreported: bool,
     links: u64,
     handles: u64,
@@ -104,7 +104,7 @@ struct Change {
 struct State {
     inodes: BTreeMap<u64, Inode>,
     next: u64,
-    /// Names are case-insensitive, and keep the form in which they were created.
+    /// Whether names are case-insensitive, and keep the form in which they were created.
     folds: bool,
     clock: i64,
     changes: Vec<Change>,
@@ -118,9 +118,9 @@ struct State {
     /// Calls until the process is killed.
     calls_left: Option<u64>,
     struck: Faults,
-    /// Losses of dirty pages, by files of more than a page and by shorter ones.
+    /// Losses of dirty pages: by files of more than a page, and by shorter files.
     lost: (u64, u64),
-    /// Failed reads, of files of more than a page and of shorter ones.
+    /// Failed reads: of files of more than a page, and of shorter files.
     unread: (u64, u64),
 }
 
@@ -504,7 +504,7 @@ impl Disk {
         state.inodes.values_mut().for_each(|inode| inode.unreported = true);
     }
 
-    /// Returns the number of failed reads: of files with more than a page, and of shorter ones.
+    /// Returns the number of failed reads: of files of more than a page, and of shorter files.
     pub(crate) fn unread(&self) -> (u64, u64) {
         self.state().unread
     }

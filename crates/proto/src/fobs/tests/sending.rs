@@ -309,8 +309,9 @@ impl Stretch {
         self.left.keys().next().copied()
     }
 
-    /// Whether those blocks are known to be lost: the receiver has reported on all blocks sent as
-    /// often, or had the time to, and none of them had a number above `by_time_to`.
+    /// Whether those blocks are known to be lost: the receiver has reported on all blocks sent
+    /// equally often. It may instead have had time to do so, if none of these blocks had a number
+    /// above `by_time_to`.
     fn is_known(&self, highest: u64, patience: Span, by_time_to: u64, now: Time) -> bool {
         self.least().is_some_and(|least| {
             let (last, at) = self.gone[least as usize - 1];
@@ -349,11 +350,11 @@ impl Model {
 
     /// Checks a block that is sent under a number.
     ///
-    /// If any block may be repeated, the paper's rule holds for every block. If only known losses
-    /// may be repeated (between chunks, without a grant, after an acknowledgement without new
-    /// blocks, during congestion), the rule holds among the stretches known to be lost, of at most
-    /// [`STRETCH`] blocks each, and no other block is sent. While a first send is possible, only an
-    /// acknowledgement makes a repeat known to be lost.
+    /// If any block may be repeated, the paper's rule holds for every block. In some states only
+    /// known losses may be repeated: between chunks, without a grant, after an acknowledgement
+    /// without new blocks, during congestion. The rule then holds among the stretches known to be
+    /// lost, of at most [`STRETCH`] blocks each, and no other block is sent. While a first send is
+    /// possible, only an acknowledgement makes a repeat known to be lost.
     fn check(&mut self, now: Time, block: Block, number: u64, standing: Standing) {
         assert!(!self.there.contains(&block), "{block:?} is known to be there");
         let (before, of) = match self.goes.get(&block) {

@@ -110,7 +110,7 @@ fn requests_are_obeyed_in_the_order_of_their_numbers() {
     assert!(out.run().is_empty());
     out.hear(request(1, 10, &[0..2]));
     assert_eq!(out.run(), [0, 1, 10, 11, 20, 21]);
-    // The newest request's rate applies, not that of the last to arrive.
+    // The newest request's rate applies, even if an older request arrives later.
     assert_eq!(out.sender.rate(), Rate::from_mbps(30));
 }
 

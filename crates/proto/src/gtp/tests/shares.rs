@@ -149,7 +149,7 @@ fn reported_other_traffic_gets_its_fair_share() {
         let sum = beside.iter().sum::<f64>();
         assert!((55.0..75.0).contains(&sum), "{origin:?}: {beside:?}");
         assert!(jain(&beside) > 0.98, "{origin:?}: {beside:?}");
-        // Capacity that TCP gives back is ours, except for the part that would show its demand.
+        // We get the capacity that TCP frees, except for the part that would show TCP's demand.
         let after = star.rates(9_000, 10_000).iter().sum::<f64>();
         assert!(after > 84.0, "{origin:?}: {after}");
         assert_eq!(capacity.origin, origin, "{capacity:?}");
@@ -304,8 +304,8 @@ fn a_path_that_grows_from_10_to_200_ms_regains_its_share_within_five_seconds() {
     star.run(ms(2000));
     star.paths.get_mut(&2).unwrap().rtt = Span::from_millis(200);
     star.run(ms(8500));
-    // Its estimate fell while nothing arrived, and rises by one step in each of its own round
-    // trips.
+    // The flow's estimate fell while nothing arrived. It rises by one step in each round trip of
+    // the flow.
     let rates = star.rates(7000, 8500);
     assert!(jain(&rates) > 0.98 && rates.iter().sum::<f64>() > 92.0, "{rates:?}");
     assert_eq!(star.dropped(), 0);

@@ -129,7 +129,7 @@ fn three_rounds_with_a_new_train_or_24_without_begin_the_window() {
     assert!(!shadow.enters(true));
     assert!(!shadow.is_fresh, "a train from before does not count");
     shadow.is_fresh = true;
-    // A round without others takes one round away.
+    // A round without other flows lowers the count by one.
     assert!(!shadow.enters(false) && shadow.agreeing == 0);
     assert!(!shadow.enters(true));
     shadow.is_fresh = true;
@@ -371,7 +371,7 @@ fn before_the_first_loss_the_window_is_three_tenths_of_what_the_path_holds() {
 #[test]
 fn a_train_is_asked_for_once_others_seem_to_be_there_and_always_with_a_window() {
     let mut shadow = shadow();
-    // [`Trains`] alone asks for no more trains once one was timed.
+    // Without a window, [`Trains`] requests no more trains once it has timed one.
     shadow.trains.train(Time::ZERO, PacketNumber(0));
     let pulse = train(0, 100, 9);
     shadow.trains.on_feedback(Time::ZERO, &feedback(&pulse, None));
@@ -445,7 +445,7 @@ fn what_was_found_is_the_rate_of_trains_and_how_long_others_were_there() {
     );
 }
 
-/// A path of 957 Mbit/s and 300 ms, without other flows, whose first train seems to arrive at
+/// Simulates a path of 957 Mbit/s and 300 ms without other flows. The first train is measured as
 /// `mbps`. Returns the controller's rates every 75 ms, in Mbit/s.
 fn alone(mut law: impl RateController, mbps: u64) -> Vec<u64> {
     let (carried, tick, rtt) = (957.0 * MBPS, 0.075, 0.3);

@@ -7,7 +7,7 @@ use crate::time::Time;
 /// RFC 9438, sections 4.1 and 4.6.
 const C: f64 = 0.4;
 pub(super) const BETA: f64 = 0.7;
-/// The least sum of the windows.
+/// The minimum sum of the windows.
 const LEAST: f64 = 4.0;
 
 /// One or more windows that lose and grow independently.

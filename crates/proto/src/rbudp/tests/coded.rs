@@ -23,7 +23,8 @@ fn sender(setup: &Setup) -> Out {
     out
 }
 
-/// Tells the sender that a twentieth of its `sent` datagrams was lost, and lets it send everything.
+/// Reports to the sender that a twentieth of its `sent` datagrams was lost, and lets it send
+/// everything.
 fn hear_of_loss(out: &mut Out, sent: u64) {
     let (highest, received, grant) = (sent, sent * 19 / 20, Bytes::MAX);
     out.hear(Control::Pulse(Pulse { sequence: 1, highest, received, grant, ..Pulse::default() }));

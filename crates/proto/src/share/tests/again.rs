@@ -177,8 +177,8 @@ impl World {
 }
 
 proptest! {
-    /// A client whose connection is cut at any time and whose old streams arrive late, with another
-    /// writer that puts the same values, and a server that is killed.
+    /// Cuts a client's connection at any time, delivers its old streams late, and kills the server.
+    /// Another writer puts the same values.
     #[test]
     fn each_edit_is_applied_at_most_once_and_its_client_gets_the_true_result(
         steps in prop::collection::vec((0..12_u8, 0..3_u8), 1..200),

@@ -11,7 +11,7 @@ use crate::wire::messages;
 /// The receiver's progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
-    /// Number of the acknowledgement: an older one that arrives late is ignored.
+    /// Number of the acknowledgement: a late one with a lower number is ignored.
     pub sequence: u64,
     /// The first block that has not arrived.
     pub next: u64,

@@ -32,7 +32,7 @@ pub struct Train {
 /// The state of a flow at the receiver. All counts start with the flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulse {
-    /// Number of the pulse: an older one that arrives late is ignored.
+    /// Number of the pulse: a late pulse with a lower number is ignored.
     pub sequence: u64,
     /// Time since the receiver first knew the flow.
     pub clock: Span,

@@ -22,7 +22,7 @@ pub struct Request {
 /// The sender's limits and progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderOffer {
-    /// Number of the offer, from 1: an older one that arrives late is ignored.
+    /// Number of the offer, from 1: a late offer with a lower number is ignored.
     pub sequence: u64,
     /// The sender's round-trip time.
     pub rtt: Span,

@@ -19,7 +19,8 @@ use crate::scenario::{Amount, Udp};
 const BUFFER: usize = 8 << 20;
 /// The receiver's polling interval; datagrams later than twice this are not counted.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The most datagrams in one batch after a wait; the sender reads the clock between batches.
+/// Maximum number of datagrams in one batch after a wait; the sender reads the clock between
+/// batches.
 const TURN: u32 = 64;
 
 /// Counters of the receiver.
@@ -71,7 +72,7 @@ fn counts(sent: u64, came: u64) -> FlowCounts {
     }
 }
 
-/// The sending socket, connected to the receiving one, and the receiving one.
+/// The sending socket and the receiving socket; the sending socket is connected.
 fn sockets(run: &Run<'_>) -> io::Result<(UdpSocket, UdpSocket)> {
     let of = |name: &str| run.emulation.addresses(name).map_err(io::Error::other);
     let bind = |name: &str, port: u16| -> io::Result<UdpSocket> {

@@ -22,7 +22,8 @@ pub struct FlowEnd {
     pub object: Option<Bytes>,
     /// The delivered amount, each byte once; for UDP, all arrivals.
     pub delivered: Bytes,
-    /// From its start until everything was delivered, or until the end of its time or of the run.
+    /// Time from the flow's start until all data were delivered, or until the end of the flow's
+    /// time or of the run.
     pub took: Span,
     /// The part of `took` that a copy's session needed before the first datagram of the object.
     pub setup: Span,
@@ -43,11 +44,11 @@ pub struct FlowEnd {
 pub struct FlowCounts {
     /// Sent in all.
     pub sent: Option<u64>,
-    /// Of these, sent again.
+    /// Sent again, a part of `sent`.
     pub retransmitted: Option<u64>,
     /// Received by the program.
     pub received: Option<u64>,
-    /// Of these, duplicates.
+    /// Duplicates, a part of `received`.
     pub duplicates: Option<u64>,
     /// Sent, and never received: lost on a link, in a queue, or in the receiver's socket. For a
     /// copy that was cut off: blocks found missing, each once.

@@ -16,7 +16,7 @@ use super::{Run, duration, streams};
 use crate::random::Random;
 use crate::scenario::{Amount, Arrivals, Mice};
 
-/// The most concurrent mice; the next one waits until one finishes.
+/// Maximum number of concurrent mice; the next one waits until one finishes.
 const MOST_AT_ONCE: usize = 256;
 /// How often to check for the end of a run.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -34,7 +34,7 @@ use copies::Copies;
 
 /// The first port for receivers; each flow has its own port.
 const FIRST_PORT: u16 = 20_000;
-/// The most flows of a run: each needs a port and threads.
+/// Maximum number of flows of a run: each needs a port and threads.
 pub const MAX_FLOWS: usize = 1_000;
 
 /// Tells all flows of a run to stop.

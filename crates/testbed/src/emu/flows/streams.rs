@@ -14,7 +14,7 @@ use crate::scenario::{Amount, Congestion, Tcp};
 
 /// The interval between points of a flow's progress.
 const POINTS_APART: Span = Span::from_millis(100);
-/// The most connections of one flow.
+/// Maximum number of connections of one flow.
 pub(super) const MAX_STREAMS: u32 = 1_000;
 /// The buffer limits without a configured window: more than any BDP of these paths.
 const LARGEST_BUFFER: &str = "4096 131072 268435456";

@@ -15,9 +15,9 @@ use crate::scenario::{
     Amount, Arrivals, Congestion, Flow, MAX_FLOWS, Mice, Strategy, Tcp, Traffic, Transfer, Udp,
 };
 
-/// The most settings of a flow.
+/// Maximum number of settings of a flow.
 const MAX_SETTINGS: usize = 64;
-/// The most bytes of a name or a command.
+/// Maximum bytes of a name or a command.
 const MAX_TEXT: usize = 4_096;
 
 const CONGESTION: [(&str, Congestion); 3] =

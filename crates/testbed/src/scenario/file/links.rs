@@ -18,11 +18,11 @@ use crate::link::{
 };
 use crate::scenario::topology::Duplex;
 
-/// The most changes of all links together.
+/// Maximum number of changes of all links together.
 const MAX_CHANGES: usize = 100_000;
 
-/// Tables with a link's properties, later ones overriding earlier ones: all links, this link, its
-/// other direction.
+/// Tables with a link's properties, for all links, for this link, and for its other direction. A
+/// later table overrides earlier tables.
 pub(super) struct Layers<'s, 'a> {
     tables: Vec<&'s Section<'a>>,
     shared: &'s Shared<'s>,
@@ -64,7 +64,8 @@ struct Direction {
 }
 
 impl<'s, 'a> Layers<'s, 'a> {
-    /// Builds the layers from `tables`, later ones overriding earlier ones; skips missing ones.
+    /// Builds the layers from `tables`. A later table overrides earlier tables; missing tables are
+    /// skipped.
     pub(super) fn new(
         tables: impl IntoIterator<Item = Option<&'s Section<'a>>>,
         shared: &'s Shared<'s>,

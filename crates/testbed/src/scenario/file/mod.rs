@@ -30,7 +30,7 @@ use super::{DEFAULT_MTU, MAX_FLOWS, Place, Record, Scenario};
 
 /// The inputs of a scenario file's reader besides the text.
 pub struct Reading<'r> {
-    /// Values that override those of the file: path, such as `flow.0.rate`, and value.
+    /// Pairs that override values of the file: a path, such as `flow.0.rate`, and the new value.
     pub settings: &'r [(String, String)],
     /// Returns the text of a trace that the file names, or an error.
     pub trace: &'r dyn Fn(&str) -> Result<String, String>,

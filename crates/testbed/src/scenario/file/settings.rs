@@ -9,9 +9,9 @@ use super::section::{FileError, list};
 
 /// Sets `value` at `path` in `table`.
 ///
-/// A path is a list of keys separated by dots. A list's entry is selected by its index, from 0, or
-/// by its name (a link's name is its two ends with a hyphen), or by `*` for all entries: `seed`,
-/// `topology.bottleneck.loss`, `link.0.rate`, `flow.*.size`.
+/// A path is a list of keys separated by dots. An entry of a list is selected by its index from 0,
+/// or by its name; `*` selects all entries. The name of a link is its two ends with a hyphen
+/// between them. Examples: `seed`, `topology.bottleneck.loss`, `link.0.rate`, `flow.*.size`.
 pub(super) fn set(table: &mut DeTable<'_>, path: &str, value: &str) -> Result<(), FileError> {
     let words: Vec<&str> = path.split('.').collect();
     in_table(table, &words, value).map_err(|has| {

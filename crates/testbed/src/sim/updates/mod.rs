@@ -79,10 +79,10 @@ impl UpdatesOutcome {
 /// Runs updates to their end.
 ///
 /// The model of TCP: Reno's window starts with ten segments, and the receiver does not limit it.
-/// Updates that wait for the window share segments of 1,448 bytes. A segment counts as lost when
-/// three later ones are acknowledged; when one later one is acknowledged and a quarter of a round
-/// trip has passed (RACK); or, if it is the last one sent, after two round trips (the tail loss
-/// probe). The first loss in a round trip halves the window.
+/// Updates that wait for the window share segments of 1,448 bytes. A segment counts as lost in
+/// three cases: three later segments are acknowledged; a later segment is acknowledged and a
+/// quarter of a round trip has passed (RACK); or the segment is the last one sent and two round
+/// trips have passed (the tail loss probe). The first loss in a round trip halves the window.
 pub fn run(run: &UpdatesRun) -> UpdatesOutcome {
     let mut tally = Tally::new(run);
     match run.carrier {

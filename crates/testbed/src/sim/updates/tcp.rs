@@ -59,7 +59,7 @@ struct Tcp<'a> {
     threshold: f64,
     /// Losses of segments sent before this time do not halve the window again.
     recovered: Time,
-    /// The next segment to deliver, and the segments that arrived earlier than it.
+    /// The next segment to deliver, and later segments that have arrived already.
     expected: u64,
     early: BTreeMap<u64, Vec<u32>>,
 }

@@ -24,8 +24,8 @@ impl Checksum {
         }
     }
 
-    /// Hashes `chunk` if all chunks before it are hashed, then the chunks after it that `sink`
-    /// already has, by reading them back.
+    /// Hashes `chunk` if all earlier chunks are hashed. Then reads back and hashes the following
+    /// chunks that `sink` already has.
     pub(super) fn take(
         &mut self,
         sink: &mut Sink,

@@ -81,7 +81,7 @@ impl Readers {
         Ok(readers)
     }
 
-    /// Waits for the next report; `Disconnected` after the last one.
+    /// Waits for the next report; `Disconnected` after the last report.
     pub(super) fn next(&self, patience: Duration) -> Result<News, RecvTimeoutError> {
         self.news.recv_timeout(patience)
     }

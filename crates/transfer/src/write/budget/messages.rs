@@ -39,7 +39,7 @@ impl MessageCharge {
     }
 
     /// Changes the charge to `bytes`, in full MiB rounded down. Returns whether there was room; if
-    /// not, the charge stays as it was.
+    /// not, the charge is unchanged.
     pub(crate) fn set(&mut self, bytes: usize) -> bool {
         let wanted = bytes / CHUNK as usize;
         let has = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);

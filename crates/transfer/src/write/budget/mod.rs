@@ -1,9 +1,9 @@
 //! The memory for incomplete chunks, divided among the receiving transfers.
 //!
 //! A receiver grants as many bytes as it can hold. If several transfers share one memory, each may
-//! grant its part; parts grow and shrink as transfers come and go. A grant is never taken back, so
-//! a transfer with more than its part keeps the excess until it has drained, and until then the
-//! others have less.
+//! grant its part; parts grow and shrink as transfers come and go. A grant is never taken back. A
+//! transfer with more than its part keeps the excess until the writer has drained it; until then
+//! the other transfers have less.
 //!
 //! Before any grant a sender may send [`EARLY_GRANT`]. So every transfer gets at least [`LEAST`],
 //! and a smaller memory is refused. If less is free, a new transfer waits for it, ahead of all
@@ -12,7 +12,7 @@
 //! beyond a grant find no buffer, whatever the other end believes.
 //!
 //! At a server every transfer has an owner, the client's id. An owner that has parts already gets
-//! another one only while more parts are free than the owner has. So one owner leaves half of the
+//! another part only while more parts are free than the owner has. So one owner leaves half of the
 //! least parts to other owners, and its waiting transfers do not block theirs.
 //!
 //! Lists of files ([`lists`]) and unread messages ([`messages`]) are charged to the same memory.
@@ -115,8 +115,8 @@ impl Budget {
         Budget::patient(memory, transfers, PATIENCE)
     }
 
-    /// Returns the memory of a copy that needs `least`: the one that it shares with other copies,
-    /// or its own.
+    /// Returns the memory of a copy that needs `least`: the memory that it shares with other
+    /// copies, or its own.
     ///
     /// # Errors
     /// As [`Budget::new`].
@@ -331,8 +331,8 @@ impl MemoryPart {
         self.streamed.clone()
     }
 
-    /// Returns how many bytes this transfer may have granted and not drained, given that it has
-    /// `held` now. The result is never less than `held`.
+    /// Returns the limit for this transfer's granted and not yet drained bytes. `held` is the
+    /// current amount; the result is never less.
     pub(crate) fn room(&self, held: Bytes) -> Bytes {
         let shared = &self.place.0;
         let mut permit = self.held();
