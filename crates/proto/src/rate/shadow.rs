@@ -15,10 +15,15 @@
 //!   however long the queue grows meanwhile.
 //! - If our share of the path falls with our window after a loss, the other flows have not slowed
 //!   down. If our share was less than a fair share, the window then grows beyond its old size, up
-//!   to a fair share of the bandwidth-delay product.
+//!   to a fair share of the bandwidth-delay product, and further losses do not shrink it below a
+//!   fair share for some round trips.
 //!
 //! A copy of higher weight has several windows (`windows`). A copy of the lowest weight has none:
 //! while others are present it sends only enough to notice when they leave.
+//!
+//! While no window is in use, a queue is drained at a little less than the capacity, whoever made it.
+//! Otherwise the losses of a short queue that another flow fills would be taken for the path's own
+//! and made up for by a higher rate, which starves that flow.
 //!
 //! [`Trains`] takes over again once all of the capacity arrives, or once others have made no queue
 //! for long.
@@ -77,6 +82,12 @@ const LEAST_LEN: u64 = 4;
 const UNYIELDING: f64 = 0.9;
 const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;
+/// For this many round trips after such a judgement, losses do not shrink the window below our fair
+/// share.
+const HELD: f64 = 6.0;
+/// While no window is in use, a queue is drained at this share of the capacity, whoever made it. A
+/// queue that stays is then not ours.
+const DRAINS: f64 = 0.97;
 /// The capacity is the median of this many trains.
 const TRAINS: usize = 5;
 /// Minimum length of a round, in seconds and in datagrams. A round that takes [`LONGEST`] times its
@@ -126,6 +137,10 @@ pub(crate) struct Shadow {
     /// window then, and its time, until the loss is judged.
     part: f64,
     judged: Option<(f64, f64, Time)>,
+    /// Until when losses do not shrink windows below our fair share.
+    held: Time,
+    /// Whether the last round had a queue that needs draining.
+    stands: bool,
     /// When others last had a queue.
     shared_at: Time,
     /// The shadow window's rate, in bits a second.
@@ -232,6 +247,8 @@ impl Shadow {
             weight,
             part: 1.0,
             judged: None,
+            held: Time::ZERO,
+            stands: false,
             shared_at: Time::ZERO,
             rate: 0.0,
             drain: f64::INFINITY,
@@ -329,6 +346,18 @@ impl Shadow {
         if sent >= CALM_LEN { lost / sent } else { self.trains.path_loss() }
     }
 
+    /// Highest rate while no window is in use: below the capacity while a queue stands. Needs the
+    /// path's own loss ratio, because losses by a full queue would otherwise be taken for it.
+    fn cap(&self) -> Rate {
+        let known = self.carries().filter(|_| self.stands && self.calm.0 >= CALM_LEN);
+        // What arrives while a queue stands is the capacity, or our share of it.
+        let cap = |carries: f64| {
+            let arrived = (self.part * carries).max(self.at_least(carries));
+            DRAINS * arrived / (1.0 - self.path_loss().min(0.9))
+        };
+        Rate::from_bps_f64(known.map_or(f64::INFINITY, cap))
+    }
+
     /// Whether a round lost more than the path's own loss ratio explains.
     fn is_own_loss(&self, sent: u64, came: u64) -> bool {
         let (sent, own) = (sent as f64, self.path_loss());
@@ -340,18 +369,24 @@ impl Shadow {
     /// Whether other flows have a queue, after a round on a path with this capacity in bits a
     /// second.
     fn is_shared(&mut self, rtt: f64, carries: f64, shown: &Shown) -> bool {
-        let Some((queue, longest)) = shown.queue else { return false };
+        let Some((queue, longest)) = shown.queue else {
+            self.stands = false;
+            return false;
+        };
         let rounds = self.after_train.saturating_sub(1);
         self.after_train = if shown.has_train { TRAIN_ROUNDS } else { rounds };
         let train = if self.after_train > 0 { self.train_bits() } else { 0.0 };
         let margin = (rtt * QUEUE_SHARE).max(LEAST_QUEUE) + train / carries;
-        if longest.max(self.longest) < margin {
+        // A train may overfill a short queue; its losses are not the path's own.
+        let is_calm = self.after_train == 0 || self.windows.is_some();
+        if is_calm && longest.max(self.longest) < margin {
             let (sent, lost) = self.calm;
             let (sent, lost) = (sent + shown.sent as f64, lost + (shown.sent - shown.came) as f64);
             let kept = if sent > CALM_MOST { 0.5 } else { 1.0 };
             self.calm = (sent * kept, lost * kept);
         }
         self.longest = longest;
+        self.stands = queue > margin;
         // A queue that may be our own is not counted as a queue of others.
         self.queue.of_others(queue, shown.left / self.at_least(carries), shown.span) > margin
     }
@@ -431,9 +466,12 @@ impl Shadow {
             self.judged = None;
             if part < fair && self.part < part * UNYIELDING {
                 windows.raise((size * BACK_TO).min(whole * fair));
+                self.held = now + Span::from_secs_f64(long * HELD);
             }
         }
+        let is_held = now < self.held && windows.size() <= whole * fair * (1.0 + 1e-9);
         if self.judged.is_none()
+            && !is_held
             && let Some(before) = windows.lose(now, long, lost)
         {
             self.judged = Some((self.part, before, now));
@@ -460,7 +498,7 @@ impl RateController for Shadow {
     fn rate(&self) -> Rate {
         match self.windows {
             Some(_) => Rate::from_bps_f64(self.rate.min(self.limit).min(self.drain)),
-            None => self.trains.rate(),
+            None => self.trains.rate().min(self.cap()),
         }
     }
 

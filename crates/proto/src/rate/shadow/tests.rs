@@ -359,6 +359,59 @@ fn others_that_do_not_yield_give_the_window_back_up_to_half() {
 }
 
 #[test]
+fn a_window_that_was_given_back_keeps_a_fair_share_for_six_round_trips() {
+    let mut shadow = shadow();
+    shadow.windows = Some(Windows::new(Time::ZERO, 300.0, 1, false));
+    shadow.part = 0.3;
+    shadow.resize(at(1.0), 1, 0.1, 800.0);
+    shadow.part = 0.21;
+    shadow.resize(at(1.3), 0, 0.1, 800.0);
+    is(windows(&shadow), 400.0);
+    shadow.resize(at(1.8), 1, 0.1, 800.0);
+    is(windows(&shadow), 400.0);
+    // A window above a fair share loses in any case.
+    let mut above = Windows::new(Time::ZERO, 401.0, 1, false);
+    core::mem::swap(shadow.windows.as_mut().expect("a window"), &mut above);
+    shadow.resize(at(1.85), 1, 0.1, 800.0);
+    is(windows(&shadow), 401.0 * 0.7);
+    (shadow.windows, shadow.judged) = (Some(above), None);
+    shadow.resize(at(1.95), 1, 0.1, 800.0);
+    is(windows(&shadow), 400.0 * 0.7);
+}
+
+#[test]
+fn alone_a_queue_is_drained_at_97_percent_of_what_arrives_or_of_the_least_capacity() {
+    let mut shadow = shadow();
+    shadow.calm = (200.0, 2.0);
+    shadow.on_round(at(1.0), 0.016, &round(1.0, 0.0016));
+    let mbps = |shadow: &Shadow| shadow.cap().as_bps() as f64 / 1e6;
+    assert!((mbps(&shadow) - 97.0 / 0.99).abs() < 1e-5, "{}", mbps(&shadow));
+    shadow.on_round(at(1.5), 0.016, &round(0.5, 0.0016));
+    let least = 0.97 * shadow.at_least(100.0 * MBPS) / 1e6 / 0.99;
+    assert!((mbps(&shadow) - least).abs() < 1e-5, "{}", mbps(&shadow));
+    // A queue of at most a sixteenth of the round trip, or of at most 1.5 ms, does not matter.
+    for (rtt, queue) in [(0.016, 0.0014), (0.16, 0.0099)] {
+        shadow.on_round(at(2.0), rtt, &round(1.0, queue));
+        assert_eq!(shadow.cap(), Rate::from_bps_f64(f64::INFINITY), "{rtt}");
+    }
+    // The path's own loss must be known.
+    shadow.calm = (149.0, 0.0);
+    shadow.on_round(at(3.0), 0.016, &round(1.0, 0.0016));
+    assert_eq!(shadow.cap(), Rate::from_bps_f64(f64::INFINITY));
+}
+
+#[test]
+fn losses_near_a_train_are_not_the_paths_own_unless_others_are_there() {
+    let mut shadow = shadow();
+    let with_train = Shown { sent: 200, came: 190, has_train: true, ..round(0.9, 0.0) };
+    shadow.on_round(at(1.0), 0.1, &with_train);
+    assert_eq!(shadow.calm, (0.0, 0.0));
+    shadow.windows = Some(Windows::new(Time::ZERO, 300.0, 1, false));
+    shadow.on_round(at(1.1), 0.1, &with_train);
+    assert_eq!(shadow.calm, (200.0, 10.0));
+}
+
+#[test]
 fn before_the_first_loss_the_window_is_three_tenths_of_what_the_path_holds() {
     let mut shadow = shadow();
     shadow.windows = Some(Windows::new(Time::ZERO, 100.0, 1, false));
