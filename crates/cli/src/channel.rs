@@ -29,6 +29,7 @@ Examples:
   longhaul channel send --mode latest --key pose/7 lh://dtn.example.org/lab/poses
   longhaul channel receive --mode datagram --code xor:3 --json lh://dtn.example.org/lab/poses
   longhaul channel receive --mode deadline --deadline 200ms lh://dtn.example.org/lab/poses
+  longhaul channel receive --mode multicast lh://dtn.example.org/lab/poses
 ";
 
 /// Send or receive messages through a room of a server
@@ -62,6 +63,8 @@ enum Mode {
     Datagram,
     /// As datagram; messages older than --deadline are not delivered, only counted as late
     Deadline,
+    /// Every message by the multicast group of the room, at once or never
+    Multicast,
 }
 
 #[derive(Args)]
@@ -104,8 +107,13 @@ struct LinkArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     #[arg(required_if_eq("mode", "deadline"))]
     deadline: Option<Span>,
+    /// Interface of this host that leads to the group, for --mode multicast [default: the one that
+    /// leads to the server]
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
     /// Repairs for lost datagrams: xor:N sends the XOR of each N datagrams, rs:N+M sends M
-    /// Reed-Solomon repairs for each N; for --mode datagram, on the path to or from the server
+    /// Reed-Solomon repairs for each N; for --mode datagram, on the path to or from the server, and
+    /// for senders with --mode multicast
     #[arg(long, value_name = "CODE", default_value = "none", value_parser = code::parse)]
     code: ChannelCode,
     /// UDP payload of a datagram in bytes, 1232 to 8900 [default: the largest that passes to the
@@ -129,9 +137,11 @@ impl LinkArgs {
             (Mode::Reliable, None) => ChannelMode::Reliable,
             (Mode::Latest, None) => ChannelMode::Latest,
             (Mode::Datagram | Mode::Deadline, None) => ChannelMode::Datagram,
+            (Mode::Multicast, None) => ChannelMode::Multicast,
         };
         let mut settings = ChannelSettings::new(mode);
         (settings.code, settings.datagram) = (self.code, self.datagram);
+        settings.interface.clone_from(&self.interface);
         Ok(settings)
     }
 

@@ -7,6 +7,7 @@
 //!   limits count clients. [`meter`]: rate limits for networks.
 //! - [`socket`]: one UDP socket, which sends and receives many datagrams in one system call.
 //!   [`batch`]: datagrams on their way out.
+//! - [`multicast`]: sockets of multicast groups.
 //! - [`sealing`]: keys, sealing, opening, replay protection.
 //! - [`buffers`]: memory for chunks, and the blocks that fill them.
 //! - [`port`]: one receiving thread that distributes datagrams to flows; path MTU; address
@@ -23,6 +24,7 @@ pub mod buffers;
 pub mod clock;
 mod error;
 pub mod meter;
+pub mod multicast;
 pub mod network;
 pub mod port;
 pub mod sealing;

@@ -64,7 +64,7 @@ fn split(text: &str) -> (&str, Option<&str>) {
 }
 
 /// The number of an interface, given by name or number.
-fn number(zone: &str) -> Option<u32> {
+pub(crate) fn number(zone: &str) -> Option<u32> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
     netdevice::name_to_index(&socket, zone).ok().or_else(|| {
         let number = zone.parse().ok()?;

@@ -9,9 +9,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_net::multicast::Group;
 use longhaul_proto::law::Weight;
 use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
+use longhaul_proto::share::Key;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_rpc::Methods;
 use longhaul_stream::channel::RoomLimits;
@@ -348,6 +350,8 @@ pub struct ServeOptions {
     pub rooms_only: bool,
     /// Limits of the rooms of channels.
     pub rooms: RoomLimits,
+    /// Rooms that are bridged to multicast groups.
+    pub groups: Vec<(Key, Group)>,
     /// The methods that clients may call.
     pub methods: Methods,
 }
@@ -368,6 +372,7 @@ impl Default for ServeOptions {
             share: None,
             rooms_only: false,
             rooms: RoomLimits::default(),
+            groups: Vec::new(),
             methods: Methods::default(),
         }
     }

@@ -154,7 +154,11 @@ fn sent_line(event: &str, sent: &ChannelSent) -> serde_json::Value {
         "replaced": sent.replaced,
         "dropped": sent.dropped,
         "late": sent.late,
+        "loss": sent.loss(),
         "queue": sent.queue(),
+        "bytes": sent.bytes.get(),
+        "goodput_bps": sent.goodput.as_bps(),
+        "throughput_bps": sent.throughput.as_bps(),
         "rtt_seconds": sent.rtt.as_secs_f64(),
     })
 }

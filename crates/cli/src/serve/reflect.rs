@@ -22,7 +22,8 @@ use crate::{config, console, descriptors, exit, json, notify, plain, signals};
 /// The first id that uses a room with the right `channel=wo`, `ro` or `rw` creates it. With --link,
 /// a room here and the room of the same name at another server are one room; chains and rings of
 /// links are allowed. The other server needs --allow ID,channel=rw,link=rw with this server's id.
-/// Needs the same inbound ports as `longhaul serve`.
+/// With --multicast, a room is also a multicast group of this network. Needs the same inbound ports
+/// as `longhaul serve`.
 #[derive(clap::Args)]
 #[command(after_help = exit::TABLE)]
 pub(crate) struct ReflectArgs {
@@ -51,6 +52,15 @@ pub(crate) struct ReflectArgs {
     /// Accept and remember new servers of --link without asking
     #[arg(long)]
     accept_new: bool,
+    /// Bridge a room to a multicast group of this network, for clients with --mode multicast:
+    /// lab/poses=239.1.2.3:5000%eth0 or lab/poses=[ff15::7]:5000; without %INTERFACE the one that
+    /// the routes name. Needs that UDP port; may be repeated
+    #[arg(long, value_name = "ROOM=GROUP:PORT[%INTERFACE]", value_parser = bridged)]
+    multicast: Vec<(String, String)>,
+    /// Hop limit of the datagrams of --multicast: 1 stays in the local network
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..))]
+    multicast_hops: u8,
     /// Limit of messages in memory, for all rooms together
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
@@ -93,6 +103,12 @@ pub(crate) fn run(args: &ReflectArgs) -> u8 {
     }
 }
 
+/// Splits a room from its group.
+fn bridged(text: &str) -> Result<(String, String), String> {
+    let (room, group) = text.split_once('=').ok_or("write ROOM=GROUP:PORT")?;
+    Ok((room.to_owned(), group.to_owned()))
+}
+
 fn limits(args: &ReflectArgs) -> RoomLimits {
     let mut limits = RoomLimits::default();
     limits.rooms = args.rooms;
@@ -123,6 +139,9 @@ fn serve(args: &ReflectArgs) -> Result<(), Error> {
         let trust = if args.accept_new { trust.or_accept_new() } else { trust };
         let client = Client::builder().identity_in(folder).trust(trust).build()?;
         builder = args.link.iter().fold(builder, |builder, to| builder.link(&client, to.clone()));
+    }
+    for (room, group) in &args.multicast {
+        builder = builder.multicast(room, group, args.multicast_hops);
     }
     let mut server = blocking::wait(builder.start())?;
     let (reloading, ending) = (server.control(), server.control());

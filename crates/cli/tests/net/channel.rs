@@ -6,8 +6,8 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use longhaul_stream::channel::messages::{
-    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Hop, Lost, Part, Publish, Room, Subscribe,
-    Taken,
+    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Group, Hop, LastOfKeys, Lost, Part,
+    Publish, Room, Subscribe, Taken,
 };
 use rustix::process::Signal;
 
@@ -167,6 +167,36 @@ fn with_a_deadline_messages_come_in_time_and_old_ones_are_counted() {
         ),
     ] {
         send(&pair, "lab/x", words, b"").is(2, &[why]);
+    }
+}
+
+/// The fields that both ends report in each mode.
+pub(super) fn assert_reports(summary: &serde_json::Value, why: &str) {
+    for field in ["messages", "bytes", "goodput_bps", "throughput_bps", "rtt_seconds"] {
+        assert!(summary[field].as_f64() > Some(0.0), "{why}: {field} of {summary}");
+    }
+    assert!(summary["throughput_bps"].as_u64() >= summary["goodput_bps"].as_u64(), "{why}");
+    assert_eq!((&summary["loss"], &summary["late"]), (&0.0.into(), &0.into()), "{why}: {summary}");
+    assert!(summary["queue"].is_u64(), "{why}: {summary}");
+}
+
+#[test]
+fn both_ends_report_rates_losses_round_trips_and_the_queue_in_each_mode() {
+    let pair = Pair::of_services("channel=rw");
+    let deadline = ["--mode=deadline", "--deadline=20s"];
+    for (room, mode, all) in [
+        ("a", &["--mode=reliable"][..], 100),
+        ("b", &["--mode=latest"], 1),
+        ("c", &["--mode=datagram", "--code=xor:2"], 100),
+        ("d", &deadline, 100),
+    ] {
+        let subscriber = receive(&pair, room, &[mode, &[&count(all)]].concat());
+        let sent = send(&pair, room, &[mode, &["--json"]].concat(), &lines(100));
+        let came = subscriber.end();
+        let summary = came.is(0, &[]).summary();
+        assert_reports(&summary, room);
+        assert!(summary["jitter_seconds"].is_f64() && summary["reordered"].is_u64(), "{came}");
+        assert_reports(&sent.is(0, &[]).summary(), room);
     }
 }
 
@@ -339,6 +369,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
         (Publish { name: "x".repeat(513), ..publish() }, "not a name"),
         (Publish { cipher: "none\u{1b}".into(), ..publish() }, "no cipher none is known"),
         (Publish { link: 5, ..publish() }, "may not link the room 'lab/x'"),
+        (Publish { multicast: true, ..publish() }, "has no multicast group"),
         (
             Publish { cipher: "aes-128-gcm".into(), deadline_micros: u64::MAX, ..publish() },
             "a deadline of",
@@ -348,7 +379,8 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
     }
     for (lie, why) in [
         (Subscribe { name: "x".into(), ..subscribe() }, "may not receive from"),
-        (Subscribe { mode: 4, ..subscribe() }, "no mode 4"),
+        (Subscribe { mode: 4, ..subscribe() }, "has no multicast group"),
+        (Subscribe { mode: 5, ..subscribe() }, "no mode 5"),
         (Subscribe { mode: 3, ..by_datagrams() }, "the deadline is missing"),
         (Subscribe { mode: 3, deadline_micros: 1, ..by_datagrams() }, "a deadline of"),
         (Subscribe { mode: 3, deadline_micros: u64::MAX, ..by_datagrams() }, "a deadline of"),
@@ -367,6 +399,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
         (Part { rest: u64::MAX, bytes: vec![1], ..Part::default() }, "longer than 16 MiB"),
         (Part { rest: 5, ..Part::default() }, "is empty"),
         (Part { key: "*".into(), ..Part::default() }, "the key is invalid"),
+        (Part { key: "x".repeat(513), ..Part::default() }, "the key is invalid"),
         (Part { number: u64::MAX, ..Part::default() }, "out of its limits"),
         (Part { hops: u32::MAX, ..Part::default() }, "out of its limits"),
     ] {
@@ -384,6 +417,11 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
         vec![ask(ChannelAsked::Subscribe(subscribe())), ask(ChannelAsked::Hop(lies()))],
         vec![ask(ChannelAsked::Publish(publish())), ask(ChannelAsked::Hop(lies()))],
         vec![ask(ChannelAsked::Hop(lies()))],
+        vec![ask(ChannelAsked::LastOfKeys(LastOfKeys::default()))],
+        vec![
+            ask(ChannelAsked::Subscribe(subscribe())),
+            ask(ChannelAsked::LastOfKeys(LastOfKeys::default())),
+        ],
     ] {
         refuses(asks, "");
     }
@@ -420,11 +458,11 @@ fn nobody_sends_in_the_name_of_another_client() {
 
 #[test]
 fn clients_refuse_answers_that_make_no_sense() {
-    let lied = |verb: &'static str, lies: Vec<ChannelTell>| {
+    let lied = |verb: &'static str, mode: &'static str, lies: Vec<ChannelTell>| {
         liar::lied::<ChannelAsk, _>("channel", lies, move |client, id, there| {
             let url = there.into_string().unwrap() + "key";
             let id = format!("--server-id={id}");
-            client.run(["channel", verb, "--json", "--retry-for=0s", &id, &url])
+            client.run(["channel", verb, "--json", "--retry-for=0s", "--mode", mode, &id, &url])
         })
     };
     let tell = |told| ChannelTell { told: Some(told) };
@@ -435,8 +473,9 @@ fn clients_refuse_answers_that_make_no_sense() {
         vec![ChannelTell::default()],
         vec![tell(ChannelTold::Taken(taken))],
         vec![room(), tell(ChannelTold::Hop(lies()))],
+        vec![room(), tell(ChannelTold::Group(Group::default()))],
     ] {
-        let ended = lied("send", lies.clone());
+        let ended = lied("send", "reliable", lies.clone());
         assert!(ended.status.is_some_and(|status| status < 128), "{lies:?}: {ended}");
     }
     let long = Part { rest: u64::MAX, bytes: vec![1], ..Part::default() };
@@ -448,8 +487,19 @@ fn clients_refuse_answers_that_make_no_sense() {
         vec![room(), tell(ChannelTold::Lost(lost.clone())), tell(ChannelTold::Lost(lost))],
         vec![tell(ChannelTold::Part(Part { key: "..".into(), ..Part::default() }))],
     ] {
-        let ended = lied("receive", lies.clone());
+        let ended = lied("receive", "reliable", lies.clone());
         assert!(ended.status.is_some_and(|status| status != 0 && status < 100), "{ended}");
         assert_eq!(ended.events("error").len(), 1, "{lies:?}: {ended}");
+    }
+    // A server cannot make its clients send to any address.
+    let (cipher, key) = ("aes-128-gcm".to_owned(), vec![0; 32]);
+    let anywhere = Group { port: 5, hops: 1, cipher, key, ..Group::default() };
+    for address in [vec![127, 0, 0, 1], vec![224, 0, 0, 1], vec![255; 4], vec![]] {
+        for verb in ["send", "receive"] {
+            let group = Group { address: address.clone(), ..anywhere.clone() };
+            let ended = lied(verb, "multicast", vec![room(), tell(ChannelTold::Group(group))]);
+            let what = ended.is(2, &[]).last()["what"].as_str().unwrap_or_default().to_owned();
+            assert!(what.contains("the server's group"), "{ended}");
+        }
     }
 }

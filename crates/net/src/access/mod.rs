@@ -12,4 +12,5 @@ mod netlink;
 mod tcp;
 mod watch;
 
+pub(crate) use watch::interface_towards;
 pub use watch::{Watch, card_towards};

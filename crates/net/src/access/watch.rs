@@ -36,6 +36,11 @@ pub struct Watch {
     has_told: bool,
 }
 
+/// The number of the interface used for `peer`.
+pub(crate) fn interface_towards(peer: IpAddr) -> Option<u32> {
+    netlink::route_to(peer).ok()
+}
+
 /// UDP payload rate of the card used for `peer`, in datagrams of `datagram` bytes; `None` if there
 /// is no card or no known speed.
 pub fn card_towards(peer: IpAddr, datagram: u16) -> Option<Rate> {

@@ -70,11 +70,7 @@ impl Cursor {
     }
 
     fn wants(&self, message: &Message) -> bool {
-        let of_keys = match &message.key {
-            Some(key) => self.keys.contains(key.as_str()),
-            None => self.keys == Prefix::ALL,
-        };
-        of_keys && (message.via == 0 || message.via != self.not_via)
+        message.is_below(&self.keys) && (message.via == 0 || message.via != self.not_via)
     }
 
     /// Takes the next message or gap; `None` if there is nothing now.
@@ -82,7 +78,7 @@ impl Cursor {
         match self.mode {
             Mode::Latest => self.take_latest(log).map(Taken::Message),
             Mode::Reliable => self.take_next(log),
-            Mode::Datagram | Mode::Deadline(_) => {
+            Mode::Datagram | Mode::Deadline(_) | Mode::Multicast => {
                 let late = log.next().saturating_sub(DATAGRAMS);
                 if self.next < late {
                     let lost = late - self.next;

@@ -65,9 +65,15 @@ impl Joiner {
     }
 
     /// Approximate bytes of memory of incomplete messages and groups.
-    #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    pub fn held(&self) -> usize {
         self.partial_bytes + self.group_bytes
+    }
+
+    /// Drops incomplete messages and groups; their messages are lost.
+    pub fn clear(&mut self) {
+        self.partial.clear();
+        self.groups.clear();
+        (self.partial_bytes, self.group_bytes) = (0, 0);
     }
 
     /// Takes an authentic datagram; appends the messages that it completes to `out`. A datagram

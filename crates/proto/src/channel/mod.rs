@@ -10,6 +10,7 @@
 //!   like `datagram`, but no message that is too old.
 //! - [`Seen`]: drops duplicate messages, after a lost connection or around a ring of servers.
 //! - [`encode`], [`Cutter`], [`Joiner`], [`decode`]: messages as datagrams, with repairs.
+//! - [`Senders`]: the same of the senders of a multicast group.
 //! - [`cover`], [`Judge`]: the code that a deadline needs, and the age of each message.
 //! - [`Array`]: an array of numbers as a message.
 //! - [`Meter`]: throughput, loss, reordering and jitter, at a subscriber.
@@ -25,12 +26,13 @@ mod joiner;
 mod log;
 mod meter;
 mod seen;
+mod senders;
 #[cfg(test)]
 mod tests;
 
 use alloc::sync::Arc;
 
-use crate::share::Key;
+use crate::share::{Key, Prefix};
 use crate::time::Span;
 
 pub use array::{Array, ArrayError, Element};
@@ -42,6 +44,7 @@ pub use joiner::{Joined, Joiner};
 pub use log::{Limits, Log};
 pub use meter::{Meter, Stats};
 pub use seen::{Numbers, Placed, Seen};
+pub use senders::{MAX_SENDERS, Senders};
 
 /// Maximum bytes of a message.
 pub const MAX_MESSAGE: usize = 16 << 20;
@@ -61,10 +64,12 @@ pub enum Mode {
     Datagram,
     /// Every message in datagrams, unless its age at arrival would exceed this.
     Deadline(Span),
+    /// Every message in the datagrams of a multicast group, at once or never.
+    Multicast,
 }
 
 impl Mode {
-    /// Whether messages travel in datagrams.
+    /// Whether messages travel in datagrams of one subscriber or sender.
     pub fn is_datagrams(self) -> bool {
         matches!(self, Mode::Datagram | Mode::Deadline(_))
     }
@@ -101,6 +106,14 @@ pub struct Message {
 }
 
 impl Message {
+    /// Whether its key is one of `keys`. A message without a key is only among all.
+    pub fn is_below(&self, keys: &Prefix) -> bool {
+        match &self.key {
+            Some(key) => keys.contains(key.as_str()),
+            None => *keys == Prefix::ALL,
+        }
+    }
+
     /// Approximate bytes of memory.
     pub fn cost(&self) -> usize {
         const BESIDE: usize = 160;

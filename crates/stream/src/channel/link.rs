@@ -88,7 +88,7 @@ async fn outgoing(
     let mut untaken = VecDeque::new();
     loop {
         let mut session = again(connect, RETRY).await?;
-        session.ask_for(SERVICE, version(false));
+        session.ask_for(SERVICE, version(Mode::Reliable));
         session.expect_bulk();
         let rtt = session.rtt();
         let (mut writer, reader) = session.split();
@@ -129,7 +129,7 @@ async fn bring(
     link: u64,
     place: &mut (u64, u64),
 ) -> Result<(), Error> {
-    session.ask_for(SERVICE, version(false));
+    session.ask_for(SERVICE, version(Mode::Reliable));
     session.expect_much();
     let rtt = LeastRtt::new(session.rtt());
     let silent = silence(session.rtt());

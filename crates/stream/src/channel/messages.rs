@@ -1,6 +1,8 @@
 //! The messages of the service `channel`. A client's first message is a [`Publish`] or a
 //! [`Subscribe`].
 
+use longhaul_proto::channel::Mode;
+
 /// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "channel";
 
@@ -8,19 +10,23 @@ pub const SERVICE: &str = "channel";
 pub const LINK: &str = "link";
 
 /// The version of the service's messages. Each new field that a receiver must not skip raises it.
-/// Version 2 adds the mode `deadline`.
-pub const VERSION: u32 = 2;
+/// Version 2 adds the mode `deadline`, version 3 the mode `multicast`.
+pub const VERSION: u32 = 3;
 
-/// Returns the version that a channel needs, with or without a deadline.
-pub(super) fn version(has_deadline: bool) -> u32 {
-    if has_deadline { VERSION } else { 1 }
+/// Returns the version that a mode needs.
+pub(super) fn version(mode: Mode) -> u32 {
+    match mode {
+        Mode::Multicast => VERSION,
+        Mode::Deadline(_) => 2,
+        _ => 1,
+    }
 }
 
 /// A message of a client.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ChannelAsk {
     /// The message; absent if a newer version sent a kind that this version does not know.
-    #[prost(oneof = "ChannelAsked", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "ChannelAsked", tags = "1, 2, 3, 4, 5")]
     pub asked: Option<ChannelAsked>,
 }
 
@@ -47,6 +53,8 @@ pub enum ChannelAsked {
     Part(Part),
     #[prost(message, tag = "4")]
     Hop(Hop),
+    #[prost(message, tag = "5")]
+    LastOfKeys(LastOfKeys),
 }
 
 /// Asks to send messages to a room. The server answers with a [`Room`], and later with [`Taken`].
@@ -73,6 +81,10 @@ pub struct Publish {
     /// message in datagrams starts with its age and its departure time, 4 bytes each.
     #[prost(uint64, tag = "6")]
     pub deadline_micros: u64,
+    /// Messages go to the multicast group of the room. The server answers with a [`Group`], and
+    /// with another one whenever its key changes.
+    #[prost(bool, tag = "7")]
+    pub multicast: bool,
 }
 
 /// Asks for the messages of a room. The server answers with a [`Room`], the last message of
@@ -83,7 +95,8 @@ pub struct Subscribe {
     #[prost(string, tag = "1")]
     pub name: String,
     /// 0: all messages in order. 1: the newest message of each key. 2: all messages in datagrams.
-    /// 3: all messages in datagrams, with a deadline.
+    /// 3: all messages in datagrams, with a deadline. 4: all messages by the multicast group of the
+    /// room: the server answers with a [`Group`], and with another one when its key changes.
     #[prost(uint32, tag = "2")]
     pub mode: u32,
     /// Only messages with this key or a key below it; empty for all messages.
@@ -121,6 +134,15 @@ pub struct Subscribe {
     /// the code. Each message starts with its age and its departure time, 4 bytes each.
     #[prost(uint64, tag = "13")]
     pub deadline_micros: u64,
+}
+
+/// The client, a subscriber in mode 4, hears the group now. The server sends the last message of
+/// each key.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct LastOfKeys {
+    /// The epoch of its key.
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
 }
 
 /// The receiver's report on datagrams with a deadline, sent once a second.
@@ -174,7 +196,7 @@ pub struct Part {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ChannelTell {
     /// The message; absent if a newer version sent a kind that this version does not know.
-    #[prost(oneof = "ChannelTold", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "ChannelTold", tags = "1, 2, 3, 4, 5, 6")]
     pub told: Option<ChannelTold>,
 }
 
@@ -192,6 +214,37 @@ pub enum ChannelTold {
     Taken(Taken),
     #[prost(message, tag = "5")]
     Hop(Hop),
+    #[prost(message, tag = "6")]
+    Group(Group),
+}
+
+/// The multicast group of the room, and a key of one epoch. The client forgets earlier keys soon.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Group {
+    /// The address of the group: 4 or 16 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub address: Vec<u8>,
+    /// Its UDP port.
+    #[prost(uint32, tag = "2")]
+    pub port: u32,
+    /// The hop limit of its datagrams.
+    #[prost(uint32, tag = "3")]
+    pub hops: u32,
+    /// The cipher of its datagrams.
+    #[prost(string, tag = "4")]
+    pub cipher: String,
+    /// The number of the epoch.
+    #[prost(uint64, tag = "5")]
+    pub epoch: u64,
+    /// To a sender: its flow. To a subscriber: the flow of the server; those of senders follow it.
+    #[prost(uint32, tag = "6")]
+    pub flow: u32,
+    /// To a sender: the key of its flow, 32 bytes. To a subscriber: that of all flows of the epoch.
+    #[prost(bytes = "vec", tag = "7")]
+    pub key: Vec<u8>,
+    /// To a sender: the origin of its messages.
+    #[prost(fixed64, tag = "8")]
+    pub origin: u64,
 }
 
 /// The client has entered the room.

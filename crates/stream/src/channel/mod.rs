@@ -8,9 +8,11 @@
 //!   stream).
 //! - The server: [`server`] answers clients from its `rooms`. `inbound` and `outbound` are the two
 //!   ends of a flow of datagrams, at both sides.
+//! - `group`: the multicast group of a room, at servers and members.
 //! - The clients: [`publish`] and [`subscribe`]. [`link`] connects a room of this server to the
 //!   room of another server.
 
+mod group;
 mod inbound;
 pub mod link;
 #[doc(hidden)]

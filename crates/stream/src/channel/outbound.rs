@@ -14,7 +14,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::wire::header::Kind;
 
 /// How long a group of the code may stay incomplete before its repairs are sent.
-const WAIT: Span = Span::from_millis(20);
+pub(super) const WAIT: Span = Span::from_millis(20);
 /// Possible UDP payload of a datagram. The minimum fits into the smallest IPv6 MTU, 1280 bytes.
 pub(super) const DATAGRAMS: std::ops::RangeInclusive<u16> = 1_232..=8_900;
 
@@ -63,6 +63,7 @@ pub(super) struct Outbound {
     batch: Batch,
     cut: Vec<Datagram>,
     hop: Option<Hop>,
+    sent: usize,
 }
 
 impl Outbound {
@@ -70,7 +71,7 @@ impl Outbound {
     pub(super) fn new(socket: Arc<Socket>, data: Sealer, size: u16, code: Code) -> Outbound {
         let payload = usize::from(size).saturating_sub(SEALED_OVERHEAD);
         let (cutter, batch) = (Cutter::new(payload, code, WAIT), Batch::new(size));
-        Outbound { socket, data, cutter, batch, cut: Vec::new(), hop: None }
+        Outbound { socket, data, cutter, batch, cut: Vec::new(), hop: None, sent: 0 }
     }
 
     /// Adds a deadline; the code then follows the measurements of the path.
@@ -112,6 +113,11 @@ impl Outbound {
         let _ = self.flush_to(path);
     }
 
+    /// UDP payload that was sent since the last call.
+    pub(super) fn take_sent(&mut self) -> usize {
+        std::mem::take(&mut self.sent)
+    }
+
     /// Returns when [`Outbound::flush`] is due.
     pub(super) fn next_wakeup(&self) -> Option<Time> {
         self.cutter.next_wakeup()
@@ -120,6 +126,7 @@ impl Outbound {
     fn flush_to(&mut self, path: Path) -> bool {
         let mut sent = true;
         for Datagram { block, payload } in self.cut.drain(..) {
+            self.sent += payload.len() + SEALED_OVERHEAD;
             let pushed = self.batch.push(&mut self.data, Kind::Data, block, &payload);
             sent &= pushed.is_ok();
             if self.batch.room() == 0 {

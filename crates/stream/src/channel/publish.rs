@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use longhaul_net::clock;
 use longhaul_net::socket::Path;
-use longhaul_proto::channel::{Code, MAX_MESSAGE, Message, Mode};
+use longhaul_proto::channel::{Code, MAX_MESSAGE, Message, Meter, Mode, Stats};
 use longhaul_proto::share::Key;
 use longhaul_proto::time::Span;
 use longhaul_session::retry::{again, silence};
 use longhaul_session::{Error, FrameReader, FrameWriter, Kind, RttWatch};
+use prost::Message as _;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::messages::{
@@ -42,6 +44,9 @@ pub struct Wish {
     pub code: Code,
     /// UDP payload of a datagram in bytes; `None` uses a size that fits every Ethernet path.
     pub datagram: Option<u16>,
+    /// The interface of this host that leads to the multicast group; nothing for the one that leads
+    /// to the server.
+    pub interface: Option<u32>,
 }
 
 /// The state of a sender.
@@ -65,6 +70,16 @@ pub struct Status {
     pub rtt: Span,
 }
 
+impl Status {
+    pub(super) fn count(&mut self, sent: Sending) {
+        *match sent {
+            Sending::Left => &mut self.taken,
+            Sending::Failed => &mut self.dropped,
+            Sending::Late => &mut self.unsent,
+        } += 1;
+    }
+}
+
 struct Item {
     key: Option<Key>,
     bytes: Arc<[u8]>,
@@ -80,13 +95,20 @@ struct Waiting {
     is_finished: bool,
 }
 
-struct Shared {
+pub(super) struct Shared {
     waiting: Mutex<Waiting>,
     news: Notify,
     room: Arc<Semaphore>,
+    /// Content that was sent, and all bytes.
+    meter: Mutex<Meter>,
 }
 
 impl Shared {
+    fn meter(&self) -> MutexGuard<'_, Meter> {
+        // No code panics while it holds the lock.
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         // No code panics while it holds the lock.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
@@ -155,6 +177,11 @@ impl Source {
         Ok(())
     }
 
+    /// Content that was sent, and its rates.
+    pub fn stats(&self) -> Stats {
+        self.shared.meter().stats(clock::now())
+    }
+
     /// Declares that no more messages follow; messages already taken are still sent.
     pub fn finish(&self) {
         self.shared.waiting().is_finished = true;
@@ -164,10 +191,10 @@ impl Source {
 
 /// Keeps the connection; see [`Control::run`].
 pub struct Control {
-    wish: Wish,
-    run: u64,
-    shared: Arc<Shared>,
-    status: watch::Sender<Status>,
+    pub(super) wish: Wish,
+    pub(super) run: u64,
+    pub(super) shared: Arc<Shared>,
+    pub(super) status: watch::Sender<Status>,
     number: u64,
     /// Messages that the server has not acknowledged.
     untaken: VecDeque<Untaken>,
@@ -188,8 +215,9 @@ impl Drop for Control {
 
 /// Creates a sender; `run` is a random number.
 pub fn new(wish: Wish, run: u64) -> (Source, Control, watch::Receiver<Status>) {
-    let (waiting, news, room) = (Mutex::default(), Notify::new(), Arc::new(Semaphore::new(ROOM)));
-    let shared = Arc::new(Shared { waiting, news, room });
+    let (waiting, meter) = Default::default();
+    let (news, room) = (Notify::new(), Arc::new(Semaphore::new(ROOM)));
+    let shared = Arc::new(Shared { waiting, news, room, meter });
     let source = Source { shared: shared.clone(), mode: wish.mode };
     let (status, watched) = watch::channel(Status::default());
     let untaken = VecDeque::new();
@@ -208,6 +236,9 @@ impl Control {
         connect: impl AsyncFn() -> Result<Link, Error>,
         retry_for: Duration,
     ) -> Result<Status, Error> {
+        if self.wish.mode == Mode::Multicast {
+            return self.speak(first, connect, retry_for).await;
+        }
         let mut next = first;
         loop {
             match self.work(next).await {
@@ -222,7 +253,7 @@ impl Control {
     }
 
     /// Updates the counters of the status, and returns it.
-    fn count(&self) -> Status {
+    pub(super) fn count(&self) -> Status {
         let (messages, replaced) = {
             let waiting = self.shared.waiting();
             (waiting.messages, waiting.replaced)
@@ -235,7 +266,7 @@ impl Control {
         let suite = link.suite();
         let Link { mut session, port, contact, flow, datagram } = link;
         let deadline = self.wish.mode.deadline();
-        session.ask_for(SERVICE, version(deadline.is_some()));
+        session.ask_for(SERVICE, version(self.wish.mode));
         session.expect_bulk();
         let rtt = session.rtt();
         let mut asked = Publish {
@@ -306,14 +337,9 @@ impl Control {
             while let Some((message, _permit)) = feed.next() {
                 self.number = feed.number;
                 let sent = out.send(path, &message);
-                self.status.send_modify(|status| {
-                    *match sent {
-                        Sending::Left => &mut status.taken,
-                        Sending::Failed => &mut status.dropped,
-                        Sending::Late => &mut status.unsent,
-                    } += 1;
-                });
+                self.status.send_modify(|status| status.count(sent));
             }
+            feed.sent(out.take_sent());
             let due = out.next_wakeup();
             if feed.is_finished() && due.is_none() {
                 return writer.close(reader, None).await;
@@ -329,7 +355,7 @@ impl Control {
 }
 
 /// Updates the status after a message of the server.
-fn note(
+pub(super) fn note(
     shared: &Shared,
     status: &watch::Sender<Status>,
     rtt: &LeastRtt,
@@ -363,13 +389,16 @@ pub(super) trait Feed {
 
     /// Whether no more messages follow.
     fn is_finished(&self) -> bool;
+
+    /// So many bytes were sent.
+    fn sent(&mut self, _bytes: usize) {}
 }
 
 /// The messages of the program.
-struct Program {
-    shared: Arc<Shared>,
+pub(super) struct Program {
+    pub(super) shared: Arc<Shared>,
     /// The number of the last message.
-    number: u64,
+    pub(super) number: u64,
 }
 
 impl Feed for Program {
@@ -378,7 +407,13 @@ impl Feed for Program {
         self.number += 1;
         let number = self.number;
         let born = at as i64;
-        Some((Message { origin: 0, number, at, born, hops: 0, via: 0, key, bytes }, permit))
+        let message = Message { origin: 0, number, at, born, hops: 0, via: 0, key, bytes };
+        self.shared.meter().on_message(clock::now(), &message);
+        Some((message, permit))
+    }
+
+    fn sent(&mut self, bytes: usize) {
+        self.shared.meter().on_bytes(clock::now(), bytes);
     }
 
     async fn news(&mut self) {
@@ -415,6 +450,7 @@ pub(super) async fn carry(
                 untaken.push_back(next);
             }
             for part in cut(&untaken[sent].0, 0) {
+                feed.sent(part.encoded_len());
                 writer.queue(&ChannelAsk { asked: Some(ChannelAsked::Part(part)) })?;
             }
             sent += 1;

@@ -1,5 +1,7 @@
 //! The server's side: answers the senders and subscribers of rooms.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +19,7 @@ use longhaul_session::{
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval, sleep_until, timeout};
 
+use super::group::bridge::Bridge;
 use super::inbound::{Came, Counts, Inbound};
 use super::messages::{
     ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Lost, Part, Publish, Room, Subscribe, Taken,
@@ -40,13 +43,15 @@ const TOGETHER: usize = 64 << 10;
 pub struct Channels {
     rooms: Rc<Rooms>,
     port: PortHandle,
+    /// The multicast groups of rooms.
+    pub(super) bridges: RefCell<BTreeMap<Key, Rc<Bridge>>>,
 }
 
 /// The properties of a client.
-struct About {
+pub(super) struct About {
     peer: PeerId,
     ip: std::net::IpAddr,
-    exporter: Exporter,
+    pub(super) exporter: Exporter,
     rtt: RttWatch,
     right: Right,
     /// The client's right to links, if any.
@@ -80,7 +85,8 @@ impl About {
 impl Channels {
     /// Creates rooms whose datagrams use `port`.
     pub fn new(port: PortHandle, limits: RoomLimits, charges: Charges) -> Rc<Channels> {
-        Rc::new(Channels { rooms: Rooms::new(limits, charges, random_u64), port })
+        let (rooms, bridges) = (Rooms::new(limits, charges, random_u64), RefCell::default());
+        Rc::new(Channels { rooms, port, bridges })
     }
 
     /// Returns all rooms, sorted by name.
@@ -143,6 +149,15 @@ impl Channels {
         about.may("send to", &name, true, publish.link)?;
         let seat = self.rooms.enter(&name, about.peer, Role::Sender)?;
         let room = Room { run: seat.room.run, next: seat.room.read(|log| log.next()) };
+        if publish.multicast {
+            if publish.link != 0 {
+                return Err(senseless());
+            }
+            let bridge = self.group(&name)?;
+            tell(writer, ChannelTold::Room(room)).await?;
+            let origin = origin(about.peer, publish.run);
+            return bridge.sender(about, origin, writer, reader).await;
+        }
         let mut inflow = None;
         if !publish.cipher.is_empty() {
             let suite = terms::suite(&publish.cipher)?;
@@ -188,10 +203,17 @@ impl Channels {
             3 => deadline(subscribe.deadline_micros)?
                 .map(Mode::Deadline)
                 .ok_or_else(|| wrong("the deadline is missing"))?,
+            4 => Mode::Multicast,
             mode => return Err(wrong(format!("a channel has no mode {mode}"))),
         };
         let seat = self.rooms.enter(&name, about.peer, Role::Subscriber)?;
         let run = seat.room.run;
+        if mode == Mode::Multicast {
+            let bridge = self.group(&name)?;
+            let next = seat.room.read(|log| log.next());
+            tell(writer, ChannelTold::Room(Room { run, next })).await?;
+            return bridge.subscriber(&seat, filter, writer, reader).await;
+        }
         let (cursor, next) = seat.room.read(|log| {
             let link = subscribe.link;
             let cursor = match subscribe.run == run && subscribe.next <= log.next() {
@@ -375,7 +397,7 @@ impl Taking {
 }
 
 /// Interval at which a sender of datagrams learns how many of its messages were lost.
-const COUNTED: Duration = Duration::from_secs(1);
+pub(super) const COUNTED: Duration = Duration::from_secs(1);
 /// How long to wait for datagrams after a sender has ended its stream.
 const LAST: Duration = Duration::from_millis(300);
 
@@ -397,7 +419,7 @@ async fn bring(
         }
         if size > 0 {
             tokio::select! {
-                written = timeout(UNREAD, writer.flush()) => written.map_err(|_| unread())??,
+                written = flush(writer) => written?,
                 ended = goodbye(reader) => return ended,
             }
             continue;
@@ -411,7 +433,7 @@ async fn bring(
 }
 
 /// Encodes the next item for a subscriber; returns its size.
-fn queue(writer: &mut FrameWriter, taken: &FromLog, next: u64) -> Result<usize, Error> {
+pub(super) fn queue(writer: &mut FrameWriter, taken: &FromLog, next: u64) -> Result<usize, Error> {
     let mut told = |told| writer.queue(&ChannelTell { told: Some(told) });
     match taken {
         FromLog::Lost(count) => {
@@ -501,7 +523,7 @@ fn deadline(micros: u64) -> Result<Option<Span>, Error> {
     deadline.map(terms::check_deadline).transpose()
 }
 
-fn senseless() -> Error {
+pub(super) fn senseless() -> Error {
     wrong("this message is not allowed on this channel")
 }
 
@@ -516,9 +538,14 @@ async fn at(due: Option<Instant>) {
     }
 }
 
-async fn tell(writer: &mut FrameWriter, told: ChannelTold) -> Result<(), Error> {
+pub(super) async fn tell(writer: &mut FrameWriter, told: ChannelTold) -> Result<(), Error> {
     let told = ChannelTell { told: Some(told) };
     timeout(UNREAD, writer.write(&told)).await.map_err(|_| unread())?
+}
+
+/// Sends what is queued.
+pub(super) async fn flush(writer: &mut FrameWriter) -> Result<(), Error> {
+    timeout(UNREAD, writer.flush()).await.map_err(|_| unread())?
 }
 
 /// Identifies a sender at all servers. No client can choose the origin of another client.

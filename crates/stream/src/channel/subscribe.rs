@@ -45,6 +45,9 @@ pub struct Wish {
     pub code: Code,
     /// UDP payload of a datagram in bytes; `None` uses a size that fits every Ethernet path.
     pub datagram: Option<u16>,
+    /// The interface of this host that leads to the multicast group; nothing for the one that leads
+    /// to the server.
+    pub interface: Option<u32>,
 }
 
 /// An item that a subscriber delivers.
@@ -85,10 +88,10 @@ pub struct Status {
 }
 
 #[derive(Default)]
-struct State {
-    meter: Meter,
-    status: Status,
-    counts: Option<Arc<Counts>>,
+pub(super) struct State {
+    pub(super) meter: Meter,
+    pub(super) status: Status,
+    pub(super) counts: Option<Arc<Counts>>,
     /// Lost and late messages of flows on earlier connections.
     missed: u64,
     late: u64,
@@ -105,12 +108,12 @@ impl std::fmt::Debug for Board {
 }
 
 impl Board {
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // No code panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn on_connected(&self, rtt: Span) {
+    pub(super) fn on_connected(&self, rtt: Span) {
         let mut state = self.state();
         (state.status.connected, state.status.rtt) = (true, rtt);
     }
@@ -152,13 +155,13 @@ fn missed(counts: &Counts) -> u64 {
 /// Keeps the connection; see [`Control::run`].
 #[derive(Debug)]
 pub struct Control {
-    wish: Wish,
-    items: mpsc::Sender<Item>,
+    pub(super) wish: Wish,
+    pub(super) items: mpsc::Sender<Item>,
     room: Arc<Semaphore>,
-    board: Board,
+    pub(super) board: Board,
     /// The run of the room, and the position of the next message.
     place: (u64, u64),
-    seen: Seen,
+    pub(super) seen: Seen,
 }
 
 /// Creates a subscriber.
@@ -181,6 +184,9 @@ impl Control {
         connect: impl AsyncFn() -> Result<Link, Error>,
         retry_for: Duration,
     ) -> Result<(), Error> {
+        if self.wish.mode == Mode::Multicast {
+            return self.listen(first, connect, retry_for).await;
+        }
         let mut next = first;
         loop {
             match self.work(next).await {
@@ -193,15 +199,9 @@ impl Control {
         }
     }
 
-    async fn work(&mut self, link: Link) -> Result<(), Error> {
-        let suite = link.suite();
-        let Link { mut session, port, contact, flow, datagram } = link;
-        let deadline = self.wish.mode.deadline();
-        session.ask_for(SERVICE, version(deadline.is_some()));
-        session.expect_much();
-        let (exporter, rtt) = (session.exporter(), session.rtt());
-        let (run, next) = self.place;
-        let mut asked = Subscribe {
+    /// What every subscriber asks for.
+    pub(super) fn asked(&self) -> Subscribe {
+        Subscribe {
             name: self.wish.name.as_str().to_owned(),
             keys: self.wish.keys.as_str().to_owned(),
             mode: match self.wish.mode {
@@ -209,12 +209,22 @@ impl Control {
                 Mode::Latest => 1,
                 Mode::Datagram => 2,
                 Mode::Deadline(_) => 3,
+                Mode::Multicast => 4,
             },
-            deadline_micros: deadline.map_or(0, micros),
-            run,
-            next,
             ..Subscribe::default()
-        };
+        }
+    }
+
+    async fn work(&mut self, link: Link) -> Result<(), Error> {
+        let suite = link.suite();
+        let Link { mut session, port, contact, flow, datagram } = link;
+        let deadline = self.wish.mode.deadline();
+        session.ask_for(SERVICE, version(self.wish.mode));
+        session.expect_much();
+        let (exporter, rtt) = (session.exporter(), session.rtt());
+        let (run, next) = self.place;
+        let mut asked =
+            Subscribe { deadline_micros: deadline.map_or(0, micros), run, next, ..self.asked() };
         let by_datagrams = self.wish.mode.is_datagrams();
         if by_datagrams {
             let size = self.wish.datagram.unwrap_or_else(|| ethernet(datagram));
@@ -306,7 +316,7 @@ impl Control {
                     self.message(message, false, false).await;
                 }
             }
-            Some(ChannelTold::Taken(_) | ChannelTold::Hop(_)) | None => {}
+            Some(ChannelTold::Taken(_) | ChannelTold::Hop(_) | ChannelTold::Group(_)) | None => {}
         }
         Ok(())
     }
@@ -320,7 +330,7 @@ impl Control {
         }
     }
 
-    async fn message(&mut self, message: Message, restored: bool, late: bool) {
+    pub(super) async fn message(&self, message: Message, restored: bool, late: bool) {
         self.board.on_message(&message, restored, late);
         let kibis = (message.bytes.len().min(MAX_MESSAGE) >> 10) as u32 + 1;
         // The semaphore is never closed.
@@ -330,7 +340,7 @@ impl Control {
 
     /// Delivers an item. If the program does not read, the server has to wait, and drops
     /// messages of this subscriber.
-    async fn pass(&self, item: Item) {
+    pub(super) async fn pass(&self, item: Item) {
         // If the program is gone, the loop ends.
         let _ = self.items.send(item).await;
     }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_net::multicast::interface;
 use longhaul_proto::channel::{Code, Mode, Stats};
 use longhaul_proto::share::{Key, KeyError, Prefix};
 use longhaul_proto::time::Span;
@@ -41,6 +42,10 @@ pub enum ChannelMode {
     /// message that would arrive later is dropped and counted. The measured losses determine the
     /// repairs, so no code can be set. A new subscriber gets no earlier messages.
     Deadline(Span),
+    /// Every message by the multicast group of the room, to which the server is joined in this
+    /// network: at once or never, in any order. Members hear each other, also while the server is
+    /// lost; the server passes their messages on.
+    Multicast,
 }
 
 /// The code that repairs lost datagrams of a channel.
@@ -64,11 +69,14 @@ pub struct ChannelSettings {
     pub mode: ChannelMode,
     /// A subscriber gets only messages with this key or a key below it; empty for all messages.
     pub keys: String,
-    /// The code, for the mode `Datagram`.
+    /// The code, for the mode `Datagram`, and for a sender in the mode `Multicast`.
     pub code: ChannelCode,
     /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path
     /// to the server, but no more than fits every Ethernet path.
     pub datagram: Option<u16>,
+    /// Name of the interface of this host that leads to the group, in the mode `Multicast`. `None`
+    /// uses the interface that leads to the server.
+    pub interface: Option<String>,
 }
 
 impl ChannelSettings {
@@ -77,7 +85,7 @@ impl ChannelSettings {
         ChannelSettings { mode, ..ChannelSettings::default() }
     }
 
-    fn checked(&self) -> Result<(Mode, Code), Error> {
+    fn checked(&self) -> Result<(Mode, Code, Option<u32>), Error> {
         let (is_xor, group, repairs) = match self.code {
             ChannelCode::None => (false, 0, 0),
             ChannelCode::Xor(group) => (true, group.into(), 1),
@@ -91,11 +99,13 @@ impl ChannelSettings {
             ChannelMode::Latest => Mode::Latest,
             ChannelMode::Datagram => Mode::Datagram,
             ChannelMode::Deadline(deadline) => Mode::Deadline(check_deadline(deadline)?),
+            ChannelMode::Multicast => Mode::Multicast,
         };
-        if code != Code::None && mode != Mode::Datagram {
+        if code != Code::None && !matches!(mode, Mode::Datagram | Mode::Multicast) {
             return Err(usage("only the mode datagram has repairs".to_owned()));
         }
-        Ok((mode, code))
+        let number = |name: &String| interface(name).map_err(|error| usage(error.what));
+        Ok((mode, code, self.interface.as_ref().map(number).transpose()?))
     }
 }
 
@@ -154,9 +164,10 @@ impl IntoFuture for SendChannelRequest {
     /// its limits.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let (mode, code) = self.settings.checked()?;
+            let (mode, code, interface) = self.settings.checked()?;
             let (ways, name, cancel) = self.target.ways()?;
-            let wish = publish::Wish { name, mode, code, datagram: self.settings.datagram };
+            let datagram = self.settings.datagram;
+            let wish = publish::Wish { name, mode, code, datagram, interface };
             let (tell, ready) = oneshot::channel();
             let mut ending = Ending(Some(cancel));
             let done = engine::start(NAME, move || send_channel(&ways, wish, tell))?;
@@ -217,7 +228,7 @@ impl ChannelSender {
 
     /// Returns the state and the counters of the channel.
     pub fn status(&self) -> ChannelSent {
-        ChannelSent::of(&self.status.borrow())
+        ChannelSent::of(&self.status.borrow(), self.source.stats())
     }
 
     /// Returns whether the channel has ended; [`ChannelSender::finish`] then returns the reason.
@@ -231,7 +242,7 @@ impl ChannelSender {
     /// The reason why the channel ended earlier.
     pub async fn finish(self) -> Result<ChannelSent, Error> {
         self.source.finish();
-        ended(self.done.await).map(|status| ChannelSent::of(&status))
+        ended(self.done.await).map(|status| ChannelSent::of(&status, self.source.stats()))
     }
 }
 
@@ -253,16 +264,42 @@ pub struct ChannelSent {
     /// Messages that were too old to be sent, or too old on arrival at the server.
     pub late: u64,
     unsent: u64,
+    /// Content that was sent.
+    pub bytes: Bytes,
+    /// Content sent a second, over the last one to two seconds.
+    pub goodput: Rate,
+    /// The same with heads, keys and repairs.
+    pub throughput: Rate,
     /// The lowest round-trip time to the server so far.
     pub rtt: Span,
 }
 
 impl ChannelSent {
-    fn of(status: &publish::Status) -> ChannelSent {
+    fn of(status: &publish::Status, stats: Stats) -> ChannelSent {
+        let Stats { bytes, goodput, throughput, .. } = stats;
         let publish::Status { connected, messages, taken, replaced, dropped, unsent, late, rtt } =
             *status;
         let late = unsent + late;
-        ChannelSent { connected, messages, taken, replaced, dropped, late, unsent, rtt }
+        ChannelSent {
+            connected,
+            messages,
+            taken,
+            replaced,
+            dropped,
+            late,
+            unsent,
+            bytes,
+            goodput,
+            throughput,
+            rtt,
+        }
+    }
+
+    /// Returns the share of messages that were lost: could not be sent, did not reach the server,
+    /// or found no memory there.
+    pub fn loss(&self) -> f64 {
+        let all = self.messages.saturating_sub(self.replaced);
+        if all == 0 { 0.0 } else { (self.dropped as f64 / all as f64).min(1.0) }
     }
 
     /// Returns the messages that wait for the server.
@@ -280,11 +317,11 @@ impl IntoFuture for ReceiveChannelRequest {
     /// does not let this client receive reports that as the first event.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let (mode, code) = self.settings.checked()?;
+            let (mode, code, interface) = self.settings.checked()?;
             let keys = Prefix::new(&self.settings.keys).map_err(no_key)?;
             let (ways, name, cancel) = self.target.ways()?;
             let datagram = self.settings.datagram;
-            let wish = subscribe::Wish { name, mode, keys, code, datagram };
+            let wish = subscribe::Wish { name, mode, keys, code, datagram, interface };
             let (tell, ready) = oneshot::channel();
             let ending = Ending(Some(cancel));
             let done = engine::start(NAME, move || receive_channel(&ways, wish, tell))?;

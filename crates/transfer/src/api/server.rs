@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_net::multicast::Group;
 use longhaul_proto::registry;
+use longhaul_proto::share::Key;
 use longhaul_proto::units::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
@@ -192,6 +194,20 @@ impl ServerBuilder {
         match Target::new(client, room.into_location()).link() {
             Ok(link) => self.links.push(link),
             Err(error) => self.error = self.error.or(Some(error)),
+        }
+        self
+    }
+
+    /// Bridges a room to a multicast group of this server's network: `239.1.2.3:5000`,
+    /// `[ff15::7]:5000`, with `%eth0` behind it for an interface. The server sends the messages of
+    /// the room to the group, and takes those that clients send to it in the mode
+    /// [`Multicast`](super::ChannelMode::Multicast). Datagrams pass `hops - 1` routers.
+    pub fn multicast(mut self, room: &str, group: &str, hops: u8) -> ServerBuilder {
+        let usage = |what: String| Error::new(ErrorKind::Usage, what);
+        let room = Key::new(room).map_err(|error| usage(format!("this is no room: {error}")));
+        match (room, group.parse::<Group>().map_err(usage)) {
+            (Ok(room), Ok(group)) => self.options.groups.push((room, Group { hops, ..group })),
+            (Err(error), _) | (_, Err(error)) => self.error = self.error.or(Some(error)),
         }
         self
     }

@@ -1,9 +1,10 @@
-//! Links of a server's rooms to rooms of other servers.
+//! Links of a server's rooms to rooms of other servers, and to multicast groups.
 
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_net::multicast::Group;
 use longhaul_proto::share::Key;
 use longhaul_stream::channel::link;
 use longhaul_stream::channel::server::Channels;
@@ -15,7 +16,7 @@ use crate::error::Error;
 use crate::options::HostOptions;
 use crate::progress::Observer;
 use crate::reach::{self, Look};
-use crate::session::{self, Session, Settings};
+use crate::session::{self, PeerId, Session, Settings};
 
 /// How long to wait after a refusal before the link is retried.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -47,6 +48,22 @@ impl LinkTo {
             session::Error { is_silence, ..session::Error::from(&error) }
         })
     }
+}
+
+/// Joins rooms to multicast groups as long as the server runs, each on its own task; `me` is the id
+/// of this server.
+///
+/// # Errors
+/// A group cannot be joined.
+pub(super) fn bridge(
+    channels: &Channels,
+    me: PeerId,
+    groups: &[(Key, Group)],
+) -> Result<(), Error> {
+    for (room, group) in groups {
+        tokio::task::spawn_local(channels.bridge(me, room, *group)?);
+    }
+    Ok(())
 }
 
 /// Runs `links` as long as the server runs, each in a separate task.

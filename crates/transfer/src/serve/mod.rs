@@ -194,13 +194,14 @@ async fn run(
     let refusals = server.refusals.clone();
     listener.on_refusal(move |address, error| refusals.tell(address, &error.clone().into()));
     let server = Rc::new(server);
+    let view = dispatch::view(&server, shared, options.rooms);
+    links::bridge(&view.channels, identity.id(), &options.groups)?;
     ready(Ready {
         address: listener.local_addr(),
         data_port: data.socket().local_addr().port(),
         id: identity.id().to_string(),
     });
     let (ended_end, mut ended) = mpsc::unbounded_channel();
-    let view = dispatch::view(&server, shared, options.rooms);
     links::begin(&server, &view.channels, links);
     let services = dispatch::services(&view, options.rooms_only, options.methods, ended_end);
     let mut untold = tokio::time::interval(UNTOLD);

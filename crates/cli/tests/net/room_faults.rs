@@ -1,0 +1,213 @@
+//! Channels and links between reflectors, cut or frozen until the other end has given them up, and
+//! a subscriber that never reads.
+
+use std::io::{PipeWriter, Write};
+use std::process::Command;
+use std::sync::atomic::Ordering;
+
+use longhaul_stream::channel::messages::{ChannelAsk, ChannelAsked, Subscribe};
+use rustix::process::Signal;
+
+use super::liar::{block_on, meet};
+use super::relay::Relay;
+use crate::rig::{Child, Ended, Host, Pair, Server, side_by_side};
+
+fn texts(ended: &Ended) -> Vec<String> {
+    let events = ended.events("message");
+    events.iter().map(|event| event["text"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+fn hears(child: &mut Child, text: &str) {
+    child.event(|event| event["text"] == text);
+}
+
+fn say(feed: &mut PipeWriter, text: &str) {
+    feed.write_all(format!("{text}\n").as_bytes()).unwrap();
+}
+
+/// A sender that is fed by a pipe.
+fn speaker(mut command: Command) -> (Child, PipeWriter) {
+    let (input, feed) = std::io::pipe().unwrap();
+    (Child::spawn(command.stdin(input)), feed)
+}
+
+/// Awaits that the server has ended a stream that sends, or one that receives.
+fn given_up(server: &mut Server, verb: &str) {
+    server.child().event(|event| {
+        event["event"] == "ended" && event["wish"].as_str().is_some_and(|wish| wish.contains(verb))
+    });
+}
+
+/// `longhaul channel WORDS` for a room of a server that is reached at `address`.
+fn channel(client: &Host, id: &str, address: &str, words: &[&str]) -> Command {
+    let (id, url) = (format!("--server-id={id}"), format!("lh://{address}/lab/x"));
+    client.command([&["channel"], words, &["--json", &id, &url]].concat())
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Cut,
+    Frozen,
+}
+
+fn sender_is_given_up(fault: Fault) {
+    let mut pair = Pair::of_services("channel=rw");
+    let relay = Relay::new(&pair.server);
+    let id = pair.server.id.clone();
+    let near = pair.server.address.clone();
+    let mut subscriber = Child::spawn(&mut channel(&pair.client, &id, &near, &["receive"]));
+    subscriber.event(|event| event["event"] == "joined");
+    let through = relay.address().to_string();
+    let (sender, mut feed) = speaker(channel(&pair.client, &id, &through, &["send"]));
+    say(&mut feed, "before");
+    hears(&mut subscriber, "before");
+    let cut = |is_cut: bool| {
+        relay.rules.no_control.store(is_cut, Ordering::Relaxed);
+        relay.rules.no_tcp.store(is_cut, Ordering::Relaxed);
+    };
+    match fault {
+        Fault::Cut => cut(true),
+        Fault::Frozen => sender.signal(Signal::STOP),
+    }
+    say(&mut feed, "meanwhile");
+    given_up(&mut pair.server, "sends");
+    match fault {
+        Fault::Cut => cut(false),
+        Fault::Frozen => sender.signal(Signal::CONT),
+    }
+    hears(&mut subscriber, "meanwhile");
+    say(&mut feed, "after");
+    hears(&mut subscriber, "after");
+    drop(feed);
+    let sent = sender.end();
+    assert_eq!(sent.is(0, &[]).summary()["taken"], 3, "{fault:?}: {sent}");
+    subscriber.signal(Signal::INT);
+    assert_eq!(texts(&subscriber.end()), ["before", "meanwhile", "after"], "{fault:?}");
+}
+
+#[test]
+fn a_sender_that_was_cut_off_or_frozen_until_the_server_gave_it_up_loses_nothing() {
+    side_by_side([Fault::Cut, Fault::Frozen], sender_is_given_up);
+}
+
+fn subscriber_is_given_up(fault: Fault) {
+    let mut pair = Pair::of_services("channel=rw");
+    let relay = Relay::new(&pair.server);
+    let id = pair.server.id.clone();
+    let near = pair.server.address.clone();
+    let through = relay.address().to_string();
+    let mut subscriber = Child::spawn(&mut channel(&pair.client, &id, &through, &["receive"]));
+    subscriber.event(|event| event["event"] == "joined");
+    let (sender, mut feed) = speaker(channel(&pair.client, &id, &near, &["send"]));
+    say(&mut feed, "before");
+    hears(&mut subscriber, "before");
+    let cut = |is_cut: bool| {
+        relay.rules.no_control.store(is_cut, Ordering::Relaxed);
+        relay.rules.no_tcp.store(is_cut, Ordering::Relaxed);
+    };
+    match fault {
+        Fault::Cut => cut(true),
+        Fault::Frozen => subscriber.signal(Signal::STOP),
+    }
+    (0..100).for_each(|number| say(&mut feed, &format!("meanwhile {number}")));
+    given_up(&mut pair.server, "receives");
+    match fault {
+        Fault::Cut => cut(false),
+        Fault::Frozen => subscriber.signal(Signal::CONT),
+    }
+    say(&mut feed, "after");
+    hears(&mut subscriber, "after");
+    drop(feed);
+    sender.end().is(0, &[]);
+    subscriber.signal(Signal::INT);
+    let came = subscriber.end();
+    let expected = (0..100).map(|number| format!("meanwhile {number}"));
+    let expected = ["before".to_owned()].into_iter().chain(expected).chain(["after".to_owned()]);
+    assert_eq!(texts(&came), expected.collect::<Vec<_>>(), "{fault:?}: {came}");
+    assert_eq!(came.events("messages-lost").len(), 0, "{fault:?}: {came}");
+}
+
+#[test]
+fn a_subscriber_that_was_cut_off_or_frozen_until_the_server_gave_it_up_continues_where_it_was() {
+    side_by_side([Fault::Cut, Fault::Frozen], subscriber_is_given_up);
+}
+
+fn link_is_given_up(fault: Fault) {
+    let scratch = tempfile::tempdir().unwrap();
+    let [client, first, second] = ["c", "a", "b"].map(|name| Host::new(&scratch.path().join(name)));
+    let allow = format!("--allow={},channel=rw", client.id);
+    let linked = format!("--allow={},channel=rw,link=rw", second.id);
+    let reflect = |host: &Host, more: &str| {
+        let words = ["reflect", "--json", "--listen=127.0.0.1:0", "--accept-new", &allow, more];
+        Server::start_as(&mut host.command(words))
+    };
+    let mut a = reflect(&first, &linked);
+    let relay = Relay::new(&a);
+    let mut b = reflect(&second, &format!("--link=lh://{}/lab/x", relay.address()));
+    let ends = [(a.id.clone(), a.address.clone()), (b.id.clone(), b.address.clone())];
+    let mut subscribers = ends.clone().map(|(id, address)| {
+        let mut child = Child::spawn(&mut channel(&client, &id, &address, &["receive"]));
+        child.event(|event| event["event"] == "joined");
+        child
+    });
+    let mut speakers =
+        ends.map(|(id, address)| speaker(channel(&client, &id, &address, &["send"])));
+    for (number, (_, feed)) in (0..).zip(&mut speakers) {
+        say(feed, &format!("before {number}"));
+        subscribers.iter_mut().for_each(|child| hears(child, &format!("before {number}")));
+    }
+    let cut = |is_cut: bool| {
+        relay.rules.no_control.store(is_cut, Ordering::Relaxed);
+        relay.rules.no_tcp.store(is_cut, Ordering::Relaxed);
+    };
+    match fault {
+        Fault::Cut => cut(true),
+        Fault::Frozen => b.child().signal(Signal::STOP),
+    }
+    say(&mut speakers[0].1, "meanwhile");
+    hears(&mut subscribers[0], "meanwhile");
+    // Both streams of the link.
+    given_up(&mut a, "room");
+    given_up(&mut a, "room");
+    match fault {
+        Fault::Cut => cut(false),
+        Fault::Frozen => b.child().signal(Signal::CONT),
+    }
+    hears(&mut subscribers[1], "meanwhile");
+    say(&mut speakers[1].1, "after");
+    subscribers.iter_mut().for_each(|child| hears(child, "after"));
+    for child in subscribers {
+        child.signal(Signal::INT);
+        let came = child.end();
+        assert_eq!(texts(&came), ["before 0", "before 1", "meanwhile", "after"], "{fault:?}");
+    }
+}
+
+#[test]
+fn a_link_that_was_cut_or_whose_reflector_was_frozen_until_it_was_given_up_loses_nothing() {
+    side_by_side([Fault::Cut, Fault::Frozen], link_is_given_up);
+}
+
+#[test]
+fn a_subscriber_that_never_reads_delays_nobody() {
+    let pair = Pair::of_services("channel=rw");
+    block_on(async {
+        let mut silent = meet(&pair, &pair.client).await;
+        silent.ask_for("channel", 1);
+        let subscribe = Subscribe { name: "lab/x".into(), ..Subscribe::default() };
+        let asked = Some(ChannelAsked::Subscribe(subscribe));
+        silent.write(&ChannelAsk { asked }).await.unwrap();
+        let (id, address) = (&pair.server.id, &pair.server.address);
+        let mut reads = Child::spawn(&mut channel(&pair.client, id, address, &["receive"]));
+        reads.event(|event| event["event"] == "joined");
+        let (sender, mut feed) = speaker(channel(&pair.client, id, address, &["send"]));
+        for number in 0..20_000 {
+            say(&mut feed, &format!("{number:0>1000}"));
+        }
+        hears(&mut reads, &format!("{:0>1000}", 19_999));
+        drop(feed);
+        let sent = sender.end();
+        assert_eq!(sent.is(0, &[]).summary()["taken"], 20_000, "{sent}");
+        drop(silent);
+    });
+}

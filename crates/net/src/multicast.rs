@@ -1,0 +1,197 @@
+//! Multicast groups (RFC 1112, RFC 4291): a socket that sends to a group and hears it.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::str::FromStr;
+
+use rustix::net::sockopt::set_ip_multicast_if_with_ifindex;
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
+
+use crate::access;
+use crate::error::Error;
+use crate::socket::request_receive_buffer;
+use crate::zone;
+
+/// Requested receive buffer: a burst of large messages.
+const RECEIVE_BUFFER: usize = 8 << 20;
+
+/// The address and port of a group that programs may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupAddress(SocketAddr);
+
+impl GroupAddress {
+    /// Checks an address.
+    ///
+    /// # Errors
+    /// It is no multicast address, one that is reserved, or has the port 0.
+    pub fn new(address: SocketAddr) -> Result<GroupAddress, String> {
+        let ip = address.ip();
+        if !ip.is_multicast() {
+            return Err(format!("{ip} is no multicast address; use one of 239.0.0.0/8 or ff15::"));
+        }
+        // RFC 5771, section 4, and RFC 4291, section 2.7: protocols of the network own these.
+        let is_reserved = match ip {
+            IpAddr::V4(ip) => ip.octets()[..3] == [224, 0, 0],
+            IpAddr::V6(ip) => ip.octets()[1] & 0x10 == 0,
+        };
+        if is_reserved {
+            return Err(format!("the group {ip} is reserved; use one of 239.0.0.0/8 or ff15::"));
+        }
+        match address.port() {
+            0 => Err(format!("the group {ip} needs a port")),
+            port => Ok(GroupAddress(SocketAddr::new(ip, port))),
+        }
+    }
+
+    /// Returns the address.
+    pub fn address(self) -> SocketAddr {
+        self.0
+    }
+}
+
+/// A group, and how a host reaches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its address.
+    pub address: GroupAddress,
+    /// The number of this host's interface; `None` for the one that the routes name.
+    pub interface: Option<u32>,
+    /// How many routers a datagram may pass, plus one.
+    pub hops: u8,
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.0.fmt(f)
+    }
+}
+
+impl FromStr for Group {
+    type Err = String;
+
+    /// Reads `239.1.2.3:5000%eth0`, `[ff15::7]:5000` or the like. The interface must exist.
+    fn from_str(text: &str) -> Result<Group, String> {
+        let (address, interface) = match text.rsplit_once('%') {
+            Some((address, name)) => (address, Some(interface(name).map_err(|e| e.to_string())?)),
+            None => (text, None),
+        };
+        let wrong = |_| format!("'{text}' is no group; write 239.1.2.3:5000 or [ff15::7]:5000");
+        let address = GroupAddress::new(address.parse().map_err(wrong)?)?;
+        Ok(Group { address, interface, hops: 1 })
+    }
+}
+
+/// The number of the interface `name` of this host.
+///
+/// # Errors
+/// This host has no such interface.
+pub fn interface(name: &str) -> Result<u32, Error> {
+    zone::number(name).ok_or_else(|| {
+        let what = format!("this host has no interface {name}");
+        Error::new(what).advise("`ip link` lists its interfaces")
+    })
+}
+
+/// The interface through which this host reaches `peer`; `None` if it is this host, or unknown.
+pub fn interface_towards(peer: SocketAddr) -> Option<u32> {
+    match peer {
+        _ if peer.ip().to_canonical().is_loopback() => None,
+        SocketAddr::V6(peer) if peer.scope_id() != 0 => Some(peer.scope_id()),
+        _ => access::interface_towards(peer.ip()),
+    }
+}
+
+impl Group {
+    /// Opens a socket that sends to the group, and hears it with what other programs of this host
+    /// send to it. It does not block.
+    ///
+    /// # Errors
+    /// The kernel's error: the interface is missing or takes no part in multicast.
+    pub fn join(&self) -> Result<UdpSocket, Error> {
+        self.open().map_err(|error| {
+            let error = Error::new(format!("cannot join the multicast group {self}: {error}"));
+            error.advise("name the interface of this host that leads to the group")
+        })
+    }
+
+    fn open(&self) -> io::Result<UdpSocket> {
+        let Group { address: GroupAddress(address), interface, hops } = *self;
+        let domain = Domain::for_address(address);
+        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+        // Other programs of this host hear the group too.
+        socket.set_reuse_address(true)?;
+        let number = interface.unwrap_or(0);
+        match address.ip() {
+            IpAddr::V4(group) => {
+                socket.set_multicast_all_v4(false)?;
+                socket.set_multicast_loop_v4(true)?;
+                socket.set_multicast_ttl_v4(hops.into())?;
+                if number > 0 {
+                    let any = Ipv4Addr::UNSPECIFIED;
+                    set_ip_multicast_if_with_ifindex(&socket, &group, &any, number)?;
+                }
+                // Bound to the group, the socket gets nothing that is sent to this host itself.
+                socket.bind(&address.into())?;
+                socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(number))?;
+            }
+            IpAddr::V6(group) => {
+                socket.set_only_v6(true)?;
+                socket.set_multicast_all_v6(false)?;
+                socket.set_multicast_loop_v6(true)?;
+                socket.set_multicast_hops_v6(hops.into())?;
+                if number > 0 {
+                    socket.set_multicast_if_v6(number)?;
+                }
+                socket.bind(&address.into())?;
+                socket.join_multicast_v6(&group, number)?;
+            }
+        }
+        socket.set_nonblocking(true)?;
+        let socket = UdpSocket::from(socket);
+        request_receive_buffer(&socket, RECEIVE_BUFFER)?;
+        Ok(socket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_testbed::{need, skip};
+
+    use super::*;
+
+    #[test]
+    fn groups_are_read_and_others_refused() {
+        let group: Group = "239.1.2.3:5000%lo".parse().unwrap();
+        assert_eq!(group.address.0, "239.1.2.3:5000".parse().unwrap());
+        assert!(group.interface.is_some() && group.hops == 1);
+        let group: Group = "[ff15::7]:5000".parse().unwrap();
+        assert_eq!((group.to_string(), group.interface), ("[ff15::7]:5000".to_owned(), None));
+        for (wrong, why) in [
+            ("239.1.2.3", "is no group"),
+            ("239.1.2.3:5000%nosuch0", "no interface nosuch0"),
+            ("10.0.0.1:5000", "no multicast address"),
+            ("[fe80::1]:5000", "no multicast address"),
+            ("224.0.0.1:5000", "is reserved"),
+            ("[ff02::1]:5000", "is reserved"),
+            ("239.1.2.3:0", "needs a port"),
+        ] {
+            assert!(wrong.parse::<Group>().unwrap_err().contains(why), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn two_sockets_of_a_host_hear_a_group() {
+        for text in ["239.77.1.2:47811%lo", "[ff15::4d:2]:47812%lo"] {
+            let group: Group = text.parse().unwrap();
+            let one = need!(group.join().map_err(skip::forbidden));
+            let two = group.join().unwrap();
+            one.send_to(b"hello", group.address.0).unwrap();
+            for socket in [one, two] {
+                socket.set_nonblocking(false).unwrap();
+                let mut bytes = [0; 10];
+                assert_eq!(socket.recv(&mut bytes).unwrap(), 5);
+            }
+        }
+    }
+}

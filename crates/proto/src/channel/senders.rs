@@ -1,0 +1,128 @@
+//! The senders of a multicast group, at one of those that hear it.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::{Joined, Joiner};
+
+/// Senders of a group.
+pub const MAX_SENDERS: u32 = 256;
+/// Bytes of incomplete messages and groups of the code, of all senders.
+const HELD: usize = 64 << 20;
+
+/// Joins the datagrams of each sender to messages. Each message comes at most once.
+#[derive(Debug, Default)]
+pub struct Senders {
+    joiners: BTreeMap<u32, Joiner>,
+    held: usize,
+}
+
+impl Senders {
+    /// Takes an authentic datagram of `sender`; appends the messages that are whole now to `out`.
+    /// If all incomplete messages take too much memory, the sender with most of them loses its own.
+    pub fn take(&mut self, sender: u32, block: u64, payload: &[u8], out: &mut Vec<Joined>) {
+        if sender >= MAX_SENDERS {
+            return;
+        }
+        let joiner = self.joiners.entry(sender).or_default();
+        let before = joiner.held();
+        joiner.take(block, payload, out);
+        self.held = self.held + joiner.held() - before;
+        while self.held > HELD {
+            let Some(most) = self.joiners.values_mut().max_by_key(|joiner| joiner.held()) else {
+                return;
+            };
+            self.held -= most.held();
+            most.clear();
+        }
+    }
+
+    /// Messages of a sender that did not come so far.
+    pub fn lost_of(&self, sender: u32) -> u64 {
+        self.joiners.get(&sender).map_or(0, Joiner::lost)
+    }
+
+    /// Messages of all senders that did not come so far.
+    pub fn lost(&self) -> u64 {
+        self.joiners.values().map(Joiner::lost).fold(0, u64::saturating_add)
+    }
+
+    /// Drops incomplete messages and groups; their messages are lost.
+    pub fn clear(&mut self) {
+        self.joiners.values_mut().for_each(Joiner::clear);
+        self.held = 0;
+    }
+
+    /// Bytes of memory that incomplete messages and groups take, about.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::channel::{Code, Cutter};
+    use crate::time::{Span, Time};
+
+    fn cut(cutter: &mut Cutter, message: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        let mut out = Vec::new();
+        cutter.message(Time::ZERO, message, &mut out).unwrap();
+        out.into_iter().map(|datagram| (datagram.block, datagram.payload)).collect()
+    }
+
+    fn cutter() -> Cutter {
+        Cutter::new(1_400, Code::None, Span::from_millis(20))
+    }
+
+    #[test]
+    fn senders_with_the_same_numbers_do_not_meet() {
+        let (mut senders, mut out) = (Senders::default(), Vec::new());
+        for sender in [0, 7, MAX_SENDERS - 1, MAX_SENDERS] {
+            let [(block, payload)] = &cut(&mut cutter(), b"hello")[..] else { panic!("one") };
+            for _ in 0..2 {
+                senders.take(sender, *block, payload, &mut out);
+            }
+        }
+        assert_eq!(out.len(), 3);
+        assert!(out.iter().all(|joined| joined.message == b"hello"));
+    }
+
+    #[test]
+    fn losses_are_of_each_sender() {
+        let (mut senders, mut out) = (Senders::default(), Vec::new());
+        let mut cutters = [cutter(), cutter()];
+        for number in 0..10 {
+            for (sender, cutter) in (0..).zip(&mut cutters) {
+                let [(block, payload)] = &cut(cutter, b"x")[..] else { panic!("one") };
+                if sender == 0 || number % 3 != 1 {
+                    senders.take(sender, *block, payload, &mut out);
+                }
+            }
+        }
+        assert_eq!((senders.lost_of(0), senders.lost_of(1), senders.lost()), (0, 3, 3));
+    }
+
+    #[test]
+    fn the_sender_with_most_incomplete_messages_loses_them() {
+        let (mut senders, mut out) = (Senders::default(), Vec::new());
+        let mut incomplete = |senders: &mut Senders, sender, len: usize| {
+            let mut all = cut(&mut cutter(), &vec![1; len]);
+            let last = all.pop().unwrap();
+            for (block, payload) in all {
+                senders.take(sender, block, &payload, &mut out);
+            }
+            last
+        };
+        let (block, payload) = incomplete(&mut senders, 1, 1 << 20);
+        for sender in 2..6 {
+            incomplete(&mut senders, sender, 16 << 20);
+            assert!(senders.held() <= HELD);
+        }
+        senders.take(1, block, &payload, &mut out);
+        assert_eq!(out.len(), 1);
+        assert_eq!(out[0].message.len(), 1 << 20);
+    }
+}

@@ -1,0 +1,320 @@
+//! A room's end in its multicast group, at the server.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use longhaul_net::clock;
+use longhaul_net::multicast::Group;
+use longhaul_net::sealing::keys::{Suite, has_fast_aes};
+use longhaul_proto::channel::{Code, Cursor, MAX_SENDERS, Message, Mode, Taken};
+use longhaul_proto::share::{Key, Prefix};
+use longhaul_session::{Error, Kind, PeerId, random_u64};
+use tokio::net::UdpSocket;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::author::Author;
+use super::ears::{Ears, Heard};
+use super::epoch::{Epoch, SERVER};
+use super::voice::Voice;
+use crate::channel::messages;
+use crate::channel::outbound::until;
+use crate::channel::rooms::{Charge, Published, Role, Rooms, Seat};
+use crate::channel::stamp;
+use crate::send::ethernet;
+
+/// How soon a member's leave begins a new epoch: one for all that leave meanwhile.
+const SOON: Duration = Duration::from_secs(1);
+/// The same if the member did not say goodbye: it may have lost its right.
+const AT_ONCE: Duration = Duration::from_millis(100);
+/// Members that may send: each may take two numbers of an epoch.
+const SPEAKING: u32 = MAX_SENDERS / 2 - 1;
+/// Messages and datagrams that are handled before the other direction has its turn.
+const TURN: usize = 64;
+
+/// A member that sends.
+pub(super) struct Sender {
+    author: Author,
+    origin: u64,
+    /// Messages that the room has taken.
+    pub(super) taken: Cell<u64>,
+    /// Messages for which there was no memory.
+    dropped: Cell<u64>,
+    /// Messages that did not come, in the present epoch and in those before.
+    lost: Cell<(u64, u64)>,
+}
+
+impl Sender {
+    pub(super) fn new(author: Author, origin: u64) -> Sender {
+        let (taken, dropped, lost) = Default::default();
+        Sender { author, origin, taken, dropped, lost }
+    }
+
+    /// Messages that did not come or found no memory.
+    pub(super) fn dropped(&self) -> u64 {
+        let (now, before) = self.lost.get();
+        self.dropped.get() + now + before
+    }
+}
+
+/// See the [module](self).
+pub(crate) struct Bridge {
+    group: Group,
+    state: RefCell<State>,
+    /// The number of the present epoch.
+    epochs: watch::Sender<u64>,
+    /// A new epoch is due, or due sooner.
+    ended: Notify,
+}
+
+struct State {
+    epoch: Epoch,
+    /// The next sender of the epoch. No number is given twice.
+    next: u32,
+    /// Sending members now.
+    speaking: u32,
+    /// By epoch and number; of the present epoch and the one before.
+    senders: BTreeMap<(u64, u32), Rc<Sender>>,
+    began: Instant,
+    due: Option<Instant>,
+}
+
+impl std::fmt::Debug for Bridge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bridge").field("group", &self.group).finish_non_exhaustive()
+    }
+}
+
+impl Bridge {
+    pub(super) fn new(group: Group) -> Bridge {
+        let aes = if has_fast_aes() { Suite::Aes128Gcm } else { Suite::ChaCha20Poly1305 };
+        let state = State {
+            epoch: Epoch::new(1, aes),
+            next: SERVER + 1,
+            speaking: 0,
+            senders: BTreeMap::new(),
+            began: Instant::now(),
+            due: None,
+        };
+        let (epochs, ended) = (watch::channel(1).0, Notify::new());
+        Bridge { group, state: RefCell::new(state), epochs, ended }
+    }
+
+    /// The number of each new epoch.
+    pub(super) fn epochs(&self) -> watch::Receiver<u64> {
+        self.epochs.subscribe()
+    }
+
+    /// A member that sends, or only hears.
+    ///
+    /// # Errors
+    /// There are as many senders as may be.
+    pub(super) fn admit(self: &Rc<Self>, sender: Option<Sender>) -> Result<Member, Error> {
+        let mut state = self.state.borrow_mut();
+        if sender.is_some() {
+            if state.speaking >= SPEAKING {
+                let what = format!("the group of this room has {} senders", state.speaking);
+                return Err(Error::new(Kind::Unreachable, what)
+                    .advise("use another mode, or try again later"));
+            }
+            state.speaking += 1;
+        }
+        let (bridge, sender) = (self.clone(), sender.map(Rc::new));
+        Ok(Member { bridge, sender, has_left: Cell::new(false) })
+    }
+
+    /// Begins a new epoch: what left the group has no key any more.
+    pub(super) fn renew(&self) {
+        let mut state = self.state.borrow_mut();
+        let number = state.epoch.number + 1;
+        state.epoch = Epoch::new(number, state.epoch.suite());
+        (state.next, state.began, state.due) = (SERVER + 1, Instant::now(), None);
+        state.senders.retain(|(epoch, _), _| *epoch + 1 >= number);
+        drop(state);
+        self.epochs.send_replace(number);
+    }
+
+    fn end_epoch(&self, within: Duration) {
+        let mut state = self.state.borrow_mut();
+        let due = (Instant::now() + within).max(state.began + AT_ONCE);
+        state.due = Some(state.due.map_or(due, |before| before.min(due)));
+        drop(state);
+        self.ended.notify_one();
+    }
+
+    /// Completes when a new epoch is due.
+    async fn due(&self) {
+        loop {
+            let due = self.state.borrow().due;
+            tokio::select! {
+                () = self.ended.notified() => {}
+                () = async { sleep_until(due.unwrap_or_else(Instant::now)).await },
+                    if due.is_some() => return,
+            }
+        }
+    }
+
+    fn heard(&self, seat: &Seat, via: u64, heard: Heard) {
+        let sender = self.state.borrow().senders.get(&heard.sender).cloned();
+        let Some(sender) = sender else { return };
+        // Any subscriber could have sealed it.
+        if !sender.author.made(&heard.signed, &heard.code) {
+            return;
+        }
+        let born = stamp() as i64;
+        let message = Message { origin: sender.origin, hops: 0, via, born, ..heard.message };
+        let count = match seat.room.publish(message) {
+            Published::New => &sender.taken,
+            Published::Full => &sender.dropped,
+            Published::Old => return,
+        };
+        count.set(count.get() + 1);
+    }
+
+    /// Notes how many messages of each sender did not come.
+    fn count(&self, ears: &Ears) {
+        let state = self.state.borrow();
+        for ((epoch, number), sender) in &state.senders {
+            if *epoch == state.epoch.number {
+                sender.lost.set((ears.lost_of(*number), sender.lost.get().1));
+            }
+        }
+    }
+}
+
+/// A member of the group, as the server knows it. When it is dropped, the key is renewed.
+pub(super) struct Member {
+    bridge: Rc<Bridge>,
+    pub(super) sender: Option<Rc<Sender>>,
+    has_left: Cell<bool>,
+}
+
+impl Member {
+    /// What the member needs for the present epoch. A sender gets a new number each time.
+    pub(super) fn group(&self) -> messages::Group {
+        let Bridge { group, state, .. } = &*self.bridge;
+        let Some(sender) = &self.sender else {
+            return state.borrow().epoch.for_subscriber(group);
+        };
+        if state.borrow().next >= MAX_SENDERS {
+            self.bridge.renew();
+        }
+        let mut state = state.borrow_mut();
+        let number = state.next;
+        state.next += 1;
+        let epoch = state.epoch.number;
+        state.senders.insert((epoch, number), sender.clone());
+        let (now, before) = sender.lost.get();
+        sender.lost.set((0, now + before));
+        state.epoch.for_sender(group, number, sender.origin)
+    }
+
+    /// The member has said goodbye.
+    pub(super) fn leave(&self) {
+        self.has_left.set(true);
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let mut state = self.bridge.state.borrow_mut();
+        if let Some(own) = &self.sender {
+            state.speaking -= 1;
+            state.senders.retain(|_, sender| !Rc::ptr_eq(sender, own));
+        }
+        drop(state);
+        self.bridge.end_epoch(if self.has_left.get() { SOON } else { AT_ONCE });
+    }
+}
+
+/// The running end of a room in its group.
+pub(super) struct Running {
+    bridge: Rc<Bridge>,
+    from: Seat,
+    to: Seat,
+    socket: UdpSocket,
+    charge: Box<dyn Charge>,
+}
+
+impl Running {
+    /// Joins the group of `bridge` for the room `name`; `me` is the id of this server.
+    ///
+    /// # Errors
+    /// The group cannot be joined, or a limit of rooms is reached.
+    pub(super) fn new(
+        bridge: Rc<Bridge>,
+        rooms: &Rc<Rooms>,
+        me: PeerId,
+        name: &Key,
+    ) -> Result<Running, Error> {
+        let failed = |what: String| Error::new(Kind::Unreachable, what);
+        let socket = bridge.group.join();
+        let socket = socket.map_err(|error| failed(error.to_string()))?;
+        let socket = UdpSocket::from_std(socket).map_err(|error| failed(error.to_string()))?;
+        let from = rooms.enter(name, me, Role::Subscriber)?;
+        let to = rooms.enter(name, me, Role::Sender)?;
+        Ok(Running { bridge, from, to, socket, charge: rooms.charge(me) })
+    }
+
+    /// Passes messages between the room and the group, as long as the server runs.
+    pub(super) async fn run(mut self) {
+        let bridge = self.bridge.clone();
+        let via = random_u64().max(1);
+        let room = self.from.room.clone();
+        let mut changes = room.changes();
+        let mut cursor = room.read(|log| Cursor::at(log.next(), Mode::Reliable, Prefix::ALL, via));
+        let mut epochs = bridge.epochs();
+        let epoch = bridge.state.borrow().epoch.clone();
+        let to: SocketAddr = bridge.group.address.address();
+        let seal = epoch.of(SERVER).sealer();
+        let mut voice = Voice::new(to, ethernet(None), Code::None, seal, None);
+        let mut ears = Ears::new(epoch, Some(SERVER));
+        loop {
+            changes.mark_unchanged();
+            let mut sent = 0;
+            while sent < TURN
+                && let Some(taken) = room.read(|log| cursor.take(log))
+            {
+                sent += 1;
+                // A group that is slower than its room loses messages, as any subscriber does.
+                if let Taken::Message(message) = taken {
+                    voice.send(&self.socket, &message).await;
+                }
+            }
+            tokio::select! {
+                biased;
+                // The room lives as long as the seat.
+                _ = epochs.changed() => {
+                    let epoch = bridge.state.borrow().epoch.clone();
+                    voice.renew(epoch.of(SERVER).sealer(), None, false);
+                    // No member has a key before the bridge, so nothing waits for it.
+                    ears.renew(clock::now(), epoch, &mut Vec::new());
+                }
+                () = bridge.due() => bridge.renew(),
+                _ = self.socket.readable() => self.hear(&mut ears, via),
+                () = tokio::task::yield_now(), if sent == TURN => {}
+                _ = changes.changed() => {}
+                () = until(voice.next_wakeup()) => voice.flush(&self.socket).await,
+            }
+        }
+    }
+
+    /// Takes the datagrams that wait, for one turn.
+    fn hear(&mut self, ears: &mut Ears, via: u64) {
+        let (mut bytes, mut heard) = ([0; u16::MAX as usize], Vec::new());
+        for _ in 0..TURN {
+            let Ok(len) = self.socket.try_recv(&mut bytes) else { break };
+            ears.take(clock::now(), &bytes[..len], &mut heard);
+        }
+        if !self.charge.set(ears.held()) {
+            ears.clear();
+        }
+        for heard in heard {
+            self.bridge.heard(&self.to, via, heard);
+        }
+        self.bridge.count(ears);
+    }
+}

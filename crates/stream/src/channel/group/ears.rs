@@ -1,0 +1,158 @@
+//! Hearing a group.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use longhaul_net::clock::{Span, Time};
+use longhaul_net::sealing::open::Opener;
+use longhaul_proto::channel::{Joined, Message, Senders, decode};
+use longhaul_proto::wire::header::{Header, Kind};
+
+use super::author::CODE;
+use super::epoch::Epoch;
+
+/// How long datagrams of the epoch before are heard.
+const KEPT: Span = Span::from_secs(2);
+/// Datagrams that wait for the key of their epoch.
+const EARLY: usize = 64;
+/// Content of the largest datagram.
+const MOST: usize = u16::MAX as usize;
+
+/// A message that was heard.
+#[derive(Debug)]
+pub(super) struct Heard {
+    /// Its epoch, and its sender in that epoch.
+    pub(super) sender: (u64, u32),
+    pub(super) message: Message,
+    /// The message as it was signed, and the code of its author.
+    pub(super) signed: Vec<u8>,
+    pub(super) code: [u8; CODE],
+    /// A datagram of it was lost and restored.
+    pub(super) restored: bool,
+    /// A message that was sent later came before it.
+    pub(super) late: bool,
+}
+
+/// The state of one epoch.
+struct Known {
+    epoch: Epoch,
+    openers: BTreeMap<u32, Opener>,
+    senders: Senders,
+}
+
+impl Known {
+    fn new(epoch: Epoch) -> Known {
+        Known { epoch, openers: BTreeMap::new(), senders: Senders::default() }
+    }
+}
+
+/// One that hears a group.
+pub(super) struct Ears {
+    now: Known,
+    before: Option<(Known, Time)>,
+    /// Itself among the senders.
+    own: Option<u32>,
+    /// Datagrams of unknown flows, which may be of an epoch whose key is still on its way.
+    early: VecDeque<(Time, Vec<u8>)>,
+    /// Messages of earlier epochs that did not come.
+    lost: u64,
+    scratch: Vec<u8>,
+    joined: Vec<Joined>,
+}
+
+impl Ears {
+    /// Hears all senders but `own`.
+    pub(super) fn new(epoch: Epoch, own: Option<u32>) -> Ears {
+        let (now, scratch) = (Known::new(epoch), vec![0; MOST]);
+        let (early, joined) = (VecDeque::new(), Vec::new());
+        Ears { now, before: None, own, early, lost: 0, scratch, joined }
+    }
+
+    /// Takes the key of a new epoch; appends the messages of datagrams that came before the key to
+    /// `out`. A known key changes nothing: duplicates are still recognised.
+    pub(super) fn renew(&mut self, now: Time, epoch: Epoch, out: &mut Vec<Heard>) {
+        let before = self.before.as_ref().map(|(known, _)| &known.epoch);
+        if self.now.epoch == epoch || before == Some(&epoch) {
+            return;
+        }
+        let old = std::mem::replace(&mut self.now, Known::new(epoch));
+        self.lost = self.lost.saturating_add(old.senders.lost());
+        self.before = Some((old, now + KEPT));
+        for (_, datagram) in std::mem::take(&mut self.early) {
+            self.take(now, &datagram, out);
+        }
+    }
+
+    fn keep_early(&mut self, now: Time, datagram: &[u8]) {
+        self.early.push_back((now, datagram.to_vec()));
+        while self.early.len() > EARLY
+            || self.early.front().is_some_and(|(came, _)| *came + KEPT < now)
+        {
+            self.early.pop_front();
+        }
+    }
+
+    /// Takes a datagram; appends the messages that are whole now to `out`. Datagrams of strangers,
+    /// and those that were heard before, have no effect.
+    pub(super) fn take(&mut self, now: Time, datagram: &[u8], out: &mut Vec<Heard>) {
+        let Some(header) = Header::decode(datagram) else { return };
+        if header.kind != Kind::Data {
+            return;
+        }
+        self.before.take_if(|(_, until)| *until < now);
+        let before = self.before.as_mut().map(|(known, _)| known);
+        let found = [Some(&mut self.now), before].into_iter().flatten().find_map(|known| {
+            let sender = known.epoch.sender(header.flow)?;
+            Some((known, sender))
+        });
+        let Some((known, sender)) = found else { return self.keep_early(now, datagram) };
+        if Some(sender) == self.own {
+            return;
+        }
+        let mut fresh = None;
+        let opener = match known.openers.get_mut(&sender) {
+            Some(opener) => opener,
+            None => fresh.insert(known.epoch.opener(sender)),
+        };
+        let Ok(len) = opener.open(now, &header, datagram, &mut self.scratch) else { return };
+        if let Some(opener) = fresh {
+            known.openers.insert(sender, opener);
+        }
+        known.senders.take(sender, header.block, &self.scratch[..len], &mut self.joined);
+        let sender = (known.epoch.number, sender);
+        for Joined { message: mut signed, restored, late } in self.joined.drain(..) {
+            // What no honest end sends is dropped.
+            let Some(code) = signed.last_chunk().copied() else { continue };
+            signed.truncate(signed.len() - CODE);
+            let Some(message) = decode(&signed) else { continue };
+            out.push(Heard { sender, message, signed, code, restored, late });
+        }
+    }
+
+    /// Messages that did not come so far.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.saturating_add(self.now.senders.lost())
+    }
+
+    /// Messages of a sender of the present epoch that did not come so far.
+    pub(super) fn lost_of(&self, sender: u32) -> u64 {
+        self.now.senders.lost_of(sender)
+    }
+
+    /// Datagrams that wait for a key.
+    #[cfg(test)]
+    pub(super) fn early(&self) -> usize {
+        self.early.len()
+    }
+
+    /// Bytes of memory that incomplete messages take.
+    pub(super) fn held(&self) -> usize {
+        let before = self.before.as_ref().map_or(0, |(known, _)| known.senders.held());
+        self.now.senders.held() + before
+    }
+
+    /// Drops incomplete messages.
+    pub(super) fn clear(&mut self) {
+        self.before = None;
+        self.now.senders.clear();
+    }
+}

@@ -1,0 +1,199 @@
+//! A subscriber that hears the multicast group of its room.
+//!
+//! It keeps the group while its server is lost: members still hear each other then.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use longhaul_net::clock;
+use longhaul_net::multicast::{Group, interface_towards};
+use longhaul_proto::channel::{Message, Mode, Seen};
+use longhaul_session::retry::{again, silence};
+use longhaul_session::{Error, Kind};
+use tokio::net::UdpSocket;
+use tokio::sync::{Notify, watch};
+
+use super::ears::{Ears, Heard};
+use super::epoch::{Described, Epoch};
+use crate::channel::inbound::Counts;
+use crate::channel::messages::{
+    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, LastOfKeys, SERVICE, version,
+};
+use crate::channel::parts::Parts;
+use crate::channel::stamp;
+use crate::channel::subscribe::{Control, Item};
+use crate::link::{LeastRtt, Link};
+
+/// A group and its present key.
+type Place = (Group, Epoch);
+
+/// The state that the session and the group share.
+struct Shared<'a> {
+    control: &'a Control,
+    seen: RefCell<Seen>,
+    /// The run of the room.
+    run: Cell<u64>,
+    place: watch::Sender<Option<Place>>,
+    /// This end hears the group.
+    joined: Notify,
+}
+
+/// Opens the socket of a group.
+pub(super) fn join(group: &Group) -> Result<UdpSocket, Error> {
+    let failed = |what: String| Error::new(Kind::Unreachable, what);
+    let joined = group.join().map_err(|error| {
+        failed(error.what).advise("name the interface that leads to the group by --interface")
+    })?;
+    UdpSocket::from_std(joined).map_err(|error| failed(error.to_string()))
+}
+
+impl Control {
+    /// Hears the group, and keeps the session with the server that has the key.
+    pub(in crate::channel) async fn listen(
+        mut self,
+        first: Link,
+        connect: impl AsyncFn() -> Result<Link, Error>,
+        retry_for: Duration,
+    ) -> Result<(), Error> {
+        let seen = RefCell::new(std::mem::replace(&mut self.seen, Seen::new(1)));
+        let (run, place, joined) = (Cell::new(0), watch::channel(None).0, Notify::new());
+        let shared = Shared { control: &self, seen, run, place, joined };
+        let session = async {
+            let mut next = first;
+            loop {
+                match shared.attend(next).await {
+                    Err(error) if error.kind == Kind::Lost => {
+                        self.board.state().status.connected = false;
+                    }
+                    ended => return ended,
+                }
+                tokio::select! {
+                    link = again(&connect, retry_for) => next = link?,
+                    () = self.items.closed() => return Ok(()),
+                }
+            }
+        };
+        tokio::select! {
+            ended = session => ended,
+            failed = shared.hear() => Err(failed),
+        }
+    }
+}
+
+impl Shared<'_> {
+    /// Keeps a session until the program wants nothing more.
+    async fn attend(&self, link: Link) -> Result<(), Error> {
+        let Link { mut session, contact, .. } = link;
+        session.ask_for(SERVICE, version(Mode::Multicast));
+        session.expect_much();
+        let silent = silence(session.rtt());
+        tokio::pin!(silent);
+        let rtt = LeastRtt::new(session.rtt());
+        let (mut writer, mut reader) = session.split();
+        let asked = ChannelAsked::Subscribe(self.control.asked());
+        writer.write(&ChannelAsk { asked: Some(asked) }).await?;
+        let (mut parts, mut wants_last) = (Parts::default(), true);
+        loop {
+            let told = tokio::select! {
+                error = &mut silent => return Err(error),
+                () = self.joined.notified(), if wants_last => {
+                    wants_last = false;
+                    let epoch = self.place.borrow().as_ref().map_or(0, |(_, epoch)| epoch.number);
+                    let asked = Some(ChannelAsked::LastOfKeys(LastOfKeys { epoch }));
+                    writer.write(&ChannelAsk { asked }).await?;
+                    continue;
+                }
+                told = reader.read::<ChannelTell>() => told?,
+                () = self.control.items.closed() => {
+                    // The server may be gone.
+                    let _ = writer.leave(reader).await;
+                    return Ok(());
+                }
+            };
+            let ended = || Error::new(Kind::Lost, "the server ended the session");
+            match told.ok_or_else(ended)?.told {
+                Some(ChannelTold::Room(room)) => {
+                    self.control.board.on_connected(rtt.now());
+                    if self.run.replace(room.run) != room.run {
+                        self.control.pass(Item::Joined).await;
+                    }
+                }
+                Some(ChannelTold::Group(group)) => {
+                    let described = Described::read(&group)?;
+                    let own = self.control.wish.interface;
+                    let group = described.through(own.or_else(|| interface_towards(contact)));
+                    self.place.send_replace(Some((group, described.epoch)));
+                }
+                Some(ChannelTold::Part(part)) => {
+                    if let Some((message, _)) = parts.take(part)? {
+                        self.message(message, false, false).await;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Hears the group as soon as the server has described it; returns why that is impossible.
+    async fn hear(&self) -> Error {
+        let mut places = self.place.subscribe();
+        let counts = Arc::<Counts>::default();
+        self.control.board.state().counts = Some(counts.clone());
+        let mut hearing: Option<(Group, UdpSocket, Ears)> = None;
+        let (mut bytes, mut heard) = (vec![0; u16::MAX.into()], Vec::new());
+        loop {
+            tokio::select! {
+                Ok(()) = places.changed() => {
+                    let Some((group, epoch)) = places.borrow_and_update().clone() else { continue };
+                    match &mut hearing {
+                        Some((same, _, ears)) if *same == group => {
+                            ears.renew(clock::now(), epoch, &mut heard);
+                        }
+                        _ => match join(&group) {
+                            Ok(socket) => hearing = Some((group, socket, Ears::new(epoch, None))),
+                            Err(error) => return error,
+                        },
+                    }
+                    self.joined.notify_one();
+                }
+                len = receive(&hearing, &mut bytes) => {
+                    let Some((_, _, ears)) = &mut hearing else { continue };
+                    let now = clock::now();
+                    ears.take(now, &bytes[..len], &mut heard);
+                    counts.lost.store(ears.lost(), Ordering::Relaxed);
+                    if !heard.is_empty() {
+                        self.control.board.state().meter.on_bytes(now, len);
+                    }
+                }
+            }
+            let keys = &self.control.wish.keys;
+            for Heard { message, restored, late, .. } in heard.drain(..) {
+                if message.is_below(keys) {
+                    let message = Message { born: stamp() as i64, ..message };
+                    self.message(message, restored, late).await;
+                }
+            }
+        }
+    }
+
+    async fn message(&self, message: Message, restored: bool, late: bool) {
+        let is_new = self.seen.borrow_mut().is_new(message.origin, message.number);
+        if is_new {
+            self.control.message(message, restored, late).await;
+        }
+    }
+}
+
+/// The length of the next datagram; never, without a group.
+async fn receive(hearing: &Option<(Group, UdpSocket, Ears)>, bytes: &mut [u8]) -> usize {
+    loop {
+        let Some((_, socket, _)) = hearing else { return std::future::pending().await };
+        // An error of an earlier datagram on its way out.
+        if let Ok(len) = socket.recv(bytes).await {
+            return len;
+        }
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,168 @@
+//! A sender to the multicast group of its room.
+//!
+//! It keeps the group while its server is lost: members still hear it then.
+
+use std::time::Duration;
+
+use longhaul_net::multicast::{Group, interface_towards};
+use longhaul_proto::channel::{Message, Mode};
+use longhaul_session::retry::{again, silence};
+use longhaul_session::{Error, Kind};
+use tokio::net::UdpSocket;
+use tokio::sync::{Notify, watch};
+
+use super::author::Author;
+use super::epoch::{Described, FlowKey};
+use super::listen::join;
+use super::voice::Voice;
+use crate::channel::messages::{
+    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Publish, SERVICE, version,
+};
+use crate::channel::outbound::until;
+use crate::channel::publish::{Control, Feed, Program, Status, note};
+use crate::link::{LeastRtt, Link};
+use crate::send::ethernet;
+
+/// How this end sends to the group.
+#[derive(Clone)]
+struct Place {
+    group: Group,
+    key: FlowKey,
+    author: Author,
+    origin: u64,
+    /// The session is new: keys of an earlier one are of no use.
+    is_first: bool,
+}
+
+impl Control {
+    /// Sends to the group, and keeps the session with the server that has the key.
+    pub(in crate::channel) async fn speak(
+        self,
+        first: Link,
+        connect: impl AsyncFn() -> Result<Link, Error>,
+        retry_for: Duration,
+    ) -> Result<Status, Error> {
+        let (place, finished) = (watch::channel(None).0, Notify::new());
+        let session = async {
+            let mut next = first;
+            loop {
+                match self.attend(next, &place, &finished).await {
+                    Err(error) if error.kind == Kind::Lost => {
+                        self.status.send_modify(|status| status.connected = false);
+                    }
+                    ended => return ended,
+                }
+                tokio::select! {
+                    link = again(&connect, retry_for) => next = link?,
+                    () = finished.notified() => return Ok(()),
+                }
+            }
+        };
+        tokio::select! {
+            ended = session => ended?,
+            failed = self.send(place.subscribe(), &finished) => return Err(failed),
+        }
+        Ok(self.count())
+    }
+
+    /// Keeps a session until all messages are sent.
+    async fn attend(
+        &self,
+        link: Link,
+        place: &watch::Sender<Option<Place>>,
+        finished: &Notify,
+    ) -> Result<(), Error> {
+        let Link { mut session, contact, .. } = link;
+        session.ask_for(SERVICE, version(Mode::Multicast));
+        let (name, run) = (self.wish.name.as_str().to_owned(), self.run);
+        let asked = Publish { name, run, multicast: true, ..Publish::default() };
+        let author = Author::of(&session.exporter());
+        let silent = silence(session.rtt());
+        tokio::pin!(silent);
+        let rtt = LeastRtt::new(session.rtt());
+        let (mut writer, mut reader) = session.split();
+        writer.write(&ChannelAsk { asked: Some(ChannelAsked::Publish(asked)) }).await?;
+        let mut is_first = true;
+        loop {
+            let told = tokio::select! {
+                error = &mut silent => return Err(error),
+                () = finished.notified() => return writer.close(reader, None).await,
+                told = reader.read::<ChannelTell>() => told?,
+            };
+            let ended = || Error::new(Kind::Lost, "the server ended the session");
+            let told = told.ok_or_else(ended)?.told;
+            if let Some(ChannelTold::Group(group)) = &told {
+                let described = Described::read(group)?;
+                let interface = self.wish.interface.or_else(|| interface_towards(contact));
+                let key = described.of_sender();
+                let (group, origin) = (described.through(interface), group.origin);
+                let author = author.clone();
+                place.send_replace(Some(Place { group, key, author, origin, is_first }));
+                is_first = false;
+            }
+            note(&self.shared, &self.status, &rtt, told.as_ref(), 0);
+        }
+    }
+
+    /// Sends the messages of the program as soon as the server has described the group; returns
+    /// why that is impossible.
+    async fn send(&self, mut places: watch::Receiver<Option<Place>>, finished: &Notify) -> Error {
+        let mut feed = Program { shared: self.shared.clone(), number: 0 };
+        let mut speaking: Option<(Place, UdpSocket, Voice)> = None;
+        loop {
+            if let Some((place, socket, voice)) = &mut speaking {
+                while !places.has_changed().unwrap_or(false)
+                    && let Some((message, _permit)) = feed.next()
+                {
+                    let message = Message { origin: place.origin, ..message };
+                    let sent = voice.send(socket, &message).await;
+                    self.status.send_modify(|status| status.count(sent));
+                }
+                feed.sent(voice.take_sent());
+                if feed.is_finished() && voice.next_wakeup().is_none() {
+                    finished.notify_one();
+                    return std::future::pending().await;
+                }
+            }
+            let due = speaking.as_ref().and_then(|(_, _, voice)| voice.next_wakeup());
+            tokio::select! {
+                Ok(()) = places.changed() => {
+                    let Some(place) = places.borrow_and_update().clone() else { continue };
+                    if let Err(error) = self.move_to(place, &mut speaking) {
+                        return error;
+                    }
+                }
+                () = feed.news(), if speaking.is_some() => {}
+                () = until(due), if due.is_some() => {
+                    if let Some((_, socket, voice)) = &mut speaking {
+                        voice.flush(socket).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a new key, or joins another group.
+    fn move_to(
+        &self,
+        place: Place,
+        speaking: &mut Option<(Place, UdpSocket, Voice)>,
+    ) -> Result<(), Error> {
+        match speaking {
+            // One sealer for each key: a second one would repeat its nonces.
+            Some((old, ..)) if old.key == place.key => {}
+            Some((old, _, voice)) if old.group == place.group => {
+                voice.renew(place.key.sealer(), Some(place.author.clone()), place.is_first);
+                *old = place;
+            }
+            _ => {
+                let socket = join(&place.group)?;
+                let (to, author) = (place.group.address.address(), Some(place.author.clone()));
+                let size = self.wish.datagram.unwrap_or_else(|| ethernet(None));
+                let voice = Voice::new(to, size, self.wish.code, place.key.sealer(), author);
+                *speaking = Some((place, socket, voice));
+            }
+        }
+        Ok(())
+    }
+}

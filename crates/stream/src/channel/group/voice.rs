@@ -1,0 +1,114 @@
+//! Sending to a group.
+
+use std::net::SocketAddr;
+
+use longhaul_net::clock::{self, Span, Time};
+use longhaul_net::sealing::seal::{SEALED_OVERHEAD, Sealer};
+use longhaul_proto::channel::{Code, Cutter, Datagram, Message, encode};
+use longhaul_proto::wire::header::Kind;
+use tokio::net::UdpSocket;
+
+use super::author::{Author, CODE};
+use crate::channel::outbound::{Sending, WAIT};
+
+/// How long a sender waits before it uses a new key: until then all others have it.
+const SWITCH: Span = Span::from_millis(200);
+
+/// A sender of a group.
+pub(super) struct Voice {
+    to: SocketAddr,
+    cutter: Cutter,
+    seal: Sealer,
+    /// Nobody, at the server: it does not hear itself.
+    author: Option<Author>,
+    next: Option<(Sealer, Option<Author>, Time)>,
+    cut: Vec<Datagram>,
+    sent: usize,
+}
+
+impl Voice {
+    /// A sender to the group `to`, in datagrams with `size` bytes of UDP payload.
+    pub(super) fn new(
+        to: SocketAddr,
+        size: u16,
+        code: Code,
+        seal: Sealer,
+        author: Option<Author>,
+    ) -> Voice {
+        let payload = usize::from(size).saturating_sub(SEALED_OVERHEAD);
+        let cutter = Cutter::new(payload, code, WAIT);
+        Voice { to, cutter, seal, author, next: None, cut: Vec::new(), sent: 0 }
+    }
+
+    /// Takes a new key: soon, or at once if the old one is of no use.
+    pub(super) fn renew(&mut self, seal: Sealer, author: Option<Author>, at_once: bool) {
+        let wait = if at_once { Span::ZERO } else { SWITCH };
+        self.next = Some((seal, author, clock::now() + wait));
+    }
+
+    /// The datagrams of a message.
+    fn cut(&mut self, now: Time, message: &Message) -> bool {
+        if let Some((seal, author, _)) = self.next.take_if(|(.., at)| *at <= now) {
+            (self.seal, self.author) = (seal, author);
+        }
+        let mut blob = encode(message);
+        let code = self.author.as_ref().map_or([0; CODE], |author| author.code(&blob));
+        blob.extend(code);
+        self.cutter.message(now, &blob, &mut self.cut).is_ok()
+    }
+
+    /// Seals a datagram into `out`.
+    fn seal(&mut self, datagram: Datagram, out: &mut Vec<u8>) -> bool {
+        let Datagram { block, payload } = datagram;
+        out.resize(payload.len() + SEALED_OVERHEAD, 0);
+        self.seal.seal(Kind::Data, block, &payload, out).is_ok()
+    }
+
+    async fn flush_to(&mut self, socket: &UdpSocket) -> bool {
+        let (mut out, mut sent) = (Vec::new(), true);
+        for datagram in std::mem::take(&mut self.cut) {
+            self.sent += datagram.payload.len() + SEALED_OVERHEAD;
+            sent &= self.seal(datagram, &mut out) && socket.send_to(&out, self.to).await.is_ok();
+        }
+        sent
+    }
+
+    /// Sends a message.
+    pub(super) async fn send(&mut self, socket: &UdpSocket, message: &Message) -> Sending {
+        let cut = self.cut(clock::now(), message);
+        match cut && self.flush_to(socket).await {
+            true => Sending::Left,
+            false => Sending::Failed,
+        }
+    }
+
+    /// Sends the repairs of a group of the code that is incomplete for too long.
+    pub(super) async fn flush(&mut self, socket: &UdpSocket) {
+        self.cutter.flush(clock::now(), &mut self.cut);
+        // A repair that cannot be sent is lost, as it may be on the path.
+        let _ = self.flush_to(socket).await;
+    }
+
+    /// UDP payload that was sent since the last call.
+    pub(super) fn take_sent(&mut self) -> usize {
+        std::mem::take(&mut self.sent)
+    }
+
+    /// When [`Voice::flush`] is due.
+    pub(super) fn next_wakeup(&self) -> Option<Time> {
+        self.cutter.next_wakeup()
+    }
+
+    /// All datagrams of a message.
+    #[cfg(test)]
+    pub(super) fn datagrams(&mut self, now: Time, message: &Message) -> Vec<Vec<u8>> {
+        assert!(self.cut(now, message));
+        let mut sealed = Vec::new();
+        for datagram in std::mem::take(&mut self.cut) {
+            let mut out = Vec::new();
+            assert!(self.seal(datagram, &mut out));
+            sealed.push(out);
+        }
+        sealed
+    }
+}
