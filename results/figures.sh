@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
 # that does nothing else:
-# bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|striping|mounted|rooms|senders|join|takeover|beside|alone|shares|all]
+# bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|striping|mounted|rooms|streams|senders|join|takeover|beside|alone|shares|all]
 # And by themselves: the emulator's accuracy (emulator: the table of emulator.md), the simulator's
 # speed (simulator: simulator.md) and GTP's decisions (scheduler: scheduler.md); each writes its page.
 # Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
@@ -580,6 +580,77 @@ senders() {
     done
 }
 
+# The stream of the Quanta paper (800 x 600 pixels of 3 bytes, 20 frames a second) over 1 Gbit/s and
+# 100 ms by real sockets: the server and the receiver are on one host. For each loss one run of MINUTES
+# (default 0.75), with the delays of each minute and the memory of sender, server and receiver at its end.
+# A frame is late or overdue if a busy machine delayed its datagrams or its delivery; it is lost if fewer
+# datagrams arrived than its code needs. Run it with precedence, on a machine that does nothing else:
+# MINUTES=30 LOSSES=1% chrt -r 10 bash results/figures.sh streams
+# WAYS: code, each frame with its own code within 120 ms (DEADLINE); payloads, each 10 frames as one
+# object of 14.4 MB within 500 ms after the tenth. SERIES: a folder that keeps each run's events.
+streams() {
+    local way loss frames deadline run size rate
+    echo "| way | deadline | loss | frames | on time | late | missed, overdue | missed, lost | skipped | median, ms | 99 % | 99.9 % | longest | UDP payload, Mbit/s | repairs |"
+    echo "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for way in ${WAYS:-code}; do for loss in ${LOSSES:-0.1% 1%}; do
+        size=1440000 rate=20 deadline=${DEADLINE:-120ms}
+        [ "$way" = code ] || { size=14400000 rate=2 deadline=500ms; }
+        frames=$(awk -v m="${MINUTES:-0.75}" -v r=$rate 'BEGIN {print int(m * 60 * r)}')
+        rm -f "$WORK"/{ready,sent,came,pid-*,memory}
+        run="until [ -s $WORK/ready ]; do sleep 0.1; done; echo \$\$ >"
+        # Process numbers are those of the emulator's hosts.
+        printf '%s\n' "WORK=$WORK" "$(declare -f streams_memory)" "streams_memory $frames $((rate * 60)) > $WORK/memory" > "$WORK/sampler"
+        "$LONGHAUL" emulate --rate 1G --rtt 100ms --loss "$loss" --queue 4MB \
+            --run b "echo \$\$ > $WORK/pid-server; exec $LONGHAUL reflect --allow $ID,stream=rw > $WORK/ready" \
+            --run a "$run $WORK/pid-sender; exec $LONGHAUL stream send --test-pattern --json --frames $frames --frame $size --fps $rate --deadline $deadline ${FLAGS:-} --receivers 1 --accept-new lh://b/griz > $WORK/sent" \
+            --run b "bash $WORK/sampler & sh -c '$run $WORK/pid-receiver; exec $LONGHAUL stream receive --json --check --accept-new lh://b/griz > $WORK/came'; until grep -q summary $WORK/sent; do sleep 0.1; done" \
+            2> "$WORK/emulator" || { cat "$WORK/emulator" >&2; return 1; }
+        grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
+        [ -z "${SERIES:-}" ] || cp "$WORK/came" "$SERIES/streams-$way-$loss.jsonl"
+        last() { grep '"event":"summary"' "$WORK/$1" | field "$2"; }
+        awk -v way="$way" -v d="$deadline" -v l="$loss" -v n="$frames" -v on="$(last came on_time)" -v late="$(last came late)" \
+            -v missed="$(last came missed)" -v over="$(last came overdue)" -v sk="$(last sent skipped)" \
+            -v m="$(last came delay_median_seconds)" -v p="$(last came delay_99_seconds)" -v q="$(last came delay_999_seconds)" \
+            -v x="$(last came delay_max_seconds)" -v f=$rate -v bytes="$(last sent bytes)" -v r="$(last sent repairs)" \
+            'BEGIN {printf "| %s | %s | %s | %d | %d | %d | %d | %d | %d | %.1f | %.1f | %.1f | %.1f | %.1f | %d |\n", way, d, l, n, on, late, over, missed - over - sk, sk, 1e3*m, 1e3*p, 1e3*q, 1e3*x, bytes * 8 * f / n / 1e6, r}'
+        [ "$(last came wrong)" = 0 ] || echo "(frames that are not those of the test pattern)" >&2
+        streams_minutes "$way" "$loss" $((rate * 60)) >> "$WORK/minutes"
+    done; done
+    echo
+    echo "| way | loss | minute | frames | late | median, ms | 99 % | longest | sender, MB | server, MB | receiver, MB |"
+    echo "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    cat "$WORK/minutes"
+}
+# The resident memory of the three programs at the end of each minute of $2 of $1 frames, in MB.
+streams_memory() {
+    local minute name mb
+    until [ -s "$WORK/came" ] && grep -q '"event":"frame"' "$WORK/came"; do sleep 0.2; done
+    for minute in $(seq 1 $((($1 + $2 - 1) / $2))); do
+        # Just before its end: the last minute's programs must still run.
+        sleep "$(awk -v n="$1" -v a="$2" -v m="$minute" 'BEGIN {f = n - (m - 1) * a; f = f > a ? a : f; print 60 * f / a - (m == 1 ? 2 : 0)}')"
+        printf '%s' "$minute"
+        for name in sender server receiver; do
+            mb=$(awk '/VmRSS/ {printf "%.1f", $2 / 1000}' "/proc/$(cat "$WORK/pid-$name")/status" 2>/dev/null || true)
+            printf ' %s' "${mb:--}"
+        done
+        echo
+    done
+}
+# Delays of each minute of the run in $WORK/came, with the memory in $WORK/memory.
+streams_minutes() {
+    grep '"event":"frame"' "$WORK/came" | sed 's/.*"delay_seconds":\([^,}]*\).*"late":\([a-z]*\).*"number":\([0-9]*\).*/\3 \1 \2/' |
+        awk -v a="$3" '{print int($1 / a) + 1, $2, $3}' | sort -k1,1n -k2,2g |
+        awk -v loss="$1 | $2" -v memory="$WORK/memory" '
+            function row() {
+                if (n) printf "| %s | %d | %d | %d | %.1f | %.1f | %.1f | %s |\n", loss, was, n, late, 1e3 * d[int((n + 1) / 2)], 1e3 * d[int(0.99 * n + 0.5)], 1e3 * d[n], (was in mb ? mb[was] : "- | - | -")
+                n = late = 0
+            }
+            BEGIN {while ((getline line < memory) > 0) {split(line, v, " "); mb[v[1]] = v[2] " | " v[3] " | " v[4]}}
+            $1 != was {row(); was = $1}
+            {d[++n] = $2; late += $3 == "true"}
+            END {row()}'
+}
+
 # Three sources as for multi; the third becomes reachable AFTER seconds after the start. Prints the time
 # from its first MiB until Jain's index of the rates of each second stays at 0.99. SERIES: as below.
 join() {
@@ -733,8 +804,8 @@ shares() {
 }
 
 case ${1:-all} in
-    throughput | pairs | protocols | stalls | wan | tcp | memory | small | resume | multi | striping | mounted | rooms | senders | join | takeover | beside | alone | shares | emulator | simulator | scheduler) "$1" ;;
+    throughput | pairs | protocols | stalls | wan | tcp | memory | small | resume | multi | striping | mounted | rooms | streams | senders | join | takeover | beside | alone | shares | emulator | simulator | scheduler) "$1" ;;
     ssh) ssh_copy ;;
     all) wan; ssh_copy; tcp; resume; multi; throughput; protocols; small; memory ;;
-    *) echo "figures.sh: throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, striping, mounted, rooms, senders, join, takeover, beside, alone, shares, emulator, simulator, scheduler or all" >&2; exit 2 ;;
+    *) echo "figures.sh: throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, striping, mounted, rooms, streams, senders, join, takeover, beside, alone, shares, emulator, simulator, scheduler or all" >&2; exit 2 ;;
 esac
