@@ -354,6 +354,7 @@ pub(crate) fn server_status(status: &ServerStatus, at: Option<&ServedAt>) -> Str
             "path_lost": told.path_lost,
             "socket_lost": told.socket_lost,
             "memory_lost": told.memory_lost,
+            "chunk_map": told.chunk_map,
             "bound_by": told.bound_by.name(),
         })
     };

@@ -71,6 +71,9 @@ pub struct TransferStatus {
     pub socket_lost: u64,
     /// Datagrams that the receiving end dropped for lack of memory.
     pub memory_lost: u64,
+    /// The share of each part of the object that is at the destination, in per cent: at most 256
+    /// parts of equal length, in order. Empty if the server sends, and before the object is known.
+    pub chunk_map: Vec<u8>,
     /// The bottleneck, according to how both ends have spent their time so far.
     pub bound_by: BoundBy,
 }

@@ -283,6 +283,12 @@ fn events_come_ten_times_a_second_at_most_and_show_the_transfer() {
     assert_eq!(last["peer"], json!(seen.client.id));
     let number = |row: &Value, name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{row}"));
     assert!(number(last, "bytes") > number(first, "bytes"), "{first} {last}");
+    let arrived = |row: &Value| -> u64 {
+        let cells = row["chunk_map"].as_array().unwrap_or_else(|| panic!("{row}"));
+        assert_eq!(cells.len(), 10, "a cell for each MiB: {row}");
+        cells.iter().filter_map(Value::as_u64).sum()
+    };
+    assert!(arrived(first) < arrived(last) && arrived(last) < 1000, "{first} {last}");
     let rate = number(last, "rate_now_bps");
     assert!((5e6..40e6).contains(&rate), "20 Mbit/s were asked for: {last}");
     assert_eq!(last["bound_by"], "rate", "{last}");
@@ -514,7 +520,9 @@ fn a_browser_shows_the_transfers_as_they_go_on() {
         "[...document.querySelectorAll('canvas')].every((canvas) => \
                   (canvas.getAttribute('aria-label') || '').includes(':'))",
     );
-    let rate = browser.eval("document.querySelector('canvas').getAttribute('aria-label')");
+    let map = browser.eval("document.querySelector('.map canvas').getAttribute('aria-label')");
+    assert!(map.as_str().is_some_and(|text| text.contains(" of 58 parts")), "{map}");
+    let rate = browser.eval("document.querySelector('.plots canvas').getAttribute('aria-label')");
     assert!(rate.as_str().is_some_and(|text| text.contains("delivered")), "{rate}");
     browser.wait("performance.now() > 4000");
     browser.screen((1100, 640), "light", &shots.join("light.png"));

@@ -160,6 +160,9 @@ pub struct TransferTold {
     /// The bottleneck, by its name in the events.
     #[prost(string, tag = "24")]
     pub bound_by: String,
+    /// The share of each part of the object that is at the destination, in per cent, one byte each.
+    #[prost(bytes = "vec", tag = "25")]
+    pub chunk_map: Vec<u8>,
 }
 
 impl From<TransferStatus> for TransferTold {
@@ -189,6 +192,7 @@ impl From<TransferStatus> for TransferTold {
             socket_lost: told.socket_lost,
             memory_lost: told.memory_lost,
             bound_by: told.bound_by.name().to_owned(),
+            chunk_map: told.chunk_map,
         }
     }
 }
@@ -220,6 +224,7 @@ impl From<TransferTold> for TransferStatus {
             socket_lost: told.socket_lost,
             memory_lost: told.memory_lost,
             bound_by: BoundBy::named(&told.bound_by),
+            chunk_map: told.chunk_map,
         }
     }
 }
@@ -364,6 +369,7 @@ mod tests {
             queue: Span::from_millis(3),
             sending_rate: Rate::from_bps(7),
             bound_by: BoundBy::PeerLimit,
+            chunk_map: vec![100, 3],
             socket_lost: 9,
             ..TransferStatus::default()
         };

@@ -8,6 +8,7 @@ use std::time::Duration;
 use longhaul_proto::time::Time;
 
 use super::Counters;
+use super::chunk_map::ChunkMap;
 use crate::control::Status;
 use crate::summary::Segments;
 use longhaul_files::Watch;
@@ -32,6 +33,8 @@ pub(crate) struct Board {
     last_block: AtomicU64,
     /// The TCP segments sent for the chunks, if the kernel reports them.
     segments: Mutex<Option<Segments>>,
+    /// The parts of the object that are at the destination, at the receiving end.
+    chunk_map: Mutex<ChunkMap>,
     /// The progress of this end's long work on its files.
     watch: Watch,
 }
@@ -40,6 +43,16 @@ impl Board {
     /// Changes this end's counters.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Counters)) {
         change(&mut self.mine.lock().expect("no holder of a board panics"));
+    }
+
+    /// Changes the map of the chunks that are at the destination.
+    pub(crate) fn map_chunks(&self, change: impl FnOnce(&mut ChunkMap)) {
+        change(&mut self.chunk_map.lock().expect("no holder of a board panics"));
+    }
+
+    /// Returns the share of each part of the object that is at the destination, in per cent.
+    pub(crate) fn chunk_map(&self) -> Vec<u8> {
+        self.chunk_map.lock().expect("no holder of a board panics").percents()
     }
 
     /// Sets the number of TCP segments sent for the chunks.

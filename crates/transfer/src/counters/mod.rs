@@ -1,11 +1,12 @@
 //! Counters of a transfer's threads: the counters of one end, the [`board`] on which other threads
-//! read them, the time that a writing thread has [`spent`], the recent goodput ([`recent`]), and
-//! the state of the path ([`path_watch`]). [`bound`] finds the bottleneck of a transfer over UDP,
-//! `stream_bound` the bottleneck of a transfer over streams. `wire` converts counters to messages
-//! and back.
+//! read them, the time that a writing thread has [`spent`], the recent goodput ([`recent`]), the
+//! state of the path ([`path_watch`]), and the parts of the object that have arrived
+//! ([`chunk_map`]). [`bound`] finds the bottleneck of a transfer over UDP, `stream_bound` the
+//! bottleneck of a transfer over streams. `wire` converts counters to messages and back.
 
 pub(crate) mod board;
 pub(crate) mod bound;
+pub(crate) mod chunk_map;
 pub(crate) mod path_watch;
 pub(crate) mod recent;
 pub(crate) mod spent;

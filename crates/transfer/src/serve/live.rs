@@ -206,6 +206,7 @@ impl Entry {
                 .memory_lost
                 .saturating_add(receiver.early_lost)
                 .max(told.memory_lost),
+            chunk_map: board.chunk_map(),
             bound_by,
         };
         self.told = status.clone();

@@ -10,6 +10,7 @@ use super::jobs::WriterEvent;
 use super::planned;
 use super::wrong::WrongChunks;
 use crate::control::{Compared, PassEnd, Ranges};
+use crate::counters::chunk_map::ChunkMap;
 use crate::counters::spent::Spent;
 use crate::error::Error;
 use longhaul_files::digest::Digest;
@@ -196,6 +197,9 @@ impl<S: Store> Writing<S> {
     ) -> Writing<S> {
         let (questions, resumed) = (Questions::of(&plan), plan.resumed_bytes);
         reporter.board.update(|counters| counters.written.bytes = resumed);
+        let list = 0..object.manifest_chunks();
+        let have = [&[list][..], &plan.have].concat();
+        reporter.board.map_chunks(|map| *map = ChunkMap::new(object.chunks(), &have));
         reporter.tell(planned::event(object.manifest(), plan, object.implied()));
         Writing {
             object,
@@ -264,6 +268,7 @@ impl<S: Store> Opened for Writing<S> {
 
     fn take_chunk(&mut self, chunk: u64, content: Content, digest: &Digest) -> Result<(), Error> {
         let Some(store) = &mut self.store else { return Ok(()) };
+        let is_new = store.needs(chunk);
         let len = self.object.chunk_content(chunk);
         let verdict = match content.bytes().get(..len) {
             Some(bytes) => self.spent.on(|| store.write_chunk(chunk, bytes, digest))?,
@@ -278,6 +283,9 @@ impl<S: Store> Opened for Writing<S> {
         } else {
             self.wrong.forget(chunk);
             self.failed.remove(&chunk);
+            if is_new {
+                self.reporter.board.map_chunks(|map| map.add(chunk..chunk + 1));
+            }
         }
         let (bytes, files) = (self.resumed + store.bytes_written(), store.files_done());
         self.reporter.wrote(bytes, files);
@@ -299,6 +307,9 @@ impl<S: Store> Opened for Writing<S> {
             range.clone().map(|chunk| self.object.chunk_content(chunk) as u64).sum::<u64>()
         };
         self.resumed += needless.iter().map(there).sum::<u64>();
+        self.reporter
+            .board
+            .map_chunks(|map| needless.iter().cloned().for_each(|same| map.add(same)));
         let (bytes, files) = (self.resumed + store.bytes_written(), store.files_done());
         self.reporter.wrote(bytes, files);
         self.reporter.tell(match self.object.is_large(entry) {
