@@ -382,7 +382,7 @@ fn lies_end_in_time_and_leave_no_file() {
         (
             Box::new(move |asked| Some(part(asked, "bytes 0-1048575/3145728", b"short"))),
             1,
-            "did not come back",
+            "not restored within",
         ),
         (
             Box::new(move |asked| match asked.number {
@@ -390,7 +390,7 @@ fn lies_end_in_time_and_leave_no_file() {
                 _ => None,
             }),
             1,
-            "did not come back",
+            "not restored within",
         ),
         (
             Box::new(move |asked| match asked.number {
