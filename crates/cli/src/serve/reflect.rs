@@ -53,8 +53,8 @@ pub(crate) struct ReflectArgs {
     #[arg(long)]
     accept_new: bool,
     /// Bridge a room to a multicast group of this network, for clients with --mode multicast:
-    /// lab/poses=239.1.2.3:5000%eth0 or lab/poses=[ff15::7]:5000; without %INTERFACE the one that
-    /// the routes name. Needs that UDP port; may be repeated
+    /// lab/poses=239.1.2.3:5000%eth0, an IPv6 group in brackets; without %INTERFACE the one that the
+    /// routes name. Needs that UDP port; may be repeated
     #[arg(long, value_name = "ROOM=GROUP:PORT[%INTERFACE]", value_parser = bridged)]
     multicast: Vec<(String, String)>,
     /// Hop limit of the datagrams of --multicast: 1 stays in the local network

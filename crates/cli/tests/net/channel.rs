@@ -12,6 +12,7 @@ use longhaul_stream::channel::messages::{
 use rustix::process::Signal;
 
 use super::liar::{self, block_on, meet};
+use super::rooms::{Speaker, hears, texts};
 use crate::rig::{Child, Ended, Host, Pair, Server, bytes};
 
 /// `longhaul channel VERB` of the server's `name`.
@@ -42,11 +43,6 @@ fn lines(count: usize) -> Vec<u8> {
 /// The summary of a command that a signal ended; an error follows it.
 fn summary(ended: &Ended) -> serde_json::Value {
     ended.events("summary").pop().unwrap_or_default()
-}
-
-fn texts(ended: &Ended) -> Vec<String> {
-    let events = ended.events("message");
-    events.iter().map(|event| event["text"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 fn count(count: usize) -> String {
@@ -290,22 +286,18 @@ fn after_the_server_was_killed_the_sender_sends_again_what_was_not_taken() {
     };
     let mut receiver = Child::spawn(&mut channel(&["receive"]));
     receiver.event(|event| event["event"] == "joined");
-    let mut sender = channel(&["send"]);
-    let (input, mut feed) = std::io::pipe().unwrap();
-    let mut sender = Child::spawn(sender.stdin(input));
-    let mut say = |text: &str| std::io::Write::write_all(&mut feed, text.as_bytes()).unwrap();
-    say("before\n");
-    receiver.event(|event| event["text"] == "before");
-    sender.event(|event| event["event"] == "progress" && event["taken"] == 1);
+    let mut sender = Speaker::start(channel(&["send"]));
+    sender.say("before");
+    hears(&mut receiver, "before");
+    sender.child.event(|event| event["event"] == "progress" && event["taken"] == 1);
     server.into_child().kill();
-    say("meanwhile\n");
-    sender.event(|event| event["event"] == "lost");
+    sender.say("meanwhile");
+    sender.child.event(|event| event["event"] == "lost");
     let _server = start(&address);
     // The receiver may join after the message, because a room keeps its last message.
-    receiver.event(|event| event["text"] == "meanwhile");
-    say("after\n");
-    receiver.event(|event| event["text"] == "after");
-    drop(feed);
+    hears(&mut receiver, "meanwhile");
+    sender.say("after");
+    hears(&mut receiver, "after");
     let sent = sender.end();
     assert_eq!(sent.is(0, &[]).summary()["taken"], 3, "{sent}");
     receiver.signal(Signal::INT);

@@ -37,6 +37,7 @@ mod relay;
 mod replicas;
 mod room_faults;
 mod room_load;
+mod rooms;
 mod rpc;
 mod seeing;
 mod share;

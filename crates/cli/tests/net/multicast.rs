@@ -1,7 +1,6 @@
 //! Rooms as multicast groups: two domains of network namespaces, bridges in one group, strangers,
 //! and members that lose their right.
 
-use std::io::{PipeWriter, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -11,40 +10,13 @@ use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use rustix::process::Signal;
 
 use super::channel::assert_reports;
+use super::rooms::{Speaker, hears, texts};
 use crate::rig::{Child, DEADLINE, Ended, Host, Server, Skipped, bytes, need, side_by_side, skip};
-
-fn texts(ended: &Ended) -> Vec<String> {
-    let events = ended.events("message");
-    events.iter().map(|event| event["text"].as_str().unwrap_or_default().to_owned()).collect()
-}
-
-fn hears(child: &mut Child, text: &str) {
-    child.event(|event| event["text"] == text);
-}
 
 /// Ends a subscriber; returns what it heard.
 fn ended(child: Child) -> Vec<String> {
     child.signal(Signal::INT);
     texts(&child.end())
-}
-
-/// A sender that is fed by a pipe.
-struct Speaker(Child, PipeWriter);
-
-impl Speaker {
-    fn start(mut command: Command) -> Speaker {
-        let (input, feed) = std::io::pipe().unwrap();
-        Speaker(Child::spawn(command.stdin(input)), feed)
-    }
-
-    fn say(&mut self, text: &str) {
-        self.1.write_all(format!("{text}\n").as_bytes()).unwrap();
-    }
-
-    fn end(self) -> Ended {
-        drop(self.1);
-        self.0.end()
-    }
 }
 
 /// Two domains: a switch each, with a reflector (`r`) and two hosts. A cable between the
@@ -187,9 +159,9 @@ fn two_domains(family: Family) {
     there.iter_mut().for_each(|child| hears(child, "three"));
     near.say("four");
     here.iter_mut().for_each(|child| hears(child, "four"));
-    far.0.event(|event| event["event"] == "lost");
+    far.child.event(|event| event["event"] == "lost");
     let _two = reflect(1, &[link]);
-    far.0.event(|event| event["event"] == "heard-again");
+    far.child.event(|event| event["event"] == "heard-again");
     far.say("five");
     for child in here.iter_mut().chain(&mut there).chain([&mut by_unicast]) {
         hears(child, "five");
@@ -371,25 +343,21 @@ fn a_member_that_loses_its_right_loses_the_key() {
     hears(&mut goes, "before");
     let stranger = one.stranger();
     // The flow of the server shows its epoch.
-    let flow = |text: &str| {
-        one.say(&server, "reliable", text).is(0, &[]);
+    let flow = |server: &Server, text: &str| {
+        one.say(server, "reliable", text).is(0, &[]);
         overheard(&stranger)[1..5].to_vec()
     };
-    let old = flow("known to both");
+    let old = flow(&server, "known to both");
     hears(&mut goes, "known to both");
     allow("stream=rw");
     server.child().signal(Signal::HUP);
     let refused = goes.end();
     assert!(refused.last()["what"].as_str().is_some_and(|what| what.contains("no longer")));
-    let flow = |text: &str| {
-        one.say(&server, "reliable", text).is(0, &[]);
-        overheard(&stranger)[1..5].to_vec()
-    };
     let mut count = 0;
-    while flow(&format!("{count}")) == old {
+    while flow(&server, &format!("{count}")) == old {
         count += 1;
     }
-    flow("last");
+    flow(&server, "last");
     hears(&mut stays, "last");
     // The one that left heard nothing of the new key.
     assert_eq!(texts(&refused), ["before", "known to both"]);

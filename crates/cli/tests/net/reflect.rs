@@ -3,17 +3,13 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::rig::{Child, Ended, Host, Server};
+use super::rooms::texts;
+use crate::rig::{Child, Host, Server};
 
 /// Reflectors, and a client of all of them.
 struct Net {
     scratch: tempfile::TempDir,
     client: Host,
-}
-
-fn texts(ended: &Ended) -> Vec<String> {
-    let events = ended.events("message");
-    events.iter().map(|event| event["text"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 impl Net {

@@ -1,7 +1,6 @@
 //! Channels and links between reflectors, cut or frozen until the other end has given them up, and
 //! a subscriber that never reads.
 
-use std::io::{PipeWriter, Write};
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
@@ -10,26 +9,8 @@ use rustix::process::Signal;
 
 use super::liar::{block_on, meet};
 use super::relay::Relay;
-use crate::rig::{Child, Ended, Host, Pair, Server, side_by_side};
-
-fn texts(ended: &Ended) -> Vec<String> {
-    let events = ended.events("message");
-    events.iter().map(|event| event["text"].as_str().unwrap_or_default().to_owned()).collect()
-}
-
-fn hears(child: &mut Child, text: &str) {
-    child.event(|event| event["text"] == text);
-}
-
-fn say(feed: &mut PipeWriter, text: &str) {
-    feed.write_all(format!("{text}\n").as_bytes()).unwrap();
-}
-
-/// A sender that is fed by a pipe.
-fn speaker(mut command: Command) -> (Child, PipeWriter) {
-    let (input, feed) = std::io::pipe().unwrap();
-    (Child::spawn(command.stdin(input)), feed)
-}
+use super::rooms::{Speaker, hears, texts};
+use crate::rig::{Child, Host, Pair, Server, side_by_side};
 
 /// Awaits that the server has ended a stream that sends, or one that receives.
 fn given_up(server: &mut Server, verb: &str) {
@@ -50,6 +31,19 @@ enum Fault {
     Frozen,
 }
 
+impl Fault {
+    /// Begins or ends the fault: of the connections through `relay`, or of `process`.
+    fn set(self, is_on: bool, relay: &Relay, process: &Child) {
+        match self {
+            Fault::Cut => {
+                relay.rules.no_control.store(is_on, Ordering::Relaxed);
+                relay.rules.no_tcp.store(is_on, Ordering::Relaxed);
+            }
+            Fault::Frozen => process.signal(if is_on { Signal::STOP } else { Signal::CONT }),
+        }
+    }
+}
+
 fn sender_is_given_up(fault: Fault) {
     let mut pair = Pair::of_services("channel=rw");
     let relay = Relay::new(&pair.server);
@@ -58,27 +52,16 @@ fn sender_is_given_up(fault: Fault) {
     let mut subscriber = Child::spawn(&mut channel(&pair.client, &id, &near, &["receive"]));
     subscriber.event(|event| event["event"] == "joined");
     let through = relay.address().to_string();
-    let (sender, mut feed) = speaker(channel(&pair.client, &id, &through, &["send"]));
-    say(&mut feed, "before");
+    let mut sender = Speaker::start(channel(&pair.client, &id, &through, &["send"]));
+    sender.say("before");
     hears(&mut subscriber, "before");
-    let cut = |is_cut: bool| {
-        relay.rules.no_control.store(is_cut, Ordering::Relaxed);
-        relay.rules.no_tcp.store(is_cut, Ordering::Relaxed);
-    };
-    match fault {
-        Fault::Cut => cut(true),
-        Fault::Frozen => sender.signal(Signal::STOP),
-    }
-    say(&mut feed, "meanwhile");
+    fault.set(true, &relay, &sender.child);
+    sender.say("meanwhile");
     given_up(&mut pair.server, "sends");
-    match fault {
-        Fault::Cut => cut(false),
-        Fault::Frozen => sender.signal(Signal::CONT),
-    }
+    fault.set(false, &relay, &sender.child);
     hears(&mut subscriber, "meanwhile");
-    say(&mut feed, "after");
+    sender.say("after");
     hears(&mut subscriber, "after");
-    drop(feed);
     let sent = sender.end();
     assert_eq!(sent.is(0, &[]).summary()["taken"], 3, "{fault:?}: {sent}");
     subscriber.signal(Signal::INT);
@@ -98,26 +81,15 @@ fn subscriber_is_given_up(fault: Fault) {
     let through = relay.address().to_string();
     let mut subscriber = Child::spawn(&mut channel(&pair.client, &id, &through, &["receive"]));
     subscriber.event(|event| event["event"] == "joined");
-    let (sender, mut feed) = speaker(channel(&pair.client, &id, &near, &["send"]));
-    say(&mut feed, "before");
+    let mut sender = Speaker::start(channel(&pair.client, &id, &near, &["send"]));
+    sender.say("before");
     hears(&mut subscriber, "before");
-    let cut = |is_cut: bool| {
-        relay.rules.no_control.store(is_cut, Ordering::Relaxed);
-        relay.rules.no_tcp.store(is_cut, Ordering::Relaxed);
-    };
-    match fault {
-        Fault::Cut => cut(true),
-        Fault::Frozen => subscriber.signal(Signal::STOP),
-    }
-    (0..100).for_each(|number| say(&mut feed, &format!("meanwhile {number}")));
+    fault.set(true, &relay, &subscriber);
+    (0..100).for_each(|number| sender.say(&format!("meanwhile {number}")));
     given_up(&mut pair.server, "receives");
-    match fault {
-        Fault::Cut => cut(false),
-        Fault::Frozen => subscriber.signal(Signal::CONT),
-    }
-    say(&mut feed, "after");
+    fault.set(false, &relay, &subscriber);
+    sender.say("after");
     hears(&mut subscriber, "after");
-    drop(feed);
     sender.end().is(0, &[]);
     subscriber.signal(Signal::INT);
     let came = subscriber.end();
@@ -151,30 +123,20 @@ fn link_is_given_up(fault: Fault) {
         child
     });
     let mut speakers =
-        ends.map(|(id, address)| speaker(channel(&client, &id, &address, &["send"])));
-    for (number, (_, feed)) in (0..).zip(&mut speakers) {
-        say(feed, &format!("before {number}"));
+        ends.map(|(id, address)| Speaker::start(channel(&client, &id, &address, &["send"])));
+    for (number, speaker) in (0..).zip(&mut speakers) {
+        speaker.say(&format!("before {number}"));
         subscribers.iter_mut().for_each(|child| hears(child, &format!("before {number}")));
     }
-    let cut = |is_cut: bool| {
-        relay.rules.no_control.store(is_cut, Ordering::Relaxed);
-        relay.rules.no_tcp.store(is_cut, Ordering::Relaxed);
-    };
-    match fault {
-        Fault::Cut => cut(true),
-        Fault::Frozen => b.child().signal(Signal::STOP),
-    }
-    say(&mut speakers[0].1, "meanwhile");
+    fault.set(true, &relay, b.child());
+    speakers[0].say("meanwhile");
     hears(&mut subscribers[0], "meanwhile");
     // Both streams of the link.
     given_up(&mut a, "room");
     given_up(&mut a, "room");
-    match fault {
-        Fault::Cut => cut(false),
-        Fault::Frozen => b.child().signal(Signal::CONT),
-    }
+    fault.set(false, &relay, b.child());
     hears(&mut subscribers[1], "meanwhile");
-    say(&mut speakers[1].1, "after");
+    speakers[1].say("after");
     subscribers.iter_mut().for_each(|child| hears(child, "after"));
     for child in subscribers {
         child.signal(Signal::INT);
@@ -200,12 +162,11 @@ fn a_subscriber_that_never_reads_delays_nobody() {
         let (id, address) = (&pair.server.id, &pair.server.address);
         let mut reads = Child::spawn(&mut channel(&pair.client, id, address, &["receive"]));
         reads.event(|event| event["event"] == "joined");
-        let (sender, mut feed) = speaker(channel(&pair.client, id, address, &["send"]));
+        let mut sender = Speaker::start(channel(&pair.client, id, address, &["send"]));
         for number in 0..20_000 {
-            say(&mut feed, &format!("{number:0>1000}"));
+            sender.say(&format!("{number:0>1000}"));
         }
         hears(&mut reads, &format!("{:0>1000}", 19_999));
-        drop(feed);
         let sent = sender.end();
         assert_eq!(sent.is(0, &[]).summary()["taken"], 20_000, "{sent}");
         drop(silent);

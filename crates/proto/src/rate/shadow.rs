@@ -141,6 +141,8 @@ pub(crate) struct Shadow {
     held: Time,
     /// Whether the last round had a queue that needs draining.
     stands: bool,
+    /// [`Shadow::cap`] after the last report.
+    capped: Rate,
     /// When others last had a queue.
     shared_at: Time,
     /// The shadow window's rate, in bits a second.
@@ -249,6 +251,7 @@ impl Shadow {
             judged: None,
             held: Time::ZERO,
             stands: false,
+            capped: Rate::from_bps_f64(f64::INFINITY),
             shared_at: Time::ZERO,
             rate: 0.0,
             drain: f64::INFINITY,
@@ -349,7 +352,8 @@ impl Shadow {
     /// Highest rate while no window is in use: below the capacity while a queue stands. Needs the
     /// path's own loss ratio, because losses by a full queue would otherwise be taken for it.
     fn cap(&self) -> Rate {
-        let known = self.carries().filter(|_| self.stands && self.calm.0 >= CALM_LEN);
+        let drains = self.stands && self.calm.0 >= CALM_LEN;
+        let known = drains.then(|| self.carries()).flatten();
         // What arrives while a queue stands is the capacity, or our share of it.
         let cap = |carries: f64| {
             let arrived = (self.part * carries).max(self.at_least(carries));
@@ -498,7 +502,7 @@ impl RateController for Shadow {
     fn rate(&self) -> Rate {
         match self.windows {
             Some(_) => Rate::from_bps_f64(self.rate.min(self.limit).min(self.drain)),
-            None => self.trains.rate().min(self.cap()),
+            None => self.trains.rate().min(self.capped),
         }
     }
 
@@ -542,6 +546,7 @@ impl RateController for Shadow {
         }
         let Some(mut windows) = self.windows.take() else {
             self.trains.on_feedback(now, feedback);
+            self.capped = self.cap();
             return;
         };
         if let Some(shown) = &shown {

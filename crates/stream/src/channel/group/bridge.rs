@@ -272,6 +272,7 @@ impl Running {
         let seal = epoch.of(SERVER).sealer();
         let mut voice = Voice::new(to, ethernet(None), Code::None, seal, None);
         let mut ears = Ears::new(epoch, Some(SERVER));
+        let mut bytes = vec![0; u16::MAX.into()];
         loop {
             changes.mark_unchanged();
             let mut sent = 0;
@@ -294,7 +295,7 @@ impl Running {
                     ears.renew(clock::now(), epoch, &mut Vec::new());
                 }
                 () = bridge.due() => bridge.renew(),
-                _ = self.socket.readable() => self.hear(&mut ears, via),
+                _ = self.socket.readable() => self.hear(&mut ears, via, &mut bytes),
                 () = tokio::task::yield_now(), if sent == TURN => {}
                 _ = changes.changed() => {}
                 () = until(voice.next_wakeup()) => voice.flush(&self.socket).await,
@@ -302,11 +303,11 @@ impl Running {
         }
     }
 
-    /// Takes the datagrams that wait, for one turn.
-    fn hear(&mut self, ears: &mut Ears, via: u64) {
-        let (mut bytes, mut heard) = ([0; u16::MAX as usize], Vec::new());
+    /// Takes the datagrams that wait, for one turn; `bytes` has room for the longest.
+    fn hear(&mut self, ears: &mut Ears, via: u64, bytes: &mut [u8]) {
+        let mut heard = Vec::new();
         for _ in 0..TURN {
-            let Ok(len) = self.socket.try_recv(&mut bytes) else { break };
+            let Ok(len) = self.socket.try_recv(bytes) else { break };
             ears.take(clock::now(), &bytes[..len], &mut heard);
         }
         if !self.charge.set(ears.held()) {
