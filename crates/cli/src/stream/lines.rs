@@ -168,6 +168,7 @@ impl Lines {
                 "on_time": came.on_time,
                 "late": came.late,
                 "missed": came.missed,
+                "overdue": came.overdue,
                 "unread": came.unread,
                 "withheld": came.withheld,
                 "wrong": wrong,
@@ -208,8 +209,10 @@ impl Lines {
 
 /// Reasons for late frames.
 fn bound(came: &StreamReceived) -> &'static str {
+    let lost = came.missed.saturating_sub(came.overdue);
     let causes = [
-        (came.missed, "losses on the path, the sender, or the deadline"),
+        (lost, "losses on the path, the sender, or the deadline"),
+        (came.overdue, "datagrams that a busy host or a queue delayed"),
         (came.unread, "the reader of the frames"),
         (came.late, "this host, which was too slow to restore and write frames"),
         (came.withheld, "this host, which was silent"),
