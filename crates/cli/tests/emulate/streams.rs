@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use super::{emulate, piped};
+use super::{emulate, piped, sshd};
 use crate::rig::{Child, Host, bytes, need};
 
 /// The examples of the repository.
@@ -67,4 +67,34 @@ fn messages_with_a_deadline_are_repaired_as_the_path_loses_them() {
     assert!(number("restored") > 20, "{summary} {ended}");
     assert!(number("messages") > 2_900 && number("lost") < 50, "{summary} {ended}");
     assert_eq!(number("late"), 0, "{summary} {ended}");
+}
+
+#[test]
+fn streams_and_channels_meet_over_ssh_across_a_long_path() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let (serve, ready) = need!(sshd(folder.path()));
+    let here = folder.path().display();
+    let near = |name: &str| format!("export LONGHAUL_CONFIG_DIR={here}/{name}; {ready}");
+    let ends = format!("--rsh='ssh -F {here}/ssh_config' --remote-path={BINARY} --json");
+    let send = format!(
+        "{}; {BINARY} stream send --test-pattern --frames 60 --frame 20000 --fps 30 \
+         --deadline 20s --receivers 1 {ends} b:lab/cam && \
+         echo hello | {BINARY} channel send {ends} b:lab/log",
+        near("a")
+    );
+    // Both ends of the host b: the stream, and the last message of a room without other clients.
+    let receive = format!(
+        "{}; {BINARY} stream receive --check {ends} b:lab/cam > {here}/frames; \
+         {BINARY} channel receive --count 1 {ends} b:lab/log > {here}/message",
+        near("b")
+    );
+    let path = ["--rate", "100M", "--rtt", "100ms", "--loss", "1%"];
+    let runs = ["--run", "b", &serve, "--run", "a", &send, "--run", "b", &receive];
+    let ended = need!(emulate(&[&path[..], &runs[..]].concat()));
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("it was written");
+    let frames = read("frames");
+    let summary = frames.lines().last().expect("a summary");
+    let summary: serde_json::Value = serde_json::from_str(summary).expect("JSON");
+    assert!(summary["on_time"].as_u64() > Some(50) && summary["wrong"] == 0, "{summary} {ended}");
+    assert!(read("message").contains("\"text\":\"hello\""), "{} {ended}", read("message"));
 }

@@ -42,6 +42,7 @@ mod seeing;
 mod share;
 mod silent;
 mod ssh;
+mod ssh_rooms;
 mod strangers;
 mod stream;
 mod taken_up;

@@ -54,7 +54,7 @@ impl Ssh {
     }
 
     /// An sshd in its own network, reachable only through its channel.
-    fn only_channel() -> Result<Ssh, Skipped> {
+    pub(super) fn only_channel() -> Result<Ssh, Skipped> {
         let ssh = Ssh::folders()?;
         let alone = Command::new("unshare").args(["-n", "true"]).output();
         if !alone.is_ok_and(|output| output.status.success()) {

@@ -7,7 +7,8 @@ use super::{files, none};
 const CRATES: [&str; 6] = ["text", "net", "files", "session", "transfer", "longhaul"];
 
 /// Parts of the command that the client sends to the shell of an ssh host; they are not advice.
-const COMMAND: [&str; 2] = ["\" serve --ssh\"", "\" --ports {first}-{last}\""];
+const COMMAND: [&str; 3] =
+    ["\" serve --ssh\"", "\" --ports {first}-{last}\"", "[\"--rooms\".to_owned()"];
 
 /// Whether a line of code has a flag in a literal. Code itself has no `--` before a letter.
 fn names_a_flag(line: &str) -> bool {
