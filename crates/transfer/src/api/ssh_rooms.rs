@@ -18,8 +18,8 @@ use super::identity::Identity;
 use super::server::{Server, ServerControl};
 use crate::error::public::{Error, ErrorKind};
 use crate::options::Allow;
-use crate::session::{PeerId, allow};
 use crate::session::ssh::{Word, offer};
+use crate::session::{PeerId, allow};
 
 /// The socket of the server, and the file that it locks.
 const SOCKET: &str = "rooms.sock";
