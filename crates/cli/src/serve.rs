@@ -143,7 +143,11 @@ fn rooms_by_ssh(ports: Option<(u16, u16)>, who: &str) -> Result<(), Error> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.process_group(0).spawn().map(drop)
     };
-    Ok(if who == SERVE_ROOMS { rooms.serve()? } else { rooms.join(who, start)? })
+    match who {
+        SERVE_ROOMS => rooms.serve()?,
+        id => rooms.join(id, start)?,
+    }
+    Ok(())
 }
 
 fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
