@@ -10,7 +10,7 @@ use crate::rig::{
 };
 
 /// Runs a program in its own mount namespace, with `path` read-only or on a tiny file system.
-struct Apart {
+pub(crate) struct Apart {
     words: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl Apart {
         Apart::with(&format!("mount --bind '{path}' '{path}' && mount -o remount,bind,ro '{path}'"))
     }
 
-    fn tiny(path: &Path, bytes: u64) -> Result<Apart, Skipped> {
+    pub(crate) fn tiny(path: &Path, bytes: u64) -> Result<Apart, Skipped> {
         Apart::with(&format!("mount -t tmpfs -o size={bytes} tiny '{}'", path.display()))
     }
 
@@ -43,7 +43,7 @@ impl Apart {
     }
 
     /// A server of `pair.there` in that namespace.
-    fn serve(&self, pair: &Pair) -> Server {
+    pub(crate) fn serve(&self, pair: &Pair) -> Server {
         let words = Server::words("127.0.0.1:0", &pair.there, &["--allow", &pair.client.id]);
         Server::start_as(&mut pair.host.wrapped(&self.words(), words))
     }
@@ -66,7 +66,7 @@ fn push(pair: &Pair, server: &Server, flags: &[&str], from: &str) -> Child {
 }
 
 /// `path` as the process `child` sees it.
-fn seen_by(child: &Child, path: &Path) -> PathBuf {
+pub(crate) fn seen_by(child: &Child, path: &Path) -> PathBuf {
     Path::new(&format!("/proc/{}/root", child.id())).join(path.strip_prefix("/").unwrap())
 }
 
@@ -147,7 +147,7 @@ fn a_disk_without_room_is_noticed_before_anything_is_sent() {
 }
 
 /// Fills the file system of `folder` up to `left` free bytes.
-fn fill(folder: &Path, left: u64) {
+pub(crate) fn fill(folder: &Path, left: u64) {
     let stat = rustix::fs::statvfs(folder).unwrap();
     let free = stat.f_bavail * stat.f_frsize;
     write(&folder.join("filler"), &vec![1; free.saturating_sub(left) as usize]);

@@ -160,7 +160,7 @@ fn a_file_that_changes_while_it_is_read_is_an_error_that_names_it() {
         assert_eq!(file.read_at(0, 10).await.unwrap().len(), 10);
         fs::File::options().write(true).open(&path).unwrap().write_all_at(b"x", 5).unwrap();
         let error = file.read_at(0, 10).await.unwrap_err();
-        assert!(error.to_string().contains("file changed while it was read"), "{error}");
+        assert!(error.to_string().contains("file changed while it was open"), "{error}");
         // The open file has failed for good, and the new version can be opened.
         assert!(file.read_at(0, 10).await.is_err());
         assert_eq!(open(&pair, "file").await.read_at(5, 1).await.unwrap(), b"x");
@@ -240,7 +240,7 @@ fn ask(pair: &Pair, said: &[FileAsk]) -> (Vec<FileData>, Option<Error>) {
 
 fn first(path: &[u8], ranges: &[(u64, u64)]) -> FileAsk {
     let ranges = ranges.iter().map(|&(offset, len)| FileRange { offset, len }).collect();
-    FileAsk { path: path.to_vec(), ranges }
+    FileAsk { path: path.to_vec(), ranges, ..FileAsk::default() }
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn a_client_takes_no_byte_that_is_not_what_the_server_vouches_for() {
     let value = file_value(300_000, 0, &content).to_vec();
     let data = |bytes: &[u8], value: &[u8]| {
         let (bytes, value) = (bytes.into(), value.into());
-        FileData { bytes, value, opened: None }
+        FileData { bytes, value, ..FileData::default() }
     };
     let (head, tail) = content.split_at(256 << 10);
     let size = content.len() as u64;

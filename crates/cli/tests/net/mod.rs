@@ -49,6 +49,7 @@ mod unasked;
 mod unheard;
 mod untrusted;
 mod wan;
+mod write_at;
 mod zones;
 
 use std::ffi::OsString;

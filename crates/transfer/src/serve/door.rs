@@ -83,11 +83,13 @@ impl Right {
     }
 }
 
-/// One side of a transfer.
+/// One side of a transfer, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
     Write,
+    /// Read and write the same file.
+    Change,
 }
 
 impl Access {
@@ -96,6 +98,7 @@ impl Access {
         match self {
             Access::Read => entry.read,
             Access::Write => entry.write,
+            Access::Change => entry.read && entry.write,
         }
     }
 
@@ -103,6 +106,7 @@ impl Access {
         match self {
             Access::Read => "read",
             Access::Write => "write",
+            Access::Change => "change files",
         }
     }
 }
@@ -246,7 +250,7 @@ impl Door {
         };
         let list = now(&self.allow);
         let allowed = allowed(&list, peer)?;
-        if !access.is_in(allowed) || self.read_only && access == Access::Write {
+        if !access.is_in(allowed) || self.read_only && access != Access::Read {
             let what = format!("{peer} may not {} here", access.verb());
             return Err(Error::new(ErrorKind::Unreachable, what).advise("ask who runs the server"));
         }
@@ -311,16 +315,16 @@ mod tests {
         };
         let door = Door::open(&options).unwrap();
         let right = |access| door.right(peer, Some(access));
-        let (read, write) = (right(Access::Read), right(Access::Write));
+        let rights = [Access::Read, Access::Write, Access::Change].map(right);
         let holds = |list: Vec<Allow>| {
             door.allow(list).unwrap();
-            (read.check().is_ok(), write.check().is_ok())
+            rights.each_ref().map(|right| right.check().is_ok())
         };
-        assert_eq!(holds(vec![entry("")]), (true, true));
-        assert_eq!(holds(vec![entry(":ro")]), (true, false));
-        assert_eq!(holds(vec![entry(":wo")]), (false, true));
-        assert_eq!(holds(vec![entry(":rw:sub")]), (false, false));
-        assert_eq!(holds(Vec::new()), (false, false));
+        assert_eq!(holds(vec![entry("")]), [true, true, true]);
+        assert_eq!(holds(vec![entry(":ro")]), [true, false, false]);
+        assert_eq!(holds(vec![entry(":wo")]), [false, true, false]);
+        assert_eq!(holds(vec![entry(":rw:sub")]), [false, false, false]);
+        assert_eq!(holds(Vec::new()), [false, false, false]);
     }
 
     #[test]
