@@ -68,7 +68,8 @@ impl Hello {
             return Ok(version);
         }
         let what = format!(
-            "no common protocol version: longhaul {} here speaks {}, {} on the other host speaks {}",
+            "no common protocol version: longhaul {} here speaks {}, \
+             {} on the other host speaks {}",
             self.release,
             range(self),
             release(theirs),

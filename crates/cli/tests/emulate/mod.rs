@@ -1,6 +1,7 @@
 //! `longhaul emulate` from the user's point of view.
 #![cfg(target_os = "linux")]
 
+mod by_ssh;
 mod ends;
 mod flows;
 mod forbidden;
@@ -224,47 +225,6 @@ fn iperf3_measures_no_more_than_the_emulated_rate() {
     let rate = report["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate");
     // 1448 of 1538 bytes are payload.
     assert!(rate > 1e6 && rate < 50e6 * 1_448.0 / 1_538.0 * 1.01, "{rate}");
-}
-
-#[test]
-fn scp_copies_through_a_real_sshd_across_an_emulated_path() {
-    const SSHD: &str = "/usr/sbin/sshd";
-    need!(have(&[SSHD, "scp", "ssh-keygen"]));
-    let is_root = rustix::process::geteuid().is_root();
-    need!(skip::unless(is_root, "an sshd in a host needs root"));
-    let made = fs::create_dir_all("/run/sshd");
-    assert!(made.is_ok(), "where sshd wants an empty folder: {made:?}");
-    let folder = tempfile::tempdir().expect("a folder can be made");
-    let path = |name: &str| folder.path().join(name).to_str().expect("plain").to_owned();
-    for name in ["user_key", "host_key"] {
-        let mut keygen = Command::new("ssh-keygen");
-        keygen.args(["-q", "-t", "ed25519", "-N", "", "-f", &path(name)]);
-        assert!(keygen.status().expect("OpenSSH has it").success());
-    }
-    let here = folder.path().display();
-    let far = format!(
-        "ListenAddress 10.77.0.2\nHostKey {here}/host_key\nAuthorizedKeysFile {here}/user_key.pub\n\
-         PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n\
-         PermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n"
-    );
-    let near = format!(
-        "Host b\n  IdentityFile {here}/user_key\n  IdentitiesOnly yes\n  \
-         StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
-    );
-    fs::write(path("sshd_config"), far).expect("it can be written");
-    fs::write(path("ssh_config"), near).expect("it can be written");
-    let content: Vec<u8> = (0..2_000_000u32).map(|i| (i ^ (i >> 9)) as u8).collect();
-    fs::write(path("object"), &content).expect("it can be written");
-    let serve = format!("exec {SSHD} -D -e -f {here}/sshd_config 2> {here}/log");
-    let copy = format!(
-        "until grep -q listening {here}/log 2>/dev/null; do sleep 0.05; done; \
-         scp -F {here}/ssh_config {here}/object b:{here}/copy"
-    );
-    let path_flags = ["--rate", "100M", "--rtt", "10ms", "--loss", "0.1%"];
-    let runs = ["--run", "b", &serve, "--run", "a", &copy];
-    let ended = need!(emulate(&[&path_flags[..], &runs[..]].concat()));
-    ended.is(0, &["a > b: ", "b > a: "]);
-    assert!(fs::read(path("copy")).expect("it was copied") == content, "{ended}");
 }
 
 #[test]

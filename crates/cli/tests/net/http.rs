@@ -20,7 +20,7 @@ pub(super) struct Http {
     pub(super) url: String,
     pub(super) data: PathBuf,
     _host: Host,
-    scratch: TempDir,
+    pub(super) scratch: TempDir,
 }
 
 impl Http {
