@@ -40,6 +40,7 @@ mod room_load;
 mod rpc;
 mod seeing;
 mod share;
+mod share_load;
 mod silent;
 mod ssh;
 mod strangers;
