@@ -107,7 +107,7 @@ fn demonstrate(args: &DemoArgs, place: &Path, cancel: &CancelHandle) -> Result<(
     judge(&outcome, made.files)
 }
 
-/// The copy of the tree, as the user would type it behind `longhaul`.
+/// The copy of the tree, as the user would type it after `longhaul`.
 fn words(source: &Path, server: &Server, rate: Rate) -> Vec<String> {
     vec![
         "cp".into(),

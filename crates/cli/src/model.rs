@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_a_product_or_a_size() {
+    fn the_size_of_a_frame_is_a_product_or_a_number() {
         assert_eq!(parse_frame("800x600x3"), Ok(Bytes::new(1_440_000)));
         assert_eq!(parse_frame("1.44MB"), Ok(Bytes::new(1_440_000)));
         for text in ["800x", "x", "axb", "99999999999x99999999999", "big"] {

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_has_the_most_each_way() {
+    fn the_summary_has_the_highest_rate_of_each_direction() {
         let all = [
             measured(Way::Udp, true, 10),
             measured(Way::Udp, true, 30),

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_a_server_or_of_ssh_and_an_address_with_a_port_gets_advice() {
+    fn a_host_is_a_server_or_an_ssh_host_and_an_address_with_a_port_gets_advice() {
         let read = |text: &str| parse_host(text).map(|place| place.to_string());
         assert_eq!(read("lh://h:9").unwrap(), "lh://h:9/");
         assert_eq!(read("me@h").unwrap(), "me@h:");
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_id_is_refused_with_its_mistake() {
+    fn an_invalid_id_is_refused_with_the_reason() {
         for wrong in ["nonsense", "h1=", "h1=lh1:abc", "lh1:nonsense"] {
             assert!(parse_pin(wrong).unwrap_err().contains("longhaul id"), "{wrong}");
         }

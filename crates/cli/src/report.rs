@@ -550,7 +550,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_name_of_the_other_side_is_shown_and_not_obeyed() {
+    fn control_characters_in_names_of_the_other_side_are_escaped() {
         let path =
             std::path::PathBuf::from("\u{1b}[2J\u{1b}]0;owned\u{7}\nlonghaul: copied 9 files");
         let target = path.clone();
@@ -671,7 +671,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn blocks_sent_although_they_existed_count_as_needless() {
+    fn blocks_sent_although_they_existed_are_reported_as_not_needed() {
         let said = lines(&but!(example(), blocks: 208_000), Kind::Copy, true);
         let expected = "16 duplicates by longhaul, 334 blocks not needed, waste";
         assert!(said.iter().any(|line| line.contains(expected)), "{said:?}");

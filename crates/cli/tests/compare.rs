@@ -60,7 +60,7 @@ fn protocols_take_turns_on_a_scenario_and_share_it_with_tcp() {
 }
 
 #[test]
-fn a_host_is_measured_and_nothing_is_left_there_unless_asked() {
+fn a_comparison_leaves_an_object_on_the_host_only_with_the_flag() {
     let pair = Pair::new();
     let id = format!("--server-id={}", pair.server.id);
     let (host, file) = (pair.server.at(""), pair.server.at("object"));

@@ -37,7 +37,7 @@ fn names(folder: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_file_of_the_corpus_keeps_every_promise() {
+fn no_file_of_the_corpus_violates_an_invariant() {
     let mut bytes_in_all = 0;
     for (name, run) in fuzz::TARGETS {
         let files = listed(&folder().join("corpus").join(name));
@@ -71,7 +71,7 @@ fn messages_of_honest_ends_pass_all_checks() {
 }
 
 #[test]
-fn a_client_ends_whole_copies_among_the_seeds_and_takes_nothing_else() {
+fn a_client_completes_only_the_valid_copies_among_the_seeds() {
     let seeds = seeds::all(&folder().join("..")).expect("what they are made of can be read");
     let (_, sessions) = seeds.iter().find(|(target, _)| *target == "client_session").unwrap();
     // Long enough for a copy that can complete, even on a busy host. The others end by this limit.
@@ -85,7 +85,7 @@ fn a_client_ends_whole_copies_among_the_seeds_and_takes_nothing_else() {
 }
 
 #[test]
-fn each_message_of_each_protocol_is_one_of_the_seeds() {
+fn the_seeds_have_each_message_of_each_protocol() {
     let names = |control: &Control| match control {
         Control::Done(_) => "done",
         Control::Report(_) => "report",
@@ -109,7 +109,7 @@ fn each_message_of_each_protocol_is_one_of_the_seeds() {
 }
 
 #[test]
-fn every_target_has_its_binary_and_its_corpus_and_no_other_has() {
+fn each_target_has_one_binary_and_one_corpus_and_there_are_no_others() {
     let targets: BTreeSet<String> =
         fuzz::TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(names(&folder().join("fuzz_targets")), targets);

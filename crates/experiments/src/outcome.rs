@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_flows_at_six_to_two_to_two_to_one_are_as_unfair_as_gtp_says() {
+    fn four_flows_at_6_2_2_1_have_the_fairness_index_of_the_gtp_paper() {
         // GTP, section 5.1.1: throughput ratio 6:2:2:1, index 0.67.
         assert!((fairness(&[6.0, 2.0, 2.0, 1.0]) - 0.67).abs() < 0.02);
         assert_eq!((fairness(&[1.0; 4]), fairness(&[])), (1.0, 1.0));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_over_time_takes_the_intervals_that_end_in_it() {
+    fn a_mean_over_time_counts_the_samples_whose_interval_ends_within_it() {
         let sample = |at, goodput| Sample { at, goodput, ..Sample::default() };
         let series = vec![sample(1.0, 10.0), sample(2.0, 20.0), sample(3.0, 40.0)];
         let flow = CaseFlow { series, ..CaseFlow::default() };

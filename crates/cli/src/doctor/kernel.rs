@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_tun_device_is_opened_and_an_absent_one_loaded() {
+    fn the_advice_opens_a_closed_tun_device_or_loads_the_module() {
         let mend = |code| mend_tun(&std::io::Error::from_raw_os_error(code));
         use rustix::io::Errno;
         let command = mend(Errno::ACCESS.raw_os_error());
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connections_buffer_is_twice_the_product_and_no_more_than_can_be_set() {
+    fn the_buffer_of_a_connection_should_be_twice_the_bdp_within_the_limit() {
         let found = |gigabits: u64, limits: &[u64]| {
             let (rate, rtt) = (Rate::from_mbps(gigabits * 1_000), Span::from_millis(100));
             tcp_buffer(Want { rate, rtt, is_asked: true }, "tcp-send", "tcp_wmem", limits)

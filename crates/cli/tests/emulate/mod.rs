@@ -68,7 +68,7 @@ fn scenario(text: &str) -> (TempDir, String) {
 }
 
 #[test]
-fn a_commands_output_and_status_pass_through_and_the_end_line_tells_the_truth() {
+fn output_and_status_of_a_command_pass_through_and_the_last_line_names_the_limits() {
     let script = "cat /etc/hosts; exit 7";
     let ended = need!(emulate(&["--rate", "1G", "--rtt", "10ms", "--", "sh", "-c", script]));
     ended.is(7, &["a > b: ", "b > a: ", "own drops", "late", "processor"]);
@@ -76,14 +76,14 @@ fn a_commands_output_and_status_pass_through_and_the_end_line_tells_the_truth() 
 }
 
 #[test]
-fn the_last_runs_end_ends_all() {
+fn the_emulation_ends_with_its_last_command() {
     let args = ["--run", "b", "sleep 86322", "--run", "a", "exit 5"];
     let ended = need!(emulate(&args));
     assert_eq!(ended.status, Some(5));
 }
 
 #[test]
-fn a_shell_on_the_first_host_is_what_a_terminal_gets() {
+fn a_terminal_gets_a_shell_on_the_first_host() {
     need!(emulate(&["--", "true"]));
     for words in [&["--rate", "1G", "--rtt", "10ms"][..], &["--", "bash"], &["--", "sh"]] {
         if words == ["--", "bash"] && have(&["bash"]).is_err() {
@@ -137,7 +137,7 @@ fn an_impossible_scenario_is_a_usage_error_with_the_reason() {
 }
 
 #[test]
-fn a_scenario_that_cannot_be_read_is_trouble_with_files() {
+fn a_scenario_that_cannot_be_read_is_a_file_error() {
     for (file, reason) in [("/no/such.toml", "No such file"), ("/dev/zero", "a device")] {
         let ended = Child::spawn(&mut command(&[file])).end();
         ended.is(4, &[&format!("{file} cannot be read"), reason]);
@@ -162,7 +162,7 @@ fn a_host_that_no_link_leads_to_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_command_that_died_while_another_went_on_is_said_and_counts() {
+fn a_failed_command_is_reported_and_sets_the_status_while_others_continue() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let pid = folder.path().join("pid").display().to_string();
     let dies = format!("echo $$ > {pid}; exec /no/such/program");
@@ -268,7 +268,7 @@ fn scp_copies_through_a_real_sshd_across_an_emulated_path() {
 }
 
 #[test]
-fn a_scenario_has_its_hosts_and_its_commands_run_at_their_time() {
+fn a_scenario_creates_its_hosts_and_runs_its_commands_at_their_times() {
     let marks = tempfile::tempdir().expect("a folder can be made");
     let mark = marks.path().join("mark").display().to_string();
     let (_folder, file) = scenario(&format!(
@@ -346,7 +346,7 @@ fn a_copy_crosses_every_link_of_a_scenario() {
 }
 
 #[test]
-fn a_wrong_scenario_is_refused_with_file_line_and_the_nearest_key() {
+fn the_error_of_a_wrong_scenario_names_file_line_and_the_nearest_key() {
     let (_folder, file) = scenario("[topology]\nkind = \"pair\"\nlink = { dellay = \"1ms\" }\n");
     let ended = Child::spawn(&mut command(&[&file])).end();
     ended.is(2, &[&file, "line 3", "unknown key 'dellay'", "did you mean 'delay'?"]);

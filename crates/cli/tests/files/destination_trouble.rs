@@ -88,7 +88,7 @@ fn a_destination_that_is_missing_or_of_the_wrong_kind_is_refused_with_advice() {
 }
 
 #[test]
-fn advice_can_be_pasted_and_does_no_harm() {
+fn advice_is_quoted_for_a_shell_and_does_no_harm() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"f");
     write(&pair.here.join("file"), b"f");
@@ -100,7 +100,7 @@ fn advice_can_be_pasted_and_does_no_harm() {
 }
 
 #[test]
-fn the_system_s_names_of_open_files_are_not_replaced() {
+fn a_link_to_an_open_file_descriptor_is_not_replaced() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"f");
     let log = fs::File::create(pair.here.join("log")).unwrap();
@@ -132,7 +132,7 @@ fn a_destination_that_cannot_be_written_is_refused_on_either_side() {
 }
 
 #[test]
-fn a_disk_without_room_is_noticed_before_anything_is_sent() {
+fn a_full_disk_is_detected_before_anything_is_sent() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(20_000_000, 1));
     write(&pair.there.join("file"), &bytes(20_000_000, 1));
@@ -265,7 +265,7 @@ fn the_second_of_two_copies_into_one_tree_is_refused() {
 }
 
 #[test]
-fn things_in_the_way_fail_alone_and_by_name() {
+fn obstacles_fail_only_their_own_files_which_are_named() {
     let pair = Pair::new();
     for name in ["a", "b", "d/x"] {
         write(&pair.here.join("t").join(name), b"new");

@@ -83,7 +83,7 @@ fn release(root: &Path) {
 }
 
 #[test]
-fn without_p_new_files_and_folders_get_the_mode_of_the_source_less_the_umask() {
+fn without_p_new_files_and_folders_get_the_mode_of_the_source_minus_the_umask() {
     let mut pair = Pair::new();
     let allow = ["--allow", &pair.client.id];
     let served = Server::words("127.0.0.1:0", &pair.there, &allow);

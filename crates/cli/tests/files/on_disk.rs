@@ -18,7 +18,7 @@ fn run_without_strace(is_required: bool) -> Output {
 }
 
 #[test]
-fn without_strace_these_tests_are_skipped_aloud_and_fail_where_it_is_required() {
+fn without_strace_these_tests_skip_with_a_reason_or_fail_if_it_is_required() {
     let skipped = run_without_strace(false);
     let said = String::from_utf8_lossy(&skipped.stderr).into_owned();
     assert!(skipped.status.success() && said.contains("SKIPPED: strace"), "{said}");
@@ -216,7 +216,7 @@ fn assert_names_synced(calls: &[Call]) {
 }
 
 #[test]
-fn names_of_links_and_empty_files_and_folders_are_synced_after_they_were_given() {
+fn names_of_links_and_empty_files_and_folders_are_synced_after_creation() {
     let made: [fn(&Path); 3] = [
         |root| symlink("nowhere", root.join("link")).unwrap(),
         |root| write(&root.join("empty"), b""),

@@ -221,7 +221,7 @@ fn the_second_ctrl_c_ends_immediately() {
 }
 
 #[test]
-fn a_tree_that_was_killed_keeps_its_whole_files() {
+fn a_killed_copy_of_a_tree_keeps_its_complete_files() {
     let pair = Pair::new();
     for number in 0..300 {
         write(&pair.here.join(format!("tree/{number:03}")), &bytes(100_000, number));
@@ -236,7 +236,7 @@ fn a_tree_that_was_killed_keeps_its_whole_files() {
 }
 
 #[test]
-fn a_source_that_changed_in_between_is_noticed_and_only_that_is_sent() {
+fn a_source_changed_between_runs_is_detected_and_only_the_change_is_sent() {
     let mut case = Case::new(Way::Push, SIZE);
     let told = case.kill_half_way(true);
     let path = case.pair.here.join("file");
@@ -330,7 +330,7 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
 }
 
 #[test]
-fn a_source_that_changed_behind_its_size_and_time_is_found_by_checksum() {
+fn checksum_detects_a_change_with_equal_size_and_time() {
     side_by_side(FILES_AND_TREES, |(way, flags)| {
         changes_behind_its_time(way, flags, &["--checksum"]);
     });
@@ -342,7 +342,7 @@ fn a_source_that_changed_with_equal_size_and_time_is_not_mixed_with_older_data()
 }
 
 #[test]
-fn a_source_that_moved_keeps_the_copied_data() {
+fn a_source_replaced_by_an_equal_file_keeps_the_copied_data() {
     let mut case = Case::new(Way::Push, SIZE);
     let told = case.kill_half_way(true);
     let path = case.pair.here.join("file");

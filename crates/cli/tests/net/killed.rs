@@ -37,12 +37,12 @@ const CASES: [Case; 5] = [
 ];
 
 #[test]
-fn a_client_killed_on_a_lossy_path_costs_64_mb_at_most() {
+fn a_kill_of_the_client_on_a_lossy_path_costs_at_most_64_mb() {
     kill_each(End::Client);
 }
 
 #[test]
-fn a_server_killed_on_a_lossy_path_costs_64_mb_at_most() {
+fn a_kill_of_the_server_on_a_lossy_path_costs_at_most_64_mb() {
     kill_each(End::Server);
 }
 

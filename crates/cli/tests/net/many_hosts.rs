@@ -57,7 +57,7 @@ fn replicas_on_an_ssh_host_and_on_servers_survive_the_death_of_a_server() {
 }
 
 #[test]
-fn each_server_is_held_to_its_own_pin() {
+fn each_server_is_checked_against_its_own_pin() {
     let star = Star::new(2);
     for (root, name) in star.roots.iter().zip(["a", "b"]) {
         write(&root.join(name), &bytes(1_000_000, 23));
@@ -92,7 +92,7 @@ fn each_server_is_held_to_its_own_pin() {
 }
 
 #[test]
-fn a_weight_gives_a_source_its_multiple_of_a_share() {
+fn a_weight_multiplies_the_share_of_a_source() {
     let star = Star::new(2);
     for (root, name) in star.roots.iter().zip(["a", "b"]) {
         write(&root.join(name), &bytes(6_000_000, 24));

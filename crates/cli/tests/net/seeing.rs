@@ -259,7 +259,7 @@ fn the_page_needs_its_token_changes_nothing_and_loads_nothing_from_elsewhere() {
 }
 
 #[test]
-fn events_come_ten_times_a_second_at_most_and_show_the_transfer() {
+fn events_come_at_most_ten_times_a_second_and_show_the_transfer() {
     let seen = Seen::new();
     let mut copy = seen.slow_copy("source", &bytes(10_000_000, 2));
     copy.progressed(100_000);
@@ -492,7 +492,7 @@ impl Drop for Browser {
 }
 
 #[test]
-fn a_browser_shows_the_transfers_as_they_go_on() {
+fn a_browser_shows_the_progress_of_transfers() {
     need!(has("chromium"));
     let seen = Seen::new();
     let mut copy = seen.slow_copy("source", &bytes(60_000_000, 4));

@@ -53,7 +53,7 @@ fn each_of_several_receivers_gets_every_frame_whole_and_in_order() {
 }
 
 #[test]
-fn a_file_and_a_pipe_come_out_as_they_went_in() {
+fn a_streamed_file_or_pipe_arrives_unchanged() {
     let pair = Pair::of_services("stream=rw");
     let content = bytes(10 * 30_000 + 777, 1);
     fs::write(pair.here.join("frames"), &content).unwrap();
@@ -69,7 +69,7 @@ fn a_file_and_a_pipe_come_out_as_they_went_in() {
 }
 
 #[test]
-fn a_folder_comes_out_as_a_folder_and_frames_may_go_to_a_pipe() {
+fn a_streamed_folder_arrives_as_a_folder_and_frames_may_go_to_a_pipe() {
     let pair = Pair::of_services("stream=rw");
     let (from, to) = (pair.here.join("from"), pair.here.join("to"));
     fs::create_dir(&from).unwrap();
@@ -130,7 +130,7 @@ fn limits_are_reported_before_anything_is_sent() {
 }
 
 #[test]
-fn frames_that_come_too_fast_are_skipped_or_thinned_as_configured() {
+fn frames_above_the_rate_are_skipped_or_thinned_as_configured() {
     let pair = Pair::of_services("stream=rw");
     fs::write(pair.here.join("frames"), bytes(100 * 50_000, 1)).unwrap();
     for how in ["skip", "thin"] {
@@ -317,7 +317,7 @@ fn honest() -> Send {
 }
 
 #[test]
-fn a_server_refuses_lies_of_each_message_and_lives_on() {
+fn a_server_refuses_false_values_in_each_message_and_continues() {
     let pair = Pair::of_services("stream=rw:lab");
     let most = u32::MAX;
     for (lie, why) in [
@@ -379,7 +379,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
 }
 
 #[test]
-fn a_liar_among_the_receivers_costs_the_others_no_frame() {
+fn a_receiver_with_false_messages_costs_the_others_no_frame() {
     let pair = Pair::of_services("stream=rw");
     let receiver = receive(&pair, "x", &["--json", "--check"]);
     let sender = pattern(&pair, "x", 100, 1, &[DEADLINE]);
@@ -411,7 +411,7 @@ fn a_liar_among_the_receivers_costs_the_others_no_frame() {
 }
 
 #[test]
-fn clients_refuse_answers_that_make_no_sense() {
+fn clients_refuse_invalid_answers() {
     let lied = |verb: &'static str, lies: Vec<Tell>| {
         liar::lied::<Ask, _>("stream", lies, move |client, id, there| {
             let url = there.into_string().unwrap() + "key";

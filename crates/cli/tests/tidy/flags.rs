@@ -40,7 +40,7 @@ fn no_text_of_the_library_names_a_flag() {
 }
 
 #[test]
-fn a_flag_in_a_literal_is_seen_and_one_in_a_comment_is_not() {
+fn a_flag_is_found_in_a_literal_and_not_in_a_comment() {
     assert!(names_a_flag("    advise(\"give --memory more\")"));
     assert!(names_a_flag("--memory: nothing is written then\","));
     assert!(!names_a_flag("/// As `--memory`."));

@@ -45,7 +45,7 @@ fn declared(line: &str) -> Option<&str> {
 }
 
 #[test]
-fn no_file_module_or_type_has_an_empty_name() {
+fn no_file_module_or_type_has_a_vague_name() {
     let mut found = Vec::new();
     for file in sources() {
         let stem = file.path.rsplit('/').next().and_then(|name| name.strip_suffix(".rs"));

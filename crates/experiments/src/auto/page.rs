@@ -336,7 +336,7 @@ mod tests {
     use crate::simulate;
 
     #[test]
-    fn each_half_has_a_third_of_the_cells_or_more() {
+    fn each_half_has_at_least_a_third_of_the_cells() {
         let all = cells();
         let tuned = all.iter().filter(|cell| cell.is_tuned()).count();
         assert!(3 * tuned >= all.len() && 3 * (all.len() - tuned) >= all.len(), "{tuned}");
@@ -375,7 +375,7 @@ mod tests {
     /// The smallest form: a cell in which trains get half of a fair share, and the shadow window a
     /// full one.
     #[test]
-    fn beside_cubic_the_shadow_window_keeps_a_fair_share() {
+    fn next_to_cubic_the_shadow_window_keeps_a_fair_share() {
         let all = cells();
         let one = |cell: &&Cell| {
             let family = cell.family == Family::Beside(Congestion::Cubic, 1);

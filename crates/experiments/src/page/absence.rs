@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_without_an_emulated_value_says_why() {
+    fn the_page_says_why_a_case_has_no_emulated_value() {
         let simulated = outcomes(&[("disk", 1), ("long", 885), ("short", 7)]);
         let page = Page::new(&EXAMPLE, &simulated, None);
         let text = page_text(&page);

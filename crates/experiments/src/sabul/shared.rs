@@ -230,10 +230,11 @@ pub(super) static FIG7: Experiment = Experiment {
     title: "500 short TCP connections against SABUL in the background",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 5, \
              Fig. 7",
-    setup: "500 TCP connections (mice) of 1 MB each start at random, every 70 ms on average, over \
-            1 Gbit/s and 110 ms with a drop-tail queue of one bandwidth-delay product, together \
-            with up to 9 SABUL flows of 40 s that begin at equal shares of 900 Mbit/s. The goodput \
-            of the mice counts all of their data, from the first start to the last end.",
+    setup: "500 TCP connections (mice) of 1 MB each start at random times, one every 70 ms on \
+            average. The path has 1 Gbit/s, an RTT of 110 ms and a drop-tail queue of one \
+            bandwidth-delay product. Up to 9 SABUL flows of 40 s run at the same time and begin at \
+            equal shares of 900 Mbit/s. The goodput of the mice counts all of their data, from the \
+            first start to the last end.",
     cases: || {
         let mice = |flows| Case::both(mice_case(flows), with_mice(flows));
         BACKGROUND.map(mice).into()
@@ -262,18 +263,18 @@ pub(super) static FIG7: Experiment = Experiment {
         let title = "500 mice of 1 MB".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The text has none of the figure's values, only the marks of its axes, so nothing \
-              here is compared with the figure. The paper does not say how its mice arrived; 70 ms \
-              apart they offer 114 Mbit/s. The row `aggregate goodput` is SABUL's. The queue here \
-              holds a bandwidth-delay product, so it delays packets of the mice more often than it \
-              drops them.",
-    learned: "Short connections spend their time in slow start, where a queue that other flows \
-              keep full costs them losses and time: {100 - 100 * [1 SABUL flows] / [0 SABUL \
-              flows]} to {100 - 100 * [5 SABUL flows] / [0 SABUL flows]} % of their goodput, {100 \
-              - 100 * [9 SABUL flows] / [0 SABUL flows]} % with nine SABUL flows. SABUL has {[1 \
-              SABUL flows | aggregate goodput] / 10} to {[9 SABUL flows | aggregate goodput] / 10} \
-              % of the link beside them. Over real sockets the mice have {most [* | goodput of the \
-              mice | from simulated]} % more to {-least [* | goodput of the mice | from \
-              simulated]} % less than in the simulator.",
+    differs: "The paper's text gives none of the figure's values, only the labels of its axes, so \
+              this page compares nothing with the figure. The paper does not say how its mice \
+              arrived; 70 ms apart they offer 114 Mbit/s. The row `aggregate goodput` is SABUL's. \
+              The queue here holds a bandwidth-delay product, so it delays packets of the mice \
+              more often than it drops them.",
+    learned: "Short connections spend their time in slow start. A queue that other flows keep full \
+              costs them losses and delay: the mice lose {100 - 100 * [1 SABUL flows] / [0 SABUL \
+              flows]} to {100 - 100 * [5 SABUL flows] / [0 SABUL flows]} % of their goodput, and \
+              {100 - 100 * [9 SABUL flows] / [0 SABUL flows]} % with nine SABUL flows. SABUL \
+              itself takes {[1 SABUL flows | aggregate goodput] / 10} to {[9 SABUL flows | \
+              aggregate goodput] / 10} % of the link. Over real sockets the mice have between \
+              {most [* | goodput of the mice | from simulated]} % more and {-least [* | goodput of \
+              the mice | from simulated]} % less goodput than in the simulator.",
     set: Set::Full,
 };

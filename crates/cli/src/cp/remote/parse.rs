@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_ignored_and_steers_no_terminal() {
+    fn invalid_lines_are_ignored_and_cannot_control_the_terminal() {
         assert_eq!(back(r#"{"event": "told-later"}"#), "nothing");
         assert_eq!(back(r#"[1, {"event": 5}]"#), "nothing");
         let hostile = r#"{"event": "file", "path": {"a": 1}, "path_hex": "f"}"#;
