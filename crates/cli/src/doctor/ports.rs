@@ -20,10 +20,9 @@ fn judge(host: &str, port: u16, ports: &Ports) -> Vec<Finding> {
     let ip = address.ip();
     let mend = |transport: &str, port: u16| {
         format!(
-            "check that longhaul serve runs on {host}, and there: sudo ufw allow \
-             {port}/{transport} \
-             (or sudo firewall-cmd --add-port={port}/{transport}, or the equivalent of its \
-             firewall)"
+            "check that longhaul serve runs on {host}, and open the port there: sudo ufw allow \
+             {port}/{transport} (or sudo firewall-cmd --add-port={port}/{transport}, or the \
+             equivalent of its firewall)"
         )
     };
     let said = |answer: &Result<String, String>| match answer {
