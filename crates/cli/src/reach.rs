@@ -178,7 +178,7 @@ impl ReachArgs {
                 }
                 false => ("is for a server, lh://host[:port]", "leave it out"),
             };
-            let what = format!("--{flag} {what}, and there is none here");
+            let what = format!("--{flag} {what}, and this command has none");
             return Err(Error::new(ErrorKind::Usage, what).advise(advice));
         }
         let last = |place: &&&Location| {

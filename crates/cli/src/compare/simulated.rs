@@ -112,7 +112,7 @@ fn carried(args: &CompareArgs, candidate: Candidate, from: &Traffic) -> Result<T
         }
         (Candidate::TcpTried, _) => {
             let what = format!("{candidate} needs a real path to try numbers of connections");
-            return Err(usage(what, "write tcp:N, each N as one of --protocols"));
+            return Err(usage(what, "write tcp:N for each number, as in --protocols tcp:1,tcp:8"));
         }
     })
 }

@@ -462,7 +462,7 @@ fn token(file: &Path) -> Result<String, Error> {
     match !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(token.to_owned()),
         false => {
-            let what = format!("{} is not one token", file.display());
+            let what = format!("{} does not have exactly one token", file.display());
             Err(usage(what, "write the token alone into the file of --token-file"))
         }
     }

@@ -43,7 +43,7 @@ fn udp(want: Want) -> Vec<Finding> {
         Ok(socket) => socket,
         Err(error) => {
             let what = format!("no UDP socket can be opened: {error}");
-            return vec![Finding::new("udp", Grade::Bad, what, "ask who runs this host")];
+            return vec![Finding::new("udp", Grade::Bad, what, "ask this host's administrator")];
         }
     };
     let most = numbers("/proc/sys/net/core/rmem_max").and_then(|most| most.first().copied());
@@ -167,7 +167,7 @@ pub(super) fn emulator() -> Vec<Finding> {
         }
         Err(error) => {
             let what = format!("longhaul itself cannot be started: {error}");
-            Finding::new(name, Grade::Warn, what, "start longhaul by its whole path")
+            Finding::new(name, Grade::Warn, what, "start longhaul by its full path")
         }
     };
     vec![finding]

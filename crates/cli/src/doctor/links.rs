@@ -76,7 +76,7 @@ fn judge(want: Want, link: &Link, all: &[Link]) -> Finding {
             want.rate, other.name
         ),
         (true, None) => {
-            format!("{name} is slower than {}: use another, or ask for less", want.rate)
+            format!("{name} is slower than {}: use another interface, or a lower --rate", want.rate)
         }
         (false, _) => {
             format!("sudo ip link set {name} mtu 9000   (if the whole path supports it)")

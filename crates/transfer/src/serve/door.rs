@@ -79,7 +79,7 @@ impl Right {
             return Ok(());
         }
         let what = format!("{} is no longer allowed to do this here", self.peer);
-        Err(Error::new(ErrorKind::Unreachable, what).advise("ask who runs the server"))
+        Err(Error::new(ErrorKind::Unreachable, what).advise("ask the server's administrator"))
     }
 }
 
@@ -227,7 +227,7 @@ impl Door {
             false => {
                 let error =
                     Error::new(ErrorKind::Unreachable, format!("{peer} has no right to {word}"));
-                Err(error.advise("ask who runs the server"))
+                Err(error.advise("ask the server's administrator"))
             }
         }
     }
@@ -248,7 +248,10 @@ impl Door {
         let allowed = allowed(&list, peer)?;
         if !access.is_in(allowed) || self.read_only && access == Access::Write {
             let what = format!("{peer} may not {} here", access.verb());
-            return Err(Error::new(ErrorKind::Unreachable, what).advise("ask who runs the server"));
+            return Err(Error::new(ErrorKind::Unreachable, what).advise(
+                "ask the server's \
+                administrator",
+            ));
         }
         let root = match &allowed.subfolder {
             None => root.clone(),

@@ -76,7 +76,7 @@ pub(in crate::cp) fn plan(locations: &[Location]) -> Result<Option<Plan>, Error>
         );
         let advice = match sources.len() {
             1 => "name one of them as host:path, which ssh reaches, or run longhaul there",
-            _ => "copy from one host at a time, or run longhaul where they go to",
+            _ => "copy from one host at a time, or run longhaul on the destination host",
         };
         return Err(Error::new(ErrorKind::Usage, what).advise(advice));
     };
