@@ -174,7 +174,7 @@ fn one(
     match folder {
         Some(folder) if args.update => {
             let changed = results::write(folder, &files).map_err(|e| file_trouble(&e))?;
-            console::note(format_args!("  {changed} of {} files are new", files.len()));
+            console::note(format_args!("  {changed} of {} files have changed", files.len()));
             Ok(true)
         }
         Some(folder) => compare(folder, &as_committed.files(&simulated).map_err(failed)?),
@@ -188,7 +188,7 @@ fn compare(folder: &Path, files: &[File]) -> Result<bool, Error> {
     for File { name, text } in files {
         let committed = results::read(folder, name).map_err(|error| file_trouble(&error))?;
         let found = match committed {
-            None => vec!["is not there".to_owned()],
+            None => vec!["does not exist".to_owned()],
             Some(committed) if name.ends_with(".md") => page::differences(text, &committed),
             Some(committed) if committed == *text => Vec::new(),
             Some(_) => vec!["differs".to_owned()],
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_has_its_date() {
+    fn a_day_number_becomes_a_date() {
         for (days, expected) in [
             (0, "1970-01-01"),
             (11_016, "2000-02-29"),

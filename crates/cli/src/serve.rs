@@ -130,7 +130,8 @@ fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), Error> {
-    // Before the list is read, so that a SIGHUP after a change of the list is not lost.
+    // SIGHUP is held before the list is read, so that a SIGHUP after a change of the list is not
+    // lost.
     let held = signals::hold_reload()?;
     let list = first_list(&args.allow, args.allow_file.as_ref())?;
     if args.listen.port() == u16::MAX && args.data_port.is_none() {

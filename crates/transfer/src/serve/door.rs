@@ -248,10 +248,9 @@ impl Door {
         let allowed = allowed(&list, peer)?;
         if !access.is_in(allowed) || self.read_only && access == Access::Write {
             let what = format!("{peer} may not {} here", access.verb());
-            return Err(Error::new(ErrorKind::Unreachable, what).advise(
-                "ask the server's \
-                administrator",
-            ));
+            return Err(
+                Error::new(ErrorKind::Unreachable, what).advise("ask the server's administrator")
+            );
         }
         let root = match &allowed.subfolder {
             None => root.clone(),
