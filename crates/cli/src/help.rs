@@ -14,7 +14,7 @@ use crate::{console, exit, sync};
 /// The most used flags, each with a short help.
 const USUAL: [(&str, &str); 10] = [
     ("-r, --recursive", "copy folders with their contents"),
-    ("-a, --archive", "the same, with permissions and times"),
+    ("-a, --archive", "copy folders, with permissions and times"),
     ("-n, --dry-run", "print what would be created, and copy nothing"),
     ("-P", "show progress"),
     ("--exclude <GLOB>", "skip names that match"),

@@ -22,7 +22,7 @@ pub(crate) struct ReachArgs {
     #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
     #[arg(value_parser = SshCommand::parse)]
     rsh: SshCommand,
-    /// Path of longhaul on the remote host of ssh
+    /// Path of longhaul on the remote ssh host
     #[arg(long, value_name = "PATH", default_value = "longhaul")]
     remote_path: String,
     /// UDP port of the server's data [default: its control port + 1]
@@ -63,7 +63,7 @@ pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
     if let Some(meant) = meant {
         return refuse(format!("did you mean {meant}?"));
     }
-    // A host of ssh needs no colon here.
+    // An ssh host needs no colon here.
     let bare = !text.contains("://") && !text.ends_with(':');
     let location: Location = if bare { format!("{text}:").parse()? } else { text.parse()? };
     match location {

@@ -81,7 +81,7 @@ impl Lines {
         let bound = match (sent.skipped, sent.unwatched) {
             (0, 0) => "the source",
             (skipped, unwatched) if skipped > unwatched => "the sending rate, or a lost connection",
-            _ => "nobody received it",
+            _ => "the absence of receivers",
         };
         if self.json {
             console::out(json!({
@@ -126,7 +126,9 @@ impl Lines {
                         "deadline_seconds": deadline.as_secs_f64(),
                     }));
                 }
-                self.note(format_args!("longhaul: {per_second} frames a second in {deadline}"));
+                self.note(format_args!(
+                    "longhaul: {per_second} frames a second, each within {deadline}"
+                ));
             }
             StreamEvent::Frame(frame) if self.json => {
                 console::out(json!({

@@ -248,7 +248,7 @@ fn a_dry_run_with_checksum_names_differences_and_changes_nothing() {
             assert_eq!(summary["unread_files"], 0, "{summary}");
         }
     }
-    // One bit of a single file, of a large file, and of one of many files; and another size.
+    // Changes one bit of a single file, of a large file and of one of many files, and then a size.
     for name in ["one", "t/large", "t/many/07"] {
         let path = pair.there.join(name);
         let mut content = fs::read(&path).unwrap();

@@ -215,7 +215,7 @@ fn a_full_disk_here_stops_the_copy_which_resumes_with_free_space() {
 #[test]
 fn the_second_of_two_copies_into_one_file_is_refused() {
     let pair = Pair::new();
-    // So large that the second copy ends long before the first.
+    // The file is so large that the second copy ends long before the first.
     const LEN: usize = 30_000_000;
     write(&pair.here.join("file"), &bytes(LEN, 1));
     write(&pair.there.join("source"), &bytes(LEN, 1));
@@ -243,11 +243,11 @@ fn the_second_of_two_copies_into_one_tree_is_refused() {
     }
     fs::create_dir(pair.here.join("back")).unwrap();
     fs::create_dir(pair.there.join("on")).unwrap();
-    // By its own name, and by a new one.
+    // The tree is copied under its own name, and under a new one.
     side_by_side([("tree", "", "tree"), ("tree", "new", "new")], |(from, to, copy)| {
         let (there, here) = (pair.at(format!("on/{to}")), format!("back/{to}"));
         let from_there = pair.at(from);
-        // So slow that the second copy ends long before the first.
+        // The rate is so low that the second copy ends long before the first.
         let mut push = pair.start(&[&"-r", &"--rate=40M", &from, &there]);
         let mut pull = pair.start(&[&"-r", &"--rate=40M", &from_there, &here]);
         push.progressed(1);

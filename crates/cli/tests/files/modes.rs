@@ -13,7 +13,7 @@ use crate::rig::{
 /// Runs a program under an unusual umask.
 const UMASK_027: [&str; 4] = ["sh", "-c", "umask 027; exec \"$@\"", "sh"];
 
-/// So slow that a test can inspect and kill a copy of [`LARGE`] bytes.
+/// A rate so low that a test can inspect and kill a copy of [`LARGE`] bytes.
 const RATE: &str = "--rate=24M";
 const LARGE: usize = 20_000_000;
 

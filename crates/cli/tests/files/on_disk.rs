@@ -143,7 +143,7 @@ fn renaming<'a>(partial: &str, calls: &'a [Call]) -> &'a Call {
 fn a_large_file_is_synced_before_its_journal_entry_and_its_name() {
     let pair = Pair::new();
     write(&pair.there.join("file"), &bytes(10 << 20, 1));
-    // Slow enough that the journal is written several times.
+    // The rate is so low that the journal is written several times.
     let calls = need!(traced(&pair, &["--rate=24M"], "file"));
     let (partial, journal) = (".file.lh-part", ".file.lh-journal");
     let journalled: Vec<&Call> = calls.iter().filter(|call| call.changes(journal)).collect();

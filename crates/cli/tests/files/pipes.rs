@@ -24,7 +24,7 @@ fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
     command
 }
 
-/// Runs a copy that reads `input`; both of its outputs.
+/// Runs a copy that reads `input`; returns its stdout and stderr.
 fn piped(mut command: Command, input: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
@@ -165,7 +165,7 @@ fn a_failed_reader_leaves_no_file_after_any_amount_of_data() {
         let error = error.expect_err("the reader failed");
         assert!(error.to_string().contains("the producer failed"), "{error}");
         if brought > 100 {
-            // Ended by the client's goodbye, not by the session's idle limit.
+            // The client's goodbye ended the pipe, not the session's idle limit.
             pair.server.child().complaint("the client ended before its pipe did");
         }
         wait_until("nothing is left", || {

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::rig::{Child, IMPATIENT, Pair, Server, bytes, need, remains, side_by_side, skip, write};
 
-/// Large enough that the copy takes seconds.
+/// Size of the object, so large that the copy takes seconds.
 const SIZE: usize = 200_000_000;
 /// Kill after this many bytes: twice the data that a kill may cost.
 const KILL_AT: u64 = 2 * LOST;
-/// Slow enough that progress events, one a second, describe the time of the kill.
+/// A rate so low that progress events, one a second, describe the time of the kill.
 const RATE: &str = "--rate=240M";
 /// Limit of the data that a kill may cost.
 const LOST: u64 = 64_000_000;
@@ -304,7 +304,7 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
         }
     };
     let to = if named == "tree" { into.join("to/file") } else { into.join("to") };
-    // Slow enough that the copy is unfinished at the kill.
+    // The rate is so low that the copy is unfinished at the kill.
     let mut first = copy(&["--rate=16M"]);
     // Only chunks in the journal survive a kill, so wait for the journal.
     let journal = to.with_file_name(format!(".{}.lh-journal", to.file_name().unwrap().display()));
@@ -316,7 +316,7 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     content[0] ^= 1;
     fs::write(&source, &content).unwrap();
     fs::File::options().write(true).open(&source).unwrap().set_modified(then).unwrap();
-    // Slow enough that the plan arrives before the same data do.
+    // The rate is so low that the plan arrives before the data that it would make needless.
     let ended = copy(&[more, &["--rate=40M"]].concat()).end();
     let summary = ended.summary();
     assert!(fs::read(to).unwrap() == content, "{way:?} {flags:?}: {ended}");

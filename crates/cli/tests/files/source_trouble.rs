@@ -162,7 +162,7 @@ fn keep_changing(copy: &mut Child, path: &Path) {
     for seed in [21, 22] {
         overwrite(path, seed);
         copies_again(copy);
-        // After the data of the earlier attempts, this attempt reads the file.
+        // 50 more datagrams show that this attempt reads the file.
         let sent = sends(copy, 0);
         sends(copy, sent + 50);
     }

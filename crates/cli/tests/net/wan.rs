@@ -190,7 +190,7 @@ pub(super) enum End {
 fn gone_for(time: Duration, way: Way) {
     let path = link(100, 20, 0.001);
     let wan = need!(Wan::new(path.clone(), MTU, 20_000_000));
-    // Slow enough that a progress event comes half-way on any machine.
+    // The rate is so low that a progress event comes half-way on any machine.
     let mut copy = wan.start(way, &["--rate=30M"]);
     copy.progressed(2_000_000);
     wan.set(&LinkSpec { up: false, ..path.clone() });
@@ -202,7 +202,7 @@ fn gone_for(time: Duration, way: Way) {
 /// One end freezes during a copy.
 fn frozen_for(time: Duration, way: Way, end: End) {
     let mut wan = need!(Wan::new(link(100, 20, 0.0), MTU, 20_000_000));
-    // Slow enough that a progress event comes half-way on any machine.
+    // The rate is so low that a progress event comes half-way on any machine.
     let mut copy = wan.start(way, &["--rate=30M"]);
     copy.progressed(2_000_000);
     let server = wan.server.as_mut().expect("it was started").child();

@@ -70,7 +70,7 @@ fn nothing_is_called_get() {
     }
     // This test itself contains the name.
     found.retain(|place| !place.contains("tests/tidy/names.rs"));
-    none(found, "a function that tells is named after what it tells");
+    none(found, "a function is named after the value that it returns, without get_");
 }
 
 #[test]

@@ -113,7 +113,7 @@ pub(crate) async fn open(
             _ => format!("{location} is on this host"),
         };
         Error::new(ErrorKind::Usage, what)
-            .advise("name a server as lh://host[:port], or a host of ssh as host:")
+            .advise("name a server as lh://host[:port], or an ssh host as host:")
     };
     let host = Host::of(location).ok_or_else(here)?;
     let identity = key.identity()?;

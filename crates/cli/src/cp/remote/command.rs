@@ -196,7 +196,7 @@ impl Plan {
     }
 }
 
-/// A host of ssh, in brackets if it is an IPv6 address.
+/// An ssh host, in brackets if it is an IPv6 address.
 fn bracketed(destination: &str) -> String {
     let (user, host) = match destination.rsplit_once('@') {
         Some((user, host)) => (format!("{user}@"), host),
