@@ -94,7 +94,7 @@ fn the_ssh_host_runs_the_copy_to_and_from_a_server_that_allows_it() {
     let far = Host::new(&ssh.path("far_config"));
     let host = Host::new(&ssh.path("server"));
     fs::create_dir(ssh.path("gate")).expect("there is room for a folder");
-    // The host that runs the copy, not this one.
+    // The server allows the host that runs the copy, not this host.
     let server = Server::start(&host, &ssh.path("gate"), &["--allow", &far.id]);
     let at = |path: &str| server.at(path).into_string().expect("it is ASCII");
     let unknown = ssh.start("", &[&ssh.at("source"), &at("copy")]).end();

@@ -31,7 +31,7 @@ fn an_object_arrives_whole_despite_loss_reordering_duplicates_and_damage() {
     let wan = need!(Wan::new(rough(0.0), MTU, 5_000_000));
     for loss in [0.0, 0.01, 0.05, 0.12] {
         wan.set(&rough(loss));
-        // With many segments, and with one.
+        // The copy runs with many segments, and with one.
         for (way, segment) in [(Way::Push, "--segment=1Mi"), (Way::Pull, "--segment=0")] {
             let ended = wan.start(way, &["--rate=100M", segment]).end();
             let summary = ended.summary();

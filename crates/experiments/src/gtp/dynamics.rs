@@ -160,8 +160,8 @@ pub(super) static FIG8: Experiment = Experiment {
 /// Figure 9: the text says 200 Mbit/s, the caption 300.
 const CAPS: [u64; 2] = [200, 300];
 
-/// Why the case of a slow program is not emulated. A real copy would need the flag `--bwlimit`
-/// instead, and it reports this limit to the receiver like a card's rate.
+/// Why the case of a slow program is not emulated. Only `--bwlimit` can slow a real copy down, and
+/// the copy reports this limit to the receiver like a card's rate.
 const SLOW_PROGRAM: &str = "a real copy reports its limit to the receiver when it joins";
 
 fn capped_case(cap: u64) -> String {

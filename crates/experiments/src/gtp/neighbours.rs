@@ -42,7 +42,7 @@ fn beside_tables(outcomes: &Outcomes) -> Vec<Table> {
     vec![Table::new("", rows.collect())]
 }
 
-/// Three GTP senders beside one TCP flow.
+/// Three GTP senders next to one TCP flow.
 pub(super) static BESIDE: Experiment = Experiment {
     id: "gtp-beside",
     title: "Three GTP senders next to one TCP flow: the share that the receiver leaves for others",
