@@ -119,7 +119,7 @@ pub(crate) fn can_draw() -> bool {
 const BAR: &str = "[{bar:12}] {wide_msg}";
 const LINE: &str = "{wide_msg}";
 
-/// Columns from which on the bar fits next to its numbers.
+/// Minimum number of columns for the bar next to its numbers.
 const WIDE: u16 = 60;
 
 fn bar_style(is_narrow: bool) -> ProgressStyle {

@@ -178,8 +178,7 @@ fn headline(summary: &Summary, kind: Kind) -> String {
         }
         unread if unread > 0 && summary.failed_files == 0 => {
             let unread = count(unread, "file");
-            format!("verified except for {unread} of the same size and time (--checksum reads \
-                     them)")
+            format!("verified except {unread} of the same size and time (--checksum reads them)")
         }
         _ => "NOT verified".to_owned(),
     };
@@ -603,7 +602,7 @@ pub(crate) mod tests {
         let summary = but!(example(), verified: false);
         assert!(lines(&summary, Kind::Copy, true)[0].ends_with("NOT verified"));
         let summary = but!(example(), verified: false, unread_files: 2);
-        let said = "verified except for 2 files of the same size and time (--checksum reads them)";
+        let said = "verified except 2 files of the same size and time (--checksum reads them)";
         assert!(lines(&summary, Kind::Copy, true)[0].ends_with(said));
     }
 

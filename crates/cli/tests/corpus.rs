@@ -46,7 +46,7 @@ fn no_file_of_the_corpus_violates_an_invariant() {
             let bytes = fs::read(&file).expect("the file can be read");
             bytes_in_all += bytes.len();
             let kept = std::panic::catch_unwind(|| run(&bytes)).is_ok();
-            assert!(kept, "{} breaks a promise", file.display());
+            assert!(kept, "{} violates an invariant", file.display());
         }
     }
     assert!(bytes_in_all <= MOST_BYTES, "the corpus has {bytes_in_all} bytes: minimise it");
@@ -55,7 +55,7 @@ fn no_file_of_the_corpus_violates_an_invariant() {
 #[test]
 fn messages_of_honest_ends_pass_all_checks() {
     let root = folder().join("..");
-    let seeds = seeds::all(&root).expect("what they are made of can be read");
+    let seeds = seeds::all(&root).expect("the sources of the seeds can be read");
     if std::env::var_os("LONGHAUL_WRITE_SEEDS").is_some() {
         seeds::write(&root).expect("the corpus can be written");
     }
@@ -64,7 +64,7 @@ fn messages_of_honest_ends_pass_all_checks() {
         let (_, seeds) = of_target.unwrap_or_else(|| panic!("{name} has no seeds"));
         for (nth, seed) in seeds.iter().enumerate() {
             let kept = std::panic::catch_unwind(|| run(seed)).is_ok();
-            assert!(kept, "seed {nth} of {name} breaks a promise");
+            assert!(kept, "seed {nth} of {name} violates an invariant");
         }
         assert!(folder().join(format!("corpus/{name}/seed-00")).exists(), "{name}");
     }
@@ -72,7 +72,7 @@ fn messages_of_honest_ends_pass_all_checks() {
 
 #[test]
 fn a_client_completes_only_the_valid_copies_among_the_seeds() {
-    let seeds = seeds::all(&folder().join("..")).expect("what they are made of can be read");
+    let seeds = seeds::all(&folder().join("..")).expect("the sources of the seeds can be read");
     let (_, sessions) = seeds.iter().find(|(target, _)| *target == "client_session").unwrap();
     // Long enough for a copy that can complete, even on a busy host. The others end by this limit.
     let (long, short) = (Duration::from_secs(60), Duration::from_millis(300));

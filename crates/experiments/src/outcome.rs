@@ -67,7 +67,7 @@ impl Count {
 pub struct Sample {
     /// Seconds since the scenario's start.
     pub at: f64,
-    /// Mbit/s of object delivered.
+    /// Mbit/s of object data delivered.
     pub goodput: f64,
     /// Losses reported.
     pub reported_lost: f64,

@@ -20,7 +20,7 @@ const RTT: Span = Span::from_millis(100);
 /// Figures 5 and 6: "Payload is 450MB."
 const PAYLOAD: Bytes = Bytes::new(450_000_000);
 
-/// Bits a second of UDP payload for `mbps` of object.
+/// Bits a second of UDP payload for `mbps` of object data.
 fn payload_rate(mbps: f64) -> u64 {
     with_overhead(Rate::from_bps_f64(mbps * 1e6)).as_bps()
 }
@@ -30,7 +30,7 @@ struct Receiver {
     name: &'static str,
     /// Its name as a receive strategy.
     strategy: &'static str,
-    /// Its limit in Mbit/s of object.
+    /// Its limit in Mbit/s of object data.
     takes: f64,
 }
 
@@ -195,8 +195,8 @@ pub(crate) static FIG6: Experiment = Experiment {
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.2, Fig. 6",
     setup: "Like [quanta-fig5](quanta-fig5.md), but the sending program sends at most 725 Mbit/s \
-            of object, and the receiving program has no limit. In the emulation `--bwlimit` of \
-            `cp` is this limit.",
+            of object data, and the receiving program has no limit. In the emulation `--bwlimit` \
+            of `cp` is this limit.",
     cases: || {
         let cases = FIG6_RATES.map(|rate| {
             let name = case_name("RBUDP", rate);
@@ -246,7 +246,7 @@ pub(crate) static FIG6: Experiment = Experiment {
     set: Set::Quick,
 };
 
-/// Figure 7's two situations: Mbit/s of object, loss in per cent.
+/// Figure 7's two situations: Mbit/s of object data, loss in per cent.
 const FIG7_LINES: [(f64, u64); 2] = [(611.0, 0), (682.0, 12)];
 const FIG7_MEGABYTES: [u64; 9] = [2, 5, 10, 25, 50, 100, 200, 450, 900];
 /// Why the largest payload is not emulated.
@@ -414,7 +414,7 @@ const DELAY: Span = Span::from_millis(500);
 const FRAME_RATE: Quantity = Quantity { name: "frames a second", unit: Unit::Index };
 const SEND_RATE: Quantity = Quantity { name: "sending rate needed", unit: Unit::Rate };
 const FRAMES: Quantity = Quantity { name: "frames in a payload", unit: Unit::Count };
-/// Mbit/s of object, loss in per mille.
+/// Mbit/s of object data, loss in per mille.
 const STREAMS: [(f64, u64); 4] = [(230.4, 0), (288.0, 0), (288.0, 1), (400.0, 1)];
 
 fn stream_case(mbps: f64, per_mille: u64) -> String {

@@ -141,7 +141,7 @@ fn every_kind_of_flow_runs_and_reports_its_result() {
 }
 
 #[test]
-fn a_table_shows_each_flows_result_and_the_status_failures() {
+fn a_table_shows_the_result_of_each_flow_and_the_status_shows_failures() {
     let text = "time-limit = \"2s\"\n[topology]\nkind = \"pair\"\nlink = { rate = \"5M\" }\n\
         [[flow]]\nname = \"small\"\nfrom = \"a\"\nto = \"b\"\ntcp = \"cubic\"\nsize = \"20KB\"\n\
         [[flow]]\nname = \"large\"\nfrom = \"a\"\nto = \"b\"\ntcp = \"cubic\"\nsize = \"1GB\"\n";

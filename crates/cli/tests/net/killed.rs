@@ -1,6 +1,7 @@
 //! An end that is killed on a lossy path, and the same command again. The cost of the kill follows
-//! from the bytes that the path delivered: counted on the path until the kill, then by the second
-//! run's summary. Until the sender stops, data sent to the killed end are lost.
+//! from the bytes that the path delivered. Until the kill they are counted on the path; after it,
+//! the summary of the second run has them. Until the sender stops, data sent to the killed end are
+//! lost.
 
 use rustix::process::Signal;
 
@@ -32,7 +33,7 @@ const CASES: [Case; 5] = [
     Case { way: Way::Push, killed: End::Server, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Client, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Server, protocol: "rbudp" },
-    // FOBS's circle over unacknowledged blocks would leave gaps all over the object.
+    // FOBS resends unacknowledged blocks in a circle, which would leave gaps all over the object.
     Case { way: Way::Push, killed: End::Client, protocol: "fobs" },
 ];
 
