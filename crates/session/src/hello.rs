@@ -68,7 +68,7 @@ impl Hello {
             return Ok(version);
         }
         let what = format!(
-            "no common protocol version: longhaul {} here speaks {}, {} on the other host speaks {}",
+            "no common protocol version: longhaul {} here has {}, {} on the other host has {}",
             self.release,
             range(self),
             release(theirs),
