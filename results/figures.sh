@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
 # that does nothing else:
-# bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|striping|mounted|rooms|streams|senders|join|takeover|beside|alone|shares|all]
+# bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|striping|mounted|rooms|streams|sharing|watching|senders|join|takeover|beside|alone|shares|all]
 # And by themselves: the emulator's accuracy (emulator: the table of emulator.md), the simulator's
 # speed (simulator: simulator.md) and GTP's decisions (scheduler: scheduler.md); each writes its page.
 # Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
@@ -70,6 +70,7 @@ BASH
 calc() { bc <<< "$*"; }
 # User and system seconds of a process so far, and its peak memory in MB.
 cpu_of() { awk -v hz="$(getconf CLK_TCK)" '{print ($14+$15)/hz}' "/proc/$1/stat"; }
+rss_of() { awk '/VmRSS/ {print $2/1000}' "/proc/$1/status"; }
 peak_of() { awk '/VmHWM/ {print $2/1000}' "/proc/$1/status"; }
 
 # Starts an sshd with its own keys at an address, and prepares ssh to reach it.
@@ -280,6 +281,109 @@ rooms() {
 }
 
 # The copy of 300 MB on the same path at 1 % loss, reached through a real sshd on the far host.
+# The shared tree beside Redis and etcd (Debian's redis-server, etcd-server). Each of the three syncs a
+# change to the disk of $DISK before it answers. PARTS: watchers, delay, memory. SERVERS: of the three.
+share_server() { # NAME: how it is started
+    case $1 in
+        longhaul) echo "env LONGHAUL_CONFIG_DIR=$WORK/server $LONGHAUL serve -q --listen 0.0.0.0:7717 --root $WORK/root --share $DISK/tree --allow $ID,share=rw" ;;
+        redis) echo "redis-server --bind 0.0.0.0 --protected-mode no --port 7717 --dir $DISK --save '' --appendonly yes --appendfsync always" ;;
+        etcd) echo "etcd --log-level error --data-dir $DISK/etcd --listen-client-urls http://0.0.0.0:7717 --advertise-client-urls http://127.0.0.1:7717 --listen-peer-urls http://127.0.0.1:7718 --initial-advertise-peer-urls http://127.0.0.1:7718 --initial-cluster default=http://127.0.0.1:7718" ;;
+    esac
+}
+share_start() {
+    stop_server
+    rm -rf "${DISK:?}"/*
+    eval "exec $(share_server "$1")" > "$WORK/server.log" 2>&1 &
+    SERVER=$!
+    share_ready 127.0.0.1
+}
+share_ready() { until (exec 3<> "/dev/tcp/$1/7717") 2>/dev/null; do sleep 0.1; done; }
+# SERVER HOST PID, then the load: watchers, writers, changes without an answer, changes a second, seconds, changes.
+share_load() {
+    LONGHAUL_SHARE_LOAD="$1 $2 7717 $(LONGHAUL_CONFIG_DIR=$WORK/server "$LONGHAUL" id) ${*:3}" \
+        "$LOAD" --quiet net::share_load --nocapture 2>&1 | tee -a "$WORK/load.log" | grep '^|' || echo "| $1 | failed |"
+}
+sharing() {
+    DISK=${DISK:-$PWD/target/figures-share}
+    mkdir -p "$DISK"
+    local candidate
+    [ "${LOAD:-}" ] || for candidate in $(cargo test --release --workspace --features longhaul/tokio --locked --test main --no-run 2>&1 | sed -n 's/.*Executable.*(\(.*\))/\1/p'); do
+        ! "$candidate" --list 2> /dev/null | grep -q net::share_load || LOAD=$candidate
+    done
+    local part server watchers
+    for part in ${PARTS:-watchers delay memory}; do
+        case $part in
+            watchers)
+                echo "| server | watchers | writers | updates/s | delivered | of all | delay, median, ms | 90 % | 99 % | longest | server, CPU s | writing, s | last arrival, s |"
+                echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+                for watchers in 1 50 500; do
+                    : > "$WORK/rows"
+                    for _ in $(seq "${RUNS_GIVEN:-3}"); do for server in ${SERVERS:-longhaul redis etcd}; do
+                        share_start "$server"
+                        share_load "$server" 127.0.0.1 "$SERVER" "$watchers" 1 64 0 "${SECONDS_EACH:-3}" 0 >> "$WORK/rows"
+                    done; done
+                    # The run of the median rate.
+                    for server in ${SERVERS:-longhaul redis etcd}; do
+                        grep "^| $server " "$WORK/rows" | sort -t'|' -k5 -n | awk '{row[NR] = $0} END {print row[int((NR + 1) / 2)]}'
+                    done
+                done ;;
+            delay)
+                echo "| server | watchers | updates/s | of all | delay, median, ms | 90 % | 99 % | longest |"
+                echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+                for server in ${SERVERS:-longhaul redis etcd}; do
+                    rm -rf "${DISK:?}"/*
+                    { declare -p LOAD LONGHAUL WORK; declare -f share_load share_ready; echo "share_ready b; share_load $server b 0 10 1 64 100 20 0"; } > "$WORK/watches"
+                    "$LONGHAUL" emulate --rate 1G --rtt 100ms --loss 0.01 --seed 1 \
+                        --run b "exec $(share_server "$server") > $WORK/server.log 2>&1" \
+                        --run a "bash $WORK/watches" \
+                        2> "$WORK/emulator" | grep '^|' | awk -F'|' '{print "|" $2 "|" $3 "|" $5 "|" $7 "|" $8 "|" $9 "|" $10 "|" $11 "|"}'
+                done ;;
+            memory)
+                echo "| server | keys | filled in, s | memory, MB | on the disk, MB |"
+                echo "| --- | ---: | ---: | ---: | ---: |"
+                for server in ${SERVERS:-longhaul redis etcd}; do
+                    share_start "$server"
+                    local seconds
+                    seconds=$(share_load "$server" 127.0.0.1 0 0 4 64 0 1000 250000 | awk -F' *[|] *' '{print $13}')
+                    printf '| %s | 1000000 | %.1f | %.0f | %.0f |\n' "$server" "$seconds" "$(rss_of "$SERVER")" "$(du -s -B1000 "$DISK" | awk '{print $1/1000}')"
+                done ;;
+        esac
+    done
+    stop_server; rm -rf "$DISK"
+}
+
+# What it costs a server that pages watch it: readers of its events, 0, 1 and 10, while a copy comes in
+# at 500 Mbit/s, and at full rate (RATES). Medians of RUNS.
+watching() {
+    local pages rate run size before
+    namespaces
+    head -c 30 /dev/urandom | base64 | tr -d '+/\n' > "$WORK/token"; chmod 600 "$WORK/token"
+    echo "| copy | pages | goodput, Mbit/s | server, CPU s a minute | CPU s a GB |"
+    echo "| --- | ---: | ---: | ---: | ---: |"
+    for rate in ${RATES:-500M full}; do
+        local flag=(); size=${BYTES:-4000000000}; [ "$rate" = full ] || { flag=(--bwlimit "$rate"); size=${SLOW:-900000000}; }
+        head -c "$size" /dev/urandom > "$WORK/here/x"
+        for pages in 0 1 10; do
+            : > "$WORK/rates"; : > "$WORK/minutes"; : > "$WORK/gigabytes"
+            for run in $(seq "$RUNS"); do
+                rm -rf "$WORK/root"/*; touch_memory "$size"
+                serve --ui 127.0.0.1:7719 --ui-token "$WORK/token"
+                local readers=()
+                for _ in $(seq "$pages"); do
+                    in_b curl -sN "http://127.0.0.1:7719/events?token=$(cat "$WORK/token")" > /dev/null & readers+=($!)
+                done
+                before=$(cpu_of "$SERVER")
+                in_a "$LONGHAUL" cp --accept-new --no-path-memory --json -q "${flag[@]}" "$WORK/here/x" lh://10.78.0.2/ > "$WORK/out"
+                local used seconds; used=$(calc "$(cpu_of "$SERVER") - $before"); seconds=$(field seconds < "$WORK/out")
+                [ "$pages" = 0 ] || { kill "${readers[@]}"; wait "${readers[@]}" || true; } 2>/dev/null
+                calc "scale=2; $(field goodput_bps < "$WORK/out") / 1000000" >> "$WORK/rates"
+                calc "scale=3; $used * 60 / $seconds" >> "$WORK/minutes"; calc "scale=3; $used * 1000000000 / $size" >> "$WORK/gigabytes"
+            done
+            printf '| %s | %s | %.0f | %.2f | %.3f |\n' "$rate" "$pages" "$(median < "$WORK/rates")" "$(median < "$WORK/minutes")" "$(median < "$WORK/gigabytes")"
+        done
+    done
+}
+
 ssh_copy() {
     [ -x /usr/sbin/sshd ] || { echo "(no sshd: the copy over ssh is left out)" >&2; return; }
     clocked
@@ -804,8 +908,8 @@ shares() {
 }
 
 case ${1:-all} in
-    throughput | pairs | protocols | stalls | wan | tcp | memory | small | resume | multi | striping | mounted | rooms | streams | senders | join | takeover | beside | alone | shares | emulator | simulator | scheduler) "$1" ;;
+    throughput | pairs | protocols | stalls | wan | tcp | memory | small | resume | multi | striping | mounted | rooms | streams | sharing | watching | senders | join | takeover | beside | alone | shares | emulator | simulator | scheduler) "$1" ;;
     ssh) ssh_copy ;;
     all) wan; ssh_copy; tcp; resume; multi; throughput; protocols; small; memory ;;
-    *) echo "figures.sh: throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, striping, mounted, rooms, streams, senders, join, takeover, beside, alone, shares, emulator, simulator, scheduler or all" >&2; exit 2 ;;
+    *) echo "figures.sh: throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, striping, mounted, rooms, streams, sharing, watching, senders, join, takeover, beside, alone, shares, emulator, simulator, scheduler or all" >&2; exit 2 ;;
 esac

@@ -33,24 +33,25 @@ RULES = f"""## Where they differ by over {CLOSE:.0%}, and why
 
 The last column has the first of these reasons that applies, or "unexplained".
 
-- **late**: the emulator kept time in no run, so the kernel had a different path.
+- **late**: the emulator ran late in every run, so the kernel had a different path.
 - **RTT**: with the round-trip time that the kernel measured, the model is within
   {CLOSE:.0%}. Goodput under loss is proportional to 1 / RTT, and at an RTT of 1 ms each wait for a core counts.
 - **chance**: with loss, the kernel's runs and the model's seeds overlap. At an RTT of 100 ms a run has
-  only a few dozen round trips, and the first loss, which ends slow start, decides it.
+  only a few dozen round trips, and the first loss, which ends slow start, decides the result.
 - **CPU**: sender, receiver and emulator together used over {BUSY:.0%} of the machine's cores, so the
   result describes the machine.
 
 Where Linux differs from the RFCs, the model follows Linux (`crates/testbed/src/tcp`), because these
-differences changed the results here. Windows are whole segments, and are reduced from the window, not
-from the data in flight. CUBIC calculates how many arrivals increase the window by one; it evaluates its
-curve at most once a tick (4 ms), and not at all for 32 ms while the window is unchanged. So on a path of
-1 to 10 ms the window is constant for many round trips after each loss (with RFC 9438 it would grow). Its
-estimate of Reno's window always grows by 0.53 segments a round trip. HyStart's train of acknowledgements
-may be half a millisecond longer than half the least round trip.
+differences changed the results here. Windows are whole segments. After a loss, the window is reduced
+from its own value, not from the data in flight. CUBIC calculates how many arrivals increase the window
+by one; it evaluates its curve at most once a tick (4 ms), and not at all for 32 ms while the window is
+unchanged. So on a path of 1 to 10 ms the window is constant for many round trips after each loss (with
+RFC 9438 it would grow). CUBIC's estimate of Reno's window always grows by 0.53 segments a round trip.
+HyStart's train of acknowledgements may be half a millisecond longer than half the least round trip.
 
 The model follows the known laws: NewReno's mean window is within a quarter of the square-root law, and
-CUBIC's of its response function at 100 ms (`cargo test -p longhaul-testbed tcp::tests`)."""
+CUBIC's is within a quarter of CUBIC's response function at 100 ms (`cargo test -p longhaul-testbed
+tcp::tests`)."""
 
 
 def kernel(longhaul, rate, rtt, loss, control, each, seed):
@@ -154,13 +155,13 @@ def main():
     lines = [
         "# The simulator's TCP against the kernel's",
         "",
-        "Mbit/s of payload that one connection delivers: Linux's own TCP over the emulator (median, and",
-        f"of how many of {times} runs that the emulator could keep time in), and the model in the",
-        f"simulator (median of 20 seeds, and the quartiles), {each} s from the SYN on, queue of one BDP",
-        "(at least 100 packets), loss towards the receiver only. RTT: what the kernel measured.",
+        f"Goodput of one TCP connection in Mbit/s, over {each} s from the SYN. *kernel*: Linux's TCP over the",
+        f"emulator, the median of {times} runs; in parentheses, in how many of them the emulator kept time.",
+        "*model*: the simulator's TCP, the median and quartiles of 20 seeds. *RTT seen*: measured by the kernel.",
+        "The queue holds one BDP (at least 100 packets); only packets towards the receiver are lost.",
         "",
         f"{day}, Linux {platform.release()}, {os.cpu_count()} cores, load {load:.1f} at the start,",
-        f"commit {commit}; again: `bash results/tcp-model.sh`.",
+        f"commit {commit}. To measure again: `bash results/tcp-model.sh`.",
         "",
         "| control | rate | RTT | loss | kernel | model | difference | RTT seen | why |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",

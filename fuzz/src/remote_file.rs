@@ -1,7 +1,7 @@
 //! Messages between clients and servers of a remote file.
 
 use longhaul_files::CHUNK;
-use longhaul_transfer::control::file::{FileAsk, FileOpened, portions};
+use longhaul_transfer::control::file::{Change, FileAsk, FileOpened, PIECE, portions};
 use prost::Message as _;
 
 use super::input::Input;
@@ -9,13 +9,25 @@ use super::input::Input;
 /// The most portions of a range to check.
 const SEEN: usize = 100;
 
-/// A file that is accepted as open is a valid one, and accepted ranges are within it.
+/// A file that is accepted as open is a valid one, accepted ranges are within it, and accepted
+/// changes leave a length that a file can have.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let Ok(opened) = FileOpened::decode(input.slice()) else { return };
     let Ok(FileOpened { size, .. }) = opened.check() else { return };
     while !input.is_empty() {
         let Ok(ask) = FileAsk::decode(input.slice()) else { continue };
+        if let Some(Ok(change)) = ask.change.clone().map(|change| change.check()) {
+            let end = match change {
+                Change::Write(at, bytes) => {
+                    assert!(!bytes.is_empty() && bytes.len() <= PIECE);
+                    at + bytes.len() as u64
+                }
+                Change::SetLen(len) => len,
+                Change::Sync => 0,
+            };
+            assert!(i64::try_from(end).is_ok());
+        }
         let Ok(ranges) = ask.check(size) else { continue };
         for range in ranges {
             assert!(range.start < range.end && range.end <= size);

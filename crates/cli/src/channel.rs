@@ -19,7 +19,7 @@ use crate::quantity::parse_span;
 use crate::{console, exit, plain};
 use lines::Lines;
 
-/// Most bytes of a message.
+/// Maximum size of a message in bytes.
 const MOST: usize = 16 << 20;
 
 const EXAMPLES: &str = "\
@@ -61,7 +61,7 @@ enum Mode {
     Latest,
     /// Every message in UDP datagrams, immediately or never
     Datagram,
-    /// As datagram; messages older than --deadline are not delivered, only counted as late
+    /// Like datagram, but messages older than --deadline are not delivered, only counted as late
     Deadline,
     /// Every message by the multicast group of the room, at once or never
     Multicast,
@@ -102,8 +102,8 @@ struct LinkArgs {
     /// How messages travel between this host and the server
     #[arg(long, value_name = "MODE", default_value = "reliable")]
     mode: Mode,
-    /// Longest age of a message when it is delivered, for --mode deadline; at a sender, when it
-    /// arrives at the server
+    /// Maximum age of a message, for --mode deadline: at a receiver when it is delivered, at a
+    /// sender when it arrives at the server
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     #[arg(required_if_eq("mode", "deadline"))]
     deadline: Option<Span>,

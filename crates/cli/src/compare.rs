@@ -51,7 +51,7 @@ them.";
 pub(crate) struct CompareArgs {
     // Not a doc comment: rustdoc reads brackets as links.
     #[arg(value_name = "HOST", value_parser = parse_host)]
-    #[arg(help = "A server, lh://HOST[:PORT][/PATH], or a host of ssh, [USER@]HOST[:PATH]")]
+    #[arg(help = "A server, lh://HOST[:PORT][/PATH], or an ssh host, [USER@]HOST[:PATH]")]
     host: Option<Location>,
     /// Simulate this scenario
     #[arg(long, value_name = "FILE")]
@@ -135,7 +135,7 @@ fn compare(args: &CompareArgs) -> Result<u8, Error> {
     let (setting, runs) = match (&args.scenario, &args.host) {
         (Some(scenario), _) => simulated::run(args, scenario, &candidates, tell)?,
         (None, Some(host)) => copies::run(args, host, &candidates, tell)?,
-        (None, None) => return Err(usage("nothing to compare on", "name HOST or --scenario")),
+        (None, None) => return Err(usage("no path to compare on", "name HOST or --scenario")),
     };
     let standings = runs::standings(&candidates, &runs);
     let failed = runs.iter().filter(|run| run.end.is_err()).count();

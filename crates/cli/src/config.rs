@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_becomes_the_flag_of_its_name() {
+    fn a_setting_becomes_the_flag_with_its_name() {
         let text = "[cp]\nrate = \"940M\"\nstreams = 8\npreserve = true\nprogress = false\n\
                     exclude = [\".git\", \"*.o\"]\n[serve]\nmemory = \"1G\"\n";
         let settings = read_cp(text).unwrap();
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_names_line_and_nearest() {
+    fn the_error_of_an_unknown_key_names_its_line_and_the_nearest_key() {
         assert_eq!(
             error("[cp]\n\nratee = \"1M\"\n"),
             "c.toml:3: unknown key 'ratee' in [cp]; did you mean 'rate'?"
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_names_its_line() {
+    fn the_error_of_a_bad_value_names_its_line() {
         let wrong = error("[cp]\nrate = \"fast\"\n");
         assert!(wrong.starts_with("c.toml:2: ") && wrong.contains("950M"), "{wrong}");
         assert!(error("[cp]\npreserve = 1\n").contains("true or false"));

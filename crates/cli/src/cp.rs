@@ -156,12 +156,12 @@ pub(crate) struct CopyArgs {
     /// Create missing parent folders of the destination
     #[arg(long)]
     mkpath: bool,
-    /// Skip larger files of a folder
+    /// Skip files of a folder that are larger than SIZE
     ///
     /// Applies also to files that --include names.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_size: Option<Bytes>,
-    /// Skip smaller files of a folder
+    /// Skip files of a folder that are smaller than SIZE
     ///
     /// Applies also to files that --include names.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]

@@ -52,7 +52,8 @@ pub(crate) struct DemoArgs {
 
 /// Runs the demonstration; returns the exit status.
 pub(crate) fn run(args: &DemoArgs) -> u8 {
-    // Before the first thread: without root, the emulator needs a user namespace.
+    // This must come before the first thread starts: without root, the emulator enters a user
+    // namespace.
     #[cfg(target_os = "linux")]
     let track = contest::track();
     let cancel = CancelHandle::default();
@@ -107,7 +108,7 @@ fn demonstrate(args: &DemoArgs, place: &Path, cancel: &CancelHandle) -> Result<(
     judge(&outcome, made.files)
 }
 
-/// The copy of the tree, as the user would type it behind `longhaul`.
+/// The copy of the tree, as the user would type it after `longhaul`.
 fn words(source: &Path, server: &Server, rate: Rate) -> Vec<String> {
     vec![
         "cp".into(),

@@ -143,8 +143,8 @@ impl Want {
 }
 
 /// sysctl settings are lost at a restart.
-const KEEPING: &str = "to keep what sysctl -w sets over a restart, write the same KEY = VALUE into \
-                       /etc/sysctl.d/90-longhaul.conf";
+const KEEPING: &str = "to keep the settings of sysctl -w after a restart, write the same KEY = \
+                       VALUE into /etc/sysctl.d/90-longhaul.conf";
 
 /// Runs all checks and prints the findings.
 pub(crate) fn run(args: &DoctorArgs) -> u8 {
@@ -204,7 +204,7 @@ fn look(args: &DoctorArgs) -> Result<(Grade, Option<Error>), Error> {
     } else {
         let bdp = want.bdp();
         console::out(format_args!(
-            "\nfor {} at {} ({bdp} under way): {ok} ok, {warn} warnings, {bad} bad",
+            "\nfor {} at {} ({bdp} in flight): {ok} ok, {warn} warnings, {bad} bad",
             want.rate, want.rtt
         ));
         if sets_kernel {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_product_of_rate_and_round_trip_is_in_bytes() {
+    fn the_bandwidth_delay_product_is_in_bytes() {
         let rtt = Span::from_millis(100);
         let want = Want { rate: Rate::from_mbps(1000), rtt, is_asked: true };
         assert_eq!(want.bdp(), Bytes::new(12_500_000));

@@ -35,8 +35,8 @@ Examples:
   longhaul emulate dumbbell.toml --no-flows -- ping -c 3 right1
 
 Exit status:
-  N    that of COMMAND, or of the last --run; if that is 0, that of the first other --run that
-       failed, which is also printed on stderr
+  N    the status of COMMAND, or of the last --run; if that is 0, the status of the first other
+       --run that failed, which stderr names
   0    with flows only: every flow with an end has finished
   1    with flows only: a flow has not finished
   2    invalid command line or scenario, or COMMAND cannot be started
@@ -69,7 +69,8 @@ pub(crate) struct EmulateArgs {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Run a shell command on a host. Commands start in this order. When the last one ends, the
-    /// emulation ends with its exit status; if that is 0, an earlier failed command's counts
+    /// emulation ends with its exit status; if this status is 0, the status of an earlier failed
+    /// command counts
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], conflicts_with = "command")]
     run: Vec<String>,
     /// Stop after this long with exit status 124 (default: the scenario's limit if its own commands
@@ -188,9 +189,10 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
         Some(file) => file::plan(file, args)?,
         None => pair(args)?,
     };
-    // Checked before anything is created that would have to be removed.
+    // This check comes before the creation of anything that would have to be removed.
     let asked = Asked::watch()?;
-    // Before this process starts a thread: without root, it moves into a user namespace.
+    // This must come before the process starts a thread: without root, the process moves into a
+    // user namespace.
     let emulation = Emulation::start(plan.spec.clone())?;
     for notice in emulation.notices() {
         say(&format!("longhaul emulate: NOTE: {notice}"));

@@ -82,7 +82,7 @@ fn flag(option: CallOption) -> &'static str {
         CallOption::Segment => "--segment",
         CallOption::Time => "--time",
         CallOption::Token => "--token-file",
-        // A newer library may have more.
+        // A newer library may have more options.
         other => other.name(),
     }
 }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_library_names_options_and_the_command_line_flags() {
+    fn library_errors_name_options_and_command_line_errors_name_flags() {
         let error = longhaul::Error::new(ErrorKind::Usage, "`memory` 1 MiB is too little");
         assert_eq!(error.options(), [CallOption::Memory]);
         assert_eq!(Error::from(error).what, "--memory 1 MiB is too little");

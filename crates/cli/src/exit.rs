@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_a_status_and_a_name_of_its_own() {
+    fn every_kind_of_error_has_a_unique_status_and_name() {
         let all = ErrorKind::ALL.iter().copied();
         let mut statuses: Vec<u8> = all.clone().map(status).collect();
         let mut names: Vec<&str> = all.map(kind_name).collect();

@@ -174,7 +174,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn every_habit_is_unknown_to_its_command_and_is_explained() {
+    fn every_flag_of_another_tool_is_unknown_to_the_command_and_explained() {
         for (command, table) in [("cp", OF_CP), ("serve", OF_SERVE)] {
             let each = table.iter().flat_map(|(flags, said)| flags.iter().map(move |f| (f, said)));
             for (flag, said) in each {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn other_mistakes_keep_the_nearest_name() {
+    fn other_mistakes_still_suggest_the_nearest_name() {
         let words = ["longhaul", "cp", "--bwlimt=1M", "a", "h:b"];
         let error = Cli::command().try_get_matches_from(words).expect_err("it is unknown");
         assert!(explain(error, "cp").to_string().contains("--bwlimit"));

@@ -14,7 +14,7 @@ use crate::{console, exit, sync};
 /// The most used flags, each with a short help.
 const USUAL: [(&str, &str); 10] = [
     ("-r, --recursive", "copy folders with their contents"),
-    ("-a, --archive", "the same, with permissions and times"),
+    ("-a, --archive", "copy folders, with permissions and times"),
     ("-n, --dry-run", "print what would be created, and copy nothing"),
     ("-P", "show progress"),
     ("--exclude <GLOB>", "skip names that match"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn every_usual_flag_is_one_of_its_subcommand() {
+    fn every_flag_of_the_short_help_exists_in_its_subcommand() {
         let root = Cli::command();
         let of_cp = USUAL.iter().map(|(flag, _)| ("cp", flag));
         for (name, flag) in of_cp.chain(OF_SYNC.iter().map(|(flag, _)| ("sync", flag))) {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_are_left_to_the_parser() {
+    fn other_command_lines_are_left_to_the_parser() {
         for line in [&["longhaul", "help"][..], &["longhaul", "help", "serve"], &["longhaul", "cp"]]
         {
             let argv: Vec<OsString> = line.iter().map(OsString::from).collect();

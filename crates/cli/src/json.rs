@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_a_source_have_its_name() {
+    fn events_of_a_source_name_the_source() {
         let told = Event::Resumed { bytes: 7 };
         let of = Event::OfSource { source: "h1:/a".into(), event: Box::new(told) };
         let value: Value = serde_json::from_str(&event(&of)).unwrap();

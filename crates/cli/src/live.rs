@@ -47,7 +47,7 @@ impl LiveArgs {
         settings: &[Setting],
         wrong: (&str, &str),
     ) -> Result<(Client, CancelHandle), Error> {
-        if !matches!(url, Location::Daemon { .. }) {
+        if !matches!(url, Location::Daemon { .. } | Location::Ssh { .. }) {
             let error = Error::new(ErrorKind::Usage, format!("{url} {}", wrong.0));
             return Err(error.advise(wrong.1));
         }

@@ -171,7 +171,7 @@ fn rbudp(args: &RbudpArgs) -> Result<Vec<Row>, Error> {
         row("total_seconds", "2", "T_total", Time(model.total), "the whole copy, repairs included"),
         row("best_with_ack_bps", "3", "B_best", Bits(model.best_with_ack), "without loss"),
         row("best_bps", "4", "B_best", Bits(model.best), "without loss, T_ack negligible"),
-        row("efficiency", "5", "B_best/B_send", Share(model.efficiency), "of the rate, at best"),
+        row("efficiency", "5", "B_best/B_send", Share(model.efficiency), "share of the rate"),
         row("size_for_90_bytes", "5", "", Size(model.payload_for_90), "size for 90 % efficiency"),
         row("resends", "6", "N_resend", Count(model.resends.into()), "repair rounds, on average"),
         row("resent_bytes", "7", "Σ S_i", Size(model.resent), "size of all repairs"),
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_a_product_or_a_size() {
+    fn the_size_of_a_frame_is_a_product_or_a_number() {
         assert_eq!(parse_frame("800x600x3"), Ok(Bytes::new(1_440_000)));
         assert_eq!(parse_frame("1.44MB"), Ok(Bytes::new(1_440_000)));
         for text in ["800x", "x", "axb", "99999999999x99999999999", "big"] {

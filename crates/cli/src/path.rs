@@ -13,7 +13,7 @@ use crate::{config, console, exit, utc};
 const ABOUT: &str = "\
 List or forget the rates of earlier copies
 
-A copy without --rate and --bwlimit remembers the rate that it found, for 30 days, by the other \
+A copy without --rate and --bwlimit stores the rate that it found for 30 days, under the other \
 host's network and this host's address. The next copy over the same path starts at half of that \
 rate, and then searches for the current one. cp --no-path-memory turns this off.";
 

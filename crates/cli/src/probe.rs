@@ -40,7 +40,7 @@ const TIMES: std::ops::RangeInclusive<Span> = Span::from_millis(10)..=Span::from
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
 pub(crate) struct ProbeArgs {
-    /// A server, lh://HOST or lh://HOST:PORT, or a host of ssh, HOST or USER@HOST
+    /// A server, lh://HOST or lh://HOST:PORT, or an ssh host, HOST or USER@HOST
     #[arg(value_name = "HOST", value_parser = parse_host)]
     host: Location,
     /// Measure UDP; the receiver drops the datagrams, as iperf does
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_has_the_most_each_way() {
+    fn the_summary_has_the_highest_rate_of_each_direction() {
         let all = [
             measured(Way::Udp, true, 10),
             measured(Way::Udp, true, 30),

@@ -119,7 +119,7 @@ pub(crate) fn can_draw() -> bool {
 const BAR: &str = "[{bar:12}] {wide_msg}";
 const LINE: &str = "{wide_msg}";
 
-/// Columns from which on the bar fits next to its numbers.
+/// Minimum number of columns for the bar next to its numbers.
 const WIDE: u16 = 60;
 
 fn bar_style(is_narrow: bool) -> ProgressStyle {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn off_a_terminal_a_line_comes_every_ten_seconds_and_no_sooner() {
+    fn without_a_terminal_a_line_is_printed_every_ten_seconds() {
         let start = Instant::now();
         let mut calm = Calm::new(start);
         // The interval of a copy's progress events.
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_sources_the_busiest_have_lines_and_the_others_are_counted() {
+    fn the_busiest_of_many_sources_have_lines_and_the_others_are_counted() {
         let row = |number: u64| {
             but!(SourceRow::default(), source: format!("h{number}:/x"),
             state: SourceState::Receiving,
@@ -401,13 +401,13 @@ mod tests {
     }
 
     #[test]
-    fn before_anything_is_known_nothing_is_invented() {
+    fn the_first_line_shows_no_unknown_quantity() {
         let line = line(&Progress::default());
         assert_eq!(line, "checking existing files");
     }
 
     #[test]
-    fn spans_read_as_people_say_them() {
+    fn durations_have_at_most_two_units() {
         assert_eq!(duration(Span::from_millis(3_210)), "3.2 s");
         assert_eq!(duration(Span::from_secs(252)), "4 min 12 s");
         assert_eq!(duration(Span::from_secs(7_500)), "2 h 5 min");

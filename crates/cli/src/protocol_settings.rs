@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_may_be_each_sources_own_and_in_percent() {
+    fn a_setting_may_differ_by_source_and_be_a_percentage() {
         let row = registry::of_many();
         let given = given(&["--weight", "h1=2,::1=0.5", "--receive-share=85%"]);
         assert_eq!(given.sources().collect::<Vec<_>>(), [("weight", "h1"), ("weight", "::1")]);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_short() {
+    fn defaults_are_written_with_few_digits() {
         let option = |name| registry::find("tsunami").unwrap().option(name).unwrap();
         let number = [25.0 / 24.0, 1e9, 4_294_967_295.0, 1.2e-5, 0.001, 1e4]
             .map(|value| shown(option("slow-down"), value));

@@ -40,13 +40,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bare_bwlimit_is_refused_with_what_to_write() {
+    fn a_bwlimit_without_a_unit_is_refused_with_an_example() {
         assert!(parse_rate_with_unit("1000").unwrap_err().contains("1000k"));
         assert_eq!(parse_rate_with_unit("1000k"), Ok(Rate::from_mbps(1)));
     }
 
     #[test]
-    fn rsyncs_letters_are_refused_with_their_meaning() {
+    fn unit_letters_of_rsync_are_refused_with_the_replacement() {
         let refused = parse_rate_with_unit("1.5m").unwrap_err();
         assert!(refused.contains("1.5MiB/s") && refused.contains("1.5 Mbit/s"), "{refused}");
         assert!(parse_rate_with_unit("1.5MiB/s").is_ok());

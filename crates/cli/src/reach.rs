@@ -22,7 +22,7 @@ pub(crate) struct ReachArgs {
     #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
     #[arg(value_parser = SshCommand::parse)]
     rsh: SshCommand,
-    /// Path of longhaul on the remote host of ssh
+    /// Path of longhaul on the remote ssh host
     #[arg(long, value_name = "PATH", default_value = "longhaul")]
     remote_path: String,
     /// UDP port of the server's data [default: its control port + 1]
@@ -63,7 +63,7 @@ pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
     if let Some(meant) = meant {
         return refuse(format!("did you mean {meant}?"));
     }
-    // A host of ssh needs no colon here.
+    // An ssh host needs no colon here.
     let bare = !text.contains("://") && !text.ends_with(':');
     let location: Location = if bare { format!("{text}:").parse()? } else { text.parse()? };
     match location {
@@ -178,7 +178,7 @@ impl ReachArgs {
                 }
                 false => ("is for a server, lh://host[:port]", "leave it out"),
             };
-            let what = format!("--{flag} {what}, and there is none here");
+            let what = format!("--{flag} {what}, and this command has none");
             return Err(Error::new(ErrorKind::Usage, what).advise(advice));
         }
         let last = |place: &&&Location| {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_a_server_or_of_ssh_and_an_address_with_a_port_gets_advice() {
+    fn a_host_is_a_server_or_an_ssh_host_and_an_address_with_a_port_gets_advice() {
         let read = |text: &str| parse_host(text).map(|place| place.to_string());
         assert_eq!(read("lh://h:9").unwrap(), "lh://h:9/");
         assert_eq!(read("me@h").unwrap(), "me@h:");
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_id_is_refused_with_its_mistake() {
+    fn an_invalid_id_is_refused_with_the_reason() {
         for wrong in ["nonsense", "h1=", "h1=lh1:abc", "lh1:nonsense"] {
             assert!(parse_pin(wrong).unwrap_err().contains("longhaul id"), "{wrong}");
         }

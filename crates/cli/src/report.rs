@@ -178,7 +178,7 @@ fn headline(summary: &Summary, kind: Kind) -> String {
         }
         unread if unread > 0 && summary.failed_files == 0 => {
             let unread = count(unread, "file");
-            format!("verified but for {unread} of the same size and time (--checksum reads them)")
+            format!("verified except {unread} of the same size and time (--checksum reads them)")
         }
         _ => "NOT verified".to_owned(),
     };
@@ -550,7 +550,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_name_of_the_other_side_is_shown_and_not_obeyed() {
+    fn control_characters_in_names_of_the_other_side_are_escaped() {
         let path =
             std::path::PathBuf::from("\u{1b}[2J\u{1b}]0;owned\u{7}\nlonghaul: copied 9 files");
         let target = path.clone();
@@ -602,7 +602,7 @@ pub(crate) mod tests {
         let summary = but!(example(), verified: false);
         assert!(lines(&summary, Kind::Copy, true)[0].ends_with("NOT verified"));
         let summary = but!(example(), verified: false, unread_files: 2);
-        let said = "verified but for 2 files of the same size and time (--checksum reads them)";
+        let said = "verified except 2 files of the same size and time (--checksum reads them)";
         assert!(lines(&summary, Kind::Copy, true)[0].ends_with(said));
     }
 
@@ -671,7 +671,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn blocks_sent_although_they_existed_count_as_needless() {
+    fn blocks_sent_although_they_existed_are_reported_as_not_needed() {
         let said = lines(&but!(example(), blocks: 208_000), Kind::Copy, true);
         let expected = "16 duplicates by longhaul, 334 blocks not needed, waste";
         assert!(said.iter().any(|line| line.contains(expected)), "{said:?}");

@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use longhaul_experiments::experiment::{Case, Experiment, Set};
 use longhaul_experiments::outcome::Outcomes;
 use longhaul_experiments::page::{self, File, Page};
+use longhaul_experiments::updates::{self, UpdatesRun};
 use longhaul_experiments::{catalogue, results, simulate};
 
 use crate::{console, exit};
@@ -168,13 +169,17 @@ fn one(
         let asked = |case: &&Case| args.case.as_ref().is_none_or(|text| case.name.contains(text));
         let cases: Vec<Case> = cases.iter().filter(asked).cloned().collect();
         emulate(emulator, &cases, &simulated, &mut page, folder);
+        let mut paths = updates::in_real_time(experiment);
+        let asked = |name: &str| args.case.as_ref().is_none_or(|text| name.contains(text));
+        paths.iter_mut().for_each(|path| path.retain(|(name, _)| asked(name)));
+        emulate_updates(emulator, &paths, &mut page, folder);
     }
     let files = page.files(&simulated).map_err(failed)?;
     console::out(&files[0].text);
     match folder {
         Some(folder) if args.update => {
             let changed = results::write(folder, &files).map_err(|e| file_trouble(&e))?;
-            console::note(format_args!("  {changed} of {} files are new", files.len()));
+            console::note(format_args!("  {changed} of {} files have changed", files.len()));
             Ok(true)
         }
         Some(folder) => compare(folder, &as_committed.files(&simulated).map_err(failed)?),
@@ -188,7 +193,7 @@ fn compare(folder: &Path, files: &[File]) -> Result<bool, Error> {
     for File { name, text } in files {
         let committed = results::read(folder, name).map_err(|error| file_trouble(&error))?;
         let found = match committed {
-            None => vec!["is not there".to_owned()],
+            None => vec!["does not exist".to_owned()],
             Some(committed) if name.ends_with(".md") => page::differences(text, &committed),
             Some(committed) if committed == *text => Vec::new(),
             Some(_) => vec!["differs".to_owned()],
@@ -246,6 +251,35 @@ fn emulate(
         page.emulated(&outcomes, &failed, provenance(folder));
     }
 }
+
+/// State updates of each path, side by side.
+#[cfg(target_os = "linux")]
+fn emulate_updates(
+    emulator: &Emulator,
+    paths: &[Vec<(String, UpdatesRun)>],
+    page: &mut Page,
+    folder: Option<&Path>,
+) {
+    for path in paths.iter().filter(|path| !path.is_empty()) {
+        let mut failed = Vec::new();
+        let outcomes = emulator.updates(path, |case, outcome| match outcome {
+            Ok(outcome) => {
+                let came = outcome.delays.len();
+                console::note(format_args!("  emulated {case}: {came} updates came"));
+            }
+            Err(error) => {
+                console::warn(format_args!("{case}: {error}; its value stays as it was"));
+                failed.extend(error.was_tried().then(|| (case.to_owned(), error.to_string())));
+            }
+        });
+        if !outcomes.is_empty() || !failed.is_empty() {
+            page.emulated(&outcomes, &failed, provenance(folder));
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn emulate_updates(_: &Emulator, _: &[Vec<(String, UpdatesRun)>], _: &mut Page, _: Option<&Path>) {}
 
 #[cfg(not(target_os = "linux"))]
 fn emulate(_: &mut Emulator, _: &[Case], _: &Outcomes, _: &mut Page, _: Option<&Path>) {}
@@ -326,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_has_its_date() {
+    fn a_day_number_becomes_a_date() {
         for (days, expected) in [
             (0, "1970-01-01"),
             (11_016, "2000-02-29"),

@@ -7,11 +7,15 @@ mod reflect;
 mod ui;
 
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::{Allow, CancelHandle, Identity, Server, SshServer, access_list, blocking, listen};
+use longhaul::{
+    Allow, CancelHandle, Identity, Server, SshRooms, SshServer, access_list, blocking, listen,
+};
 use longhaul_gateway::{Gateway, Page};
 use longhaul_proto::units::Bytes;
 use serde::Serialize;
@@ -96,7 +100,13 @@ pub(crate) struct ServeArgs {
     /// UDP ports that may be opened for an ssh copy
     #[arg(long, hide = true, requires = "ssh", value_parser = parse_ports)]
     ports: Option<(u16, u16)>,
+    /// Admit this client of ssh to the rooms of this user, or serve these rooms
+    #[arg(long, hide = true, requires = "ssh", value_name = "ID|serve")]
+    rooms: Option<String>,
 }
+
+/// The value of `--rooms` for the one process that serves all clients of ssh.
+const SERVE_ROOMS: &str = "serve";
 
 /// Serves until a signal comes.
 pub(crate) fn run(args: &ServeArgs) -> u8 {
@@ -113,7 +123,31 @@ pub(crate) fn run(args: &ServeArgs) -> u8 {
 
 fn start(args: &ServeArgs) -> Result<(), Error> {
     descriptors::raise_limit();
-    if args.ssh { serve_by_ssh(args) } else { serve(args) }
+    match (args.ssh, &args.rooms) {
+        (_, Some(rooms)) => rooms_by_ssh(args.ports, rooms),
+        (true, None) => serve_by_ssh(args),
+        (false, None) => serve(args),
+    }
+}
+
+/// Serves the rooms of this user, or joins them for the client `who`.
+fn rooms_by_ssh(ports: Option<(u16, u16)>, who: &str) -> Result<(), Error> {
+    let rooms = SshRooms::new(config::folder()?).ports(ports);
+    let start = || {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["serve", "--ssh", "--rooms", SERVE_ROOMS]);
+        if let Some((first, last)) = ports {
+            command.args(["--ports", &format!("{first}-{last}")]);
+        }
+        // It outlives the ssh of its first client.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.process_group(0).spawn().map(drop)
+    };
+    match who {
+        SERVE_ROOMS => rooms.serve()?,
+        id => rooms.join(id, start)?,
+    }
+    Ok(())
 }
 
 fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
@@ -130,7 +164,8 @@ fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), Error> {
-    // Before the list is read, so that a SIGHUP after a change of the list is not lost.
+    // SIGHUP is held before the list is read, so that a SIGHUP after a change of the list is not
+    // lost.
     let held = signals::hold_reload()?;
     let list = first_list(&args.allow, args.allow_file.as_ref())?;
     if args.listen.port() == u16::MAX && args.data_port.is_none() {

@@ -194,11 +194,11 @@ fn ended(key: &str, edited: Edited) -> Result<u64, Error> {
         _ => {
             let what = format!("{key} may have been changed: the server has discarded the outcome");
             let error = Error::new(ErrorKind::Unfinished, what);
-            return Err(error.advise("read it and decide again"));
+            return Err(error.advise("read the key and decide again"));
         }
     };
     let what = format!("{key} was not changed: it {now}");
-    Err(Error::new(ErrorKind::Unfinished, what).advise("read it and decide again"))
+    Err(Error::new(ErrorKind::Unfinished, what).advise("read the key and decide again"))
 }
 
 fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
@@ -242,7 +242,7 @@ fn hold(tree: &Tree) -> Error {
         Ok(None) => "was deleted with the lost connection".to_owned(),
     };
     let what = format!("the presence of {} is lost: it {now}", plain::text(&tree.key));
-    Error::new(ErrorKind::Unfinished, what).advise("read it and decide again")
+    Error::new(ErrorKind::Unfinished, what).advise("read the key and decide again")
 }
 
 fn remove(tree: &Tree, version: Option<u64>) -> Result<(), Error> {

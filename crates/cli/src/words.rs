@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blanks_split_and_quotes_keep() {
+    fn blanks_separate_words_and_quotes_join_them() {
         assert_eq!(split_words("ssh  -J gate").unwrap(), ["ssh", "-J", "gate"]);
         assert_eq!(
             split_words("ssh -o 'A b' \"\" x'y'z").unwrap(),

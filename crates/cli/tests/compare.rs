@@ -44,7 +44,7 @@ fn protocols_take_turns_on_a_scenario_and_share_it_with_tcp() {
     assert_eq!(each(&events, "run", "seed"), [1, 1, 2, 2]);
     for event in &events[..4] {
         let number = |name: &str| event[name].as_f64().unwrap_or_else(|| panic!("{name}: {event}"));
-        assert!(number("path_lost") > 0.0, "of a thousand packets, one in a hundred goes");
+        assert!(number("path_lost") > 0.0, "of a thousand packets, one in a hundred is lost");
         assert!(number("goodput_bps") < 50e6);
         let share = number("beside_tcp_tcp_share");
         assert!(share > 0.0 && share < 1.0, "{share}");
@@ -60,7 +60,7 @@ fn protocols_take_turns_on_a_scenario_and_share_it_with_tcp() {
 }
 
 #[test]
-fn a_host_is_measured_and_nothing_is_left_there_unless_asked() {
+fn a_comparison_leaves_an_object_on_the_host_only_with_the_flag() {
     let pair = Pair::new();
     let id = format!("--server-id={}", pair.server.id);
     let (host, file) = (pair.server.at(""), pair.server.at("object"));

@@ -37,7 +37,7 @@ fn names(folder: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_file_of_the_corpus_keeps_every_promise() {
+fn no_file_of_the_corpus_violates_an_invariant() {
     let mut bytes_in_all = 0;
     for (name, run) in fuzz::TARGETS {
         let files = listed(&folder().join("corpus").join(name));
@@ -46,7 +46,7 @@ fn every_file_of_the_corpus_keeps_every_promise() {
             let bytes = fs::read(&file).expect("the file can be read");
             bytes_in_all += bytes.len();
             let kept = std::panic::catch_unwind(|| run(&bytes)).is_ok();
-            assert!(kept, "{} breaks a promise", file.display());
+            assert!(kept, "{} violates an invariant", file.display());
         }
     }
     assert!(bytes_in_all <= MOST_BYTES, "the corpus has {bytes_in_all} bytes: minimise it");
@@ -55,7 +55,7 @@ fn every_file_of_the_corpus_keeps_every_promise() {
 #[test]
 fn messages_of_honest_ends_pass_all_checks() {
     let root = folder().join("..");
-    let seeds = seeds::all(&root).expect("what they are made of can be read");
+    let seeds = seeds::all(&root).expect("the sources of the seeds can be read");
     if std::env::var_os("LONGHAUL_WRITE_SEEDS").is_some() {
         seeds::write(&root).expect("the corpus can be written");
     }
@@ -64,15 +64,15 @@ fn messages_of_honest_ends_pass_all_checks() {
         let (_, seeds) = of_target.unwrap_or_else(|| panic!("{name} has no seeds"));
         for (nth, seed) in seeds.iter().enumerate() {
             let kept = std::panic::catch_unwind(|| run(seed)).is_ok();
-            assert!(kept, "seed {nth} of {name} breaks a promise");
+            assert!(kept, "seed {nth} of {name} violates an invariant");
         }
         assert!(folder().join(format!("corpus/{name}/seed-00")).exists(), "{name}");
     }
 }
 
 #[test]
-fn a_client_ends_whole_copies_among_the_seeds_and_takes_nothing_else() {
-    let seeds = seeds::all(&folder().join("..")).expect("what they are made of can be read");
+fn a_client_completes_only_the_valid_copies_among_the_seeds() {
+    let seeds = seeds::all(&folder().join("..")).expect("the sources of the seeds can be read");
     let (_, sessions) = seeds.iter().find(|(target, _)| *target == "client_session").unwrap();
     // Long enough for a copy that can complete, even on a busy host. The others end by this limit.
     let (long, short) = (Duration::from_secs(60), Duration::from_millis(300));
@@ -85,7 +85,7 @@ fn a_client_ends_whole_copies_among_the_seeds_and_takes_nothing_else() {
 }
 
 #[test]
-fn each_message_of_each_protocol_is_one_of_the_seeds() {
+fn the_seeds_have_each_message_of_each_protocol() {
     let names = |control: &Control| match control {
         Control::Done(_) => "done",
         Control::Report(_) => "report",
@@ -109,7 +109,7 @@ fn each_message_of_each_protocol_is_one_of_the_seeds() {
 }
 
 #[test]
-fn every_target_has_its_binary_and_its_corpus_and_no_other_has() {
+fn each_target_has_one_binary_and_one_corpus_and_there_are_no_others() {
     let targets: BTreeSet<String> =
         fuzz::TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(names(&folder().join("fuzz_targets")), targets);

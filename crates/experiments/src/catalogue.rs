@@ -84,7 +84,7 @@ mod tests {
     use crate::outcome::Outcomes;
 
     #[test]
-    fn ids_differ_and_are_found() {
+    fn each_id_is_unique_and_found() {
         let ids: BTreeSet<&str> = all().iter().map(|experiment| experiment.id).collect();
         assert_eq!(ids.len(), all().len());
         assert!(all().iter().all(|experiment| find(experiment.id).is_some()));

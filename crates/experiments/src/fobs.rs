@@ -124,7 +124,7 @@ fn batch_cases() -> impl Iterator<Item = Case> {
 }
 
 /// Why cases that depend on a host's program are not emulated.
-const SLOW_RECEIVER: &str = "it depends on the cost of an acknowledgement in the receiving \
+const SLOW_RECEIVER: &str = "the result depends on the cost of an acknowledgement in the receiving \
                              program, which cannot be set over real sockets";
 
 /// A row for each frequency on each path, and a row for the best frequency with the published
@@ -197,8 +197,8 @@ pub(crate) static FIG1: Experiment = Experiment {
         let of = |case: &str| share(outcomes, case, CARD);
         frequency_figure(tables, SHARE, "FOBS's share of 100 Mbit/s", 90.0, of)
     },
-    differs: "The text gives one number, about 90 % on both paths. The paper assumes that its \
-              receiver, \"in all likely-hood\", lost the packets that arrived while it made an \
+    differs: "The paper's text gives one number, about 90 % on both paths. The paper assumes that \
+              its receiver, \"in all likely-hood\", lost the packets that arrived while it made an \
               acknowledgement. Frequent acknowledgements therefore reduced its throughput, but the \
               paper does not say how long one took. The millisecond and the buffer of 8 kB are \
               assumptions that show the shape of the curve: for 39,063 packets an acknowledgement \
@@ -247,11 +247,11 @@ pub(crate) static FIG2: Experiment = Experiment {
         let of = |case: &str| outcomes.first(case, CaseFlow::waste);
         frequency_figure(tables, WASTE, "FOBS's waste", 3.0, of)
     },
-    differs: "The text gives one number, about 3 %. A sender that stops only after the receiver's \
-              last report wastes at least the capacity times the round-trip time. At 100 Mbit/s \
-              that is 0.8 % of 40 MB at 26 ms and 1.9 % at 65 ms, and longhaul wastes exactly that \
-              where an acknowledgement costs nothing. The cost of an acknowledgement at the \
-              paper's receiver is not known; the millisecond is an assumption \
+    differs: "The paper's text gives one number, about 3 %. A sender that stops only after the \
+              receiver's last report wastes at least the capacity times the round-trip time. At \
+              100 Mbit/s that is 0.8 % of 40 MB at 26 ms and 1.9 % at 65 ms, and longhaul wastes \
+              exactly that where an acknowledgement costs nothing. The cost of an acknowledgement \
+              at the paper's receiver is not known; the millisecond is an assumption \
               ([fobs-fig1](fobs-fig1.md)).",
     learned: "Greedy sending has a known price: one round trip at full rate, whatever the size of \
               the object. The price hardly matters for large objects and dominates for small ones. \
@@ -380,10 +380,10 @@ pub(crate) static TABLE1: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The table's numbers are not in the text; its words are (\"approximately the \
-              same performance as that of FOBS\", \"on the order of 50%\", \"approximately \
-              10%\"). The paper explains the 50 % by \"some contention in the network\"; \
-              nothing contends here.",
+    differs: "The paper's text lacks the table's numbers and has only these words (\"approximately \
+              the same performance as that of FOBS\", \"on the order of 50%\", \"approximately \
+              10%\"). The paper explains the 50 % by \"some contention in the network\"; nothing \
+              contends here.",
     learned: "On an empty path TCP with large windows is as good as FOBS except for its slow \
               start. On the long haul it has {TCP, long haul, with large windows} % ({TCP, long \
               haul, with large windows | emulated} % with the kernel's TCP); in the paper TCP had \
@@ -409,7 +409,7 @@ const FOBS: &str = "FOBS";
 /// Table 2.
 pub(crate) static TABLE2: Experiment = Experiment {
     id: "fobs-table2",
-    title: "FOBS beside PSockets on a path with contention",
+    title: "FOBS and PSockets on a path with contention",
     source: of_paper!("section 6, Table 2"),
     setup: "40 MB over a path of 100 Mbit/s and 65 ms that a UDP flow shares. The UDP flow sends \
             48 Mbit/s and is on and off at random, for 0.2 s each on average. The paper says only \
@@ -453,8 +453,8 @@ pub(crate) static TABLE2: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The paper describes neither the path's round trip nor the contention. The table's \
-              waste and number of sockets are missing from the text. The contention was chosen to \
+    differs: "The paper describes neither the path's round trip nor the contention. The paper's \
+              text lacks the table's waste and number of sockets. The contention was chosen to \
               take the quarter of the path that the paper's FOBS did not get, so FOBS's share \
               cannot be compared with the paper's.\n\n\
               Each value is one draw of the cross traffic, which is on and off at random. With the \

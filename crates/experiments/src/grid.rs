@@ -99,7 +99,7 @@ pub(crate) static GRID: Experiment = Experiment {
     id: "sim-vs-emulator",
     title: "Every protocol simulated and over real sockets, on the same paths",
     source: "No paper: a check of the simulator and the emulator against each other",
-    setup: "Each protocol runs with its defaults (default segments, tails twice), alone on its \
+    setup: "Each protocol runs with its defaults (default segments, `tail-copies` 2), alone on its \
             path, and sends at 95 % of the UDP payload that the link carries. For SABUL this rate \
             is the maximum, for GTP it is the receiver's rate. Objects have 40 MB over 100 Mbit/s \
             and 1 GB over 1 Gbit/s. Packets towards the receiver are lost independently of each \
@@ -154,17 +154,20 @@ pub(crate) static GRID: Experiment = Experiment {
               within {off [Tsunami, * | from simulated] | 1}, NETBLT within {off [NETBLT, * | from \
               simulated] | 1} and GTP within {off [GTP, * | from simulated] | 1}. Each value is \
               one run.\n\n\
-              Some other pages have larger differences, and explain them: senders, receiver and \
-              emulator share two cores, so senders wake late and send in clumps into a full queue \
-              ([gtp-fig10](gtp-fig10.md), [gtp-fig12](gtp-fig12.md), [gtp-table4](gtp-table4.md)); \
-              chance decides which of two flows loses first ([sabul-fig6](sabul-fig6.md), SABUL in \
-              [gtp-table5](gtp-table5.md)), which packets are lost \
+              Some other pages have larger differences, and explain them:\n\n\
+              - Senders, receiver and emulator share two cores, so senders wake late and send in \
+              clumps into a full queue: [gtp-fig10](gtp-fig10.md), [gtp-fig12](gtp-fig12.md), \
+              [gtp-table4](gtp-table4.md).\n\
+              - Chance decides which of two flows loses first ([sabul-fig6](sabul-fig6.md), SABUL \
+              in [gtp-table5](gtp-table5.md)), which packets are lost \
               ([quanta-fig7](quanta-fig7.md)), or when others send \
-              ([fobs-table2](fobs-table2.md)); a real send buffer is larger than the simulated one \
-              ([ornl-memory](ornl-memory.md), [ornl-file](ornl-file.md)); the kernel's TCP waits a \
-              fifth of a millisecond more in each round trip ([gtp-fig1](gtp-fig1.md)). In \
-              [gtp-table5](gtp-table5.md) RBUDP's two flows differ because a real copy counts \
-              whole chunks while it runs, and the simulator counts blocks.",
+              ([fobs-table2](fobs-table2.md)).\n\
+              - A real send buffer is larger than the simulated one: \
+              [ornl-memory](ornl-memory.md), [ornl-file](ornl-file.md).\n\
+              - The kernel's TCP waits a fifth of a millisecond more in each round trip: \
+              [gtp-fig1](gtp-fig1.md).\n\
+              - A real copy counts whole chunks while it runs, and the simulator counts blocks: \
+              RBUDP's two flows in [gtp-table5](gtp-table5.md).",
     set: Set::Full,
 };
 

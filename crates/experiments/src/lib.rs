@@ -44,4 +44,4 @@ mod scenarios;
 mod sidebyside;
 pub mod simulate;
 mod table;
-mod updates;
+pub mod updates;

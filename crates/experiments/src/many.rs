@@ -26,7 +26,8 @@ const BLIND_TO: usize = 4;
 /// The flow whose receivers request the rate of their own links.
 const ASKED: &str = "gtp";
 /// Why cases that overload the shared link are not emulated.
-const OVERRUN: &str = "it sends several times the link's rate, more than one machine can emulate";
+const OVERRUN: &str = "these senders send several times the link's rate, more than one machine can \
+                       emulate";
 /// Name, flow in the scenario, whether it is configured with its share of the link.
 const CONTENDERS: [(&str, &str, bool); 9] = [
     ("RBUDP, told its share", "rbudp", true),
@@ -116,17 +117,17 @@ fn figures(outcomes: &Outcomes) -> Vec<Figure> {
 pub(crate) static MANY: Experiment = Experiment {
     id: "many-receivers",
     title: "One sender, the same object to 1, 4 and 16 receivers over a link that they share",
-    source: "No paper: they all have one receiver, or several senders",
+    source: "No paper: the papers have one receiver, or several senders",
     setup: "One host sends 100 MB to each of 1, 4 or 16 receivers, one copy per receiver, from \
             memory to memory. All copies start at 0 s. The host has a card of 10 Gbit/s, and all \
-            copies share a link of 1 Gbit/s (Ethernet framing included) with a drop-tail queue \
-            of 50 ms. Behind it each receiver has its own link of 1 Gbit/s, with a round trip of \
-            100, 50, 30 or 10 ms in turn. Packets are lost only in queues. Protocols that take a \
-            rate are configured with their share of 938 Mbit/s of UDP payload, which is 98 % of \
-            the link's capacity. Four copies of RBUDP also run with the whole rate each, as if \
-            each were alone. GTP's receivers know only their own links. SABUL and TCP find their \
-            rates; only congestion limits their windows. The model is the time in which the link \
-            sends all objects in full packets. The fairness index is that of the receivers' \
+            copies share a link of 1 Gbit/s (Ethernet framing included) with a drop-tail queue of \
+            50 ms. After the shared link each receiver has its own link of 1 Gbit/s, with a round \
+            trip of 100, 50, 30 or 10 ms in turn. Packets are lost only in queues. Protocols that \
+            take a rate are configured with their share of 938 Mbit/s of UDP payload, which is 98 \
+            % of the link's capacity. Four copies of RBUDP also run with the whole rate each, as \
+            if each were alone. GTP's receivers know only their own links. SABUL and TCP find \
+            their rates; only congestion limits their windows. The model is the time in which the \
+            link sends all objects in full packets. The fairness index is that of the receivers' \
             goodputs, each from start to end.",
     cases: || {
         let all =
@@ -169,11 +170,11 @@ pub(crate) static MANY: Experiment = Experiment {
               the object is sent needlessly; with four receivers {GTP, to 4 | waste} %. SABUL \
               finds its share, with a waste of {SABUL, to 4 | waste} % for four receivers and \
               {SABUL, to 16 | waste} % for 16. The last of these 16 has the object {[SABUL, to 16] \
-              - [RBUDP, told its share, to 16] | 1} s later than with RBUDP, and the first in half \
-              of that time. TCP serves the near receivers first: of four receivers one has the \
-              object after {TCP CUBIC, to 4 | time until one has it | 1} s and the last after {TCP \
-              CUBIC, to 4 | 2} s. Eight connections per receiver help with 16 receivers ({TCP \
-              CUBIC, 8 connections, to 16 | 1} s instead of {TCP CUBIC, to 16 | 1}), not with four \
-              ({TCP CUBIC, 8 connections, to 4 | 1} s).",
+              - [RBUDP, told its share, to 16] | 1} s later than with RBUDP, and the first has it \
+              after half of RBUDP's time. TCP serves the near receivers first: of four receivers \
+              one has the object after {TCP CUBIC, to 4 | time until one has it | 1} s and the \
+              last after {TCP CUBIC, to 4 | 2} s. Eight connections per receiver help with 16 \
+              receivers ({TCP CUBIC, 8 connections, to 16 | 1} s instead of {TCP CUBIC, to 16 | \
+              1}), not with four ({TCP CUBIC, 8 connections, to 4 | 1} s).",
     set: Set::Full,
 };

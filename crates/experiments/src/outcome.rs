@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
+use longhaul_testbed::sim::updates::UpdatesOutcome;
 
 /// The results of all flows of a case, in the scenario's order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,7 +68,7 @@ impl Count {
 pub struct Sample {
     /// Seconds since the scenario's start.
     pub at: f64,
-    /// Mbit/s of object delivered.
+    /// Mbit/s of object data delivered.
     pub goodput: f64,
     /// Losses reported.
     pub reported_lost: f64,
@@ -157,17 +158,31 @@ fn percent(part: f64, whole: f64) -> f64 {
 
 /// The outcomes of an experiment's cases, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcomes(BTreeMap<String, CaseOutcome>);
+pub struct Outcomes {
+    cases: BTreeMap<String, CaseOutcome>,
+    /// Runs of state updates in real time.
+    updates: BTreeMap<String, UpdatesOutcome>,
+}
 
 impl Outcomes {
     /// Adds the outcome of the case `name`.
     pub fn insert(&mut self, name: impl Into<String>, outcome: CaseOutcome) {
-        self.0.insert(name.into(), outcome);
+        self.cases.insert(name.into(), outcome);
+    }
+
+    /// Adds the outcome of state updates in real time.
+    pub fn insert_updates(&mut self, name: impl Into<String>, outcome: UpdatesOutcome) {
+        self.updates.insert(name.into(), outcome);
+    }
+
+    /// The outcomes of state updates in real time, by name.
+    pub(crate) fn updates(&self) -> &BTreeMap<String, UpdatesOutcome> {
+        &self.updates
     }
 
     /// The outcome of the case `name`, if it was run.
     pub fn case(&self, name: &str) -> Option<&CaseOutcome> {
-        self.0.get(name)
+        self.cases.get(name)
     }
 
     /// A number of the case `name`; `None` if an input of it was not counted.
@@ -182,13 +197,14 @@ impl Outcomes {
 
     /// All cases except `name`.
     pub fn without(&self, name: &str) -> Outcomes {
-        let others = self.0.iter().filter(|(case, _)| *case != name);
-        Outcomes(others.map(|(case, outcome)| (case.clone(), outcome.clone())).collect())
+        let mut others = self.clone();
+        others.cases.remove(name);
+        others
     }
 
     /// Whether no case was run.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.cases.is_empty() && self.updates.is_empty()
     }
 }
 
@@ -197,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_flows_at_six_to_two_to_two_to_one_are_as_unfair_as_gtp_says() {
+    fn four_flows_at_6_2_2_1_have_the_fairness_index_of_the_gtp_paper() {
         // GTP, section 5.1.1: throughput ratio 6:2:2:1, index 0.67.
         assert!((fairness(&[6.0, 2.0, 2.0, 1.0]) - 0.67).abs() < 0.02);
         assert_eq!((fairness(&[1.0; 4]), fairness(&[])), (1.0, 1.0));
@@ -231,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_over_time_takes_the_intervals_that_end_in_it() {
+    fn a_mean_over_time_counts_the_samples_whose_interval_ends_within_it() {
         let sample = |at, goodput| Sample { at, goodput, ..Sample::default() };
         let series = vec![sample(1.0, 10.0), sample(2.0, 20.0), sample(3.0, 40.0)];
         let flow = CaseFlow { series, ..CaseFlow::default() };

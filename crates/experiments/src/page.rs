@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn emulated_values_and_their_origin_outlive_a_new_simulation() {
+    fn emulated_values_and_their_origin_survive_a_new_simulation() {
         let simulated = outcomes(&[("one", 90), ("two", 80)]);
         let mut page = Page::new(&EXAMPLE, &simulated, None);
         page.emulated(&outcomes(&[("one", 91)]), &[], "a day, a machine, a commit.".into());
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_that_names_no_row_makes_no_page() {
+    fn prose_that_names_a_missing_row_is_an_error() {
         static BROKEN: Experiment = Experiment { learned: "{one} and {three}", ..EXAMPLE };
         let simulated = outcomes(&[("one", 90), ("two", 80)]);
         let error = Page::new(&BROKEN, &simulated, None).files(&simulated).unwrap_err();

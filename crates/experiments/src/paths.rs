@@ -4,7 +4,7 @@ use longhaul_proto::units::Rate;
 
 /// Bytes of a datagram besides its block: header and tag.
 pub(crate) const OVERHEAD: u32 = 32;
-/// Bytes of object in a datagram that fills a 1500-byte packet: without 28 of IP and UDP, and
+/// Bytes of object data in a datagram that fills a 1500-byte packet: without 28 of IP and UDP, and
 /// without [`OVERHEAD`].
 pub(crate) const BLOCK: u32 = 1_440;
 /// Wire bytes of a full packet: 1500 and Ethernet's 38.
@@ -15,8 +15,8 @@ pub(crate) fn payload_ceiling(link: Rate) -> Rate {
     link.scale(f64::from(BLOCK + OVERHEAD) / FRAME)
 }
 
-/// The rate of UDP payload that sends `rate` bits of object a second: the papers' rates exclude our
-/// header and tag.
+/// The rate of UDP payload that sends `rate` bits of object data a second: the papers' rates
+/// exclude our header and tag.
 pub(crate) fn with_overhead(rate: Rate) -> Rate {
     rate.scale(f64::from(BLOCK + OVERHEAD) / f64::from(BLOCK))
 }

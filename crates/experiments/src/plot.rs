@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn any_largest_value_has_ticks() {
+    fn an_axis_has_ticks_for_any_largest_value() {
         let mut top = 1e-10;
         while top < 1e7 {
             let points = [(1.0, 0.0), (8.0, top)];
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn published_model_and_ours_look_different() {
+    fn published_model_and_simulated_series_look_different() {
         let plot = example(Axis::linear("x"), Axis::linear("y"));
         let looks: Vec<Look> = (0..3).map(|index| plot.look(index)).collect();
         assert!(matches!(looks[0].mark, Mark::Hollow) && looks[0].dashed);

@@ -20,7 +20,7 @@ const RTT: Span = Span::from_millis(100);
 /// Figures 5 and 6: "Payload is 450MB."
 const PAYLOAD: Bytes = Bytes::new(450_000_000);
 
-/// Bits a second of UDP payload for `mbps` of object.
+/// Bits a second of UDP payload for `mbps` of object data.
 fn payload_rate(mbps: f64) -> u64 {
     with_overhead(Rate::from_bps_f64(mbps * 1e6)).as_bps()
 }
@@ -30,7 +30,7 @@ struct Receiver {
     name: &'static str,
     /// Its name as a receive strategy.
     strategy: &'static str,
-    /// Its limit in Mbit/s of object.
+    /// Its limit in Mbit/s of object data.
     takes: f64,
 }
 
@@ -82,13 +82,13 @@ pub(crate) static FIG5: Experiment = Experiment {
              networks* (2003), section 4.2.1, Fig. 5",
     setup: "RBUDP sends 450 MB in one segment, without copies of tails, over 1 Gbit/s (Ethernet \
             framing included) and 100 ms; the line loses nothing. The receiving program takes 643 \
-            Mbit/s of object if it moves the data once (RBUDP with scatter/gather, and the paper's \
-            app_perf), 585 Mbit/s if it moves the data twice (naive RBUDP: the paper's 10 % less), \
-            and 878 Mbit/s if it does not move the data (fake RBUDP, and iperf). Its socket buffer \
-            holds 1 MiB. Sending rates are bits of object a second; longhaul's header and tag add \
-            2.2 %. The model is the paper's equation 4, which ignores loss. Emulated: the binary's \
-            own `serve` and `cp --receive`, with files in memory; a link before the receiving host \
-            models the program and its buffer.",
+            Mbit/s of object data if it moves the data once (RBUDP with scatter/gather, and the \
+            paper's app_perf), 585 Mbit/s if it moves the data twice (naive RBUDP: the paper's 10 \
+            % less), and 878 Mbit/s if it does not move the data (fake RBUDP, and iperf). Its \
+            socket buffer holds 1 MiB. Sending rates count object data; longhaul's header and tag \
+            add 2.2 %. The model is the paper's equation 4, which ignores loss. Emulated: the \
+            binary's own `serve` and `cp --receive`, with files in memory; a link before the \
+            receiving host models the program and its buffer.",
     cases: || {
         let receivers = FIG5_RECEIVERS.iter();
         let cases = receivers.flat_map(|receiver| FIG5_RATES.map(|rate| (receiver, rate)));
@@ -150,13 +150,14 @@ pub(crate) static FIG5: Experiment = Experiment {
         series.extend(FIG5_RECEIVERS.iter().map(ours));
         vec![rate_figure("Goodput into a slow receiver", series)]
     },
-    differs: "The text gives two of the figure's values, the ends of its curves; the other rows \
-              are compared with equation 4. The receiving program is a queue with a fixed service \
-              rate; the paper's was a Pentium III that did other work too. The rate of naive RBUDP \
-              is derived from the paper's 10 %. So its table shows the effect of such a difference \
-              on the protocol, not the size of the difference. [transfer.md](transfer.md) measures \
-              on real sockets what the strategies cost a current processor. After a loss, \
-              scatter/gather predicts some places wrongly; that costs nothing extra here.\n\n\
+    differs: "The paper's text gives two of the figure's values, the ends of its curves; the other \
+              rows are compared with equation 4. The receiving program is a queue with a fixed \
+              service rate; the paper's was a Pentium III that did other work too. The rate of \
+              naive RBUDP is derived from the paper's 10 %. So the table of this page shows the \
+              effect of such a difference on the protocol, not the size of the difference. \
+              [transfer.md](transfer.md) measures on real sockets what the strategies cost a \
+              current processor. After a loss, scatter/gather predicts some places wrongly; that \
+              costs nothing extra here.\n\n\
               Above the receiver's limit longhaul is a little below app_perf. The first round runs \
               into the limit, each round of repairs costs a round trip, and between two rounds the \
               program empties its buffer and waits.",
@@ -167,12 +168,12 @@ pub(crate) static FIG5: Experiment = Experiment {
               {-[RBUDP, scatter/gather at 878 Mbit/s | difference]} % less than the paper because \
               of the repair rounds. The path then carries a third more data than the object \
               has.\n\n\
-              A program that takes 10 % more, because it moves the data only once, delivers {least \
-              [* | gain by scatter/gather]} to {most [* | gain by scatter/gather]} % more. This \
-              says nothing about scatter/gather itself: the 10 % are an input of this simulation. \
-              On a current host, real copies are 11 to 12 % slower with scatter/gather: 6.59 \
-              instead of 7.48 Gbit/s in the clear, and 5.66 instead of 6.37 Gbit/s sealed \
-              ([transfer.md](transfer.md)).\n\n\
+              A program that accepts 10 % more data, because it moves the data only once, delivers \
+              {least [* | gain by scatter/gather]} to {most [* | gain by scatter/gather]} % more. \
+              This says nothing about scatter/gather itself: the 10 % are an input of this \
+              simulation. On a current host, real copies are 11 to 12 % slower with \
+              scatter/gather: 6.59 instead of 7.48 Gbit/s in the clear, and 5.66 instead of 6.37 \
+              Gbit/s sealed ([transfer.md](transfer.md)).\n\n\
               The loss that RBUDP reports here happens in the host, not in the network. longhaul \
               counts it separately (`socket_lost`).",
     set: Set::Full,
@@ -193,9 +194,9 @@ pub(crate) static FIG6: Experiment = Experiment {
     title: "RBUDP from a slow host to a fast one: throughput against sending rate",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.2, Fig. 6",
-    setup: "As [quanta-fig5](quanta-fig5.md), but the sending program sends at most 725 Mbit/s of \
-            object, and the receiving program has no limit. In the emulation `--bwlimit` of `cp` \
-            is this limit.",
+    setup: "Like [quanta-fig5](quanta-fig5.md), but the sending program sends at most 725 Mbit/s \
+            of object data, and the receiving program has no limit. In the emulation `--bwlimit` \
+            of `cp` is this limit.",
     cases: || {
         let cases = FIG6_RATES.map(|rate| {
             let name = case_name("RBUDP", rate);
@@ -245,7 +246,7 @@ pub(crate) static FIG6: Experiment = Experiment {
     set: Set::Quick,
 };
 
-/// Figure 7's two situations: Mbit/s of object, loss in per cent.
+/// Figure 7's two situations: Mbit/s of object data, loss in per cent.
 const FIG7_LINES: [(f64, u64); 2] = [(611.0, 0), (682.0, 12)];
 const FIG7_MEGABYTES: [u64; 9] = [2, 5, 10, 25, 50, 100, 200, 450, 900];
 /// Why the largest payload is not emulated.
@@ -269,11 +270,11 @@ pub(crate) static FIG7: Experiment = Experiment {
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.3, Fig. 7",
     setup: "RBUDP sends payloads of 2 to 900 MB in one segment, without copies of tails, over 1 \
-            Gbit/s and 100 ms: at 611 Mbit/s of object without loss, and at 682 Mbit/s where each \
-            packet towards the receiver is lost with a probability of 12 %, in every round. The \
-            model is the paper's equations 1, 2 and 7 with T_ack = 0, and equation 6 as longhaul \
-            reconstructs it. Emulated: the binary's own `serve` and `cp` with files in memory, up \
-            to 450 MB.",
+            Gbit/s and 100 ms: at 611 Mbit/s of object data without loss, and at 682 Mbit/s where \
+            each packet towards the receiver is lost with a probability of 12 %, in every round. \
+            The model is the paper's equations 1, 2 and 7 with T_ack = 0, and equation 6 as \
+            longhaul reconstructs it. Emulated: the binary's own `serve` and `cp` with files in \
+            memory, up to 450 MB.",
     cases: || {
         let cases = FIG7_LINES.iter().flat_map(|line| FIG7_MEGABYTES.map(|size| (line, size)));
         cases
@@ -330,17 +331,17 @@ pub(crate) static FIG7: Experiment = Experiment {
         let title = "Goodput against payload".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The text has none of the figure's values. It claims that large payloads win, that 12 \
-              % loss costs little on large payloads, and that the model bounds the measured \
-              values. The paper's loss came from an overrun host. Here each packet is lost \
-              independently, with the same chance in every round, as equation 6 assumes.\n\n\
-              The formula of equation 6 is missing from the text. Its words say that rounds go on \
-              \"until the amount of data left is less than 1 packet\". longhaul's reconstruction \
-              counts from the whole payload, although the first round repairs nothing, so it \
-              predicts one round more than those words require. Whether a round leaves a packet \
-              over is also chance. The simulated number of rounds is therefore that of the model, \
-              or one or two fewer. The emulated number differs from the simulated one by one at \
-              most, which matters where a round trip is a large part of the time.",
+    differs: "The paper's text has none of the figure's values. It claims that large payloads have \
+              the higher throughput, that 12 % loss costs them little, and that the model bounds \
+              the measured values. The paper's loss came from an overrun host. Here each packet is \
+              lost independently, with the same chance in every round, as equation 6 assumes.\n\n\
+              The paper's text lacks the formula of equation 6. It says that rounds go on \"until \
+              the amount of data left is less than 1 packet\". longhaul's reconstruction counts \
+              from the whole payload, although the first round repairs nothing, so it predicts one \
+              round more than those words require. Whether a round leaves a packet over is also a \
+              matter of chance. The simulated number of rounds is therefore that of the model, or \
+              one or two fewer. The emulated number differs from the simulated one by one at most, \
+              which matters where a round trip is a large part of the time.",
     learned: "Round trips limit the throughput of small payloads, the rate that of large ones. 12 \
               % loss costs the repeated data (13.6 % of the payload) and some round trips: 900 MB \
               have {900 MB at 682 Mbit/s, loss 12 %} Mbit/s at a rate of 682, and 2 MB have {2 MB \
@@ -413,7 +414,7 @@ const DELAY: Span = Span::from_millis(500);
 const FRAME_RATE: Quantity = Quantity { name: "frames a second", unit: Unit::Index };
 const SEND_RATE: Quantity = Quantity { name: "sending rate needed", unit: Unit::Rate };
 const FRAMES: Quantity = Quantity { name: "frames in a payload", unit: Unit::Count };
-/// Mbit/s of object, loss in per mille.
+/// Mbit/s of object data, loss in per mille.
 const STREAMS: [(f64, u64); 4] = [(230.4, 0), (288.0, 0), (288.0, 1), (400.0, 1)];
 
 fn stream_case(mbps: f64, per_mille: u64) -> String {

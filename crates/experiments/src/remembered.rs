@@ -52,7 +52,7 @@ fn case(name: String, megabits: u64, one_way: u64, loss: u64, rate: Option<u64>)
 /// The page.
 pub(crate) static PATH_MEMORY: Experiment = Experiment {
     id: "path-memory",
-    title: "A copy over a path that is remembered (RFC 9959)",
+    title: "A copy over a remembered path (RFC 9959)",
     source: "No paper: RFC 9959 (Careful Resume)",
     setup: "20 MB by RBUDP without a rate, through a drop-tail queue of one bandwidth-delay \
             product, over a new path and over one for which an earlier copy found 930 Mbit/s. A \

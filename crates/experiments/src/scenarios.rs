@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_its_file_lacks_is_refused() {
+    fn a_variant_that_its_scenario_cannot_have_is_refused() {
         let wrong = [
             (vary("no-such"), "no scenario"),
             (vary("gtp-table4").only(&["quic"]), "no flow quic"),

@@ -32,7 +32,7 @@ const CONTENDERS: [(&str, &str); 12] = [
     ("TCP BBR, 8 connections", "bbr8"),
 ];
 /// Why BBR is not simulated.
-const NO_MODEL: &str = "the kernel's own BBR is what the page compares with";
+const NO_MODEL: &str = "the page compares with the kernel's own BBR";
 const FOBS: &str = "fobs";
 const SABUL: &str = "sabul";
 const TSUNAMI: &str = "tsunami";
@@ -130,12 +130,12 @@ pub(crate) static COMPARE: Experiment = Experiment {
     setup: "300 MB and 3 GB, from memory to memory, over 1 Gbit/s (Ethernet framing included) and \
             100 ms with a drop-tail queue of one bandwidth-delay product; 0, 0.1, 1 or 5 % of the \
             packets towards the receiver are lost independently. The protocols have their defaults \
-            (default segments, tails twice). RBUDP, FOBS, Tsunami and NETBLT send at 938 Mbit/s of \
-            UDP payload, SABUL at most at that rate, and GTP's receiver is configured with 957. C \
-            is 957 Mbit/s, the link's UDP payload in full packets; header and tag take 2.2 % of \
-            it, so 97.8 % of C is the maximum. Only congestion limits TCP's windows. `longhaul \
-            reproduce compare-1g` runs it (`reproduce all` does not); with `--how emulate \
-            --update` it also runs over real sockets, with the kernel's TCP.",
+            (default segments, `tail-copies` 2). RBUDP, FOBS, Tsunami and NETBLT send at 938 \
+            Mbit/s of UDP payload, SABUL at most at that rate, and GTP's receiver is configured \
+            with 957 Mbit/s. C is 957 Mbit/s, the link's UDP payload in full packets; header and \
+            tag take 2.2 % of it, so a goodput is at most 97.8 % of C. Only congestion limits \
+            TCP's windows. `longhaul reproduce compare-1g` runs it (`reproduce all` does not); \
+            with `--how emulate --update` it also runs over real sockets, with the kernel's TCP.",
     cases: || {
         let all =
             conditions().flat_map(|condition| CONTENDERS.map(|contender| (condition, contender)));
@@ -174,11 +174,12 @@ pub(crate) static COMPARE: Experiment = Experiment {
               loss. Tsunami needs seconds to reach its rate: {least [Tsunami, 300 MB, * | goodput \
               of C·(1 − L)]} to {most [Tsunami, 300 MB, * | goodput of C·(1 − L)]} % of a small \
               object, {least [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 3000 \
-              MB, * | goodput of C·(1 − L)]} of a large one. GTP is the fastest protocol for 3 GB \
-              without loss, and recognises the path's own loss: at 5 % it has {GTP, 300 MB, loss 5 \
-              % | goodput of C·(1 − L)} % of a small object and {GTP, 3000 MB, loss 5 % | goodput \
-              of C·(1 − L)} of a large one. SABUL, CUBIC and NewReno, which treat any loss as \
-              congestion, have 5 % or less at one lost packet in a thousand.\n\n\
+              MB, * | goodput of C·(1 − L)]} for the large one. GTP is the fastest protocol for 3 \
+              GB without loss, and recognises the path's own loss: at 5 % it has {GTP, 300 MB, \
+              loss 5 % | goodput of C·(1 − L)} % of the capacity after loss for the small object \
+              and {GTP, 3000 MB, loss 5 % | goodput of C·(1 − L)} for the large one. SABUL, CUBIC \
+              and NewReno, which treat any loss as congestion, have 5 % or less at one lost packet \
+              in a thousand.\n\n\
               All goals for 3 GB are met in the simulator and in every valid emulated run. Over \
               real sockets, RBUDP, greedy FOBS and NETBLT with a given rate are within 1 % of the \
               simulated values for 3 GB at all four losses; FOBS with its table and Tsunami, which \

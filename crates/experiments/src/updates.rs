@@ -6,7 +6,9 @@ use longhaul_proto::channel::Code;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{LossRatio, Rate};
 use longhaul_testbed::link::{GilbertElliott, LinkSpec, Loss};
-use longhaul_testbed::sim::updates::{Carrier, UpdatesOutcome, UpdatesRun, run};
+use longhaul_testbed::sim::updates::{Carrier, UpdatesOutcome, run};
+
+pub use longhaul_testbed::sim::updates::UpdatesRun;
 
 use crate::experiment::{Experiment, Figure, Set};
 use crate::plot::{Axis, Origin, Plot, Series};
@@ -18,6 +20,8 @@ pub(crate) const ALL: [&Experiment; 1] = [&FEC];
 
 /// Updates a second.
 const RATES: [u64; 3] = [10, 100, 1_000];
+/// Those that are also run in real time: 3,000 updates at 10 a second take five minutes.
+const REAL: [u64; 2] = [100, 1_000];
 const RTTS: [u64; 2] = [100, 300];
 /// Mean loss in per cent, and the mean number of packets lost in a row.
 const LOSSES: [(u32, u32); 7] = [(0, 1), (1, 1), (3, 1), (5, 1), (1, 3), (3, 3), (5, 3)];
@@ -66,10 +70,32 @@ fn losses((loss, burst): (u32, u32)) -> Loss {
     }
 }
 
-fn outcome(carrier: Carrier, rate: u64, rtt: u64, loss: Loss) -> UpdatesOutcome {
+fn updates(carrier: Carrier, rate: u64, rtt: u64, loss: Loss) -> UpdatesRun {
     let link = LinkSpec::path(Rate::from_mbps(100), Span::from_millis(rtt)).with_loss(loss);
     let interval = Span::from_micros(1_000_000 / rate);
-    run(&UpdatesRun { link, carrier, size: SIZE, interval, count: COUNT, seed: 20 })
+    UpdatesRun { link, carrier, size: SIZE, interval, count: COUNT, seed: 20 }
+}
+
+/// All carriers on a path: name and run.
+fn path(rate: u64, rtt: u64, loss: (u32, u32)) -> Vec<(String, UpdatesRun)> {
+    let deadline = Carrier::Deadline(Span::from_millis(rtt) / 2 + GRACE);
+    let carriers = CARRIERS.into_iter().chain([(FOLLOWS, deadline)]);
+    let run = |(name, carrier)| {
+        (case_name(name, rate, rtt, loss), updates(carrier, rate, rtt, losses(loss)))
+    };
+    carriers.map(run).collect()
+}
+
+/// The updates of an experiment that are also run in real time, by name: those of one path
+/// together, since they run side by side. Only one page has any.
+pub fn in_real_time(experiment: &Experiment) -> Vec<Vec<(String, UpdatesRun)>> {
+    let mut paths = Vec::new();
+    for rate in REAL.into_iter().filter(|_| experiment.id == FEC.id) {
+        for rtt in RTTS {
+            paths.extend(LOSSES.map(|loss| path(rate, rtt, loss)));
+        }
+    }
+    paths
 }
 
 fn case_name(name: &str, rate: u64, rtt: u64, (loss, burst): (u32, u32)) -> String {
@@ -80,22 +106,32 @@ fn case_name(name: &str, rate: u64, rtt: u64, (loss, burst): (u32, u32)) -> Stri
     format!("{rate}/s, {rtt} ms, loss {loss} %{how}, {name}")
 }
 
-fn rows(rate: u64, rtt: u64) -> Vec<Row> {
+fn rows(
+    rate: u64,
+    rtt: u64,
+    of: &impl Fn(&str, &UpdatesRun) -> Option<UpdatesOutcome>,
+) -> Vec<Row> {
     let deadline = Span::from_millis(rtt) / 2 + GRACE;
     let mut rows = Vec::new();
     for loss in LOSSES {
-        let plain = Carrier::Datagrams(Code::None);
-        let plain = outcome(plain, rate, rtt, losses(loss)).bytes as f64;
-        for (name, carrier) in CARRIERS.into_iter().chain([(FOLLOWS, Carrier::Deadline(deadline))])
-        {
-            let case = case_name(name, rate, rtt, loss);
-            let outcome = outcome(carrier, rate, rtt, losses(loss));
-            let seconds = |span: Span| Some(span.as_secs_f64());
+        let outcomes = path(rate, rtt, loss).into_iter().map(|(case, run)| {
+            let outcome = of(&case, &run);
+            (case, run.carrier, outcome)
+        });
+        let outcomes: Vec<_> = outcomes.collect();
+        let is_plain = |carrier| carrier == Carrier::Datagrams(Code::None);
+        let plain = outcomes.iter().find(|(_, carrier, _)| is_plain(*carrier));
+        let plain = plain.and_then(|(.., outcome)| Some(outcome.as_ref()?.bytes as f64));
+        for (case, _, outcome) in outcomes {
+            let some = |value: fn(&UpdatesOutcome) -> f64| outcome.as_ref().map(value);
+            let within = outcome.as_ref().map(|outcome| outcome.within(deadline) * 100.0);
+            let overhead = outcome.as_ref().zip(plain);
+            let overhead = overhead.map(|(outcome, plain)| outcome.bytes as f64 / plain - 1.0);
             rows.extend([
-                Row::new(&*case, WITHIN, Some(outcome.within(deadline) * 100.0)),
-                Row::new(&*case, WORST, seconds(outcome.delay(0.99))),
-                Row::new(&*case, JITTER, seconds(outcome.jitter)),
-                Row::new(&*case, OVERHEAD, Some((outcome.bytes as f64 / plain - 1.0) * 100.0)),
+                Row::new(&*case, WITHIN, within),
+                Row::new(&*case, WORST, some(|outcome| outcome.delay(0.99).as_secs_f64())),
+                Row::new(&*case, JITTER, some(|outcome| outcome.jitter.as_secs_f64())),
+                Row::new(&*case, OVERHEAD, overhead.map(|share| share * 100.0)),
             ]);
         }
     }
@@ -106,11 +142,11 @@ fn rows(rate: u64, rtt: u64) -> Vec<Row> {
 static TABLES: OnceLock<Vec<Table>> = OnceLock::new();
 static FIGURES: OnceLock<Vec<Figure>> = OnceLock::new();
 
-fn tables() -> Vec<Table> {
+fn tables(of: impl Fn(&str, &UpdatesRun) -> Option<UpdatesOutcome>) -> Vec<Table> {
     let all = RATES.iter().flat_map(|rate| RTTS.iter().map(move |rtt| (*rate, *rtt)));
     let table = |(rate, rtt)| {
         let title = format!("{rate} updates a second over {rtt} ms");
-        Table::new(title, rows(rate, rtt))
+        Table::new(title, rows(rate, rtt, &of))
     };
     all.map(table).collect()
 }
@@ -120,7 +156,7 @@ fn tables() -> Vec<Table> {
 fn figures() -> Vec<Figure> {
     let point = |carrier, permille: u32| {
         let loss = LossRatio::new(f64::from(permille) / 1e3).expect("a share");
-        let delay = outcome(carrier, 100, 100, Loss::Independent(loss)).delay_of_all(0.99)?;
+        let delay = run(&updates(carrier, 100, 100, Loss::Independent(loss))).delay_of_all(0.99)?;
         Some((f64::from(permille) / 10.0, delay.as_secs_f64() * 1e3))
     };
     let line = |(name, carrier): (&str, Carrier)| {
@@ -144,15 +180,24 @@ pub(crate) static FEC: Experiment = Experiment {
              networks* (2003), section 3.2 (`fecClient`, `fecServer`)",
     setup: "A sender sends 3,000 updates of 100 bytes at a fixed rate over 100 Mbit/s. Packets \
             towards the receiver are lost independently, or three in a row on average. An update \
-            is in time if it arrives within half a round trip plus 30 ms. The code is that of \
+            is in time if it arrives within half a round trip plus 30 ms. The code works as in \
             `longhaul channel --mode datagram`: repairs follow each group of updates, 20 ms after \
             its first update at the latest; updates never wait for repairs. TCP sends each update \
             at once; its loss detection and window are modelled (`testbed::sim::updates`). The row \
             `deadline` is `--mode deadline` with this time: the receiver reports its losses once a \
             second, and the sender chooses the code. Delays are of delivered updates; bytes \
-            include all headers towards the receiver.",
+            include all headers towards the receiver.\n\nEmulated, at 100 and 1,000 updates a \
+            second: a real reflector and its subscriber on one host, a real sender on the other, \
+            between two emulated hosts; TCP is a connection of the kernel. The carriers of a path \
+            run side by side, each on a path of its own. Delays are from the time at which an \
+            update is due in the sender's pipe to its line from the subscriber. Not emulated: 10 \
+            updates a second, which would take 70 minutes. `longhaul reproduce quanta-fec --how \
+            emulate --update` takes 10.",
     cases: Vec::new,
-    tables: |_| TABLES.get_or_init(tables).clone(),
+    tables: |outcomes| match outcomes.updates() {
+        real if real.is_empty() => TABLES.get_or_init(|| tables(|_, it| Some(run(it)))).clone(),
+        real => tables(|case, _| real.get(case).cloned()),
+    },
     courses: Experiment::NO_COURSES,
     figures: |_, _| FIGURES.get_or_init(figures).clone(),
     differs: "The paper gives no numbers for its codes. It sends the parity as a separate flow; \

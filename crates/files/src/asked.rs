@@ -138,7 +138,7 @@ impl Asked {
 
 fn distrusted(what: String) -> Error {
     Error::new(FileErrorKind::Peer, what)
-        .advise("nothing was written; ask who runs the server why it sends this")
+        .advise("nothing was written; ask the server's administrator why it sends this")
 }
 
 /// Returns the kind and path of an entry for an error.

@@ -50,7 +50,7 @@ pub use error::{Advice, Error, FileErrorKind};
 pub use manifest::{Entry, Kind, ListMemory, Listed, Manifest, Shape};
 pub use names::PARTIAL;
 pub use place::{Place, Root};
-pub use range_file::{ChunkValues, RangeFile, Stamp};
+pub use range_file::{ChunkValues, RangeFile, Stamp, Uncached};
 pub use sink::{
     Delete, Deleted, Mark, PipeFile, Plan, Sink, SinkOptions, SinkOutcome, Together, Verdict,
     make_folders,

@@ -1,16 +1,18 @@
 //! Reads ranges of one version of a regular file, and caches its chunk values.
 
-use std::collections::{HashMap, VecDeque};
+mod change;
+
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::CHUNK;
 use super::digest::{Digest, file_value};
 use super::error::{Error, FileErrorKind};
 use super::manifest::FileTime;
 use super::place::{Found, Place, file_error};
-use super::store::{self, Access, Attributes, FileKind, OpenFile};
+use super::store::{self, Access, Attributes, FileKind, OpenFile, SharedFolder};
 
 /// Identifies one version of a file. The system sets the change time at each write, so a rewritten
 /// file has another stamp, whatever its modification time.
@@ -33,12 +35,15 @@ impl Stamp {
     }
 }
 
-/// A regular file, open for reading. Every read returns the version that was opened.
+/// A regular file, open for reading. Every read returns the version that was opened, or the one
+/// after the last own change.
 #[derive(Debug)]
 pub struct RangeFile {
     file: OpenFile,
     stamp: Stamp,
     path: PathBuf,
+    /// The folder of a new file, until it is synced.
+    created_in: Option<SharedFolder>,
 }
 
 impl RangeFile {
@@ -64,7 +69,8 @@ impl RangeFile {
                 if attributes.kind != FileKind::File {
                     return Err(is_no_file("not a regular file"));
                 }
-                Ok(RangeFile { file, stamp: Stamp::of(&attributes), path: path.to_owned() })
+                let (stamp, path) = (Stamp::of(&attributes), path.to_owned());
+                Ok(RangeFile { file, stamp, path, created_in: None })
             }
         }
     }
@@ -106,12 +112,14 @@ impl RangeFile {
         let now = attributes.map_err(|error| file_error("read", &self.path, &error))?;
         match Stamp::of(&now) == self.stamp {
             true => Ok(()),
-            false => {
-                let what = format!("{} changed while it was read", self.path.display());
-                let error = Error::new(FileErrorKind::Unfinished, what).at(&self.path);
-                Err(error.advise("open it again to read its new version"))
-            }
+            false => Err(self.changed()),
         }
+    }
+
+    fn changed(&self) -> Error {
+        let what = format!("{} changed while it was open", self.path.display());
+        let error = Error::new(FileErrorKind::Unfinished, what).at(&self.path);
+        error.advise("open it again to read its new version")
     }
 
     /// Fills `buf` with the complete chunk `chunk` and returns the chunk's value. This is the value
@@ -148,6 +156,21 @@ struct Kept {
     values: HashMap<(Stamp, u64), Digest>,
     /// The oldest first.
     order: VecDeque<(Stamp, u64)>,
+    /// Files, by device and inode, of which no value is cached.
+    uncached: HashSet<(u64, u64)>,
+}
+
+/// Caches no value of a file until it is dropped.
+#[derive(Debug)]
+pub struct Uncached {
+    values: Arc<ChunkValues>,
+    identity: (u64, u64),
+}
+
+impl Drop for Uncached {
+    fn drop(&mut self) {
+        self.values.kept().uncached.remove(&self.identity);
+    }
 }
 
 impl ChunkValues {
@@ -156,12 +179,26 @@ impl ChunkValues {
         ChunkValues { most, kept: Mutex::default() }
     }
 
+    /// Forgets the values of the file with this device and inode, and caches none until the result
+    /// is dropped: the change time may be the same before and after a quick change.
+    pub fn forget(self: &Arc<Self>, identity: (u64, u64)) -> Uncached {
+        let mut kept = self.kept();
+        kept.values.retain(|(stamp, _), _| stamp.identity != identity);
+        kept.order.retain(|(stamp, _)| stamp.identity != identity);
+        kept.uncached.insert(identity);
+        drop(kept);
+        Uncached { values: self.clone(), identity }
+    }
+
     fn get(&self, stamp: &Stamp, chunk: u64) -> Option<Digest> {
         self.kept().values.get(&(*stamp, chunk)).copied()
     }
 
     fn put(&self, stamp: Stamp, chunk: u64, value: Digest) {
         let mut kept = self.kept();
+        if kept.uncached.contains(&stamp.identity) {
+            return;
+        }
         if kept.values.insert((stamp, chunk), value).is_none() {
             kept.order.push_back((stamp, chunk));
         }
@@ -205,7 +242,7 @@ mod tests {
         fs::write(&path, b"01").unwrap();
         for at in [0, 3] {
             let error = file.read(at, &mut buf).unwrap_err();
-            assert_eq!(error.what, "data changed while it was read");
+            assert_eq!(error.what, "data changed while it was open");
             assert_eq!(error.kind, FileErrorKind::Unfinished);
         }
     }

@@ -22,13 +22,12 @@ fn main() {
     // `cargo test` also runs benchmarks, to check that they work.
     let is_test = std::env::args().any(|word| word == "--test");
     let (flows, turns) = if is_test { (&FLOWS[..3], 3) } else { (&FLOWS[..], TURNS) };
-    println!("# What a decision of GTP's receiver costs\n");
+    println!("# CPU time of a decision of GTP's receiver\n");
     println!("`cargo bench -p longhaul-proto --bench scheduler > results/scheduler.md`, one core.");
-    println!(
-        "The max-min shares alone, if half of the flows cannot take an equal share (a sort and"
-    );
-    println!("a pass: N log N), and the whole work of a join: shares, targets, and a request to");
-    println!("each sender. Medians of {TURNS}.\n");
+    println!("*shares*: the time to compute the max-min shares alone, if half of the flows cannot");
+    println!("take an equal share (a sort and a pass: N log N). *a join*: the time of all work");
+    println!("when a flow joins: shares, targets, and a request to each sender.");
+    println!("Medians of {TURNS}.\n");
     println!("| flows | shares, ns | for each flow, ns | a join, ns | for each flow, ns |");
     println!("| ---: | ---: | ---: | ---: | ---: |");
     for &flows in flows {

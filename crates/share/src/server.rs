@@ -328,7 +328,7 @@ fn allowed<T>(
 fn forbidden(verb: &str, key: &str, right: &Right) -> Error {
     let below = right.prefix.as_str();
     let what = format!("this client may not {verb} '{key}'; it has rights below '{below}'");
-    Error::new(Kind::Unreachable, what).advise("ask who runs the server")
+    Error::new(Kind::Unreachable, what).advise("ask the server's administrator")
 }
 
 async fn tell(writer: &mut FrameWriter, told: Told) -> Result<(), Error> {

@@ -117,6 +117,8 @@ pub(crate) struct Gathering {
     ended: bool,
     over: bool,
     datagrams: u64,
+    /// Overdue frames of earlier runs.
+    overdue: u64,
 }
 
 /// See [`Gathering`]. The lock is taken once per batch, and no code panics while it holds the lock.
@@ -137,12 +139,18 @@ impl Gathering {
             ended: false,
             over: false,
             datagrams: 0,
+            overdue: 0,
         }))
     }
 
     /// Returns the number of datagrams of the stream that arrived.
     pub(crate) fn datagrams(&self) -> u64 {
         self.datagrams
+    }
+
+    /// Returns the number of missed frames whose datagrams arrived too late.
+    pub(crate) fn overdue(&self) -> u64 {
+        self.overdue + self.run.as_ref().map_or(0, |run| run.core.overdue())
     }
 
     /// Returns the losses between server and receiver, and the spread and jitter of the whole path.
@@ -171,6 +179,7 @@ impl Gathering {
                 if self.run.as_ref().is_some_and(|known| known.number == run) {
                     return;
                 }
+                self.overdue = self.overdue();
                 let path = (sender + own) / 2;
                 let core = Core::new(terms.symbol, terms.deadline, path, MEMORY);
                 let core = core.starting_at(frame);

@@ -38,6 +38,8 @@ pub struct Status {
     pub late: u64,
     /// Frames that were not complete within their deadline.
     pub missed: u64,
+    /// Those of them whose datagrams arrived too late; the other ones lack datagrams.
+    pub overdue: u64,
     /// Frames that arrived but were dropped, because the reader was too slow.
     pub unread: u64,
     /// Frames that the server did not forward completely, because this end was silent.
@@ -78,12 +80,13 @@ impl Board {
         let (connected, withheld) = self.line();
         let gathering = lock(&self.shared);
         let (losses, spread, jitter) = gathering.seen();
-        let datagrams = gathering.datagrams();
+        let (datagrams, overdue) = (gathering.datagrams(), gathering.overdue());
         Status {
             connected,
             on_time,
             late,
             missed,
+            overdue,
             unread,
             withheld,
             restored,

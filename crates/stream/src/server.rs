@@ -255,7 +255,7 @@ fn senseless() -> Error {
 pub(crate) fn forbidden(verb: &str, name: &Key, right: &Right) -> Error {
     let below = right.prefix.as_str();
     let what = format!("this client may not {verb} '{name}'; it has rights below '{below}'");
-    Error::new(Kind::Unreachable, what).advise("ask who runs the server")
+    Error::new(Kind::Unreachable, what).advise("ask the server's administrator")
 }
 
 async fn tell(writer: &mut FrameWriter, told: Told) -> Result<(), Error> {

@@ -1,8 +1,9 @@
 //! The client's side of a remote file: it requests ranges before the bytes of earlier ranges have
-//! arrived.
+//! arrived, and sends changes before earlier ones are made.
 //!
 //! The requested bytes that were not taken yet are limited ([`WINDOW`]). So the client always
-//! reads the stream, and a slow reader blocks only its own file.
+//! reads the stream, and a slow reader blocks only its own file. A change is sent when all
+//! requested bytes have arrived, so the two ends never both wait for the other one to read.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::control::file::{
-    self, FileAsk, FileData, FileOpened, FileRange, MOST_RANGES, PIECE, Portion, portions,
+    self, Change, FileAsk, FileData, FileOpened, FileRange, MOST_RANGES, PIECE, Portion, portions,
 };
 use crate::error::{Error, ErrorKind};
 use crate::session::{Connection, FrameReader, FrameWriter, Session};
@@ -22,15 +23,36 @@ use longhaul_files::digest::{Digest, file_value};
 /// Maximum bytes of a file that were requested and not yet taken: the data that a path of 1 Gbit/s
 /// carries in 250 ms.
 pub(crate) const WINDOW: usize = 32 << 20;
-/// Reads of one file that may wait.
+/// Reads and changes of one file that may wait, and changes that may be without an answer.
 const WAITING: usize = 64;
 /// Timeout for a server, which gives a sign of life every 5 s while it reads.
 const SILENT: Duration = Duration::from_secs(30);
+/// How long the server may leave a change unread.
+const UNREAD: Duration = Duration::from_secs(60);
 
 /// A file that is open at the server.
 pub(crate) struct Opened {
     pub(crate) about: FileOpened,
-    pub(crate) reads: mpsc::Sender<Read>,
+    pub(crate) jobs: mpsc::Sender<Job>,
+}
+
+/// A call on an open file.
+pub(crate) enum Job {
+    Read(Read),
+    Change(Change, Made),
+}
+
+/// Gets the result of a change.
+pub(crate) type Made = oneshot::Sender<Result<(), Error>>;
+
+impl Job {
+    fn fail(self, error: &Error) {
+        // The caller may have dropped its future.
+        match self {
+            Job::Read(read) => drop(read.tell.send(Err(error.clone()))),
+            Job::Change(_, made) => drop(made.send(Err(error.clone()))),
+        }
+    }
 }
 
 /// Ranges to read, in order.
@@ -45,16 +67,16 @@ pub(crate) struct Bytes {
     pub(crate) _credit: OwnedSemaphorePermit,
 }
 
-/// Opens the file at `path` on the `first` stream of the connection or a new one, sends the result
-/// to `tell`, and serves reads until all handles are dropped.
+/// Opens the file at `path` on the `first` stream of the connection or a new one, with `edit` for
+/// changes as well; sends the result to `tell`, and serves calls until all handles are dropped.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,
-    path: Vec<u8>,
+    (path, edit): (Vec<u8>, bool),
     tell: oneshot::Sender<Result<Opened, Error>>,
 ) {
     let shown = longhaul_files::place::show(&path);
-    let (about, session) = match open(connection, first, path).await {
+    let (about, session) = match open(connection, first, path, edit).await {
         Ok(opened) => opened,
         Err(error) => {
             // The caller may have dropped its future.
@@ -62,8 +84,8 @@ pub(crate) async fn serve(
             return;
         }
     };
-    let (reads, mut wanted) = mpsc::channel(WAITING);
-    let _ = tell.send(Ok(Opened { about, reads }));
+    let (jobs, mut wanted) = mpsc::channel(WAITING);
+    let _ = tell.send(Ok(Opened { about, jobs }));
     let (writer, reader) = session.split();
     let mut reading = Reading {
         size: about.size,
@@ -73,6 +95,7 @@ pub(crate) async fn serve(
         credit: Arc::new(Semaphore::new(WINDOW)),
         jobs: VecDeque::new(),
         asked: VecDeque::new(),
+        changes: VecDeque::new(),
         part: Vec::new(),
     };
     let Err(error) = reading.run(&mut wanted).await else {
@@ -80,13 +103,16 @@ pub(crate) async fn serve(
         let _ = writer.leave(reader).await;
         return;
     };
-    let told = reading.asked.iter().map(|asked| &asked.tell);
-    told.chain(reading.jobs.iter().map(|job| &job.tell)).for_each(|tell| {
-        let _ = tell.send(Err(error.clone()));
-    });
-    drop(reading);
-    while let Some(read) = wanted.recv().await {
-        let _ = read.tell.send(Err(error.clone()));
+    let Reading { asked, changes, jobs, .. } = reading;
+    for asked in asked {
+        let _ = asked.tell.send(Err(error.clone()));
+    }
+    for made in changes {
+        let _ = made.send(Err(error.clone()));
+    }
+    jobs.into_iter().for_each(|job| job.fail(&error));
+    while let Some(job) = wanted.recv().await {
+        job.fail(&error);
     }
 }
 
@@ -94,13 +120,18 @@ async fn open(
     connection: &Connection,
     first: Option<Session>,
     path: Vec<u8>,
+    edit: bool,
 ) -> Result<(FileOpened, Session), Error> {
+    let needs = if edit { file::CHANGES } else { file::READS };
     let mut session = match first {
         Some(session) => session,
-        None => connection.open(file::SERVICE, file::VERSION).await?,
+        None => connection.open(file::SERVICE, needs).await?,
     };
-    session.ask_for(file::SERVICE, file::VERSION);
-    session.write(&FileAsk { path, ranges: Vec::new() }).await?;
+    session.ask_for(file::SERVICE, needs);
+    session.write(&FileAsk { path, edit, ..FileAsk::default() }).await?;
+    if edit {
+        session.expect_bulk();
+    }
     let told = timeout(SILENT, session.read::<FileData>()).await.map_err(silent)??;
     let about = told.ok_or_else(early)?.opened.ok_or_else(wrong)?.check()?;
     Ok((about, session))
@@ -118,30 +149,42 @@ fn silent<E>(_: E) -> Error {
 /// A requested portion.
 struct Asked {
     portion: Portion,
+    /// The size of the file's version.
+    size: u64,
     credit: OwnedSemaphorePermit,
     tell: mpsc::UnboundedSender<Result<Bytes, Error>>,
 }
 
 struct Reading {
+    /// The size after the changes that were sent.
     size: u64,
     shown: String,
     writer: FrameWriter,
     reader: FrameReader,
     credit: Arc<Semaphore>,
-    /// Reads whose ranges were not all requested yet.
-    jobs: VecDeque<Read>,
+    /// Reads whose ranges were not all requested yet, and changes that were not sent.
+    jobs: VecDeque<Job>,
     /// Requested portions, in order.
     asked: VecDeque<Asked>,
+    /// Changes that were sent and not made yet, in order.
+    changes: VecDeque<Made>,
     /// The bytes so far of the first of them, if it is a whole chunk.
     part: Vec<u8>,
 }
 
 impl Reading {
-    async fn run(&mut self, wanted: &mut mpsc::Receiver<Read>) -> Result<(), Error> {
+    async fn run(&mut self, wanted: &mut mpsc::Receiver<Job>) -> Result<(), Error> {
         let mut is_wanted = true;
         loop {
             let next = self.next_portion();
-            if !is_wanted && next.is_none() && self.asked.is_empty() {
+            let may_change =
+                next.is_none() && self.asked.is_empty() && self.changes.len() < WAITING;
+            if may_change && let Some(Job::Change(change, made)) = self.jobs.pop_front() {
+                self.send(change, made).await?;
+                continue;
+            }
+            let is_idle = self.asked.is_empty() && self.changes.is_empty();
+            if !is_wanted && is_idle && self.jobs.is_empty() {
                 return Ok(());
             }
             // The limit lets both ends write before they read.
@@ -149,34 +192,76 @@ impl Reading {
             let least = next.map_or(0, |portion| portion.len as u32);
             let credit = self.credit.clone();
             tokio::select! {
-                read = wanted.recv(), if is_wanted && self.jobs.len() < WAITING => match read {
-                    Some(read) => self.jobs.push_back(read),
+                job = wanted.recv(), if is_wanted && self.jobs.len() < WAITING => match job {
+                    Some(job) => self.jobs.push_back(job),
                     None => is_wanted = false,
                 },
                 credit = credit.acquire_many_owned(least), if may_ask => {
                     self.ask(credit.map_err(|_| early())?).await?;
                 }
                 data = timeout(SILENT, self.reader.read::<FileData>()),
-                    if !self.asked.is_empty() => {
+                    if !is_idle => {
                     self.take(data.map_err(silent)??.ok_or_else(early)?)?;
                 }
             }
         }
     }
 
-    /// Returns the next portion to request. Reads without a caller are dropped.
+    /// Sends a change, unless its caller has dropped its future.
+    async fn send(&mut self, change: Change, made: Made) -> Result<(), Error> {
+        if made.is_closed() {
+            return Ok(());
+        }
+        self.changes.push_back(made);
+        match &change {
+            Change::Write(at, bytes) => self.size = self.size.max(at + bytes.len() as u64),
+            Change::SetLen(len) => self.size = *len,
+            Change::Sync => {}
+        }
+        let ask = FileAsk { change: Some(change.into()), ..FileAsk::default() };
+        let sent = timeout(UNREAD, self.writer.write(&ask)).await.map_err(silent)?;
+        match sent {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.reason(error.into()).await),
+        }
+    }
+
+    /// Returns the server's reason to end the stream, which comes after the results of earlier
+    /// changes; `lost` if there is none.
+    async fn reason(&mut self, lost: Error) -> Error {
+        while let Ok(told) = timeout(SILENT, self.reader.read::<FileData>()).await {
+            match told {
+                Ok(Some(data)) => {
+                    if let Err(error) = self.take(data) {
+                        return error;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => return error.into(),
+            }
+        }
+        lost
+    }
+
+    /// Returns the next portion to request, unless a change is next. Reads without a caller are
+    /// dropped.
     fn next_portion(&mut self) -> Option<Portion> {
         loop {
-            let job = self.jobs.front_mut()?;
+            let Job::Read(job) = self.jobs.front_mut()? else { return None };
             while job.ranges.front().is_some_and(Range::is_empty) {
                 job.ranges.pop_front();
             }
             match job.ranges.front() {
+                Some(range) if range.end > self.size => {
+                    let what = format!("{} was shortened before it was read", self.shown);
+                    let _ = job.tell.send(Err(Error::new(ErrorKind::Unfinished, what)));
+                }
                 Some(range) if !job.tell.is_closed() => {
                     return portions(range.clone(), self.size).next();
                 }
-                _ => drop(self.jobs.pop_front()),
+                _ => {}
             }
+            self.jobs.pop_front();
         }
     }
 
@@ -188,23 +273,28 @@ impl Reading {
         {
             let more = || self.credit.clone().try_acquire_many_owned(portion.len as u32).ok();
             let Some(credit) = credit.take().or_else(more) else { break };
-            let job = &mut self.jobs[0];
+            let Some(Job::Read(job)) = self.jobs.front_mut() else { break };
             job.ranges[0].start = portion.end();
             let tell = job.tell.clone();
-            self.asked.push_back(Asked { portion, credit, tell });
+            self.asked.push_back(Asked { portion, size: self.size, credit, tell });
             let (offset, len) = (portion.start, portion.len as u64);
             match ranges.last_mut() {
                 Some(last) if last.offset + last.len == offset => last.len += len,
                 _ => ranges.push(FileRange { offset, len }),
             }
         }
-        Ok(self.writer.write(&FileAsk { path: Vec::new(), ranges }).await?)
+        Ok(self.writer.write(&FileAsk { ranges, ..FileAsk::default() }).await?)
     }
 
     /// Takes the next bytes. Bytes of a whole chunk are passed on when it is complete and has the
     /// value that the server sent.
     fn take(&mut self, data: FileData) -> Result<(), Error> {
-        let FileData { bytes, value, .. } = data;
+        let FileData { bytes, value, changed, .. } = data;
+        if changed {
+            let made = self.changes.pop_front().ok_or_else(wrong)?;
+            // The caller may have dropped its future.
+            let _ = made.send(Ok(()));
+        }
         if bytes.is_empty() && value.is_empty() {
             return Ok(());
         }
@@ -229,7 +319,7 @@ impl Reading {
                 whole.extend(bytes);
                 let chunk = asked.portion.chunk;
                 let value: Digest = value.try_into().map_err(|_| wrong())?;
-                if file_value(self.size, chunk, &whole) != value {
+                if file_value(asked.size, chunk, &whole) != value {
                     return Err(differs(&self.shown, asked.portion.start));
                 }
                 let len = whole.len();

@@ -72,8 +72,8 @@ pub(crate) enum Order {
     List(Vec<u8>, mpsc::Sender<Result<Vec<Named>, Error>>),
     /// Reports of the server's status, at intervals.
     Status(Duration, mpsc::Sender<Result<Vec<ServerStatus>, Error>>),
-    /// The file at a path, to be read by ranges.
-    OpenFile(Vec<u8>, oneshot::Sender<Result<Opened, Error>>),
+    /// The file at a path, to be read by ranges; if the flag is set, to be changed as well.
+    OpenFile((Vec<u8>, bool), oneshot::Sender<Result<Opened, Error>>),
 }
 
 /// Opens a connection, reports it on `ready`, and answers `orders` until all senders are dropped.
@@ -133,7 +133,7 @@ async fn answer(connection: &Connection, first: Option<Session>, order: Order) {
         Order::Status(every, tell) => {
             return watching::serve(connection, first, every, tell).await;
         }
-        Order::OpenFile(path, tell) => return file::serve(connection, first, path, tell).await,
+        Order::OpenFile(what, tell) => return file::serve(connection, first, what, tell).await,
     };
     let listed = listed(connection, first, &path, &tell);
     // Stop reading when the caller has dropped its end.

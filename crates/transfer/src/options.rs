@@ -152,7 +152,7 @@ impl OwnKey {
 /// The other host and how it is reached.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
-    /// The server, or the host of ssh; the path is ignored.
+    /// The server, or the ssh host; the path is ignored.
     pub location: Location,
     /// The servers to trust.
     pub trust: Trust,

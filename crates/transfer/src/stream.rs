@@ -6,6 +6,7 @@ use std::time::Duration;
 use longhaul_proto::share::Key;
 use longhaul_stream::send::{Source, Status, Wish};
 use longhaul_stream::{Link, receive, send};
+use longhaul_text::CallOption;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::calls::or_cancelled;
@@ -15,7 +16,7 @@ use crate::progress::{Cancel, Observer};
 use crate::random::random_flow;
 use crate::reach::{self, Look, Reached};
 use crate::reactor;
-use crate::session::{self, Settings, random_u64};
+use crate::session::{self, random_u64};
 
 /// The means to reach a server repeatedly.
 pub(crate) struct Ways {
@@ -27,13 +28,13 @@ pub(crate) struct Ways {
 
 impl Ways {
     pub(crate) async fn connect(&self) -> Result<Link, Error> {
-        let settings = Settings::default();
-        let reached = reach::open(&self.options, &*self.observer, &settings, Look::Beside).await?;
+        let reached = reach::open_rooms(&self.options, &*self.observer, Look::Beside).await?;
         let Reached { session, data: port, contact, datagram } = reached;
         if session.carrier == "ssh" {
-            let what = "streams and channels need a server that listens; they cannot go over ssh";
+            let what = "streams and channels cannot go through ssh's own channel";
             let error = Error::new(ErrorKind::Unreachable, what);
-            return Err(error.advise("start `longhaul serve` there and write lh://host/name"));
+            let ports = CallOption::Ports;
+            return Err(error.advise(format!("let two ports in at that host, given as {ports}")));
         }
         Ok(Link { session, port, contact, flow: random_flow(), datagram })
     }

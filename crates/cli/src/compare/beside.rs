@@ -10,16 +10,16 @@ use super::runs::Shares;
 use crate::error::{Error, ErrorKind};
 
 /// Note below a table with shares.
-pub(super) const NOTE: &str = "beside TCP: the copy's goodput + that of one TCP connection, \
-                               started together, until the first of them ended; and TCP's share \
-                               of both. A separate run that writes nothing. Shares of copies \
-                               shorter than a second are coarse: progress is reported ten times \
-                               a second";
+pub(super) const NOTE: &str = "beside TCP: goodput of the copy + goodput of one TCP connection, \
+                               and TCP's share of the sum. Both start together and are measured \
+                               until one of them ends, in a separate run that writes nothing. \
+                               Shares of copies shorter than a second are coarse: progress is \
+                               reported ten times a second";
 
 /// Goodput of a copy with `options` and of one concurrent TCP connection.
 ///
 /// # Errors
-/// Returns the error of either, except the cancellation of TCP after the end of the copy.
+/// Returns the error of the copy or of TCP, but not TCP's cancellation at the end of the copy.
 pub(super) fn shares(copy: &CopyRequest, cancel: &CancelHandle) -> Result<Shares, Error> {
     // Two copies to the same object would conflict.
     let ours = copy.clone().receive(Receive::Fake).cancel_with(cancel);

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_candidate_is_read_back_from_its_own_name() {
+    fn the_name_of_every_candidate_parses_to_the_candidate() {
         for one in all().into_iter().chain([Candidate::TcpTried]) {
             assert_eq!(Candidate::parse(&one.to_string()), Ok(one));
         }

@@ -176,15 +176,15 @@ fn measured(
 fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
     let rate = args.rate.map_or(String::new(), |rate| format!(", rate {rate}"));
     let fate = match args.write {
-        true => "each run was written there and verified; the last object stays",
-        false => "nothing was written there, so the figures exclude disk and verification",
+        true => "the host wrote and verified the object of each run, and keeps the last one",
+        false => "the host wrote nothing, so the figures exclude disk and verification",
     };
     let turns = args.repeat;
     Setting {
-        title: format!("{host}: {size} of random bytes{rate}, {turns} of each in turn"),
+        title: format!("{host}: {size} of random bytes{rate}, {turns} runs of each in turn"),
         notes: vec![
             fate.into(),
-            "goodput is over the time from the start, session included; for TCP the kernel \
+            "goodput counts the time from the start, session setup included; for TCP the kernel \
              reports only resent segments, not losses and duplicates"
                 .into(),
             "CPU in seconds a GB: all of this process; of the other end, the threads that receive \
@@ -220,7 +220,7 @@ impl Watch {
         })
     }
 
-    /// A poisoned lock only means that a thread panicked while it drew.
+    /// A poisoned lock only means that a thread panicked while it drew the progress bar.
     fn with<T>(&self, act: impl FnOnce(&mut Meter) -> T) -> T {
         act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_has_its_size_and_its_bytes_depend_on_the_seed() {
+    fn an_object_has_the_requested_size_and_bytes_that_depend_on_the_seed() {
         let folder = tempfile::tempdir().unwrap();
         let made = |seed| {
             let path = folder.path().join("object");

@@ -197,7 +197,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn half_is_an_even_share() {
+    fn equal_rates_are_a_share_of_half() {
         let shares = |copy, tcp| Shares { copy: Rate::from_bps(copy), tcp: Rate::from_bps(tcp) };
         assert_eq!(shares(5, 5).of_tcp(), 0.5);
         assert_eq!(shares(0, 0).of_tcp(), 0.0);

@@ -112,7 +112,7 @@ fn carried(args: &CompareArgs, candidate: Candidate, from: &Traffic) -> Result<T
         }
         (Candidate::TcpTried, _) => {
             let what = format!("{candidate} needs a real path to try numbers of connections");
-            return Err(usage(what, "write tcp:N, each N as one of --protocols"));
+            return Err(usage(what, "write tcp:N for each number, as in --protocols tcp:1,tcp:8"));
         }
     })
 }
@@ -236,10 +236,10 @@ fn setting(args: &CompareArgs, scenario: &Scenario) -> Setting {
             scenario.seed
         ),
         notes: vec![
-            "beside TCP: the copy's goodput + that of one CUBIC flow, started together, until the \
-             copy's end, in a run of its own; and TCP's share of both"
+            "beside TCP: goodput of the copy + goodput of one CUBIC flow, and TCP's share of the \
+             sum. Both start together and are measured until the copy ends, in a separate run"
                 .into(),
-            "no CPU time: virtual time does not show what a host would need".into(),
+            "no CPU time: virtual time does not show how much a host would need".into(),
         ],
         rates: "arriving, repeats included, Mbit/s",
     }

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_path_ends_a_list_whose_pipe_stays_open() {
+    fn an_empty_path_ends_a_list_even_if_its_pipe_stays_open() {
         let (mut pipe, mut text) = (&b"a\0b/c\0\0rest"[..], Vec::new());
         read_entries(&mut pipe, &mut text).unwrap();
         assert_eq!(paths(&text, true).unwrap(), [&b"a"[..], b"b/c"]);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_has_the_name_of_its_other_end() {
+    fn a_pipe_is_named_after_its_other_end() {
         let name = |sources: &[&str], destination: &str| match check(sources, destination)
             .unwrap()
             .unwrap()

@@ -81,7 +81,7 @@ fn start(plan: &Plan) -> Result<Child, Error> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().map_err(|error| {
         let what = format!("cannot start `{}`: {error}", command.get_program().display());
-        Error::new(ErrorKind::Unreachable, what).advise("install an ssh client, or name one by -e")
+        Error::new(ErrorKind::Unreachable, what).advise("install ssh, or name a client with -e")
     })
 }
 
@@ -216,8 +216,8 @@ impl Run<'_> {
         };
         if error.kind == ErrorKind::Unreachable && error.what.starts_with("ssh cannot reach") {
             error.advice = Some(format!(
-                "see its message above; {runner} needs a route there, and a key: its own, or your \
-                 agent's by -e 'ssh -A'"
+                "see the message of ssh above; {runner} must reach the other host, and needs a key \
+                 for it: its own, or your agent's with -e 'ssh -A'"
             ));
         }
         error.what = format!("on {runner}: {}", error.what);

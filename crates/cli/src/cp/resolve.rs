@@ -462,7 +462,7 @@ fn token(file: &Path) -> Result<String, Error> {
     match !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(token.to_owned()),
         false => {
-            let what = format!("{} is not one token", file.display());
+            let what = format!("{} does not have exactly one token", file.display());
             Err(usage(what, "write the token alone into the file of --token-file"))
         }
     }
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_has_an_end_on_this_host_and_its_sources_on_one_side() {
+    fn sources_are_all_local_or_all_remote() {
         assert_eq!(check(&["a", "b", "host:c"]).unwrap().0.len(), 2);
         assert!(check(&["lh://h/a", "lh://h/b", "."]).is_ok());
         assert!(check(&["a", "b"]).is_ok());
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_of_a_choice_has_its_own_meaning() {
+    fn every_name_of_a_choice_selects_its_own_value() {
         let ciphers = CIPHERS.map(cipher);
         assert_eq!(ciphers[0], Cipher::Auto);
         assert!(ciphers[1..].iter().all(|choice| *choice != Cipher::Auto));
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_connections_is_given_or_found() {
+    fn the_number_of_connections_is_fixed_or_searched() {
         assert_eq!(parse_streams("auto"), Ok(Streams::Auto));
         for count in [1, 64] {
             assert_eq!(parse_streams(&count.to_string()), Ok(Streams::Count(count)));
@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_globs_has_comments() {
+    fn a_file_of_globs_may_have_comments() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("globs");
         fs::write(&file, "# objects\n*.o\n\n; more\n.git\n").unwrap();

@@ -55,8 +55,8 @@ impl Stage for OnHost<'_> {
     }
 }
 
-/// Creates the path. Call it before the process starts a thread: without root, it moves into a user
-/// namespace.
+/// Creates the path. Call this before the process starts a thread: without root, the process moves
+/// into a user namespace.
 pub(super) fn track() -> Track {
     let loss = LossRatio::new(LOSS).expect("a share");
     let link = LinkSpec::path(RATE, RTT).with_loss(Loss::independent(loss));

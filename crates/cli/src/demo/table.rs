@@ -14,7 +14,7 @@ pub(super) const NEXT: [&str; 6] = [
     "",
     "Try next:",
     "  longhaul cp -a -P FOLDER HOST:PATH        by ssh; longhaul must be on HOST too",
-    "  longhaul serve --root FOLDER --allow ID   ID as the other host's longhaul id prints it",
+    "  longhaul serve --root FOLDER --allow ID   longhaul id on the other host prints ID",
     "  longhaul emulate --rate 1G --rtt 100ms --loss 0.1% -- bash",
     "                                            a shell on host a, with host b far away",
 ];

@@ -11,7 +11,7 @@ use longhaul_proto::wire::header::Kind;
 
 use super::{Finding, Grade, Want};
 
-/// A block of an Ethernet packet.
+/// Bytes of a block that fits into an Ethernet packet.
 const BLOCK: usize = 1_440;
 /// Duration of the measurement.
 const TIME: Duration = Duration::from_millis(100);
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_that_no_core_reaches_is_bad_and_one_that_any_reaches_is_ok() {
+    fn a_rate_above_any_core_is_bad_and_a_rate_below_every_core_is_ok() {
         let want = |rate| Want { rate, rtt: Span::ZERO, is_asked: true };
         assert_eq!(look(want(Rate::from_bps(u64::MAX)))[1].grade, Grade::Bad);
         assert_eq!(look(want(Rate::from_bps(1_000)))[1].grade, Grade::Ok);

@@ -43,7 +43,7 @@ fn udp(want: Want) -> Vec<Finding> {
         Ok(socket) => socket,
         Err(error) => {
             let what = format!("no UDP socket can be opened: {error}");
-            return vec![Finding::new("udp", Grade::Bad, what, "ask who runs this host")];
+            return vec![Finding::new("udp", Grade::Bad, what, "ask this host's administrator")];
         }
     };
     let most = numbers("/proc/sys/net/core/rmem_max").and_then(|most| most.first().copied());
@@ -167,7 +167,7 @@ pub(super) fn emulator() -> Vec<Finding> {
         }
         Err(error) => {
             let what = format!("longhaul itself cannot be started: {error}");
-            Finding::new(name, Grade::Warn, what, "start longhaul by its whole path")
+            Finding::new(name, Grade::Warn, what, "start longhaul by its full path")
         }
     };
     vec![finding]
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_tun_device_is_opened_and_an_absent_one_loaded() {
+    fn the_advice_opens_a_closed_tun_device_or_loads_the_module() {
         let mend = |code| mend_tun(&std::io::Error::from_raw_os_error(code));
         use rustix::io::Errno;
         let command = mend(Errno::ACCESS.raw_os_error());
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connections_buffer_is_twice_the_product_and_no_more_than_can_be_set() {
+    fn the_buffer_of_a_connection_should_be_twice_the_bdp_within_the_limit() {
         let found = |gigabits: u64, limits: &[u64]| {
             let (rate, rtt) = (Rate::from_mbps(gigabits * 1_000), Span::from_millis(100));
             tcp_buffer(Want { rate, rtt, is_asked: true }, "tcp-send", "tcp_wmem", limits)
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn doctor_fixes_only_obstacles_to_the_emulator() {
+    fn doctor_names_commands_only_for_obstacles_to_the_emulator() {
         assert!(make_emulator_work(&[]).contains("root"));
         let both = ["sudo modprobe tun".to_owned(), "sudo sysctl -w a=1".to_owned()];
         assert_eq!(make_emulator_work(&both), "sudo modprobe tun; sudo sysctl -w a=1");

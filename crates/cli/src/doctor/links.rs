@@ -76,7 +76,7 @@ fn judge(want: Want, link: &Link, all: &[Link]) -> Finding {
             want.rate, other.name
         ),
         (true, None) => {
-            format!("{name} is slower than {}: use another, or ask for less", want.rate)
+            format!("{name} is slower than {}: use another interface, or a lower --rate", want.rate)
         }
         (false, _) => {
             format!("sudo ip link set {name} mtu 9000   (if the whole path supports it)")
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_judged_by_its_speed_and_its_packets() {
+    fn a_link_is_judged_by_its_speed_and_packet_size() {
         let grade = |want, link: Link| judge(want, &link, std::slice::from_ref(&link)).grade;
         assert_eq!(grade(want(1_000, true), link_of(1500, Some(1_000))), Grade::Ok);
         assert_eq!(grade(want(1_000, true), link_of(1500, None)), Grade::Ok);

@@ -20,10 +20,9 @@ fn judge(host: &str, port: u16, ports: &Ports) -> Vec<Finding> {
     let ip = address.ip();
     let mend = |transport: &str, port: u16| {
         format!(
-            "check that longhaul serve runs on {host}, and there: sudo ufw allow \
-             {port}/{transport} \
-             (or sudo firewall-cmd --add-port={port}/{transport}, or the equivalent of its \
-             firewall)"
+            "check that longhaul serve runs on {host}, and open the port there: sudo ufw allow \
+             {port}/{transport} (or sudo firewall-cmd --add-port={port}/{transport}, or the \
+             equivalent of its firewall)"
         )
     };
     let said = |answer: &Result<String, String>| match answer {
@@ -63,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn one_control_port_suffices_and_data_need_theirs() {
+    fn one_control_port_suffices_and_udp_data_need_the_data_port() {
         assert_eq!(grades(true, true, Some(1500)), [Grade::Ok; 3]);
         assert_eq!(grades(false, true, Some(1500)), [Grade::Warn, Grade::Ok, Grade::Ok]);
         assert_eq!(grades(true, false, None), [Grade::Ok, Grade::Bad, Grade::Warn]);

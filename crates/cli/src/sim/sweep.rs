@@ -40,7 +40,7 @@ pub(super) fn combinations(sweeps: &[Sweep]) -> Result<Vec<Vec<Setting>>, Error>
     keys.sort_unstable();
     if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
         let what = format!("two sweeps of {}", twice[0]);
-        return Err(Error::new(ErrorKind::Usage, what).advise("give all its values in one"));
+        return Err(Error::new(ErrorKind::Usage, what).advise("give all its values in one --sweep"));
     }
     let runs = sweeps.iter().try_fold(1usize, |n, sweep| n.checked_mul(sweep.values.len()));
     if runs.is_none_or(|runs| runs > MOST) {

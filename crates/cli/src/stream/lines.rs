@@ -81,7 +81,7 @@ impl Lines {
         let bound = match (sent.skipped, sent.unwatched) {
             (0, 0) => "the source",
             (skipped, unwatched) if skipped > unwatched => "the sending rate, or a lost connection",
-            _ => "nobody received it",
+            _ => "the absence of receivers",
         };
         if self.json {
             console::out(json!({
@@ -126,7 +126,9 @@ impl Lines {
                         "deadline_seconds": deadline.as_secs_f64(),
                     }));
                 }
-                self.note(format_args!("longhaul: {per_second} frames a second in {deadline}"));
+                self.note(format_args!(
+                    "longhaul: {per_second} frames a second, each within {deadline}"
+                ));
             }
             StreamEvent::Frame(frame) if self.json => {
                 console::out(json!({
@@ -168,6 +170,7 @@ impl Lines {
                 "on_time": came.on_time,
                 "late": came.late,
                 "missed": came.missed,
+                "overdue": came.overdue,
                 "unread": came.unread,
                 "withheld": came.withheld,
                 "wrong": wrong,
@@ -208,8 +211,10 @@ impl Lines {
 
 /// Reasons for late frames.
 fn bound(came: &StreamReceived) -> &'static str {
+    let lost = came.missed.saturating_sub(came.overdue);
     let causes = [
-        (came.missed, "losses on the path, the sender, or the deadline"),
+        (lost, "losses on the path, the sender, or the deadline"),
+        (came.overdue, "datagrams that a busy host or a queue delayed"),
         (came.unread, "the reader of the frames"),
         (came.late, "this host, which was too slow to restore and write frames"),
         (came.withheld, "this host, which was silent"),

@@ -1,4 +1,4 @@
-//! Every end of a run leaves no process on its hosts, and has its own exit status.
+//! However a run ends, it leaves no process on its hosts. Each kind of end has its own exit status.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::{command, emulate, piped, scenario, started, until_none_is_left};
 use crate::rig::{Child, DEADLINE, need};
 
 #[test]
-fn a_program_killed_by_a_signal_ends_the_run_with_a_shells_status() {
+fn a_program_killed_by_a_signal_gives_the_status_that_a_shell_gives() {
     let ended = need!(emulate(&["--quiet", "--", "sh", "-c", "kill -9 $$"]));
     ended.is(137, &[]);
 }
@@ -25,7 +25,7 @@ fn inhabitants(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn no_process_outlives_any_end_of_the_emulation() {
+fn no_process_outlives_the_emulation() {
     let script = format!("echo started; readlink /proc/self/ns/net; {STUBBORN}");
     for signal in [Signal::KILL, Signal::TERM, Signal::HUP] {
         let mut child = need!(started(&["--run", "b", &script]));
@@ -42,14 +42,14 @@ fn no_process_outlives_any_end_of_the_emulation() {
 const STUBBORN: &str = "trap '' TERM INT HUP; echo started; sleep 86323 & sleep 86323; wait";
 
 #[test]
-fn a_killed_emulation_takes_its_programs_with_it() {
+fn the_programs_of_a_killed_emulation_end() {
     let child = need!(started(&["--", "sh", "-c", STUBBORN]));
     // The output ends when the last process that holds the run's stdout has ended.
     child.kill();
 }
 
 #[test]
-fn a_signal_ends_a_stubborn_program_and_a_second_one_does_so_immediately() {
+fn a_signal_ends_a_stubborn_program_and_a_second_signal_ends_it_immediately() {
     for (signals, status) in [(&[Signal::INT][..], 130), (&[Signal::TERM, Signal::TERM], 143)] {
         let child = need!(started(&["--", "sh", "-c", STUBBORN]));
         signals.iter().for_each(|signal| child.signal(*signal));
@@ -67,7 +67,7 @@ fn a_program_may_end_by_itself_after_a_signal() {
 }
 
 #[test]
-fn ctrl_c_at_any_moment_leaves_nothing_and_is_no_success() {
+fn ctrl_c_at_any_moment_leaves_no_process_and_reports_no_success() {
     need!(emulate(&["--", "true"]));
     for millis in (0..60).step_by(4) {
         let child = Child::spawn(&mut command(&["--run", "b", STUBBORN, "--run", "a", STUBBORN]));

@@ -141,7 +141,7 @@ fn every_kind_of_flow_runs_and_reports_its_result() {
 }
 
 #[test]
-fn a_table_shows_each_flows_result_and_the_status_failures() {
+fn a_table_shows_the_result_of_each_flow_and_the_status_shows_failures() {
     let text = "time-limit = \"2s\"\n[topology]\nkind = \"pair\"\nlink = { rate = \"5M\" }\n\
         [[flow]]\nname = \"small\"\nfrom = \"a\"\nto = \"b\"\ntcp = \"cubic\"\nsize = \"20KB\"\n\
         [[flow]]\nname = \"large\"\nfrom = \"a\"\nto = \"b\"\ntcp = \"cubic\"\nsize = \"1GB\"\n";
@@ -207,7 +207,7 @@ fn a_signal_ends_the_flows_and_a_kill_leaves_no_object_behind() {
 }
 
 #[test]
-fn ctrl_c_at_any_moment_of_flows_leaves_nothing_and_is_no_success() {
+fn ctrl_c_at_any_moment_of_flows_leaves_no_file_and_reports_no_success() {
     need!(emulate(&["--", "true"]));
     let (_folder, file) = scenario(FLOWS);
     for millis in (0..600).step_by(60) {
@@ -222,7 +222,7 @@ fn ctrl_c_at_any_moment_of_flows_leaves_nothing_and_is_no_success() {
 }
 
 #[test]
-fn a_server_that_dies_fails_its_copy_by_name_and_nothing_else() {
+fn a_killed_server_fails_only_its_copy_and_the_error_names_it() {
     let kill = "for p in /proc/[0-9]*; do grep -aq '[a]llow' $p/cmdline && kill -9 ${p#/proc/}; \
         done; sleep 0.3; exit 3";
     let text = format!(

@@ -1,6 +1,7 @@
 //! `longhaul emulate` from the user's point of view.
 #![cfg(target_os = "linux")]
 
+mod by_ssh;
 mod ends;
 mod flows;
 mod forbidden;
@@ -68,7 +69,7 @@ fn scenario(text: &str) -> (TempDir, String) {
 }
 
 #[test]
-fn a_commands_output_and_status_pass_through_and_the_end_line_tells_the_truth() {
+fn output_and_status_of_a_command_pass_through_and_the_last_line_names_the_limits() {
     let script = "cat /etc/hosts; exit 7";
     let ended = need!(emulate(&["--rate", "1G", "--rtt", "10ms", "--", "sh", "-c", script]));
     ended.is(7, &["a > b: ", "b > a: ", "own drops", "late", "processor"]);
@@ -76,14 +77,14 @@ fn a_commands_output_and_status_pass_through_and_the_end_line_tells_the_truth() 
 }
 
 #[test]
-fn the_last_runs_end_ends_all() {
+fn the_emulation_ends_with_its_last_command() {
     let args = ["--run", "b", "sleep 86322", "--run", "a", "exit 5"];
     let ended = need!(emulate(&args));
     assert_eq!(ended.status, Some(5));
 }
 
 #[test]
-fn a_shell_on_the_first_host_is_what_a_terminal_gets() {
+fn a_terminal_gets_a_shell_on_the_first_host() {
     need!(emulate(&["--", "true"]));
     for words in [&["--rate", "1G", "--rtt", "10ms"][..], &["--", "bash"], &["--", "sh"]] {
         if words == ["--", "bash"] && have(&["bash"]).is_err() {
@@ -137,7 +138,7 @@ fn an_impossible_scenario_is_a_usage_error_with_the_reason() {
 }
 
 #[test]
-fn a_scenario_that_cannot_be_read_is_trouble_with_files() {
+fn a_scenario_that_cannot_be_read_is_a_file_error() {
     for (file, reason) in [("/no/such.toml", "No such file"), ("/dev/zero", "a device")] {
         let ended = Child::spawn(&mut command(&[file])).end();
         ended.is(4, &[&format!("{file} cannot be read"), reason]);
@@ -162,7 +163,7 @@ fn a_host_that_no_link_leads_to_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_command_that_died_while_another_went_on_is_said_and_counts() {
+fn a_failed_command_is_reported_and_sets_the_status_while_others_continue() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let pid = folder.path().join("pid").display().to_string();
     let dies = format!("echo $$ > {pid}; exec /no/such/program");
@@ -227,48 +228,7 @@ fn iperf3_measures_no_more_than_the_emulated_rate() {
 }
 
 #[test]
-fn scp_copies_through_a_real_sshd_across_an_emulated_path() {
-    const SSHD: &str = "/usr/sbin/sshd";
-    need!(have(&[SSHD, "scp", "ssh-keygen"]));
-    let is_root = rustix::process::geteuid().is_root();
-    need!(skip::unless(is_root, "an sshd in a host needs root"));
-    let made = fs::create_dir_all("/run/sshd");
-    assert!(made.is_ok(), "where sshd wants an empty folder: {made:?}");
-    let folder = tempfile::tempdir().expect("a folder can be made");
-    let path = |name: &str| folder.path().join(name).to_str().expect("plain").to_owned();
-    for name in ["user_key", "host_key"] {
-        let mut keygen = Command::new("ssh-keygen");
-        keygen.args(["-q", "-t", "ed25519", "-N", "", "-f", &path(name)]);
-        assert!(keygen.status().expect("OpenSSH has it").success());
-    }
-    let here = folder.path().display();
-    let far = format!(
-        "ListenAddress 10.77.0.2\nHostKey {here}/host_key\nAuthorizedKeysFile {here}/user_key.pub\n\
-         PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n\
-         PermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n"
-    );
-    let near = format!(
-        "Host b\n  IdentityFile {here}/user_key\n  IdentitiesOnly yes\n  \
-         StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
-    );
-    fs::write(path("sshd_config"), far).expect("it can be written");
-    fs::write(path("ssh_config"), near).expect("it can be written");
-    let content: Vec<u8> = (0..2_000_000u32).map(|i| (i ^ (i >> 9)) as u8).collect();
-    fs::write(path("object"), &content).expect("it can be written");
-    let serve = format!("exec {SSHD} -D -e -f {here}/sshd_config 2> {here}/log");
-    let copy = format!(
-        "until grep -q listening {here}/log 2>/dev/null; do sleep 0.05; done; \
-         scp -F {here}/ssh_config {here}/object b:{here}/copy"
-    );
-    let path_flags = ["--rate", "100M", "--rtt", "10ms", "--loss", "0.1%"];
-    let runs = ["--run", "b", &serve, "--run", "a", &copy];
-    let ended = need!(emulate(&[&path_flags[..], &runs[..]].concat()));
-    ended.is(0, &["a > b: ", "b > a: "]);
-    assert!(fs::read(path("copy")).expect("it was copied") == content, "{ended}");
-}
-
-#[test]
-fn a_scenario_has_its_hosts_and_its_commands_run_at_their_time() {
+fn a_scenario_creates_its_hosts_and_runs_its_commands_at_their_times() {
     let marks = tempfile::tempdir().expect("a folder can be made");
     let mark = marks.path().join("mark").display().to_string();
     let (_folder, file) = scenario(&format!(
@@ -346,7 +306,7 @@ fn a_copy_crosses_every_link_of_a_scenario() {
 }
 
 #[test]
-fn a_wrong_scenario_is_refused_with_file_line_and_the_nearest_key() {
+fn the_error_of_a_wrong_scenario_names_file_line_and_the_nearest_key() {
     let (_folder, file) = scenario("[topology]\nkind = \"pair\"\nlink = { dellay = \"1ms\" }\n");
     let ended = Child::spawn(&mut command(&[&file])).end();
     ended.is(2, &[&file, "line 3", "unknown key 'dellay'", "did you mean 'delay'?"]);

@@ -33,7 +33,7 @@ fn a_video_of_50_megabits_a_second_crosses_300_ms_with_2_per_cent_of_loss() {
 }
 
 #[test]
-fn messages_with_a_deadline_are_repaired_as_the_path_loses_them() {
+fn repairs_of_messages_with_a_deadline_follow_the_loss_of_the_path() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let host = Host::new(&folder.path().join("config"));
     let here = folder.path().display();

@@ -19,7 +19,7 @@ fn names(root: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_file_goes_there_and_comes_back() {
+fn a_file_is_pushed_and_pulled() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(3_000_000, 1));
     let summary = pair.cp(&[&"file", &pair.at("")]).summary();
@@ -65,7 +65,7 @@ fn make_everything(root: &Path) {
 }
 
 #[test]
-fn a_tree_of_everything_goes_there_and_comes_back_with_permissions_and_times() {
+fn a_tree_of_all_kinds_of_entries_keeps_permissions_and_times_both_ways() {
     let pair = Pair::new();
     make_everything(&pair.here.join("tree"));
     let summary = pair.cp(&[&"-r", &"-p", &"tree", &pair.at("")]).summary();
@@ -248,7 +248,7 @@ fn a_dry_run_with_checksum_names_differences_and_changes_nothing() {
             assert_eq!(summary["unread_files"], 0, "{summary}");
         }
     }
-    // One bit of a single file, of a large file, and of one of many files; and another size.
+    // Changes one bit of a single file, of a large file and of one of many files, and then a size.
     for name in ["one", "t/large", "t/many/07"] {
         let path = pair.there.join(name);
         let mut content = fs::read(&path).unwrap();
@@ -303,7 +303,7 @@ fn assert_both_ways(pair: &Pair, number: usize, filters: &[&str], expected: &[&s
 }
 
 #[test]
-fn limits_of_size_leave_files_of_a_folder_out_both_ways() {
+fn size_limits_skip_files_of_a_folder_both_ways() {
     let cases: [(&[&str], &[&str]); 3] = [
         (&["--max-size=2k", "--include=*"], &["d/one", "none", "two"]),
         (&["--min-size", "1000"], &["d/big", "d/one", "two"]),
@@ -357,7 +357,7 @@ fn a_folder_without_r_and_a_missing_source_are_refused_on_either_side() {
 }
 
 #[test]
-fn a_list_says_which_files_are_copied_both_ways() {
+fn a_list_selects_the_files_to_copy_both_ways() {
     let pair = Pair::new();
     for file in ["a/b/x", "a/b/not", "whole/of/it", "*", "star"] {
         write(&pair.here.join("t").join(file), file.as_bytes());
@@ -393,7 +393,7 @@ fn a_listed_file_that_is_missing_is_named_and_the_others_are_copied() {
 }
 
 #[test]
-fn a_list_that_leads_out_or_says_nothing_is_refused() {
+fn a_list_with_outside_paths_or_without_paths_is_refused() {
     let pair = Pair::new();
     write(&pair.here.join("t/x"), b"x");
     write(&pair.here.join("up"), b"x\n../secret\n");
@@ -407,7 +407,7 @@ fn a_list_that_leads_out_or_says_nothing_is_refused() {
 }
 
 #[test]
-fn mkpath_makes_the_folders_that_lead_to_the_destination_both_ways() {
+fn mkpath_creates_the_parents_of_the_destination_both_ways() {
     let pair = Pair::new();
     for root in [&pair.here, &pair.there] {
         write(&root.join("file"), b"f");
@@ -443,7 +443,7 @@ fn mkpath_makes_the_folders_that_lead_to_the_destination_both_ways() {
 }
 
 #[test]
-fn mkpath_makes_nothing_outside_the_root_of_a_server() {
+fn mkpath_creates_nothing_outside_the_root_of_a_server() {
     let pair = Pair::new();
     let outside = tempfile::tempdir().unwrap();
     write(&pair.here.join("file"), b"f");
@@ -505,7 +505,7 @@ fn a_literal_name_has_priority_over_an_equal_pattern() {
 }
 
 #[test]
-fn a_pattern_leads_neither_out_of_the_root_nor_over_a_link_out_of_it() {
+fn a_pattern_matches_nothing_outside_the_root_even_through_a_link() {
     let pair = Pair::new();
     let outside = tempfile::tempdir().unwrap();
     write(&outside.path().join("secret"), b"s");

@@ -10,7 +10,7 @@ use crate::rig::{
 };
 
 /// Runs a program in its own mount namespace, with `path` read-only or on a tiny file system.
-struct Apart {
+pub(crate) struct Apart {
     words: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl Apart {
         Apart::with(&format!("mount --bind '{path}' '{path}' && mount -o remount,bind,ro '{path}'"))
     }
 
-    fn tiny(path: &Path, bytes: u64) -> Result<Apart, Skipped> {
+    pub(crate) fn tiny(path: &Path, bytes: u64) -> Result<Apart, Skipped> {
         Apart::with(&format!("mount -t tmpfs -o size={bytes} tiny '{}'", path.display()))
     }
 
@@ -43,7 +43,7 @@ impl Apart {
     }
 
     /// A server of `pair.there` in that namespace.
-    fn serve(&self, pair: &Pair) -> Server {
+    pub(crate) fn serve(&self, pair: &Pair) -> Server {
         let words = Server::words("127.0.0.1:0", &pair.there, &["--allow", &pair.client.id]);
         Server::start_as(&mut pair.host.wrapped(&self.words(), words))
     }
@@ -66,7 +66,7 @@ fn push(pair: &Pair, server: &Server, flags: &[&str], from: &str) -> Child {
 }
 
 /// `path` as the process `child` sees it.
-fn seen_by(child: &Child, path: &Path) -> PathBuf {
+pub(crate) fn seen_by(child: &Child, path: &Path) -> PathBuf {
     Path::new(&format!("/proc/{}/root", child.id())).join(path.strip_prefix("/").unwrap())
 }
 
@@ -88,7 +88,7 @@ fn a_destination_that_is_missing_or_of_the_wrong_kind_is_refused_with_advice() {
 }
 
 #[test]
-fn advice_can_be_pasted_and_does_no_harm() {
+fn advice_is_quoted_for_a_shell_and_does_no_harm() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"f");
     write(&pair.here.join("file"), b"f");
@@ -100,7 +100,7 @@ fn advice_can_be_pasted_and_does_no_harm() {
 }
 
 #[test]
-fn the_system_s_names_of_open_files_are_not_replaced() {
+fn a_link_to_an_open_file_descriptor_is_not_replaced() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"f");
     let log = fs::File::create(pair.here.join("log")).unwrap();
@@ -132,7 +132,7 @@ fn a_destination_that_cannot_be_written_is_refused_on_either_side() {
 }
 
 #[test]
-fn a_disk_without_room_is_noticed_before_anything_is_sent() {
+fn a_full_disk_is_detected_before_anything_is_sent() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(20_000_000, 1));
     write(&pair.there.join("file"), &bytes(20_000_000, 1));
@@ -147,7 +147,7 @@ fn a_disk_without_room_is_noticed_before_anything_is_sent() {
 }
 
 /// Fills the file system of `folder` up to `left` free bytes.
-fn fill(folder: &Path, left: u64) {
+pub(crate) fn fill(folder: &Path, left: u64) {
     let stat = rustix::fs::statvfs(folder).unwrap();
     let free = stat.f_bavail * stat.f_frsize;
     write(&folder.join("filler"), &vec![1; free.saturating_sub(left) as usize]);
@@ -215,7 +215,7 @@ fn a_full_disk_here_stops_the_copy_which_resumes_with_free_space() {
 #[test]
 fn the_second_of_two_copies_into_one_file_is_refused() {
     let pair = Pair::new();
-    // So large that the second copy ends long before the first.
+    // The file is so large that the second copy ends long before the first.
     const LEN: usize = 30_000_000;
     write(&pair.here.join("file"), &bytes(LEN, 1));
     write(&pair.there.join("source"), &bytes(LEN, 1));
@@ -243,11 +243,11 @@ fn the_second_of_two_copies_into_one_tree_is_refused() {
     }
     fs::create_dir(pair.here.join("back")).unwrap();
     fs::create_dir(pair.there.join("on")).unwrap();
-    // By its own name, and by a new one.
+    // The tree is copied under its own name, and under a new one.
     side_by_side([("tree", "", "tree"), ("tree", "new", "new")], |(from, to, copy)| {
         let (there, here) = (pair.at(format!("on/{to}")), format!("back/{to}"));
         let from_there = pair.at(from);
-        // So slow that the second copy ends long before the first.
+        // The rate is so low that the second copy ends long before the first.
         let mut push = pair.start(&[&"-r", &"--rate=40M", &from, &there]);
         let mut pull = pair.start(&[&"-r", &"--rate=40M", &from_there, &here]);
         push.progressed(1);
@@ -265,7 +265,7 @@ fn the_second_of_two_copies_into_one_tree_is_refused() {
 }
 
 #[test]
-fn things_in_the_way_fail_alone_and_by_name() {
+fn obstacles_fail_only_their_own_files_which_are_named() {
     let pair = Pair::new();
     for name in ["a", "b", "d/x"] {
         write(&pair.here.join("t").join(name), b"new");

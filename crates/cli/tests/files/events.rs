@@ -131,7 +131,7 @@ fn every_line_that_a_command_writes_is_on_the_page_with_all_its_fields() {
 }
 
 #[test]
-fn every_event_in_the_source_is_on_the_page_and_the_other_way_round() {
+fn the_page_and_the_source_have_the_same_events() {
     let mut written = BTreeSet::new();
     for file in [
         "json.rs",

@@ -142,7 +142,7 @@ fn a_copy_onto_or_into_itself_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_rate_or_a_pipe_within_a_host_is_explained() {
+fn a_local_copy_warns_about_a_rate_and_refuses_a_pipe() {
     let here = Here::new();
     write(&here.at("file"), b"f");
     here.cp(&["--bwlimit=1M", "file", "other"]).is(0, &["only to a network"]);

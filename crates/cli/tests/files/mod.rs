@@ -1,7 +1,7 @@
 //! Tests of files, trees and identities, and of their failures, with the real binary.
 
 mod copies;
-mod destination_trouble;
+pub(crate) mod destination_trouble;
 mod events;
 mod local;
 mod modes;

@@ -13,7 +13,7 @@ use crate::rig::{
 /// Runs a program under an unusual umask.
 const UMASK_027: [&str; 4] = ["sh", "-c", "umask 027; exec \"$@\"", "sh"];
 
-/// So slow that a test can inspect and kill a copy of [`LARGE`] bytes.
+/// A rate so low that a test can inspect and kill a copy of [`LARGE`] bytes.
 const RATE: &str = "--rate=24M";
 const LARGE: usize = 20_000_000;
 
@@ -83,7 +83,7 @@ fn release(root: &Path) {
 }
 
 #[test]
-fn without_p_new_files_and_folders_get_the_mode_of_the_source_less_the_umask() {
+fn without_p_new_files_and_folders_get_the_mode_of_the_source_minus_the_umask() {
     let mut pair = Pair::new();
     let allow = ["--allow", &pair.client.id];
     let served = Server::words("127.0.0.1:0", &pair.there, &allow);

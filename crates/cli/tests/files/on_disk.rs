@@ -18,7 +18,7 @@ fn run_without_strace(is_required: bool) -> Output {
 }
 
 #[test]
-fn without_strace_these_tests_are_skipped_aloud_and_fail_where_it_is_required() {
+fn without_strace_these_tests_skip_with_a_reason_or_fail_if_it_is_required() {
     let skipped = run_without_strace(false);
     let said = String::from_utf8_lossy(&skipped.stderr).into_owned();
     assert!(skipped.status.success() && said.contains("SKIPPED: strace"), "{said}");
@@ -143,7 +143,7 @@ fn renaming<'a>(partial: &str, calls: &'a [Call]) -> &'a Call {
 fn a_large_file_is_synced_before_its_journal_entry_and_its_name() {
     let pair = Pair::new();
     write(&pair.there.join("file"), &bytes(10 << 20, 1));
-    // Slow enough that the journal is written several times.
+    // The rate is so low that the journal is written several times.
     let calls = need!(traced(&pair, &["--rate=24M"], "file"));
     let (partial, journal) = (".file.lh-part", ".file.lh-journal");
     let journalled: Vec<&Call> = calls.iter().filter(|call| call.changes(journal)).collect();
@@ -216,7 +216,7 @@ fn assert_names_synced(calls: &[Call]) {
 }
 
 #[test]
-fn names_of_links_and_empty_files_and_folders_are_synced_after_they_were_given() {
+fn names_of_links_and_empty_files_and_folders_are_synced_after_creation() {
     let made: [fn(&Path); 3] = [
         |root| symlink("nowhere", root.join("link")).unwrap(),
         |root| write(&root.join("empty"), b""),

@@ -24,7 +24,7 @@ fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
     command
 }
 
-/// Runs a copy that reads `input`; both of its outputs.
+/// Runs a copy that reads `input`; returns its stdout and stderr.
 fn piped(mut command: Command, input: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
@@ -41,7 +41,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn a_pipe_is_written_into_a_file_and_a_file_into_a_pipe() {
+fn a_pipe_is_copied_into_a_file_and_a_file_into_a_pipe() {
     let pair = Pair::new();
     // The larger file has a journal.
     for size in [0, 5, (9 << 20) + 3] {
@@ -115,7 +115,7 @@ fn names(folder: &Path) -> Vec<OsString> {
 
 /// The only pipe test that waits for a session's idle limit, at either end.
 #[test]
-fn a_pipe_of_which_either_end_is_killed_leaves_no_file() {
+fn a_pipe_leaves_no_file_if_either_end_is_killed() {
     let ends: [fn(); 2] = [kill_the_client_of_a_pipe, kill_the_server_of_a_pipe];
     side_by_side(ends, |end| end());
 }
@@ -165,7 +165,7 @@ fn a_failed_reader_leaves_no_file_after_any_amount_of_data() {
         let error = error.expect_err("the reader failed");
         assert!(error.to_string().contains("the producer failed"), "{error}");
         if brought > 100 {
-            // Ended by the client's goodbye, not by the session's idle limit.
+            // The client's goodbye ended the pipe, not the session's idle limit.
             pair.server.child().complaint("the client ended before its pipe did");
         }
         wait_until("nothing is left", || {
@@ -210,7 +210,7 @@ impl AsyncRead for Broken {
 }
 
 #[test]
-fn a_file_larger_than_the_memory_goes_into_a_pipe_by_every_carrier() {
+fn every_carrier_copies_a_file_larger_than_the_memory_into_a_pipe() {
     let pair = Pair::new();
     let (there, content) = (pair.at("x"), bytes((70 << 20) + 5, 4));
     fs::write(pair.there.join("x"), &content).expect("a new file");
@@ -226,7 +226,7 @@ fn a_file_larger_than_the_memory_goes_into_a_pipe_by_every_carrier() {
 }
 
 #[test]
-fn a_file_with_holes_goes_into_a_pipe_as_zeros() {
+fn holes_of_a_file_are_zeros_in_a_pipe() {
     let pair = Pair::new();
     let file = fs::File::create(pair.there.join("x")).expect("a new file");
     file.set_len(20 << 20).expect("there is room");
@@ -239,7 +239,7 @@ fn a_file_with_holes_goes_into_a_pipe_as_zeros() {
 }
 
 #[test]
-fn a_slow_reader_of_a_pipe_is_no_stall_and_one_that_leaves_ends_the_copy() {
+fn a_slow_reader_of_a_pipe_is_no_stall_and_a_closed_pipe_ends_the_copy() {
     let pair = Pair::new();
     let (there, content) = (pair.at("x"), bytes(80 << 20, 4));
     fs::write(pair.there.join("x"), &content).expect("a new file");

@@ -54,7 +54,7 @@ fn outside(pair: &Pair) {
 }
 
 #[test]
-fn a_folder_that_becomes_a_link_under_a_copy_leads_nothing_out() {
+fn a_folder_replaced_by_a_link_during_a_copy_lets_nothing_be_written_outside() {
     let pair = Pair::new();
     outside(&pair);
     for n in 0..FILES {
@@ -71,7 +71,7 @@ fn a_folder_that_becomes_a_link_under_a_copy_leads_nothing_out() {
 }
 
 #[test]
-fn a_folder_that_becomes_a_link_under_a_copy_lets_nothing_of_the_outside_be_read() {
+fn a_folder_replaced_by_a_link_during_a_copy_lets_nothing_outside_be_read() {
     let pair = Pair::new();
     outside(&pair);
     for n in 0..FILES {

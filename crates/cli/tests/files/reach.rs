@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::rig::{Child, Host, Pair, Server, content, write};
 
 #[test]
-fn rights_follow_the_entry_and_the_server() {
+fn rights_follow_the_allow_entry_and_the_servers_flags() {
     let cases: [(&str, &[&str], bool, bool); 5] = [
         ("", &[], true, true),
         (":rw", &[], true, true),
@@ -35,7 +35,7 @@ fn rights_follow_the_entry_and_the_server() {
 }
 
 #[test]
-fn a_client_that_may_only_write_compares_no_contents() {
+fn a_write_only_client_cannot_compare_contents() {
     let pair = Pair::with_rights(":wo", &[]);
     write(&pair.here.join("file"), b"guess");
     write(&pair.there.join("file"), b"guess");
@@ -125,7 +125,7 @@ fn no_path_leads_out_of_the_root() {
 }
 
 #[test]
-fn a_tree_with_links_that_point_out_is_copied_as_links() {
+fn links_that_point_outside_a_tree_are_copied_as_links() {
     let pair = Pair::new();
     write(&pair.scratch.path().join("secret"), b"s");
     write(&pair.there.join("t/x"), b"x");
@@ -200,7 +200,7 @@ fn links_of_a_write_only_client_are_stored_unchanged_and_lead_no_client_out() {
 }
 
 #[test]
-fn names_of_our_own_and_impossible_ones_are_refused() {
+fn longhauls_internal_names_and_invalid_names_are_refused() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     for name in [".x.lh-part", ".x.lh-journal", &"n".repeat(256), &"n".repeat(300)] {

@@ -9,7 +9,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use crate::rig::{Pair, bytes, write};
 
 #[test]
-fn a_link_to_a_pipe_or_device_is_refused_and_stays_and_one_to_a_file_is_replaced() {
+fn a_link_to_a_pipe_or_device_is_kept_and_a_link_to_a_file_is_replaced() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"new");
     write(&pair.there.join("file"), b"new");
@@ -43,7 +43,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn without_p_a_file_that_is_replaced_keeps_its_permissions() {
+fn without_p_a_replaced_file_keeps_its_permissions() {
     let pair = Pair::new();
     let sizes = [("t/empty", 0), ("t/small", 1000), ("t/large", 9 << 20)];
     for (name, len) in sizes {
@@ -68,7 +68,7 @@ fn without_p_a_file_that_is_replaced_keeps_its_permissions() {
 }
 
 #[test]
-fn an_equal_small_file_is_not_copied_with_checksum_either() {
+fn checksum_skips_an_equal_small_file() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(1000, 1));
     write(&pair.there.join("other"), &bytes(70_000, 2));

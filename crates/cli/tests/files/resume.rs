@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::rig::{Child, IMPATIENT, Pair, Server, bytes, need, remains, side_by_side, skip, write};
 
-/// Large enough that the copy takes seconds.
+/// Size of the object, so large that the copy takes seconds.
 const SIZE: usize = 200_000_000;
 /// Kill after this many bytes: twice the data that a kill may cost.
 const KILL_AT: u64 = 2 * LOST;
-/// Slow enough that progress events, one a second, describe the time of the kill.
+/// A rate so low that progress events, one a second, describe the time of the kill.
 const RATE: &str = "--rate=240M";
 /// Limit of the data that a kill may cost.
 const LOST: u64 = 64_000_000;
@@ -221,7 +221,7 @@ fn the_second_ctrl_c_ends_immediately() {
 }
 
 #[test]
-fn a_tree_that_was_killed_keeps_its_whole_files() {
+fn a_killed_copy_of_a_tree_keeps_its_complete_files() {
     let pair = Pair::new();
     for number in 0..300 {
         write(&pair.here.join(format!("tree/{number:03}")), &bytes(100_000, number));
@@ -236,7 +236,7 @@ fn a_tree_that_was_killed_keeps_its_whole_files() {
 }
 
 #[test]
-fn a_source_that_changed_in_between_is_noticed_and_only_that_is_sent() {
+fn a_source_changed_between_runs_is_detected_and_only_the_change_is_sent() {
     let mut case = Case::new(Way::Push, SIZE);
     let told = case.kill_half_way(true);
     let path = case.pair.here.join("file");
@@ -304,7 +304,7 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
         }
     };
     let to = if named == "tree" { into.join("to/file") } else { into.join("to") };
-    // Slow enough that the copy is unfinished at the kill.
+    // The rate is so low that the copy is unfinished at the kill.
     let mut first = copy(&["--rate=16M"]);
     // Only chunks in the journal survive a kill, so wait for the journal.
     let journal = to.with_file_name(format!(".{}.lh-journal", to.file_name().unwrap().display()));
@@ -316,7 +316,7 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     content[0] ^= 1;
     fs::write(&source, &content).unwrap();
     fs::File::options().write(true).open(&source).unwrap().set_modified(then).unwrap();
-    // Slow enough that the plan arrives before the same data do.
+    // The rate is so low that the plan arrives before the data that it would make needless.
     let ended = copy(&[more, &["--rate=40M"]].concat()).end();
     let summary = ended.summary();
     assert!(fs::read(to).unwrap() == content, "{way:?} {flags:?}: {ended}");
@@ -330,7 +330,7 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
 }
 
 #[test]
-fn a_source_that_changed_behind_its_size_and_time_is_found_by_checksum() {
+fn checksum_detects_a_change_with_equal_size_and_time() {
     side_by_side(FILES_AND_TREES, |(way, flags)| {
         changes_behind_its_time(way, flags, &["--checksum"]);
     });
@@ -342,7 +342,7 @@ fn a_source_that_changed_with_equal_size_and_time_is_not_mixed_with_older_data()
 }
 
 #[test]
-fn a_source_that_moved_keeps_the_copied_data() {
+fn a_source_replaced_by_an_equal_file_keeps_the_copied_data() {
     let mut case = Case::new(Way::Push, SIZE);
     let told = case.kill_half_way(true);
     let path = case.pair.here.join("file");

@@ -161,7 +161,7 @@ fn a_log_file_has_a_line_for_each_transfer_with_name_size_rate_and_result() {
 }
 
 #[test]
-fn a_hangup_opens_the_log_file_again_and_words_stay_on_one_line() {
+fn sighup_reopens_the_log_file_and_each_transfer_stays_on_one_line() {
     let scratch = tempfile::tempdir().expect("there is room");
     let (log, old) = (scratch.path().join("log"), scratch.path().join("log.1"));
     let mut pair = logged(scratch.path(), &log, &[]);
@@ -183,7 +183,7 @@ fn a_hangup_opens_the_log_file_again_and_words_stay_on_one_line() {
 }
 
 #[test]
-fn a_log_file_that_cannot_be_written_ends_a_server_at_its_start() {
+fn a_server_does_not_start_with_a_log_file_that_cannot_be_written() {
     let scratch = tempfile::tempdir().expect("there is room");
     let host = Host::new(&scratch.path().join("config"));
     let log = scratch.path().join("none/log");

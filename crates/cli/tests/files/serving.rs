@@ -32,7 +32,7 @@ fn the_ready_line_has_one_form() {
 }
 
 #[test]
-fn once_is_one_transfer_and_a_stranger_s_is_none() {
+fn once_ends_after_one_transfer_and_a_refused_client_does_not_count() {
     for pull in [false, true] {
         let mut pair = Pair::with(&["--once"]);
         write(&pair.here.join("file"), &bytes(2_000_000, 1));
@@ -55,7 +55,7 @@ fn once_is_one_transfer_and_a_stranger_s_is_none() {
 }
 
 #[test]
-fn a_mode_that_is_unknown_or_a_subfolder_that_is_not_there_ends_a_server_at_its_start() {
+fn a_server_does_not_start_with_an_unknown_mode_or_a_missing_subfolder() {
     let scratch = tempfile::tempdir().unwrap();
     let host = Host::new(&scratch.path().join("config"));
     fs::create_dir(scratch.path().join("xx")).unwrap();
@@ -74,7 +74,7 @@ fn a_mode_that_is_unknown_or_a_subfolder_that_is_not_there_ends_a_server_at_its_
 }
 
 #[test]
-fn a_mode_in_capitals_is_that_mode_and_not_a_folder() {
+fn a_mode_in_capitals_is_a_mode_and_not_a_folder() {
     let scratch = tempfile::tempdir().unwrap();
     let (host, client) =
         (Host::new(&scratch.path().join("server")), Host::new(&scratch.path().join("client")));
@@ -90,7 +90,7 @@ fn a_mode_in_capitals_is_that_mode_and_not_a_folder() {
 }
 
 #[test]
-fn the_data_port_may_be_another_than_the_next() {
+fn the_data_port_need_not_follow_the_control_port() {
     let free = UdpSocket::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let pair = Pair::with(&["--data-port", &free.to_string()]);
     assert_eq!(pair.server.data_port, free);
@@ -119,7 +119,7 @@ fn id(home: &Path, xdg: Option<&Path>) -> String {
 }
 
 #[test]
-fn an_identity_lies_in_the_user_s_configuration_folder_for_the_user_alone() {
+fn only_the_user_can_read_the_identity_in_the_configuration_folder() {
     let scratch = tempfile::tempdir().unwrap();
     let (home, xdg) = (scratch.path().join("home"), scratch.path().join("xdg"));
     fs::create_dir_all(&home).unwrap();
@@ -151,7 +151,7 @@ fn pair_by_file(scratch: &Path, more: &str) -> (Pair, std::path::PathBuf) {
 }
 
 #[test]
-fn a_hangup_reads_the_list_of_clients_again() {
+fn sighup_rereads_the_list_of_clients() {
     let scratch = tempfile::tempdir().unwrap();
     let (mut pair, file) = pair_by_file(scratch.path(), "# nobody yet but --allow\n");
     write(&pair.there.join("source"), &bytes(1000, 1));
@@ -177,7 +177,7 @@ fn a_hangup_reads_the_list_of_clients_again() {
 }
 
 #[test]
-fn a_client_that_loses_its_right_loses_its_transfer_and_no_other_client_does() {
+fn a_revoked_right_ends_the_transfers_of_its_client_only() {
     let scratch = tempfile::tempdir().unwrap();
     let other = Host::new(&scratch.path().join("other"));
     let (mut pair, file) = pair_by_file(scratch.path(), &format!("{}\n", other.id));
@@ -199,7 +199,7 @@ fn a_client_that_loses_its_right_loses_its_transfer_and_no_other_client_does() {
 }
 
 #[test]
-fn an_emptied_list_takes_the_last_client_its_right() {
+fn an_emptied_list_revokes_the_right_of_the_last_client() {
     let scratch = tempfile::tempdir().unwrap();
     let (host, client) =
         (Host::new(&scratch.path().join("server")), Host::new(&scratch.path().join("client")));

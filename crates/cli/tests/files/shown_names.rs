@@ -23,7 +23,7 @@ fn run(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Ended {
 }
 
 #[test]
-fn a_hostile_name_is_shown_on_one_line_and_moves_nothing() {
+fn a_hostile_name_is_shown_on_one_line_and_cannot_move_the_cursor() {
     let pair = Pair::new();
     write(&pair.there.join("tree").join(HOSTILE), b"x");
     write(&pair.there.join("tree/plain"), b"y");
@@ -51,7 +51,7 @@ fn a_hostile_name_is_shown_on_one_line_and_moves_nothing() {
 }
 
 #[test]
-fn names_that_are_not_utf8_stay_apart_in_a_list_and_in_json() {
+fn names_that_are_not_utf8_stay_distinct_in_a_list_and_in_json() {
     let pair = Pair::new();
     for name in [&b"a\xff"[..], b"a\xfe"] {
         write(&pair.there.join("tree").join(OsStr::from_bytes(name)), name);

@@ -39,7 +39,7 @@ fn a_block_is_as_large_as_the_datagram_allows_and_objects_around_it_arrive() {
 }
 
 #[test]
-fn five_sparse_gigabytes_go_both_ways_in_no_time_and_no_room() {
+fn five_sparse_gigabytes_are_copied_both_ways_quickly_and_stay_sparse() {
     const SIZE: u64 = 5_000_000_000;
     let pair = Pair::new();
     let file = File::create(pair.here.join("sparse")).unwrap();

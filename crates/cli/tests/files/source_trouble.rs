@@ -86,7 +86,7 @@ fn trees_lose_one(from: &Path, to: &Path, start: impl Fn(&str) -> Child) {
 }
 
 #[test]
-fn a_file_of_a_tree_that_vanishes_fails_alone() {
+fn a_vanished_file_of_a_tree_is_the_only_failure() {
     let pair = Pair::new();
     trees_lose_one(&pair.here, &pair.there, |name| {
         pair.start(&[&"-r", &RATE, &name, &pair.at("")])
@@ -98,14 +98,14 @@ fn a_file_of_a_tree_that_vanishes_fails_alone() {
 }
 
 #[test]
-fn a_file_of_a_tree_that_changes_here_arrives_in_its_new_version() {
+fn a_file_of_a_local_tree_that_changes_arrives_in_its_new_version() {
     let pair = Pair::new();
     let start = |name: &str| pair.start(&[&"-r", &RATE, &name, &pair.at("")]);
     trees_survive(&pair, &pair.here, &pair.there, start);
 }
 
 #[test]
-fn a_file_of_a_tree_that_changes_there_arrives_in_its_new_version() {
+fn a_file_of_a_remote_tree_that_changes_arrives_in_its_new_version() {
     let pair = Pair::new();
     let start = |name: &str| pair.start(&[&"-r", &RATE, &pair.at(name), &"."]);
     trees_survive(&pair, &pair.there, &pair.here, start);
@@ -129,13 +129,13 @@ fn files_arrive(from: &Path, to: &Path, start: impl Fn(&str) -> Child) {
 }
 
 #[test]
-fn a_file_that_changes_here_while_it_is_read_arrives_in_its_new_version() {
+fn a_local_file_that_changes_while_it_is_read_arrives_in_its_new_version() {
     let pair = Pair::new();
     files_arrive(&pair.here, &pair.there, |name| pair.start(&[&RATE, &name, &pair.at("")]));
 }
 
 #[test]
-fn a_file_that_changes_there_while_it_is_read_arrives_in_its_new_version() {
+fn a_remote_file_that_changes_while_it_is_read_arrives_in_its_new_version() {
     let pair = Pair::new();
     files_arrive(&pair.there, &pair.here, |name| pair.start(&[&RATE, &pair.at(name), &"."]));
 }
@@ -162,7 +162,7 @@ fn keep_changing(copy: &mut Child, path: &Path) {
     for seed in [21, 22] {
         overwrite(path, seed);
         copies_again(copy);
-        // After the data of the earlier attempts, this attempt reads the file.
+        // 50 more datagrams show that this attempt reads the file.
         let sent = sends(copy, 0);
         sends(copy, sent + 50);
     }
@@ -215,7 +215,7 @@ fn a_file_deleted_during_its_read_arrives_complete() {
 }
 
 #[test]
-fn one_missing_source_of_several_fails_alone() {
+fn a_missing_source_does_not_stop_the_others() {
     let pair = Pair::new();
     let names = ["a", "missing", "c"];
     for root in [&pair.here, &pair.there] {

@@ -93,7 +93,7 @@ fn an_empty_source_and_a_plan_beyond_the_limit_are_refused_and_delete_nothing() 
 }
 
 #[test]
-fn a_copy_of_which_one_file_fails_deletes_nothing() {
+fn a_sync_with_a_failed_file_deletes_nothing() {
     let pair = Pair::new();
     trees(&pair.here, &pair.there);
     // A folder is in the place of a file.
@@ -105,7 +105,7 @@ fn a_copy_of_which_one_file_fails_deletes_nothing() {
 }
 
 #[test]
-fn a_killed_sync_has_deleted_nothing_and_the_same_command_does_the_rest() {
+fn a_killed_sync_deletes_nothing_and_the_same_command_completes_it() {
     let pair = Pair::new();
     trees(&pair.here, &pair.there);
     write(&pair.here.join("run/big"), &bytes(30 << 20, 5));
@@ -119,7 +119,7 @@ fn a_killed_sync_has_deleted_nothing_and_the_same_command_does_the_rest() {
 }
 
 #[test]
-fn a_client_that_may_only_write_deletes_nothing() {
+fn a_write_only_client_cannot_delete() {
     let pair = Pair::with_rights(":wo", &[]);
     trees(&pair.here, &pair.there);
     sync(&pair, &["--delete"], "run", pair.at("")).is(3, &["may not read here"]);

@@ -11,7 +11,7 @@ use crate::rig::{Pair, bytes, remains, write};
 const LEN: usize = 16_000_000;
 
 #[test]
-fn a_client_that_is_silent_gives_way_to_the_same_command() {
+fn the_same_command_takes_over_the_copy_of_a_silent_client() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(LEN, 1));
     let copy = || pair.start(&[&"--rate=60M", &"--retry-for=0s", &"file", &pair.at("to")]);
@@ -40,7 +40,7 @@ const LARGE: usize = 60_000_000;
 const FAST: &str = "--rate=160M";
 
 #[test]
-fn a_copy_that_waits_until_another_gives_way_sends_nothing_meanwhile() {
+fn a_copy_that_waits_to_take_over_another_sends_nothing_meanwhile() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(LARGE, 1));
     let copy = |rate| pair.start(&[&rate, &"--retry-for=0s", &"file", &pair.at("to")]);

@@ -18,7 +18,7 @@ fn pinned(pair: &Pair) -> String {
 }
 
 #[test]
-fn a_server_that_was_never_seen_is_asked_about_once() {
+fn the_user_is_asked_once_about_a_new_server() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(1000, 1));
     let known = pair.client.config.join("known_servers");
@@ -42,7 +42,7 @@ fn a_server_that_was_never_seen_is_asked_about_once() {
 }
 
 #[test]
-fn ctrl_c_is_an_answer_to_the_question() {
+fn ctrl_c_at_the_question_about_a_new_server_means_no() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     let mut screen = Terminal::start(cp(&pair, &[&"file", &pair.at("")]));
@@ -54,7 +54,7 @@ fn ctrl_c_is_an_answer_to_the_question() {
 }
 
 #[test]
-fn the_bar_is_drawn_and_ends_with_all_of_it() {
+fn the_progress_bar_ends_at_100_percent() {
     let pair = Pair::new();
     write(&pair.here.join("object"), &bytes(6_000_000, 1));
     let id = pinned(&pair);
@@ -74,7 +74,7 @@ fn the_bar_is_drawn_and_ends_with_all_of_it() {
 }
 
 #[test]
-fn each_of_several_sources_has_a_line_of_its_own() {
+fn each_of_several_sources_has_its_own_line() {
     let pair = Pair::new();
     let other = Host::new(&pair.scratch.path().join("other"));
     let root = pair.scratch.path().join("root");
@@ -95,7 +95,7 @@ fn each_of_several_sources_has_a_line_of_its_own() {
 }
 
 #[test]
-fn at_80_columns_every_quantity_is_seen() {
+fn at_80_columns_every_quantity_is_shown() {
     let pair = Pair::new();
     for number in 0..12 {
         write(&pair.here.join(format!("tree/{number}")), &bytes(500_000, number));
@@ -124,7 +124,7 @@ fn a_terminal_that_cannot_draw_prints_lines_on_request() {
 }
 
 #[test]
-fn the_last_line_of_progress_and_the_summary_say_the_same() {
+fn the_last_line_of_progress_agrees_with_the_summary() {
     let pair = Pair::new();
     write(&pair.here.join("object"), &bytes(2_000_000, 9));
     let id = pinned(&pair);
@@ -139,7 +139,7 @@ fn the_last_line_of_progress_and_the_summary_say_the_same() {
 }
 
 #[test]
-fn quiet_leaves_only_errors_with_any_other_flag() {
+fn with_quiet_only_errors_are_printed_whatever_the_other_flags() {
     let pair = Pair::new();
     let id = pinned(&pair);
     for (number, flags) in ["-qP", "-qn", "-vq", "-qrp"].into_iter().enumerate() {
@@ -219,7 +219,7 @@ fn a_tree_of_links_reports_their_number() {
 }
 
 #[test]
-fn a_copy_that_is_quiet_or_wants_no_progress_draws_nothing() {
+fn a_copy_with_quiet_or_no_progress_draws_no_bar() {
     let pair = Pair::new();
     for (flag, says) in [("-q", false), ("--no-progress", true)] {
         write(&pair.here.join("object"), &bytes(2_000_000, flag.len() as u64));
@@ -232,7 +232,7 @@ fn a_copy_that_is_quiet_or_wants_no_progress_draws_nothing() {
 }
 
 #[test]
-fn off_a_terminal_progress_is_calm_lines_with_a_last_one() {
+fn without_a_terminal_progress_is_few_lines_and_a_last_one() {
     let pair = Pair::new();
     let id = pinned(&pair);
     for flag in ["-P", "--progress"] {
@@ -282,7 +282,7 @@ fn a_small_copy_prints_one_line_and_more_on_request() {
 }
 
 #[test]
-fn messages_have_the_other_sides_name() {
+fn messages_name_the_other_side() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     let id = pinned(&pair);
@@ -311,7 +311,7 @@ fn the_last_line_of_each_copy_has_its_rate() {
 }
 
 #[test]
-fn at_40_columns_the_rate_the_time_left_and_the_name_are_seen() {
+fn at_40_columns_the_rate_the_time_left_and_the_name_are_shown() {
     let pair = Pair::new();
     for number in 0..12 {
         write(&pair.here.join(format!("tree/deep/{number}.h5")), &bytes(500_000, number));

@@ -36,7 +36,7 @@ fn a_client_without_rights_gets_its_id_and_advice() {
 }
 
 #[test]
-fn another_server_than_the_pinned_one_is_refused_before_anything_is_sent() {
+fn a_server_without_the_pinned_id_is_refused_before_anything_is_sent() {
     let pair = pair();
     let other = Host::new(&pair.scratch.path().join("other"));
     let flag = format!("--server-id={}", other.id);
@@ -47,7 +47,7 @@ fn another_server_than_the_pinned_one_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn a_new_server_is_refused_where_nobody_can_answer_and_remembered_with_accept_new() {
+fn a_new_server_is_refused_without_a_terminal_and_remembered_with_accept_new() {
     let pair = pair();
     let known = pair.client.config.join("known_servers");
     let refused = copy(&pair, &pair.client, &[]);
@@ -169,7 +169,7 @@ fn the_section_of_a_host_sets_its_id_unless_the_command_line_does() {
 }
 
 #[test]
-fn the_time_of_the_question_does_not_count_as_time_of_the_copy() {
+fn the_time_of_the_question_does_not_count_for_one_source() {
     let pair = pair();
     let identity = Identity::load_or_create(&pair.client.config).unwrap();
     let asked = Arc::new(AtomicU64::new(0));

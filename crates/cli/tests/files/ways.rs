@@ -46,7 +46,7 @@ fn every_cipher_and_every_receive_strategy_works_both_ways() {
 }
 
 #[test]
-fn data_in_the_clear_need_the_servers_consent() {
+fn unencrypted_data_need_the_servers_consent() {
     let pair = Pair::new();
     for ended in both_ways(&pair, &["--cipher=none"]) {
         ended.is(3, &["in the clear", "--allow-plain"]);
@@ -119,7 +119,7 @@ fn a_summary_has_every_promised_name_and_the_counts_fit_together() {
 }
 
 #[test]
-fn errors_are_json_with_json_and_stdout_is_empty_without() {
+fn with_json_errors_are_json_and_otherwise_stdout_is_empty() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     let id = format!("--server-id={}", pair.server.id);
@@ -184,7 +184,7 @@ fn silent_and_foreign_connections_do_not_keep_a_copy_from_completing() {
 }
 
 #[test]
-fn a_missing_server_is_unreachable_and_a_wrong_flag_is_usage() {
+fn a_missing_server_and_a_wrong_flag_have_their_exit_statuses() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -44,7 +44,7 @@ fn a_client_without_rights_is_refused_before_its_request_is_read() {
 }
 
 #[test]
-fn a_list_of_no_paths_passes_no_check_of_rights() {
+fn an_empty_list_of_paths_does_not_pass_the_check_of_rights() {
     let pair = Pair::with_rights(":wo", &[]);
     let pull = Request { paths: Vec::new(), ..liar::request(Direction::Pull, "") };
     for message in [Message::Request(pull), Message::Survey(Survey::default())] {
@@ -74,7 +74,7 @@ fn patterns_of_a_megabyte_are_refused_and_cost_a_server_no_memory() {
 }
 
 #[test]
-fn an_id_that_holds_its_share_of_the_memory_keeps_no_other_id_out() {
+fn an_id_that_uses_its_share_of_the_memory_blocks_no_other_id() {
     const SLOW: u32 = 16;
     let scratch = tempfile::tempdir().expect("a folder for the test");
     let greedy = Host::new(&scratch.path().join("greedy"));
@@ -141,7 +141,7 @@ fn a_server_with_few_descriptors_reads_any_number_of_files() {
 }
 
 #[test]
-fn a_server_may_open_as_many_files_as_the_hard_limit_says() {
+fn a_server_may_open_as_many_files_as_the_hard_limit_permits() {
     let scratch = tempfile::tempdir().expect("a folder for the test");
     let host = Host::new(&scratch.path().join("server"));
     let mut server = limited(&host, scratch.path(), 64, 300, &host);

@@ -37,7 +37,7 @@ fn runs_there(ssh: &Ssh) -> bool {
 }
 
 #[test]
-fn a_file_is_copied_between_two_hosts_and_shown_here() {
+fn a_copy_between_two_hosts_shows_its_progress_here() {
     let ssh = need!(hosts());
     let (to, copy) = of_gate(&ssh, "copy");
     let ended = ssh.start("", &["--mkpath", "-v", &ssh.at("source"), &to]).end();
@@ -54,7 +54,7 @@ fn a_file_is_copied_between_two_hosts_and_shown_here() {
 }
 
 #[test]
-fn a_tree_goes_with_the_flags_filters_and_lists_of_this_host() {
+fn a_copy_between_two_hosts_applies_flags_filters_and_lists_of_this_host() {
     let ssh = need!(hosts());
     for name in ["run1/a b", "run1/x.tmp", "run1/sub/c", "run2/d"] {
         write(&ssh.path("there").join(name), name.as_bytes());
@@ -89,12 +89,12 @@ fn sync_deletes_on_the_other_host_what_the_source_lacks() {
 }
 
 #[test]
-fn the_host_of_ssh_runs_the_copy_to_and_from_a_server_that_knows_it() {
+fn the_ssh_host_runs_the_copy_to_and_from_a_server_that_allows_it() {
     let ssh = need!(hosts());
     let far = Host::new(&ssh.path("far_config"));
     let host = Host::new(&ssh.path("server"));
     fs::create_dir(ssh.path("gate")).expect("there is room for a folder");
-    // The host that runs the copy, not this one.
+    // The server allows the host that runs the copy, not this host.
     let server = Server::start(&host, &ssh.path("gate"), &["--allow", &far.id]);
     let at = |path: &str| server.at(path).into_string().expect("it is ASCII");
     let unknown = ssh.start("", &[&ssh.at("source"), &at("copy")]).end();
@@ -110,7 +110,7 @@ fn the_host_of_ssh_runs_the_copy_to_and_from_a_server_that_knows_it() {
 }
 
 #[test]
-fn ctrl_c_here_ends_the_copy_there_and_the_same_command_resumes() {
+fn ctrl_c_here_ends_the_copy_of_the_other_host_and_the_same_command_resumes() {
     let ssh = need!(hosts());
     let content = bytes(40_000_000, 31);
     write(&ssh.path("there/source"), &content);

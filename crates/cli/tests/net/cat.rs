@@ -49,7 +49,7 @@ fn is(output: &Output, content: &[u8]) {
 }
 
 #[test]
-fn files_and_ranges_of_them_come_on_stdout() {
+fn cat_writes_files_and_ranges_to_stdout() {
     let mut pair = Pair::new();
     let content = bytes(3 * MEBI + 100, 1);
     write(&pair.there.join("sub/file"), &content);
@@ -71,7 +71,7 @@ fn files_and_ranges_of_them_come_on_stdout() {
 }
 
 #[test]
-fn no_name_and_no_link_leads_a_read_out_of_the_root_and_none_goes_without_the_right() {
+fn reads_stay_within_the_root_and_need_the_right() {
     let pair = Pair::with_rights(":ro:sub", &[]);
     write(&pair.there.join("secret"), b"s");
     write(&pair.there.join("sub/mine"), b"m");
@@ -118,7 +118,7 @@ async fn read(file: &RemoteFile, ranges: &[Range<u64>]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn ranges_in_any_order_and_number_are_those_of_the_file() {
+fn ranges_in_any_order_and_number_have_the_bytes_of_the_file() {
     let pair = Pair::in_memory(&[]);
     let content = bytes(5 * MEBI + 7, 2);
     write(&pair.there.join("file"), &content);
@@ -151,7 +151,7 @@ fn ranges_in_any_order_and_number_are_those_of_the_file() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_read_is_an_error_that_names_it() {
+fn the_error_of_a_file_that_changes_while_it_is_read_names_the_file() {
     let pair = Pair::new();
     let path = pair.there.join("file");
     write(&path, &bytes(2 * MEBI, 3));
@@ -160,7 +160,7 @@ fn a_file_that_changes_while_it_is_read_is_an_error_that_names_it() {
         assert_eq!(file.read_at(0, 10).await.unwrap().len(), 10);
         fs::File::options().write(true).open(&path).unwrap().write_all_at(b"x", 5).unwrap();
         let error = file.read_at(0, 10).await.unwrap_err();
-        assert!(error.to_string().contains("file changed while it was read"), "{error}");
+        assert!(error.to_string().contains("file changed while it was open"), "{error}");
         // The open file has failed for good, and the new version can be opened.
         assert!(file.read_at(0, 10).await.is_err());
         assert_eq!(open(&pair, "file").await.read_at(5, 1).await.unwrap(), b"x");
@@ -174,7 +174,7 @@ fn a_file_that_changes_while_it_is_read_is_an_error_that_names_it() {
 }
 
 #[test]
-fn reads_go_by_tls_where_only_tcp_passes_and_by_the_channel_of_ssh() {
+fn reads_use_tls_if_only_tcp_passes_or_the_channel_of_ssh() {
     let rig = Relayed::new(2 * MEBI + 1);
     rig.relay.rules.no_data.store(true, Ordering::Relaxed);
     rig.relay.rules.no_control.store(true, Ordering::Relaxed);
@@ -190,7 +190,7 @@ fn reads_go_by_tls_where_only_tcp_passes_and_by_the_channel_of_ssh() {
 }
 
 #[test]
-fn a_reader_that_waits_bounds_the_memory_of_both_ends() {
+fn a_reader_that_waits_uses_bounded_memory_at_both_ends() {
     const SIZE: usize = 400 << 20;
     let mut pair = Pair::new();
     fs::File::create(pair.there.join("holes")).unwrap().set_len(SIZE as u64).unwrap();
@@ -240,11 +240,11 @@ fn ask(pair: &Pair, said: &[FileAsk]) -> (Vec<FileData>, Option<Error>) {
 
 fn first(path: &[u8], ranges: &[(u64, u64)]) -> FileAsk {
     let ranges = ranges.iter().map(|&(offset, len)| FileRange { offset, len }).collect();
-    FileAsk { path: path.to_vec(), ranges }
+    FileAsk { path: path.to_vec(), ranges, ..FileAsk::default() }
 }
 
 #[test]
-fn a_server_refuses_lies_of_a_client_that_reads_and_lives_on() {
+fn a_server_refuses_false_messages_of_a_reading_client_and_continues() {
     let pair = Pair::new();
     write(&pair.there.join("file"), &bytes(MEBI + 9, 4));
     let size = MEBI as u64 + 9;
@@ -271,7 +271,7 @@ fn a_server_refuses_lies_of_a_client_that_reads_and_lives_on() {
 }
 
 #[test]
-fn files_that_one_client_keeps_open_are_limited() {
+fn the_open_files_of_one_client_are_limited() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"f");
     block_on(async {
@@ -301,7 +301,7 @@ fn files_that_one_client_keeps_open_are_limited() {
 }
 
 #[test]
-fn a_read_ends_with_the_right_of_its_client() {
+fn a_read_ends_when_its_client_loses_the_right() {
     let pair = Pair::new();
     let list = pair.scratch.path().join("allowed");
     fs::write(&list, &pair.client.id).unwrap();
@@ -342,12 +342,12 @@ fn lied(size: u64, said: &[FileData]) -> Output {
 }
 
 #[test]
-fn a_client_takes_no_byte_that_is_not_what_the_server_vouches_for() {
+fn a_client_takes_only_bytes_that_match_the_digests_of_the_server() {
     let content = bytes(300_000, 5);
     let value = file_value(300_000, 0, &content).to_vec();
     let data = |bytes: &[u8], value: &[u8]| {
         let (bytes, value) = (bytes.into(), value.into());
-        FileData { bytes, value, opened: None }
+        FileData { bytes, value, ..FileData::default() }
     };
     let (head, tail) = content.split_at(256 << 10);
     let size = content.len() as u64;

@@ -83,7 +83,7 @@ fn a_late_subscriber_gets_the_last_message_of_each_key_even_if_all_senders_are_g
 }
 
 #[test]
-fn a_long_message_comes_whole_and_too_long_ones_are_refused() {
+fn a_long_message_arrives_whole_and_a_too_long_one_is_refused() {
     let pair = Pair::of_services("channel=rw");
     let content = bytes(16 << 20, 1);
     for (mode, len) in [("reliable", 16 << 20), ("latest", 3_000_000), ("datagram", 20_000)] {
@@ -122,7 +122,7 @@ fn datagrams_carry_messages_with_and_without_repairs() {
 }
 
 #[test]
-fn with_a_deadline_messages_come_in_time_and_old_ones_are_counted() {
+fn messages_with_a_deadline_arrive_in_time_and_late_ones_are_counted() {
     let pair = Pair::of_services("channel=rw");
     let deadline = ["--mode=deadline", "--deadline=20s"];
     let mut timely = receive(&pair, "lab/x", &deadline);
@@ -197,7 +197,7 @@ fn both_ends_report_rates_losses_round_trips_and_the_queue_in_each_mode() {
 }
 
 #[test]
-fn the_newest_message_of_a_key_replaces_older_ones_on_the_way() {
+fn the_newest_message_of_a_key_replaces_queued_older_ones() {
     let pair = Pair::of_services("channel=rw");
     let mut subscriber = receive(&pair, "x", &["--mode=latest"]);
     subscriber.signal(Signal::STOP);
@@ -244,7 +244,7 @@ fn a_frozen_subscriber_loses_its_own_messages_learns_how_many_and_delays_nobody(
 }
 
 #[test]
-fn rights_are_by_prefix_and_mode_and_those_of_streams_grant_none() {
+fn rights_are_by_prefix_and_mode_and_rights_to_streams_do_not_count() {
     let refused = |ended: Ended, why: &str| {
         let what = ended.is(3, &[]).last()["what"].as_str().unwrap_or_default().to_owned();
         assert!(what.contains(why), "{ended}");
@@ -268,7 +268,7 @@ fn rights_are_by_prefix_and_mode_and_those_of_streams_grant_none() {
 }
 
 #[test]
-fn after_the_server_was_killed_the_sender_sends_again_what_was_not_taken() {
+fn after_a_kill_of_the_server_the_sender_resends_unacknowledged_messages() {
     let scratch = tempfile::tempdir().unwrap();
     let host = |name: &str| Host::new(&scratch.path().join(name));
     let (client, host) = (host("c"), host("s"));
@@ -349,7 +349,7 @@ fn by_datagrams() -> Subscribe {
 }
 
 #[test]
-fn a_server_refuses_lies_of_each_message_and_lives_on() {
+fn a_server_refuses_false_values_in_each_message_and_continues() {
     let pair = Pair::of_services("channel=rw:lab");
     let refuses = |asks: Vec<ChannelAsk>, why: &str| {
         let (_, last) = told(&pair, asks.clone());
@@ -434,7 +434,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
 }
 
 #[test]
-fn nobody_sends_in_the_name_of_another_client() {
+fn a_client_cannot_send_in_the_name_of_another() {
     let pair = Pair::of_services("channel=rw");
     let mut subscriber = receive(&pair, "lab/x", &[]);
     send(&pair, "lab/x", &[], b"mine\n").is(0, &[]);
@@ -449,7 +449,7 @@ fn nobody_sends_in_the_name_of_another_client() {
 }
 
 #[test]
-fn clients_refuse_answers_that_make_no_sense() {
+fn clients_refuse_invalid_answers() {
     let lied = |verb: &'static str, mode: &'static str, lies: Vec<ChannelTell>| {
         liar::lied::<ChannelAsk, _>("channel", lies, move |client, id, there| {
             let url = there.into_string().unwrap() + "key";

@@ -9,7 +9,7 @@ use crate::rig::{assert_same, remains, write};
 const LEN: usize = 3_000_000;
 
 #[test]
-fn damage_now_and_then_is_noticed_and_repaired() {
+fn occasional_damage_is_detected_and_repaired() {
     for (way, cipher) in WAYS.into_iter().flat_map(|way| [(way, "none"), (way, "auto")]) {
         let rig = Relayed::with(LEN, &["--allow-plain"]);
         rig.relay.rules.damaged.store(5, Ordering::Relaxed);
@@ -46,7 +46,7 @@ fn repeated_damage_ends_with_its_own_exit_status() {
 }
 
 #[test]
-fn the_list_of_a_tree_in_the_clear_is_sealed_and_damage_in_the_tree_is_repaired() {
+fn an_unencrypted_tree_has_a_sealed_list_and_its_damage_is_repaired() {
     for way in WAYS {
         let rig = Relayed::with(1, &["--allow-plain"]);
         let (here, there) = (rig.pair.here.join("tree"), rig.pair.there.join("tree"));

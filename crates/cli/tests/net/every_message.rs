@@ -388,7 +388,7 @@ fn all_lies() -> Vec<Lie> {
 }
 
 #[test]
-fn each_field_of_each_message_has_a_lie() {
+fn each_field_of_each_message_has_a_false_value() {
     let (control, protocols) = Schema::both();
     let lies: Vec<String> = all_lies().into_iter().map(|lie| lie.named).collect();
     for variant in control.fields("Message") {

@@ -33,7 +33,7 @@ fn assert_copied(pair: &Pair, way: Way, content: &[u8]) {
 }
 
 #[test]
-fn a_killed_server_that_comes_back_is_found_again_without_being_asked() {
+fn a_client_reconnects_to_a_restarted_server_without_user_action() {
     side_by_side(WAYS, |way| {
         let (mut pair, content) = pair(30_000_000);
         let mut copy = start(&pair, way, &["--rate=60M", "--retry-for=90s"]);
@@ -65,7 +65,7 @@ fn a_frozen_client_resumes() {
 }
 
 #[test]
-fn a_server_that_stays_frozen_is_given_up_after_stall() {
+fn the_client_gives_up_a_frozen_server_after_stall() {
     side_by_side(WAYS, |way| {
         let (mut pair, _) = pair(20_000_000);
         let mut copy = start(&pair, way, &["--rate=60M", "--stall=3s"]);
@@ -89,7 +89,7 @@ pub(super) fn slow_down(id: u32, on: Duration, off: Duration, over: &AtomicBool)
 }
 
 #[test]
-fn a_receiver_that_runs_a_tenth_of_the_time_gets_a_whole_copy() {
+fn a_receiver_that_runs_a_tenth_of_the_time_gets_a_complete_copy() {
     const MEMORY: u64 = 32 << 20;
     const OBJECT: usize = 100_000_000;
     let mut pair = Pair::in_memory(&["--memory", "32Mi"]);
@@ -177,7 +177,7 @@ fn a_disk_slower_than_the_network_slows_the_sender_and_loses_nothing() {
 }
 
 #[test]
-fn a_far_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
+fn a_remote_disk_that_hangs_before_the_first_data_ends_the_copy_after_stall() {
     // Creating the partial file, and walking the source.
     let calls = [(Way::Push, "ftruncate"), (Way::Pull, "getdents64")];
     for (way, call) in calls {
@@ -194,7 +194,7 @@ fn a_far_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
 }
 
 #[test]
-fn a_near_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
+fn a_local_disk_that_hangs_before_the_first_data_ends_the_copy_after_stall() {
     let hangs = need!(slow_calls("ftruncate", HANGS));
     let (pair, _) = pair(20_000_000);
     let id = format!("--server-id={}", pair.server.id);
@@ -244,12 +244,12 @@ fn hashing_existing_data_for_longer_than_stall_is_no_stall() {
 }
 
 #[test]
-fn a_copy_from_a_slow_disk_is_bound_by_it() {
+fn a_slow_source_disk_limits_a_copy() {
     copy_from_a_slow_disk(["--protocol=rbudp", "--rate=400M"]);
 }
 
 #[test]
-fn a_copy_from_a_slow_disk_by_streams_is_bound_by_it() {
+fn a_slow_source_disk_limits_a_copy_by_streams() {
     // With a rate limit, the rate's pauses would hide the disk's.
     copy_from_a_slow_disk(["--protocol=tcp", "--streams=4"]);
 }
@@ -267,7 +267,7 @@ fn copy_from_a_slow_disk(flags: [&str; 2]) {
 }
 
 #[test]
-fn a_copy_of_many_small_files_is_bound_by_their_making() {
+fn the_creation_of_files_limits_a_copy_of_many_small_files() {
     let slow = need!(slow_calls("renameat,renameat2,linkat", 4_000));
     let mut pair = Pair::new();
     for n in 0..1000 {

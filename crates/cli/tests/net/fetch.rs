@@ -161,7 +161,7 @@ fn sha256(content: &[u8]) -> String {
 }
 
 #[test]
-fn a_file_of_our_own_server_comes_by_ranges_and_not_twice() {
+fn a_file_of_longhauls_http_server_is_fetched_once_by_ranges() {
     let (http, client) = (Http::new(&[]), Client::new());
     let content = bytes(20 * MEBI + 5, 1);
     write(&http.data.join("run 42.h5"), &content);
@@ -302,7 +302,7 @@ fn ctrl_c_ends_a_copy_whose_server_is_silent() {
 }
 
 #[test]
-fn a_file_that_changes_during_the_copy_comes_whole_in_its_new_version() {
+fn a_file_that_changes_during_the_copy_arrives_whole_in_its_new_version() {
     let client = Client::new();
     let (old, new) = (bytes(30 * MEBI, 6), bytes(30 * MEBI, 7));
     let content = new.clone();
@@ -358,7 +358,7 @@ fn a_server_without_ranges_sends_the_file_whole() {
 }
 
 #[test]
-fn lies_end_in_time_and_leave_no_file() {
+fn false_answers_end_the_copy_in_time_and_leave_no_file() {
     let content = bytes(3 * MEBI, 9);
     let part = |asked: &Asked, range: &str, body: &[u8]| match asked.number {
         0 | 1 => honest(asked, &bytes(3 * MEBI, 9), ""),

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::{Relayed, WAYS};
 
 #[test]
-fn a_path_that_swallows_large_datagrams_gets_smaller_ones() {
+fn a_path_that_drops_large_datagrams_gets_smaller_ones() {
     for (way, longest) in WAYS.into_iter().zip([1300, 600]).chain(WAYS.into_iter().zip([600, 1300]))
     {
         let rig = Relayed::new(3_000_000);

@@ -93,7 +93,7 @@ fn assert_untouched(pair: &Pair) {
 }
 
 #[test]
-fn a_server_that_is_offered_a_list_that_means_harm_says_why_not_and_serves_on() {
+fn a_server_refuses_a_hostile_list_with_the_reason_and_continues() {
     let pair = Pair::new();
     outside(&pair);
     for (encoded, reason) in lies() {
@@ -108,7 +108,7 @@ fn a_server_that_is_offered_a_list_that_means_harm_says_why_not_and_serves_on() 
 }
 
 #[test]
-fn a_client_that_is_offered_a_list_that_means_harm_says_why_not() {
+fn a_client_refuses_a_hostile_list_with_the_reason() {
     let pair = Pair::new();
     outside(&pair);
     for (encoded, reason) in lies() {
@@ -265,7 +265,7 @@ fn many_long_names(files: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_list_that_takes_more_than_the_memory_is_refused_with_what_it_needs_by_either_end() {
+fn either_end_refuses_a_list_larger_than_the_memory_with_the_needed_amount() {
     let pair = Pair::with(&["--memory=40Mi"]);
     let encoded = many_long_names(60_000);
     assert!(encoded.len() < 2 << 20, "{} bytes", encoded.len());

@@ -20,7 +20,7 @@ pub(super) struct Http {
     pub(super) url: String,
     pub(super) data: PathBuf,
     _host: Host,
-    scratch: TempDir,
+    pub(super) scratch: TempDir,
 }
 
 impl Http {
@@ -101,7 +101,7 @@ fn header<'a>(reply: &'a str, name: &str) -> &'a str {
 }
 
 #[test]
-fn a_file_comes_whole_by_ranges_and_not_again_where_it_is_known() {
+fn a_file_is_served_whole_or_by_ranges_and_not_if_the_client_has_it() {
     let http = Http::new(&[]);
     write(&http.data.join("file"), b"0123456789");
     let get = |more: &str| http.ask(READER, "GET", "/file", more);
@@ -211,7 +211,7 @@ fn public_folders_are_readable_and_read_only_servers_refuse_all_writes() {
 }
 
 #[test]
-fn files_are_put_moved_and_deleted_and_none_is_ever_half_there() {
+fn files_are_put_moved_and_deleted_and_are_never_partial() {
     let http = Http::new(&[]);
     let top = http.data.join("in");
     let ask = |method: &str, path: &str, more: &str| http.ask(WRITER, method, path, more);
@@ -318,7 +318,7 @@ fn endless_headers_and_other_protocols_end_the_connection_and_not_the_server() {
 }
 
 #[test]
-fn a_server_that_would_send_tokens_in_the_clear_or_let_nobody_in_does_not_start() {
+fn a_server_with_unencrypted_tokens_or_without_clients_does_not_start() {
     let scratch = tempfile::tempdir().unwrap();
     let host = Host::new(&scratch.path().join("server"));
     let tokens = scratch.path().join("tokens");
@@ -392,7 +392,7 @@ fn rclone_copies_both_ways_by_webdav_and_reads_by_http() {
 }
 
 #[test]
-fn each_change_of_the_folder_is_in_the_log_and_no_reading_is() {
+fn the_log_has_each_change_of_the_folder_and_no_read() {
     let mut http = Http::new(&[]);
     is(&http.put(WRITER, "/new", b"12345"), 201);
     is(&http.ask(WRITER, "GET", "/new", ""), 200);
@@ -450,7 +450,7 @@ fn each_command_of_the_page_on_http_works() {
 }
 
 #[test]
-fn https_is_served_with_the_certificate_that_was_given() {
+fn https_uses_the_given_certificate() {
     need!(has("curl"));
     need!(has("openssl"));
     let folder = tempfile::tempdir().unwrap();

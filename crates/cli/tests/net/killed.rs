@@ -1,6 +1,7 @@
 //! An end that is killed on a lossy path, and the same command again. The cost of the kill follows
-//! from the bytes that the path delivered: counted on the path until the kill, then by the second
-//! run's summary. Until the sender stops, data sent to the killed end are lost.
+//! from the bytes that the path delivered. Until the kill they are counted on the path; after it,
+//! the summary of the second run has them. Until the sender stops, data sent to the killed end are
+//! lost.
 
 use rustix::process::Signal;
 
@@ -32,17 +33,17 @@ const CASES: [Case; 5] = [
     Case { way: Way::Push, killed: End::Server, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Client, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Server, protocol: "rbudp" },
-    // FOBS's circle over unacknowledged blocks would leave gaps all over the object.
+    // FOBS resends unacknowledged blocks in a circle, which would leave gaps all over the object.
     Case { way: Way::Push, killed: End::Client, protocol: "fobs" },
 ];
 
 #[test]
-fn a_client_killed_on_a_lossy_path_costs_64_mb_at_most() {
+fn a_kill_of_the_client_on_a_lossy_path_costs_at_most_64_mb() {
     kill_each(End::Client);
 }
 
 #[test]
-fn a_server_killed_on_a_lossy_path_costs_64_mb_at_most() {
+fn a_kill_of_the_server_on_a_lossy_path_costs_at_most_64_mb() {
     kill_each(End::Server);
 }
 

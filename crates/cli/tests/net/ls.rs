@@ -33,7 +33,7 @@ fn of_pair(pair: &Pair, flags: &[&str], path: &str) -> Ended {
 }
 
 #[test]
-fn names_are_sorted_and_have_mode_size_and_time_where_asked() {
+fn names_are_sorted_and_have_mode_size_and_time_on_request() {
     let pair = Pair::new();
     for name in ["folder/b", "folder/a", "folder/.hidden"] {
         write(&pair.there.join(name), b"1234567");
@@ -66,7 +66,7 @@ fn names_are_sorted_and_have_mode_size_and_time_where_asked() {
 }
 
 #[test]
-fn no_name_and_no_link_leads_a_listing_out_of_the_root() {
+fn a_listing_stays_within_the_root() {
     let pair = Pair::with_rights(":ro:sub", &[]);
     write(&pair.there.join("secret"), b"s");
     write(&pair.there.join("sub/mine"), b"m");
@@ -113,7 +113,7 @@ fn library(client: &Host, id: &str, host: OsString, carrier: &str) {
 }
 
 #[test]
-fn a_connection_that_had_no_call_for_long_still_lists() {
+fn an_idle_connection_still_lists() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"f");
     let identity = Key::load_or_create(&pair.client.config).expect("the client has one");
@@ -189,7 +189,7 @@ fn a_folder_is_listed_through_the_channel_of_ssh_by_several_streams() {
 }
 
 #[test]
-fn a_folder_of_many_names_costs_a_server_no_memory() {
+fn listing_a_large_folder_takes_little_memory_at_the_server() {
     const MANY: usize = 150_000;
     let mut pair = Pair::in_memory(&[]);
     let (folder, tail) = (pair.there.join("many"), "n".repeat(240));
@@ -219,7 +219,7 @@ fn ask(pair: &Pair, service: &str, needs: u32, said: &impl prost::Message) -> Op
 }
 
 #[test]
-fn a_server_refuses_lies_of_a_client_that_lists_and_lives_on() {
+fn a_server_refuses_false_messages_of_a_listing_client_and_continues() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"f");
     for path in [&b"/../.."[..], b"..", b"nul\0", b"file/", b"file/x", &[b'x'; 5000], b"\xff\xfe"] {
@@ -254,7 +254,7 @@ fn lied(lies: Vec<Listed>) -> Ended {
 }
 
 #[test]
-fn a_client_refuses_names_that_are_none_and_a_listing_that_ends_early() {
+fn a_client_refuses_invalid_names_and_a_listing_that_ends_early() {
     let name = |name: &[u8]| ListedName { name: name.to_vec(), ..ListedName::default() };
     let whole = |names| Listed { names, done: true };
     assert_eq!(lied(vec![whole(vec![name(b"fine")])]).is(0, &[]).stdout, ["fine"]);
@@ -272,7 +272,7 @@ fn a_client_refuses_names_that_are_none_and_a_listing_that_ends_early() {
 }
 
 #[test]
-fn a_right_to_another_service_is_none_to_files() {
+fn a_right_to_another_service_gives_no_right_to_files() {
     let pair = Pair::with_rights(",stream=ro:/rooms", &[]);
     write(&pair.there.join("file"), b"f");
     of_pair(&pair, &[], "").is(3, &["has no right to files"]);
@@ -285,7 +285,7 @@ fn a_right_to_another_service_is_none_to_files() {
 }
 
 #[test]
-fn every_request_ends_with_its_clients_right_and_gets_the_reason() {
+fn a_revoked_right_ends_every_request_of_its_client_with_the_reason() {
     let scratch = tempfile::tempdir().expect("there is room for a folder");
     let client = Host::new(&scratch.path().join("client"));
     let file = scratch.path().join("allowed");

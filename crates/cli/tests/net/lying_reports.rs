@@ -160,7 +160,7 @@ fn harmless() -> Vec<Message> {
 const LEN: usize = 6 << 20;
 
 #[test]
-fn a_server_that_sends_outlives_every_lie_about_what_came() {
+fn a_sending_server_survives_every_false_report() {
     let pair = Pair::new();
     write(&pair.there.join("source"), &bytes(LEN, 1));
     // The server reports the end of a transfer before it frees the flow id, so each has its own id.
@@ -199,7 +199,7 @@ fn liar_with(lie: Message) -> LyingServer {
 }
 
 #[test]
-fn a_client_that_sends_outlives_every_lie_about_what_came() {
+fn a_sending_client_survives_every_false_report() {
     let pair = Pair::new();
     write(&pair.here.join("object"), &bytes(LEN, 1));
     for (lie, reason) in fatal() {
@@ -240,7 +240,7 @@ pub(super) fn tell_lies(cell: Cell, way: Way) {
 }
 
 #[test]
-fn an_endless_plan_is_refused_by_either_end_with_the_limit() {
+fn either_end_refuses_an_endless_plan_with_the_limit() {
     let pair = Pair::new();
     write(&pair.here.join("object"), &bytes(LEN, 1));
     write(&pair.there.join("source"), &bytes(LEN, 1));

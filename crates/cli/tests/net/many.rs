@@ -190,7 +190,7 @@ fn two_sources_with_one_name_are_refused_and_a_clash_in_a_folder_is_reported() {
 }
 
 #[test]
-fn a_copy_of_three_replicas_survives_two_that_are_killed() {
+fn a_copy_of_three_replicas_survives_the_kill_of_two() {
     let content = bytes(30_000_000, 5);
     let mut star = Star::of_replicas(3, &content);
     let mut copy = star.replicas(&["--rate=30M"], &[0, 1, 2]);
@@ -214,7 +214,7 @@ fn a_copy_of_three_replicas_survives_two_that_are_killed() {
 }
 
 #[test]
-fn a_frozen_replica_loses_its_part_and_takes_part_again_when_it_is_back() {
+fn a_frozen_replica_loses_its_chunks_and_joins_again_when_it_continues() {
     let content = bytes(24_000_000, 6);
     let mut star = Star::of_replicas(3, &content);
     let mut copy = star.replicas(&["--rate=16M"], &[0, 1, 2]);
@@ -235,7 +235,7 @@ fn a_frozen_replica_loses_its_part_and_takes_part_again_when_it_is_back() {
 }
 
 #[test]
-fn a_replica_that_slows_down_is_named_and_the_others_bring_the_rest() {
+fn a_replica_that_slows_down_is_named_and_the_others_deliver_the_rest() {
     let content = bytes(260_000_000, 13);
     let mut star = Star::of_replicas(3, &content);
     let over = AtomicBool::new(false);
@@ -272,7 +272,7 @@ fn a_replica_that_slows_down_is_named_and_the_others_bring_the_rest() {
 }
 
 #[test]
-fn a_path_that_is_cut_is_passed_by_the_others() {
+fn the_other_replicas_deliver_the_chunks_of_a_cut_path() {
     let content = bytes(24_000_000, 14);
     let star = Star::of_replicas(2, &content);
     let relay = Relay::new(&star.servers[0]);
@@ -345,7 +345,7 @@ fn forge(path: &std::path::Path, offset: u64, content: &[u8]) {
 }
 
 #[test]
-fn a_replica_that_changes_under_way_is_named_and_its_part_comes_from_the_others() {
+fn a_replica_that_changes_is_named_and_the_others_deliver_its_part() {
     let content = bytes(20_000_000, 8);
     let star = Star::of_replicas(3, &content);
     let mut copy = star.replicas(&["--rate=16M"], &[0, 1, 2]);
@@ -362,7 +362,7 @@ fn a_replica_that_changes_under_way_is_named_and_its_part_comes_from_the_others(
 }
 
 #[test]
-fn a_killed_copy_of_replicas_resumes_with_others() {
+fn a_killed_copy_of_replicas_resumes_with_other_replicas() {
     let content = bytes(24_000_000, 10);
     let star = Star::of_replicas(3, &content);
     let mut copy = star.replicas(&["--rate=24M"], &[0, 1]);

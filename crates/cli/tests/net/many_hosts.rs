@@ -57,7 +57,7 @@ fn replicas_on_an_ssh_host_and_on_servers_survive_the_death_of_a_server() {
 }
 
 #[test]
-fn each_server_is_held_to_its_own_pin() {
+fn each_server_is_checked_against_its_own_pin() {
     let star = Star::new(2);
     for (root, name) in star.roots.iter().zip(["a", "b"]) {
         write(&root.join(name), &bytes(1_000_000, 23));
@@ -72,7 +72,7 @@ fn each_server_is_held_to_its_own_pin() {
         star.client_in_here(command)
     };
     copy(&[&pin(0, 0), &pin(1, 1)]).summary();
-    // A server with another's id gets nothing; the other source delivers its files.
+    // A server with the id of another server gets nothing; the other source delivers its files.
     fs::remove_file(star.here.join("a")).expect("it was copied");
     fs::remove_file(star.here.join("b")).expect("it was copied");
     let ended = copy(&[&pin(0, 0), &pin(1, 0)]);
@@ -92,7 +92,7 @@ fn each_server_is_held_to_its_own_pin() {
 }
 
 #[test]
-fn a_weight_gives_a_source_its_multiple_of_a_share() {
+fn a_weight_multiplies_the_share_of_a_source() {
     let star = Star::new(2);
     for (root, name) in star.roots.iter().zip(["a", "b"]) {
         write(&root.join(name), &bytes(6_000_000, 24));
@@ -147,8 +147,8 @@ fn exceeding_the_memory_limit_is_reported() {
 
 #[test]
 fn a_copy_from_several_hosts_resumes_with_other_hosts_after_a_kill() {
-    // Bytes of each source at the kill, and the minimum that the second run finds of both: written
-    // data are synced once a second.
+    // Each case has the bytes of each source at the kill, and the minimum of both that the second
+    // run finds. Written data are synced once a second.
     for (each, least) in [(0, 0), (1, 0), (6_000_000, 6_000_000)] {
         kill_and_go_on(each, least);
     }

@@ -105,7 +105,7 @@ fn libc_code(name: &str) -> i32 {
 }
 
 #[test]
-fn a_mounted_file_is_read_on_after_its_server_was_killed_and_started_again() {
+fn a_mounted_file_stays_readable_after_its_server_restarts() {
     need!(fuse());
     let mut pair = Pair::new();
     let content = bytes(60 * MEBI, 2);
@@ -138,7 +138,7 @@ fn a_mounted_file_is_read_on_after_its_server_was_killed_and_started_again() {
 }
 
 #[test]
-fn a_server_that_does_not_come_back_is_an_error_in_time() {
+fn a_server_that_stays_away_causes_an_error_in_time() {
     need!(fuse());
     let pair = Pair::new();
     write(&pair.there.join("file"), &bytes(20 * MEBI, 3));
@@ -156,7 +156,7 @@ fn a_server_that_does_not_come_back_is_an_error_in_time() {
 }
 
 #[test]
-fn a_folder_is_mounted_over_ssh_and_what_is_none_is_refused() {
+fn a_folder_is_mounted_over_ssh_and_anything_else_is_refused() {
     need!(fuse());
     let pair = Pair::new();
     write(&pair.there.join("file"), b"x");
@@ -187,7 +187,7 @@ fn a_folder_is_mounted_over_ssh_and_what_is_none_is_refused() {
 const PYTHON: &str = "/usr/bin/python3";
 
 #[test]
-fn an_hdf5_file_is_read_through_a_mount_by_its_library() {
+fn the_hdf5_library_reads_a_file_through_a_mount() {
     need!(fuse());
     let has_h5py = Command::new(PYTHON).args(["-c", "import h5py"]).output();
     need!(match has_h5py.is_ok_and(|output| output.status.success()) {

@@ -17,7 +17,7 @@ fn path(wan: &Wan, words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn the_second_copy_over_a_path_starts_from_the_first_ones_rate() {
+fn the_second_copy_over_a_path_starts_from_the_rate_of_the_first() {
     let wan = need!(Wan::new(link(100, 40, 0.001), MTU, 8_000_000));
     let copy = |way, words: &[&str]| {
         let summary = wan.start(way, words).end().summary();
@@ -48,7 +48,7 @@ fn the_second_copy_over_a_path_starts_from_the_first_ones_rate() {
 }
 
 #[test]
-fn a_remembered_rate_that_is_far_too_high_costs_no_copy_its_end() {
+fn a_copy_completes_despite_a_remembered_rate_that_is_far_too_high() {
     let wan = need!(Wan::new(link(10, 40, 0.0), MTU, 4_000_000));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
     let line = format!("10.77.0.0/24 10.77.0.1 10000000000 40000000 0 {}\n", now.as_secs());
@@ -61,7 +61,7 @@ fn a_remembered_rate_that_is_far_too_high_costs_no_copy_its_end() {
 }
 
 #[test]
-fn a_broken_file_of_paths_is_named_and_costs_no_copy() {
+fn a_broken_file_of_paths_is_named_and_fails_no_copy() {
     let wan = need!(Wan::new(link(100, 10, 0.0), MTU, 4_000_000));
     let file = wan.client.config.join("paths");
     std::fs::write(&file, "nonsense\n").expect("the folder is there");

@@ -31,7 +31,7 @@ fn piped(client: &Host, id: &str, there: std::ffi::OsString, sent: Vec<u8>) -> E
 }
 
 #[test]
-fn a_large_pipe_goes_where_only_tcp_passes_and_where_datagrams_alone_do_not() {
+fn a_large_pipe_is_copied_if_data_datagrams_or_all_of_udp_is_blocked() {
     let rig = Relayed::new(10);
     let sent = bytes((9 << 20) + 7, 3);
     for blocked in [&rig.relay.rules.no_data, &rig.relay.rules.no_control] {
@@ -65,7 +65,7 @@ async fn refusal(session: &mut Session) -> Error {
 }
 
 #[test]
-fn a_server_refuses_lies_about_a_pipe_and_leaves_no_file() {
+fn a_server_refuses_false_messages_about_a_pipe_and_leaves_no_file() {
     let pair = Pair::new();
     fs::create_dir(pair.there.join("folder")).expect("a new folder");
     write(&pair.scratch.path().join("outside"), b"outside");
@@ -133,7 +133,7 @@ fn part(pair: &Pair, pipe: u64, offset: u64, said: Vec<Message>) -> Error {
 }
 
 #[test]
-fn a_server_refuses_parts_that_are_of_no_pipe_of_their_client() {
+fn a_server_refuses_parts_that_belong_to_no_pipe_of_their_client() {
     let pair = Pair::new();
     assert!(part(&pair, 7, 0, Vec::new()).what.contains("belongs to no open pipe"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -189,7 +189,7 @@ fn a_server_refuses_parts_that_are_of_no_pipe_of_their_client() {
 }
 
 #[test]
-fn a_client_has_sixteen_pipes_and_no_more() {
+fn a_client_may_have_at_most_sixteen_pipes() {
     let pair = Pair::new();
     block_on(async {
         let mut open = Vec::new();
@@ -218,7 +218,7 @@ fn lied(lies: Vec<Piped>) -> Ended {
 }
 
 #[test]
-fn a_client_believes_no_server_that_ends_a_pipe_before_its_time() {
+fn a_client_refuses_the_premature_end_of_a_pipe() {
     lied(vec![Piped { done: true }]).is(1, &["sent an unexpected answer"]);
     lied(vec![]).is(1, &["the server ended the pipe"]);
     lied(vec![Piped { done: false }]).is(1, &["the server ended the pipe"]);

@@ -26,7 +26,7 @@ fn number(value: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn a_probe_measures_both_ways_by_udp_an_application_and_tcp() {
+fn a_probe_measures_udp_an_application_and_tcp_both_ways() {
     let pair = Pair::new();
     let args = ["--udp", "--app", "--tcp", "--rate=10M,40M", "--time=200ms"];
     let ended = probe(&pair.client, &pair.server.address, &pair.server.id, &args);
@@ -106,7 +106,7 @@ fn a_probe_without_udp_names_the_ports_to_open_and_measures_tcp() {
 }
 
 #[test]
-fn where_tcp_is_refused_a_probe_shows_what_udp_measured_and_the_reason() {
+fn a_probe_without_tcp_shows_the_udp_results_and_the_reason() {
     let rig = Relayed::new(1);
     rig.relay.rules.no_tcp.store(true, Ordering::Relaxed);
     let (relay, id) = (rig.relay.address(), &rig.pair.server.id);
@@ -177,7 +177,7 @@ fn doctor_tests_the_ports_of_a_server_and_names_those_to_open() {
 }
 
 #[test]
-fn doctors_exit_status_tells_whether_anything_is_bad() {
+fn the_exit_status_of_doctor_tells_whether_a_finding_is_bad() {
     let pair = Pair::new();
     // More than any core can encrypt or buffer can hold.
     let ended = doctor(&pair, &["--rate=100000G"]);
@@ -198,11 +198,11 @@ fn doctors_exit_status_tells_whether_anything_is_bad() {
     let told = pair.client.command(["doctor", "--rate=1k"]).current_dir(&pair.here).output();
     let told = String::from_utf8_lossy(&told.expect("it runs").stdout).into_owned();
     // A busy machine may read its clock slowly; its buffers are the same.
-    assert!(told.contains("ok    tcp-send") && told.contains("under way"), "{told}");
+    assert!(told.contains("ok    tcp-send") && told.contains("in flight"), "{told}");
 }
 
 #[test]
-fn a_doctor_names_its_findings_and_then_the_server_that_has_no_address() {
+fn doctor_prints_its_findings_before_the_error_about_a_server_without_an_address() {
     let pair = Pair::new();
     let ended = doctor(&pair, &["lh://no-such-host.invalid", "--rate=1k"]);
     let last = ended.is(3, &["no-such-host.invalid has no address"]).last();

@@ -103,7 +103,7 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
         Way::Push => pair.copy(flags, "object", pair.at("copy")),
         Way::Pull => pair.copy(flags, pair.at("object"), "copy"),
     };
-    // Slow enough that a progress event comes half-way on any machine.
+    // The rate is so low that a progress event comes half-way on any machine.
     let flags = cell.flags(&["--rate=20M", "--segment=1Mi", "--retry-for=0s", IMPATIENT]);
     let mut copy = start(&pair, &flags);
     copy.progressed(2_500_000);

@@ -51,7 +51,7 @@ pub(super) fn link(loss: f64) -> LinkSpec {
 }
 
 #[test]
-fn every_protocol_comes_through_loss_at_a_rate_that_is_given_or_found() {
+fn every_protocol_survives_loss_at_a_fixed_or_searched_rate() {
     each(&cells_of_datagrams(), |cell| {
         let wan = need!(Wan::new(link(0.01), MTU, 3_000_000));
         for way in WAYS {
@@ -67,7 +67,7 @@ fn every_protocol_comes_through_loss_at_a_rate_that_is_given_or_found() {
 }
 
 #[test]
-fn a_protocols_settings_reach_the_end_that_they_are_for() {
+fn the_settings_of_a_protocol_reach_the_end_that_uses_them() {
     let pair = Pair::in_memory(&[]);
     let content = bytes(1_000_000, 4);
     write(&pair.here.join("object"), &content);

@@ -169,7 +169,7 @@ fn a_link_without_the_right_is_refused_and_reported() {
 }
 
 #[test]
-fn a_running_link_ends_with_its_right_and_other_streams_of_its_id_do_not() {
+fn a_revoked_right_ends_a_running_link_and_no_other_stream_of_its_id() {
     let net = Net::new();
     let (first, second) = (net.host("a"), net.host("b"));
     let list = net.scratch.path().join("allowed");

@@ -9,7 +9,7 @@ use super::many::Star;
 use crate::rig::bytes;
 
 #[test]
-fn replicas_that_are_all_away_for_longer_than_a_stall_are_waited_for() {
+fn a_copy_waits_for_replicas_that_are_all_away_for_longer_than_stall() {
     let content = bytes(24_000_000, 31);
     let mut star = Star::of_replicas(2, &content);
     // A broken TCP connection is detected immediately.
@@ -41,7 +41,7 @@ fn is_not_there(star: &Star, event: &serde_json::Value, server: usize) -> bool {
 }
 
 #[test]
-fn a_replica_that_is_dead_at_the_start_takes_part_when_it_comes() {
+fn a_replica_that_is_down_at_the_start_joins_when_it_starts() {
     let content = bytes(40_000_000, 32);
     let mut star = Star::of_replicas(3, &content);
     star.signal(2, Signal::KILL);

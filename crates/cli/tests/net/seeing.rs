@@ -259,7 +259,7 @@ fn the_page_needs_its_token_changes_nothing_and_loads_nothing_from_elsewhere() {
 }
 
 #[test]
-fn events_come_ten_times_a_second_at_most_and_show_the_transfer() {
+fn events_come_at_most_ten_times_a_second_and_show_the_transfer() {
     let seen = Seen::new();
     let mut copy = seen.slow_copy("source", &bytes(10_000_000, 2));
     copy.progressed(100_000);
@@ -391,7 +391,7 @@ fn has(program: &str) -> Result<(), Skipped> {
 }
 
 /// A headless Chromium, controlled by the DevTools protocol over a pipe.
-struct Browser {
+pub(super) struct Browser {
     process: std::process::Child,
     replies: BufReader<std::process::ChildStdout>,
     number: u64,
@@ -399,7 +399,7 @@ struct Browser {
 }
 
 impl Browser {
-    fn start(folder: &Path) -> Browser {
+    pub(super) fn start(folder: &Path) -> Browser {
         let line = "exec chromium --headless --no-sandbox --disable-gpu --no-first-run \
                     --disable-dev-shm-usage --disable-background-networking --hide-scrollbars \
                     --user-data-dir=profile --remote-debugging-pipe 3<&0 4>&1 2>/dev/null";
@@ -426,7 +426,7 @@ impl Browser {
     }
 
     /// Calls a method; fails if the page reports errors meanwhile.
-    fn call(&mut self, method: &str, params: &Value) -> Value {
+    pub(super) fn call(&mut self, method: &str, params: &Value) -> Value {
         self.number += 1;
         let mut message = json!({"id": self.number, "method": method, "params": params});
         if !self.session.is_empty() {
@@ -446,13 +446,13 @@ impl Browser {
         }
     }
 
-    fn eval(&mut self, script: &str) -> Value {
+    pub(super) fn eval(&mut self, script: &str) -> Value {
         let params = json!({"expression": script, "awaitPromise": true, "returnByValue": true});
         self.call("Runtime.evaluate", &params)["result"]["value"].clone()
     }
 
     /// Waits in the page until `condition` is true.
-    fn wait(&mut self, condition: &str) {
+    pub(super) fn wait(&mut self, condition: &str) {
         let script = format!(
             "new Promise((done) => {{ const look = () => ({condition}) ? done(true) : \
              setTimeout(look, 50); look(); \
@@ -492,7 +492,7 @@ impl Drop for Browser {
 }
 
 #[test]
-fn a_browser_shows_the_transfers_as_they_go_on() {
+fn a_browser_shows_the_progress_of_transfers() {
     need!(has("chromium"));
     let seen = Seen::new();
     let mut copy = seen.slow_copy("source", &bytes(60_000_000, 4));

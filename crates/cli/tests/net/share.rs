@@ -162,7 +162,7 @@ fn an_edit_repeated_on_a_new_stream_is_applied_once_even_without_the_right_to_re
 }
 
 #[test]
-fn a_lock_that_was_lost_with_the_connection_ends_its_command_with_a_word() {
+fn a_command_ends_with_an_error_if_its_lock_is_lost_with_the_connection() {
     let folder = tempfile::tempdir().unwrap();
     let (client, host) = (Host::new(&folder.path().join("c")), Host::new(&folder.path().join("s")));
     let allow = format!("{},share=rw", client.id);
@@ -345,7 +345,7 @@ fn a_watcher_that_falls_behind_gets_a_snapshot_and_never_a_gap() {
 }
 
 #[test]
-fn a_watch_too_many_is_refused_and_ends_no_other() {
+fn a_watch_above_the_limit_is_refused_and_ends_no_other() {
     let pair = pair("share=rw");
     let share = library(&pair.client, &pair.server);
     let mut watches: Vec<_> = (0..15).map(|_| wait(share.watch("")).unwrap()).collect();
@@ -369,7 +369,7 @@ fn a_watch_too_many_is_refused_and_ends_no_other() {
 }
 
 #[test]
-fn a_tree_goes_out_as_lines_and_comes_back() {
+fn a_tree_is_exported_as_lines_and_imported() {
     let (from, to) = (pair("share=rw"), pair("share=rw"));
     share(&from, "put", "a/text", &["ü \"x\""]).is(0, &[]);
     let binary = from.here.join("binary");
@@ -422,7 +422,7 @@ fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
 }
 
 #[test]
-fn a_server_refuses_lies_of_each_message_and_lives_on() {
+fn a_server_refuses_false_values_in_each_message_and_continues() {
     let pair = pair("share=rw:w");
     let ask = |asked| Ask { asked: Some(asked) };
     let begin = || ask(Asked::Begin(Begin::default()));
@@ -485,7 +485,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
 }
 
 #[test]
-fn a_client_refuses_answers_that_make_no_sense() {
+fn a_client_refuses_invalid_answers() {
     let lied = |lies: Vec<Tell>| {
         liar::lied::<Ask, _>("share", lies, |client, id, there| {
             let url = there.into_string().unwrap() + "key";

@@ -54,7 +54,7 @@ impl Ssh {
     }
 
     /// An sshd in its own network, reachable only through its channel.
-    fn only_channel() -> Result<Ssh, Skipped> {
+    pub(super) fn only_channel() -> Result<Ssh, Skipped> {
         let ssh = Ssh::folders()?;
         let alone = Command::new("unshare").args(["-n", "true"]).output();
         if !alone.is_ok_and(|output| output.status.success()) {
@@ -195,7 +195,7 @@ fn a_file_goes_over_ssh_by_ipv6() {
 }
 
 #[test]
-fn a_tree_goes_over_ssh_through_a_gate() {
+fn a_tree_is_copied_over_ssh_through_a_jump_host() {
     let ssh = need!(Ssh::new());
     for n in 0..40 {
         write(&ssh.here.join(format!("tree/d{}/f{n}", n % 5)), &bytes(n * 700, n as u64));
@@ -206,7 +206,7 @@ fn a_tree_goes_over_ssh_through_a_gate() {
 }
 
 #[test]
-fn a_tree_copied_over_ssh_to_a_new_name_leaves_no_mark() {
+fn a_tree_copied_over_ssh_to_a_new_name_leaves_no_lock_file() {
     let ssh = need!(Ssh::new());
     write(&ssh.here.join("tree/f"), b"content");
     for n in 0..8 {
@@ -222,7 +222,7 @@ fn a_tree_copied_over_ssh_to_a_new_name_leaves_no_mark() {
 }
 
 #[test]
-fn a_server_and_a_host_behind_ssh_are_fetched_at_once_and_may_be_replicas() {
+fn a_server_and_an_ssh_host_are_fetched_concurrently_and_may_be_replicas() {
     let ssh = need!(Ssh::new());
     let root = ssh.path("root");
     let content = bytes(3_000_000, 12);
@@ -267,14 +267,14 @@ fn an_error_about_missing_longhaul_says_how_to_install_it() {
 }
 
 #[test]
-fn a_host_that_ssh_does_not_reach_is_named() {
+fn an_ssh_host_that_cannot_be_reached_is_named() {
     let ssh = need!(Ssh::new());
     let ended = ssh.cp("-o Port=1", &["object", "nowhere:copy"]);
     ended.is(3, &["ssh cannot reach nowhere"]);
 }
 
 #[test]
-fn the_far_side_opens_ports_of_the_range_only() {
+fn the_remote_side_opens_only_ports_of_the_range() {
     let ssh = need!(Ssh::new());
     // Two adjacent free ports: all that the far side may use.
     let is_free = |port: u16| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();

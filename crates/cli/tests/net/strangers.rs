@@ -43,7 +43,7 @@ fn first_packets(pair: &Pair, count: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn handshakes_that_stall_keep_nobody_from_being_served() {
+fn stalled_handshakes_do_not_block_other_clients() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(3_000_000, 1));
     let stalled: Vec<UdpSocket> = first_packets(&pair, STALLED)

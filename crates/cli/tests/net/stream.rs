@@ -1,13 +1,14 @@
 //! Streams by `longhaul stream`: complete frames, rights, kills, freezes, and peers that lie.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use longhaul_stream::messages::{Ask, Asked, End, Receive, Report, Send, State, Tell, Told, Way};
 use rustix::process::Signal;
 
 use super::liar::{self, block_on, meet};
-use crate::rig::{Child, Ended, Host, Pair, Server, bytes};
+use crate::rig::{Child, Ended, Host, Pair, Server, bytes, need, skip};
 
 /// A deadline that no frame misses, even on a busy host.
 const DEADLINE: &str = "--deadline=20s";
@@ -53,7 +54,7 @@ fn each_of_several_receivers_gets_every_frame_whole_and_in_order() {
 }
 
 #[test]
-fn a_file_and_a_pipe_come_out_as_they_went_in() {
+fn a_streamed_file_or_pipe_arrives_unchanged() {
     let pair = Pair::of_services("stream=rw");
     let content = bytes(10 * 30_000 + 777, 1);
     fs::write(pair.here.join("frames"), &content).unwrap();
@@ -69,7 +70,7 @@ fn a_file_and_a_pipe_come_out_as_they_went_in() {
 }
 
 #[test]
-fn a_folder_comes_out_as_a_folder_and_frames_may_go_to_a_pipe() {
+fn a_streamed_folder_arrives_as_a_folder_and_frames_may_go_to_a_pipe() {
     let pair = Pair::of_services("stream=rw");
     let (from, to) = (pair.here.join("from"), pair.here.join("to"));
     fs::create_dir(&from).unwrap();
@@ -130,7 +131,7 @@ fn limits_are_reported_before_anything_is_sent() {
 }
 
 #[test]
-fn frames_that_come_too_fast_are_skipped_or_thinned_as_configured() {
+fn frames_above_the_rate_are_skipped_or_thinned_as_configured() {
     let pair = Pair::of_services("stream=rw");
     fs::write(pair.here.join("frames"), bytes(100 * 50_000, 1)).unwrap();
     for how in ["skip", "thin"] {
@@ -317,7 +318,7 @@ fn honest() -> Send {
 }
 
 #[test]
-fn a_server_refuses_lies_of_each_message_and_lives_on() {
+fn a_server_refuses_false_values_in_each_message_and_continues() {
     let pair = Pair::of_services("stream=rw:lab");
     let most = u32::MAX;
     for (lie, why) in [
@@ -379,7 +380,7 @@ fn a_server_refuses_lies_of_each_message_and_lives_on() {
 }
 
 #[test]
-fn a_liar_among_the_receivers_costs_the_others_no_frame() {
+fn a_receiver_with_false_messages_costs_the_others_no_frame() {
     let pair = Pair::of_services("stream=rw");
     let receiver = receive(&pair, "x", &["--json", "--check"]);
     let sender = pattern(&pair, "x", 100, 1, &[DEADLINE]);
@@ -411,7 +412,7 @@ fn a_liar_among_the_receivers_costs_the_others_no_frame() {
 }
 
 #[test]
-fn clients_refuse_answers_that_make_no_sense() {
+fn clients_refuse_invalid_answers() {
     let lied = |verb: &'static str, lies: Vec<Tell>| {
         liar::lied::<Ask, _>("stream", lies, move |client, id, there| {
             let url = there.into_string().unwrap() + "key";
@@ -457,43 +458,77 @@ fn clients_refuse_answers_that_make_no_sense() {
     }
 }
 
-/// The commands of docs/streaming.md, in order: a line each that begins with `$ `.
-fn commands() -> Vec<String> {
+/// The section of docs/streaming.md whose commands need ffmpeg.
+const FFMPEG: &str = "## ffmpeg";
+
+/// The commands of docs/streaming.md, in order: a line each that begins with `$ `. Those of the
+/// section on ffmpeg are apart.
+fn commands(of_ffmpeg: bool) -> Vec<String> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/streaming.md");
     let page = fs::read_to_string(page).expect("the page is there");
-    page.lines().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned).collect()
+    let mut section = "";
+    let mut all = Vec::new();
+    for line in page.lines() {
+        if line.starts_with("## ") {
+            section = line;
+        }
+        let command = line.strip_prefix("$ ").filter(|_| (section == FFMPEG) == of_ffmpeg);
+        all.extend(command.map(str::to_owned));
+    }
+    all
+}
+
+/// Runs the page's server, and its other commands as one script in `folder`.
+fn run_page(folder: &Path, commands: &[String]) -> Ended {
+    let host = |name: &str| Host::new(&folder.join(name));
+    let (client, host) = (host("c"), host("s"));
+    let page = self::commands(false);
+    let serve = page.first().expect("the page begins with a server");
+    // The page's command, with a free port and a real id.
+    let words = serve.replace("ID", &client.id).replace("/srv/data", ".");
+    let words = words.strip_prefix("longhaul serve ").expect("the page begins with a server");
+    let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);
+    let server = Server::start_as(command.args(words.split(' ')).current_dir(folder));
+    let verbs = ["stream send", "stream receive", "channel send", "channel receive"];
+    let script = commands.iter().map(|line| {
+        let line = line.replace("dtn.example.org", &server.address);
+        verbs.iter().fold(line, |line, verb| {
+            let (binary, id) = (env!("CARGO_BIN_EXE_longhaul"), &server.id);
+            let words = format!("{binary} {verb} --server-id={id} ");
+            line.replace(&format!("longhaul {verb} "), &words)
+        })
+    });
+    let script: Vec<String> = ["set -e".to_owned()].into_iter().chain(script).collect();
+    let mut command = Command::new("sh");
+    command.args(["-c", &script.join("\n")]).env("LONGHAUL_CONFIG_DIR", &client.config);
+    let command = command.current_dir(folder).stdin(Stdio::null());
+    Child::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).end()
+}
+
+#[test]
+fn each_command_of_the_page_with_ffmpeg_works() {
+    let ffmpeg = Command::new("ffmpeg").arg("-version").output();
+    need!(ffmpeg.map_err(|_| skip::uninstalled("ffmpeg is not installed")));
+    let folder = tempfile::tempdir().unwrap();
+    let ended = run_page(folder.path(), &commands(true));
+    ended.is(0, &["40 frames on time"]);
+    let pictures = |name: &str| {
+        let mut probe = Command::new("ffprobe");
+        probe.args(["-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames"]);
+        let output = probe.args(["-of", "csv=p=0", name]).current_dir(folder.path()).output();
+        let text = String::from_utf8(output.expect("ffmpeg has it").stdout).expect("digits");
+        text.lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(pictures("raw.mkv"), "40", "{ended}");
+    assert_eq!(pictures("film.ts"), "50", "{ended}");
 }
 
 #[test]
 fn each_command_of_the_page_on_streams_works() {
     let folder = tempfile::tempdir().unwrap();
-    let host = |name: &str| Host::new(&folder.path().join(name));
-    let (client, host) = (host("c"), host("s"));
-    let all = commands();
-    let (serve, rest) = all.split_first().expect("the page has commands");
-    // The page's command, with a free port and a real id.
-    let words = serve.replace("ID", &client.id).replace("/srv/data", ".");
-    let words = words.strip_prefix("longhaul serve ").expect("the page begins with a server");
-    let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);
-    let command = command.args(words.split(' ')).current_dir(folder.path());
-    let server = Server::start_as(command);
-    assert!(rest.len() > 6, "{rest:?}");
-    let script: Vec<String> = ["set -e".to_owned()]
-        .into_iter()
-        .chain(rest.iter().map(|line| {
-            let line = line.replace("dtn.example.org", &server.address);
-            let all = ["stream send", "stream receive", "channel send", "channel receive"];
-            all.iter().fold(line, |line, verb| {
-                let (binary, id) = (env!("CARGO_BIN_EXE_longhaul"), &server.id);
-                let words = format!("{binary} {verb} --server-id={id} ");
-                line.replace(&format!("longhaul {verb} "), &words)
-            })
-        }))
-        .collect();
-    let mut command = Command::new("sh");
-    command.args(["-c", &script.join("\n")]).env("LONGHAUL_CONFIG_DIR", &client.config);
-    let command = command.current_dir(folder.path()).stdin(Stdio::null());
-    let ended = Child::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).end();
+    let all = commands(false);
+    assert!(all.len() > 7, "{all:?}");
+    let ended = run_page(folder.path(), &all[1..]);
     ended.is(0, &["5 frames on time"]);
     assert!(ended.stdout.iter().any(|line| line == "1.5 2.5 0.5"), "{ended}");
     assert_eq!(fs::read(folder.path().join("log")).unwrap(), b"run 42 begins\n");

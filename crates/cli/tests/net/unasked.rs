@@ -126,7 +126,7 @@ fn surveyed(encoded: &[u8]) -> Message {
 }
 
 #[test]
-fn a_source_of_replicas_is_held_to_the_request() {
+fn a_source_of_replicas_is_checked_against_the_request() {
     let pair = Pair::new();
     let sources = [(); 2].map(|()| {
         LyingServer::answering(|_, heard| match heard {
@@ -185,7 +185,7 @@ fn a_server_refuses_a_tree_or_a_link_of_a_push_that_is_not_recursive() {
 }
 
 #[test]
-fn a_client_with_rights_to_one_folder_creates_nothing_beside_it() {
+fn a_client_with_rights_to_one_folder_creates_nothing_outside_it() {
     let mut pair = Pair::new();
     for folder in ["sub", "beside"] {
         std::fs::create_dir_all(pair.there.join(folder)).expect("the scratch folder is ours");

@@ -89,7 +89,7 @@ fn empty_probes(datagram: &[u8]) -> bool {
 }
 
 #[test]
-fn nothing_leaves_for_a_new_server_where_nobody_can_answer() {
+fn without_a_terminal_nothing_is_sent_to_a_new_server() {
     let watched = Watched::new();
     watched.refuses(&[], &[&watched.rig.pair.server.id, "--accept-new"], nothing);
     // After acceptance, the client sends all data.
@@ -104,7 +104,7 @@ fn nothing_leaves_for_a_new_server_where_nobody_can_answer() {
 }
 
 #[test]
-fn no_data_leave_for_a_new_server_before_the_user_accepts() {
+fn no_data_are_sent_to_a_new_server_before_the_user_accepts() {
     for carrier in CARRIERS {
         let watched = Watched::new();
         for (answer, status) in [("n\n", 3), ("yes\n", 0)] {
@@ -123,7 +123,7 @@ fn no_data_leave_for_a_new_server_before_the_user_accepts() {
 }
 
 #[test]
-fn nothing_of_a_copy_leaves_for_another_server_than_the_pinned_or_the_known_one() {
+fn nothing_of_a_copy_is_sent_to_a_server_that_is_not_the_pinned_or_known_one() {
     let watched = Watched::new();
     let Relayed { pair, relay, .. } = &watched.rig;
     let other = Host::new(&pair.scratch.path().join("other")).id;

@@ -27,11 +27,11 @@ fn rough(loss: f64) -> LinkSpec {
 }
 
 #[test]
-fn an_object_arrives_whole_at_any_loss_with_disorder_repeats_and_damage() {
+fn an_object_arrives_whole_despite_loss_reordering_duplicates_and_damage() {
     let wan = need!(Wan::new(rough(0.0), MTU, 5_000_000));
     for loss in [0.0, 0.01, 0.05, 0.12] {
         wan.set(&rough(loss));
-        // With many segments, and with one.
+        // The copy runs with many segments, and with one.
         for (way, segment) in [(Way::Push, "--segment=1Mi"), (Way::Pull, "--segment=0")] {
             let ended = wan.start(way, &["--rate=100M", segment]).end();
             let summary = ended.summary();
@@ -91,7 +91,7 @@ fn coded_symbols_replace_lost_blocks() {
 }
 
 #[test]
-fn a_series_has_the_rate_what_arrives_the_loss_and_the_phase_at_each_end() {
+fn a_series_has_rate_arrival_rate_loss_and_phase_at_each_end() {
     let wan = need!(Wan::new(link(20, 20, 0.05), MTU, 5_000_000));
     for way in WAYS {
         let ended = wan.start(way, &["--series", "--no-path-memory"]).end();
@@ -151,7 +151,7 @@ fn equal_files_are_reported_even_if_the_end_of_the_copy_overtakes_the_plan() {
 }
 
 #[test]
-fn streams_over_a_narrow_path_are_bound_by_it() {
+fn a_narrow_path_limits_a_copy_by_streams() {
     let wan = need!(Wan::new(link(40, 20, 0.0), MTU, 6_000_000));
     for way in WAYS {
         let ended = wan.start(way, &["--protocol=tcp", "--streams=4"]).end();
@@ -190,7 +190,7 @@ pub(super) enum End {
 fn gone_for(time: Duration, way: Way) {
     let path = link(100, 20, 0.001);
     let wan = need!(Wan::new(path.clone(), MTU, 20_000_000));
-    // Slow enough that a progress event comes half-way on any machine.
+    // The rate is so low that a progress event comes half-way on any machine.
     let mut copy = wan.start(way, &["--rate=30M"]);
     copy.progressed(2_000_000);
     wan.set(&LinkSpec { up: false, ..path.clone() });
@@ -202,7 +202,7 @@ fn gone_for(time: Duration, way: Way) {
 /// One end freezes during a copy.
 fn frozen_for(time: Duration, way: Way, end: End) {
     let mut wan = need!(Wan::new(link(100, 20, 0.0), MTU, 20_000_000));
-    // Slow enough that a progress event comes half-way on any machine.
+    // The rate is so low that a progress event comes half-way on any machine.
     let mut copy = wan.start(way, &["--rate=30M"]);
     copy.progressed(2_000_000);
     let server = wan.server.as_mut().expect("it was started").child();
@@ -269,7 +269,7 @@ fn a_block_larger_than_any_packet_goes_in_fragments() {
 }
 
 #[test]
-fn a_hole_for_large_packets_is_passed_by_smaller_ones() {
+fn smaller_packets_pass_a_path_that_drops_large_ones() {
     for (way, hole) in [(Way::Push, 1400), (Way::Pull, 1280)] {
         let narrow = LinkSpec { swallow_above: Some(hole), ..link(200, 20, 0.0) };
         let wan = need!(Wan::new(narrow, 9000, 3_000_000));
@@ -289,7 +289,7 @@ fn a_hole_for_large_packets_is_passed_by_smaller_ones() {
 }
 
 #[test]
-fn over_ipv6_a_hole_for_large_packets_is_passed() {
+fn smaller_packets_pass_an_ipv6_path_that_drops_large_ones() {
     let narrow = LinkSpec { swallow_above: Some(1300), ..link(200, 20, 0.005) };
     let wan = need!(Wan::over_v6(narrow, 9000, 3_000_000));
     for way in WAYS {
@@ -304,7 +304,7 @@ fn over_ipv6_a_hole_for_large_packets_is_passed() {
 }
 
 #[test]
-fn a_name_with_both_families_leads_to_a_server_that_has_one() {
+fn a_name_with_ipv4_and_ipv6_addresses_reaches_a_server_with_one_of_them() {
     type Begin = fn(LinkSpec, u16, usize) -> Result<Wan, Skipped>;
     for (begin, family) in [(Wan::new as Begin, "10.77.0.2"), (Wan::over_v6, "[fd77::2]")] {
         let wan = need!(begin(link(200, 5, 0.0), MTU, 1_000_000));
@@ -324,7 +324,7 @@ fn a_name_with_both_families_leads_to_a_server_that_has_one() {
 }
 
 #[test]
-fn over_ipv6_data_that_are_blocked_go_by_tcp() {
+fn blocked_data_over_ipv6_use_tcp() {
     let wan = need!(Wan::over_v6(link(200, 20, 0.0), MTU, 3_000_000));
     for way in WAYS {
         // The data port of the server is closed.

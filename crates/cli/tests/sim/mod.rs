@@ -72,7 +72,7 @@ fn two_runs_of_a_seed_give_the_same_bytes_in_every_format() {
 }
 
 #[test]
-fn the_bytes_of_a_small_scenario_are_those_of_every_other_machine() {
+fn a_small_scenario_gives_the_same_bytes_on_every_machine() {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sim/golden.json");
     let found = Case::new(MIXED).run(&["--json"]).stdout;
     let expected = fs::read_to_string(golden).expect("it is there");
@@ -149,7 +149,7 @@ fn invalid_input_is_refused_with_advice() {
 }
 
 #[test]
-fn a_run_that_fails_leaves_those_that_went_well() {
+fn a_failed_run_keeps_the_results_of_the_others() {
     let case = Case::new(MIXED);
     let run = case.run(&["--sweep", "flow.copy.settings.tail-copies=1,99,2", "--csv"]);
     assert_eq!(run.status, 2, "{}", run.stderr);

@@ -69,7 +69,7 @@ fn written() -> String {
 }
 
 #[test]
-fn the_list_of_the_api_is_that_of_the_source() {
+fn the_list_of_the_api_agrees_with_the_source() {
     let (path, now) = (root().join(LIST), written());
     if std::env::var_os(WRITE).is_some() {
         fs::write(&path, &now).expect("the list can be written");

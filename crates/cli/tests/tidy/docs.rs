@@ -132,7 +132,7 @@ fn links(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     let mut found = Vec::new();
     for page in pages() {
         let folder = root().join(Path::new(&page.path).parent().unwrap_or(Path::new("")));
@@ -168,7 +168,7 @@ fn the_readme_has_the_exit_statuses_of_the_help() {
 }
 
 #[test]
-fn the_map_leads_somewhere() {
+fn every_path_on_the_map_exists() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("there is a map");
     let quoted = map.split('`').skip(1).step_by(2);
     let inside = |path: &&str| path.contains("/src/") || path.contains("/tests/");

@@ -7,7 +7,8 @@ use super::{files, none};
 const CRATES: [&str; 6] = ["text", "net", "files", "session", "transfer", "longhaul"];
 
 /// Parts of the command that the client sends to the shell of an ssh host; they are not advice.
-const COMMAND: [&str; 2] = ["\" serve --ssh\"", "\" --ports {first}-{last}\""];
+const COMMAND: [&str; 3] =
+    ["\" serve --ssh\"", "\" --ports {first}-{last}\"", "[\"--rooms\".to_owned()"];
 
 /// Whether a line of code has a flag in a literal. Code itself has no `--` before a letter.
 fn names_a_flag(line: &str) -> bool {
@@ -40,7 +41,7 @@ fn no_text_of_the_library_names_a_flag() {
 }
 
 #[test]
-fn a_flag_in_a_literal_is_seen_and_one_in_a_comment_is_not() {
+fn a_flag_is_found_in_a_literal_and_not_in_a_comment() {
     assert!(names_a_flag("    advise(\"give --memory more\")"));
     assert!(names_a_flag("--memory: nothing is written then\","));
     assert!(!names_a_flag("/// As `--memory`."));

@@ -45,7 +45,7 @@ fn declared(line: &str) -> Option<&str> {
 }
 
 #[test]
-fn no_file_module_or_type_has_an_empty_name() {
+fn no_file_module_or_type_has_a_vague_name() {
     let mut found = Vec::new();
     for file in sources() {
         let stem = file.path.rsplit('/').next().and_then(|name| name.strip_suffix(".rs"));
@@ -70,7 +70,7 @@ fn nothing_is_called_get() {
     }
     // This test itself contains the name.
     found.retain(|place| !place.contains("tests/tidy/names.rs"));
-    none(found, "a function that tells is named after what it tells");
+    none(found, "a function is named after the value that it returns, without get_");
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn look_for(foreign: &[Words], folders: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn the_core_knows_nothing_of_the_host() {
+fn the_core_uses_nothing_of_the_host() {
     none(look_for(&FOREIGN, &["crates/proto/src/"]), "the core is handed all it knows");
 }
 

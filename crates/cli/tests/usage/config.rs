@@ -14,7 +14,7 @@ fn with(text: &str, args: &[&str]) -> (Run, TempDir) {
 }
 
 #[test]
-fn a_mistake_names_file_line_and_the_nearest_key() {
+fn the_error_of_a_mistake_names_file_line_and_the_nearest_key() {
     let (run, _folder) = with("[cp]\n\nbwlimt = \"5M\"\n", &["cp", "a", "h:b"]);
     run.is_refused(&["config.toml:3: unknown key 'bwlimt'", "did you mean 'bwlimit'?"]);
     let (run, _folder) = with("[cp]\nbwlimit = 5\n", &["cp", "a", "h:b"]);
@@ -75,7 +75,7 @@ fn flags_override_the_host_section_which_overrides_cp_which_overrides_the_defaul
 }
 
 #[test]
-fn a_mistake_in_the_section_of_a_host_names_file_and_line() {
+fn the_error_of_a_mistake_in_the_section_of_a_host_names_file_and_line() {
     for (text, said) in [
         ("[host.dtn]\nratee = \"1M\"\n", "config.toml:2: unknown key 'ratee' in [host.dtn]"),
         ("[host.dtn]\nrate = \"fast\"\n", "config.toml:2: "),

@@ -14,7 +14,7 @@ fn a_bwlimit_without_a_unit_is_refused_with_advice() {
 }
 
 #[test]
-fn quantities_show_an_example() {
+fn errors_about_quantities_show_an_example() {
     let cases = [
         ("--rate=fast", "950M"),
         ("--rate=10MB", "is a size"),
@@ -133,7 +133,7 @@ fn a_demo_that_is_too_small_is_refused() {
 }
 
 #[test]
-fn an_unknown_flag_or_subcommand_names_the_nearest() {
+fn the_error_of_an_unknown_flag_or_subcommand_names_the_nearest() {
     longhaul(&["cp", "--bwlimt=1M", "a", "h:b"]).is_refused(&["--bwlimit"]);
     longhaul(&["srve"]).is_refused(&["serve"]);
     longhaul(&[]).is_refused(&["Usage: longhaul"]);
@@ -182,7 +182,7 @@ fn a_host_without_a_scheme_gets_advice() {
 }
 
 #[test]
-fn reproduce_without_a_name_lists_and_runs_nothing() {
+fn reproduce_without_a_name_lists_the_experiments_and_runs_none() {
     let bare = longhaul(&["reproduce"]);
     assert_eq!((bare.status, bare.stdout), (0, longhaul(&["reproduce", "list"]).stdout));
     assert!(bare.stderr.contains("name the experiments to run, or write all"), "{}", bare.stderr);
@@ -396,7 +396,7 @@ fn a_refusal_is_the_last_event_of_every_command_with_events() {
 }
 
 #[test]
-fn help_of_sync_is_a_screen_that_begins_with_examples() {
+fn the_help_of_sync_fits_a_screen_and_begins_with_examples() {
     let screen = longhaul(&["help", "sync"]);
     assert_eq!((screen.status, screen.stderr.as_str()), (0, ""));
     assert!(screen.stdout.starts_with("Examples:\n  longhaul sync "), "{}", screen.stdout);
@@ -404,7 +404,7 @@ fn help_of_sync_is_a_screen_that_begins_with_examples() {
 }
 
 #[test]
-fn a_port_after_a_host_of_ssh_gets_advice_about_servers() {
+fn a_port_after_an_ssh_host_gets_advice_about_servers() {
     let ssh = "sh -c 'exit 255'";
     for words in
         [&["ls", "-e", ssh, "h.example:7801"][..], &["cp", "-e", ssh, "a", "h.example:7801"]]

@@ -183,7 +183,7 @@ impl Cell {
         hash(&self.name()) >> 32 & 1 == 0
     }
 
-    /// The path's capacity in bits of object a second.
+    /// The path's capacity in bits of object data a second.
     pub(super) fn object_rate(&self) -> f64 {
         let share = f64::from(BLOCK) / f64::from(BLOCK + OVERHEAD);
         let carried = payload_ceiling(Rate::from_mbps(self.mbps)).scale(share).as_bps() as f64;
@@ -195,7 +195,7 @@ impl Cell {
         (12.0 * self.rtt as f64 / 1e3).max(2.0) * self.object_rate() / 8.0
     }
 
-    /// Bits of object that the path could deliver to the copy in the observed time.
+    /// Bits of object data that the path could deliver to the copy in the observed time.
     pub(super) fn available(&self) -> f64 {
         let (rate, all) = (self.object_rate(), WATCHED.as_secs_f64());
         match self.family {

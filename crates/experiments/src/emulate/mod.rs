@@ -16,9 +16,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_proto::time::Span;
-use longhaul_testbed::emu::flows::{FlowEnd, Flows, Stop};
+use longhaul_testbed::emu::flows::{FlowEnd, Flows, Stop, updates};
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
 use longhaul_testbed::scenario::Scenario;
+use longhaul_testbed::sim::updates::{UpdatesOutcome, UpdatesRun};
 
 use crate::experiment::{Case, LONGEST};
 use crate::outcome::{CaseFlow, CaseOutcome, Count, Outcomes};
@@ -130,6 +131,40 @@ impl Emulator {
             if let Ok(outcome) = outcome {
                 outcomes.insert(&*case.name, outcome);
             }
+        }
+        outcomes
+    }
+
+    /// Runs state updates side by side, each on an emulated path of its own. Reports and returns as
+    /// [`Emulator::run`] does.
+    pub fn updates(
+        &self,
+        side_by_side: &[(String, UpdatesRun)],
+        mut told: impl FnMut(&str, Result<&UpdatesOutcome, &EmulateError>),
+    ) -> Outcomes {
+        let mut outcomes = Outcomes::default();
+        let mut left: Vec<&(String, UpdatesRun)> = side_by_side.iter().collect();
+        for attempt in 1..=ATTEMPTS {
+            let done: Vec<_> = thread::scope(|scope| {
+                let run = |(_, run): &'_ (String, UpdatesRun)| updates::run(run, &self.binary);
+                let runs: Vec<_> = left.iter().map(|one| scope.spawn(move || run(one))).collect();
+                let join = |run: thread::ScopedJoinHandle<'_, _>| {
+                    run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                };
+                runs.into_iter().map(join).collect()
+            });
+            let mut again = Vec::new();
+            for (one, done) in left.into_iter().zip(done) {
+                match done.map_err(EmulateError::from) {
+                    Ok(outcome) => {
+                        told(&one.0, Ok(&outcome));
+                        outcomes.insert_updates(&*one.0, outcome);
+                    }
+                    Err(error) if attempt == ATTEMPTS => told(&one.0, Err(&error)),
+                    Err(_) => again.push(one),
+                }
+            }
+            left = again;
         }
         outcomes
     }

@@ -138,7 +138,7 @@ pub(super) static FIG8: Experiment = Experiment {
     title: "Four TCP flows of different round trips into one receiver",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.1.1, Fig. 8",
-    setup: "As [gtp-fig7](gtp-fig7.md), but with TCP (NewReno with selective acknowledgements, \
+    setup: "Like [gtp-fig7](gtp-fig7.md), but with TCP (NewReno with selective acknowledgements, \
             windows that only congestion limits). All flows start at 0 s and run for 30 s.",
     cases: || vec![Case::both(TCP, vary("gtp-fig8"))],
     tables: |outcomes| {
@@ -160,8 +160,8 @@ pub(super) static FIG8: Experiment = Experiment {
 /// Figure 9: the text says 200 Mbit/s, the caption 300.
 const CAPS: [u64; 2] = [200, 300];
 
-/// Why the case of a slow program is not emulated. A real copy would need the flag `--bwlimit`
-/// instead, and it reports this limit to the receiver like a card's rate.
+/// Why the case of a slow program is not emulated. Only `--bwlimit` can slow a real copy down, and
+/// the copy reports this limit to the receiver like a card's rate.
 const SLOW_PROGRAM: &str = "a real copy reports its limit to the receiver when it joins";
 
 fn capped_case(cap: u64) -> String {
@@ -275,7 +275,7 @@ const TCP_SHARE: Quantity = Quantity { name: "three TCP flows together", unit: U
 /// Figure 10.
 pub(super) static FIG10: Experiment = Experiment {
     id: "gtp-fig10",
-    title: "GTP beside three TCP flows, with all of the access link and with 85 % of it",
+    title: "GTP next to three TCP flows, with all of the access link and with 85 % of it",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.1.2, Fig. 10",
     setup: "Three TCP flows start at 0 s and a GTP flow at 1 s, all with a round trip of 1 ms into \
@@ -311,8 +311,8 @@ pub(super) static FIG10: Experiment = Experiment {
         ]
     },
     figures: Experiment::NO_FIGURES,
-    differs: "The text describes the curves only in words: with all of the link GTP \"does not let \
-              most of the TCP traffic through\", with 85 % of it TCP \"could make use of the \
+    differs: "The paper describes the curves only in words: with all of the link GTP \"does not \
+              let most of the TCP traffic through\", with 85 % of it TCP \"could make use of the \
               remaining bandwidth\". The paper's number for GTP's rate is a setting, not a \
               measurement, so this page has no published value. 85 % of the object data that the \
               link carries are 796 Mbit/s, of which GTP has {GTP with 85 % of the link}.\n\n\
@@ -429,7 +429,7 @@ pub(super) static FIG12: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: parallel_figures,
-    differs: "The text has no value except the bound on loss. The paper's router and hosts \
+    differs: "The paper's text has no value except the bound on loss. The paper's router and hosts \
               themselves lost packets.\n\n\
               Over real sockets each flow is a copy with its own sender. All senders, the receiver \
               and the emulator share two cores; each of the simulator's hosts has its own. A copy \

@@ -42,10 +42,10 @@ fn beside_tables(outcomes: &Outcomes) -> Vec<Table> {
     vec![Table::new("", rows.collect())]
 }
 
-/// Three GTP senders beside one TCP flow.
+/// Three GTP senders next to one TCP flow.
 pub(super) static BESIDE: Experiment = Experiment {
     id: "gtp-beside",
-    title: "Three GTP senders beside one TCP flow: what the receiver leaves for others",
+    title: "Three GTP senders next to one TCP flow: the share that the receiver leaves for others",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 3.6, \
              which names it as future work and has no figure",
     setup: "Three GTP senders at 25, 50 and 100 ms start at 0 s. One TCP flow (CUBIC, a window \
@@ -68,7 +68,7 @@ pub(super) static BESIDE: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "The paper publishes no values. Four equal flows would have 234 Mbit/s each of the \
-              936 that the link carries of object.",
+              936 Mbit/s of object data that the link carries.",
     learned: "With all of the link and `others` fair, the TCP flow has {100 % of the link, others \
               fair | the TCP flow} Mbit/s; with `others` ignored it has {100 % of the link, \
               others ignored | the TCP flow}. The fair share would be 234. A fixed share of 85 % \
@@ -99,10 +99,9 @@ fn delay_cases()
 /// The page about control by delay.
 pub(super) static DELAY_CONTROL: Experiment = Experiment {
     id: "gtp-delay-control",
-    title: "One GTP flow with requests for more than the link carries: control by loss and by \
-            delay",
+    title: "One GTP flow that requests more than the link carries: control by loss and by delay",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 4.1, \
-             which names it as an outlook and has no figure",
+             which mentions it as an outlook and has no figure",
     setup: "One GTP flow for 20 s over 1 Gbit/s (Ethernet framing included) and 50 ms. Its \
             receiver is configured with a C_r of 1100 Mbit/s of UDP payload; the link carries 957. \
             A TCP flow (NewReno) with a window of 64 KiB runs at the same time: on an empty path \

@@ -74,9 +74,9 @@ pub(super) static FIG1: Experiment = Experiment {
         let title = "TCP's goodput for 100 MB".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The text gives none of the figure's values. It says that TCP takes long to reach the \
-              full rate if the round-trip time is large. The paper does not give its windows, so \
-              this page has both extremes.\n\n\
+    differs: "The paper's text gives none of the figure's values. It says that TCP takes long to \
+              reach the full rate if the round-trip time is large. The paper does not give its \
+              windows, so this page has both extremes.\n\n\
               With a window of 64 kB and a round trip of a millisecond or less the kernel's TCP is \
               slower than the simulator's, by about a quarter at half a millisecond. Each of its \
               round trips takes about a fifth of a millisecond longer than the link's, because \
@@ -89,7 +89,7 @@ pub(super) static FIG1: Experiment = Experiment {
               at long round trips TCP has sent much of the 100 MB before it reaches the full rate, \
               and must repeat what it lost at the end of slow start. With an untuned window the \
               limit is one window per round trip, from a millisecond on. The paper's curve falls \
-              in the same way; its values are not in the text, so the curves cannot be compared in \
-              numbers.",
+              in the same way; the paper does not print its values, so the curves cannot be \
+              compared in numbers.",
     set: Set::Quick,
 };

@@ -147,12 +147,13 @@ pub(super) static TABLE3: Experiment = Experiment {
     figures: |outcomes, _| {
         group_figure(outcomes, "Three flows, one path", &TABLE3_PUBLISHED, CaseOutcome::aggregate)
     },
-    differs: "As for [Table 2](gtp-table2.md): 1 GB, a SABUL that is not UDT, hosts without a \
-              limit of their own. The paper's table calls all four \"fair\"; the fairness index is \
-              ours. Here a full card makes each program wait, so none of RBUDP's excess is lost; \
-              in the paper 2.1 % was lost. In the emulation the kernel's token bucket is the card, \
-              and also makes the programs wait. TCP's three windows of 64 kB give {TCP | \
-              difference} % more goodput than in the paper, as in Table 2.",
+    differs: "The differences of [Table 2](gtp-table2.md) apply here too: 1 GB, a SABUL that is \
+              not UDT, hosts without a limit of their own. The paper's table calls all four \
+              \"fair\"; the fairness index is ours. Here a full card makes each program wait, so \
+              none of RBUDP's excess is lost; in the paper 2.1 % was lost. In the emulation the \
+              kernel's token bucket is the card, and also makes the programs wait. TCP's three \
+              windows of 64 kB give {TCP | difference} % more goodput than in the paper, as in \
+              Table 2.",
     learned: "Three senders on one host share its card evenly with all four protocols, although \
               they do not know of each other: the card treats them equally, and it makes programs \
               wait where a switch would drop packets. RBUDP, SABUL and GTP are within {[GTP | \
@@ -197,12 +198,13 @@ pub(super) static TABLE4: Experiment = Experiment {
             CaseOutcome::aggregate,
         )
     },
-    differs: "As for [Table 2](gtp-table2.md). The paper's table also has the rows \"Fairness\" \
-              (No for TCP, RBUDP and SABUL, Yes for GTP) and \"System stability\" (No for RBUDP \
-              and SABUL, Yes for TCP and GTP), without saying how they were measured. Here \
-              fairness is Jain's index. TCP and GTP agree with the paper. RBUDP ({RBUDP | fairness \
-              index | 3}) and SABUL ({SABUL | fairness index | 3}) do not agree: here they share \
-              evenly while all three flows run. Stability is not measured here.\n\n\
+    differs: "The differences of [Table 2](gtp-table2.md) apply here too. The paper's table also \
+              has the rows \"Fairness\" (No for TCP, RBUDP and SABUL, Yes for GTP) and \"System \
+              stability\" (No for RBUDP and SABUL, Yes for TCP and GTP), without saying how they \
+              were measured. Here fairness is Jain's index. TCP and GTP agree with the paper. \
+              RBUDP ({RBUDP | fairness index | 3}) and SABUL ({SABUL | fairness index | 3}) do not \
+              agree: here they share evenly while all three flows run. Stability is not measured \
+              here.\n\n\
               The paper does not give the near sender's distance; the 1 ms of this page is the \
               round trip of a campus. Most of TCP's aggregate belongs to the near sender, which \
               sends 64 kB each millisecond; the two far senders have 9 Mbit/s each. With a near \
@@ -252,8 +254,8 @@ fn clumped(contender: &str) -> String {
 }
 
 /// Why cases that would exceed the rate of the paper's hosts are not emulated.
-const SLOW_SENDERS: &str = "it depends on the sending hosts' limit of 614 Mbit/s, which cannot be \
-                            set over real sockets";
+const SLOW_SENDERS: &str = "the result depends on the sending hosts' limit of 614 Mbit/s, which \
+                            cannot be set over real sockets";
 
 /// Goodput and loss of each flow, and the aggregate, of the contender's case with this name.
 fn pair_rows(outcomes: &Outcomes, published: &Pair, named: fn(&str) -> String) -> Vec<Row> {
@@ -321,11 +323,11 @@ pub(super) static TABLE5: Experiment = Experiment {
     differs: "The paper's switch is a Dummynet router that itself lost packets (0.3 % at 954 \
               Mbit/s from one sender, by its section 5.2). The switch of the first table loses \
               only the packets that its queue cannot hold. The second table uses the paper's loss \
-              and the paper's sending rates. It is longhaul's assumption that such a router, which \
-              forwards at ticks of its clock, loses several packets in a row, 20 on average. Even \
-              so RBUDP has {RBUDP, clumps | difference} % more in the second table than in the \
-              paper, because no link here behaves like the paper's router: that router delivered \
-              less the more it was overrun (834 of 879 Mbit/s at half rates, 701 of 1028 at whole \
+              and the paper's sending rates. longhaul assumes that such a router, which forwards \
+              at ticks of its clock, loses several packets in a row, 20 on average. Even so RBUDP \
+              has {RBUDP, clumps | difference} % more in the second table than in the paper, \
+              because no link here behaves like the paper's router: that router delivered less the \
+              more it was overrun (834 of 879 Mbit/s at half rates, 701 of 1028 at whole \
               rates).\n\n\
               The paper's \"SABUL\" is UDT 1.0, which reacts to delay; here it reacts to loss, as \
               SABUL's own paper says.\n\n\

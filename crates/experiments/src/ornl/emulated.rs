@@ -49,8 +49,8 @@ const CONTENDERS: [Contender; 6] = [
 ];
 
 /// Runs with one of the study's settings: contender, case name, key, value. "The desired sending
-/// rate started out at 86 Mbs" (FOBS), "the rate was set to 80 Mbs" (Tsunami), both of object; 100
-/// full frames is Linux 2.4's queue before a card.
+/// rate started out at 86 Mbs" (FOBS), "the rate was set to 80 Mbs" (Tsunami), both of object data;
+/// 100 full frames is Linux 2.4's queue before a card.
 const AS_STUDIED: [(&str, &str, &str, &str); 3] = [
     ("FOBS", "FOBS at 86 Mbit/s", "flow.fobs.rate", "87911111"),
     ("SABUL", "SABUL, a card that drops", "host.a.nic-queue", "151800"),
@@ -99,7 +99,7 @@ pub(super) static MEMORY: Experiment = Experiment {
             release that the study measured (`sabul-ornl`), finds its rate. The card makes its \
             host wait: a program sends only when its socket's buffer has room. The third table \
             uses settings of the study instead: FOBS at 86 Mbit/s and Tsunami at 80 (its section \
-            4.3.3), and SABUL before a card that drops packets when more than 100 (151.8 kB) are \
+            4.3.3), and SABUL with a card that drops packets when more than 100 (151.8 kB) are \
             waiting, as happens if a program's socket buffer is larger than the card's queue. The \
             fourth table has SABUL with the send buffer of a real copy.",
     cases: || {
@@ -128,7 +128,7 @@ pub(super) static MEMORY: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: memory_figures,
     differs: "Our datagrams carry 1440 bytes of object (the study's RBUDP 1452, FOBS 1466, SABUL \
-              1468), so 200 MB are 138,889 of them; the study's Tsunami counts blocks of 16 kB, \
+              1468), so 200 MB need 138,889 datagrams; the study's Tsunami counts blocks of 16 kB, \
               about 12 packets each, ours counts datagrams. The study does not give its TCP \
               windows; ours are stated above. iperf's UDP rates include neither Ethernet nor IP \
               headers, as here.\n\n\
@@ -274,7 +274,8 @@ fn repeat_name(contender: &str, repeat: u64) -> String {
 /// The file runs.
 pub(super) static FILE: Experiment = Experiment {
     id: "ornl-file",
-    title: "A file over 100 Mbit/s, 70.6 ms and 0.0107 % loss: FOBS, SABUL, Tsunami, four times",
+    title: "A file over 100 Mbit/s, 70.6 ms and 0.0107 % loss: FOBS, SABUL, Tsunami, four runs \
+            each",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              sections 4.3.2 and 4.3.3, Fig. 1 to 3",
     setup: "214,649,928 bytes over the path of [ornl-memory](ornl-memory.md) with its loss, once \
@@ -350,8 +351,8 @@ pub(super) static FILE: Experiment = Experiment {
               The study's FOBS waited until each chunk of 100 MiB was written, and sent data again \
               meanwhile (the study: 79.9 Mbit/s without that wait). The study's Tsunami requested \
               the same blocks repeatedly, and sent the last one 1616 times. The study's SABUL \
-              reported each missing packet every 20 ms. The first two are faults of the programs \
-              that longhaul does not have. Datagrams carry 1440 bytes here, so 149,063 are needed \
+              reported each missing packet every 20 ms. longhaul does not have the faults of the \
+              study's FOBS and Tsunami. Datagrams carry 1440 bytes here, so 149,063 are needed \
               (the study: 146,219 to 146,421).",
     learned: "Much of what the study measured was a property of its programs, not of the \
               protocols. Without those faults the same rules repeat few packets beyond those that \
@@ -361,12 +362,12 @@ pub(super) static FILE: Experiment = Experiment {
               difference} % more goodput. SABUL repeats {SABUL | retransmitted} packets (the \
               study's repeated 19,911); it is {SABUL, fastest * | difference} % faster than the \
               study's best run, and three times as fast as the worst. Its search for the rate \
-              costs nothing before a card that makes the host wait. Before a card that drops \
-              packets the search costs more than half of the goodput: {SABUL, a card that drops} \
-              Mbit/s, with {SABUL, a card that drops | lost, as reported} reports. The study's run \
-              is between the two. With the study's rates FOBS is {FOBS at 86 Mbit/s | difference} \
-              % faster than in the study, and Tsunami has {Tsunami at 80 Mbit/s} Mbit/s, more than \
-              three of the study's four runs.\n\n\
+              costs nothing if the card makes the host wait. If the card drops packets, the search \
+              costs more than half of the goodput: {SABUL, a card that drops} Mbit/s, with {SABUL, \
+              a card that drops | lost, as reported} reports. The study's run is between the two. \
+              With the study's rates FOBS is {FOBS at 86 Mbit/s | difference} % faster than in the \
+              study, and Tsunami has {Tsunami at 80 Mbit/s} Mbit/s, more than three of the study's \
+              four runs.\n\n\
               Over real sockets FOBS and Tsunami have the simulated goodput. SABUL is {-[SABUL | \
               from simulated] | 1} % below it, after five times as many reported losses, and a \
               little slower than the study's better runs. The cause is the send buffer of a real \

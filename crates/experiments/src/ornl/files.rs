@@ -77,7 +77,8 @@ const FROM_LBL: [Contender; 4] = [
 ];
 
 /// Why cases that depend on a slow disk are not emulated.
-const SLOW_DISK: &str = "it depends on the receiving disk, and emulated files are in memory";
+const SLOW_DISK: &str = "the result depends on the receiving disk, and emulated files are in \
+                         memory";
 
 /// The settings of a day on the path from Berkeley: the disk's rate, the sender's, the loss, and
 /// the configured rate.
@@ -134,7 +135,7 @@ pub(super) static LBL: Experiment = Experiment {
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.2",
     setup: "214,649,928 bytes over the path of [ornl-internet](ornl-internet.md), on its good day \
-            and on its bad one, to a disk at the receiving end. The disk's rate is derived from \
+            and on its bad day, to a disk at the receiving end. The disk's rate is derived from \
             the study's FOBS, which had 45.0 Mbit/s overall and 243.4 \"if not counting the wait \
             for file writes\". So it waited 31.1 s for 215 MB, which is 55.2 Mbit/s. The same \
             calculation for the bad day, with the same time on the network, gives 32.3 Mbit/s. A \
@@ -210,17 +211,17 @@ const TO_CERN: [Contender; 3] = [
 /// The files to CERN.
 pub(super) static CERN: Experiment = Experiment {
     id: "ornl-cern",
-    title: "A file from Oak Ridge to CERN, with outages and without: FOBS, SABUL, Tsunami",
+    title: "A file from Oak Ridge to CERN, with and without outages: FOBS, SABUL, Tsunami",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.2",
     setup: "214,649,928 bytes over a path whose round trip the study does not give; 120 ms are \
             assumed. In the better runs the sending host is limited to the rate of iperf's UDP \
             (469 Mbit/s), the path loses as much as SABUL lost (0.002 %), and the disk takes 275 \
             Mbit/s, a little more than the fastest program delivered. In the study's worse runs \
-            SABUL had four EXP events: no report arrives, and the sender treats all data in flight \
-            as lost. SABUL sent 91,856 packets again for 1,708 reported losses, so the reverse \
-            path must have failed. Here the reverse path delivers nothing for a second, four \
-            times. FOBS and Tsunami are configured with 300 Mbit/s of object; SABUL finds its \
+            SABUL had four EXP events: no report arrived in time, so the sender treated all data \
+            in flight as lost. SABUL sent 91,856 packets again for 1,708 reported losses, so the \
+            reverse path must have failed. Here the reverse path fails four times, for a second \
+            each. FOBS and Tsunami are configured with 300 Mbit/s of object data; SABUL finds its \
             rate. The figures show the worse runs.",
     cases: || {
         let file = |_: &Contender, day: usize| vary(["ornl-cern", "ornl-cern-worst"][day]);
@@ -250,13 +251,12 @@ pub(super) static CERN: Experiment = Experiment {
               better day. Datagrams carry 1440 bytes here.",
     learned: "The cost of missing reports depends on what the sender does without them. FOBS sends \
               unacknowledged data again; a tenth of the object is sent needlessly. SABUL's EXP \
-              timer repeats about as much, a fifth of the study's repeats. Both still deliver as \
-              fast as the disk takes the data, within a hundredth of the good day; in the study \
-              they lost 38 and 44 % of their goodput. Tsunami's sender needs reports only for \
-              repairs: it has {Tsunami, worst case} Mbit/s, where the study's program was stopped \
-              at 4.3. On the good day the disk is the limit. FOBS is {FOBS, best case | \
-              difference} % and SABUL {SABUL, best case | difference} % faster than in the study, \
-              and Tsunami, which starts at a third of its rate, is {-[Tsunami, best case | \
-              difference]} % slower.",
+              timer repeats about as much, which is a fifth of the study's repeats. Both still \
+              deliver at the disk's rate, within 1 % of the good day; in the study they lost 38 \
+              and 44 % of their goodput. Tsunami's sender needs reports only for repairs: it has \
+              {Tsunami, worst case} Mbit/s, where the study's program was stopped at 4.3. On the \
+              good day the disk is the limit. FOBS is {FOBS, best case | difference} % and SABUL \
+              {SABUL, best case | difference} % faster than in the study, and Tsunami, which \
+              starts at a third of its rate, is {-[Tsunami, best case | difference]} % slower.",
     set: Set::Full,
 };

@@ -67,7 +67,7 @@ const CONTENDERS: [Contender; 6] = [
 /// The memory runs over the internet.
 pub(super) static INTERNET: Experiment = Experiment {
     id: "ornl-internet",
-    title: "Memory to memory from Oak Ridge to Berkeley, on a good day and on a bad one",
+    title: "Memory to memory from Oak Ridge to Berkeley, on a good day and on a bad day",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.1",
     setup: "200 MB over 67.5 ms. The study does not describe the path, so the path is derived from \
@@ -117,8 +117,8 @@ pub(super) static INTERNET: Experiment = Experiment {
               longhaul; its counts do, and so do the values of the other programs. The study ran \
               the programs one after the other over months, so each met different conditions. \
               iperf lost 3 packets in the run next to which RBUDP lost 3 %. So UDP and TCP, which \
-              lost almost nothing in the study, meet a loss here that they did not have there. \
-              Tsunami counts datagrams here and blocks of 16 kB in the study.",
+              lost almost nothing in the study, meet a loss here that they did not meet in the \
+              study. Tsunami counts datagrams here and blocks of 16 kB in the study.",
     learned: "If three per cent are lost outside the sender's own queue, a protocol with a given \
               rate loses these three per cent and the time of some round trips: RBUDP keeps {100 * \
               [RBUDP, worst case] / 335} % of its configured rate, FOBS {100 * [FOBS, worst case] \

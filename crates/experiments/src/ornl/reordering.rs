@@ -20,7 +20,8 @@ const CONTENDERS: [(&str, &str); 6] = [
 /// Shares of packets that are held back, in per cent.
 const SHARES: [f64; 4] = [0.0, 0.1, 1.0, 5.0];
 /// Why most degrees are not emulated.
-const SWEPT: &str = "two degrees over real sockets show whether the others would be the same";
+const SWEPT: &str = "two degrees of reordering over real sockets show whether the simulated values \
+                     hold";
 /// How long packets are held back, in ms.
 const BY: [f64; 3] = [0.1, 1.0, 5.0];
 
@@ -48,9 +49,9 @@ fn variant(flow: &str, share: f64, by: f64) -> Variant {
 /// The sweep that the study asks for.
 pub(super) static REORDERING: Experiment = Experiment {
     id: "ornl-reorder",
-    title: "Does reordering make SABUL and Tsunami report packets as lost that are not?",
+    title: "Do SABUL and Tsunami report reordered packets as lost?",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
-             section 6: a question that it leaves open",
+             section 6: an open question",
     setup: "The memory runs of [ornl-memory](ornl-memory.md) without any loss. 0, 0.1, 1 or 5 % of \
             the packets in each direction are delayed by 0.1, 1 or 5 ms, so that later packets \
             overtake them. At 100 Mbit/s packets are 0.12 ms apart.",
@@ -99,15 +100,15 @@ pub(super) static REORDERING: Experiment = Experiment {
     },
     differs: "The study could not reorder packets; it asked for this experiment.",
     learned: "For SABUL the answer is yes: it reports a gap as soon as it sees one, so it treats \
-              an overtaken packet as lost. The release that the study ran reports {SABUL of the \
-              study, 0.1 % by 1 ms | lost, as reported} losses of 139,000 packets if one in a \
-              thousand is delayed by a millisecond, which costs almost no goodput, and {SABUL of \
-              the study, 1 % by 1 ms | lost, as reported} if one in a hundred is delayed, which \
-              costs two thirds of the goodput. SABUL as its authors describe it falls from {SABUL, \
-              none} to {SABUL, 0.1 % by 1 ms} Mbit/s at one in a thousand. So reordering can \
-              explain reports without drops. It does not explain the study's tens of thousands of \
-              reports at 87 Mbit/s: no simulated run of SABUL has more than {most [SABUL* | lost, \
-              as reported]}.\n\n\
+              an overtaken packet as lost. If one packet in a thousand is delayed by a \
+              millisecond, the release that the study ran reports {SABUL of the study, 0.1 % by 1 \
+              ms | lost, as reported} of 139,000 packets as lost, and keeps almost all of its \
+              goodput. If one in a hundred is delayed, it reports {SABUL of the study, 1 % by 1 ms \
+              | lost, as reported} and loses two thirds of its goodput. SABUL as its authors \
+              describe it falls from {SABUL, none} to {SABUL, 0.1 % by 1 ms} Mbit/s at one in a \
+              thousand. So reordering can explain reports without drops. It does not explain the \
+              study's tens of thousands of reports at 87 Mbit/s: no simulated run of SABUL has \
+              more than {most [SABUL* | lost, as reported]}.\n\n\
               longhaul's Tsunami requests a packet only if it has not arrived within a quarter of \
               a round trip (17.6 ms), longer than any delay here. Without this wait, like the \
               original tool, it reports at most {most [Tsunami without patience, * | lost, as \
@@ -115,8 +116,8 @@ pub(super) static REORDERING: Experiment = Experiment {
               up to 5 ms does not explain the losses that the study's Tsunami reported. RBUDP \
               reports at the end of a round, and has at most {most [RBUDP, * | lost, as reported]} \
               reports. FOBS reports once in 10,000 packets, and has at most {most [FOBS, * | lost, \
-              as reported]} reports and {[FOBS, 5 % by 5 ms | duplicates] - [FOBS, none | \
-              duplicates]} duplicates more than without reordering. Neither loses a thousandth of \
+              as reported]} reports, and at most {[FOBS, 5 % by 5 ms | duplicates] - [FOBS, none | \
+              duplicates]} more duplicates than without reordering. Neither loses a thousandth of \
               its goodput.\n\n\
               Over real sockets, with one packet in a hundred delayed by a millisecond, only SABUL \
               loses goodput, as in the simulator: SABUL has {SABUL, 1 % by 1 ms | emulated} \

@@ -68,7 +68,10 @@ pub(super) fn text(page: &Page, cases: &[Case]) -> String {
         let how = format!("`longhaul reproduce {} --how emulate --update`", page.experiment.id);
         text += &match page.runs.is_empty() && tried.is_empty() {
             true => format!("No emulated values yet; to measure them, run {how}.\n\n"),
-            false => format!("Not emulated yet: {}; {how}.\n\n", which(&left, cases)),
+            false => format!(
+                "Not emulated yet: {}; to measure them, run {how}.\n\n",
+                which(&left, cases)
+            ),
         };
     }
     text + &tried.concat()
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_without_an_emulated_value_says_why() {
+    fn the_page_says_why_a_case_has_no_emulated_value() {
         let simulated = outcomes(&[("disk", 1), ("long", 885), ("short", 7)]);
         let page = Page::new(&EXAMPLE, &simulated, None);
         let text = page_text(&page);
@@ -221,7 +224,8 @@ mod tests {
         };
         let yet = |cases| {
             format!(
-                "Not emulated yet: {cases}; `longhaul reproduce example --how emulate --update`"
+                "Not emulated yet: {cases}; to measure them, run `longhaul reproduce example --how \
+                 emulate --update`"
             )
         };
         let text = emulated("kernel", "Monday.");

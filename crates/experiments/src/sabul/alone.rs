@@ -63,9 +63,9 @@ pub(super) static FIG2: Experiment = Experiment {
         let title = "SABUL alone".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series: series.collect() } }]
     },
-    differs: "The text has none of the figure's values. The queue is the paper's, max(BDP, 10 \
-              packets). The paper's share perhaps counts packets. Here it counts object bits, of \
-              which framing and headers leave at most 93.6 %.",
+    differs: "The paper's text has none of the figure's values. The queue is the paper's, max(BDP, \
+              10 packets). The paper's share perhaps counts packets. Here it counts object bits, \
+              of which framing and headers leave at most 93.6 %.",
     learned: "SABUL's steps depend on its rate, not on the round-trip time. Over two orders of \
               magnitude of capacity and of round-trip time its share stays between {least [*]} and \
               {most [*]} %, so the paper's claim, \"independent of bandwidth and network delay\", \
@@ -129,10 +129,10 @@ pub(super) static FIG5: Experiment = Experiment {
     differs: "In the paper the application chose the initial rate, which the text does not give; \
               here it is near the paper's result. The three routes have the same parameters, so \
               the simulated rows are equal. Framing and headers leave 936 of 1000 Mbit/s for the \
-              object. The paper's 903 to 907 are 96 to 97 % of that, longhaul's {100 * [first \
-              route] / 936} %. The paper cites this table a second time, for Lambda-FTP, which \
-              striped one object over three routes; [striping](striping.md) does that over real \
-              sockets.",
+              object. The paper's 903 to 907 are 96 to 97 % of that, and longhaul has {100 * \
+              [first route] / 936} %. The paper cites this table a second time, for Lambda-FTP, \
+              which striped one object over three routes; [striping](striping.md) does that over \
+              real sockets.",
     learned: "On a separate route SABUL uses {100 * [first route] / 936} % of what the route \
               carries, even if it starts near that rate: it increases its rate until it loses \
               packets, and then reduces it by an eighth. The goodputs of separate routes add up. \
@@ -171,9 +171,9 @@ fn ends_case(ends: &str, loss: u64) -> String {
 /// Section 3.2: the receiver's buffer and the control connection.
 pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
     id: "sabul-ends",
-    title: "SABUL with its paper's receiver, in order, and its control over TCP",
+    title: "SABUL with in-order delivery and control over TCP, as in its paper",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section \
-             3.2, which has no figure of it",
+             3.2, which has no figure",
     setup: "The path of [sabul-fig5](sabul-fig5.md), 1 Gbit/s and 110 ms, without loss and with \
             0.001 and 0.01 % of the packets lost in each direction; one flow runs for 20 s and \
             begins at 900 Mbit/s. In the paper the receiving program gets the data in order from a \

@@ -40,7 +40,7 @@ const RUNS: [Run; 7] = [
 ];
 
 /// Why it is not emulated.
-const DISKS: &str = "it depends on disks, and emulated files are in memory";
+const DISKS: &str = "the result depends on the disks, and emulated files are in memory";
 
 /// Table 2.
 pub(super) static TABLE2: Experiment = Experiment {

@@ -70,8 +70,8 @@ pub(super) static FIG3: Experiment = Experiment {
               to 100 ms, converge. SABUL adds the same amount at any round-trip time and reduces \
               its rate in proportion, so after 40 s no flow is more than {three flows | furthest \
               from an equal share | 1} % from an equal share. Together they have {[10 ms, from \
-              100] + [50 ms, from 300] + [100 ms, from 500]} of the 936 Mbit/s that the link \
-              carries of object, {100 - 100 * ([10 ms, from 100] + [50 ms, from 300] + [100 ms, \
+              100] + [50 ms, from 300] + [100 ms, from 500]} of the 936 Mbit/s of object data that \
+              the link carries, {100 - 100 * ([10 ms, from 100] + [50 ms, from 300] + [100 ms, \
               from 500]) / 840} % less than three times the paper's 280. Each flow is {-most [* \
               from * | difference]} to {-least [* from * | difference]} % below the paper's.",
     set: Set::Quick,
@@ -100,9 +100,9 @@ pub(super) static FIG4: Experiment = Experiment {
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 4, \
              Fig. 4",
     setup: "A TCP flow (NewReno with selective acknowledgements, window of one bandwidth-delay \
-            product, at least 64 kB) and a SABUL flow for 20 s on one path with a drop-tail queue \
-            of one bandwidth-delay product (at least 10 packets); SABUL begins at a tenth of the \
-            capacity.",
+            product, at least 64 kB) and a SABUL flow share one path for 20 s. The path has a \
+            drop-tail queue of one bandwidth-delay product (at least 10 packets). SABUL begins at \
+            a tenth of the capacity.",
     cases: || {
         let all = CAPACITIES.iter().flat_map(|capacity| RTTS.map(|rtt| (*capacity, rtt)));
         all.map(|(capacity, rtt)| {
@@ -149,14 +149,14 @@ pub(super) static FIG4: Experiment = Experiment {
         let title = "TCP beside SABUL; 50 % is an equal share".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The text describes the figure only in words: \"in low BDP environments, TCP \
-              obtains more of the available bandwidth. In high BDP environments … SABUL is \
-              able to effectively use\" it.",
+    differs: "The paper describes the figure only in words: \"in low BDP environments, TCP obtains \
+              more of the available bandwidth. In high BDP environments … SABUL is able to \
+              effectively use\" it.",
     learned: "TCP has {100 Mbit/s, 1 ms} % of the goodput where the queue is ten packets, {100 \
               Mbit/s, 10 ms} % where the bandwidth-delay product is 125 kB, and {1000 Mbit/s, 10 \
               ms} to {1000 Mbit/s, 100 ms} % where it is 1 MB or more. This agrees with the \
               paper's description, which has no numbers. With a queue of ten packets SABUL has \
-              almost nothing: each loss freezes it for a round trip and takes an eighth of its \
+              almost no goodput: each loss freezes it for a round trip and takes an eighth of its \
               rate, and it increases its rate only every 10 ms, ten of TCP's round trips. SABUL's \
               interval is 10 ms on any path; TCP's is the round trip, which a full queue of one \
               BDP doubles.",
@@ -188,16 +188,17 @@ pub(super) static FIG6: Experiment = Experiment {
         vec![over_time("Two TCP and two SABUL flows", flows, LAN_FLOWS)]
     },
     figures: Experiment::NO_FIGURES,
-    differs: "The text says only that \"TCP obtained slightly higher bandwidth than SABUL\". It \
+    differs: "The paper says only that \"TCP obtained slightly higher bandwidth than SABUL\". It \
               does not give the size of the switch's queue. The round trip of 0.4 ms is much \
               shorter than the 4 ms that a queue of 512 kB holds.",
     learned: "Where the round trip is much shorter than SABUL's interval of 10 ms, SABUL yields to \
               TCP: the two TCP flows have {TCP 1} and {TCP 2} Mbit/s, the SABUL flows {SABUL 1} \
-              and {SABUL 2}. In the paper TCP was only slightly ahead. The paper's switch is not \
-              known, so neither is how soon SABUL lost packets there. The two SABUL flows do not \
-              share evenly in 20 s either. A flow that loses packets first in an interval yields \
-              first, so chance decides which of them is ahead, in the simulator and over real \
-              sockets. On such a local network use TCP, or a protocol with a configured rate.",
+              and {SABUL 2}. In the paper TCP was only slightly ahead. The paper does not describe \
+              the switch, so it is not known how soon SABUL lost packets there. The two SABUL \
+              flows do not share evenly in 20 s either. A flow that loses packets first in an \
+              interval yields first, so chance decides which of them is ahead, in the simulator \
+              and over real sockets. On such a local network use TCP, or a protocol with a \
+              configured rate.",
     set: Set::Full,
 };
 
@@ -230,10 +231,11 @@ pub(super) static FIG7: Experiment = Experiment {
     title: "500 short TCP connections against SABUL in the background",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 5, \
              Fig. 7",
-    setup: "500 TCP connections (mice) of 1 MB each start at random, every 70 ms on average, over \
-            1 Gbit/s and 110 ms with a drop-tail queue of one bandwidth-delay product, together \
-            with up to 9 SABUL flows of 40 s that begin at equal shares of 900 Mbit/s. The goodput \
-            of the mice counts all of their data, from the first start to the last end.",
+    setup: "500 TCP connections (mice) of 1 MB each start at random times, one every 70 ms on \
+            average. The path has 1 Gbit/s, an RTT of 110 ms and a drop-tail queue of one \
+            bandwidth-delay product. Up to 9 SABUL flows of 40 s run at the same time and begin at \
+            equal shares of 900 Mbit/s. The goodput of the mice counts all of their data, from the \
+            first start to the last end.",
     cases: || {
         let mice = |flows| Case::both(mice_case(flows), with_mice(flows));
         BACKGROUND.map(mice).into()
@@ -262,18 +264,18 @@ pub(super) static FIG7: Experiment = Experiment {
         let title = "500 mice of 1 MB".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
-    differs: "The text has none of the figure's values, only the marks of its axes, so nothing \
-              here is compared with the figure. The paper does not say how its mice arrived; 70 ms \
-              apart they offer 114 Mbit/s. The row `aggregate goodput` is SABUL's. The queue here \
-              holds a bandwidth-delay product, so it delays packets of the mice more often than it \
-              drops them.",
-    learned: "Short connections spend their time in slow start, where a queue that other flows \
-              keep full costs them losses and time: {100 - 100 * [1 SABUL flows] / [0 SABUL \
-              flows]} to {100 - 100 * [5 SABUL flows] / [0 SABUL flows]} % of their goodput, {100 \
-              - 100 * [9 SABUL flows] / [0 SABUL flows]} % with nine SABUL flows. SABUL has {[1 \
-              SABUL flows | aggregate goodput] / 10} to {[9 SABUL flows | aggregate goodput] / 10} \
-              % of the link beside them. Over real sockets the mice have {most [* | goodput of the \
-              mice | from simulated]} % more to {-least [* | goodput of the mice | from \
-              simulated]} % less than in the simulator.",
+    differs: "The paper's text gives none of the figure's values, only the labels of its axes, so \
+              this page compares nothing with the figure. The paper does not say how its mice \
+              arrived; 70 ms apart they offer 114 Mbit/s. The row `aggregate goodput` is SABUL's. \
+              The queue here holds a bandwidth-delay product, so it delays packets of the mice \
+              more often than it drops them.",
+    learned: "Short connections spend their time in slow start. A queue that other flows keep full \
+              costs them losses and delay: the mice lose {100 - 100 * [1 SABUL flows] / [0 SABUL \
+              flows]} to {100 - 100 * [5 SABUL flows] / [0 SABUL flows]} % of their goodput, and \
+              {100 - 100 * [9 SABUL flows] / [0 SABUL flows]} % with nine SABUL flows. SABUL \
+              itself takes {[1 SABUL flows | aggregate goodput] / 10} to {[9 SABUL flows | \
+              aggregate goodput] / 10} % of the link. Over real sockets the mice have between \
+              {most [* | goodput of the mice | from simulated]} % more and {-least [* | goodput of \
+              the mice | from simulated]} % less goodput than in the simulator.",
     set: Set::Full,
 };

@@ -43,19 +43,19 @@ const PUBLISHED_PAIR: [(&str, &str, f64); 2] =
 /// The TCP runs of the paper's introduction.
 pub(super) static TCP: Experiment = Experiment {
     id: "sabul-tcp",
-    title: "TCP between Chicago and Amsterdam, and beside a local flow",
+    title: "TCP between Chicago and Amsterdam, alone and next to a local flow",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 1 \
              and Table 3",
     setup: "TCP (NewReno with selective acknowledgements) runs for 60 s over 1 Gbit/s and 110 ms \
             with a drop-tail queue of one bandwidth-delay product: with an untuned window, with \
-            the paper's tuned window of 12 MB, over two connections of 12 MB (the two streams from \
-            Amsterdam that Lambda Merge joined, when TCP replaced SABUL), and over 64 connections \
-            of 2 MB each. Each case runs on a line without loss, and on one that loses 0.0019 % of \
-            the packets: with this loss the square-root law gives a single tuned connection the \
-            paper's 30 Mbit/s. Then two flows share one receiving host of 1 Gbit/s, one from 0.4 \
-            ms and one from 110 ms away, both with 12 MB, behind a queue of 512 kB. In one more \
-            case the packets of the near flow reach the switch up to 0.2 ms late, in order, as \
-            from a busy host.",
+            the paper's tuned window of 12 MB, over two connections of 12 MB (Lambda Merge joined \
+            two such streams from Amsterdam when it used TCP in place of SABUL), and over 64 \
+            connections of 2 MB each. Each case runs on a line without loss, and on one that loses \
+            0.0019 % of the packets: with this loss the square-root law gives a single tuned \
+            connection the paper's 30 Mbit/s. Then two flows share one receiving host of 1 Gbit/s, \
+            one from 0.4 ms and one from 110 ms away, both with 12 MB, through a queue of 512 kB. \
+            In one more case the packets of the near flow reach the switch up to 0.2 ms late, in \
+            order, as from a busy host.",
     cases: || {
         let paths = [(CLEAN, 0.0), (LOSSY, TUNED_LOSS)];
         let runs = paths.iter().flat_map(|path| WINDOWS.map(|window| (path, window)));

@@ -13,6 +13,9 @@ use crate::time::{Span, Time};
 /// missed.
 const WINDOW: u32 = 256;
 
+/// Most missed frames whose later symbols are counted.
+const GONE: u32 = 64;
+
 /// What the driver does with a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
@@ -93,6 +96,10 @@ pub struct Receiver {
     next: u32,
     /// Frames before this one are missed, because the window has moved past them.
     given_up: u32,
+    /// The newest missed frames, and how many symbols each one still lacks; `None` before the first
+    /// symbol.
+    gone: BTreeMap<u32, Option<u32>>,
+    overdue: u64,
 }
 
 impl Receiver {
@@ -109,6 +116,8 @@ impl Receiver {
             open: BTreeMap::new(),
             next: 0,
             given_up: 0,
+            gone: BTreeMap::new(),
+            overdue: 0,
         }
     }
 
@@ -129,6 +138,7 @@ impl Receiver {
             return Placed::Wrong;
         }
         if head.frame < self.next.max(self.given_up) {
+            self.count_overdue(head.frame, shape);
             return Placed::Spare;
         }
         if let Some(open) = self.open.get(&head.frame) {
@@ -189,11 +199,34 @@ impl Receiver {
     /// Marks frames up to `last` as missed.
     fn missed(&mut self, last: u32) -> Delivery {
         let first = self.next;
+        self.gone.extend((first.max(last.saturating_sub(GONE - 1))..=last).map(|n| (n, None)));
         while let Some(entry) = self.open.first_entry().filter(|entry| *entry.key() <= last) {
-            self.used -= entry.remove().bytes();
+            let (frame, open) = entry.remove_entry();
+            self.used -= open.bytes();
+            let lacks = u32::from(open.shape.originals()).saturating_sub(open.count);
+            self.overdue += u64::from(lacks == 0);
+            self.gone.insert(frame, Some(lacks));
+        }
+        while self.gone.len() > GONE as usize {
+            self.gone.pop_first();
         }
         self.next = last + 1;
         Delivery::Missed { first, last }
+    }
+
+    /// Counts a symbol of a frame that was missed.
+    fn count_overdue(&mut self, frame: u32, shape: Shape) {
+        if let Some(lacks) = self.gone.get_mut(&frame) {
+            let before = lacks.unwrap_or(shape.originals().into());
+            self.overdue += u64::from(before == 1);
+            *lacks = Some(before.saturating_sub(1));
+        }
+    }
+
+    /// The number of missed frames of which enough symbols arrived, but too late: no loss but a
+    /// delay caused them.
+    pub fn overdue(&self) -> u64 {
+        self.overdue
     }
 
     /// When [`Receiver::poll`] has output even if no symbol arrives.

@@ -157,6 +157,27 @@ fn a_frame_is_delivered_up_to_its_deadline_and_missed_after_it() {
 }
 
 #[test]
+fn a_missed_frame_whose_symbols_arrive_late_is_not_one_that_losses_caused() {
+    let mut receiver = receiver();
+    // Frame 0 keeps one symbol, frame 1 gets its second one late, frame 2 has none in time.
+    for head in [symbol(0, 0, 0), symbol(1, 0, 0)] {
+        assert_eq!(receiver.on_symbol(at(50), &head), Placed::Keep);
+    }
+    for frame in [0, 1] {
+        let missed = Some(Delivery::Missed { first: frame, last: frame });
+        assert_eq!(receiver.poll(at(121)), missed);
+    }
+    assert_eq!(receiver.finish(3), Some(Delivery::Missed { first: 2, last: 2 }));
+    assert_eq!(receiver.overdue(), 0);
+    for (head, overdue) in
+        [(symbol(1, 2, 0), 1), (symbol(1, 1, 0), 1), (symbol(2, 0, 0), 1), (symbol(2, 1, 0), 2)]
+    {
+        assert_eq!(receiver.on_symbol(at(122), &head), Placed::Spare);
+        assert_eq!(receiver.overdue(), overdue, "{head:?}");
+    }
+}
+
+#[test]
 fn a_missed_frame_is_told_without_another_datagram() {
     let mut receiver = receiver();
     receiver.on_symbol(at(50), &symbol(0, 0, 0));

@@ -68,7 +68,7 @@ impl ContactOffer {
 
 /// A message of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub enum Word {
     /// The client's id: the only id that the server admits.
     Client(PeerId),
     /// From the next byte on this channel carries TLS.
@@ -81,6 +81,11 @@ impl Word {
             Word::Client(id) => format!("{MARK}client id={id}\n"),
             Word::Switch => format!("{MARK}switch\n"),
         }
+    }
+
+    /// Parses a line with its mark.
+    pub fn of_line(line: &str) -> Option<Word> {
+        Word::parse(&ours(line.as_bytes())?)
     }
 
     pub(super) fn parse(line: &str) -> Option<Word> {

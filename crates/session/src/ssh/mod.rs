@@ -20,8 +20,10 @@ use tokio::time::timeout;
 pub use far::{SshSide, accept_over_ssh, bind_udp};
 use longhaul_net::zone;
 
-use self::lines::{ContactOffer, Lines, Word};
+pub use self::lines::Word;
+use self::lines::{ContactOffer, Lines};
 use super::child::Child;
+use super::id::PeerId;
 use super::identity::Identity;
 use super::race::{self, Lost};
 use super::stream::{self, Under};
@@ -89,15 +91,22 @@ pub async fn connect_ssh(
             session
         }
         Err(lost) => {
-            let mut session = through(stdin, stdout, identity, expect, settings).await?;
+            let advice = what_to_open(target, &offer, lost);
+            let session = through(stdin, stdout, identity, expect, settings).await;
+            let mut session = session.map_err(|error| error.advise(&*advice))?;
             session.keep_ssh(Child::new(ssh, None));
-            session.advice = Some(what_to_open(target, &offer, lost));
+            session.advice = Some(advice);
             session
         }
     };
     session.data_port = Some(offer.data_port);
     session.call(target.destination);
     Ok(session)
+}
+
+/// The first line for a client of a server that it reaches by these ports of this host.
+pub fn offer(id: PeerId, port: u16, data_port: u16) -> String {
+    ContactOffer { id, port, data_port, addresses: Vec::new() }.line()
 }
 
 /// Returns the addresses to try: all addresses of the host name, those that the offer also contains

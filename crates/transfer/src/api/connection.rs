@@ -126,12 +126,27 @@ impl Connection {
     /// # Errors
     /// `path` is not a regular file or may not be read, or the connection is lost.
     pub async fn open_file(&self, path: impl AsRef<Path>) -> Result<RemoteFile, Error> {
-        let path = path.as_ref().as_os_str().as_bytes().to_vec();
+        self.open_by(path.as_ref(), false).await
+    }
+
+    /// Opens the file at `path` for reads and for changes in place, and creates it if it is
+    /// missing. The client needs the right to read and the right to write. As long as the file is
+    /// open, nobody else can open it for changes. A copy to the same name replaces the file, and
+    /// then the calls on this one fail.
+    ///
+    /// # Errors
+    /// As [`Connection::open_file`]; or the file is locked, or must not be changed in place.
+    pub async fn open_file_to_write(&self, path: impl AsRef<Path>) -> Result<RemoteFile, Error> {
+        self.open_by(path.as_ref(), true).await
+    }
+
+    async fn open_by(&self, path: &Path, edit: bool) -> Result<RemoteFile, Error> {
+        let what = (path.as_os_str().as_bytes().to_vec(), edit);
         let (tell, opened) = oneshot::channel();
-        let sent = self.orders.send(Order::OpenFile(path, tell)).await;
+        let sent = self.orders.send(Order::OpenFile(what, tell)).await;
         sent.map_err(|_| engine::vanished(NAME))?;
         let opened = opened.await.map_err(|_| cut_off("the file was open"))?;
-        Ok(RemoteFile::new(opened?))
+        Ok(RemoteFile::new(opened?, edit))
     }
 
     /// Drops this handle, and waits until the connection is closed, which happens when the last

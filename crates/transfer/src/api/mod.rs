@@ -34,6 +34,7 @@ mod rpc;
 mod running;
 mod server;
 mod share;
+mod ssh_rooms;
 mod ssh_server;
 mod stream;
 mod transfer;
@@ -56,6 +57,7 @@ pub use remote_file::{RangePiece, RangeReads, RemoteFile};
 pub use rpc::RpcRequest;
 pub use server::{Access, Server, ServerBuilder, ServerControl, ServerEvents};
 pub use share::{EditRequest, Edited, Share, ShareEvent, ShareRequest, ShareWatch, SharedValue};
+pub use ssh_rooms::SshRooms;
 pub use ssh_server::SshServer;
 pub use stream::{
     ReceiveStreamRequest, SendStreamRequest, StreamEvent, StreamFrame, StreamInput, StreamReceived,

@@ -1,17 +1,19 @@
-//! A remote file, read by ranges.
+//! A remote file, read and changed by ranges.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::control::file::FileOpened;
+use crate::control::file::{Change, FileOpened, PIECE};
 use crate::error::public::{Error, ErrorKind};
-use crate::file::{Bytes, Opened, Read};
+use crate::file::{Bytes, Job, Opened, Read};
 use crate::list::FileTime;
 
 /// A remote file, open for reading. Every read returns the version that was opened: if the file
@@ -25,30 +27,38 @@ use crate::list::FileTime;
 /// The server answers the reads of a file in the order in which they start. Up to 32 MiB are in
 /// flight or wait for the caller; a read whose data are not taken blocks the reads after it. Clones
 /// refer to the same open file. The file is closed when all clones and their reads are dropped.
+///
+/// A file that was opened with
+/// [`open_file_to_write`](super::Connection::open_file_to_write) can also be changed in place. Its
+/// reads and changes take effect in the order in which they start, so a read returns the version
+/// after the last earlier change.
 #[derive(Clone)]
 pub struct RemoteFile {
     about: FileOpened,
-    reads: mpsc::Sender<Read>,
+    /// The size after the last complete change.
+    size: Arc<AtomicU64>,
+    may_write: bool,
+    jobs: mpsc::Sender<Job>,
 }
 
 impl fmt::Debug for RemoteFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RemoteFile({} bytes)", self.about.size)
+        write!(f, "RemoteFile({} bytes)", self.len())
     }
 }
 
 impl RemoteFile {
-    pub(super) fn new(opened: Opened) -> RemoteFile {
-        RemoteFile { about: opened.about, reads: opened.reads }
+    pub(super) fn new(Opened { about, jobs }: Opened, may_write: bool) -> RemoteFile {
+        RemoteFile { about, size: Arc::new(AtomicU64::new(about.size)), may_write, jobs }
     }
 
-    /// Returns the size in bytes.
+    /// Returns the size in bytes, after the last complete change of this file by its clones.
     #[allow(clippy::len_without_is_empty, reason = "a file is not a collection")]
     pub fn len(&self) -> u64 {
-        self.about.size
+        self.size.load(Ordering::Relaxed)
     }
 
-    /// Returns the modification time.
+    /// Returns the modification time when the file was opened.
     pub fn modified(&self) -> FileTime {
         FileTime { seconds: self.about.seconds, nanos: self.about.nanos }
     }
@@ -80,7 +90,7 @@ impl RemoteFile {
         &self,
         ranges: impl IntoIterator<Item = Range<u64>>,
     ) -> Result<RangeReads, Error> {
-        let size = self.about.size;
+        let size = self.len();
         let (mut wanted, mut spans) = (VecDeque::new(), VecDeque::<Range<u64>>::new());
         for (number, range) in ranges.into_iter().enumerate() {
             if range.start > range.end {
@@ -99,9 +109,87 @@ impl RemoteFile {
         }
         let (tell, pieces) = mpsc::unbounded_channel();
         // If the file is closed, the first piece reports it.
-        let _ = self.reads.send(Read { ranges: spans, tell }).await;
+        let _ = self.jobs.send(Job::Read(Read { ranges: spans, tell })).await;
         Ok(RangeReads { pieces, wanted, rest: None, failed: false })
     }
+
+    /// Writes `bytes` at `offset`. The file grows if they end beyond its end; a gap reads as zeros.
+    ///
+    /// The bytes travel in pieces of 256 KiB, each with its BLAKE3 hash. The server compares the
+    /// hash, writes the piece, reads it back and compares again. When the call returns, every new
+    /// reader gets the bytes. They are on the disk after [`RemoteFile::sync`]. A write is not
+    /// atomic: after an error, or if the future is dropped, a part may have been written, and a
+    /// reader may see a part meanwhile.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`]: the file was opened for reads only, or the range ends beyond 2^63 − 1.
+    /// Otherwise the server's reason, such as a full disk, or the connection was lost. Then all
+    /// later calls on the file fail, too: open it again.
+    pub async fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let end = offset.saturating_add(bytes.len() as u64);
+        self.may_have(end)?;
+        let starts = (offset..).step_by(PIECE);
+        let pieces = starts.zip(bytes.chunks(PIECE));
+        let mut sent = Vec::new();
+        for (at, piece) in pieces {
+            sent.push(self.change(Change::Write(at, piece.to_vec())).await?);
+        }
+        for made in sent {
+            done(made).await?;
+        }
+        if !bytes.is_empty() {
+            self.size.fetch_max(end, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Truncates the file to `len` bytes, or extends it by zeros that take no room on the disk.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::write_at`].
+    pub async fn set_len(&self, len: u64) -> Result<(), Error> {
+        self.may_have(len)?;
+        done(self.change(Change::SetLen(len)).await?).await?;
+        self.size.store(len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Waits until all changes that are complete, and the name of a new file, are on the server's
+    /// disk.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::write_at`].
+    pub async fn sync(&self) -> Result<(), Error> {
+        self.may_have(0)?;
+        done(self.change(Change::Sync).await?).await
+    }
+
+    /// Checks that the file may be changed and have this length.
+    fn may_have(&self, len: u64) -> Result<(), Error> {
+        let what = match (self.may_write, i64::try_from(len)) {
+            (false, _) => "the remote file was opened for reads only".to_owned(),
+            (true, Err(_)) => format!("no file can have {len} bytes"),
+            (true, Ok(_)) => return Ok(()),
+        };
+        Err(Error::new(ErrorKind::Usage, what))
+    }
+
+    async fn change(&self, change: Change) -> Result<Sent, Error> {
+        let (tell, made) = oneshot::channel();
+        self.jobs.send(Job::Change(change, tell)).await.map_err(|_| closed())?;
+        Ok(made)
+    }
+}
+
+type Sent = oneshot::Receiver<Result<(), crate::error::Error>>;
+
+/// Waits until a change is made.
+async fn done(made: Sent) -> Result<(), Error> {
+    Ok(made.await.map_err(|_| closed())??)
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Unfinished, "the remote file was closed")
 }
 
 /// Bytes of a range.
@@ -157,8 +245,7 @@ impl Stream for RangeReads {
             Some(Ok(piece)) => piece,
             failed => {
                 this.failed = true;
-                let ended = || Error::new(ErrorKind::Unfinished, "the remote file was closed");
-                let error = failed.and_then(Result::err).map_or_else(ended, Error::from);
+                let error = failed.and_then(Result::err).map_or_else(closed, Error::from);
                 return Poll::Ready(Some(Err(error)));
             }
         };

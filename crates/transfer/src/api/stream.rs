@@ -469,6 +469,9 @@ pub struct StreamReceived {
     pub late: u64,
     /// Frames that were incomplete at the deadline.
     pub missed: u64,
+    /// Missed frames whose datagrams arrived too late: a busy host or a queue delayed them. The
+    /// other missed frames lack datagrams.
+    pub overdue: u64,
     /// Frames that arrived but were dropped because the reader was too slow.
     pub unread: u64,
     /// Frames that the server did not forward completely, because this client was silent.
@@ -544,6 +547,7 @@ impl StreamReceiver {
             on_time: status.on_time,
             late: status.late,
             missed: status.missed,
+            overdue: status.overdue,
             unread: status.unread,
             withheld: status.withheld,
             datagrams: status.datagrams,

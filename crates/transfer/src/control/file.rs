@@ -1,10 +1,12 @@
-//! The messages of the service `file`: reads of ranges of one file. The client's first [`FileAsk`]
-//! names the file. The server answers with [`FileData`]: first the opened file, then the bytes of
-//! the ranges of each `FileAsk`, in the order of the requests.
+//! The messages of the service `file`: reads of ranges of one file, and changes in place. The
+//! client's first [`FileAsk`] names the file. The server answers with [`FileData`]: first the
+//! opened file, then for each `FileAsk` the end of its change and the bytes of its ranges, in the
+//! order of the requests.
 
 use std::ops::Range;
 
 use longhaul_files::CHUNK;
+use longhaul_files::digest::Digest;
 
 use crate::error::{Error, ErrorKind};
 
@@ -12,7 +14,13 @@ use crate::error::{Error, ErrorKind};
 pub const SERVICE: &str = "file";
 
 /// The version of the service's messages. Each new field that a receiver must not skip raises it.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+
+/// The lowest version that knows reads.
+pub(crate) const READS: u32 = 1;
+
+/// The lowest version that knows changes: [`FileAsk::edit`] and [`FileAsk::change`].
+pub(crate) const CHANGES: u32 = 2;
 
 /// Maximum number of ranges in one message.
 pub const MOST_RANGES: usize = 4096;
@@ -30,6 +38,90 @@ pub struct FileAsk {
     /// The requested ranges, at most 4096.
     #[prost(message, repeated, tag = "2")]
     pub ranges: Vec<FileRange>,
+    /// Open the file for changes as well, and create it if it is missing. In the first message
+    /// only.
+    #[prost(bool, tag = "3")]
+    pub edit: bool,
+    /// A change, made before the ranges are read.
+    #[prost(message, optional, tag = "4")]
+    pub change: Option<FileChange>,
+}
+
+/// A change of the open file: exactly one of `bytes`, `length` and `sync`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct FileChange {
+    /// The offset of `bytes`.
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+    /// The bytes to write, at most 256 KiB.
+    #[prost(bytes = "vec", tag = "2")]
+    pub bytes: Vec<u8>,
+    /// The BLAKE3 hash of `bytes`.
+    #[prost(bytes = "vec", tag = "3")]
+    pub digest: Vec<u8>,
+    /// The new length of the file.
+    #[prost(uint64, optional, tag = "4")]
+    pub length: Option<u64>,
+    /// Put all changes on the disk.
+    #[prost(bool, tag = "5")]
+    pub sync: bool,
+}
+
+/// A valid [`FileChange`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Write the bytes at the offset.
+    Write(u64, Vec<u8>),
+    /// Set the length.
+    SetLen(u64),
+    /// Put all changes on the disk.
+    Sync,
+}
+
+impl From<Change> for FileChange {
+    fn from(change: Change) -> FileChange {
+        let none = FileChange::default();
+        match change {
+            Change::Write(offset, bytes) => {
+                let digest = blake3::hash(&bytes).as_bytes().to_vec();
+                FileChange { offset, bytes, digest, ..none }
+            }
+            Change::SetLen(len) => FileChange { length: Some(len), ..none },
+            Change::Sync => FileChange { sync: true, ..none },
+        }
+    }
+}
+
+impl FileChange {
+    /// Checks the change, and compares its bytes with their digest.
+    ///
+    /// # Errors
+    /// It is no change, or the bytes are too many or damaged.
+    pub fn check(self) -> Result<Change, Error> {
+        let wrong = |what: &str| Error::new(ErrorKind::Unfinished, what);
+        let FileChange { offset, bytes, digest, length: len, sync } = self;
+        match (bytes.is_empty(), len, sync) {
+            (false, None, false) => {
+                let beyond = offset.checked_add(bytes.len() as u64);
+                if bytes.len() > PIECE || beyond.is_none_or(|end| i64::try_from(end).is_err()) {
+                    return Err(wrong("no write has this range"));
+                }
+                let digest: Digest =
+                    digest.try_into().map_err(|_| wrong("a write has no digest"))?;
+                match *blake3::hash(&bytes).as_bytes() == digest {
+                    true => Ok(Change::Write(offset, bytes)),
+                    false => Err(Error::new(
+                        ErrorKind::Verification,
+                        "the bytes of a write differ from their digest",
+                    )),
+                }
+            }
+            (true, Some(len), false) if i64::try_from(len).is_ok() => Ok(Change::SetLen(len)),
+            (true, Some(_), false) => Err(wrong("no file has this length")),
+            (true, None, true) => Ok(Change::Sync),
+            _ => Err(wrong("a change must have one of bytes, length and sync")),
+        }
+    }
 }
 
 /// Bytes of a file, at least one.
@@ -43,7 +135,7 @@ pub struct FileRange {
     pub len: u64,
 }
 
-/// The file is open. All reads return this version.
+/// The file is open. All reads return this version, or the one after the last own change.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct FileOpened {
     /// Bytes of content.
@@ -72,6 +164,9 @@ pub struct FileData {
     /// The file.
     #[prost(message, optional, tag = "3")]
     pub opened: Option<FileOpened>,
+    /// The oldest change without an answer is made.
+    #[prost(bool, tag = "4")]
+    pub changed: bool,
 }
 
 /// The part of a range that lies in one chunk.
@@ -173,6 +268,34 @@ mod tests {
         ];
         assert_eq!(cut(1..size), all);
         assert_eq!(cut(3 * CHUNK..size - 1), [(3, 3 * CHUNK, 9, false)]);
+    }
+
+    #[test]
+    fn a_change_is_one_thing_and_has_the_digest_of_its_bytes() {
+        let write = |at| FileChange::from(Change::Write(at, vec![1, 2]));
+        for change in [Change::Write(7, vec![1, 2]), Change::SetLen(0), Change::Sync] {
+            assert_eq!(FileChange::from(change.clone()).check(), Ok(change));
+        }
+        let last = i64::MAX as u64 - 2;
+        assert!(
+            write(last).check().is_ok() && FileChange::from(Change::SetLen(last)).check().is_ok()
+        );
+        let long = FileChange::from(Change::Write(0, vec![0; PIECE + 1]));
+        let damaged = FileChange { bytes: vec![1, 3], ..write(0) };
+        for bad in [
+            FileChange::default(),
+            FileChange { sync: true, ..write(0) },
+            FileChange { length: Some(5), ..write(0) },
+            FileChange { sync: true, ..FileChange::from(Change::SetLen(0)) },
+            FileChange { digest: Vec::new(), ..write(0) },
+            FileChange::from(Change::SetLen(1 << 63)),
+            write(last + 1),
+            write(u64::MAX),
+            long,
+            damaged,
+        ] {
+            assert!(bad.clone().check().is_err(), "{:?}", (bad.offset, bad.length, bad.sync));
+        }
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub(crate) struct Reach<'a> {
     pub(crate) trust: &'a Trust,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) options: &'a ReachOptions,
+    /// More words of the command that ssh starts.
+    pub(crate) arguments: &'a [String],
 }
 
 /// A reached host.
@@ -106,6 +108,28 @@ pub(crate) async fn open(
     settings: &Settings,
     look: Look,
 ) -> Result<Reached, Error> {
+    open_for(options, observer, settings, look, false).await
+}
+
+/// The same for rooms and streams: clients that come over ssh meet at one server of their user.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) async fn open_rooms(
+    options: &HostOptions,
+    observer: &dyn Observer,
+    look: Look,
+) -> Result<Reached, Error> {
+    open_for(options, observer, &Settings::default(), look, true).await
+}
+
+async fn open_for(
+    options: &HostOptions,
+    observer: &dyn Observer,
+    settings: &Settings,
+    look: Look,
+    rooms: bool,
+) -> Result<Reached, Error> {
     let HostOptions { location, trust, key, reach } = options;
     let here = || {
         let what = match location {
@@ -113,11 +137,15 @@ pub(crate) async fn open(
             _ => format!("{location} is on this host"),
         };
         Error::new(ErrorKind::Usage, what)
-            .advise("name a server as lh://host[:port], or a host of ssh as host:")
+            .advise("name a server as lh://host[:port], or an ssh host as host:")
     };
     let host = Host::of(location).ok_or_else(here)?;
     let identity = key.identity()?;
-    let reach = Reach { host: &host, identity: &identity, trust, observer, options: reach };
+    let (host, identity) = (&host, &identity);
+    // The remote side admits the id before it names its ports.
+    let words = ["--rooms".to_owned(), identity.id().to_string()];
+    let arguments = if rooms { &words[..] } else { &[] };
+    let reach = Reach { host, identity, trust, observer, options: reach, arguments };
     reach.open(settings, look).await
 }
 
@@ -128,7 +156,8 @@ pub(crate) fn reach<'a>(
     identity: &'a Identity,
     observer: &'a dyn Observer,
 ) -> Reach<'a> {
-    Reach { host: route.host(), identity, trust: &options.trust, observer, options: &options.reach }
+    let (host, trust) = (route.host(), &options.trust);
+    Reach { host, identity, trust, observer, options: &options.reach, arguments: &[] }
 }
 
 impl Reach<'_> {
@@ -198,7 +227,7 @@ impl Reach<'_> {
             destination,
             remote_path: &self.options.remote_path,
             ports: self.options.ports,
-            arguments: &[],
+            arguments: self.arguments,
         };
         let mut begun = None;
         let offered = |contact| begun = begin(contact, doors, look);

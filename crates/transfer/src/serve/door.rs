@@ -79,15 +79,17 @@ impl Right {
             return Ok(());
         }
         let what = format!("{} is no longer allowed to do this here", self.peer);
-        Err(Error::new(ErrorKind::Unreachable, what).advise("ask who runs the server"))
+        Err(Error::new(ErrorKind::Unreachable, what).advise("ask the server's administrator"))
     }
 }
 
-/// One side of a transfer.
+/// One side of a transfer, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
     Write,
+    /// Read and write the same file.
+    Change,
 }
 
 impl Access {
@@ -96,6 +98,7 @@ impl Access {
         match self {
             Access::Read => entry.read,
             Access::Write => entry.write,
+            Access::Change => entry.read && entry.write,
         }
     }
 
@@ -103,6 +106,7 @@ impl Access {
         match self {
             Access::Read => "read",
             Access::Write => "write",
+            Access::Change => "change files",
         }
     }
 }
@@ -227,7 +231,7 @@ impl Door {
             false => {
                 let error =
                     Error::new(ErrorKind::Unreachable, format!("{peer} has no right to {word}"));
-                Err(error.advise("ask who runs the server"))
+                Err(error.advise("ask the server's administrator"))
             }
         }
     }
@@ -246,9 +250,11 @@ impl Door {
         };
         let list = now(&self.allow);
         let allowed = allowed(&list, peer)?;
-        if !access.is_in(allowed) || self.read_only && access == Access::Write {
+        if !access.is_in(allowed) || self.read_only && access != Access::Read {
             let what = format!("{peer} may not {} here", access.verb());
-            return Err(Error::new(ErrorKind::Unreachable, what).advise("ask who runs the server"));
+            return Err(
+                Error::new(ErrorKind::Unreachable, what).advise("ask the server's administrator")
+            );
         }
         let root = match &allowed.subfolder {
             None => root.clone(),
@@ -311,16 +317,16 @@ mod tests {
         };
         let door = Door::open(&options).unwrap();
         let right = |access| door.right(peer, Some(access));
-        let (read, write) = (right(Access::Read), right(Access::Write));
+        let rights = [Access::Read, Access::Write, Access::Change].map(right);
         let holds = |list: Vec<Allow>| {
             door.allow(list).unwrap();
-            (read.check().is_ok(), write.check().is_ok())
+            rights.each_ref().map(|right| right.check().is_ok())
         };
-        assert_eq!(holds(vec![entry("")]), (true, true));
-        assert_eq!(holds(vec![entry(":ro")]), (true, false));
-        assert_eq!(holds(vec![entry(":wo")]), (false, true));
-        assert_eq!(holds(vec![entry(":rw:sub")]), (false, false));
-        assert_eq!(holds(Vec::new()), (false, false));
+        assert_eq!(holds(vec![entry("")]), [true, true, true]);
+        assert_eq!(holds(vec![entry(":ro")]), [true, false, false]);
+        assert_eq!(holds(vec![entry(":wo")]), [false, true, false]);
+        assert_eq!(holds(vec![entry(":rw:sub")]), [false, false, false]);
+        assert_eq!(holds(Vec::new()), [false, false, false]);
     }
 
     #[test]

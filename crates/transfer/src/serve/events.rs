@@ -169,7 +169,8 @@ impl ServedClient {
 
     /// Returns a client that reads ranges of a file.
     pub(super) fn of_file(session: &Session, asked: &FileAsk) -> ServedClient {
-        ServedClient::new(session, "reads ranges of", named(std::slice::from_ref(&asked.path)))
+        let verb = if asked.edit { "changes ranges of" } else { "reads ranges of" };
+        ServedClient::new(session, verb, named(std::slice::from_ref(&asked.path)))
     }
 
     /// Returns a client that writes a file of unknown length.

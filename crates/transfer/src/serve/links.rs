@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::options::HostOptions;
 use crate::progress::Observer;
 use crate::reach::{self, Look};
-use crate::session::{self, PeerId, Session, Settings};
+use crate::session::{self, PeerId, Session};
 
 /// How long to wait after a refusal before the link is retried.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -40,8 +40,7 @@ impl std::fmt::Debug for LinkTo {
 
 impl LinkTo {
     async fn connect(&self) -> Result<Session, session::Error> {
-        let settings = Settings::default();
-        let reached = reach::open(&self.options, &*self.observer, &settings, Look::No).await;
+        let reached = reach::open_rooms(&self.options, &*self.observer, Look::No).await;
         let session = reached.map(|reached| reached.session);
         session.map_err(|error: Error| {
             let is_silence = error.is_silence;

@@ -1,4 +1,4 @@
-//! The service of remote files: reads of ranges of one file.
+//! The service of remote files: reads of ranges of one file, and changes in place.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +19,9 @@ use super::dispatch::first;
 use super::door::Access;
 use super::events::{Moved, ServedClient};
 use super::running::{Running, attend};
-use crate::control::file::{self, FileAsk, FileData, FileOpened, PIECE, Portion, portions};
+use crate::control::file::{
+    self, Change, FileAsk, FileChange, FileData, FileOpened, PIECE, Portion, portions,
+};
 use crate::error::{Error, ErrorKind};
 use crate::session::{PeerId, Service, Session, allow};
 use longhaul_files::digest::Digest;
@@ -90,11 +92,12 @@ impl Service for Reading {
             };
             let server = &self.server;
             let client = ServedClient::of_file(&session, &asked);
+            let access = access_of(&asked);
             let answer = async |running: &Running, session: &mut Session| {
                 running.or(self.answer(running, session, asked)).await
             };
             // The client has been sent the result; the server does not log it.
-            let _ = attend(server, session, client, Access::Read, answer).await;
+            let _ = attend(server, session, client, access, answer).await;
         })
     }
 }
@@ -133,33 +136,74 @@ impl Reading {
         session: &mut Session,
         asked: FileAsk,
     ) -> Result<(), Error> {
-        let path = Path::new(OsStr::from_bytes(&asked.path));
-        let place = self.server.door.place(&session.peer, path, Access::Read)?;
+        let (access, path) = (access_of(&asked), Path::new(OsStr::from_bytes(&asked.path)));
+        let place = self.server.door.place(&session.peer, path, access)?;
         let _seat = self.seat(session.peer)?;
         let disk = self.disk().await?;
         let opening = tokio::task::spawn_blocking(move || {
             let _disk = disk;
-            RangeFile::open(&place)
+            match access {
+                Access::Change => RangeFile::open_to_change(&place),
+                _ => RangeFile::open(&place),
+            }
         });
-        let opened = Arc::new(opening.await.map_err(ended)??);
+        let mut opened = Arc::new(opening.await.map_err(ended)??);
         let stamp = *opened.stamp();
+        let may_change = access == Access::Change;
+        let _uncached = may_change.then(|| self.values.forget(stamp.identity));
         let (seconds, nanos) = (stamp.modified.seconds, stamp.modified.nanos);
         let about = FileOpened { size: stamp.size, seconds, nanos };
         tell(session, FileData { opened: Some(about), ..FileData::default() }).await?;
         let bulk = self.bulk.clone().try_acquire_owned();
-        match &bulk {
-            Ok(_) => session.expect_bulk(),
-            Err(_) => session.expect_much(),
+        if bulk.is_err() || may_change {
+            session.expect_much();
+        }
+        if bulk.is_ok() {
+            session.expect_bulk();
         }
         let (mut bytes, mut next) = (0, Some(asked));
-        while let Some(asked) = next {
-            for range in asked.check(stamp.size)? {
-                bytes += self.send(session, &opened, portions(range, stamp.size)).await?;
+        while let Some(mut asked) = next {
+            if let Some(change) = asked.change.take() {
+                if !may_change {
+                    let what = "a change of a file that was opened for reads was requested";
+                    return Err(Error::new(ErrorKind::Unfinished, what));
+                }
+                bytes += change.bytes.len() as u64;
+                opened = self.change(session, opened, change).await?;
+            }
+            let size = opened.stamp().size;
+            for range in asked.check(size)? {
+                bytes += self.send(session, &opened, portions(range, size)).await?;
             }
             running.note(Moved { bytes, files: 1, failed: 0 });
             next = session.read::<FileAsk>().await?;
         }
         Ok(())
+    }
+
+    /// Makes a change, and tells the client when it is made.
+    async fn change(
+        &self,
+        session: &mut Session,
+        file: Arc<RangeFile>,
+        change: FileChange,
+    ) -> Result<Arc<RangeFile>, Error> {
+        let disk = self.disk().await?;
+        let making = tokio::task::spawn_blocking(move || {
+            let _disk = disk;
+            let change = change.check()?;
+            // Its reads are complete, so there is no other handle.
+            let mut file = Arc::into_inner(file).ok_or_else(|| ended(()))?;
+            match change {
+                Change::Write(at, bytes) => file.write(at, &bytes)?,
+                Change::SetLen(len) => file.set_len(len)?,
+                Change::Sync => file.sync()?,
+            }
+            Ok::<_, Error>(Arc::new(file))
+        });
+        let file = with_signs(session, making).await??;
+        tell(session, FileData { changed: true, ..FileData::default() }).await?;
+        Ok(file)
     }
 
     /// Sends the bytes of `portions`, and reads the next one meanwhile.
@@ -171,20 +215,16 @@ impl Reading {
     ) -> Result<u64, Error> {
         let mut sent = 0;
         let mut ahead = self.read(file, portions.next()).await?;
-        while let Some(mut reading) = ahead {
-            let read = loop {
-                match timeout(SIGN, &mut reading).await {
-                    Ok(read) => break read.map_err(ended)??,
-                    Err(_) => tell(session, FileData::default()).await?,
-                }
-            };
+        while let Some(reading) = ahead {
+            let read = with_signs(session, reading).await??;
             ahead = self.read(file, portions.next()).await?;
             let pieces = read.bytes.chunks(PIECE);
             let last = pieces.len() - 1;
             for (at, piece) in pieces.enumerate() {
                 let value = read.value.filter(|_| at == last);
                 let value = value.map_or_else(Vec::new, |value| value.to_vec());
-                tell(session, FileData { bytes: piece.to_vec(), value, opened: None }).await?;
+                let bytes = piece.to_vec();
+                tell(session, FileData { bytes, value, ..FileData::default() }).await?;
             }
             sent += read.bytes.len() as u64;
         }
@@ -217,8 +257,23 @@ impl Reading {
     }
 }
 
+/// Returns the right that a file needs.
+fn access_of(asked: &FileAsk) -> Access {
+    if asked.edit { Access::Change } else { Access::Read }
+}
+
 fn ended<E>(_: E) -> Error {
     Error::new(ErrorKind::Unfinished, "the read of the file was aborted")
+}
+
+/// Waits for `work` on the disk, and sends signs of life meanwhile.
+async fn with_signs<T>(session: &mut Session, mut work: JoinHandle<T>) -> Result<T, Error> {
+    loop {
+        match timeout(SIGN, &mut work).await {
+            Ok(done) => return done.map_err(ended),
+            Err(_) => tell(session, FileData::default()).await?,
+        }
+    }
 }
 
 async fn tell(session: &mut Session, message: FileData) -> Result<(), Error> {

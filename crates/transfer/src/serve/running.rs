@@ -78,7 +78,7 @@ impl Server {
         let (right, said) = self.door.right_to(peer, word)?;
         let parsed = NamesRight::parse(&said).ok_or_else(|| {
             let what = format!("the right {word}={said} is invalid");
-            Error::new(ErrorKind::Unreachable, what).advise("ask who runs the server")
+            Error::new(ErrorKind::Unreachable, what).advise("ask the server's administrator")
         })?;
         Ok((self.begin_by(right)?, parsed))
     }

@@ -76,7 +76,7 @@ pub(in crate::cp) fn plan(locations: &[Location]) -> Result<Option<Plan>, Error>
         );
         let advice = match sources.len() {
             1 => "name one of them as host:path, which ssh reaches, or run longhaul there",
-            _ => "copy from one host at a time, or run longhaul where they go to",
+            _ => "copy from one host at a time, or run longhaul on the destination host",
         };
         return Err(Error::new(ErrorKind::Usage, what).advise(advice));
     };
@@ -196,7 +196,7 @@ impl Plan {
     }
 }
 
-/// A host of ssh, in brackets if it is an IPv6 address.
+/// An ssh host, in brackets if it is an IPv6 address.
 fn bracketed(destination: &str) -> String {
     let (user, host) = match destination.rsplit_once('@') {
         Some((user, host)) => (format!("{user}@"), host),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_of_the_sources_runs_the_copy_or_else_that_of_the_destination() {
+    fn the_source_host_runs_the_copy_or_else_the_destination_host() {
         let is = |texts: &[&str], runner: &str, ends: &[&str]| {
             let ends = ends.iter().map(|end| (*end).to_owned()).collect();
             assert_eq!(planned(texts), (runner.to_owned(), ends), "{texts:?}");
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_with_a_local_end_has_no_plan_and_one_between_servers_is_refused() {
+    fn a_copy_with_a_local_end_has_no_plan_and_a_copy_between_servers_is_refused() {
         for texts in [&["a", "h:b"][..], &["h:a", "b"], &["h:a", "b", "g:c"], &["h:a"], &[]] {
             assert!(plan(&locations(texts)).unwrap().is_none(), "{texts:?}");
         }
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_ssh_starts_in_the_home_folder_and_is_never_remote_or_a_flag() {
+    fn an_ssh_path_starts_in_the_home_folder_and_never_looks_remote_or_like_a_flag() {
         for (path, word) in [
             ("", "./"),
             ("~", "./"),

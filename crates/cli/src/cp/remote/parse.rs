@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind};
 use crate::{exit, plain};
 
-/// Parses an event; `None` for one of a newer release.
+/// Parses an event; `None` for an event that only a newer release knows.
 pub(super) fn event(value: &Value) -> Option<Event> {
     let event = one(value)?;
     Some(match value["source"].as_str() {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_ignored_and_steers_no_terminal() {
+    fn invalid_lines_are_ignored_and_cannot_control_the_terminal() {
         assert_eq!(back(r#"{"event": "told-later"}"#), "nothing");
         assert_eq!(back(r#"[1, {"event": 5}]"#), "nothing");
         let hostile = r#"{"event": "file", "path": {"a": 1}, "path_hex": "f"}"#;

@@ -319,28 +319,28 @@ fn clear(folder: &Path) {
 }
 
 #[test]
-fn a_client_that_pulls_outlives_every_lie_of_a_server_before_its_offer() {
+fn a_pulling_client_survives_every_false_message_before_the_offer() {
     tell_all(Moment::Pull, all_lies());
 }
 
 #[test]
-fn a_client_that_pulls_outlives_every_lie_of_a_server_after_its_offer() {
+fn a_pulling_client_survives_every_false_message_after_the_offer() {
     tell_all(Moment::ByDatagrams, all_lies());
 }
 
 #[test]
-fn a_client_completes_only_the_described_copy_despite_lies() {
+fn a_client_completes_only_the_described_copy_despite_false_messages() {
     tell_all(Moment::Whole, control_lies());
 }
 
 #[test]
-fn a_client_that_pushes_outlives_every_lie_of_a_server() {
+fn a_pushing_client_survives_every_false_message() {
     tell_all(Moment::Push, all_lies());
     tell_all(Moment::Planned, all_lies());
 }
 
 #[test]
-fn a_client_of_replicas_outlives_every_lie_in_place_of_an_answer() {
+fn a_client_of_replicas_survives_every_false_answer() {
     let surveyed = control_lies().into_iter().filter(|lie| {
         matches!(lie.message, Message::Surveyed(_) | Message::Offer(_) | Message::Survey(_))
     });
@@ -372,7 +372,7 @@ fn probe_of(lie: Lie) -> Result<(), Error> {
 }
 
 #[test]
-fn a_probe_outlives_every_count_of_a_server() {
+fn a_probe_survives_every_count_that_a_server_reports() {
     let counts = control_lies().into_iter();
     let counts = counts.filter(|lie| matches!(lie.message, Message::ProbeCount(_)));
     let probe = |lie: Lie| (lie.named.clone(), thread::spawn(move || probe_of(lie)));

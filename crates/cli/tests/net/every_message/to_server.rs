@@ -90,7 +90,7 @@ async fn tell(
 }
 
 #[test]
-fn a_server_answers_or_refuses_every_lie_of_a_client_and_serves_on() {
+fn a_server_answers_or_refuses_every_false_message_and_continues() {
     let mut pair = Pair::in_memory(&[]);
     write(&pair.there.join(NAME), &content());
     std::fs::create_dir(pair.there.join("copies")).expect("the scratch folder is ours");

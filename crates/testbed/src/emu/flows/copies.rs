@@ -24,13 +24,13 @@ use crate::scenario::{Amount, Flow, Scenario, Strategy, Traffic, Transfer};
 use crate::sim::check_copy;
 
 /// The variable with the program's configuration folder.
-const CONFIG: &str = "LONGHAUL_CONFIG_DIR";
+pub(super) const CONFIG: &str = "LONGHAUL_CONFIG_DIR";
 /// The memory limit for an object in one segment, if the scenario sets none.
 const BUDGET: &str = "4Gi";
 /// Header and tag of a sealed datagram.
 const OVERHEAD: u32 = 32;
 /// Generous timeout for a server's start, even on a busy machine.
-const READY_WITHIN: Duration = Duration::from_secs(60);
+pub(super) const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How often to check for the end of a run.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -50,7 +50,7 @@ struct Server {
 }
 
 /// A child process that is killed when this is dropped.
-struct Kept(Child);
+pub(super) struct Kept(pub(super) Child);
 
 impl Drop for Kept {
     fn drop(&mut self) {
@@ -60,7 +60,7 @@ impl Drop for Kept {
     }
 }
 
-fn failed(what: &str, error: &dyn std::fmt::Display) -> EmulationError {
+pub(super) fn failed(what: &str, error: &dyn std::fmt::Display) -> EmulationError {
     EmulationError::Program(format!("{what}: {error}"))
 }
 
@@ -238,7 +238,7 @@ fn objects(
 }
 
 /// A child's lines on stdout, as they arrive.
-fn lines(child: &mut Child) -> io::Result<Receiver<String>> {
+pub(super) fn lines(child: &mut Child) -> io::Result<Receiver<String>> {
     let stdout = child.stdout.take().ok_or_else(|| io::Error::other("its output is not piped"))?;
     let (sender, receiver) = channel();
     let read = move || {

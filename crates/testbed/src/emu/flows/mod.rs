@@ -6,7 +6,7 @@
 //!
 //! Modules: `absent` (parts that cannot be emulated), `copies` (the real program) and `tells` (its
 //! events), `streams` (TCP), `mice`, `datagrams` (UDP), `end` (a flow's result), `scratch` (a
-//! temporary folder that is always removed).
+//! temporary folder that is always removed), [`updates`] (state updates by channels).
 
 mod absent;
 mod copies;
@@ -16,6 +16,7 @@ mod mice;
 mod scratch;
 mod streams;
 mod tells;
+pub mod updates;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

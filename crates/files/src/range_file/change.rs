@@ -1,0 +1,244 @@
+//! Changes a regular file in place.
+
+use std::io;
+
+use super::{RangeFile, Stamp};
+use crate::error::{Error, FileErrorKind};
+use crate::names;
+use crate::place::{Found, Place, file_error};
+use crate::store::{self, Access, FileKind, SharedFolder};
+
+impl RangeFile {
+    /// Opens the file at `place` for reads and changes in place, and creates it if it is missing.
+    /// The file is locked until the value is dropped, so there is no second writer.
+    ///
+    /// # Errors
+    /// `File`: the system refuses, another process has locked the file, or the file must not be
+    /// changed in place. The last applies to partial files of copies, to files that run with the
+    /// rights of their owner or group, and within a root to files with several names, because
+    /// other names may be outside the root.
+    pub fn open_to_change(place: &Place) -> Result<RangeFile, Error> {
+        let path = place.named();
+        let wrong = |error: io::Error| file_error("change", path, &error);
+        let refused = |what: &str| {
+            let what = format!("cannot change {}: it {what}", path.display());
+            Error::new(FileErrorKind::File, what).at(path)
+        };
+        let (parent, name, is_new) = match place.find_at_end().map_err(wrong)? {
+            Found::Folder(_) => return Err(refused("is a folder")),
+            _ if place.says_folder() => return Err(wrong(store::not_a_folder())),
+            // A device is not opened: that may have effects.
+            Found::Other { attributes, .. } if attributes.kind != FileKind::File => {
+                return Err(refused("is not a regular file"));
+            }
+            Found::Other { parent, name, .. } => (parent, name, false),
+            Found::Nothing { parent, name } => (parent, name, true),
+        };
+        if names::is_reserved(&name) {
+            return Err(refused("has a name that is reserved for partial files"));
+        }
+        let file = match is_new {
+            true => parent.create(&name, 0o666),
+            false => parent.open(&name, Access::ReadWrite),
+        };
+        let file = file.map_err(wrong)?;
+        file.lock().map_err(wrong)?;
+        let attributes = file.attributes().map_err(wrong)?;
+        if attributes.kind != FileKind::File {
+            return Err(refused("is not a regular file"));
+        }
+        if attributes.mode & 0o6000 != 0 {
+            return Err(refused("runs with the rights of its owner or group"));
+        }
+        if attributes.links > 1 && matches!(place, Place::Within { .. }) {
+            return Err(refused("has several names, which may be outside the served folder"));
+        }
+        let created_in: Option<SharedFolder> = is_new.then_some(parent);
+        let (stamp, path) = (Stamp::of(&attributes), path.to_owned());
+        Ok(RangeFile { file, stamp, path, created_in })
+    }
+
+    /// Writes `bytes` at `at`, reads them back and compares them. The file grows if they end beyond
+    /// its end. Later reads return the new version.
+    ///
+    /// # Errors
+    /// The range ends beyond the largest offset (`Request`); another process changed the file
+    /// (`Unfinished`), or the system refuses, for example because the disk is full (`File`). A part
+    /// of the bytes may have been written.
+    pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        let end = at.saturating_add(bytes.len() as u64);
+        self.check_len(end)?;
+        self.check()?;
+        let mut now = vec![0; bytes.len()];
+        let written = self.file.write_all_at(bytes, at);
+        let read = written.and_then(|()| self.file.read_exact_at(&mut now, at));
+        read.map_err(|error| file_error("write", &self.path, &error))?;
+        if now != bytes {
+            let what = format!(
+                "{}: the file does not return the bytes written at {at}",
+                self.path.display()
+            );
+            let error = Error::new(FileErrorKind::File, what).at(&self.path);
+            return Err(error.advise("check the disk, and whether another program writes the file"));
+        }
+        self.renew(end.max(self.stamp.size))
+    }
+
+    /// Truncates the file to `len` bytes, or extends it by zeros that take no room.
+    ///
+    /// # Errors
+    /// As [`RangeFile::write`].
+    pub fn set_len(&mut self, len: u64) -> Result<(), Error> {
+        self.check_len(len)?;
+        self.check()?;
+        self.file.set_len(len).map_err(|error| file_error("resize", &self.path, &error))?;
+        self.renew(len)
+    }
+
+    /// Waits until the content, and the name of a new file, are on the disk.
+    ///
+    /// # Errors
+    /// The system's error (`File`): what was written since the last sync may be lost.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        let synced = self.file.sync_all();
+        let named = synced.and_then(|()| self.created_in.as_ref().map_or(Ok(()), |in_| in_.sync()));
+        named.map_err(|error| file_error("sync", &self.path, &error))?;
+        self.created_in = None;
+        Ok(())
+    }
+
+    fn check_len(&self, len: u64) -> Result<(), Error> {
+        match i64::try_from(len) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let what = format!("{} cannot have {len} bytes", self.path.display());
+                Err(Error::new(FileErrorKind::Request, what).at(&self.path))
+            }
+        }
+    }
+
+    /// Takes the version after an own change, which has `size` bytes.
+    fn renew(&mut self, size: u64) -> Result<(), Error> {
+        let attributes = self.file.attributes();
+        let now = attributes.map_err(|error| file_error("write", &self.path, &error))?;
+        let now = Stamp::of(&now);
+        if now.size != size {
+            return Err(self.changed());
+        }
+        self.stamp = now;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+
+    use super::*;
+    use crate::{CHUNK, ChunkValues, Root};
+
+    fn open(top: &Path, path: &str) -> Result<RangeFile, Error> {
+        RangeFile::open_to_change(&Place::Within {
+            root: Root::open(top).unwrap(),
+            path: path.into(),
+        })
+    }
+
+    #[test]
+    fn writes_change_the_file_in_place_and_reads_return_them() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("data");
+        fs::write(&path, b"0123456789").unwrap();
+        let mut file = open(top.path(), "data").unwrap();
+        file.write(8, b"abcd").unwrap();
+        file.write(1, b"x").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"0x234567abcd");
+        let mut buf = [0; 12];
+        file.read(0, &mut buf).unwrap();
+        assert_eq!(&buf, b"0x234567abcd");
+        file.set_len(2).unwrap();
+        file.set_len(4).unwrap();
+        file.sync().unwrap();
+        assert_eq!((fs::read(&path).unwrap(), file.stamp().size), (b"0x\0\0".to_vec(), 4));
+        assert!(file.read(0, &mut buf).is_err(), "reads end at the new end");
+        for (at, bytes) in [(u64::MAX, &b"xy"[..]), (i64::MAX as u64, b"x"), (u64::MAX - 1, b"x")] {
+            let error = file.write(at, bytes).unwrap_err();
+            assert_eq!(error.kind, FileErrorKind::Request, "{at}");
+        }
+        assert!(file.set_len(1 << 63).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"0x\0\0");
+        open(top.path(), "new").unwrap().sync().unwrap();
+        assert_eq!(fs::read(top.path().join("new")).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_foreign_change_ends_the_writes_and_a_replaced_file_is_not_written() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("data");
+        fs::write(&path, b"0123456789").unwrap();
+        let mut file = open(top.path(), "data").unwrap();
+        fs::write(top.path().join("next"), b"next").unwrap();
+        fs::rename(top.path().join("next"), &path).unwrap();
+        let error = file.write(0, b"x").unwrap_err();
+        assert_eq!(error.what, "data changed while it was open");
+        assert_eq!(fs::read(&path).unwrap(), b"next");
+    }
+
+    #[test]
+    fn a_file_is_changed_by_one_writer_at_a_time() {
+        let top = tempfile::tempdir().unwrap();
+        let first = open(top.path(), "data").unwrap();
+        let error = open(top.path(), "data").unwrap_err();
+        assert!(error.what.contains("another copy is writing it"), "{error:?}");
+        drop(first);
+        open(top.path(), "data").unwrap();
+    }
+
+    #[test]
+    fn no_partial_file_no_link_that_leads_out_and_no_shared_or_privileged_file_is_changed() {
+        let (top, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (top, secret) = (top.path(), outside.path().join("secret"));
+        fs::write(&secret, "s").unwrap();
+        fs::create_dir(top.join("folder")).unwrap();
+        for name in [".x.lh-part", "suid", "file", "one"] {
+            fs::write(top.join(name), "f").unwrap();
+        }
+        fs::set_permissions(top.join("suid"), fs::Permissions::from_mode(0o4755)).unwrap();
+        fs::hard_link(top.join("one"), top.join("two")).unwrap();
+        symlink(&secret, top.join("out")).unwrap();
+        symlink(outside.path().join("new"), top.join("out-new")).unwrap();
+        symlink(".x.lh-part", top.join("part")).unwrap();
+        symlink("loop", top.join("loop")).unwrap();
+        let bad = "out out-new part loop .x.lh-part .y.lh-journal suid one two folder file/ new/ \
+                   file/x none/x ../secret .. .";
+        for path in bad.split_ascii_whitespace().chain([""]) {
+            assert!(open(top, path).is_err(), "{path:?}");
+        }
+        assert_eq!(fs::read(&secret).unwrap(), b"s");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+        assert!(!top.join("new").exists() && !top.join(".y.lh-journal").exists());
+        symlink("file", top.join("in")).unwrap();
+        open(top, "in").unwrap().write(0, b"g").unwrap();
+        assert_eq!(fs::read(top.join("file")).unwrap(), b"g");
+    }
+
+    #[test]
+    fn chunk_values_of_a_file_that_is_changed_are_forgotten() {
+        let top = tempfile::tempdir().unwrap();
+        fs::write(top.path().join("data"), vec![7; CHUNK as usize]).unwrap();
+        let known = std::sync::Arc::new(ChunkValues::new(8));
+        let mut buf = vec![0; CHUNK as usize];
+        let mut file = open(top.path(), "data").unwrap();
+        let old = file.read_chunk(0, &mut buf, &known).unwrap();
+        let guard = known.forget(file.stamp().identity);
+        // The clock of the file system may not have advanced between these calls.
+        file.write(5, b"x").unwrap();
+        let new = file.read_chunk(0, &mut buf, &known).unwrap();
+        assert!(new != old && known.get(file.stamp(), 0).is_none());
+        drop(guard);
+        assert_eq!(file.read_chunk(0, &mut buf, &known).unwrap(), new);
+        assert_eq!(known.get(file.stamp(), 0), Some(new));
+    }
+}

@@ -1,0 +1,251 @@
+//! State updates in real time, as [`crate::sim::updates`] has them in virtual time: by channels of
+//! the real program between two emulated hosts, and by the kernel's TCP.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_proto::channel::Code;
+use longhaul_proto::stream::Meter;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Bytes;
+use serde_json::Value;
+
+use super::copies::{CONFIG, Kept, READY_WITHIN, failed, lines};
+use super::duration;
+use super::scratch::Scratch;
+use crate::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
+use crate::link::LinkSpec;
+use crate::sim::updates::{Carrier, UpdatesOutcome, UpdatesRun};
+
+/// How long nothing may come before the rest counts as lost: longer than TCP's pause after several
+/// losses of the same segment.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How often a sender tries whether its channel is open.
+const KNOCK: Duration = Duration::from_millis(200);
+const PORT: u16 = 7_717;
+/// The text of an update that is not counted.
+const HELLO: &str = "hello";
+
+/// What came, and when.
+type Arrivals = Receiver<(String, Instant)>;
+
+/// Runs updates in real time by `binary` and its channels; TCP is the kernel's. Delays are from the
+/// time at which an update is due.
+///
+/// # Errors
+/// This machine cannot emulate, a program failed, or the emulator disturbed the path.
+pub fn run(run: &UpdatesRun, binary: &Path) -> Result<UpdatesOutcome, EmulationError> {
+    let back = LinkSpec { loss: LinkSpec::default().loss, ..run.link.clone() };
+    let seed = run.seed;
+    let spec = EmulationSpec { seed, ..EmulationSpec::pair(run.link.clone(), back) };
+    let emulation = Emulation::start(spec)?;
+    let offered = || -> Result<(u64, Bytes), EmulationError> {
+        let statistics = emulation.statistics()?;
+        let tally = statistics.link("a", "b");
+        Ok(tally.map_or((0, Bytes::ZERO), |tally| (tally.offered, tally.offered_bytes)))
+    };
+    let mut outcome = UpdatesOutcome::default();
+    let before;
+    match run.carrier {
+        Carrier::Tcp => {
+            let (mut out, came) = tcp(&emulation)?;
+            before = offered()?;
+            feed(run, &mut out, &came, &mut outcome)?;
+        }
+        Carrier::Datagrams(code) => {
+            let mut mode = vec!["--mode=datagram".to_owned()];
+            mode.push(match code {
+                Code::None => "--code=none".to_owned(),
+                Code::Xor { group } => format!("--code=xor:{group}"),
+                Code::ReedSolomon { group, repairs } => format!("--code=rs:{group}+{repairs}"),
+            });
+            let mut channel = Channel::open(&emulation, binary, &mode)?;
+            before = offered()?;
+            channel.feed(run, &mut outcome)?;
+        }
+        Carrier::Deadline(deadline) => {
+            let deadline = format!("--deadline={}us", deadline.as_nanos() / 1_000);
+            let mode = ["--mode=deadline".to_owned(), deadline];
+            let mut channel = Channel::open(&emulation, binary, &mode)?;
+            before = offered()?;
+            channel.feed(run, &mut outcome)?;
+        }
+    }
+    let after = offered()?;
+    (outcome.packets, outcome.bytes) = (after.0 - before.0, (after.1 - before.1).get());
+    match emulation.statistics()?.verdict() {
+        Verdict::Valid => Ok(outcome),
+        Verdict::Invalid(why) => Err(failed("not valid", &why)),
+    }
+}
+
+/// Writes each update at its time, and notes what comes.
+fn feed(
+    run: &UpdatesRun,
+    out: &mut (impl Write + Send),
+    came: &Arrivals,
+    outcome: &mut UpdatesOutcome,
+) -> Result<(), EmulationError> {
+    let began = Instant::now() + KNOCK;
+    let at = |number: u32| began + duration(run.interval * u64::from(number));
+    let last = at(run.count.saturating_sub(1));
+    let mut meter = Meter::new(run.interval);
+    let mut seen = vec![false; run.count as usize];
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for number in 0..run.count {
+                thread::sleep(at(number).saturating_duration_since(Instant::now()));
+                // In one write: TCP sends each at once.
+                let line = format!("{number:0>width$}\n", width = run.size);
+                out.write_all(line.as_bytes())?;
+            }
+            Ok::<(), io::Error>(())
+        });
+        let mut left = run.count;
+        while left > 0 {
+            let wait = last.saturating_duration_since(Instant::now()) + SILENCE;
+            let Ok((text, arrived)) = came.recv_timeout(wait) else { break };
+            // What opened the channel is no update.
+            let Ok(number) = text.parse::<u32>() else { continue };
+            let Some(seen @ false) = seen.get_mut(number as usize) else { continue };
+            *seen = true;
+            left -= 1;
+            let delay = arrived.saturating_duration_since(at(number));
+            let delay = Span::from_nanos(delay.as_nanos() as u64);
+            meter.on_frame((delay.as_nanos() / 1_000) as i64);
+            outcome.delays.push(delay);
+        }
+        outcome.lost = left;
+        writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+    .map_err(|error| failed("write an update", &error))?;
+    outcome.jitter = meter.jitter();
+    outcome.delays.sort_unstable();
+    Ok(())
+}
+
+/// A TCP connection from `a` to `b` that sends each update at once.
+fn tcp(emulation: &Emulation) -> Result<(TcpStream, Arrivals), EmulationError> {
+    let trouble = |error: io::Error| failed("open a TCP connection", &error);
+    let address = SocketAddr::new(IpAddr::V4(emulation.addresses("b")?.v4), PORT);
+    let listener = emulation.enter_host("b", || TcpListener::bind(address))?.map_err(trouble)?;
+    let out = emulation.enter_host("a", || TcpStream::connect(address))?.map_err(trouble)?;
+    out.set_nodelay(true).map_err(trouble)?;
+    let (inward, _) = listener.accept().map_err(trouble)?;
+    let (sender, came) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(inward).lines().map_while(Result::ok) {
+            if sender.send((line, Instant::now())).is_err() {
+                return;
+            }
+        }
+    });
+    Ok((out, came))
+}
+
+/// A channel through a reflector on host `b`, where its subscriber is.
+struct Channel<'e> {
+    emulation: &'e Emulation,
+    binary: &'e Path,
+    scratch: Scratch,
+    mode: Vec<String>,
+    _server: Kept,
+    server_id: String,
+}
+
+impl<'e> Channel<'e> {
+    fn open(
+        emulation: &'e Emulation,
+        binary: &'e Path,
+        mode: &[String],
+    ) -> Result<Channel<'e>, EmulationError> {
+        let scratch = Scratch::new(Bytes::mebi(1)).map_err(|error| failed("updates", &error))?;
+        let client = scratch.path().join("client");
+        let id = Command::new(binary).arg("id").env(CONFIG, &client).output();
+        let id = id.map_err(|error| failed("run longhaul id", &error))?;
+        let allow = format!("{},channel=rw", String::from_utf8_lossy(&id.stdout).trim());
+        let listen = format!("0.0.0.0:{PORT}");
+        let words = ["reflect", "--json", "--listen", &listen, "--allow", &allow];
+        let config = scratch.path().join("server");
+        let (server, said) = start(emulation, "b", binary, &words, &config)?;
+        let ready = said.recv_timeout(READY_WITHIN).unwrap_or_default();
+        let ready: Value = serde_json::from_str(&ready).unwrap_or_default();
+        let server_id = ready["id"].as_str().unwrap_or_default().to_owned();
+        Ok(Channel { emulation, binary, scratch, mode: mode.to_vec(), _server: server, server_id })
+    }
+
+    fn start(
+        &self,
+        host: &str,
+        words: &[&str],
+    ) -> Result<(Kept, Receiver<String>), EmulationError> {
+        let (id, url) = (format!("--server-id={}", self.server_id), format!("lh://b:{PORT}/x"));
+        let words = [&["channel"], words, &["--json", &id, &url]].concat();
+        let config: PathBuf = self.scratch.path().join("client");
+        start(self.emulation, host, self.binary, &words, &config)
+    }
+
+    fn feed(
+        &mut self,
+        run: &UpdatesRun,
+        outcome: &mut UpdatesOutcome,
+    ) -> Result<(), EmulationError> {
+        let (_receiver, said) = self.start("b", &["receive"])?;
+        let (arrived, came) = channel();
+        thread::spawn(move || listen(&said, &arrived));
+        let mode: Vec<&str> = self.mode.iter().map(String::as_str).collect();
+        let (mut sender, _progress) = self.start("a", &[&["send"], &mode[..]].concat())?;
+        let trouble = |error: io::Error| failed("write an update", &error);
+        let mut out =
+            sender.0.stdin.take().ok_or_else(|| trouble(io::ErrorKind::NotFound.into()))?;
+        // Until the subscriber and the sender are in the room.
+        let late = Instant::now() + READY_WITHIN;
+        loop {
+            writeln!(out, "{HELLO}").map_err(trouble)?;
+            match came.recv_timeout(KNOCK) {
+                Ok(_) => break,
+                Err(RecvTimeoutError::Timeout) if Instant::now() < late => {}
+                Err(_) => return Err(failed("open a channel", &"nothing came")),
+            }
+        }
+        feed(run, &mut out, &came, outcome)
+    }
+}
+
+/// Passes the texts of messages, with the times of their coming.
+fn listen(said: &Receiver<String>, arrived: &Sender<(String, Instant)>) {
+    for line in said {
+        let now = Instant::now();
+        let event: Value = serde_json::from_str(&line).unwrap_or_default();
+        let Some(text) = event["text"].as_str() else { continue };
+        if arrived.send((text.to_owned(), now)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Starts the program on a host; returns it with its lines.
+fn start(
+    emulation: &Emulation,
+    host: &str,
+    binary: &Path,
+    words: &[&str],
+    config: &Path,
+) -> Result<(Kept, Receiver<String>), EmulationError> {
+    let what = format!("start longhaul {} on {host}", words[0]);
+    let command = emulation.command(host, binary)?.args(words).env(CONFIG, config);
+    let child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| failed(&what, &error))?;
+    let mut child = Kept(child);
+    let lines = lines(&mut child.0).map_err(|error| failed(&what, &error))?;
+    Ok((child, lines))
+}
