@@ -21,9 +21,10 @@
 //! A copy of higher weight has several windows (`windows`). A copy of the lowest weight has none:
 //! while others are present it sends only enough to notice when they leave.
 //!
-//! While no window is in use, the sender drains every queue at a little less than the capacity, even
-//! a queue of other flows. Otherwise the law would take the losses of a short queue that another
-//! flow fills for the path's own, and make up for them by a higher rate, which starves that flow.
+//! While no window is in use, the sender drains every queue at a little less than the capacity,
+//! even a queue of other flows. Otherwise the law would take the losses of a short queue that
+//! another flow fills for the path's own, and make up for them by a higher rate, which starves that
+//! flow.
 //!
 //! [`Trains`] takes over again once all of the capacity arrives, or once others have made no queue
 //! for long.
