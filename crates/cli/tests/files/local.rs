@@ -1,8 +1,9 @@
 //! Copies within one host.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
@@ -10,7 +11,8 @@ use rustix::process::Signal;
 
 use crate::rig::slow::{HANGS, as_words, failing_calls, slow_calls, traced};
 use crate::rig::{
-    Child, Ended, Host, assert_same_attributes, bytes, content, need, remains, send_signal, write,
+    Child, Ended, Host, assert_same_attributes, binary, bytes, content, need, remains, send_signal,
+    skip, write,
 };
 
 /// A host and a folder on it.
@@ -79,6 +81,29 @@ fn a_partial_file_is_compared_and_not_written_again() {
     assert_eq!(summary["resumed_bytes"], 10 << 20);
     assert!(fs::read(here.at("to/big")).unwrap() == whole);
     assert!(remains(&here.at("to")).is_empty());
+}
+
+#[test]
+fn the_partial_file_of_another_user_is_kept() {
+    let is_root = rustix::process::geteuid().is_root();
+    need!(skip::unless(is_root, "only root can create files of two users"));
+    let here = Here::new();
+    write(&here.at("a"), &bytes(20 << 20, 1));
+    write(&here.at(".b.lh-part"), b"theirs");
+    let scratch = here.folder.path();
+    fs::copy(binary(), scratch.join("longhaul")).expect("there is room for the program");
+    for open in [scratch, &here.at("")] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    }
+    let theirs = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(here.at(".b.lh-part"), theirs).expect("it is ours");
+    let mut copy = Command::new("setpriv");
+    copy.args(["--reuid=65534", "--regid=65534", "--clear-groups", "../longhaul", "cp", "a", "b"]);
+    copy.env("LONGHAUL_CONFIG_DIR", scratch.join("theirs")).current_dir(here.at(""));
+    let ended = Child::spawn(copy.stdout(Stdio::piped()).stderr(Stdio::piped())).end();
+    ended.is(4, &["b: ", "user 0 has a partial file of it"]);
+    assert_eq!(fs::read(here.at(".b.lh-part")).unwrap(), b"theirs");
+    assert!(!here.at("b").exists());
 }
 
 #[test]

@@ -38,6 +38,16 @@ pub(super) fn lied<Asked: prost::Message + Default, Ended>(
     lies: Vec<impl prost::Message + 'static>,
     asks: impl FnOnce(&Host, &str, OsString) -> Ended,
 ) -> Ended {
+    lied_after(service, |_: &Asked| true, lies, asks)
+}
+
+/// Like [`lied`], but the server reads all messages up to the first for which `is_last` holds.
+pub(super) fn lied_after<Asked: prost::Message + Default, Ended>(
+    service: &'static str,
+    is_last: impl Fn(&Asked) -> bool + Send + 'static,
+    lies: Vec<impl prost::Message + 'static>,
+    asks: impl FnOnce(&Host, &str, OsString) -> Ended,
+) -> Ended {
     let scratch = tempfile::tempdir().expect("there is room for a folder");
     let client = Host::new(scratch.path());
     let (ready, is_ready) = std::sync::mpsc::channel();
@@ -51,7 +61,9 @@ pub(super) fn lied<Asked: prost::Message + Default, Ended>(
             // The first stream sends its request without waiting.
             let mut session: Session = listener.accept().await;
             assert_eq!(session.asked().0, service);
-            let _ = session.read::<Asked>().await;
+            while let Ok(Some(asked)) = session.read::<Asked>().await
+                && !is_last(&asked)
+            {}
             for lie in lies {
                 let _ = session.write(&lie).await;
             }

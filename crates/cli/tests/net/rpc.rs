@@ -30,7 +30,8 @@ fn lied(lies: Vec<Said>) -> (RpcCode, String) {
             (error.code, error.reason)
         })
     };
-    liar::lied::<Say, _>("rpc", lies, calls)
+    let is_call = |say: &Say| matches!(say.said, Some(Said::Call(_)));
+    liar::lied_after("rpc", is_call, lies, calls)
 }
 
 #[test]

@@ -287,7 +287,7 @@ mod tests {
         let committed = page.files(&simulated).unwrap().swap_remove(0).text;
         assert!(committed.contains(line), "{committed}");
         let mut page = Page::new(&EXAMPLE, &simulated, Some(&committed));
-        assert!(page_text(&page).contains(line) && !page_text(&page).contains("to measure"));
+        assert!(page_text(&page).contains(line) && !page_text(&page).contains("No emulated"));
         page.emulated(&outcomes(&[("short", 7)]), &[], "Tuesday.".into());
         assert!(!page_text(&page).contains("Emulation failed"));
         // A value is kept if a later attempt fails.

@@ -47,10 +47,15 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
                 // denied, the copy of this file restarts.
                 match folder.open(name, Access::Read) {
                     Ok(file) => (file, false),
-                    Err(_) => {
-                        folder.remove(name)?;
-                        continue;
-                    }
+                    Err(_) => match folder.look_if_there(name)? {
+                        // Its lock cannot be seen.
+                        Some(found) if !found.is_own() => return Err(store::foreign(found.owner)),
+                        Some(_) => {
+                            folder.remove(name)?;
+                            continue;
+                        }
+                        None => continue,
+                    },
                 }
             }
             Err(error) => return Err(error),

@@ -311,6 +311,15 @@ pub(crate) fn busy() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, "another copy is writing it at this moment")
 }
 
+/// Returns the error for a partial file of another user that this user cannot open.
+pub(crate) fn foreign(owner: u32) -> io::Error {
+    let what = format!(
+        "user {owner} has a partial file of it, and may be copying it at this moment; \
+         wait for that copy, or have its .lh-part file removed"
+    );
+    io::Error::new(io::ErrorKind::ResourceBusy, what)
+}
+
 /// Returns the system's error for a missing name.
 pub(crate) fn not_found() -> io::Error {
     Errno::NOENT.into()
