@@ -14,8 +14,8 @@
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: pacing, measurements and rate control.
 //!   [`remembered`]: an earlier flow's findings about the path.
 //! - [`ends`]: code shared by the two ends of every protocol.
-//! - [`registry`], [`settings`], [`kind`]: the list of protocols, their settings and the units of
-//!   these; then a folder for each protocol: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`],
+//! - [`registry`], [`settings`], [`kind`]: the list of protocols, their settings, and the units of
+//!   the settings. Then a folder for each protocol: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`],
 //!   [`netblt`], [`gtp`].
 //! - [`fec`]: erasure codes, which replace lost datagrams without a round trip.
 //! - [`stream`]: frames that arrive before a deadline or are reported as missed.

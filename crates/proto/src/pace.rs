@@ -1,11 +1,11 @@
 //! Pacing: a token bucket in bytes. It releases bursts of bounded duration and does not drift.
 //!
-//! Two schedules run together. The *long* one keeps the exact mean rate; for a short while it
-//! remembers credit that a late driver has not used. The *short* one limits what leaves at one
-//! time, and so how fast the pacer catches up; it remembers 250 µs of credit, so that a driver that
-//! is always a little late still catches up. A driver that is on time sends half a burst; a late
-//! driver sends up to a whole burst and the remembered credit. A flow without anything to send
-//! calls [`Pacer::idle`], which drops all credit except half a burst.
+//! Two schedules run together. The *long* one keeps the exact mean rate. For a short while it
+//! remembers credit that a late driver has not used. The *short* one limits the data that leave at
+//! one time, and so how fast the pacer catches up. It remembers 250 µs of credit, which lets a
+//! driver catch up even if it is always a little late. A driver that is on time sends half a burst;
+//! a late driver sends up to a whole burst and the remembered credit. A flow without anything to
+//! send calls [`Pacer::idle`], which drops all credit except half a burst.
 
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
@@ -44,7 +44,7 @@ pub struct Pacer {
     begun: u64,
     /// Upper limit of the burst size at any rate.
     most: u64,
-    /// Time whose worth of datagrams a late driver may send together, in addition to its burst.
+    /// A late driver may send the datagrams of this time together, in addition to its burst.
     owed: Span,
     /// Whether nothing has been sent yet; the first send is treated like a send after an idle time.
     is_new: bool,

@@ -69,8 +69,8 @@ impl Numbers {
     /// Makes `number` the highest; returns how many numbers left the window without having arrived.
     fn advance(&mut self, number: u64) -> u64 {
         let end = number.saturating_add(1);
-        // Two kinds of numbers leave the window: numbers in it, and numbers that a jump skips
-        // entirely.
+        // Two kinds of numbers leave the window: numbers that were in it, and numbers that a jump
+        // skips entirely.
         let start = end.saturating_sub(WINDOW);
         let old_start = self.begin.max(self.end.saturating_sub(WINDOW));
         let within = (old_start..start.min(self.end)).filter(|old| !self.is_set(*old)).count();

@@ -9,7 +9,7 @@
 //! - [`heard`]: which numbered messages have arrived. [`again`]: repetition with backoff during
 //!   silence. [`mod@grace`]: how late a datagram may be.
 //! - [`loss_window`]: the loss ratio of recent datagrams.
-//! - [`receiving`]: arrivals into counters and pulses; many flows behind one receiver.
+//! - [`receiving`]: counters and pulses from arrivals; many flows behind one receiver.
 //! - [`tallies`]: which blocks have arrived, a tally for each segment under way.
 
 pub(crate) mod again;

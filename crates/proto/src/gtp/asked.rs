@@ -5,11 +5,11 @@
 //! > … If needed, GTP can be augmented to handle out of order delivery. (section 3.5)
 //!
 //! A sender sends blocks in the order of the requests. Each requested block has a *place* in that
-//! order, and a block that arrives shows that all earlier places were sent. The edge is the highest
-//! such place; blocks before it that are still missing after a grace are lost and will be requested
-//! again. After a sender reports that it has answered its requests, the missing blocks count as
-//! lost in two cases: the sender's last datagram has arrived, or no newer datagram has arrived for
-//! a grace.
+//! order. A block that arrives shows that the blocks of all earlier places were sent. The *edge* is
+//! the highest place whose block arrived. Blocks before the edge that are still missing after a
+//! grace, a short wait for reordered datagrams, are lost and will be requested again. After a
+//! sender reports that it has answered its requests, the missing blocks count as lost in two cases:
+//! the sender's last datagram has arrived, or no newer datagram has arrived for a grace.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -144,7 +144,8 @@ impl Asked {
         edge.min(answered)
     }
 
-    /// Gives up all missing blocks, because the sender does not answer: they are requested again.
+    /// Gives up all missing blocks because the sender does not answer; they will be requested
+    /// again.
     pub(super) fn give_up_all(&mut self, there: &RangeSet) {
         self.reached = self.end;
         (self.edge, self.answered) = (None, None);
@@ -269,7 +270,7 @@ mod tests {
         model.arrive(51, 16..20);
         model.arrive(52, 20..21);
         assert_eq!(model.asked.under_way(), 9);
-        // The edge was drawn at the first arrival: no block is missing before it.
+        // The edge was set at the first arrival: no block is missing before it.
         assert!(model.settle(59, (9, 52)).is_empty());
         assert!(model.settle(60, (9, 52)).is_empty());
         model.arrive(61, 41..42);

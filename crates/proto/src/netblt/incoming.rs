@@ -42,7 +42,7 @@ pub(super) struct Incoming {
     pub(super) left: u32,
     /// Highest arrived block, plus one.
     reach: u32,
-    /// The last expected block: the buffer's, or the last request's.
+    /// The last expected block: the last of the buffer, or the last of the newest request.
     last: u32,
     /// Whether that block or later data have arrived.
     ended: bool,
@@ -63,7 +63,7 @@ pub(super) struct Asked {
     pub(super) report: Report,
     /// Blocks of the message that are known to have been sent.
     pub(super) lost: u32,
-    /// How many of them no earlier request named.
+    /// How many of these blocks no earlier request named.
     pub(super) newly_lost: u32,
 }
 
@@ -103,7 +103,7 @@ impl Incoming {
     pub(super) fn on_begun(&mut self, now: Time, burst: Option<Burst>, patience: Patience) {
         self.burst = burst;
         let due = now + self.time_of(self.left) + patience.silence();
-        // Arrived data, and a request in progress, are better information.
+        // Arrived data and a request in progress are better information than the reported rate.
         if self.due.is_none() && self.round == 0 {
             self.due = Some(due);
         }

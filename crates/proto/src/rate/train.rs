@@ -14,9 +14,10 @@
 //!    counts as a queue: an echo's age starts when the receiver reads the datagram.
 //! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. Before a
 //!    ceiling is known, the sender sends a little more: if more arrives, the path loses that share
-//!    at any rate. Later the sender goes down to the delivery rate. If we caused the loss, it stops
-//!    and as much arrives as before; if the path loses that share anyway, less arrives. On a lossy
-//!    path a short dip repeats this check from time to time.
+//!    at any rate. Once a ceiling is known, the sender instead reduces its rate to the delivery
+//!    rate. If we caused the loss, the loss stops and as much arrives as before; if the path loses
+//!    that share anyway, less arrives. On a lossy path a short dip repeats this check from time to
+//!    time.
 //!
 //! The receiver's drain rate caps the rate, and so does the user's limit.
 
@@ -53,8 +54,8 @@ const MIN_EPOCH: Span = Span::from_millis(20);
 const BLIND_EPOCH: Span = Span::from_millis(10);
 /// Loss beyond the path's own ratio and its noise that counts as an overload.
 const EXCESS: f64 = 0.02;
-/// A shorter queue is ignored: hosts that wake up late make as much. [`MIN_FILLING`] is enough if
-/// the arrival rate was also below [`STRETCHED`] of the departure rate.
+/// A shorter queue is ignored: hosts that wake up late cause the same delay. [`MIN_FILLING`] is
+/// enough if the arrival rate was also below [`STRETCHED`] of the departure rate.
 const MIN_QUEUE: Span = Span::from_millis(10);
 const MIN_FILLING: Span = Span::from_millis(5);
 const STRETCHED: f64 = 0.96;
@@ -292,8 +293,8 @@ impl Trains {
         Some(Measure { rate, left, paced, delivered, loss, datagrams, queue, queued })
     }
 
-    /// Number of datagrams that an epoch with this loss needs. It takes more to distinguish two
-    /// loss ratios near a tenth than to recognise no loss, or a loss of half.
+    /// Number of datagrams that an epoch with this loss needs. More datagrams are needed to
+    /// distinguish two loss ratios near a tenth than to recognise no loss, or a loss of half.
     fn epoch_len(&self, loss: f64) -> u64 {
         let decided = loss > self.loss + 0.25;
         MIN_EPOCH_LEN + if decided { 0 } else { (loss * 2_500.0).min(500.0) as u64 }
@@ -372,7 +373,7 @@ impl Trains {
         self.mode = Mode::Up;
         self.unchecked = 0;
         let came = if measure.is_stretched() { measure.paced } else { self.capacity(measure) };
-        // Stalls of both hosts look the same and must not cost most of the rate.
+        // Stalls of both hosts look like a queue and must not cost most of the rate.
         let top = came.max(measure.rate * 0.7);
         self.set_ceiling(top);
         let drained = if measure.queue > MIN_QUEUE { 0.9 } else { BELOW };

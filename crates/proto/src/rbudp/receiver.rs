@@ -27,7 +27,7 @@ pub struct Flow {
     tallies: Tallies,
     /// Segments that have begun and are incomplete.
     open: BTreeMap<u32, Segment>,
-    /// Those segments with a waiting DONE, or an answer in progress.
+    /// The open segments with a waiting DONE, or with an answer in progress.
     asked: BTreeSet<u32>,
     /// Coded symbols of incomplete chunks.
     symbols: Waiting,

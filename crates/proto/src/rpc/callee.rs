@@ -13,7 +13,7 @@ pub(super) const MAX_NAME: usize = 1024;
 /// Messages that the other side may leave unread before its connection is closed.
 pub(super) const UNREAD: usize = 4 * CALLS;
 
-/// What a message asks of the driver.
+/// What the driver has to do after a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Run the method, and report its end by [`Callee::answer`].
@@ -28,7 +28,7 @@ pub enum Order {
     Credit(u64, u32),
 }
 
-/// Limits that the other connections of the caller leave.
+/// What the limits leave, after the calls on the caller's other connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Whether there is room for another call.

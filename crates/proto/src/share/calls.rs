@@ -110,7 +110,7 @@ impl Calls {
         Ok((change.as_ref().map_or(0, |change| change.version), change))
     }
 
-    /// Ends a stream as [`Writers::ended`] does; its presence vanishes.
+    /// Ends a stream as [`Writers::ended`] does, and deletes the writer's presence.
     pub fn ended(&mut self, by: By, is_last: bool) -> Vec<Change> {
         let owner = self.writers.ended(by.writer, by.stream, is_last);
         owner.map(|owner| self.tree.vanish(owner)).unwrap_or_default()

@@ -13,7 +13,7 @@ use crate::time::Span;
 use crate::units::{Bytes, Rate};
 use crate::wire::Control;
 
-/// Indices of the words of `others`.
+/// Values of the setting `others`.
 const FAIR: f64 = 1.0;
 const IGNORED: f64 = 2.0;
 
@@ -149,7 +149,8 @@ fn reported_other_traffic_gets_its_fair_share() {
         let sum = beside.iter().sum::<f64>();
         assert!((55.0..75.0).contains(&sum), "{origin:?}: {beside:?}");
         assert!(jain(&beside) > 0.98, "{origin:?}: {beside:?}");
-        // We get the capacity that TCP frees, except for the part that would show TCP's demand.
+        // Our flows get the capacity that TCP frees, except for the part that would reveal a higher
+        // demand of TCP.
         let after = star.rates(9_000, 10_000).iter().sum::<f64>();
         assert!(after > 84.0, "{origin:?}: {after}");
         assert_eq!(capacity.origin, origin, "{capacity:?}");
@@ -325,7 +326,7 @@ fn a_thousand_flows_cost_n_log_n_looks_an_interval() {
     while receiver.poll_control(ms(0)).is_some() {}
     assert!((1_000.0..bound).contains(&(receiver.work as f64)), "{}", receiver.work);
     let (mut before, mut intervals) = (receiver.work, 0);
-    // No sender answers: all leave after about a second, having joined the schedule until then.
+    // No sender answers. All flows stay in the schedule for about a second and then leave it.
     for at in 1..2000 {
         receiver.on_timeout(ms(at));
         while receiver.poll_control(ms(at)).is_some() {}
@@ -436,7 +437,7 @@ proptest! {
         let rates = star.rates(4500, 6000);
         let limits: Vec<_> = flows.iter().map(|(_, limit, _)| *limit).collect();
         // Flows at their own limit are sometimes asked for a little more, to see whether they could
-        // do more; the others lack that much.
+        // do more. That part is missing from the other flows.
         for (rate, fair) in rates.iter().zip(fair(&limits, 49.0)) {
             prop_assert!((rate - fair).abs() < 0.12 * fair + 0.5, "{:?}, {}", rates, fair);
         }
