@@ -1,9 +1,10 @@
 //! Rate limits by decaying charges; the caller passes the time.
 //!
-//! Each event adds a charge to its key, and a charge decays by one second a second. A key exceeds
-//! its limit above the free amount. Each event of a key over its limit costs twice as much as the
-//! one before, up to a longest charge; the cost returns to the first charge when the key's charge
-//! has decayed completely. sshd's `PerSourcePenalties` works like this.
+//! A charge is a time span. Each event adds a charge to its key, and the key's charge decays by one
+//! second a second. A key is over its limit while its charge exceeds the free amount. Each event of
+//! a key over its limit costs twice as much as the event before, up to a longest charge. The cost
+//! returns to the first charge when the key's charge has decayed completely. sshd's
+//! `PerSourcePenalties` works like this.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -131,7 +131,7 @@ fn a_full_link_carries_its_rate() {
             a.send(&payload).unwrap();
         }
         b.recv(&mut [0; 2_048]).unwrap();
-        // By the forwarder's own account and clock: this thread may look late.
+        // Uses the forwarder's own counters and clock, because this thread may look late.
         let first = emulation.statistics().unwrap();
         let mut last = first.clone();
         loop {
@@ -577,8 +577,8 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
     assert_eq!((statistics.in_flight, statistics.own_drops), (0, 0));
 }
 
-/// A host's card makes its own programs wait. 4 MB at once are three times the queue of a path
-/// before the card's rate, where the rest would be dropped.
+/// A host's card makes the host's own programs wait. Otherwise 4 MB sent at once would exceed the
+/// queue before the card's rate three times over, and most of it would be dropped.
 #[test]
 fn a_card_holds_its_own_programs_back() {
     need!(available().map_err(skip::forbidden));

@@ -146,7 +146,8 @@ fn a_larger_send_buffer_puts_more_time_between_a_decision_and_the_wire() {
         let link = r#"rate = "100M", delay = "5ms", loss = { pattern = "0000000001000000000" }"#;
         run(&format!("{}{hosts}", pair(link, &[flow]))).flows[0].accounts.duplicates
     };
-    // Each repair waits behind the buffer, and the loss is reported again every 20 ms until then.
+    // Each repair waits behind the buffer. Until it arrives, the loss is reported again every 20
+    // ms.
     assert!(finished("2MB") > 2 * finished("20KB"), "{}", finished("20KB"));
 }
 

@@ -113,8 +113,8 @@ impl Watch {
 }
 
 impl Link {
-    /// The interface `index`, used for `peer` in datagrams of `datagram` bytes; `None` if it is no
-    /// link.
+    /// The interface `index`, used for `peer` in datagrams of `datagram` bytes; `None` for the
+    /// loopback interface, and for an unknown one.
     fn towards(index: u32, peer: IpAddr, datagram: u16) -> Option<Link> {
         let interface = netlink::interface(index).ok()?;
         if interface.kind == libc::ARPHRD_LOOPBACK {

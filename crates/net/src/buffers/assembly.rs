@@ -1,8 +1,9 @@
 //! Assembly of chunks: the position of each block's bytes, and detection of complete chunks.
 //!
-//! A place is lent only while its block is missing, so a datagram that fails to open cannot
-//! damage received data. Complete chunks are returned as owned buffers, to be verified and
-//! written. Memory is allocated per chunk, never per datagram.
+//! A *place* is a block's memory in its chunk's buffer. A place is lent only while its block is
+//! missing, so a datagram that fails to open cannot damage received data. Complete chunks are
+//! returned as owned buffers, to be verified and written. Memory is allocated per chunk, never per
+//! datagram.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -5,9 +5,9 @@
 //! no secret, and their 80 random bits (flow id and block) must be echoed. An answer is never
 //! longer than its probe, and a port limits its answers per second to each network.
 //!
-//! The block size is fixed when a pass begins; a size found later applies to the next pass.
-//! [`HoleWatch`] detects a path that starts to drop large datagrams; the next pass then searches
-//! again.
+//! The block size is fixed when a pass (one flow of a transfer) begins; a size found later applies
+//! to the next pass. [`HoleWatch`] detects a path that starts to drop large datagrams; the next
+//! pass then searches again.
 
 use std::net::IpAddr;
 
@@ -157,7 +157,7 @@ pub struct HoleWatch {
     reported: Time,
 }
 
-/// Datagrams sent without one arriving before a hole is suspected.
+/// A hole is suspected after this many datagrams of which none has arrived.
 const SUSPICIOUS: u64 = 50;
 /// The longest pause between reports while small datagrams pass.
 const REPORTS: Span = Span::from_millis(750);
@@ -172,7 +172,7 @@ impl HoleWatch {
     /// `arrived` have arrived. Returns whether the path has a hole: many were sent for some time,
     /// and none of them has arrived.
     pub fn on_report(&mut self, now: Time, sent: u64, arrived: u64, rtt: Span) -> bool {
-        // After a pause the network or a host was away: data sent meanwhile prove nothing.
+        // After a pause, the network or a host was unavailable: data sent meanwhile prove nothing.
         let paused = now.since(self.reported) > REPORTS.max(rtt * 2);
         if arrived != self.arrived || paused {
             *self = HoleWatch { arrived, sent, since: now, reported: now };

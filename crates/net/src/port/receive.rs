@@ -1,9 +1,10 @@
 //! The receive thread of a port.
 //!
-//! A flow's clock shows the time up to which the socket has been read: the thread delivers arrived
-//! datagrams before mailbox messages, and before any flow learns that time has passed. With another
-//! order, a thread that had to wait for its processor would make losses: a flow would count unread
-//! datagrams as lost when the control stream reports them as sent.
+//! A flow's clock shows the time up to which the socket has been read. The thread therefore
+//! delivers arrived datagrams before mailbox messages, and before any flow learns that time has
+//! passed. With another order, a thread that had to wait for its processor would cause false
+//! losses: a flow would count unread datagrams as lost when the control stream reports them as
+//! sent.
 
 use std::collections::HashMap;
 use std::io;

@@ -5,8 +5,8 @@
 //! payload is opened in place, without a move. A mispredicted datagram is gathered from where it
 //! was written and handled in the ordinary way.
 //!
-//! Only places of missing blocks are lent, and only memory of a chunk buffer: wrong bytes there are
-//! overwritten later, and nothing unopened goes further.
+//! Only places of missing blocks are lent, and only memory of a chunk buffer. Wrong bytes there are
+//! overwritten later, and no other code gets unopened data.
 
 use std::io::{self, IoSliceMut};
 

@@ -85,7 +85,7 @@ impl<'e> HostCommand<'e> {
     /// # Errors
     /// If the program cannot be started.
     pub fn spawn(mut self) -> io::Result<Child> {
-        // The host, and with it the descriptor, outlives the spawn, which this call waits for.
+        // This call waits for the spawn, so the host and its descriptor stay open until then.
         let namespace = self.host.namespace.as_raw_fd();
         sys::enter_on_spawn(&mut self.command, namespace, &self.host.name);
         self.keeper.spawn(self.command)

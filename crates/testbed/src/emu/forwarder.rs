@@ -427,8 +427,8 @@ impl Forwarder {
     }
 }
 
-/// The estimated packets in `frames` frames that a device dropped before they were read: as many
-/// per frame as in this port's read frames, at least one.
+/// Estimates the packets in `frames` frames that a device dropped before they were read: for each
+/// frame, the mean number of packets in this port's read frames, at least one.
 fn unread(frames: u64, entry: &Entry) -> u64 {
     frames * entry.segments.div_ceil(entry.frames.max(1)).max(1)
 }

@@ -44,8 +44,8 @@ pub enum Topology {
         /// From host to hub.
         access: Vec<Duplex>,
     },
-    /// Routers `r1`, `r2`, … in a row with host `h1` at `r1`, `h2` at `r2`, …: a flow from the
-    /// first host to the last crosses every hop, next to flows that cross one.
+    /// Routers `r1`, `r2`, … in a row with host `h1` at `r1`, `h2` at `r2`, …. A flow from the
+    /// first host to the last crosses every hop, alongside flows that cross a single hop.
     ParkingLot {
         /// The number of links in the row; there is one router more.
         hops: usize,
@@ -67,8 +67,8 @@ impl Topology {
         }
     }
 
-    /// The host names and the network. Without access links given, access is free of delay and
-    /// limits.
+    /// The host names and the network. If no access links are given, access links have no delay and
+    /// no limits.
     pub fn build(&self) -> (Vec<String>, Network) {
         let numbered = |prefix: &str, n: usize| -> Vec<String> {
             (1..=n).map(|i| format!("{prefix}{i}")).collect()

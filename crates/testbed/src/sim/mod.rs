@@ -6,9 +6,9 @@
 //! stream, ties in time are resolved by insertion order, and floats use `libm`.
 //!
 //! A run checks invariants as it goes and at its end; [`SimError::Broken`] names the one that
-//! failed. A finished object is complete, both ends' accounts agree with the network's, nothing is
-//! sent after the end, no core needs endless polling, and each link delivers as many packets as it
-//! took.
+//! failed. The invariants: a finished object is complete, both ends' accounts agree with the
+//! network's, nothing is sent after the end, no core needs endless polling, and each link delivers
+//! as many packets as it took.
 //!
 //! Modelled: links with all features of [`crate::link`], along routes; hosts' cards, sending and
 //! receiving programs, socket buffers, disks; the control messages of a copy on the same links as

@@ -103,8 +103,8 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
     // A queue of one BDP, or of 100 packets, lengthens round trips.
     let queue = Bytes::new(100 * 1_538) / Rate::from_mbps(slow.max(1));
     let rtt = (path.delay * 2 * 2 + queue) * u64::from(network.hops + 1);
-    // Data lost again after a timer waits for the timer again; and at 10 % loss a sender has slowed
-    // down until single datagrams are seconds apart.
+    // Data lost again after a timer waits for the timer again. At 10 % loss a sender slows down
+    // until single datagrams are seconds apart.
     let times = if path.loss < 0.1 { 1 } else { 2 };
     let stall = rtt * 10 + (SESSION + bounds.timers) * times + path.faults;
     let most = Span::from_secs_f64(sending) + stall * 4;

@@ -25,7 +25,7 @@ pub enum Carrier {
 /// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct UpdatesRun {
-    /// The link from the sender to the receiver. The way back has the same delay and no loss.
+    /// The link from the sender to the receiver. The return path has the same delay and no loss.
     pub link: LinkSpec,
     /// How updates travel.
     pub carrier: Carrier,
