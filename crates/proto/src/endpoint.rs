@@ -347,9 +347,9 @@ pub trait Receiver: Send {
     /// waits.
     fn set_grant(&mut self, now: Time, flow: FlowId, grant: Bytes, drain: Option<Rate>);
 
-    /// Sets the number of the flow's datagrams that the receiving host has dropped since the start:
-    /// in its socket for lack of buffer, or before it knew the flow. These are losses of the host,
-    /// not of the path.
+    /// Sets the number of the flow's datagrams that the receiving host has dropped since the start.
+    /// The host drops them in its socket for lack of buffer, or before it knows the flow. These are
+    /// losses of the host, not of the path.
     fn set_socket_lost(&mut self, now: Time, flow: FlowId, lost: u64);
 
     /// Whether [`Receiver::set_others`] has an effect. A receiver whose senders choose their own

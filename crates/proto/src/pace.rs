@@ -113,8 +113,8 @@ impl Pacer {
     }
 
     /// Lets a late driver send the datagrams of up to `late`, or ten datagrams, together. At a slow
-    /// rate a burst is one datagram; a busy core that runs its programs once a millisecond would
-    /// otherwise send one datagram a millisecond at any rate.
+    /// rate a burst is a single datagram. A busy core that runs its programs once a millisecond
+    /// would then send only one datagram a millisecond.
     pub fn forgive(&mut self, late: Span) {
         self.owed = late;
     }

@@ -1,5 +1,5 @@
-//! FOBS's own promises: it keeps a path full at any loss with bounded waste, even if the receiver
-//! has little memory; with the table, it is less greedy during congestion.
+//! Properties of FOBS: it keeps a path full at any loss with bounded waste, even if the receiver
+//! has little memory. `fobs-table` is less greedy during congestion.
 
 use longhaul_proto::endpoint::Event;
 use longhaul_proto::layout::Layout;

@@ -1,5 +1,5 @@
-//! RBUDP's own promises: a path kept full at any loss, almost no waste, and few rounds (the model's
-//! number of rounds is a mean; these tests hold the bound).
+//! Properties of RBUDP: a path kept full at any loss, almost no waste, and few rounds. The model's
+//! number of rounds is a mean; these tests check the bound.
 
 use longhaul_proto::rbudp::ROW;
 use longhaul_proto::time::{Span, Time};

@@ -1,9 +1,9 @@
 //! The addresses to which data may be sent.
 //!
-//! Data go only to an address that is known to want them: the contacted address, or the control
-//! path's IP address at a port from which a *sealed* datagram came. Any other source of sealed
-//! datagrams must first echo a random challenge, also after a change of address. Until then the
-//! source gets at most three times the bytes that it sent (RFC 9000, section 8).
+//! Data go only to an address that is known to want them. That is the contacted address, or the
+//! control path's IP address at a port from which a *sealed* datagram came. Any other source of
+//! sealed datagrams must first echo a random challenge, also after a change of address. Until then
+//! the source gets at most three times the bytes that it sent (RFC 9000, section 8).
 
 use std::net::{IpAddr, SocketAddr};
 

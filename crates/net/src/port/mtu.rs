@@ -1,9 +1,9 @@
 //! The largest datagram size that a path carries.
 //!
-//! A search sends padded probes of all likely sizes together; the answers are short. So the usual
-//! search takes one round trip, and it can run during the handshake: probes are in the clear, carry
-//! no secret, and their 80 random bits (flow id and block) must be echoed. An answer is never
-//! longer than its probe, and a port limits its answers per second to each network.
+//! A search sends padded probes of all likely sizes together; the answers are short. The usual
+//! search therefore takes one round trip. It can run during the handshake, because probes are in
+//! the clear and carry no secret. A probe's 80 random bits (flow id and block) must be echoed. An
+//! answer is never longer than its probe, and a port limits its answers per second to each network.
 //!
 //! The block size is fixed when a pass (one flow of a transfer) begins; a size found later applies
 //! to the next pass. [`HoleWatch`] detects a path that starts to drop large datagrams; the next
@@ -53,7 +53,7 @@ pub struct Found {
 /// A search for the largest size, without socket or clock.
 ///
 /// A round sends probes of all sizes that may still pass. The first answer gives the round-trip
-/// time; after it, sizes above the largest confirmed size are probed again once a round trip, up to
+/// time. After it, sizes above the largest confirmed size are probed again once a round trip, up to
 /// three times.
 #[derive(Debug)]
 pub struct Search {

@@ -1,9 +1,9 @@
 //! Predicted placement: the kernel scatters a train's payloads into their predicted places.
 //!
-//! The receiver predicts the next blocks (the missing blocks after the last arrival) and gives the
-//! kernel a list of header, place, tag, header, place, tag, … in one call. A correctly predicted
-//! payload is opened in place, without a move. A mispredicted datagram is gathered from where it
-//! was written and handled in the ordinary way.
+//! The receiver predicts the next blocks: the missing blocks after the last arrival. In one call it
+//! gives the kernel a list of slices: header, place, tag, header, place, tag, …. A correctly
+//! predicted payload is opened in place, without a move. A mispredicted datagram is gathered from
+//! where it was written and handled in the ordinary way.
 //!
 //! Only places of missing blocks are lent, and only memory of a chunk buffer. Wrong bytes there are
 //! overwritten later, and no other code gets unopened data.

@@ -4,8 +4,8 @@
 //! - [`sending`]: pacing, round-trip time, the receiver's pulses, the circuit breaker, counters.
 //! - [`flow`]: a sender made from a protocol's decisions.
 //! - [`mod@train`]: a first rate, from the first datagrams.
-//! - [`repairs`], [`arrived`]: the two ends of a protocol that numbers blocks through the object;
-//!   they use [`losses`], the loss list, and [`wholes`], the complete segments.
+//! - [`repairs`], [`arrived`]: the two ends of a protocol that numbers blocks through the object.
+//!   They use [`losses`], the loss list, and [`wholes`], the complete segments.
 //! - [`heard`]: which numbered messages have arrived. [`again`]: repetition with backoff during
 //!   silence. [`mod@grace`]: how late a datagram may be.
 //! - [`loss_window`]: the loss ratio of recent datagrams.

@@ -6,10 +6,11 @@
 //!
 //! A sender sends blocks in the order of the requests. Each requested block has a *place* in that
 //! order. A block that arrives shows that the blocks of all earlier places were sent. The *edge* is
-//! the highest place whose block arrived. Blocks before the edge that are still missing after a
-//! grace, a short wait for reordered datagrams, are lost and will be requested again. After a
-//! sender reports that it has answered its requests, the missing blocks count as lost in two cases:
-//! the sender's last datagram has arrived, or no newer datagram has arrived for a grace.
+//! the highest place whose block arrived. A block before the edge may still arrive within a
+//! *grace*, a short wait for reordered datagrams. After the grace it is lost and will be requested
+//! again. After a sender reports that it has answered its requests, the missing blocks count as
+//! lost in two cases: the sender's last datagram has arrived, or no newer datagram has arrived for
+//! a grace.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

@@ -35,14 +35,24 @@
 //!   rules would slow the flow down for ever.
 //! - Shares may have weights, and the SFC may react to queues instead of losses.
 //!
-//! Files, one decision each. For one flow: `asked` tracks requested and missing blocks, `monitor`
-//! (SFM) measures, `obedience` counts datagrams sent too fast, `controller` (SFC) sets the
-//! requested rate, `estimator` (CE) estimates what the flow could do, `own` learns the path's own
-//! loss, `standing` holds the path's round-trip time and limits, `flow` sends requests. For all
-//! flows: `capacity` is C_r, `scheduler` (MFS) divides it, `transitions` times the effects of joins
-//! and departures, `link` knows the card and other traffic, `fair_share` leaves that traffic its
-//! share, `receiver` connects the parts. `sender` is the sending end. User settings are in
-//! `options`, our own constants in `tuning`.
+//! Files, one decision each. For one flow:
+//! - `asked` tracks requested and missing blocks.
+//! - `monitor` (SFM) measures.
+//! - `obedience` counts datagrams sent too fast.
+//! - `controller` (SFC) sets the requested rate.
+//! - `estimator` (CE) estimates what the flow could do.
+//! - `own` learns the path's own loss.
+//! - `standing` holds the path's round-trip time and limits.
+//! - `flow` sends requests.
+//!
+//! For all flows:
+//! - `capacity` finds C_r.
+//! - `scheduler` (MFS) divides it.
+//! - `transitions` times the effects of joins and departures.
+//! - `link` knows the card and other traffic; `fair_share` leaves that traffic its share.
+//! - `receiver` connects the parts.
+//!
+//! `sender` is the sending end. User settings are in `options`, our own constants in `tuning`.
 
 mod asked;
 mod capacity;

@@ -61,8 +61,8 @@ impl Delay {
         self.delay = delay.clamp(self.target, LONGEST.max(self.target));
     }
 
-    /// Handles a reported error rate, in thousandths of a percent, by the public tool's rule: above
-    /// the tolerated rate the delay grows in proportion to the excess, otherwise it shrinks by a
+    /// Handles a reported error rate, in thousandths of a percent, by the public tool's rule. Above
+    /// the tolerated rate, the delay grows in proportion to the excess. Otherwise it shrinks by a
     /// fixed factor.
     pub(super) fn on_error_rate(&mut self, rate: u32) {
         let all = f64::from(ErrorRate::ALL);

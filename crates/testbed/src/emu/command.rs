@@ -12,8 +12,8 @@ use super::sys;
 
 /// A program to run on an emulated host, built like [`std::process::Command`].
 ///
-/// The program sees only the host's network, the emulated hosts by name, the host's name as its
-/// hostname, and the processes of the emulation; the file system is the machine's. The end of the
+/// The program sees only the host's network, the emulated hosts by name, and the processes of the
+/// emulation. Its hostname is the host's name. The file system is the machine's. The end of the
 /// emulation kills the program and all processes that it started. Wait for the program before the
 /// emulation ends: afterwards its exit status is lost.
 pub struct HostCommand<'e> {

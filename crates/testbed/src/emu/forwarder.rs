@@ -3,11 +3,11 @@
 //! host.
 //!
 //! A packet is offered to the next link with its due time, not with the time at which this thread
-//! handles it, so lateness does not add up from link to link.
+//! handles it. Lateness therefore does not add up from link to link.
 //!
 //! Each segment of a super-packet has its own fate. Consecutive segments that arrive within 50 µs
-//! of each other are written as one packet when the last of them is due: at 1 Gbit/s about four
-//! segments, and above about 10 Gbit/s whole super-packets.
+//! of each other are written as one packet, when the last of them is due. At 1 Gbit/s these are
+//! about four segments; above about 10 Gbit/s they are whole super-packets.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -34,7 +34,7 @@ use super::{EmulationError, sys};
 use crate::link::{LinkSpec, LinkTally};
 use crate::scenario::LinkBetween;
 
-/// While packets flow, the thread looks for work once per tick: a wake-up for each packet would
+/// While packets flow, the thread looks for work once per tick. A wake-up for each packet would
 /// cost more than moving the packet, and busy waiting would take a core from the hosts. The tick is
 /// the 50th part of the shortest route's delay, within these limits.
 const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100);

@@ -70,12 +70,12 @@ impl EmulationSpec {
         }
     }
 
-    /// The hosts and the network of `scenario`. A host's card becomes a router `HOST-card` with a
-    /// link of the card's rate in each direction between it and the host; the host's programs are
-    /// limited to that rate. The receiving program's rate and its socket buffer become a router
-    /// `HOST-program` on the last link of every route to the host. Packets that exceed the buffer
-    /// are therefore lost before the real program could count them. Sending programs and disks are
-    /// not emulated: the real programs and disks are used.
+    /// The hosts and the network of `scenario`. A host's card becomes a router `HOST-card`, with a
+    /// link of the card's rate in each direction to the host. The host's programs are limited to
+    /// that rate. The receiving program's rate and its socket buffer become a router `HOST-program`
+    /// on the last link of every route to the host. Packets that exceed the buffer are therefore
+    /// lost before the real program could count them. Sending programs and disks are not emulated:
+    /// the real programs and disks are used.
     pub fn of(scenario: &Scenario) -> EmulationSpec {
         let n = scenario.hosts.len();
         let cards: Vec<(usize, Rate)> = scenario

@@ -65,9 +65,12 @@ impl Scenario {
     /// Checks that this scenario can be run.
     ///
     /// # Errors
-    /// The first fault found: an empty, malformed or duplicate name; more than [`MAX_NODES`],
-    /// [`MAX_LINKS`] or [`MAX_FLOWS`]; an invalid link; a host without a link to another host; an
-    /// invalid route; a flow between hosts without a route there and back; a limit of zero.
+    /// The first fault found:
+    /// - an empty, malformed or duplicate name;
+    /// - more than [`MAX_NODES`], [`MAX_LINKS`] or [`MAX_FLOWS`];
+    /// - an invalid link, or a host without a link to another host;
+    /// - an invalid route, or a flow between hosts without a route there and back;
+    /// - a limit of zero.
     pub fn validate(&self) -> Result<(), Fault> {
         let (nodes, flows) = (self.nodes(), self.flows.len());
         if nodes > MAX_NODES {

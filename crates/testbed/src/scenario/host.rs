@@ -5,9 +5,11 @@ use longhaul_proto::units::{Bytes, Rate};
 
 /// A machine at the edge of the network.
 ///
-/// Arrivals pass, in this order: the card at [`Host::nic`]; the socket buffer, which drops
-/// datagrams that do not fit; the receiving program, which reads at [`Host::receives`]; and the
-/// disk, for a copy that uses it.
+/// Arrivals pass, in this order:
+/// 1. the card at [`Host::nic`];
+/// 2. the socket buffer, which drops datagrams that do not fit;
+/// 3. the receiving program, which reads at [`Host::receives`];
+/// 4. the disk, for a copy that uses it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
     /// Its name; programs on other hosts can resolve it.

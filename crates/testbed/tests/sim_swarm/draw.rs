@@ -13,9 +13,9 @@ use longhaul_testbed::random::Random;
 /// The longest wait of any copy: a control stream retransmits after at most 4 s, and a sender stops
 /// after 3 s without a message.
 const SESSION: Span = Span::from_secs(4);
-/// Protocol timers that are not settings: repeated question (RBUDP), repeated buffer request
-/// (NETBLT), all in flight taken as lost (SABUL), sender's sign of life (Tsunami), latest
-/// acknowledgement (FOBS), repeated request to a silent sender (GTP).
+/// Protocol timers that are not settings: repeated DONE (RBUDP), repeated buffer request (NETBLT),
+/// everything in flight counted as lost (SABUL), heartbeat (Tsunami), latest acknowledgement
+/// (FOBS), repeated request to a silent sender (GTP).
 const OWN: [(&str, Span); 8] = [
     ("rbudp", Span::from_secs(2)),
     ("netblt", Span::from_secs(2)),
