@@ -21,8 +21,8 @@ impl Losses {
         Losses::bursty(ratio, 1.0)
     }
 
-    /// `ratio` of all packets are lost, `burst` in a row on average. Independent losses have bursts
-    /// of 1 / (1 − ratio), which is the minimum of `burst`.
+    /// The share `ratio` of all packets is lost, `burst` in a row on average. Independent losses
+    /// have bursts of 1 / (1 − ratio), which is the minimum of `burst`.
     pub fn bursty(ratio: LossRatio, burst: f64) -> Losses {
         let shortest = 1.0 / (1.0 - ratio.get());
         Losses { ratio, burst: if burst > shortest { burst } else { shortest } }
@@ -55,7 +55,7 @@ struct Course {
 }
 
 impl Course {
-    /// Before the first packet.
+    /// The state before the first packet.
     fn new(loss: f64) -> Course {
         Course { first: 0, good: vec![1.0 - loss], bad: vec![loss] }
     }

@@ -103,7 +103,7 @@ impl Standing {
         self.rtt().max(self.shortest)
     }
 
-    /// How long overtaken data may still arrive.
+    /// How long to wait for data that later data have overtaken.
     pub(super) fn grace(&self) -> Span {
         grace(self.rtt())
     }

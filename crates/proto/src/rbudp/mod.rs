@@ -23,7 +23,7 @@
 //! - The receiver grants bytes of first sends. A sender whose grant ends in the middle of a segment
 //!   requests a report on the part that it sent (a partial DONE). The repairs then fill the holes,
 //!   and the receiver's memory becomes free. Repairs need no grant.
-//! - To a last round the sender adds a few coded symbols ([`crate::coded`]). Losses among the
+//! - The sender adds a few coded symbols ([`crate::coded`]) to a last round. Losses among the
 //!   round's repairs then need no further round trip. Where blocks cannot be coded, the sender
 //!   repeats the blocks of a small last round ([`TAIL_COPIES`]).
 //!

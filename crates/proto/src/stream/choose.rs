@@ -83,7 +83,8 @@ fn payloads(needs: &Needs, path: &Path) -> Option<Rate> {
     let Needs { frame, per_second, deadline, .. } = *needs;
     let payload = model::stream_payload(frame, model::stream_objects(per_second, deadline));
     let resends = model::resends(payload, path.symbol.into(), path.losses.ratio())?;
-    // The model assumes independent losses and no jitter: each round waits for the latest datagram.
+    // The model assumes independent losses and no jitter. With jitter, a round waits for its latest
+    // datagram.
     let round = path.rtt + path.jitter;
     let rounds = round * (u64::from(resends) + 1);
     model::stream_send_rate(frame, per_second, deadline, rounds).ok()

@@ -116,14 +116,14 @@ impl Drop for Remote {
     }
 }
 
-/// The result of a look for work.
+/// The result of a check for work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Pass {
-    /// Found none.
+    /// There was none.
     Idle,
-    /// Did all of it.
+    /// All of it is done.
     Done,
-    /// Did some; there may be more.
+    /// Some of it is done; there may be more.
     More,
 }
 
@@ -427,8 +427,8 @@ impl Forwarder {
     }
 }
 
-/// Estimates the packets in `frames` frames that a device dropped before they were read: for each
-/// frame, the mean number of packets in this port's read frames, at least one.
+/// Estimates the packets in `frames` frames that a device dropped before they were read. Each frame
+/// counts as the mean number of packets per frame read from this port, at least one.
 fn unread(frames: u64, entry: &Entry) -> u64 {
     frames * entry.segments.div_ceil(entry.frames.max(1)).max(1)
 }
