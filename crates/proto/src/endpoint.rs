@@ -142,7 +142,7 @@ pub enum Event {
         /// The segment.
         segment: u32,
     },
-    /// Symbols replace the missing blocks of a chunk; the driver computes them (receiver).
+    /// Symbols replace the missing blocks of a chunk; the driver computes the blocks (receiver).
     Restored {
         /// The chunk, counted from the start of the object.
         chunk: u64,
@@ -337,8 +337,8 @@ pub trait Receiver: Send {
     /// Handles the timeout that [`Receiver::next_wakeup`] announced.
     fn on_timeout(&mut self, now: Time);
 
-    /// Counts blocks as arrived that the host has already (from an earlier attempt, or implied by
-    /// the object).
+    /// Counts blocks that the host already has as arrived: blocks from an earlier attempt, or
+    /// blocks implied by the object.
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
 
     /// Sets the grant and the drain rate. The grant is the total of blocks, in bytes, that may be

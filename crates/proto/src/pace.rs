@@ -154,7 +154,7 @@ impl Pacer {
         self.long = self.long.max(now.saturating_sub(picos_of(CREDIT))) + cost;
         self.short = self.short.max(now.saturating_sub(self.remembered())) + quick(cost);
         if self.fixed.is_some() {
-            // A driver that takes less, or a burst that was split, does not end the burst.
+            // Sending only a part of a burst does not end the burst.
             let left = if self.begun > 0 { self.begun } else { self.burst };
             self.begun = left.saturating_sub(sent.get().div_ceil(self.datagram.get().max(1)));
         }
@@ -358,7 +358,7 @@ mod tests {
         let burst = |mbps, bytes| Pacer::new(Rate::from_mbps(mbps), Bytes::new(bytes)).burst();
         assert_eq!((burst(10, 1_472), burst(120, 1_472), burst(300, 1_472)), (1, 10, 25));
         assert_eq!((burst(1_000, 1_472), burst(10_000, 1_472)), (84, MAX_BURST));
-        // Jumbo datagrams: fewer fit, as a millisecond of 2 Gbit/s would be 28.
+        // Fewer jumbo datagrams fit: a millisecond at 2 Gbit/s would be 28 of them.
         assert_eq!((burst(1_000, 8_972), burst(2_000, 8_972)), (13, 14));
         assert_eq!((burst(10_000, 8_972), burst(100_000, 8_972)), (34, MAX_BURST));
     }

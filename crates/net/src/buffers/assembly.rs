@@ -21,9 +21,9 @@ pub enum Placed<E> {
     Filled(Block),
     /// The block was a duplicate: its place was not lent.
     Present(Block),
-    /// The pool has no buffer for its chunk: it counts as never received.
+    /// The pool has no buffer for the block's chunk. The block counts as never received.
     NoRoom,
-    /// The object has no such block, or another length for it.
+    /// The object has no such block, or the block has another length.
     Unfit,
     /// The fill function failed; the block is still missing.
     Failed(E),
@@ -236,9 +236,9 @@ impl Assembly {
         }
     }
 
-    /// Lends the places of up to `max` missing blocks, from block `number` on. All are in one
-    /// chunk, and a block shorter than the others is the last. Appends them to `places`; they
-    /// lie in the returned buffer. `None` if no place can be lent.
+    /// Lends the places of up to `max` missing blocks, from block `number` on, and appends them to
+    /// `places`. All are in the returned buffer of one chunk; only the last block may be shorter
+    /// than the others. `None` if no place can be lent.
     pub(crate) fn lend(
         &mut self,
         number: u64,

@@ -109,7 +109,8 @@ impl Search {
         };
         let first = Found { size, rtt: now.since(began) };
         if self.found.is_none() {
-            // Earlier rounds had no measured round trip: their answers may only be late.
+            // Earlier rounds had no measured round-trip time: a missing answer to them may only be
+            // late.
             self.candidates.iter_mut().for_each(|c| c.said = c.said.min(1));
         }
         self.found = Some(Found { size, ..self.found.unwrap_or(first) });
@@ -186,7 +187,7 @@ impl HoleWatch {
     }
 }
 
-/// The answer to a probe of `len` bytes; `None` if that is too short for a probe.
+/// The answer to a probe of `len` bytes; `None` if `len` is too short for a probe.
 pub(super) fn answer(probe: &Header, len: usize) -> Option<[u8; ANSWER_LEN]> {
     let size = u16::try_from(len).ok().filter(|_| len >= SHORTEST)?;
     let mut answer = [0; ANSWER_LEN];
@@ -196,8 +197,8 @@ pub(super) fn answer(probe: &Header, len: usize) -> Option<[u8; ANSWER_LEN]> {
     Some(answer)
 }
 
-/// Searches the path to `path` over `port`, for sizes up to `ceiling`, for at most `patience`.
-/// `done` is called once, on the receive thread, with `None` if no probe was answered.
+/// Searches for the largest datagram size to `path` over `port`, up to `ceiling`, for at most
+/// `patience`. `done` is called once, on the receive thread, with `None` if no probe was answered.
 ///
 /// Needs only a longhaul port at the other end: no session, no keys.
 ///

@@ -1,8 +1,8 @@
 //! How payloads move from a received batch to a chunk's buffer.
 //!
-//! *Naive*: read each header, then open the payload into its place; opening moves sealed data only
-//! once. *Fake*: open into a scratch buffer, count, keep nothing. (*Scatter* has its own receive
-//! call: [`scatter`](crate::port::scatter).)
+//! *Naive* reads each header and then opens the payload into its place; opening moves sealed data
+//! only once. *Fake* opens the payload into a scratch buffer, counts it, and keeps nothing.
+//! (*Scatter* has its own receive call: [`scatter`](crate::port::scatter).)
 //!
 //! A datagram that fails to open is dropped. A datagram that opens but is not needed is opened into
 //! the scratch buffer, because its number and its arrival still count.

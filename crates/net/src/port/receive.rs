@@ -316,8 +316,8 @@ impl ReceiveLoop {
         self.answers.may(now, from, self.early.expects(now, from))
     }
 
-    /// Delivers each flow's datagrams in one call a flow; then reports the end of the batch to
-    /// them.
+    /// Delivers each flow's datagrams in a single call. Then reports the end of the batch to these
+    /// flows.
     fn deliver(&mut self, messages: &[Message<'_>]) {
         let now = self.heard;
         let mut slots = std::mem::take(&mut self.slots);

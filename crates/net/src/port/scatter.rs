@@ -98,7 +98,7 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// Starts before any block of `flow` has arrived; expects its first.
+    /// Starts before any block of `flow` has arrived, and expects the flow's first block.
     pub fn new(flow: FlowId) -> Scatter {
         Scatter {
             flow,
@@ -155,7 +155,7 @@ impl Scatter {
         Ok(())
     }
 
-    /// Gathers every datagram that is not in its place; returns a bit for each that is.
+    /// Gathers every datagram that is not in its place; returns a bit for each datagram that is.
     fn sort(&self, train: &Train, parts: &[&mut [u8]], spill: &mut Vec<u8>) -> u64 {
         let mut right = 0;
         let first = self.places.first().map(|place| train.planned(place));

@@ -101,8 +101,8 @@ impl Arrived {
         self.highest
     }
 
-    /// Takes the missing blocks from the front of `blocks` that one message can name; `None` if all
-    /// have arrived.
+    /// Takes from the front of `blocks` as many missing blocks as one message can name; `None` if
+    /// no block is missing.
     pub(crate) fn take_missing(&self, blocks: &mut RangeSet, sequence: u64) -> Option<Loss> {
         let mut lost = blocks.iter().flat_map(|run| self.there.gaps(run)).peekable();
         let loss = Loss::fill(sequence, &mut lost);

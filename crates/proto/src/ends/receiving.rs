@@ -177,8 +177,8 @@ pub struct Flows<F> {
     telling: Few,
 }
 
-/// A set of flows that usually has one member or none and then allocates nothing. The least id is
-/// last, where its removal moves no other.
+/// A set of flows that usually has one member or none and then allocates nothing. The lowest id is
+/// last, so its removal moves no other id.
 #[derive(Default)]
 struct Few(Vec<FlowId>);
 

@@ -141,8 +141,8 @@ impl Circle {
         self.stretches.values().chain(newest).map(|stretch| stretch.gone.at + patience).min()
     }
 
-    /// All of `slice` of a segment except `missing` has arrived; returns whether that completes the
-    /// segment.
+    /// Notes that all blocks of `slice` have arrived, except `missing`; returns whether that
+    /// completes the segment.
     pub(super) fn acknowledge(
         &mut self,
         segment: u32,

@@ -63,7 +63,7 @@ impl Asked {
         self.end - self.reached
     }
 
-    /// Handles arrived blocks; returns the time since the last of them was requested, if any was.
+    /// Handles arrived blocks; returns the time since the newest request for any of them.
     pub(super) fn on_arrival(&mut self, now: Time, blocks: &Range<u64>) -> Option<Span> {
         let mut at = blocks.end;
         let mut asked = None;

@@ -189,7 +189,7 @@ impl Capacity {
     /// Handles the rate and the number of steps of a flow's first train; returns whether C_r
     /// changed.
     pub(super) fn on_train(&mut self, rate: f64, steps: u32) -> bool {
-        // The first step may be late by one step, and the last step early.
+        // The train may have taken one step longer than it seems, if its start was read late.
         let slower = f64::from(steps) / f64::from(steps + 1);
         let sure = rate * slower.min(self.tuning.train);
         let news = self.given.is_none() && sure > self.found;
@@ -240,8 +240,8 @@ impl Capacity {
             let Tuning { below_ceiling, steps_back, .. } = self.tuning;
             let below = (0..steps_back).fold(self.found, |found, _| found * below_ceiling);
             self.believe(below.max(self.base));
-            // A short belief is enough: another measurement costs nothing, and a paused host may
-            // have caused the queue.
+            // The ceiling holds only for `belief` intervals: another measurement costs nothing, and
+            // a paused host may have caused the queue.
             self.belief = self.tuning.belief;
         } else if whole.total >= rules.close * asked {
             // C_r rises only while the flows use it: unused capacity proves nothing.
@@ -471,7 +471,7 @@ mod tests {
         let after = wait(&mut capacity, 12.0);
         assert!((after - before * 0.941192).abs() < 0.1, "{after}");
         assert_eq!(wait(&mut capacity, 40.0), after);
-        // Others that fill the queue repeatedly do not lower the value reached.
+        // Other traffic that fills the queue repeatedly does not lower the value reached.
         for _ in 0..100 {
             wait(&mut capacity, 0.0);
             assert!(wait(&mut capacity, 30.0) >= after - 0.1);

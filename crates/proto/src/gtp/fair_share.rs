@@ -67,7 +67,7 @@ impl FairShare {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OtherTraffic {
     fair_share: FairShare,
-    /// Start of the period that is judged next, and the newest report.
+    /// Start of the current period, and the newest report.
     from: (Time, Bytes),
     newest: (Time, Others),
     /// Rate in the last period, and the smaller of the last two.

@@ -128,7 +128,7 @@ impl Flow {
             monitor: Monitor::default(),
             obedience: Obedience::new(now, unasked.bits()),
             sent: 0,
-            // Other flows have not made room until the first target takes effect.
+            // Before the first target takes effect, the other flows have not made room.
             sfc: Controller::new(standing.fixed().unwrap_or(least.min(bound))),
             ce: Estimator::new(bound),
             own: OwnLoss::new(&rules),

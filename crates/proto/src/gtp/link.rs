@@ -6,7 +6,7 @@
 //! limit for all flows is a second upper limit.
 //!
 //! If other traffic is known, C_r is found for the whole link with all its traffic, and the part of
-//! the others ([`fair_share`](super::fair_share)) is subtracted.
+//! other traffic ([`fair_share`](super::fair_share)) is subtracted.
 
 use alloc::vec::Vec;
 
@@ -205,7 +205,7 @@ mod tests {
         capacity.set_found(1.3e9);
         assert!(link.on_train(&mut capacity, 1.5e9));
         assert_eq!(origin(&link, &capacity), (1000, Origin::Card));
-        // A share applies to the card's speed; a given rate stays.
+        // A share applies to the card's speed; a given rate does not change.
         capacity.set_rules(&Rules { receive_share: 0.85, ..rules() });
         assert_eq!(origin(&link, &capacity), (850, Origin::Card));
         capacity.set_rules(&Rules { receive_rate: Some(9e9), ..rules() });
@@ -228,7 +228,7 @@ mod tests {
             link.on_interval(&rules().tuning, &mut capacity, 100e6, &[]);
             assert_eq!(link.rate(&capacity, 0.0), 100e6);
         }
-        // With a share of the link, the found value stops at what the share needs.
+        // With a share of the link, C_r rises only as far as the share needs.
         let mut half = found(10e9);
         half.set_rules(&Rules { receive_share: 0.5, ..rules() });
         link.on_interval(&rules().tuning, &mut half, 0.0, &[]);

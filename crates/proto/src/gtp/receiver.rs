@@ -203,8 +203,8 @@ impl GtpReceiver {
                 None => self.gone += core::mem::take(&mut flow.news.gone),
             }
         }
-        // The nearest senders' pulses show a queue first; the queue of a single path does not
-        // count.
+        // The shortest queue alone would show late, because the nearest senders report a queue
+        // first. The queue of a single path does not count, because another path then has none.
         let queue = if did.is_empty() { 0.0 } else { libm::sqrt(shortest * longest) };
         let whole = Whole { unmeasured, queue, trains, ..Whole::of(&mut did) };
         let took = now.since(core::mem::replace(&mut self.last_interval, now));

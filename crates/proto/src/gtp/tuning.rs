@@ -146,8 +146,8 @@ tuning! {
     /// How far the rate falls before loss is judged again, as a share of the first fall. A single
     /// result may be chance.
     own_again: f64 = 0.5;
-    /// Where loss begins to count as unchanged, between the loss of a narrow link (0) and the loss
-    /// before the rate fell (1).
+    /// From which level on loss counts as unchanged, on a scale from the loss of a narrow link (0)
+    /// to the loss before the rate fell (1).
     own_stays: f64 = 0.5;
     /// Loss ratio of a path below which nothing is learned.
     own_least: f64 = 0.001;

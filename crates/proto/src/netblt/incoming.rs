@@ -1,8 +1,8 @@
 //! One buffer at the receiving end, and its data timer.
 //!
 //! RFC 998: when a buffer's data begin, the receiver sets a timer to the time that the buffer takes
-//! at the negotiated rate. If the timer expires or the buffer's last packet arrives while something
-//! is missing, the receiver requests it with RESEND and sets the timer again.
+//! at the negotiated rate. If blocks are missing when the timer expires or the buffer's last packet
+//! arrives, the receiver requests them with RESEND and sets the timer again.
 
 use core::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::tally::Tally;
 use crate::time::{Span, Time};
 use crate::wire::{Burst, Report};
 
-/// Unanswered requests are repeated with growing intervals up to this one (or four round trips).
+/// The interval between repeats of an unanswered request grows up to this (or four round trips).
 const MAX_REPEAT: Span = Span::from_secs(2);
 
 /// How long to wait for a buffer's data.

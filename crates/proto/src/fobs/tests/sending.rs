@@ -131,7 +131,7 @@ fn after_a_segment_known_losses_are_resent_before_the_next_one() {
     let next = |out: &mut Out, count: usize| {
         (0..count).filter_map(|_| out.next()).map(|b| (b.segment, b.index)).collect::<Vec<_>>()
     };
-    // Then new data follow: the three resent blocks in flight are not waited for.
+    // Then new data follow: the sender does not wait for the three resent blocks in flight.
     assert_eq!(next(&mut out, 5), [(0, 2), (0, 7), (0, 8), (1, 0), (1, 1)]);
     next(&mut out, 8);
     out.hear_told(told(2, 0, 0..10, &[7..8], Some((23, 11))));

@@ -281,7 +281,7 @@ fn blocks(requests: &[Request]) -> Vec<Range<u64>> {
 fn a_receiver_requests_the_content_of_path_and_sender_at_its_rate() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100_000, 0, given));
-    // One flow: all of C_r, and two round trips of it: 0.2 s of 10,000 blocks a second.
+    // One flow gets all of C_r. Two round trips are requested: 0.2 s of 10,000 blocks a second.
     let requests = side.requests(0);
     assert_eq!(requests[0].rate(), Rate::from_bps(82_560_000));
     assert_eq!(blocks(&requests), [0..2000]);

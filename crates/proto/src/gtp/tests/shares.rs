@@ -40,7 +40,7 @@ fn flows_with_unlike_round_trips_share_evenly_at_each_join() {
 
 #[test]
 fn a_sender_that_can_do_less_leaves_the_rest_to_the_others() {
-    // Figure 9, at a tenth of its rate: 20 of 100, and 30.
+    // Figure 9 at a tenth of its rate: a sender's limit of 20, then of 30, on a link of 100.
     for limit in [20, 30] {
         let mut star = given(100);
         star.join(1, 20, 100);
@@ -144,8 +144,8 @@ fn reported_other_traffic_gets_its_fair_share() {
     ] {
         let (star, capacity) = with_tcp(Star::new(100, settings(given)), link);
         let beside = star.rates(5_000, 6_600);
-        // Two thirds of the link's capacity; if that has to be found, losses cost our flows some of
-        // it.
+        // Our flows get two thirds of the link's capacity. If the capacity has to be found, losses
+        // cost them some of it.
         let sum = beside.iter().sum::<f64>();
         assert!((55.0..75.0).contains(&sum), "{origin:?}: {beside:?}");
         assert!(jain(&beside) > 0.98, "{origin:?}: {beside:?}");
@@ -205,8 +205,8 @@ fn an_unknown_capacity_is_found_by_the_first_datagrams() {
 
 #[test]
 fn a_host_that_reads_its_card_in_steps_and_sleeps_finds_its_capacity() {
-    // As many packets per reading as at 1 Gbit/s and 75 µs, and a queue as long as the star's at
-    // that rate.
+    // A reading has as many packets as at 1 Gbit/s with a reading every 75 µs. The queue is as long
+    // as the star's at that rate.
     for sleeps in [None, Some((Span::from_millis(8), Span::from_millis(290)))] {
         let mut star = Star::new(100, settings(&[]));
         star.looks = Span::from_micros(750);
