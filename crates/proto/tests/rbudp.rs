@@ -63,7 +63,7 @@ fn runs_with_more_than_k_rounds_are_no_more_than_the_bound() {
         let bound = (BLOCKS as f64 * LOSS.powi(k)).min(1.0);
         let more = rounds.iter().filter(|rounds| **rounds > k as u32).count() as f64;
         let share = more / f64::from(RUNS);
-        // Three standard deviations of a share, and one run for the rarest.
+        // Allows three standard deviations of a share, and one run more for very small shares.
         let deviation = (bound * (1.0 - bound) / f64::from(RUNS)).sqrt();
         assert!(share <= bound + 3.0 * deviation + 1.0 / f64::from(RUNS), "k {k}: {share} {bound}");
     }

@@ -106,8 +106,8 @@ fn the_release_sends_its_losses_several_times_and_the_paper_does_not() {
     assert!(sent.retransmitted > came.blocks_lost * 2 && came.duplicates > 30, "{sent:?}");
 }
 
-/// The shares of three flows, times three, over delays of 10, 40 and 100 ms. `longer` is added to
-/// the two longer delays.
+/// The shares of three flows over delays of 10, 40 and 100 ms, times three (1 is a fair share).
+/// `longer` is added to the two longer delays.
 fn shares_over_unlike_ways(longer: Span) -> [f64; 3] {
     // The queue is a round trip of the middle flow.
     let queue = CAPACITY.over(Span::from_millis(40));

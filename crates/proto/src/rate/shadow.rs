@@ -60,8 +60,8 @@ const ENTER_ROUNDS: u32 = 3;
 const BLIND_ROUNDS: u32 = 24;
 /// The queue of our own train may show for this number of rounds, the round of the train included.
 const TRAIN_ROUNDS: u32 = 3;
-/// When alone, trains are sent only if one takes less than this share of a round trip: a longer
-/// train overfills a short queue.
+/// While the flow is alone, trains are sent only if a train takes less than this share of a round
+/// trip. A longer train overfills a short queue.
 const FITS: f64 = 0.25;
 /// A train that differs from the last trains by this share shows that the path has changed.
 const CHANGED: f64 = 0.2;
@@ -83,8 +83,8 @@ const LEAST_LEN: u64 = 4;
 const UNYIELDING: f64 = 0.9;
 const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;
-/// For this many round trips after such a judgement, losses do not shrink the window below our fair
-/// share.
+/// For this many round trips after the other flows were found not to slow down, losses do not
+/// shrink the window below our fair share.
 const HELD: f64 = 6.0;
 /// While no window is in use, a queue is drained at this share of the capacity, even a queue of
 /// other flows. A queue that stays is then not ours.
@@ -119,7 +119,7 @@ pub(crate) struct Shadow {
     /// train.
     carries: Vec<f64>,
     shown: Option<u64>,
-    /// The trains that left back to back and have not passed out of the current round.
+    /// The trains that left back to back and did not end before the current round.
     asked: Asked,
     /// Whether a train was timed since other flows seemed to appear.
     is_fresh: bool,
@@ -298,8 +298,8 @@ impl Shadow {
         TRAIN_LEN as f64 * self.datagram
     }
 
-    /// Lower bound of the capacity, if the trains' timing error made it look like `carries`. The
-    /// error of several trains shrinks with the square root of their number.
+    /// The lowest capacity that the trains' timing error can make look like `carries`. The error of
+    /// several trains shrinks with the square root of their number.
     fn at_least(&self, carries: f64) -> f64 {
         let error = MISDATED / libm::sqrt(self.carries.len().max(1) as f64);
         carries / (1.0 + error * carries / self.train_bits())
@@ -382,7 +382,7 @@ impl Shadow {
         self.after_train = if shown.has_train { TRAIN_ROUNDS } else { rounds };
         let train = if self.after_train > 0 { self.train_bits() } else { 0.0 };
         let margin = (rtt * QUEUE_SHARE).max(LEAST_QUEUE) + train / carries;
-        // A train may overfill a short queue; its losses are not the path's own.
+        // A train may overfill a short queue; the train's losses are not the path's own.
         let is_calm = self.after_train == 0 || self.windows.is_some();
         if is_calm && longest.max(self.longest) < margin {
             let (sent, lost) = self.calm;

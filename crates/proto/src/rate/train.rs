@@ -65,12 +65,12 @@ const USED: f64 = 0.9;
 /// for that test.
 const TRIED: f64 = 1.25;
 const TRIED_LOSS: f64 = 0.2;
-/// Share of a known ceiling that the rate goes to, and the share above which the ceiling is
+/// Share of a known ceiling to which the rate goes, and share of a ceiling above which it is
 /// dropped.
 const BELOW: f64 = 0.97;
 const REFUTED: f64 = 1.07;
-/// Growth factors without a usable train: nothing known; a ceiling was refuted; a train was timed,
-/// at first. `FASTER` is added after each clean epoch, up to `FASTEST`.
+/// Growth factors without a usable train, in three cases: nothing is known; a ceiling was refuted;
+/// a train was timed. `FASTER` is added to the last after each clean epoch, up to `FASTEST`.
 const GUESSED: f64 = 1.5;
 const CAREFUL: f64 = 1.25;
 const NEAR: f64 = 1.04;
@@ -93,7 +93,7 @@ pub(crate) struct Trains {
     asked: Asked,
     /// Lower bound of the rate that the last well-timed train showed.
     shown: Option<f64>,
-    /// Whether no train has been timed well and no overload has shown a ceiling. Then the rate
+    /// Whether no train has been timed well and no overload has shown a ceiling. If so, the rate
     /// grows by the factor `growth` each epoch.
     blind: bool,
     growth: f64,
@@ -466,7 +466,7 @@ impl Trains {
             self.learn(measure);
             self.set_rate(before.rate);
         } else if less || is {
-            // Still too fast, or the path has become slower meanwhile: no answer.
+            // The rate is still too high, or the path has become slower meanwhile: no result.
             self.mode = Mode::Check(*measure);
             self.set_rate(self.capacity(measure) * BELOW);
         } else {
@@ -495,8 +495,8 @@ fn fills(queue: Span, growth: Span, span: Span, stretch: f64, min_rtt: Span) -> 
     if queue > MIN_QUEUE.max(min_rtt / 4) && growth > span / 200 {
         return true;
     }
-    // The round-trip time should grow as much as arrivals are stretched; noise may hide some of it,
-    // hence a quarter.
+    // The round-trip time should grow as much as arrivals are stretched. Noise may hide a part of
+    // the growth, so a quarter is enough.
     let expected = span.as_secs_f64() * (1.0 - stretch) / 4.0;
     stretch < STRETCHED && queue > MIN_FILLING.max(min_rtt / 20) && growth.as_secs_f64() > expected
 }

@@ -62,8 +62,8 @@ enum State {
 }
 
 impl Callee {
-    /// Returns the state for a caller with odd or even numbers. `is_late`: the caller made calls
-    /// before that this state does not know.
+    /// Returns the state for a caller with odd or even numbers. `is_late`: the caller made earlier
+    /// calls that this state does not know.
     pub fn new(is_odd: bool, is_late: bool) -> Callee {
         Callee {
             is_odd,

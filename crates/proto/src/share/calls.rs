@@ -87,8 +87,8 @@ impl Calls {
         Ok((version, change))
     }
 
-    /// Resumes a presence that an earlier stream of the writer created: it still exists, or is
-    /// created again if it has vanished.
+    /// Resumes a presence that an earlier stream of the writer created. If the presence has
+    /// vanished, it is created again.
     ///
     /// # Errors
     /// Another writer has taken the key, or a strict presence has vanished.

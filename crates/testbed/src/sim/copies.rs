@@ -249,8 +249,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Shares a disk's work evenly; a copy's unused share goes to the copies after it, and then
-    /// around once more.
+    /// Shares a disk's work evenly. A copy's unused share goes to the copies after it; a second
+    /// pass over all copies takes the rest.
     fn write(&mut self, drains: &[u32], mut work: Bytes) {
         for turn in 0..2 * drains.len() {
             let place = turn % drains.len();

@@ -517,8 +517,8 @@ fn check_steps(wide: u32, steps: Vec<Step>, batch: u32, is_table: bool) {
 #[test]
 fn a_slow_sender_without_acknowledgements_continues_with_the_next_segment() {
     let grant = |loses| Step::Grant { more: 1, loses };
-    // The losses bring the rate to 20 Mbit/s: three segments take 446 ms, and an acknowledgement
-    // counts as lost after 300 ms.
+    // The losses bring the rate to 20 Mbit/s: three segments take 446 ms. A block without an
+    // acknowledgement counts as lost after 300 ms.
     let lost = || [Step::Send(1), grant(false), Step::Send(20), grant(true)];
     let steps = lost().into_iter().chain(lost()).collect();
     check_steps(12, steps, 0, true);
