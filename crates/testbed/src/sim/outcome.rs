@@ -66,10 +66,11 @@ pub struct FlowOutcome {
     pub series: Vec<Point>,
 }
 
-/// Counters of both ends and of the network, in datagrams (segments of TCP).
-///
-/// sent = first + retransmitted; received = distinct + duplicates; sent + copied = received +
-/// replayed + corrupted + `socket_lost` + dropped + `in_flight`. Each run is checked against this.
+/// Counters of both ends and of the network, in datagrams (segments of TCP). Each run is checked
+/// against three identities:
+/// - sent = first + retransmitted
+/// - received = distinct + duplicates
+/// - sent + copied = received + replayed + corrupted + `socket_lost` + dropped + `in_flight`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accounts {
     /// Sent in all.

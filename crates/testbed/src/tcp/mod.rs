@@ -13,8 +13,9 @@
 //!   last segments by a probe (section 7). Proportional rate reduction (RFC 6937) limits sending
 //!   during recovery;
 //! - NewReno (RFC 6582) or CUBIC (RFC 9438) with `HyStart` as in Linux, each a [`Congestion`].
-//!   Windows are whole segments; a loss reduces the window relative to the window, not to the
-//!   flight size. CUBIC's growth is updated at most every 32 ms while the window does not change;
+//!   Windows are whole segments. After a loss the new window is a share of the old window, not of
+//!   the flight size. CUBIC's growth is updated at most every 32 ms while the window does not
+//!   change;
 //! - timeouts by RFC 6298, with Linux's minimum variation of 200 ms;
 //! - delayed acknowledgements: for every second segment or after 40 ms; immediately for the first
 //!   16 and for segments out of order (RFC 5681, 4.2; Linux's times);
