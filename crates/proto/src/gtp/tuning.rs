@@ -40,8 +40,8 @@ tuning! {
     /// Minimum data that a sender has in hand, as a number of requests. A late request then does
     /// not starve the sender.
     turns_ahead: u64 = 2;
-    /// Maximum number of requests to a sender in a round trip. Each request has a cost; with fewer
-    /// requests, data that arrived wait longer before more is requested.
+    /// Maximum number of requests to a sender in a round trip. Each request has a cost. With fewer
+    /// requests, the receiver waits longer before it requests further data.
     turns: u64 = 2;
     /// Minimum number of datagrams in a request, unless the sender would run out of data. A request
     /// costs both ends as much as several datagrams.

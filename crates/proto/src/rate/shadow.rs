@@ -350,8 +350,9 @@ impl Shadow {
         if sent >= CALM_LEN { lost / sent } else { self.trains.path_loss() }
     }
 
-    /// Maximum rate while no window is in use: below the capacity while a queue persists. Needs the
-    /// path's own loss ratio; otherwise losses of a full queue would be mistaken for that ratio.
+    /// Maximum rate while no window is in use: below the capacity while a queue persists. Applies
+    /// only if the path's own loss ratio is known; otherwise losses of a full queue would be
+    /// mistaken for that ratio.
     fn cap(&self) -> Rate {
         let drains = self.stands && self.calm.0 >= CALM_LEN;
         let known = drains.then(|| self.carries()).flatten();

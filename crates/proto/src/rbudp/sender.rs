@@ -118,7 +118,7 @@ impl RbudpSender {
         }
     }
 
-    /// Sends DONE for a segment or finishes it, if that is next.
+    /// Sends DONE for a segment, or finishes the segment, if that is the next step.
     fn settle(&mut self, now: Time, segment: u32) {
         let blocked = self.current() == Some(segment) && self.end.frontier.is_out_of_grant();
         let sent_to = self.end.frontier.sent_to(segment);
