@@ -135,7 +135,7 @@ impl Circle {
         }
     }
 
-    /// The latest time at which some sent block counts as lost.
+    /// The earliest time at which a sent block counts as lost even without a report.
     pub(super) fn next_loss(&self, patience: Span) -> Option<Time> {
         let newest = self.newest.iter().map(|(_, stretch)| stretch);
         self.stretches.values().chain(newest).map(|stretch| stretch.gone.at + patience).min()

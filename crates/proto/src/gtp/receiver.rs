@@ -124,7 +124,7 @@ impl GtpReceiver {
         }
     }
 
-    /// When the joins, departures and changes since the last schedule trigger the next.
+    /// When the joins, departures and changes since the last schedule trigger a new schedule.
     fn change_due(&self) -> Time {
         if self.changed { self.next_change } else { Time::NEVER }
     }

@@ -218,7 +218,8 @@ impl Scenario {
     fn check_connected(&self, joined: &BTreeSet<(usize, usize)>) -> Checked {
         let hosts = self.hosts.len();
         let mut island: Vec<usize> = (0..self.nodes()).collect();
-        // The smallest node that is connected to a node; each lookup shortens the path to it.
+        // The lowest index among the nodes connected to `node`. Each lookup makes later lookups
+        // shorter.
         let shore = |island: &mut Vec<usize>, mut node: usize| {
             while island[node] != node {
                 island[node] = island[island[node]];
