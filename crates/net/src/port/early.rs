@@ -290,7 +290,7 @@ impl EarlyDatagrams {
         (self.expiry != Time::NEVER).then_some(self.expiry)
     }
 
-    /// Expires datagrams that are kept until `time`, just after it.
+    /// Lets datagrams that are kept until `time` expire just after it.
     fn expire_by(&mut self, time: Time) {
         self.expiry = self.expiry.min(time + Span::from_nanos(1));
     }

@@ -373,7 +373,7 @@ impl PortHandle {
     }
 
     fn tell(&self, command: PortCommand) {
-        // A thread that has ended needs no commands, and a full bell already wakes it.
+        // A thread that has ended needs no commands, and a full counter in `bell` already wakes it.
         if self.commands.send(command).is_ok() {
             let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
         }

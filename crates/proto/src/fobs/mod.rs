@@ -47,8 +47,8 @@
 //! the network is detected … Then, when the congestion appears to have dissipated, FOBS could
 //! switch back" (section 7), is not implemented. `fobs-table` already yields to other traffic
 //! within the flow and recovers without cost. A TCP that starts during congestion needs many round
-//! trips to find its window. Changing between UDP and TCP would also be a separate pass: data in
-//! flight are dropped or arrive twice. Users who want TCP's behaviour use `--protocol tcp`.
+//! trips to find its window. At a change between UDP and TCP, data in flight would also be dropped
+//! or arrive twice. Users who want TCP's behaviour use `--protocol tcp`.
 //!
 //! Files by decision: `circle` chooses blocks to resend, `unacked` tracks unacknowledged blocks,
 //! `sender` sends batches, `receiver` counts, `telling` chooses the content of an acknowledgement,
