@@ -140,7 +140,7 @@ mod tests {
             meter.add(now, 'a');
         }
         assert_eq!(meter.over_for(now, 'a'), TARIFF.longest);
-        // Everything has decayed after that time and the free amount.
+        // After the longest charge plus the free amount, everything has decayed.
         now += TARIFF.longest + TARIFF.free;
         assert!(!meter.add(now, 'a'));
         assert_eq!(meter.charges[&'a'].next, TARIFF.each);

@@ -100,7 +100,7 @@ pub fn shape(layout: &Layout, chunk: u64) -> Option<Shape> {
 
 /// Returns the number of symbols to add to a round that sends `sent` blocks of each of several
 /// chunks. With these symbols a chunk rarely stays incomplete. All of them together are at most
-/// `budget`; if that is too few, the chunks share `budget`, and each symbol still saves a repair.
+/// `budget`. If that is too few, the chunks share `budget`; each symbol still saves a repair.
 pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64) -> Vec<u8> {
     let enough = |failure: f64| {
         let each = failure / sent.len() as f64;
@@ -206,7 +206,7 @@ mod tests {
         for number in [0, 42, (1 << 47) - 1, (1 << 47) + 5 * 128, (1 << 48) - 1, u64::MAX] {
             assert_eq!(Symbol::numbered(&layout, number), None, "{number}");
         }
-        // The second chunk of the last segment, a segment beyond, and the highest index.
+        // The second chunk of the last segment, a segment beyond the object, and the highest index.
         for (segment, index) in [(2, INDEX | 128), (3, INDEX), (0, u32::MAX), (9, u32::MAX)] {
             assert_eq!(Symbol::of(&layout, Block { segment, index }), None, "{segment} {index}");
         }

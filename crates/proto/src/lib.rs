@@ -64,7 +64,7 @@
 //! assert_eq!(sender.accounting().sent, setup.layout.blocks());
 //! ```
 
-// The page links private modules too: its readers read the source.
+// This page also links private modules, because its readers read the source.
 #![allow(rustdoc::private_intra_doc_links)]
 #![no_std]
 

@@ -400,8 +400,8 @@ fn every_packet_is_accounted_for() {
     assert_eq!(statistics.in_flight, 0);
     assert_eq!(got.len() as u64, statistics.delivered);
     assert!(t.lost > 0 && t.queue_full > 0 && t.duplicates > 0, "{t:?}");
-    // Each corrupted message, and its copy, has one wrong bit: in the number, which then does not
-    // match the rest, or in the rest.
+    // Each corrupted message, and its copy, has one wrong bit. Whether the bit is in the number or
+    // in the rest, the two no longer match.
     let wrong = got.iter().filter(|message| {
         let number = u32::from_be_bytes(message[..4].try_into().unwrap());
         **message != numbered(number, 1_000)
@@ -595,7 +595,8 @@ fn a_card_holds_its_own_programs_back() {
     let receiver = thread::spawn(move || receive_all(&b, Duration::from_secs(2)).len());
     let began = Instant::now();
     send_numbered(&a, 100, 30, 1_400);
-    // Everything but the socket's content has left: 42 kB of 4.2 MB take 3.4 ms each.
+    // All data have left, except those that the socket holds. Each of the 100 super-packets takes
+    // 3.4 ms.
     assert!(began.elapsed() >= Duration::from_millis(250), "{:?}", began.elapsed());
     let got = receiver.join().unwrap() as u64;
     let statistics = emulation.statistics().unwrap();

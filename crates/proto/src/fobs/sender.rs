@@ -122,8 +122,9 @@ impl FobsSender {
     }
 
     /// The rule for losses. While a first send is possible, a repeated block does not count as lost
-    /// because of time alone. Otherwise a slow sender whose repeats take longer than its patience
-    /// would repeat blocks for ever if no acknowledgements arrive, and never reach a first send.
+    /// because of time alone. Consider a slow sender whose repeats take longer than its patience and
+    /// that gets no acknowledgements. Without this rule it would repeat blocks for ever and never
+    /// reach a first send.
     fn known(&self) -> Known {
         let by_time_to = if self.end.frontier.is_open() { self.last_first } else { u64::MAX };
         Known { highest: self.highest, patience: self.end.rtt.timeout(), by_time_to }
