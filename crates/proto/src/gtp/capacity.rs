@@ -3,16 +3,16 @@
 //! The paper takes the access link's capacity as known; the search for C_r is our addition. The
 //! first value comes from a flow's first train: datagrams that are sent back to back. A host reads
 //! its card in steps, and all datagrams of a step get one time. A train may therefore have taken
-//! one step longer than it seems, which matters if it has few steps. A train of many steps is exact
+//! one step longer than it seems. This matters if it has few steps. A train of many steps is exact
 //! enough to show a ceiling. Without a train C_r doubles in each interval while flows use all of it
-//! without loss. Later C_r follows the total of all flows, by the same rules by which the capacity
-//! estimator (CE) follows one flow. Near the train's rate, C_r rises only in steps of the first
-//! size: a rate that is too high first fills a queue, and the queue shows late.
+//! without loss. Later C_r follows the total of all flows, by the rules with which the capacity
+//! estimator (CE) follows one flow. Near the train's rate the steps of C_r no longer grow. A rate
+//! that is too high first fills a queue, and the queue shows late.
 //!
 //! A *ceiling* is the arrival rate when there is loss, or the value of C_r before a queue grew. The
 //! first loss is enough to set a ceiling. While the ceiling holds, only loss above the CE's
 //! threshold counts, because a path may lose a little at any rate. If flows send far less than
-//! requested, the loss may come from hosts that pause and catch up; then it counts only when it
+//! requested, the loss may come from hosts that pause and catch up. Then it counts only when it
 //! repeats. A confirmed ceiling holds longer.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive

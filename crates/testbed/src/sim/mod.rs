@@ -25,8 +25,8 @@
 //! - the processing time of a driver without a limit;
 //! - verification.
 //!
-//! The receiving program and the socket buffer limit only copies' datagrams; TCP and plain UDP
-//! bypass them.
+//! Only the datagrams of copies pass through the receiving program and the socket buffer. TCP and
+//! plain UDP bypass them.
 //!
 //! [`stream::run`] runs a coded stream of frames over one link.
 //!
