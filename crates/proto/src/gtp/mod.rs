@@ -21,9 +21,9 @@
 //!   under the old target. Loss is counted after a grace of max(RTT/4, 1 ms), so reordered data do
 //!   not count as lost.
 //! - The receiver's capacity C_r is given or found. The first datagrams may be sent before any
-//!   request, back to back, and show how fast the path delivers. Then C_r rises and falls with the
-//!   total of all flows as a flow's estimate does, and stops rising when a queue grows on all
-//!   paths.
+//!   request, back to back, and show how fast the path delivers. After that
+//!   C_r follows the total of all flows, as an estimate follows one flow. It stops rising when a
+//!   queue grows on all paths.
 //! - Loss is found by position: blocks arrive in the order of the requests, so an earlier block
 //!   that did not arrive is missing. A sender with nothing left to send says so; the receiver then
 //!   requests missing blocks again without a timeout. Only silent senders need timeouts.

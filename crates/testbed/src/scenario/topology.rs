@@ -25,8 +25,9 @@ pub enum Topology {
     /// Hosts `a` and `b` with one link.
     Pair(Duplex),
     /// Hosts `left1`, `left2`, … at router `left`, hosts `right1`, `right2`, … at router `right`,
-    /// and a shared link between the routers. Each host has an access link to its router; the left
-    /// hosts take the first entries of `access`, then the right hosts, starting over at the end.
+    /// and a shared link between the routers. Each host has an access link to its router. The hosts
+    /// take the entries of `access` in turn, the left hosts first. After the last entry follows the
+    /// first one again.
     Dumbbell {
         /// Hosts on the left.
         left: usize,

@@ -25,7 +25,7 @@ done
 
 /// The folder.
 pub(super) struct Scratch {
-    // Drop order: a normal exit removes the folder itself.
+    // On a normal exit the drop of this field removes the folder.
     folder: TempDir,
     sweeper: Child,
 }
