@@ -326,7 +326,7 @@ impl Pair {
         }
     }
 
-    /// After all operations, every block not known to have arrived is sent once possible.
+    /// After all operations: checks that the sender sends every block that may not have arrived.
     fn finish(&mut self) {
         for _ in 0..40 {
             self.grant(BLOCKS);
