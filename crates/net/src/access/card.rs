@@ -19,8 +19,8 @@ const DEPTH: u32 = 3;
 const FRAMING: u32 = 38;
 
 /// Returns the speed of the card `name` on the wire, from the files in `folder`. `None` if `name`
-/// is not a card, reports no speed, or has another number than `index`, which means that it belongs
-/// to another namespace.
+/// is not a card, reports no speed, or has another number than `index`. An interface with another
+/// number belongs to another namespace.
 pub(super) fn speed(folder: &Path, name: &str, index: u32) -> Option<Rate> {
     let file = |file: &str| fs::read_to_string(folder.join(name).join(file)).ok();
     if file("ifindex")?.trim().parse() != Ok(index) || !is_card(folder, name, DEPTH) {

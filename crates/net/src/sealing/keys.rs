@@ -220,8 +220,8 @@ impl Schedule {
         self.class == Class::Data && self.suite == Suite::Plain
     }
 
-    /// Failed opens that end the flow: the integrity limits of RFC 9001, section 6.6; for the
-    /// 64-bit token the same odds as for ChaCha20-Poly1305.
+    /// Failed opens that end the flow: the integrity limits of RFC 9001, section 6.6. The 64-bit
+    /// token has the limit of ChaCha20-Poly1305.
     pub(crate) fn integrity_limit(&self) -> u64 {
         match self.suite.algorithm() {
             _ if self.is_plain() => 1 << 36,

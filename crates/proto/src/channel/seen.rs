@@ -18,7 +18,7 @@ pub enum Placed {
     },
     /// The number has arrived before.
     Twice,
-    /// The number is too far behind the highest to know.
+    /// The number is too old: whether it arrived before is unknown.
     Old,
 }
 
@@ -55,7 +55,7 @@ impl Numbers {
         Placed::New { lost: 0, late: true }
     }
 
-    /// Whether a number has arrived, or is too far behind to know.
+    /// Whether a number has arrived. Also true for a number that is too old to be known.
     pub fn has(&self, number: u64) -> bool {
         number < self.end && (self.end - number > WINDOW || self.is_set(number))
     }

@@ -65,12 +65,12 @@ const USED: f64 = 0.9;
 /// for that test.
 const TRIED: f64 = 1.25;
 const TRIED_LOSS: f64 = 0.2;
-/// Share of a known ceiling to which the rate goes, and share of a ceiling above which it is
-/// dropped.
+/// Two shares of a ceiling: the share to which the rate goes, and the share above which the rate
+/// refutes the ceiling.
 const BELOW: f64 = 0.97;
 const REFUTED: f64 = 1.07;
 /// Growth factors without a usable train, in three cases: nothing is known; a ceiling was refuted;
-/// a train was timed. `FASTER` is added to the last after each clean epoch, up to `FASTEST`.
+/// a train was timed. After each clean epoch `FASTER` is added to the third one, up to `FASTEST`.
 const GUESSED: f64 = 1.5;
 const CAREFUL: f64 = 1.25;
 const NEAR: f64 = 1.04;

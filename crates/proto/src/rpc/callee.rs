@@ -28,7 +28,7 @@ pub enum Order {
     Credit(u64, u32),
 }
 
-/// What the limits leave, after the calls on the caller's other connections.
+/// The part of the limits that the calls on the caller's other connections leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Whether there is room for another call.
