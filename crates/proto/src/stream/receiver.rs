@@ -41,7 +41,7 @@ pub enum Delivery {
         length: u32,
         /// The code of its symbols.
         shape: Shape,
-        /// The frame's delay from sender to delivery, minus the delay of the recently fastest
+        /// The frame's delay from sender to delivery, minus the delay of the fastest recent
         /// datagram.
         beyond_path: Span,
     },

@@ -110,8 +110,8 @@ impl Pace {
         each.max(bytes)
     }
 
-    /// The rate in bits of `size` a second that keeps the program busy with datagrams of `payload`;
-    /// `None` if there is no limit. `size` is the payload or more, such as the surrounding frame.
+    /// The rate that keeps the program busy with datagrams of `payload`; `None` if there is no
+    /// limit. It counts `size` for each datagram: the payload, or the whole frame around it.
     pub(crate) fn keeps_up_with(&self, payload: Bytes, size: Bytes) -> Option<Rate> {
         let cost = self.cost(payload).as_secs_f64();
         (cost > 0.0).then(|| Rate::from_bps_f64(size.get() as f64 * 8.0 / cost))

@@ -223,8 +223,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Frees memory at a host for the data that were written, or completed in a limited memory,
-    /// since the last turn.
+    /// Frees memory at a host, once in each turn. Data on a disk are freed when they were written,
+    /// data in a limited memory when their chunk is complete.
     pub(super) fn drain_host(&mut self, host: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
         let mut drains = core::mem::take(&mut self.drains[host]);
