@@ -15,8 +15,9 @@
 //! - [`access`]: the speed of the host's network card, and the other traffic on it.
 //!
 //! A sender writes into a [`batch::Batch`] through a [`sealing::seal::Sealer`] and sends the batch
-//! through a [`socket::Socket`]. A receiver registers a flow at a [`port::Port`]; the port hands
-//! the flow its datagrams, and an [`sealing::open::Opener`] opens each one where it belongs.
+//! through a [`socket::Socket`]. A receiver registers a flow at a [`port::Port`]. The port passes
+//! the flow's datagrams to the flow, and an [`sealing::open::Opener`] opens each datagram into its
+//! place.
 
 pub mod access;
 pub mod batch;

@@ -1,9 +1,10 @@
 //! Rate limits by decaying charges; the caller passes the time.
 //!
-//! Each event adds a charge to its key, and a charge decays by one second a second. A key exceeds
-//! its limit above the free amount. Each event of a key over its limit costs twice as much as the
-//! one before, up to a longest charge; the cost returns to the first charge when the key's charge
-//! has decayed completely. sshd's `PerSourcePenalties` works like this.
+//! A charge is a time span. Each event adds a charge to its key, and the key's charge decays by one
+//! second a second. A key is over its limit while its charge exceeds the free amount. Each event of
+//! a key over its limit costs twice as much as the event before, up to a longest charge. The cost
+//! returns to the first charge when the key's charge has decayed completely. sshd's
+//! `PerSourcePenalties` works like this.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -139,7 +140,7 @@ mod tests {
             meter.add(now, 'a');
         }
         assert_eq!(meter.over_for(now, 'a'), TARIFF.longest);
-        // Everything has decayed after that time and the free amount.
+        // After the longest charge plus the free amount, everything has decayed.
         now += TARIFF.longest + TARIFF.free;
         assert!(!meter.add(now, 'a'));
         assert_eq!(meter.charges[&'a'].next, TARIFF.each);

@@ -1,4 +1,4 @@
-//! Multicast groups (RFC 1112, RFC 4291): a socket that sends to a group and hears it.
+//! Multicast groups (RFC 1112, RFC 4291): a socket that sends to a group and receives from it.
 
 use std::fmt;
 use std::io;
@@ -24,13 +24,15 @@ impl GroupAddress {
     /// Checks an address.
     ///
     /// # Errors
-    /// It is no multicast address, one that is reserved, or has the port 0.
+    /// The address is not a multicast address, is reserved, or has the port 0.
     pub fn new(address: SocketAddr) -> Result<GroupAddress, String> {
         let ip = address.ip();
         if !ip.is_multicast() {
-            return Err(format!("{ip} is no multicast address; use one of 239.0.0.0/8 or ff15::"));
+            return Err(format!(
+                "{ip} is not a multicast address; use one of 239.0.0.0/8 or ff15::"
+            ));
         }
-        // RFC 5771, section 4, and RFC 4291, section 2.7: protocols of the network own these.
+        // RFC 5771, section 4, and RFC 4291, section 2.7: reserved for protocols of the network.
         let is_reserved = match ip {
             IpAddr::V4(ip) => ip.octets()[..3] == [224, 0, 0],
             IpAddr::V6(ip) => ip.octets()[1] & 0x10 == 0,
@@ -55,7 +57,8 @@ impl GroupAddress {
 pub struct Group {
     /// Its address.
     pub address: GroupAddress,
-    /// The number of this host's interface; `None` for the one that the routes name.
+    /// The number of this host's interface; `None` for the interface that the routing table
+    /// selects.
     pub interface: Option<u32>,
     /// How many routers a datagram may pass, plus one.
     pub hops: u8,
@@ -76,7 +79,7 @@ impl FromStr for Group {
             Some((address, name)) => (address, Some(interface(name).map_err(|e| e.to_string())?)),
             None => (text, None),
         };
-        let wrong = |_| format!("'{text}' is no group; write 239.1.2.3:5000 or [ff15::7]:5000");
+        let wrong = |_| format!("'{text}' is not a group; write 239.1.2.3:5000 or [ff15::7]:5000");
         let address = GroupAddress::new(address.parse().map_err(wrong)?)?;
         Ok(Group { address, interface, hops: 1 })
     }
@@ -93,7 +96,8 @@ pub fn interface(name: &str) -> Result<u32, Error> {
     })
 }
 
-/// The interface through which this host reaches `peer`; `None` if it is this host, or unknown.
+/// The interface through which this host reaches `peer`; `None` if `peer` is this host, or if the
+/// interface is unknown.
 pub fn interface_towards(peer: SocketAddr) -> Option<u32> {
     match peer {
         _ if peer.ip().to_canonical().is_loopback() => None,
@@ -103,11 +107,11 @@ pub fn interface_towards(peer: SocketAddr) -> Option<u32> {
 }
 
 impl Group {
-    /// Opens a socket that sends to the group, and hears it with what other programs of this host
-    /// send to it. It does not block.
+    /// Opens a non-blocking socket that sends to the group and receives what other programs send to
+    /// it, also those of this host.
     ///
     /// # Errors
-    /// The kernel's error: the interface is missing or takes no part in multicast.
+    /// The kernel's error: the interface is missing or does not support multicast.
     pub fn join(&self) -> Result<UdpSocket, Error> {
         self.open().map_err(|error| {
             let error = Error::new(format!("cannot join the multicast group {self}: {error}"));
@@ -119,7 +123,7 @@ impl Group {
         let Group { address: GroupAddress(address), interface, hops } = *self;
         let domain = Domain::for_address(address);
         let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
-        // Other programs of this host hear the group too.
+        // Other programs of this host may receive from the group too.
         socket.set_reuse_address(true)?;
         let number = interface.unwrap_or(0);
         match address.ip() {
@@ -131,7 +135,7 @@ impl Group {
                     let any = Ipv4Addr::UNSPECIFIED;
                     set_ip_multicast_if_with_ifindex(&socket, &group, &any, number)?;
                 }
-                // Bound to the group, the socket gets nothing that is sent to this host itself.
+                // A socket bound to the group gets nothing that is sent to this host's own address.
                 socket.bind(&address.into())?;
                 socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(number))?;
             }
@@ -168,10 +172,10 @@ mod tests {
         let group: Group = "[ff15::7]:5000".parse().unwrap();
         assert_eq!((group.to_string(), group.interface), ("[ff15::7]:5000".to_owned(), None));
         for (wrong, why) in [
-            ("239.1.2.3", "is no group"),
+            ("239.1.2.3", "is not a group"),
             ("239.1.2.3:5000%nosuch0", "no interface nosuch0"),
-            ("10.0.0.1:5000", "no multicast address"),
-            ("[fe80::1]:5000", "no multicast address"),
+            ("10.0.0.1:5000", "not a multicast address"),
+            ("[fe80::1]:5000", "not a multicast address"),
             ("224.0.0.1:5000", "is reserved"),
             ("[ff02::1]:5000", "is reserved"),
             ("239.1.2.3:0", "needs a port"),

@@ -7,8 +7,8 @@ use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
 use crate::error::Error;
 
-/// Reads an IPv6 address from within brackets, with or without a zone. Returns it with the plain
-/// address. The zone follows `%`, or `%25` as in a URI (RFC 6874).
+/// Reads an IPv6 address from within brackets, with or without a zone. The zone follows `%`, or
+/// `%25` as in a URI (RFC 6874); the returned text has `%`.
 ///
 /// # Errors
 /// The mistake in the address.
@@ -19,15 +19,15 @@ pub fn read(text: &str) -> Result<String, &'static str> {
     // A lone 25 is an interface number.
     let zone = zone.strip_prefix("25").filter(|zone| !zone.is_empty()).unwrap_or(zone);
     if zone.is_empty() {
-        return Err("no interface behind the '%'");
+        return Err("no interface after the '%'");
     }
     if !ip.is_unicast_link_local() {
-        return Err("an interface behind an address that is not link-local (fe80::)");
+        return Err("an interface after an address that is not link-local (fe80::)");
     }
     Ok(format!("{address}%{zone}"))
 }
 
-/// An address as [`read`] reads it within brackets.
+/// Writes an address in the form that [`read`] reads within brackets.
 pub fn write(host: &str) -> String {
     match host.split_once('%') {
         // The parser would read "25" as part of the percent sign.

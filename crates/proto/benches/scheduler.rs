@@ -1,6 +1,6 @@
-//! The cost of a decision of GTP's receiver against the number of its flows: the max-min shares
-//! alone, and all effects of a join (shares, targets, a request to each sender). `cargo bench -p
-//! longhaul-proto --bench scheduler` prints the page results/scheduler.md.
+//! CPU time of one decision of GTP's receiver, against the number of its flows. Two measurements:
+//! the max-min shares alone, and a join with all its effects (shares, targets, a request to each
+//! sender). `cargo bench -p longhaul-proto --bench scheduler` prints the page results/scheduler.md.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark has a clock")]
 
@@ -15,7 +15,7 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 
 const FLOWS: [u32; 5] = [1, 10, 100, 1_000, 10_000];
-/// Number of runs; their median counts.
+/// Number of runs; the result is their median.
 const TURNS: usize = 101;
 
 fn main() {
@@ -61,7 +61,7 @@ fn sharing(flows: u32, turns: usize) -> u128 {
 }
 
 /// Nanoseconds from a join among this many flows until each sender's request is ready. The join
-/// leads to a schedule immediately.
+/// triggers a new schedule immediately.
 fn joining(flows: u32, turns: usize) -> u128 {
     let settings = Settings::default().with(&ROW, RECEIVE_RATE.name, 9_571e6);
     let settings = settings.expect("it has such a setting");

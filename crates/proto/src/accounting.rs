@@ -1,7 +1,7 @@
 //! The counters that every endpoint reports, in the ORNL study's columns.
 //!
-//! Three kinds of loss are kept apart: `path_lost`, `blocks_lost`, `reported_lost`. Tests hold two
-//! identities: sent = first + retransmitted; received = distinct + duplicates.
+//! The counters distinguish three kinds of loss: `path_lost`, `blocks_lost`, `reported_lost`. Tests
+//! check two identities: sent = first + retransmitted; received = distinct + duplicates.
 
 use crate::units::LossRatio;
 

@@ -2,8 +2,9 @@
 //!
 //! The blocks of a chunk are the originals of a Reed–Solomon code with [`SYMBOLS`] symbols
 //! ([`crate::fec`]). Any n symbols of a chunk replace any n of its blocks. A sender adds symbols to
-//! the last rounds of an object, whose losses would cost another round trip. A symbol travels like
-//! a block, in a datagram of its own, and its number names its chunk; no other message is needed.
+//! the last rounds of an object, because a loss there would cost another round trip. A symbol
+//! travels like a block, in its own datagram. The datagram's number names the chunk, so no other
+//! message is needed.
 //!
 //! In the core a symbol is a [`Block`] whose index is above the indices of all real blocks. The
 //! core decides which symbols are sent and when they suffice; the driver moves bytes. A sender may
@@ -24,8 +25,8 @@ const INDEX: u32 = 1 << 31;
 pub const FIRST_SYMBOL: u64 = 1 << 47;
 /// Maximum number of chunks whose symbols a receiver keeps.
 const MOST_CHUNKS: usize = 4_096;
-/// Accepted probabilities that a round needs another round; the first probability that the budget
-/// allows counts.
+/// Accepted probabilities that a round needs another round. The first one whose symbols fit the
+/// budget applies.
 const FAILURES: [f64; 4] = [0.01, 0.03, 0.1, 0.3];
 /// Bits of a chunk's number in a header.
 const CHUNK_BITS: u32 = FIRST_SYMBOL.ilog2() - BITS;
@@ -89,8 +90,8 @@ pub fn payload_len(layout: &Layout, block: Block) -> u32 {
     }
 }
 
-/// The code of a chunk: its blocks and [`SYMBOLS`] symbols. `None` beyond the object, and if blocks
-/// are too many, too long, or of an odd length.
+/// The code of a chunk: its blocks and [`SYMBOLS`] symbols. `None` if the chunk is beyond the
+/// object, or if its blocks are too many, too long, or of an odd length.
 pub fn shape(layout: &Layout, chunk: u64) -> Option<Shape> {
     let (_, blocks) = layout.blocks_of_chunk(chunk);
     let (blocks, symbol) = (u16::try_from(blocks).ok()?, u16::try_from(layout.block_size()).ok()?);
@@ -98,8 +99,8 @@ pub fn shape(layout: &Layout, chunk: u64) -> Option<Shape> {
 }
 
 /// Returns the number of symbols to add to a round that sends `sent` blocks of each of several
-/// chunks: few, but enough that a chunk rarely stays incomplete, and at most `budget` together. If
-/// the budget is too small for that, the chunks share it: each symbol still saves a repair.
+/// chunks. With these symbols a chunk rarely stays incomplete. All of them together are at most
+/// `budget`. If that is too few, the chunks share `budget`; each symbol still saves a repair.
 pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64) -> Vec<u8> {
     let enough = |failure: f64| {
         let each = failure / sent.len() as f64;
@@ -124,7 +125,7 @@ pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64) -> Vec<u8> {
     })
 }
 
-/// Symbols that have arrived for chunks that still miss more blocks.
+/// Symbols that have arrived for chunks that miss more blocks than they have symbols.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiting {
     /// A bit for each symbol of a chunk.
@@ -144,7 +145,7 @@ impl Waiting {
         }
     }
 
-    /// The chunks among `chunks` with symbols.
+    /// Those of `chunks` that have waiting symbols.
     pub(crate) fn chunks(&self, chunks: core::ops::Range<u64>) -> impl Iterator<Item = u64> + '_ {
         self.of.range(chunks).map(|(chunk, _)| *chunk)
     }
@@ -205,7 +206,7 @@ mod tests {
         for number in [0, 42, (1 << 47) - 1, (1 << 47) + 5 * 128, (1 << 48) - 1, u64::MAX] {
             assert_eq!(Symbol::numbered(&layout, number), None, "{number}");
         }
-        // The second chunk of the last segment, a segment beyond, and the highest index.
+        // The second chunk of the last segment, a segment beyond the object, and the highest index.
         for (segment, index) in [(2, INDEX | 128), (3, INDEX), (0, u32::MAX), (9, u32::MAX)] {
             assert_eq!(Symbol::of(&layout, Block { segment, index }), None, "{segment} {index}");
         }
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(amounts(&[1], losses(0.011), 1), [1]);
         assert_eq!(amounts(&[7], losses(0.0), 9), [0]);
         assert!(amounts(&[], five, 9).is_empty());
-        // A chunk of too many blocks for the code takes no more symbols than there are.
+        // A chunk of too many blocks for the code gets at most all [`SYMBOLS`] symbols.
         assert_eq!(amounts(&[70_000, 1], five, 999), [128, 0]);
     }
 

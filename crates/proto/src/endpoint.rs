@@ -142,7 +142,7 @@ pub enum Event {
         /// The segment.
         segment: u32,
     },
-    /// Symbols replace the missing blocks of a chunk; the driver computes them (receiver).
+    /// Symbols replace the missing blocks of a chunk; the driver computes the blocks (receiver).
     Restored {
         /// The chunk, counted from the start of the object.
         chunk: u64,
@@ -176,18 +176,17 @@ pub struct Setup {
     /// a fixed rate as well, the smaller of the two applies.
     pub rate_limit: Option<Rate>,
     /// The speed of the sending host's network card in bits a second of UDP payload in full
-    /// datagrams, if known. Only the sending end gets it. A protocol whose receiver divides its
-    /// link sends the number there; others combine it with the receiving host's card
-    /// ([`Sender::set_peer_card`]) to find the highest possible rate. It is not a limit: a card
-    /// limits its programs by itself.
+    /// datagrams, if known. Only the sending end gets this number. If the protocol's receiver
+    /// divides its link among flows, the sender reports the number to the receiver. Other protocols
+    /// combine it with the speed of the receiving host's card ([`Sender::set_peer_card`]) to find
+    /// the highest possible rate. The number is not a limit: the card itself limits the rate.
     pub card: Option<Rate>,
     /// How the protocol finds its rate, if no rate is fixed and the protocol has no rate control.
     pub law: Law,
-    /// The part of a shared path that a found rate takes.
+    /// The flow's weight where flows with found rates share a path.
     pub weight: Weight,
-    /// Properties of the path from an earlier copy; used by a protocol that finds its rate by
-    /// `law`. It is a hint that may come from the other end, and the path's first report overrules
-    /// it.
+    /// Properties of the path from an earlier copy, for a protocol that finds its rate by `law`.
+    /// They are a hint that may come from the other end. The path's first report overrides them.
     pub remembered: Option<Remembered>,
     /// Bytes that may be sent for the first time before the receiver grants more.
     pub grant: Bytes,
@@ -338,18 +337,19 @@ pub trait Receiver: Send {
     /// Handles the timeout that [`Receiver::next_wakeup`] announced.
     fn on_timeout(&mut self, now: Time);
 
-    /// Counts blocks as arrived that the host has already (from an earlier attempt, or implied by
-    /// the object).
+    /// Counts blocks that the host already has as arrived: blocks from an earlier attempt, or
+    /// blocks implied by the object.
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
 
     /// Sets the grant and the drain rate. The grant is the total of blocks, in bytes, that may be
     /// sent for the first time since the start of the flow; `drain` is the approximate rate at
-    /// which the host empties its buffers. Neither causes losses: the sender waits.
+    /// which the host empties its buffers. A small grant or drain rate causes no losses: the sender
+    /// waits.
     fn set_grant(&mut self, now: Time, flow: FlowId, grant: Bytes, drain: Option<Rate>);
 
-    /// Sets the number of the flow's datagrams that the receiving host has dropped since the start:
-    /// in its socket for lack of buffer, or before it knew the flow. These are losses of the host,
-    /// not of the path.
+    /// Sets the number of the flow's datagrams that the receiving host has dropped since the start.
+    /// The host drops them in its socket for lack of buffer, or before it knows the flow. These are
+    /// losses of the host, not of the path.
     fn set_socket_lost(&mut self, now: Time, flow: FlowId, lost: u64);
 
     /// Whether [`Receiver::set_others`] has an effect. A receiver whose senders choose their own

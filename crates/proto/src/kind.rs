@@ -16,7 +16,7 @@ pub enum Kind {
     Time,
     /// A size in bytes, written `64MiB`.
     Size,
-    /// A share, 1 for all, written `0.5%`. Some may exceed 1.
+    /// A share of 1, written `0.5%`. Some shares may exceed 1.
     Ratio,
     /// A whole number.
     Count,

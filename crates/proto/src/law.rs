@@ -1,4 +1,4 @@
-//! Rate control laws for protocols without their own, and their findings about the path.
+//! Rate control laws for protocols without their own law, and a law's findings about the path.
 
 use crate::time::Span;
 use crate::units::Rate;

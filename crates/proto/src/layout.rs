@@ -1,10 +1,10 @@
 //! How an object is divided: object → segments → chunks → blocks, and the position of each block.
 //!
 //! A *block* is the payload of one datagram. Blocks never straddle a *chunk* (the unit that is
-//! hashed, written and journalled): all blocks have one size except the last of each chunk, so a
-//! chunk is complete exactly when its own blocks are. A *segment* is a row of chunks that a
-//! protocol moves as an object of its own; segments are numbered from the start of the object. The
-//! papers' experiments set chunk and segment to the whole object.
+//! hashed, written and journalled): all blocks have one size except the last of each chunk. A chunk
+//! is therefore complete exactly when its own blocks are. A *segment* is a sequence of chunks that
+//! a protocol transfers like a separate object. Segments are numbered from the start of the object.
+//! The papers' experiments set chunk and segment to the whole object.
 
 use crate::units::Bytes;
 

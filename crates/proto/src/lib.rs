@@ -14,8 +14,8 @@
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: pacing, measurements and rate control.
 //!   [`remembered`]: an earlier flow's findings about the path.
 //! - [`ends`]: code shared by the two ends of every protocol.
-//! - [`registry`], [`settings`], [`kind`]: the list of protocols, their settings and the units of
-//!   these; then a folder for each protocol: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`],
+//! - [`registry`], [`settings`], [`kind`]: the list of protocols, their settings, and the units of
+//!   the settings. Then a folder for each protocol: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`],
 //!   [`netblt`], [`gtp`].
 //! - [`fec`]: erasure codes, which replace lost datagrams without a round trip.
 //! - [`stream`]: frames that arrive before a deadline or are reported as missed.
@@ -64,7 +64,7 @@
 //! assert_eq!(sender.accounting().sent, setup.layout.blocks());
 //! ```
 
-// The page links private modules too: its readers read the source.
+// This page also links private modules, because its readers read the source.
 #![allow(rustdoc::private_intra_doc_links)]
 #![no_std]
 

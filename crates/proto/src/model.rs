@@ -98,7 +98,7 @@ pub fn resends(payload: Bytes, packet: u32, loss: LossRatio) -> Option<u32> {
     if loss.get() >= 1.0 {
         return None;
     }
-    // A quotient that differs from a whole number only by rounding is that number.
+    // A quotient that differs from a whole number only by rounding counts as that number.
     let rounds = libm::log(packets) / libm::log(1.0 / loss.get());
     Some(libm::ceil(rounds - 1e-9) as u32)
 }

@@ -1,11 +1,11 @@
 //! Pacing: a token bucket in bytes. It releases bursts of bounded duration and does not drift.
 //!
-//! Two schedules run together. The *long* one keeps the exact mean rate; for a short while it
-//! remembers credit that a late driver has not used. The *short* one limits what leaves at one
-//! time, and so how fast the pacer catches up; it remembers 250 µs of credit, so that a driver that
-//! is always a little late still catches up. A driver that is on time sends half a burst; a late
-//! driver sends up to a whole burst and the remembered credit. A flow without anything to send
-//! calls [`Pacer::idle`], which drops all credit except half a burst.
+//! Two schedules run together. The *long* one keeps the exact mean rate. For a short while it
+//! remembers credit that a late driver has not used. The *short* one limits the data that leave at
+//! one time, and so how fast the pacer catches up. It remembers 250 µs of credit, which lets a
+//! driver catch up even if it is always a little late. A driver that is on time sends half a burst;
+//! a late driver sends up to a whole burst and the remembered credit. A flow without anything to
+//! send calls [`Pacer::idle`], which drops all credit except half a burst.
 
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
@@ -44,7 +44,7 @@ pub struct Pacer {
     begun: u64,
     /// Upper limit of the burst size at any rate.
     most: u64,
-    /// Time whose worth of datagrams a late driver may send together, in addition to its burst.
+    /// A late driver may send the datagrams of this time together, in addition to its burst.
     owed: Span,
     /// Whether nothing has been sent yet; the first send is treated like a send after an idle time.
     is_new: bool,
@@ -113,8 +113,8 @@ impl Pacer {
     }
 
     /// Lets a late driver send the datagrams of up to `late`, or ten datagrams, together. At a slow
-    /// rate a burst is one datagram; a busy core that runs its programs once a millisecond would
-    /// otherwise send one datagram a millisecond at any rate.
+    /// rate a burst is a single datagram. A busy core that runs its programs once a millisecond
+    /// would then send only one datagram a millisecond.
     pub fn forgive(&mut self, late: Span) {
         self.owed = late;
     }
@@ -154,7 +154,7 @@ impl Pacer {
         self.long = self.long.max(now.saturating_sub(picos_of(CREDIT))) + cost;
         self.short = self.short.max(now.saturating_sub(self.remembered())) + quick(cost);
         if self.fixed.is_some() {
-            // A driver that takes less, or a burst that was split, does not end the burst.
+            // Sending only a part of a burst does not end the burst.
             let left = if self.begun > 0 { self.begun } else { self.burst };
             self.begun = left.saturating_sub(sent.get().div_ceil(self.datagram.get().max(1)));
         }
@@ -358,7 +358,7 @@ mod tests {
         let burst = |mbps, bytes| Pacer::new(Rate::from_mbps(mbps), Bytes::new(bytes)).burst();
         assert_eq!((burst(10, 1_472), burst(120, 1_472), burst(300, 1_472)), (1, 10, 25));
         assert_eq!((burst(1_000, 1_472), burst(10_000, 1_472)), (84, MAX_BURST));
-        // Jumbo datagrams: fewer fit, as a millisecond of 2 Gbit/s would be 28.
+        // Fewer jumbo datagrams fit: a millisecond at 2 Gbit/s would be 28 of them.
         assert_eq!((burst(1_000, 8_972), burst(2_000, 8_972)), (13, 14));
         assert_eq!((burst(10_000, 8_972), burst(100_000, 8_972)), (34, MAX_BURST));
     }

@@ -43,7 +43,7 @@ pub struct Pulses {
     sequence: u64,
     /// Whether something arrived or changed since the last pulse.
     news: bool,
-    /// Whether the first train ended since the last pulse, so that the sender waits for the result.
+    /// Whether the first train ended since the last pulse; the sender waits for the result.
     urgent: bool,
     newest: Option<(PacketNumber, Time)>,
     meter: TrainMeter,

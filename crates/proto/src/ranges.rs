@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use core::ops::Range;
 
-/// A set of `u64`; small if its members form runs.
+/// A set of `u64`; needs little memory if its members form runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet {
     /// Start and end of each run; runs neither overlap nor touch.
@@ -24,7 +24,7 @@ impl RangeSet {
         }
         let (mut start, mut end) = (range.start, range.end);
         let before = self.count;
-        // From the last run that starts at or before the end, backwards while runs touch.
+        // Starts at the last run that begins at or before the end; goes back while runs touch.
         while let Some((&run_start, &run_end)) = self.runs.range(..=end).next_back() {
             if run_end < start {
                 break;
@@ -45,7 +45,7 @@ impl RangeSet {
             return 0;
         }
         let before = self.count;
-        // From the last run that starts before the end, backwards while runs overlap.
+        // Starts at the last run that begins before the end; goes back while runs overlap.
         while let Some((&start, &end)) = self.runs.range(..range.end).next_back() {
             if end <= range.start {
                 break;

@@ -1,6 +1,7 @@
 //! The list of protocols. Flags, help, docs, experiments and tests read it.
 //!
-//! A row is defined in its protocol's folder. A new protocol needs one folder, and one line here.
+//! Each protocol is a row of the list. Its folder defines the row, so a new protocol needs one
+//! folder, and one line here.
 
 pub use crate::row::Row;
 

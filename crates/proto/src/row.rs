@@ -45,7 +45,7 @@ impl Row {
 }
 
 impl Settings {
-    /// Returns the settings with one more for `row`'s protocol.
+    /// Returns the settings plus one more setting of `row`'s protocol.
     ///
     /// # Errors
     /// [`SettingError`] for an unknown name or a value out of range.

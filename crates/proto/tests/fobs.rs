@@ -1,5 +1,5 @@
-//! FOBS's own promises: it keeps a path full at any loss with bounded waste, even if the receiver
-//! has little memory; with the table, it is less greedy during congestion.
+//! Properties of FOBS: it keeps a path full at any loss with bounded waste, even if the receiver
+//! has little memory. `fobs-table` is less greedy during congestion.
 
 use longhaul_proto::endpoint::Event;
 use longhaul_proto::layout::Layout;
@@ -111,8 +111,8 @@ fn memory_of_a_few_round_trips_keeps_a_lossy_path_nearly_full() {
 
 #[test]
 fn the_path_never_idles_while_the_receiver_has_room() {
-    // A disk that writes for 50 ms and pauses for 50 ms, on average slower than the path, with
-    // memory for a pause and two round trips. A chunk of the table is a fifth of this memory.
+    // A disk that writes for 50 ms and pauses for 50 ms, on average slower than the path. The
+    // memory holds a pause and two round trips. A chunk of `fobs-table` is a fifth of this memory.
     let host = Host::Stalling(Rate::from_mbps(80), Span::from_millis(100), Bytes::new(900_000));
     for (name, set) in [("fobs", &[][..]), ("fobs-table", &[("chunk", 200e3)])] {
         for loss in [0.0, 0.005] {

@@ -179,7 +179,8 @@ impl Pair {
         }
     }
 
-    /// Passes a message of the receiver to the sender; it counts unless the sender refuses it.
+    /// Passes a message of the receiver to the sender. The message counts unless the sender refuses
+    /// it.
     fn hear(&mut self, kind: u8, blocks: &Range<u64>, draw: u64, number: u64) {
         let Some((control, meaning)) = self.message(kind, blocks, draw, number) else { return };
         let refused = self.sender.accounting().refused;
@@ -325,7 +326,7 @@ impl Pair {
         }
     }
 
-    /// After all operations, every block not known to have arrived is sent once possible.
+    /// After all operations: checks that the sender sends every block that may not have arrived.
     fn finish(&mut self) {
         for _ in 0..40 {
             self.grant(BLOCKS);

@@ -1,4 +1,4 @@
-//! NETBLT's own promise: several buffers in flight keep a path full at any loss, with almost no
+//! A property of NETBLT: several buffers in flight keep a path full at any loss, with almost no
 //! waste.
 
 use longhaul_proto::netblt::ROW;

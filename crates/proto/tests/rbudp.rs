@@ -1,5 +1,5 @@
-//! RBUDP's own promises: a path kept full at any loss, almost no waste, and few rounds (the model's
-//! number of rounds is a mean; these tests hold the bound).
+//! Properties of RBUDP: a path kept full at any loss, almost no waste, and few rounds. The model's
+//! number of rounds is a mean; these tests check the bound.
 
 use longhaul_proto::rbudp::ROW;
 use longhaul_proto::time::{Span, Time};
@@ -63,7 +63,7 @@ fn runs_with_more_than_k_rounds_are_no_more_than_the_bound() {
         let bound = (BLOCKS as f64 * LOSS.powi(k)).min(1.0);
         let more = rounds.iter().filter(|rounds| **rounds > k as u32).count() as f64;
         let share = more / f64::from(RUNS);
-        // Three standard deviations of a share, and one run for the rarest.
+        // Allows three standard deviations of a share, and one run more for very small shares.
         let deviation = (bound * (1.0 - bound) / f64::from(RUNS)).sqrt();
         assert!(share <= bound + 3.0 * deviation + 1.0 / f64::from(RUNS), "k {k}: {share} {bound}");
     }

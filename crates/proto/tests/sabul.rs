@@ -48,8 +48,8 @@ fn a_path_is_filled_with_and_without_a_given_rate_from_50_microseconds_to_a_seco
             assert!(sent.waste(blocks) < 0.06, "{rtt} {rate:?}: {sent:?}");
         }
     }
-    // The window doubles in a round trip of a second, fourteen times from one block, nine times
-    // from a train of 32; and no timeout treats the path as dead.
+    // The window doubles once in each round trip of a second: fourteen times from one block, nine
+    // times from a train of 32. No timeout treats the path as dead.
     for (rate, most) in [(Some(CAPACITY), 20), (None, 13)] {
         let (rig, took) = run(&ROW, path(Span::from_secs(1)), 20_000, rate);
         assert!(took < Span::from_secs(most), "{rate:?}: {took}");
@@ -106,8 +106,8 @@ fn the_release_sends_its_losses_several_times_and_the_paper_does_not() {
     assert!(sent.retransmitted > came.blocks_lost * 2 && came.duplicates > 30, "{sent:?}");
 }
 
-/// The shares of three flows, times three, over delays of 10, 40 and 100 ms. `longer` is added to
-/// the two longer delays.
+/// The shares of three flows over delays of 10, 40 and 100 ms, times three (1 is a fair share).
+/// `longer` is added to the two longer delays.
 fn shares_over_unlike_ways(longer: Span) -> [f64; 3] {
     // The queue is a round trip of the middle flow.
     let queue = CAPACITY.over(Span::from_millis(40));
@@ -146,8 +146,8 @@ fn flows_over_unlike_ways_that_begin_at_unlike_rates_end_at_equal_shares() {
     let runs: Vec<_> =
         (0..WAYS).map(|way| shares_over_unlike_ways(Span::from_micros(250) * way)).collect();
     let mean = [0, 1, 2].map(|flow| runs.iter().map(|run| run[flow]).sum::<f64>() / WAYS as f64);
-    // TCP's shares would be as ten to two and a half to one. The middle flow has 4.8 % more than a
-    // third and the farthest 5.1 % less: a loss freezes it longer than the nearest.
+    // TCP's shares would be 10 : 2.5 : 1. The middle flow has 4.8 % more than a third and the
+    // farthest flow 5.1 % less, because a loss freezes the farthest longer than the nearest.
     assert!(mean.iter().all(|share| (share - 1.0).abs() < 0.055), "{mean:?} of {runs:?}");
     assert!(runs.iter().flatten().all(|share| (share - 1.0).abs() < 0.1), "{runs:?}");
 }

@@ -2,10 +2,10 @@
 //! run.
 //!
 //! `cargo run --release -p longhaul-testbed --example blast` writes the whole table; `… --example
-//! blast -- LINK_MBPS RTT_MS LOSS SEND_MBPS single|gso SECONDS [pair|dumbbell|star [SEED]]` one
-//! row. A link rate of 0 means unlimited. Rate, delay and loss apply to a dumbbell's shared link
-//! (the second of three on the path), or to the sender's link of a star (the first of two). Each
-//! row of the table has its own seed.
+//! blast -- LINK_MBPS RTT_MS LOSS SEND_MBPS single|gso SECONDS [pair|dumbbell|star [SEED]]` writes
+//! one row. A link rate of 0 means unlimited. Rate, delay and loss apply to a dumbbell's shared
+//! link (the second of three on the path), or to the sender's link of a star (the first of two).
+//! Each row of the table has its own seed.
 //!
 //! Each packet carries its number and the time at which the sender passed it to the kernel; the
 //! receiver records the arrival by the same clock. "Measured beyond the path" is the recorded

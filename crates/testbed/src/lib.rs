@@ -1,9 +1,9 @@
 //! Simulated and emulated network paths for testing protocols.
 //!
 //! - [`link`]: models of a path's effects on packets (rate, queue, delay, jitter, loss, …) as plain
-//!   values: time and size in, arrival or drop out; no clock, no socket, one seed.
-//! - [`emu`]: hosts in network namespaces, connected in real time by the same link code, so that
-//!   any IP program runs across the path unchanged (Linux only).
+//!   values. Time and size go in; arrival or drop comes out. No clock, no socket, one seed.
+//! - [`emu`]: hosts in network namespaces, connected in real time by the same link code (Linux
+//!   only). Any IP program runs across the path unchanged.
 //! - [`scenario`]: hosts, network and flows as one value; the simulator and the emulator run it.
 //! - [`sim`]: runs a scenario in virtual time. [`tcp`]: the simulator's TCP model.
 //! - [`skip`]: skips a test on a host that cannot run it.

@@ -1,7 +1,7 @@
 //! How a test ends early on a host that cannot run it.
 //!
-//! A test never returns silently: [`need!`](crate::need) is the only way out, it takes a
-//! [`Skipped`], and each function that makes a `Skipped` prints the reason.
+//! A test never returns silently. The only way to end it early is [`need!`](crate::need), which
+//! takes a [`Skipped`]. Each function that makes a `Skipped` prints the reason.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::io::Write;
 #[must_use = "a test that continues is not skipped: pass this to need!"]
 pub struct Skipped(());
 
-/// Returns the value of a `Result<T, Skipped>`, or from the test.
+/// Evaluates to the value of a `Result<T, Skipped>`; ends the test if the result is an error.
 #[macro_export]
 macro_rules! need {
     ($result:expr) => {

@@ -131,7 +131,7 @@ fn a_full_link_carries_its_rate() {
             a.send(&payload).unwrap();
         }
         b.recv(&mut [0; 2_048]).unwrap();
-        // By the forwarder's own account and clock: this thread may look late.
+        // Uses the forwarder's own counters and clock, because this thread may look late.
         let first = emulation.statistics().unwrap();
         let mut last = first.clone();
         loop {
@@ -400,8 +400,8 @@ fn every_packet_is_accounted_for() {
     assert_eq!(statistics.in_flight, 0);
     assert_eq!(got.len() as u64, statistics.delivered);
     assert!(t.lost > 0 && t.queue_full > 0 && t.duplicates > 0, "{t:?}");
-    // Each corrupted message, and its copy, has one wrong bit: in the number, which then does not
-    // match the rest, or in the rest.
+    // Each corrupted message, and its copy, has one wrong bit. Whether the bit is in the number or
+    // in the rest, the two no longer match.
     let wrong = got.iter().filter(|message| {
         let number = u32::from_be_bytes(message[..4].try_into().unwrap());
         **message != numbered(number, 1_000)
@@ -577,8 +577,8 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
     assert_eq!((statistics.in_flight, statistics.own_drops), (0, 0));
 }
 
-/// A host's card makes its own programs wait. 4 MB at once are three times the queue of a path
-/// before the card's rate, where the rest would be dropped.
+/// A host's card makes the host's own programs wait. Otherwise 4 MB sent at once would exceed the
+/// queue before the card's rate three times over, and most of it would be dropped.
 #[test]
 fn a_card_holds_its_own_programs_back() {
     need!(available().map_err(skip::forbidden));
@@ -595,7 +595,8 @@ fn a_card_holds_its_own_programs_back() {
     let receiver = thread::spawn(move || receive_all(&b, Duration::from_secs(2)).len());
     let began = Instant::now();
     send_numbered(&a, 100, 30, 1_400);
-    // Everything but the socket's content has left: 42 kB of 4.2 MB take 3.4 ms each.
+    // All data have left, except those that the socket holds. Each of the 100 super-packets takes
+    // 3.4 ms.
     assert!(began.elapsed() >= Duration::from_millis(250), "{:?}", began.elapsed());
     let got = receiver.join().unwrap() as u64;
     let statistics = emulation.statistics().unwrap();

@@ -146,7 +146,8 @@ fn a_larger_send_buffer_puts_more_time_between_a_decision_and_the_wire() {
         let link = r#"rate = "100M", delay = "5ms", loss = { pattern = "0000000001000000000" }"#;
         run(&format!("{}{hosts}", pair(link, &[flow]))).flows[0].accounts.duplicates
     };
-    // Each repair waits behind the buffer, and the loss is reported again every 20 ms until then.
+    // Each repair waits behind the buffer. Until it arrives, the loss is reported again every 20
+    // ms.
     assert!(finished("2MB") > 2 * finished("20KB"), "{}", finished("20KB"));
 }
 
@@ -197,8 +198,8 @@ fn a_slow_card_drops_packets_beyond_its_ports_queue() {
         outcome.flows[0].accounts;
     assert_eq!((sent, received + dropped, socket_lost), (SENT, SENT, 0));
     assert_eq!(dropped, queue_full);
-    // Datagrams arrive at 200 Mbit/s, 1066 bytes of frame each; frames leave at 100 Mbit/s while
-    // the 20 MB arrive; then the 512 kB in the port's buffer leave as well.
+    // Datagrams arrive at 200 Mbit/s, in frames of 1066 bytes. Frames leave at 100 Mbit/s while the
+    // 20 MB arrive. Then the 512 kB in the port's buffer leave as well.
     let coming = 20e6 * 8.0 / 200e6;
     let kept = (coming * 100e6 / 8.0 + 512_000.0) / 1_066.0;
     assert!((received as f64 - kept).abs() < 0.01 * kept, "{received}, not {kept}");
@@ -325,8 +326,8 @@ fn mice_that_come_at_random_are_as_many_on_average_and_scatter_as_poisson_says()
     }
 }
 
-/// Three GTP senders with these settings, and one TCP flow, into a host of 100 Mbit/s: the payload
-/// of TCP and of the others between 6 and 20 s, in Mbit/s.
+/// Runs three GTP senders with these settings and one TCP flow into a host of 100 Mbit/s. Returns
+/// the payload of TCP, and of the GTP flows together, between 6 and 20 s, in Mbit/s.
 fn beside_tcp(settings: &str, host: &str, tcp: &str) -> (f64, f64) {
     let link = |host: &str, delay: &str| {
         format!(

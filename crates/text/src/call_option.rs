@@ -43,7 +43,7 @@ pub enum CallOption {
     Segment,
     /// The duration of a measurement.
     Time,
-    /// The token for a server of HTTP.
+    /// The token for an HTTP server.
     Token,
 }
 

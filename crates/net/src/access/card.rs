@@ -13,20 +13,20 @@ pub(super) const INTERFACES: &str = "/sys/class/net";
 /// Limits of plausible speeds, in Mbit/s. Values outside of them do not come from a card.
 const SLOWEST: u64 = 10;
 const FASTEST: u64 = 1_600_000;
-/// Largest depth of the search: a VLAN on a bond of cards.
+/// Maximum depth of the search for cards: a VLAN on a bond of cards.
 const DEPTH: u32 = 3;
 /// Ethernet's header, check sequence, preamble and gap.
 const FRAMING: u32 = 38;
 
 /// Returns the speed of the card `name` on the wire, from the files in `folder`. `None` if `name`
-/// is not a card, reports no speed, or has another number than `index`, which means that it belongs
-/// to another namespace.
+/// is not a card, reports no speed, or has another number than `index`. An interface with another
+/// number belongs to another namespace.
 pub(super) fn speed(folder: &Path, name: &str, index: u32) -> Option<Rate> {
     let file = |file: &str| fs::read_to_string(folder.join(name).join(file)).ok();
     if file("ifindex")?.trim().parse() != Ok(index) || !is_card(folder, name, DEPTH) {
         return None;
     }
-    // -1 or unreadable if the link is down, and on many virtual machines.
+    // The speed is -1 or unreadable if the link is down, and on many virtual machines.
     let megabits: u64 = file("speed")?.trim().parse().ok()?;
     (SLOWEST..=FASTEST).contains(&megabits).then(|| Rate::from_mbps(megabits))
 }

@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(payload(before, Counted::default(), HEADER), None);
         assert_eq!(payload(before, Counted { bytes: 6_000, packets: 9 }, HEADER), None);
         assert_eq!(payload(before, Counted { bytes: u64::MAX, packets: 11 }, HEADER), None);
-        // Packets without bytes do not make it negative.
+        // Packets without bytes do not make the result negative.
         assert_eq!(payload(before, Counted { bytes: 5_000, packets: 99 }, HEADER), Some(0));
     }
 

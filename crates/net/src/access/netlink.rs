@@ -13,8 +13,8 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netlink, soc
 /// Bytes of a message's header, and of an attribute's.
 const HEADER: usize = 16;
 const ATTRIBUTE: usize = 4;
-/// Bytes that the kernel fills per call, and most calls for a listing; further sockets are left
-/// out.
+/// Maximum bytes of the kernel's answer per call, and maximum number of calls for a listing.
+/// Further sockets are left out.
 const ANSWER: usize = 32 << 10;
 const MOST_ANSWERS: usize = 64;
 

@@ -15,9 +15,9 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Handles a new list of connections, during which `others` bytes of all other traffic arrived.
-    /// Returns how many connections count; zero if the other traffic is not TCP or passes through
-    /// this host.
+    /// Handles a new list of connections; `others` bytes of other traffic arrived since the last
+    /// list. Returns how many connections count; zero if the other traffic is not TCP or passes
+    /// through this host.
     pub(super) fn count(&mut self, now: &[Connection], others: u64) -> u32 {
         let least = (others / PART).max(1);
         let brought = |connection: &&Connection| {

@@ -76,7 +76,7 @@ impl Watch {
 
     /// Takes a reading. `ours` returns the bytes of our sockets since the last reading. It is
     /// called after the interfaces were read, so data in between do not count as other traffic.
-    /// Returns `None` if no counter has moved: some cards update theirs once a second.
+    /// Returns `None` if no counter has moved: some cards update their counters only once a second.
     pub fn look(&mut self, now: Time, ours: impl FnOnce() -> u64) -> Option<Others> {
         self.next_look = now + LOOK;
         let came: Vec<Option<u64>> = self.links.iter_mut().map(Link::look).collect();
@@ -113,8 +113,8 @@ impl Watch {
 }
 
 impl Link {
-    /// The interface `index`, used for `peer` in datagrams of `datagram` bytes; `None` if it is no
-    /// link.
+    /// The interface `index`, used for `peer` in datagrams of `datagram` bytes; `None` for the
+    /// loopback interface, and for an unknown one.
     fn towards(index: u32, peer: IpAddr, datagram: u16) -> Option<Link> {
         let interface = netlink::interface(index).ok()?;
         if interface.kind == libc::ARPHRD_LOOPBACK {

@@ -1,8 +1,9 @@
 //! Assembly of chunks: the position of each block's bytes, and detection of complete chunks.
 //!
-//! A place is lent only while its block is missing, so a datagram that fails to open cannot
-//! damage received data. Complete chunks are returned as owned buffers, to be verified and
-//! written. Memory is allocated per chunk, never per datagram.
+//! A *place* is a block's memory in its chunk's buffer. A place is lent only while its block is
+//! missing, so a datagram that fails to open cannot damage received data. Complete chunks are
+//! returned as owned buffers, to be verified and written. Memory is allocated per chunk, never per
+//! datagram.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,9 +21,9 @@ pub enum Placed<E> {
     Filled(Block),
     /// The block was a duplicate: its place was not lent.
     Present(Block),
-    /// The pool has no buffer for its chunk: it counts as never received.
+    /// The pool has no buffer for the block's chunk. The block counts as never received.
     NoRoom,
-    /// The object has no such block, or another length for it.
+    /// The object has no such block, or the block has another length.
     Unfit,
     /// The fill function failed; the block is still missing.
     Failed(E),
@@ -235,9 +236,9 @@ impl Assembly {
         }
     }
 
-    /// Lends the places of up to `max` missing blocks, from block `number` on. All are in one
-    /// chunk, and a block shorter than the others is the last. Appends them to `places`; they
-    /// lie in the returned buffer. `None` if no place can be lent.
+    /// Lends the places of up to `max` missing blocks, from block `number` on, and appends them to
+    /// `places`. All are in the returned buffer of one chunk; only the last block may be shorter
+    /// than the others. `None` if no place can be lent.
     pub(crate) fn lend(
         &mut self,
         number: u64,

@@ -1,6 +1,6 @@
 //! Buffers of one chunk each, within a budget that may change.
 //!
-//! The budget covers buffers in use and idle ones. The buffer returned last is handed out first:
+//! The budget covers buffers in use and idle buffers. The buffer returned last is handed out first:
 //! its memory is still in the cache, and pages that were never needed stay untouched.
 
 use std::ops::{Deref, DerefMut};

@@ -41,8 +41,8 @@ impl Symbols {
     }
 }
 
-/// The missing blocks of a chunk, still to be computed from its symbols. That takes about a
-/// millisecond for 1 MiB, so a receiving thread leaves it to the writer.
+/// The missing blocks of a chunk, still to be computed from its symbols. The computation takes
+/// about a millisecond for 1 MiB, so a receiving thread leaves it to the writer.
 pub struct Repair {
     pub(super) shape: Shape,
     pub(super) symbols: Symbols,

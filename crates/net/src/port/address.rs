@@ -1,9 +1,9 @@
 //! The addresses to which data may be sent.
 //!
-//! Data go only to an address that is known to want them: the contacted address, or the control
-//! path's IP address at a port from which a *sealed* datagram came. Any other source of sealed
-//! datagrams must first echo a random challenge, also after a change of address. Until then the
-//! source gets at most three times the bytes that it sent (RFC 9000, section 8).
+//! Data go only to an address that is known to want them. That is the contacted address, or the
+//! control path's IP address at a port from which a *sealed* datagram came. Any other source of
+//! sealed datagrams must first echo a random challenge, also after a change of address. Until then
+//! the source gets at most three times the bytes that it sent (RFC 9000, section 8).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -57,12 +57,13 @@ struct Pending {
 }
 
 impl AddressRule {
-    /// The peer's data address is unknown yet; `validated` is the control path's address.
+    /// Creates the rule if the peer's data address is unknown. `validated` is the control path's
+    /// address.
     pub fn waiting(validated: IpAddr) -> AddressRule {
         AddressRule { validated: validated.to_canonical(), current: None, pending: None }
     }
 
-    /// This end contacted `address`, at the control path's IP address.
+    /// Creates the rule if this end contacted `address`, at the control path's IP address.
     pub fn contacted(address: SocketAddr) -> AddressRule {
         let address = zone::canonical(address);
         let current = Some(Path::from(address));
@@ -74,9 +75,9 @@ impl AddressRule {
         self.current
     }
 
-    /// Handles a sealed datagram of `len` bytes from `path` that opened, with a new packet number.
-    /// `random` makes a fresh challenge if one is needed; the challenge takes a datagram of `cost`
-    /// bytes.
+    /// Handles a sealed datagram of `len` bytes from `path`, which was opened and has a new packet
+    /// number. `random` makes a fresh challenge if one is needed; the challenge takes a datagram of
+    /// `cost` bytes.
     pub fn on_genuine(
         &mut self,
         now: Time,
@@ -100,7 +101,7 @@ impl AddressRule {
         let stale = |pending: &Pending| now.since(pending.since) > PATIENCE;
         if self.pending.as_ref().is_none_or(|p| p.path.remote != path.remote || stale(p)) {
             // The newest claim counts, so an old path that still delivers cannot delay a move. But
-            // a claim stays for its first interval, or two claims would starve each other.
+            // a claim is kept for one interval; otherwise two claims would starve each other.
             if self.pending.as_ref().is_some_and(|p| now.since(p.since) < REPEAT) {
                 return Advice::Nothing;
             }

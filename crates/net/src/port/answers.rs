@@ -1,9 +1,9 @@
 //! The limit on answers to path-MTU probes.
 //!
 //! A probe needs no session, and its source address may be forged. Each network therefore has its
-//! own budget, and all networks without a handshake share another budget. Strangers therefore
-//! cannot use up a client's budget. The table has a fixed number of slots, chosen by a secret hash.
-//! Only an answer is charged, so strangers cannot use up others' slots either.
+//! own budget. All networks without a handshake (strangers) share another budget, so they cannot
+//! use up a client's budget. The table has a fixed number of slots; a secret hash chooses a
+//! network's slot. Only an answer is charged, so strangers cannot use up others' slots either.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;

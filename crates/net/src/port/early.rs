@@ -1,13 +1,14 @@
-//! Early datagrams: those that arrive before their flow is registered are kept for a moment.
+//! Early datagrams: datagrams that arrive before their flow is registered. They are kept for a
+//! moment.
 //!
-//! The first data follow the request immediately and may arrive before the server has judged it.
-//! Early datagrams are kept only for addresses with a handshake in progress or completed, and for
-//! flow ids that such an address announced. An address can be forged, and its datagrams may claim
-//! flow ids that nobody announced. All unannounced flows together get at most half of the memory.
-//! Each network (an IPv4 address, or an IPv6 /64, because one host may use all its addresses) gets
-//! at most the memory of two flows. Announced flows therefore always have room. Datagrams beyond
-//! the limits are dropped unread; those with data are counted for their flow, because they did
-//! cross the path.
+//! The first data follow the request immediately and may arrive before the server has decided on
+//! the request. Early datagrams are kept only for addresses with a handshake in progress or
+//! completed, and for flow ids that such an address announced. An address can be forged, and its
+//! datagrams may claim flow ids that nobody announced. All unannounced flows together get at most
+//! half of the memory. Each network gets at most the memory of two flows. (A network is an IPv4
+//! address, or an IPv6 /64, because one host may use all its addresses.) Announced flows therefore
+//! always have room. Datagrams beyond the limits are dropped unread. Dropped datagrams with data
+//! are counted for their flow, because they did cross the path.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -27,7 +28,7 @@ pub(super) const TOTAL_BYTES: usize = 64_000_000;
 pub(super) const UNANNOUNCED_BYTES: usize = TOTAL_BYTES / 2;
 /// Bytes kept for unannounced flows of one network.
 pub(super) const NETWORK_BYTES: usize = 2 * FLOW_BYTES;
-/// How long a datagram is kept, counted from its flow's first.
+/// How long a datagram is kept, counted from the first datagram of its flow.
 pub(super) const KEEP: Span = Span::from_secs(2);
 /// How long an address or a flow id stays expected after its last mention, and how long a flow's
 /// count of drops is kept.
@@ -289,7 +290,7 @@ impl EarlyDatagrams {
         (self.expiry != Time::NEVER).then_some(self.expiry)
     }
 
-    /// Expires datagrams that are kept until `time`, just after it.
+    /// Lets datagrams that are kept until `time` expire just after it.
     fn expire_by(&mut self, time: Time) {
         self.expiry = self.expiry.min(time + Span::from_nanos(1));
     }

@@ -33,7 +33,7 @@ use crate::port::receive::ReceiveLoop;
 use crate::port::scatter::ScatterCall;
 use crate::socket::{Message, Path, Socket};
 
-/// A received datagram of a flow: its header is parsed, nothing else is trusted yet.
+/// A received datagram of a flow. Its header is parsed; nothing is authenticated yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
     /// The header.
@@ -46,7 +46,7 @@ pub struct Datagram<'a> {
     pub at: Time,
 }
 
-/// A flow's end of a port. Called on the receive thread only.
+/// The consumer of a flow's datagrams. Called on the receive thread only.
 pub trait FlowSink: Send {
     /// Handles datagrams of the flow: all of one system call, in the order of arrival. Datagrams
     /// left in the iterator are dropped.
@@ -130,11 +130,11 @@ impl ExactSizeIterator for Datagrams<'_> {}
 pub struct PortStatistics {
     /// Datagrams received, of any kind.
     pub received: u64,
-    /// Messages that contained them: trains merged by the kernel, or single datagrams.
+    /// Messages that contained these datagrams: trains merged by the kernel, or single datagrams.
     pub trains: u64,
     /// Bytes received.
     pub bytes: u64,
-    /// Datagrams that are not ours, or of flows that nobody expects.
+    /// Datagrams that do not belong to longhaul, or to flows that nobody expects.
     pub foreign: u64,
     /// Datagrams kept for flows that were not registered yet.
     pub held: u64,
@@ -230,7 +230,7 @@ impl Port {
     /// Binds `address` and starts the receive thread.
     ///
     /// # Errors
-    /// The address is in use or not this host's, with the kernel's reason.
+    /// The address is in use or does not belong to this host; the error has the kernel's reason.
     pub fn bind(address: SocketAddr) -> Result<Port, Error> {
         let failed = |error| {
             let what = format!("cannot open UDP {address} for data: {error}");
@@ -308,8 +308,8 @@ impl PortHandle {
             let address = self.shared.socket.local_addr();
             Err(Error::new(format!("UDP {address}: {why}")))
         };
-        // Under the lock that the thread takes to close, so no sink is registered and then
-        // forgotten.
+        // Needs the lock that the thread takes to close. Otherwise a sink could be registered and
+        // then forgotten.
         let mut flows = self.shared.flows();
         if let Some(why) = self.shared.closed.get() {
             return refused(&format!("the port has closed: {why}"));
@@ -344,8 +344,8 @@ impl PortHandle {
         self.tell(PortCommand::Announce(flow, address.to_canonical()));
     }
 
-    /// A mailbox for the sink of `flow`: posted messages wait in the receiver, and the sink is
-    /// woken.
+    /// Creates a mailbox for the sink of `flow`. A posted message waits in the returned receiver,
+    /// and the sink is woken.
     pub fn mailbox<M>(&self, flow: FlowId) -> (Mailbox<M>, Receiver<M>) {
         let (letters, receiver) = mpsc::channel();
         (Mailbox { letters, port: self.clone(), flow }, receiver)
@@ -373,7 +373,7 @@ impl PortHandle {
     }
 
     fn tell(&self, command: PortCommand) {
-        // A thread that has ended needs no commands, and a full bell already wakes it.
+        // A thread that has ended needs no commands, and a full counter in `bell` already wakes it.
         if self.commands.send(command).is_ok() {
             let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
         }

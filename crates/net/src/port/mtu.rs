@@ -1,13 +1,13 @@
 //! The largest datagram size that a path carries.
 //!
-//! A search sends padded probes of all likely sizes together; the answers are short. So the usual
-//! search takes one round trip, and it can run during the handshake: probes are in the clear, carry
-//! no secret, and their 80 random bits (flow id and block) must be echoed. An answer is never
-//! longer than its probe, and a port limits its answers per second to each network.
+//! A search sends padded probes of all likely sizes together; the answers are short. The usual
+//! search therefore takes one round trip. It can run during the handshake, because probes are in
+//! the clear and carry no secret. A probe's 80 random bits (flow id and block) must be echoed. An
+//! answer is never longer than its probe, and a port limits its answers per second to each network.
 //!
-//! The block size is fixed when a pass begins; a size found later applies to the next pass.
-//! [`HoleWatch`] detects a path that starts to drop large datagrams; the next pass then searches
-//! again.
+//! The block size is fixed when a pass (one flow of a transfer) begins; a size found later applies
+//! to the next pass. [`HoleWatch`] detects a path that starts to drop large datagrams; the next
+//! pass then searches again.
 
 use std::net::IpAddr;
 
@@ -53,7 +53,7 @@ pub struct Found {
 /// A search for the largest size, without socket or clock.
 ///
 /// A round sends probes of all sizes that may still pass. The first answer gives the round-trip
-/// time; after it, sizes above the largest confirmed size are probed again once a round trip, up to
+/// time. After it, sizes above the largest confirmed size are probed again once a round trip, up to
 /// three times.
 #[derive(Debug)]
 pub struct Search {
@@ -109,7 +109,8 @@ impl Search {
         };
         let first = Found { size, rtt: now.since(began) };
         if self.found.is_none() {
-            // Earlier rounds had no measured round trip: their answers may only be late.
+            // Earlier rounds had no measured round-trip time: a missing answer to them may only be
+            // late.
             self.candidates.iter_mut().for_each(|c| c.said = c.said.min(1));
         }
         self.found = Some(Found { size, ..self.found.unwrap_or(first) });
@@ -157,7 +158,7 @@ pub struct HoleWatch {
     reported: Time,
 }
 
-/// Datagrams sent without one arriving before a hole is suspected.
+/// A hole is suspected after this many datagrams of which none has arrived.
 const SUSPICIOUS: u64 = 50;
 /// The longest pause between reports while small datagrams pass.
 const REPORTS: Span = Span::from_millis(750);
@@ -172,7 +173,7 @@ impl HoleWatch {
     /// `arrived` have arrived. Returns whether the path has a hole: many were sent for some time,
     /// and none of them has arrived.
     pub fn on_report(&mut self, now: Time, sent: u64, arrived: u64, rtt: Span) -> bool {
-        // After a pause the network or a host was away: data sent meanwhile prove nothing.
+        // After a pause, the network or a host was unavailable: data sent meanwhile prove nothing.
         let paused = now.since(self.reported) > REPORTS.max(rtt * 2);
         if arrived != self.arrived || paused {
             *self = HoleWatch { arrived, sent, since: now, reported: now };
@@ -186,7 +187,7 @@ impl HoleWatch {
     }
 }
 
-/// The answer to a probe of `len` bytes; `None` if that is too short for a probe.
+/// The answer to a probe of `len` bytes; `None` if `len` is too short for a probe.
 pub(super) fn answer(probe: &Header, len: usize) -> Option<[u8; ANSWER_LEN]> {
     let size = u16::try_from(len).ok().filter(|_| len >= SHORTEST)?;
     let mut answer = [0; ANSWER_LEN];
@@ -196,8 +197,8 @@ pub(super) fn answer(probe: &Header, len: usize) -> Option<[u8; ANSWER_LEN]> {
     Some(answer)
 }
 
-/// Searches the path to `path` over `port`, for sizes up to `ceiling`, for at most `patience`.
-/// `done` is called once, on the receive thread, with `None` if no probe was answered.
+/// Searches for the largest datagram size to `path` over `port`, up to `ceiling`, for at most
+/// `patience`. `done` is called once, on the receive thread, with `None` if no probe was answered.
 ///
 /// Needs only a longhaul port at the other end: no session, no keys.
 ///

@@ -1,11 +1,11 @@
 //! How payloads move from a received batch to a chunk's buffer.
 //!
-//! *Naive*: read each header, then open the payload into its place; opening moves sealed data only
-//! once. *Fake*: open into scratch, count, keep nothing. (*Scatter* has its own receive call:
-//! [`scatter`](crate::port::scatter).)
+//! *Naive* reads each header and then opens the payload into its place; opening moves sealed data
+//! only once. *Fake* opens the payload into a scratch buffer, counts it, and keeps nothing.
+//! (*Scatter* has its own receive call: [`scatter`](crate::port::scatter).)
 //!
 //! A datagram that fails to open is dropped. A datagram that opens but is not needed is opened into
-//! scratch, because its number and its arrival still count.
+//! the scratch buffer, because its number and its arrival still count.
 
 use longhaul_proto::coded::Symbol;
 use longhaul_proto::layout::Block;
@@ -121,7 +121,8 @@ impl Placer {
                 self.counts.unfit += 1;
                 Ok(None)
             }
-            // Opened all the same, so that a stranger's datagrams do not count as lack of memory.
+            // The datagram is opened anyway, so a stranger's datagrams do not count as lack of
+            // memory.
             Placed::NoRoom => {
                 opener.open(now, header, bytes, scratch)?;
                 self.counts.no_room += 1;

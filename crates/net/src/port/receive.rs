@@ -1,9 +1,10 @@
 //! The receive thread of a port.
 //!
-//! A flow's clock shows the time up to which the socket has been read: the thread delivers arrived
-//! datagrams before mailbox messages, and before any flow learns that time has passed. With another
-//! order, a thread that had to wait for its processor would make losses: a flow would count unread
-//! datagrams as lost when the control stream reports them as sent.
+//! A flow's clock shows the time up to which the socket has been read. The thread therefore
+//! delivers arrived datagrams before mailbox messages, and before any flow learns that time has
+//! passed. With another order, a thread that had to wait for its processor would cause false
+//! losses: a flow would count unread datagrams as lost when the control stream reports them as
+//! sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -315,8 +316,8 @@ impl ReceiveLoop {
         self.answers.may(now, from, self.early.expects(now, from))
     }
 
-    /// Delivers each flow's datagrams in one call a flow; then reports the end of the batch to
-    /// them.
+    /// Delivers each flow's datagrams in a single call. Then reports the end of the batch to these
+    /// flows.
     fn deliver(&mut self, messages: &[Message<'_>]) {
         let now = self.heard;
         let mut slots = std::mem::take(&mut self.slots);

@@ -1,12 +1,12 @@
 //! Predicted placement: the kernel scatters a train's payloads into their predicted places.
 //!
-//! The receiver predicts the next blocks (the missing blocks after the last arrival) and gives the
-//! kernel a list of header, place, tag, header, place, tag, … in one call. A correctly predicted
-//! payload is opened in place, without a move. A mispredicted datagram is gathered from where it
-//! was written and handled in the ordinary way.
+//! The receiver predicts the next blocks: the missing blocks after the last arrival. In one call it
+//! gives the kernel a list of slices: header, place, tag, header, place, tag, …. A correctly
+//! predicted payload is opened in place, without a move. A mispredicted datagram is gathered from
+//! where it was written and handled in the ordinary way.
 //!
-//! Only places of missing blocks are lent, and only memory of a chunk buffer: wrong bytes there are
-//! overwritten later, and nothing unopened goes further.
+//! Only places of missing blocks are lent, and only memory of a chunk buffer. Wrong bytes there are
+//! overwritten later, and no other code gets unopened data.
 
 use std::io::{self, IoSliceMut};
 
@@ -98,7 +98,7 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// Starts before any block of `flow` has arrived; expects its first.
+    /// Starts before any block of `flow` has arrived, and expects the flow's first block.
     pub fn new(flow: FlowId) -> Scatter {
         Scatter {
             flow,
@@ -155,7 +155,7 @@ impl Scatter {
         Ok(())
     }
 
-    /// Gathers every datagram that is not in its place; returns a bit for each that is.
+    /// Gathers every datagram that is not in its place; returns a bit for each datagram that is.
     fn sort(&self, train: &Train, parts: &[&mut [u8]], spill: &mut Vec<u8>) -> u64 {
         let mut right = 0;
         let first = self.places.first().map(|place| train.planned(place));

@@ -2,10 +2,11 @@
 //!
 //! HKDF-SHA256 (RFC 5869) derives from one session secret a key for each (transfer, direction,
 //! flow, class, epoch); no two of these share a key. An epoch is 2²³ packet numbers: AES-GCM's
-//! confidentiality limit for one key (RFC 9001, section 6.6). The number itself shows the epoch.
+//! confidentiality limit for one key (RFC 9001, section 6.6). A packet number itself shows its
+//! epoch.
 //!
-//! Keys are only available as pairs for one end ([`FlowKeys::sending_end`],
-//! [`FlowKeys::receiving_end`]), each once: two sealers with one key would reuse a nonce.
+//! A caller gets the keys of one end at a time ([`FlowKeys::sending_end`],
+//! [`FlowKeys::receiving_end`]), and only once: two sealers with one key would reuse a nonce.
 
 use std::sync::Arc;
 
@@ -219,8 +220,8 @@ impl Schedule {
         self.class == Class::Data && self.suite == Suite::Plain
     }
 
-    /// Failed opens that end the flow: the integrity limits of RFC 9001, section 6.6; for the
-    /// 64-bit token the same odds as for ChaCha20-Poly1305.
+    /// Failed opens that end the flow: the integrity limits of RFC 9001, section 6.6. The 64-bit
+    /// token has the limit of ChaCha20-Poly1305.
     pub(crate) fn integrity_limit(&self) -> u64 {
         match self.suite.algorithm() {
             _ if self.is_plain() => 1 << 36,

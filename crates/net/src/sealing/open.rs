@@ -21,7 +21,7 @@ use crate::sealing::seal::{PLAIN_OVERHEAD, SEALED_OVERHEAD, TOKEN_LEN};
 const EPOCHS_AHEAD: u32 = 16;
 
 /// Minimum time that an old epoch's key is kept after the next epoch began: hosts stall longer than
-/// a short path's round trip. On a long path it is four round trips.
+/// a short path's round trip. On a long path the time is four round trips.
 const KEPT: Span = Span::from_secs(4);
 
 /// Why a datagram was not opened.
@@ -79,7 +79,7 @@ pub struct Opener {
     current: EpochKey,
     previous: Option<(EpochKey, Time)>,
     ahead: Vec<EpochKey>,
-    /// The number of an unencrypted datagram that was too far ahead to be accepted alone.
+    /// The number of an unencrypted datagram that was too far ahead to be accepted on its own.
     far: Option<u64>,
     /// How long an old key is kept.
     kept: Span,
@@ -242,8 +242,8 @@ impl Opener {
     }
 
     /// Checks the number of an unencrypted datagram, which may have been corrupted. A number far
-    /// ahead would move the window past all later datagrams. It counts only after a second number
-    /// near it, as after an outage.
+    /// ahead would move the window past all later datagrams. Such a number is accepted only after a
+    /// second number near it, as after an outage.
     fn believe(&mut self, number: PacketNumber) -> Result<(), OpenError> {
         let PacketNumber(number) = number;
         if number < self.window.end().saturating_add(WINDOW) {
@@ -291,7 +291,8 @@ impl Opener {
         }
     }
 
-    /// A datagram opened under the key at `place`: a later epoch begins with it.
+    /// Notes that a datagram opened under the key at `place`. If that is a later epoch, the epoch
+    /// begins.
     fn adopt(&mut self, now: Time, place: KeyPlace) {
         if let KeyPlace::Ahead(index) = place {
             let next = self.ahead.swap_remove(index);

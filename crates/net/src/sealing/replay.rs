@@ -56,7 +56,8 @@ impl ReplayWindow {
         }
     }
 
-    /// Records a number that [`ReplayWindow::check`] called new and whose datagram is genuine.
+    /// Records the number of a genuine datagram, after [`ReplayWindow::check`] called the number
+    /// new.
     pub fn mark(&mut self, number: PacketNumber) {
         let PacketNumber(n) = number;
         if n >= self.end {

@@ -19,14 +19,14 @@ use crate::zone;
 
 pub use sys::{Segments, tcp_round_trip, tcp_segments};
 
-/// Requested receive buffer: 2 to 5 ms of scheduler stalls at tens of Gbit/s.
+/// Requested receive buffer. It covers scheduler stalls of 2 to 5 ms at tens of Gbit/s.
 pub const RECEIVE_BUFFER: usize = 32 << 20;
 /// Messages in one receiving system call; more would exceed the second-level cache.
 pub(crate) const MESSAGES: usize = 8;
 /// Bytes of one message: the longest train that the kernel joins.
 const MESSAGE_LEN: usize = 1 << 16;
-/// The largest datagram that a common link carries whole (jumbo frames). Larger ones were requested
-/// by the user and use IP fragments.
+/// The largest datagram that a common link carries whole (jumbo frames). Larger datagrams are sent
+/// only at the user's request, as IP fragments.
 pub const LARGEST_WHOLE: u16 = 9000 - 20 - 8;
 /// How long to wait for a full send buffer before the datagrams count as lost.
 const SEND_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -157,7 +157,7 @@ impl Socket {
         sys::socket_drops(&self.io).ok()
     }
 
-    /// Allows IP fragments for datagrams larger than the first link's MTU, also by routers. Smaller
+    /// Allows this host and routers to fragment datagrams larger than the first link's MTU. Smaller
     /// datagrams are not affected.
     ///
     /// # Errors

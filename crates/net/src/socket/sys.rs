@@ -3,8 +3,8 @@
 //! - `SO_MEMINFO`: datagrams that the kernel dropped for lack of receive buffer. The alternatives
 //!   are a control message with every datagram, or reading all of `/proc/net/udp`.
 //! - `TCP_INFO`: segments that a connection has sent and resent, and its round-trip time.
-//! - `recvmsg` into many slices that also returns the segment size of merged datagrams: rustix and
-//!   socket2 hide that control message, quinn-udp takes one slice a message.
+//! - `recvmsg` into many slices that also returns the segment size of merged datagrams. rustix and
+//!   socket2 hide the control message with that size; quinn-udp takes only one slice a message.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};

@@ -12,14 +12,14 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 const ALIGN: usize = 64;
 /// Maximum number of dimensions, as in NumPy.
 const DIMENSIONS: usize = 64;
-/// Longest header in bytes: NumPy itself writes less than 200.
+/// Maximum bytes of the header. NumPy itself writes fewer than 200.
 const HEADER: usize = 4_096;
 
 /// An array within a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Array<'a> {
     /// The type of an element as NumPy writes it: byte order (`<`, `>`, `|`), kind (`i`, `u`, `f`,
-    /// `c`, `b`) and bytes: `<f8`.
+    /// `c`, `b`) and size in bytes. Example: `<f8`.
     pub dtype: String,
     /// The length of each dimension.
     pub shape: Vec<usize>,
@@ -82,7 +82,7 @@ macro_rules! elements {
 elements!(i8: "i1", i16: "i2", i32: "i4", i64: "i8", u8: "u1", u16: "u2", u32: "u4", u64: "u8",
     f32: "f4", f64: "f8");
 
-/// Splits `<f8` into whether its byte order is big-endian, its kind, and its bytes.
+/// Splits `<f8` into whether its byte order is big-endian, its kind, and its size in bytes.
 fn dtype(text: &str) -> Option<(bool, &str, usize)> {
     let is_big = text.starts_with('>');
     let kind = text.strip_prefix(['<', '>', '|'])?;

@@ -32,13 +32,14 @@ pub struct Cursor {
     before: VecDeque<u64>,
     /// Keys whose newest value the subscriber has not taken.
     due: VecDeque<Option<Key>>,
-    /// Keys whose value was taken before its round, with the positions of the values.
+    /// Keys whose value was taken early, in the round before it was due, with the value's position.
     ahead: BTreeMap<Option<Key>, u64>,
 }
 
 impl Cursor {
     /// A new subscriber. It first gets the last message of each key, except in the mode `deadline`.
-    /// `not_via` is the id of the link whose other end the subscriber is, or 0.
+    /// `not_via` is the id of the link that leads to the subscriber; 0 if the subscriber is not a
+    /// link.
     pub fn new(log: &Log, mode: Mode, keys: Prefix, not_via: u64) -> Cursor {
         let mut cursor = Cursor::at(log.next(), mode, keys, not_via);
         match mode {
@@ -50,7 +51,7 @@ impl Cursor {
         cursor
     }
 
-    /// A subscriber that has every message before the position `next`.
+    /// A subscriber that already has every message before the position `next`.
     pub fn at(next: u64, mode: Mode, keys: Prefix, not_via: u64) -> Cursor {
         let (before, due, ahead) = Default::default();
         Cursor { mode, keys, not_via, next, before, due, ahead }

@@ -9,7 +9,7 @@ use crate::time::{Span, Time};
 pub(super) const HEAD: usize = 8 + 2 + 2;
 /// Bytes before a repair: scheme, number of originals in its group, and number of repairs.
 pub(super) const REPAIR_HEAD: usize = 3;
-/// Bytes before an original in the code: its length.
+/// Bytes of an original's length, which precedes the original within the code.
 pub(super) const LENGTH: usize = 2;
 /// Bits in a datagram's number: the datagram is part of a group with repairs, or is a repair.
 pub(super) const CODED: u64 = 1 << 15;
@@ -24,12 +24,12 @@ pub enum Code {
     /// No repairs.
     #[default]
     None,
-    /// One repair, the XOR of each group of datagrams.
+    /// One repair: the XOR of each group of datagrams.
     Xor {
         /// Datagrams in a group.
         group: u8,
     },
-    /// Reed–Solomon: any `group` of `group + repairs` datagrams give the group.
+    /// Reed–Solomon: any `group` of the `group + repairs` datagrams restore the whole group.
     ReedSolomon {
         /// Datagrams in a group.
         group: u8,
@@ -114,8 +114,8 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// A cutter for datagrams with at most `payload` bytes. A group that stays incomplete for
-    /// `wait` gets its repairs then, so rare messages are also repaired in time.
+    /// A cutter for datagrams with at most `payload` bytes. A group that is still incomplete after
+    /// `wait` gets its repairs then. Infrequent messages are therefore also repaired in time.
     pub fn new(payload: usize, code: Code, wait: Span) -> Cutter {
         // A repair is as long as the longest original of its group, rounded up to an even length.
         let beside = HEAD + REPAIR_HEAD + LENGTH + 1;
@@ -218,7 +218,7 @@ impl Cutter {
         }
         let shape = Shape::new(scheme, count as u16, repairs as u16, symbol as u16);
         let originals = self.originals.iter().map(|original| &original[..]);
-        // A code and a datagram within their limits form a shape within its limits.
+        // A code and a datagram size within their limits always form a valid shape.
         if let Ok(shape) = shape
             && self.encoder.encode(shape, originals, &mut self.repairs).is_ok()
         {

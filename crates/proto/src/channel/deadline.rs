@@ -91,9 +91,10 @@ pub struct Cover {
     pub wait: Span,
 }
 
-/// Returns a code for `per_second` datagrams over a hop; messages that it restores are in time. A
-/// group collects datagrams for half of the time that `deadline` leaves. It has as many repairs as
-/// a frame of the same length ([`plan`]). `None` if the deadline does not exceed RTT/2 + jitter.
+/// Returns a code for `per_second` datagrams over a hop. Messages that the code restores still
+/// arrive within `deadline`. A group collects datagrams for half of the time that remains of
+/// `deadline` after RTT/2 + jitter. It has as many repairs as a frame of the same length
+/// ([`plan`]). `None` if the deadline does not exceed RTT/2 + jitter.
 pub fn cover(deadline: Span, per_second: f64, path: &Path) -> Option<Cover> {
     let wait = path.calmed(deadline).leaves(deadline) / 2;
     if wait == Span::ZERO {

@@ -1,4 +1,4 @@
-//! Joins datagrams to messages; lost datagrams are restored from repairs.
+//! Reassembles messages from datagrams, and restores lost datagrams from repairs.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,10 +7,10 @@ use super::cutter::{CODED, HEAD, LENGTH, MAX_GROUP, REPAIR, REPAIR_HEAD};
 use super::seen::{Numbers, Placed};
 use crate::fec::{Decoder, Scheme, Shape};
 
-/// Groups whose datagrams are kept for the code: most groups and most bytes.
+/// Maximum number and bytes of the groups whose datagrams are kept for the code.
 const GROUPS: u64 = 64;
 const GROUP_BYTES: usize = 4 << 20;
-/// Incomplete messages: most messages and most bytes.
+/// Maximum number and bytes of incomplete messages.
 const PARTIAL: usize = 1_024;
 const PARTIAL_BYTES: usize = 32 << 20;
 /// Memory of a part in addition to its bytes.
@@ -23,7 +23,7 @@ pub struct Joined {
     pub message: Vec<u8>,
     /// Whether a datagram of the message was lost and restored.
     pub restored: bool,
-    /// Whether a message that was sent later arrived before it.
+    /// Whether a message that was sent later arrived earlier.
     pub late: bool,
 }
 
@@ -45,7 +45,7 @@ struct Group {
     cost: usize,
 }
 
-/// Joins datagrams to messages. Each message is returned at most once, in any order.
+/// Reassembles messages from datagrams. Each message is returned at most once, in any order.
 #[derive(Default)]
 pub struct Joiner {
     numbers: Numbers,

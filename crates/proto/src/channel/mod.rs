@@ -1,16 +1,16 @@
 //! Channels: messages with boundaries, from several senders through a room to several subscribers.
 //!
-//! A room keeps its newest messages in one [`Log`]; a subscriber is a [`Cursor`] into the log, so a
-//! slow subscriber needs no memory. If the log drops messages that a slow subscriber has not taken,
-//! the subscriber loses these messages and learns their number. A slow subscriber never delays
-//! other subscribers. A subscriber that reconnects continues at its position.
+//! A room keeps its newest messages in one [`Log`]. A subscriber is a [`Cursor`] into the log, so a
+//! slow subscriber needs no memory of its own. If the log drops messages that a slow subscriber has
+//! not taken, the subscriber loses these messages and learns their number. A slow subscriber never
+//! delays other subscribers. A subscriber that reconnects continues at its position.
 //!
 //! - [`Mode`]: what a subscriber gets from the log. `reliable`: every message, in order. `latest`:
 //!   the newest value of each key. `datagram`: every message, immediately or never. `deadline`:
 //!   like `datagram`, but no message that is too old.
 //! - [`Seen`]: drops duplicate messages, after a lost connection or around a ring of servers.
 //! - [`encode`], [`Cutter`], [`Joiner`], [`decode`]: messages as datagrams, with repairs.
-//! - [`Senders`]: the same of the senders of a multicast group.
+//! - [`Senders`]: a [`Joiner`] for each sender of a multicast group.
 //! - [`cover`], [`Judge`]: the code that a deadline needs, and the age of each message.
 //! - [`Array`]: an array of numbers as a message.
 //! - [`Meter`]: throughput, loss, reordering and jitter, at a subscriber.
@@ -54,8 +54,8 @@ pub const MAX_HOPS: u32 = 16;
 /// What a subscriber gets from a room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Every message, in order. A subscriber that falls behind by more than the room keeps loses
-    /// the oldest messages.
+    /// Every message, in order. The room keeps a limited number of messages; a subscriber that
+    /// falls behind by more loses the oldest.
     #[default]
     Reliable,
     /// The newest value of each key; older values that were not sent yet are skipped.
@@ -64,17 +64,17 @@ pub enum Mode {
     Datagram,
     /// Every message in datagrams, unless its age at arrival would exceed this.
     Deadline(Span),
-    /// Every message in the datagrams of a multicast group, at once or never.
+    /// Every message in the datagrams of a multicast group, immediately or never.
     Multicast,
 }
 
 impl Mode {
-    /// Whether messages travel in datagrams of one subscriber or sender.
+    /// Whether messages travel in datagrams of a single connection (not of a multicast group).
     pub fn is_datagrams(self) -> bool {
         matches!(self, Mode::Datagram | Mode::Deadline(_))
     }
 
-    /// The deadline, if it has one.
+    /// The deadline, if the mode has one.
     pub fn deadline(self) -> Option<Span> {
         match self {
             Mode::Deadline(deadline) => Some(deadline),
@@ -90,7 +90,7 @@ pub struct Message {
     pub origin: u64,
     /// Counts the messages of the sender, from 1.
     pub number: u64,
-    /// When the sender had the message, in microseconds of the sender's clock.
+    /// When the sender got the message, in microseconds of the sender's clock.
     pub at: u64,
     /// The same time in microseconds of this host's clock, as far as known.
     pub born: i64,
@@ -106,7 +106,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Whether its key is one of `keys`. A message without a key is only among all.
+    /// Whether the message's key is in `keys`. A message without a key is only in [`Prefix::ALL`].
     pub fn is_below(&self, keys: &Prefix) -> bool {
         match &self.key {
             Some(key) => keys.contains(key.as_str()),

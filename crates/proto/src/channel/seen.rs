@@ -18,7 +18,7 @@ pub enum Placed {
     },
     /// The number has arrived before.
     Twice,
-    /// The number is too far behind the highest to know.
+    /// The number is too old: whether it arrived before is unknown.
     Old,
 }
 
@@ -55,7 +55,7 @@ impl Numbers {
         Placed::New { lost: 0, late: true }
     }
 
-    /// Whether a number has arrived, or is too far behind to know.
+    /// Whether a number has arrived. Also true for a number that is too old to be known.
     pub fn has(&self, number: u64) -> bool {
         number < self.end && (self.end - number > WINDOW || self.is_set(number))
     }
@@ -69,8 +69,8 @@ impl Numbers {
     /// Makes `number` the highest; returns how many numbers left the window without having arrived.
     fn advance(&mut self, number: u64) -> u64 {
         let end = number.saturating_add(1);
-        // Two kinds of numbers leave the window: numbers in it, and numbers that a jump skips
-        // entirely.
+        // Two kinds of numbers leave the window: numbers that were in it, and numbers that a jump
+        // skips entirely.
         let start = end.saturating_sub(WINDOW);
         let old_start = self.begin.max(self.end.saturating_sub(WINDOW));
         let within = (old_start..start.min(self.end)).filter(|old| !self.is_set(*old)).count();

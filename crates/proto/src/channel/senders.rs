@@ -1,16 +1,16 @@
-//! The senders of a multicast group, at one of those that hear it.
+//! The senders of a multicast group, as one of its receivers sees them.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::{Joined, Joiner};
 
-/// Senders of a group.
+/// Maximum number of senders of a group.
 pub const MAX_SENDERS: u32 = 256;
-/// Bytes of incomplete messages and groups of the code, of all senders.
+/// Maximum bytes of the incomplete messages and code groups of all senders together.
 const HELD: usize = 64 << 20;
 
-/// Joins the datagrams of each sender to messages. Each message comes at most once.
+/// Reassembles each sender's messages from its datagrams. Returns each message at most once.
 #[derive(Debug, Default)]
 pub struct Senders {
     joiners: BTreeMap<u32, Joiner>,
@@ -18,8 +18,9 @@ pub struct Senders {
 }
 
 impl Senders {
-    /// Takes an authentic datagram of `sender`; appends the messages that are whole now to `out`.
-    /// If all incomplete messages take too much memory, the sender with most of them loses its own.
+    /// Takes an authentic datagram of `sender`; appends the messages that it completes to `out`. If
+    /// all incomplete messages together take too much memory, the sender with the most of them
+    /// loses its incomplete messages.
     pub fn take(&mut self, sender: u32, block: u64, payload: &[u8], out: &mut Vec<Joined>) {
         if sender >= MAX_SENDERS {
             return;
@@ -37,12 +38,12 @@ impl Senders {
         }
     }
 
-    /// Messages of a sender that did not come so far.
+    /// Number of a sender's messages that have not arrived so far.
     pub fn lost_of(&self, sender: u32) -> u64 {
         self.joiners.get(&sender).map_or(0, Joiner::lost)
     }
 
-    /// Messages of all senders that did not come so far.
+    /// Number of all senders' messages that have not arrived so far.
     pub fn lost(&self) -> u64 {
         self.joiners.values().map(Joiner::lost).fold(0, u64::saturating_add)
     }
@@ -53,7 +54,7 @@ impl Senders {
         self.held = 0;
     }
 
-    /// Bytes of memory that incomplete messages and groups take, about.
+    /// Approximate bytes of memory of incomplete messages and groups.
     pub fn held(&self) -> usize {
         self.held
     }

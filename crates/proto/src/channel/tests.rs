@@ -167,7 +167,7 @@ fn numbers_come_once_each_and_the_lost_ones_are_counted() {
     assert!(numbers.has(11));
     let before = numbers.missing();
     assert_eq!(before, 1_020);
-    // A jump: the missing numbers of the window, and the skipped numbers that no window held.
+    // A jump. Lost are the missing numbers of the window, and the numbers that the jump skips.
     assert_eq!(numbers.mark(1_035 + 2_000), fresh(1_020 + 976, false));
     assert_eq!(numbers.missing(), 1_023);
     let lost = u64::MAX / 2 - 3_036 - 1_023 + 1_023;

@@ -64,8 +64,8 @@ impl Arrived {
     }
 
     /// As [`Receiver::skip`](crate::endpoint::Receiver::skip). `lost` returns how many blocks of a
-    /// gap below an arrived block count as lost; they no longer do. Returns the number of new
-    /// blocks.
+    /// gap below an arrived block count as lost; these blocks are subtracted from the losses.
+    /// Returns the number of new blocks.
     pub(crate) fn skip(
         &mut self,
         end: &mut ReceivingEnd,
@@ -101,8 +101,8 @@ impl Arrived {
         self.highest
     }
 
-    /// Takes as much of `blocks` as one message holds, without arrived blocks; `None` if all
-    /// arrived.
+    /// Takes from the front of `blocks` as many missing blocks as one message can name; `None` if
+    /// no block is missing.
     pub(crate) fn take_missing(&self, blocks: &mut RangeSet, sequence: u64) -> Option<Loss> {
         let mut lost = blocks.iter().flat_map(|run| self.there.gaps(run)).peekable();
         let loss = Loss::fill(sequence, &mut lost);

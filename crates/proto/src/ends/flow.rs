@@ -36,11 +36,11 @@ pub trait SendingFlow: Send {
     /// As [`Sender::allow_coded`].
     fn use_coded(&mut self) {}
 
-    /// How many datagrams may leave now, the first under number `next`.
+    /// Number of datagrams that may leave now; the first gets number `next`.
     fn room(&mut self, now: Time, next: PacketNumber) -> u64;
 
-    /// Takes the next run to send, at most `max` blocks, the first under number `number`, and
-    /// whether it is a first send. `None`: nothing to send until a message or a timeout.
+    /// Takes the next run to send, at most `max` blocks, and whether it is a first send. The first
+    /// block gets number `number`. `None`: nothing to send until a message or a timeout.
     fn next_run(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)>;
 
     /// Notes that a run was appended; its last datagram has number `last`.

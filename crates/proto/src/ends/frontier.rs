@@ -25,7 +25,8 @@ pub struct Frontier {
     next: u64,
     /// Blocks that the receiver is known to have.
     there: RangeSet,
-    /// Bytes of blocks sent for the first time and not skipped since, and the limit of that number.
+    /// Bytes of blocks sent for the first time and not skipped since, and the grant that limits
+    /// them.
     first_sent: Bytes,
     grant: Bytes,
     unacknowledged: u64,
@@ -63,8 +64,8 @@ impl Frontier {
         &self.there
     }
 
-    /// All blocks below this number have been sent or are known to have arrived; no other has been
-    /// sent.
+    /// All blocks below this number have been sent or are known to have arrived. No block from this
+    /// number on has been sent.
     pub fn passed(&self) -> u64 {
         self.next
     }
@@ -119,7 +120,7 @@ impl Frontier {
         Some(Run { segment: first.segment, blocks: first.index..first.index + count })
     }
 
-    /// Marks all blocks before `end` as sent, whatever the grant: for a sender whose receiver
+    /// Marks all blocks before `end` as sent, regardless of the grant. For a sender whose receiver
     /// chooses the blocks.
     pub fn pass(&mut self, end: u64) {
         let end = end.min(self.layout.blocks());

@@ -1,8 +1,8 @@
-//! How long an overtaken datagram may still arrive.
+//! How long to wait for a datagram after later datagrams have overtaken it.
 
 use crate::time::Span;
 
-/// Reordering by hosts and cards on the shortest path.
+/// Minimum grace: hosts and network cards reorder datagrams even on the shortest path.
 pub(crate) const SHORTEST_GRACE: Span = Span::from_millis(1);
 
 /// max(RTT/4, 1 ms): a block missing for longer counts as lost.

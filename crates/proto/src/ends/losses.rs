@@ -58,7 +58,7 @@ impl LossList {
     }
 }
 
-/// Blocks resent less than a round trip ago: a report about them was made before they could arrive.
+/// Blocks resent less than a round trip ago. A report that arrives now cannot cover them yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recent {
     runs: VecDeque<(Time, Range<u64>)>,

@@ -87,8 +87,8 @@ impl ReceivingEnd {
         self.accounting.duplicates += received - new;
     }
 
-    /// Notes that symbols replace `blocks` missing blocks of a chunk: that many symbols, counted as
-    /// duplicates on arrival, were new.
+    /// Notes that symbols replace `blocks` missing blocks of a chunk. As many symbols, which were
+    /// counted as duplicates on arrival, now count as new.
     pub(crate) fn restored(&mut self, chunk: u64, blocks: u64) {
         self.accounting.recovered += blocks;
         self.accounting.distinct += blocks;
@@ -96,8 +96,9 @@ impl ReceivingEnd {
         self.events.push_back(Event::Restored { chunk });
     }
 
-    /// Subtracts blocks that were counted as lost but need not arrive. The sender may skip blocks
-    /// that this end has, before this end knows it. Such blocks were never lost.
+    /// Subtracts blocks that were counted as lost but need not arrive. This end may already have
+    /// such blocks from another source. The sender then skips them, possibly before this end notes
+    /// them.
     pub(crate) fn forget_lost(&mut self, blocks: u64) {
         let lost = &mut self.accounting.blocks_lost;
         *lost = lost.saturating_sub(blocks);
@@ -176,8 +177,8 @@ pub struct Flows<F> {
     telling: Few,
 }
 
-/// A set of flows that usually has one member or none and then allocates nothing. The least id is
-/// last, where its removal moves no other.
+/// A set of flows that usually has one member or none and then allocates nothing. The lowest id is
+/// last, so its removal moves no other id.
 #[derive(Default)]
 struct Few(Vec<FlowId>);
 
@@ -202,7 +203,7 @@ impl Few {
         self.0.last().copied()
     }
 
-    /// In the order of their ids.
+    /// The members, lowest id first.
     fn iter(&self) -> impl Iterator<Item = &FlowId> {
         self.0.iter().rev()
     }
@@ -210,7 +211,7 @@ impl Few {
 
 struct Member<F> {
     flow: F,
-    /// Its position among the wake-ups.
+    /// The flow's time among the wake-ups.
     wake: Option<Time>,
 }
 

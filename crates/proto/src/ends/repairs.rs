@@ -40,9 +40,9 @@ impl Repairs {
         Some(Run { segment: first.segment, blocks: first.index..first.index + count })
     }
 
-    /// The receiver lacks `blocks`. Adds the blocks that are not known to have arrived to the list,
-    /// and returns their number. With `fresh`, blocks resent less than a round trip ago are left
-    /// out: the report was made before they could arrive.
+    /// Notes that the receiver lacks `blocks`. Adds the blocks that are not known to have arrived
+    /// to the list, and returns their number. With `fresh`, blocks resent less than a round trip
+    /// ago are left out, because the report was made before they could arrive.
     pub(crate) fn list(
         &mut self,
         now: Time,

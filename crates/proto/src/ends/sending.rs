@@ -102,7 +102,7 @@ impl SendingEnd {
         true
     }
 
-    /// Notes `blocks`, which are new in the frontier: reports the segments that they complete, and
+    /// Notes that `blocks` are new in the frontier. Reports the segments that they complete, and
     /// the end of the flow.
     pub fn note(&mut self, blocks: Range<u64>) {
         let SendingEnd { frontier, wholes, events, .. } = self;
@@ -222,8 +222,8 @@ impl SendingEnd {
         self.events.pop_front()
     }
 
-    /// Opens the circuit breaker after too long a silence. Returns whether it is open or the flow
-    /// finished; then nothing else is due.
+    /// Opens the circuit breaker if the silence has lasted too long. Returns true if the breaker is
+    /// open or the flow is finished; nothing else is due then.
     pub(crate) fn check_breaker(&mut self, now: Time) -> bool {
         if self.is_at_rest() {
             return true;

@@ -21,8 +21,8 @@ impl Losses {
         Losses::bursty(ratio, 1.0)
     }
 
-    /// `ratio` of all packets are lost, `burst` in a row on average. Independent losses have bursts
-    /// of 1 / (1 − ratio), which is the minimum of `burst`.
+    /// The share `ratio` of all packets is lost, `burst` in a row on average. Independent losses
+    /// have bursts of 1 / (1 − ratio), which is the minimum of `burst`.
     pub fn bursty(ratio: LossRatio, burst: f64) -> Losses {
         let shortest = 1.0 / (1.0 - ratio.get());
         Losses { ratio, burst: if burst > shortest { burst } else { shortest } }
@@ -46,16 +46,16 @@ const LEAST_EPSILON: f64 = 1e-10;
 
 /// The probability of each number of losses among the packets so far.
 struct Course {
-    /// The number of losses to which the first element of `good` and `bad` belongs.
+    /// The number of losses of the first element of `good` and `bad`.
     first: usize,
-    /// If the last packet arrived.
+    /// Probabilities if the last packet arrived.
     good: Vec<f64>,
-    /// If the last packet was lost.
+    /// Probabilities if the last packet was lost.
     bad: Vec<f64>,
 }
 
 impl Course {
-    /// Before the first packet.
+    /// The state before the first packet.
     fn new(loss: f64) -> Course {
         Course { first: 0, good: vec![1.0 - loss], bad: vec![loss] }
     }
@@ -76,7 +76,7 @@ impl Course {
         }
         let small = |(good, bad): (&f64, &f64)| good + bad < NEGLIGIBLE;
         let low = self.good.iter().zip(&self.bad).take_while(|&pair| small(pair)).count();
-        // Removing elements moves the rest, which costs as much as a step, so remove many at a
+        // Removing elements moves the rest, at the cost of a whole step. So many are removed at a
         // time.
         if low >= 64 {
             self.good.drain(..low);
@@ -96,10 +96,10 @@ impl Course {
     }
 }
 
-/// Returns the least m with which a block fails with probability `epsilon` at most. A block fails
-/// if more than m of its `originals` + m packets are lost; for independent losses P(Bin(k + m, L) >
-/// m) ≤ ε. The result is exact: the computation tracks the probability of each number of losses
-/// from packet to packet, in about k·√(k·L·burst) steps.
+/// Returns the smallest m for which a block fails with a probability of at most `epsilon`. A block
+/// fails if more than m of its `originals` + m packets are lost. For independent losses this is
+/// P(Bin(k + m, L) > m) ≤ ε. The result is exact: the computation tracks the probability of each
+/// number of losses from packet to packet, in about k·√(k·L·burst) steps.
 ///
 /// `None` if `originals` is 0 or above [`MAX_ORIGINALS`], or if [`MAX_REPAIRS`] do not suffice. An
 /// `epsilon` below 10⁻¹⁰ counts as 10⁻¹⁰.

@@ -9,9 +9,9 @@
 //!   block.
 //! - [`Scheme::Xor`]: repair j is the XOR of the originals j, j + m, j + 2m, … (He et al.,
 //!   "Quanta", section 3.2: "FEC collects between 1 and N (typically 2 or 3) data packets and
-//!   performs a bit-wise operation on the packets (such as XOR)"). The stride interleaves: a burst
-//!   of up to m lost originals takes one original from each repair's group, and each repair can
-//!   replace one.
+//!   performs a bit-wise operation on the packets (such as XOR)"). A group is a repair and its
+//!   originals. A burst of up to m lost originals takes at most one original from each group, and
+//!   the group's repair replaces it.
 //! - [`Scheme::ReedSolomon`]: any k of the k + m symbols give the block.
 //! - [`repairs`]: the number of repairs for a loss ratio and a permitted failure ratio.
 //!

@@ -5,9 +5,10 @@
 //! > for the first time. Similarly, a given packet was re-transmitted for the n+1st time only if
 //! > all other unacknowledged packets had been re-transmitted n times.
 //!
-//! Sent blocks are kept in stretches: runs of blocks sent equally often, in the order in which they
-//! are to be resent. The next block is found without a search, in any order of first sends that the
-//! grant and the receiver's skips produce.
+//! Sent blocks are kept in stretches. A stretch is a run of blocks that were sent equally often.
+//! Stretches are kept in the order in which they are to be resent, so the next block is found
+//! without a search. This holds for any order of first sends that the grant and the receiver's
+//! skips produce.
 
 use alloc::collections::BTreeMap;
 use core::ops::Range;
@@ -18,7 +19,7 @@ use crate::layout::{Block, Layout};
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 
-/// Maximum number of blocks of a stretch; its blocks in flight are judged together.
+/// Maximum number of blocks of a stretch. All blocks in flight of a stretch count as lost together.
 pub(super) const STRETCH: u32 = 256;
 
 /// When a stretch was sent.
@@ -47,7 +48,7 @@ pub(super) struct Known {
     /// Datagrams with lower numbers had arrived or were lost at the time of the receiver's last
     /// report.
     pub(super) highest: u64,
-    /// A datagram that stays unacknowledged for longer is lost.
+    /// A datagram that stays unacknowledged for longer than this is lost.
     pub(super) patience: Span,
     /// Only datagrams up to this number count as lost because of time.
     pub(super) by_time_to: u64,
@@ -134,14 +135,14 @@ impl Circle {
         }
     }
 
-    /// The latest time at which some sent block counts as lost.
+    /// The earliest time at which a sent block counts as lost even without a report.
     pub(super) fn next_loss(&self, patience: Span) -> Option<Time> {
         let newest = self.newest.iter().map(|(_, stretch)| stretch);
         self.stretches.values().chain(newest).map(|stretch| stretch.gone.at + patience).min()
     }
 
-    /// All of `slice` of a segment except `missing` has arrived; returns whether that completes the
-    /// segment.
+    /// Notes that all blocks of `slice` have arrived, except `missing`; returns whether that
+    /// completes the segment.
     pub(super) fn acknowledge(
         &mut self,
         segment: u32,

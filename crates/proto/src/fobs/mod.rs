@@ -9,42 +9,46 @@
 //! next packet among all unacknowledged packets, as from a circular buffer. The receiver
 //! acknowledges over UDP after a fixed number of newly received packets ([`ACK_FREQUENCY`]), and
 //! sends one completion signal on the reliable channel. A sender that continues until that signal
-//! sends useless packets for one round trip: the waste is at least C·RTT/S.
+//! sends useless packets for one round trip. The waste is at least C·RTT/S, for a path of capacity
+//! C and an object of size S.
 //!
 //! Differences from the paper, and why:
-//! - The paper's rate was that of the network card. Here it is the user's, or else the measured
-//!   capacity of the path; for the table it is the slower of the two cards, if both are known.
+//! - The paper's rate was that of the network card. Here it is the rate that the user fixed, or
+//!   else the measured capacity of the path. For `fobs-table` it is the slower of the two cards, if
+//!   both are known.
 //! - The acknowledgement of a large object takes several messages; the first cover the changes.
 //!   Each message is independent, and unchanged parts are repeated in turn (`telling`).
 //! - With one circle over a large object, nearly every chunk has a hole until the whole object has
-//!   been sent once. A receiver that is killed then has almost nothing: at a loss of 1 % a MiB is
-//!   complete with a probability of 0.99^728, one in 1,500. So the circle takes one segment at a
-//!   time, as the release takes one chunk at a time: after a segment's new data, known losses of
-//!   earlier segments are resent, then the next segment follows. Within the segments taken so far
-//!   the paper's rule holds. The sender waits for nothing and resends nothing that may still be in
-//!   flight. A separate circle for each segment would waste a round trip of useless repeats, C·RTT,
-//!   at the end of each segment. With this rule that cost occurs once, at the object's end.
+//!   been sent once. A receiver that is killed before then has almost nothing: at a loss of 1 % a
+//!   MiB is complete with a probability of 0.99^728, one in 1,500. So the circle takes one segment
+//!   at a time, just as the authors' released program takes one chunk at a time. After a segment's
+//!   new data, the sender resends known losses of earlier segments, and then begins the next
+//!   segment. Within the segments begun so far the paper's rule holds. The sender waits for nothing
+//!   and resends nothing that may still be in flight. A separate circle for each segment would
+//!   waste a round trip of useless repeats, C·RTT, at the end of each segment. With this rule that
+//!   cost occurs once, at the object's end.
 //! - The receiver's grant limits the greed too. Without grant a sender resends only known losses.
 //!   An acknowledgement names the highest packet number that had arrived. A block that was sent
-//!   under a lower number and is not acknowledged is lost. Blocks in flight are not resent, because
-//!   the receiver waits for its disk and copies would not make room. The circle's rule then holds
-//!   among the lost blocks. Resent blocks need no grant.
+//!   under a lower number and is not acknowledged is lost. Blocks in flight are not resent: the
+//!   receiver waits for its disk, and copies would not make room. The circle's rule then applies to
+//!   the lost blocks only. Resent blocks need no grant.
 //! - If acknowledgements set the batch size ([`BATCH`]: 0), an acknowledgement without new blocks
 //!   also restricts the sender to known losses.
 //!
-//! The table (`fobs-table`) is FOBS with the congestion response of its release, as described in a
-//! study at Oak Ridge National Laboratory ("Faster bulk transfer starring: UDP"): see `table`. It
-//! sends bursts of [`BURST`], and resends losses after each [`CHUNK`] of new data, if that is less
-//! than a segment. In the study the sender waited there until the receiver had written the chunk,
-//! and resent its packets uselessly. This sender resends known losses and continues with the next
-//! chunk. During congestion it resends nothing else; afterwards it becomes greedy again.
+//! The variant `fobs-table` is FOBS with the congestion response of the released program, as
+//! described in a study at Oak Ridge National Laboratory (ORNL; "Faster bulk transfer starring:
+//! UDP"): see `table`. It sends bursts of [`BURST`], and resends losses after each [`CHUNK`] of new
+//! data, if that is less than a segment. In the study the sender waited at that point until the
+//! receiver had written the chunk, and resent the chunk's packets uselessly. This sender resends
+//! known losses and continues with the next chunk. During congestion it resends nothing else;
+//! afterwards it becomes greedy again.
 //!
 //! The paper's other proposal, "it switches to a high-performance TCP algorithm when congestion in
 //! the network is detected … Then, when the congestion appears to have dissipated, FOBS could
-//! switch back" (section 7), is not implemented. The table already yields to others within the flow
-//! and recovers without cost. A TCP that starts during congestion needs many round trips to find
-//! its window, and a change of carrier is a separate pass: data in flight are dropped or arrive
-//! twice. Users who want TCP's behaviour use `--protocol tcp`.
+//! switch back" (section 7), is not implemented. `fobs-table` already yields to other traffic
+//! within the flow and recovers without cost. A TCP that starts during congestion needs many round
+//! trips to find its window. At a change between UDP and TCP, data in flight would also be dropped
+//! or arrive twice. Users who want TCP's behaviour use `--protocol tcp`.
 //!
 //! Files by decision: `circle` chooses blocks to resend, `unacked` tracks unacknowledged blocks,
 //! `sender` sends batches, `receiver` counts, `telling` chooses the content of an acknowledgement,
@@ -77,11 +81,11 @@ pub(crate) const ACK_FREQUENCY: ProtocolOption = ProtocolOption::new(
     64.0,
 );
 
-/// The packets of a batch-send operation (section 3.1.1). Among fixed sizes two were best on hosts
-/// of 2002, which needed a system call for each packet and another to look for an acknowledgement.
-/// This sender looks at every poll without cost and sends a batch in one system call, so two
-/// datagrams would waste most of that gain. The default is the paper's other rule: as many as the
-/// last acknowledgement confirmed.
+/// Packets of a batch-send operation (section 3.1.1). Among fixed sizes, two packets were best on
+/// hosts of 2002. Those hosts needed a system call for each packet and another to check for an
+/// acknowledgement. This sender checks at every poll without cost and sends a batch in one system
+/// call; two datagrams would waste most of that gain. The default is the paper's other rule: as
+/// many as the last acknowledgement confirmed.
 pub(crate) const BATCH: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "batch",
@@ -117,8 +121,8 @@ pub(crate) const BURST: ProtocolOption = ProtocolOption::new(
     25.0,
 );
 
-/// 100 MiB in the release that the ORNL study measured. A segment limits it: `longhaul cp` uses 16
-/// MiB unless `--segment` is given, so 16 MiB is the effective value.
+/// 100 MiB in the release that the ORNL study measured. A chunk is at most a segment. `longhaul cp`
+/// uses segments of 16 MiB unless `--segment` is given, so the effective value is 16 MiB.
 pub(crate) const CHUNK: ProtocolOption = ProtocolOption::new(
     Kind::Size,
     "chunk",
@@ -127,11 +131,11 @@ pub(crate) const CHUNK: ProtocolOption = ProtocolOption::new(
     104_857_600.0,
 );
 
-/// The paper's FOBS has no chunks: it resends after a segment, which may be the whole object. The
-/// largest chunk sets no limit.
+/// The paper's FOBS has no chunks: it resends after a segment, which may be the whole object. This
+/// default, the largest chunk, leaves the segment as the only limit.
 pub(crate) const GREEDY_CHUNK: ProtocolOption = ProtocolOption { default: CHUNK.most, ..CHUNK };
 
-/// FOBS in the registry, as its paper has it.
+/// The registry's entry for FOBS as in its paper.
 pub(crate) const ROW: Row = Row {
     name: "fobs",
     title: "FOBS, greedy",
@@ -158,7 +162,7 @@ pub(crate) const ROW: Row = Row {
     receiver: || Box::new(FobsReceiver::default()),
 };
 
-/// FOBS with a rate table in the registry, as the ORNL study has it.
+/// The registry's entry for FOBS with a rate table, as in the ORNL study.
 pub(crate) const TABLE_ROW: Row = Row {
     name: "fobs-table",
     title: "FOBS with a rate table",

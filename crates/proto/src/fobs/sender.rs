@@ -1,6 +1,6 @@
 //! The sending end: first sends, then the circle, batch after batch until the completion signal.
-//! After each chunk of new data it resends known losses first. With the table it is less greedy
-//! during congestion.
+//! After each chunk of new data it resends known losses first. With the rate table (`table`) it is
+//! less greedy during congestion.
 
 use alloc::boxed::Box;
 
@@ -106,7 +106,7 @@ impl FobsSender {
         sender
     }
 
-    /// Where the chunk of a block ends: chunks never straddle segments.
+    /// The end of the chunk that holds a block. Chunks never straddle segments.
     fn chunk_end_after(&self, number: u64) -> u64 {
         let end = (number / self.chunk + 1).saturating_mul(self.chunk);
         let layout = &self.end.layout;
@@ -122,8 +122,9 @@ impl FobsSender {
     }
 
     /// The rule for losses. While a first send is possible, a repeated block does not count as lost
-    /// because of time alone. Otherwise a slow sender, whose repeats take longer than its patience,
-    /// would never come to a first send without acknowledgements.
+    /// because of time alone. Consider a slow sender whose repeats take longer than its patience and
+    /// that gets no acknowledgements. Without this rule it would repeat blocks for ever and never
+    /// reach a first send.
     fn known(&self) -> Known {
         let by_time_to = if self.end.frontier.is_open() { self.last_first } else { u64::MAX };
         Known { highest: self.highest, patience: self.end.rtt.timeout(), by_time_to }
@@ -134,8 +135,8 @@ impl FobsSender {
     /// > Note that a repeated batch-sending operation with zero packets is logically equivalent to
     /// > blocking on an acknowledgement.
     ///
-    /// True after an acknowledgement without new blocks, if acknowledgements set the batch size;
-    /// while the receiver has no room; and during congestion:
+    /// True in three cases: after an acknowledgement without new blocks, if acknowledgements set
+    /// the batch size; while the receiver has no room; and during congestion:
     ///
     /// > we are investigating mechanisms to decrease the greediness of FOBS when congestion in the
     /// > network is detected
@@ -147,8 +148,8 @@ impl FobsSender {
     /// The next run, whose first datagram gets number `number`, and whether it is a first send.
     fn choose(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)> {
         if self.is_between_chunks() {
-            // Losses are resent only after a chunk's new data. Blocks in flight are not waited for:
-            // that would be the lock-step that the study saw.
+            // Losses are resent only after a chunk's new data. The sender does not wait for blocks
+            // in flight: that would be the lock-step that the ORNL study saw.
             let known = self.known();
             if let Some(run) = self.again(now, number, max, Some(known)) {
                 return Some((run, false));
@@ -236,7 +237,7 @@ impl FobsSender {
 
 #[cfg(test)]
 impl FobsSender {
-    /// Number of segments and stretches of blocks that it keeps.
+    /// Number of segments and stretches of blocks that the sender keeps.
     pub(super) fn remembered(&self) -> usize {
         self.circle.remembered()
     }
@@ -259,7 +260,7 @@ impl FobsSender {
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
-    /// Whether repeats are possible although a first send is left, for lack of a grant or because a
+    /// Whether repeats are possible although a first send is left: the sender lacks a grant, or a
     /// chunk has ended.
     pub(super) repeats_first: bool,
     /// Whether only known losses are resent.

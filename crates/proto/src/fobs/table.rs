@@ -49,7 +49,7 @@ pub(super) struct Table {
     sent: u64,
     /// The segment's first number.
     from: u64,
-    /// The counts when its first datagrams had arrived.
+    /// The counts when the segment's first datagrams had arrived.
     start: Option<Counts>,
     congested: bool,
 }
@@ -62,8 +62,8 @@ struct Counts {
 }
 
 impl Table {
-    /// A table whose maximum is the user's rate; otherwise the least of the user's limit and the
-    /// two hosts' cards; otherwise the measured rate. A segment has `segment` datagrams, of which
+    /// A table. Its maximum is the user's rate; otherwise the least of the user's limit and the two
+    /// hosts' card speeds; otherwise the measured rate. A segment has `segment` datagrams, of which
     /// the share `tolerated` may be lost.
     pub(super) fn new(setup: &Setup, segment: u64, tolerated: f64) -> Table {
         let finder = controller(setup);
@@ -123,7 +123,7 @@ impl Table {
             return None;
         }
         self.start = Some(end);
-        // A receiver whose counts go backwards has received nothing.
+        // If a receiver's counts go backwards, it has received nothing.
         let came = end.received.saturating_sub(start.received).min(sent);
         Some(LossRatio::of(sent - came, sent))
     }
@@ -151,7 +151,7 @@ impl Table {
         }
     }
 
-    /// Forgets the current segment: its datagrams in flight left at the old rate.
+    /// Discards the current segment, because its datagrams in flight left at the old rate.
     fn forget_segment(&mut self) {
         self.from = self.sent;
         self.start = None;

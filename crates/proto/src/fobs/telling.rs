@@ -2,11 +2,11 @@
 //! size.
 //!
 //! A segment is divided into cells. A cell with new arrivals is reported in [`TELLINGS`]
-//! acknowledgements. The same holds for a cell with a repeated block, because the sender does not
-//! know that the block arrived. A message begins with a changed cell and covers as many following
-//! cells as it can hold, so a small object, or one with few losses, is always reported completely.
-//! From time to time the next unchanged cells in turn are reported. The loss of any message is
-//! therefore harmless.
+//! acknowledgements. A cell with a repeated block is reported again too, because the sender does
+//! not know that the block arrived. A message begins with a changed cell and covers as many
+//! following cells as it can hold. A small object, or one with few losses, is therefore always
+//! reported completely. From time to time the receiver also reports some unchanged cells, in turn.
+//! The loss of any message is therefore harmless.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
@@ -22,7 +22,7 @@ use crate::wire::Report;
 
 /// Blocks of a cell: a message with a bitmap holds at least one.
 const CELL: u32 = 8192;
-/// Cells that a message covers at most, which bounds its cost.
+/// Maximum number of cells that a message covers; limits the message's cost.
 const SPAN: u32 = 32;
 /// Number of acknowledgements that report a change.
 const TELLINGS: u8 = 3;
@@ -55,7 +55,7 @@ pub(super) struct Told {
     pub(super) report: Report,
     /// Missing blocks that no earlier message named.
     pub(super) newly_lost: u32,
-    /// Whether it ends the acknowledgement.
+    /// Whether this message ends the acknowledgement.
     pub(super) is_last: bool,
 }
 

@@ -3,9 +3,10 @@
 //! > one byte (or even one bit) allocated per data packet, where this data structure tracks the
 //! > received/not received status of every packet
 //!
-//! One bit for each block, above it a bit for each non-empty word, and so on up to one word. The
-//! next block is found in as many steps as there are levels (four for sixteen million blocks),
-//! however few are left. An acknowledgement costs a step for each word that it changes.
+//! The lowest level has one bit for each block. Each level above has one bit for each non-empty
+//! word of the level below; the highest level is one word. The next block is found in as many steps
+//! as there are levels (four for sixteen million blocks), however few blocks are left. An
+//! acknowledgement costs a step for each word that it changes.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -5,8 +5,9 @@
 //! > … If needed, GTP can be augmented to handle out of order delivery. (section 3.5)
 //!
 //! A sender sends blocks in the order of the requests. Each requested block has a *place* in that
-//! order, and a block that arrives shows that all earlier places were sent. The edge is the highest
-//! such place; blocks before it that are still missing after a grace are lost and will be requested
+//! order. A block that arrives shows that the blocks of all earlier places were sent. The *edge* is
+//! the highest place whose block arrived. A block before the edge may still arrive within a
+//! *grace*, a short wait for reordered datagrams. After the grace it is lost and will be requested
 //! again. After a sender reports that it has answered its requests, the missing blocks count as
 //! lost in two cases: the sender's last datagram has arrived, or no newer datagram has arrived for
 //! a grace.
@@ -62,7 +63,7 @@ impl Asked {
         self.end - self.reached
     }
 
-    /// Handles arrived blocks; returns the time since the last of them was requested, if any was.
+    /// Handles arrived blocks; returns the time since the newest request for any of them.
     pub(super) fn on_arrival(&mut self, now: Time, blocks: &Range<u64>) -> Option<Span> {
         let mut at = blocks.end;
         let mut asked = None;
@@ -144,7 +145,8 @@ impl Asked {
         edge.min(answered)
     }
 
-    /// Gives up all missing blocks, because the sender does not answer: they are requested again.
+    /// Gives up all missing blocks because the sender does not answer; they will be requested
+    /// again.
     pub(super) fn give_up_all(&mut self, there: &RangeSet) {
         self.reached = self.end;
         (self.edge, self.answered) = (None, None);
@@ -269,7 +271,7 @@ mod tests {
         model.arrive(51, 16..20);
         model.arrive(52, 20..21);
         assert_eq!(model.asked.under_way(), 9);
-        // The edge was drawn at the first arrival: no block is missing before it.
+        // The edge was set at the first arrival: no block is missing before it.
         assert!(model.settle(59, (9, 52)).is_empty());
         assert!(model.settle(60, (9, 52)).is_empty());
         model.arrive(61, 41..42);

@@ -1,18 +1,19 @@
 //! C_r, "the capacity of all GTP traffic" (section 4.3): given by the user, or found.
 //!
-//! The paper knows the access link; the search for C_r is our addition. The first value comes from
-//! a flow's first datagrams, which are sent back to back. A host reads its card in steps, and all
-//! datagrams of a step have one time. A train of few steps may therefore be one step slower than it
-//! looks; a train of many steps also shows a ceiling. Without a train C_r doubles in each interval
-//! while flows use all of it without loss. Later C_r follows the total of all flows by the rules by
-//! which the CE's estimate follows one flow. Near the rate of the train its steps stay as small as
-//! the first step: a rate that is too high first fills a queue, which shows late.
+//! The paper takes the access link's capacity as known; the search for C_r is our addition. The
+//! first value comes from a flow's first train: datagrams that are sent back to back. A host reads
+//! its card in steps, and all datagrams of a step get one time. A train may therefore have taken
+//! one step longer than it seems. This matters if it has few steps. A train of many steps is exact
+//! enough to show a ceiling. Without a train C_r doubles in each interval while flows use all of it
+//! without loss. Later C_r follows the total of all flows, by the rules with which the capacity
+//! estimator (CE) follows one flow. Near the train's rate the steps of C_r no longer grow. A rate
+//! that is too high first fills a queue, and the queue shows late.
 //!
-//! A ceiling is the arrival rate when there is loss, or the value of C_r before a queue grew. The
-//! first loss is enough. While the ceiling holds, only loss above the CE's threshold counts,
-//! because a path may lose a little at any rate. If flows send far less than requested, the loss
-//! may come from hosts that pause and catch up; it counts when it repeats. A confirmed ceiling
-//! holds longer.
+//! A *ceiling* is the arrival rate when there is loss, or the value of C_r before a queue grew. The
+//! first loss is enough to set a ceiling. While the ceiling holds, only loss above the CE's
+//! threshold counts, because a path may lose a little at any rate. If flows send far less than
+//! requested, the loss may come from hosts that pause and catch up. Then it counts only when it
+//! repeats. A confirmed ceiling holds longer.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
 //! over several paths, a measurement of a single path does not limit C_r: C_r rises in doubling
@@ -20,9 +21,9 @@
 //! likely showed the receiver's link, so near its rate the steps are small and each step is
 //! observed for another interval.
 //!
-//! The receiver's own loss is the loss of the median flow, weighted by rate, and its queue is a
-//! queue that all flows have: an overrun link delays and drops all flows alike, a bad path only its
-//! own flow.
+//! An overloaded link delays and drops all flows alike; a bad path affects only its own flow. The
+//! link's loss is therefore the loss of the median flow, weighted by rate. The link's queue is a
+//! queue that all flows have.
 
 use core::cmp::Ordering;
 
@@ -91,17 +92,18 @@ impl Whole {
     }
 }
 
-/// C_r.
+/// C_r, and the state of the search for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
     given: Option<f64>,
     share: f64,
     found: f64,
-    /// Rate of the fastest first train, until it is doubted; and whether it is a ceiling.
+    /// Rate of the fastest first train, infinite once a ceiling is known; and whether the train is
+    /// exact enough to show a ceiling.
     shown: f64,
     exact: bool,
-    /// `alone`: C_r comes from a single path. `several`: the trains up to whose sum C_r may rise
-    /// quickly, until the paths together show a ceiling.
+    /// `alone`: C_r comes from a single path. `several`: the trains of several paths. C_r may rise
+    /// quickly up to their sum, until the paths together show a ceiling.
     alone: bool,
     several: Option<Trains>,
     /// C_r when it began to rise, and its last relative step.
@@ -111,8 +113,8 @@ pub(super) struct Capacity {
     waits: bool,
     /// Whether no measurement has shown a limit yet.
     searching: bool,
-    /// The last ceiling, the number of intervals for which it still holds, and the number after a
-    /// confirmation.
+    /// The last ceiling, the number of intervals for which it still holds, and the number of
+    /// intervals for which it held when it was set.
     ceiling: f64,
     belief: u64,
     lasts: u64,
@@ -154,7 +156,7 @@ impl Capacity {
         self.found = self.found.max(rules.start_rate);
     }
 
-    /// C_r, at least the sum `fixed` of the rates that users fixed, unless C_r was given.
+    /// C_r. Unless C_r was given, it is at least `fixed`, the sum of the rates that users fixed.
     pub(super) fn rate(&self, fixed: f64) -> f64 {
         self.given.map_or((self.found * self.share).max(fixed), |given| given * self.share)
     }
@@ -187,7 +189,7 @@ impl Capacity {
     /// Handles the rate and the number of steps of a flow's first train; returns whether C_r
     /// changed.
     pub(super) fn on_train(&mut self, rate: f64, steps: u32) -> bool {
-        // The first step may be late by one step, and the last step early.
+        // The train may have taken one step longer than it seems, if its start was read late.
         let slower = f64::from(steps) / f64::from(steps + 1);
         let sure = rate * slower.min(self.tuning.train);
         let news = self.given.is_none() && sure > self.found;
@@ -206,7 +208,7 @@ impl Capacity {
         u64::from(steps) >= self.tuning.train_steps
     }
 
-    /// Discards the ceiling of a single path once flows arrive over several.
+    /// Discards the ceiling of a single path once flows arrive over several paths.
     fn compare_paths(&mut self, trains: Trains) {
         if trains.paths < 2 {
             (self.alone, self.several) = (true, None);
@@ -238,7 +240,8 @@ impl Capacity {
             let Tuning { below_ceiling, steps_back, .. } = self.tuning;
             let below = (0..steps_back).fold(self.found, |found, _| found * below_ceiling);
             self.believe(below.max(self.base));
-            // Another measurement costs nothing, and a paused host may have caused the queue.
+            // The ceiling holds only for `belief` intervals: another measurement costs nothing, and
+            // a paused host may have caused the queue.
             self.belief = self.tuning.belief;
         } else if whole.total >= rules.close * asked {
             // C_r rises only while the flows use it: unused capacity proves nothing.
@@ -247,7 +250,7 @@ impl Capacity {
     }
 
     /// Whether a queue has grown since C_r began to rise. An older queue is no reason to fall:
-    /// others may have caused it.
+    /// other traffic may have caused it.
     fn grows(&mut self, queue: f64) -> bool {
         self.queue = self.queue.min(queue);
         self.step > 0.0 && queue >= self.queue + self.tuning.queue_growth.as_secs_f64()
@@ -257,7 +260,7 @@ impl Capacity {
         if self.searching {
             self.found *= self.tuning.search;
         } else if self.share == 1.0 {
-            // Requests never exceed the share, so nothing shows the link's limit.
+            // With a smaller share, requests never fill the link, so nothing would show its limit.
             let Tuning { train, below_ceiling, step_growth, past, .. } = self.tuning;
             let goal = self.several.map_or(self.shown, |trains| trains.sum) * train;
             let is_far = goal.is_finite() && self.found < goal;
@@ -307,7 +310,7 @@ mod tests {
         Rules::new(&Settings::default())
     }
 
-    /// All of C_r is used, and every flow has this loss.
+    /// Ends an interval in which all of C_r is used. Returns the loss, which every flow has.
     fn interval(capacity: &mut Capacity, rules: &Rules, link: f64) -> f64 {
         let total = capacity.rate(0.0);
         let current = total.min(link);
@@ -400,8 +403,8 @@ mod tests {
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
         assert!(capacity.on_train(250e6, 31));
-        // Up to just below the fastest train as with one path; then each step is observed for an
-        // interval, until C_r has passed that train by 6 %; then the steps double.
+        // C_r rises up to just below the fastest train's rate, as with one path. Then each step is
+        // observed for another interval, until C_r exceeds that rate by 6 %. Then the steps double.
         let rates: std::vec::Vec<f64> =
             (0..19).map(|_| over_paths(&mut capacity, 250.0, 0.0)).collect();
         let expected = [
@@ -468,7 +471,7 @@ mod tests {
         let after = wait(&mut capacity, 12.0);
         assert!((after - before * 0.941192).abs() < 0.1, "{after}");
         assert_eq!(wait(&mut capacity, 40.0), after);
-        // Others that fill the queue repeatedly do not lower the value reached.
+        // Other traffic that fills the queue repeatedly does not lower the value reached.
         for _ in 0..100 {
             wait(&mut capacity, 0.0);
             assert!(wait(&mut capacity, 30.0) >= after - 0.1);

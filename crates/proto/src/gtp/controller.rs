@@ -6,8 +6,8 @@
 //! > size (2% per RTT). However the new rate should be no more than the allocated/target rate set
 //! > by central scheduler. (section 4.1)
 //!
-//! With `delay-control` a queue counts like loss: its part beyond the allowed queue, as a share of
-//! the round-trip time.
+//! With `delay-control` a queue counts like loss: the part of the queueing delay beyond the allowed
+//! delay, as a share of the round-trip time.
 
 use super::options::Rules;
 use crate::time::{Span, Time};

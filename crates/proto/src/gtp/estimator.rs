@@ -7,9 +7,10 @@
 
 //!
 //! The paper's estimate follows a flow's achieved rate, and the target follows the estimate. A busy
-//! host always does a little less than its target, so each interval would lower the next, down to
-//! nothing. Here the estimate falls only after the flow has stayed below its target without loss
-//! for `patience` intervals in a row. The estimate then becomes the best of these intervals.
+//! host always stays a little below its target. With the paper's rule, each interval would
+//! therefore lower the next target, down to nothing. Here the estimate falls only after the flow
+//! has stayed below its target without loss for `patience` intervals in a row. The estimate then
+//! becomes the best of these intervals.
 
 use super::options::Rules;
 
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!(after(60.0, 1000.0), 1000.0);
         assert_eq!(after(100.0, 1000.0), 102.0, "an interval at the target begins a new row");
         assert_eq!(after(50.0, 80.0), 80.0, "the bound holds meanwhile");
-        assert_eq!(after(40.0, 1000.0), 51.0, "of this row the best did 50");
+        assert_eq!(after(40.0, 1000.0), 51.0, "the best of this row was 50");
         assert_eq!(after(45.0, 1000.0), 51.0);
         assert_eq!(after(30.0, 1000.0), 45.9);
     }

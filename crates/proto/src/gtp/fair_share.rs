@@ -12,8 +12,8 @@
 //!
 //! If the rate of other traffic exceeds its part, the estimate rises at least to this rate. Traffic
 //! that already fills the link therefore gets its share in one step. Only traffic that lasts for
-//! two periods counts. The card counts our own datagrams before this program reads them. After a
-//! pause of the program, our own datagrams therefore look like other traffic.
+//! two periods counts. The reason is that the card counts our own datagrams before this program
+//! reads them: after a pause of the program, they look like other traffic.
 
 use alloc::vec::Vec;
 
@@ -67,7 +67,7 @@ impl FairShare {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OtherTraffic {
     fair_share: FairShare,
-    /// Start of the period that is judged next, and the newest report.
+    /// Start of the current period, and the newest report.
     from: (Time, Bytes),
     newest: (Time, Others),
     /// Rate in the last period, and the smaller of the last two.
@@ -106,7 +106,7 @@ impl OtherTraffic {
         }
     }
 
-    /// Rate of other traffic that lasted, in bits a second.
+    /// The lower of the rates of other traffic in the last two periods, in bits a second.
     pub(super) fn seen(&self) -> f64 {
         self.seen.as_bps() as f64
     }
@@ -116,7 +116,7 @@ impl OtherTraffic {
         self.newest.1.flows.max(1)
     }
 
-    /// Part of other traffic, in bits a second.
+    /// The part left to other traffic, in bits a second.
     pub(super) fn left(&self) -> f64 {
         self.fair_share.left
     }

@@ -128,7 +128,7 @@ impl Flow {
             monitor: Monitor::default(),
             obedience: Obedience::new(now, unasked.bits()),
             sent: 0,
-            // Other flows have not made room until the first target takes effect.
+            // Before the first target takes effect, the other flows have not made room.
             sfc: Controller::new(standing.fixed().unwrap_or(least.min(bound))),
             ce: Estimator::new(bound),
             own: OwnLoss::new(&rules),
@@ -200,7 +200,7 @@ impl Flow {
     }
 
     /// Returns the time between two requests: a fraction of a round trip. The time is longer if a
-    /// request would be small, but the sender must not run out of requested blocks.
+    /// request would be small, but never so long that the sender runs out of requested blocks.
     fn turn(&self) -> Span {
         let Tuning { turns, worth_asking, ahead, turns_ahead, .. } = self.rules.tuning;
         let rate = Rate::from_bps_f64(self.rate()).max(Rate::from_bps(1));

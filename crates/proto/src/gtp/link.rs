@@ -6,7 +6,7 @@
 //! limit for all flows is a second upper limit.
 //!
 //! If other traffic is known, C_r is found for the whole link with all its traffic, and the part of
-//! the others ([`fair_share`](super::fair_share)) is subtracted.
+//! other traffic ([`fair_share`](super::fair_share)) is subtracted.
 
 use alloc::vec::Vec;
 
@@ -69,7 +69,7 @@ impl Link {
         self.taken(capacity)
     }
 
-    /// C_r, with the fixed rates unchanged.
+    /// C_r, with the fixed rates of the last call of [`Link::rate`].
     pub(super) fn taken(&self, capacity: &Capacity) -> f64 {
         let rest = (Link::carries(capacity) - self.left()).max(self.fixed);
         capacity.rate(self.fixed).min(rest).min(self.limit)
@@ -86,7 +86,7 @@ impl Link {
         news
     }
 
-    /// The total of all flows as C_r is judged by it: the part of other traffic counts as arrived.
+    /// The totals by which C_r is adjusted. The part of other traffic counts as arrived.
     pub(super) fn whole(&self, capacity: &Capacity, whole: Whole) -> Whole {
         let Some(others) = self.others else { return whole };
         let (found, share) = capacity.found();
@@ -97,8 +97,8 @@ impl Link {
         let is_full = others.seen() > 0.0 && came >= found * capacity.tuning().link_full;
         let (total, current) = (whole.total + theirs, whole.current + theirs);
         let loss = if is_full { 0.0 } else { whole.loss };
-        // While other traffic may fill the link, loss shows no ceiling, so nothing would end a
-        // quick search.
+        // While other traffic may fill the link, loss shows no ceiling, and nothing would end a
+        // quick search. So the trains do not count then.
         let is_small = others.seen() < found * capacity.tuning().others_small;
         let trains = if is_small { whole.trains } else { Trains::default() };
         Whole { total, current, loss, trains, ..whole }
@@ -205,7 +205,7 @@ mod tests {
         capacity.set_found(1.3e9);
         assert!(link.on_train(&mut capacity, 1.5e9));
         assert_eq!(origin(&link, &capacity), (1000, Origin::Card));
-        // A share applies to the card's speed; a given rate stays.
+        // A share applies to the card's speed; a given rate does not change.
         capacity.set_rules(&Rules { receive_share: 0.85, ..rules() });
         assert_eq!(origin(&link, &capacity), (850, Origin::Card));
         capacity.set_rules(&Rules { receive_rate: Some(9e9), ..rules() });
@@ -228,7 +228,7 @@ mod tests {
             link.on_interval(&rules().tuning, &mut capacity, 100e6, &[]);
             assert_eq!(link.rate(&capacity, 0.0), 100e6);
         }
-        // With a share of the link, the found value stops at what the share needs.
+        // With a share of the link, C_r rises only as far as the share needs.
         let mut half = found(10e9);
         half.set_rules(&Rules { receive_share: 0.5, ..rules() });
         link.on_interval(&rules().tuning, &mut half, 0.0, &[]);
@@ -284,8 +284,8 @@ mod tests {
         assert_eq!(capacity.found().0, 882e6);
         let mut capacity = found(1e9);
         let link = with_others(&mut capacity, 600);
-        // Half of it is their part and counts as arrived. With 480 of our 500 and 600 of theirs the
-        // link is full, so the loss does not show a narrower link.
+        // Half of the link is the part of other traffic and counts as arrived. With 480 of our 500
+        // and 600 of other traffic the link is full, so the loss does not show a narrower link.
         let whole = Whole { total: 500e6, current: 480e6, loss: 0.04, ..Whole::default() };
         let judged = link.whole(&capacity, whole);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 980e6, 0.0));
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(with_others(&mut little, 49).whole(&little, whole).trains, trains);
         assert_eq!(with_others(&mut little, 51).whole(&little, whole).trains, Trains::default());
         let whole = Whole { trains: Trains::default(), ..whole };
-        // If our share leaves them half anyway, the loss is judged as it is.
+        // If our share leaves half to other traffic anyway, the loss counts unchanged.
         capacity.set_rules(&Rules { receive_share: 0.5, ..rules() });
         assert_eq!(link.whole(&capacity, whole), whole);
         assert_eq!(Link::new().whole(&capacity, whole), whole);

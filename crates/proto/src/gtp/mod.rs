@@ -12,35 +12,47 @@
 //!
 //! Where the paper leaves a choice open, or this code goes beyond the paper:
 //! - A flow's requested rate follows a new target immediately (after its delay, section 4.4). The
-//!   SFC's steps of 2 % only lead back to the target after a cut: as the only way up they would
-//!   need a hundred round trips to reach a fair share. The requested rate never exceeds the target.
-//! - The CE also doubles its step after a cut. The paper's "= 0" would double the cut itself in a
-//!   clean interval.
-//! - A measurement begins a round trip after the target took effect: earlier data say nothing about
-//!   it. Loss is counted after a grace of max(RTT/4, 1 ms), so that reordered data are not lost.
+//!   SFC's steps of 2 % only lead back to the target after a cut. With these steps alone a flow
+//!   would need a hundred round trips to reach a fair share. The requested rate never exceeds the
+//!   target.
+//! - After a cut, the CE begins again with its first step. The paper does so only if the last step
+//!   was "= 0", and would double the cut itself in an interval without loss.
+//! - A measurement begins a round trip after the target took effect, because earlier data were sent
+//!   under the old target. Loss is counted after a grace of max(RTT/4, 1 ms), so reordered data do
+//!   not count as lost.
 //! - The receiver's capacity C_r is given or found. The first datagrams may be sent before any
-//!   request, back to back, and show how fast the path delivers. Then C_r rises and falls with the
-//!   total of all flows as a flow's estimate does, and stops rising when a queue grows on all
-//!   paths.
+//!   request, back to back, and show how fast the path delivers. After that
+//!   C_r follows the total of all flows, as an estimate follows one flow. It stops rising when a
+//!   queue grows on all paths.
 //! - Loss is found by position: blocks arrive in the order of the requests, so an earlier block
 //!   that did not arrive is missing. A sender with nothing left to send says so; the receiver then
-//!   requests missing blocks again without a timeout. Timeouts are for senders that are silent.
+//!   requests missing blocks again without a timeout. Only silent senders need timeouts.
 //! - Each end reports its state at the start and on changes: the receiver its memory (in pulses),
-//!   the sender its access rate and round-trip time. The receiver ignores a round-trip time longer
-//!   than the sender's answers take.
+//!   the sender its access rate and round-trip time. The receiver ignores a reported round-trip
+//!   time that is longer than the delay of the sender's answers.
 //! - A flow that stops answering leaves the schedule, and rejoins when it answers.
 //! - Loss that does not fall with a flow's rate is the path's own loss and is ignored. The paper's
 //!   rules would slow the flow down for ever.
 //! - Shares may have weights, and the SFC may react to queues instead of losses.
 //!
-//! Files, one decision each. For one flow: `asked` tracks requested and missing blocks, `monitor`
-//! (SFM) measures, `obedience` counts datagrams sent too fast, `controller` (SFC) sets the
-//! requested rate, `estimator` (CE) estimates what the flow could do, `own` learns the path's own
-//! loss, `standing` holds the path's round-trip time and limits, `flow` sends requests. For all
-//! flows: `capacity` is C_r, `scheduler` (MFS) divides it, `transitions` times the effects of joins
-//! and departures, `link` knows the card and other traffic, `fair_share` leaves that traffic its
-//! share, `receiver` connects the parts. `sender` is the sending end. User settings are in
-//! `options`, our own constants in `tuning`.
+//! Files, one decision each. For one flow:
+//! - `asked` tracks requested and missing blocks.
+//! - `monitor` (SFM) measures.
+//! - `obedience` counts datagrams sent too fast.
+//! - `controller` (SFC) sets the requested rate.
+//! - `estimator` (CE) estimates what the flow could do.
+//! - `own` learns the path's own loss.
+//! - `standing` holds the path's round-trip time and limits.
+//! - `flow` sends requests.
+//!
+//! For all flows:
+//! - `capacity` finds C_r.
+//! - `scheduler` (MFS) divides it.
+//! - `transitions` times the effects of joins and departures.
+//! - `link` knows the card and other traffic; `fair_share` leaves that traffic its share.
+//! - `receiver` connects the parts.
+//!
+//! `sender` is the sending end. User settings are in `options`, our own constants in `tuning`.
 
 mod asked;
 mod capacity;

@@ -56,7 +56,7 @@ impl Monitor {
         }
     }
 
-    /// Settles the edge after a batch or a timeout, and draws the next.
+    /// Settles the edge after a batch or a timeout, and sets the next.
     pub(super) fn settle(&mut self, now: Time, grace: Span) {
         if let Some((at, sent)) = self.edge.filter(|(at, _)| now >= *at + grace) {
             let Count { received, bytes } = self.below;
@@ -135,7 +135,7 @@ mod tests {
         for (at, number) in [(1, 1), (2, 3), (3, 2), (11, 6), (12, 5)] {
             arrive(&mut monitor, at, number);
         }
-        // The first edge was drawn at the first datagram, the second when the first was settled.
+        // The first edge was set at the first datagram, the second when the first was settled.
         let first = monitor.seen().unwrap();
         assert_eq!((first.at, first.sent, first.received), (ms(0), 1, 1));
         monitor.settle(ms(20), GRACE);

@@ -1,10 +1,11 @@
 //! Detects a sender that exceeds its requested rate.
 //!
-//! A sender has more requested data in hand than its path holds, so a late request does not starve
-//! the sender. A sender that sends all these data in one burst exceeds its rate several times over.
-//! The shorter its round trip, the more it takes from the other flows. This counter compares the
-//! datagrams sent, by packet numbers, with the datagrams requested. It allows a burst of all data
-//! in hand, because paths and hosts also release data in bursts.
+//! A sender has more requested data in hand (requested and not yet sent) than its path holds, so a
+//! late request does not starve the sender. A sender that sends all these data in one burst exceeds
+//! its rate several times over. The shorter the sender's round trip, the more it takes from the
+//! other flows. This counter compares the datagrams sent, by packet numbers, with the datagrams
+//! requested. It allows a burst of all data in hand, because paths and hosts also release data in
+//! bursts.
 
 use crate::time::Time;
 
@@ -27,7 +28,7 @@ impl Obedience {
     /// `in_hand` bits in hand.
     pub(super) fn allow(&mut self, now: Time, rate: f64, in_hand: f64) {
         let most = self.left.max(in_hand);
-        // A first increase of the amount in hand may arrive as one burst.
+        // The first time that the amount in hand increases, the increase may arrive as one burst.
         let more = (in_hand - self.in_hand).max(0.0);
         self.left = (self.left + more + rate * now.since(self.at).as_secs_f64()).min(most);
         (self.in_hand, self.at) = (self.in_hand.max(in_hand), now);
@@ -46,8 +47,8 @@ mod tests {
     use super::*;
     use crate::time::Span;
 
-    /// How many of the datagrams are too fast: each 1/1,024 s `datagrams` of 1,024 bits are sent
-    /// and one is requested, for a second, with 100 in hand.
+    /// Returns how many datagrams are too fast in a second. In each 1/1,024 s `datagrams` datagrams
+    /// of 1,024 bits are sent and one is requested; 100 are in hand.
     fn too_fast(datagrams: u64) -> u64 {
         const BITS: f64 = 1024.0;
         let mut obedience = Obedience::new(Time::ZERO, 100.0 * BITS);
@@ -84,7 +85,8 @@ mod tests {
         let mut obedience = Obedience::new(Time::ZERO, 0.0);
         obedience.allow(Time::ZERO, 1e6, 200e3);
         assert_eq!((obedience.take(200, 1e3), obedience.take(1, 1e3)), (0, 1));
-        // Not again after a decrease: a sender with alternating rates could otherwise use both.
+        // After a decrease the amount is not allowed again: a sender with alternating rates could
+        // otherwise use both.
         obedience.allow(Time::ZERO, 1e3, 2e3);
         obedience.allow(Time::ZERO, 1e6, 200e3);
         assert_eq!(obedience.take(1, 1e3), 1);

@@ -147,7 +147,8 @@ pub const CLOSE: ProtocolOption = ProtocolOption::new(
     0.95,
 );
 
-/// The paper's estimate immediately follows a flow below its target; real hosts pause.
+/// In the paper the estimate falls as soon as a flow is below its target. Real hosts pause at times,
+/// so here it falls later.
 pub const PATIENCE: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "patience",

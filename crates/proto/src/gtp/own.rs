@@ -1,13 +1,13 @@
 //! Loss that does not depend on the rate: bad fibre, radio. This is our addition. The paper treats
 //! every loss as a sign of too high a rate, and slows a flow on such a path down for ever.
 //!
-//! The congestion loss at a lower rate is known: a link of a given capacity loses the excess. After
-//! the rate has fallen to `own-fallen` of the rate at which losses began, the flow's loss is
-//! compared with the expected loss. `own-stays` says how near to its old value the loss must be. A
+//! Congestion loss at a lower rate can be predicted: a link of a given capacity loses the excess.
+//! After the rate has fallen to `own-fallen` of the rate at which losses began, the flow's loss is
+//! compared with this prediction. `own-stays` says how near to its old value the loss must be. A
 //! second comparison follows after a further, shorter fall (`own-again` of the first). If the loss
 //! stayed both times, it is the path's own loss and is ignored from then on. One comparison is not
-//! enough, because the shares of the flows in the drops of a full queue vary. A period with less
-//! loss revokes the result.
+//! enough, because the drops of a full queue vary between flows. A period with less loss revokes
+//! the result.
 
 use super::options::Rules;
 use super::tuning::Tuning;
@@ -66,7 +66,7 @@ impl OwnLoss {
         }
     }
 
-    /// Share to which the rate must fall before its loss is judged; the second fall is shorter.
+    /// Share to which the rate must fall before losses are compared. The second fall is shorter.
     fn share_to_judge(&self) -> f64 {
         let again = (1.0 - self.again) + self.fallen * self.again;
         if self.has_stayed { again } else { self.fallen }

@@ -4,10 +4,10 @@
 //! > bandwidth to each flow and updates each flow's target rate. … The updated allowed (target)
 //! > rate for each flow is then fed to each SFC. (section 3.4)
 //!
-//! A queue of due times wakes the flows one by one. The schedule is made once an interval, and once
-//! for all joins and departures that happen together: O(N log N) for N flows. Changes within one
-//! round of requests to all N flows count as together: with a schedule for each, a thousand joins
-//! would send a million requests.
+//! A queue of due times wakes the flows one by one. The receiver makes one schedule an interval,
+//! and one for all joins and departures that happen together: O(N log N) for N flows. Changes
+//! happen together if they fall within the time of one round of requests to all N flows. With a
+//! schedule for each change, a thousand joins would send a million requests.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -45,7 +45,8 @@ pub struct GtpReceiver {
     /// departed flows freed.
     changed: bool,
     gone: f64,
-    /// Until this time no change makes a schedule, so that changes close together share one.
+    /// No change triggers a schedule before this time, so changes close together share one
+    /// schedule.
     next_change: Time,
     next_interval: Time,
     /// When the last interval ended.
@@ -123,7 +124,7 @@ impl GtpReceiver {
         }
     }
 
-    /// When the joins, departures and changes since the last schedule lead to the next.
+    /// When the joins, departures and changes since the last schedule trigger a new schedule.
     fn change_due(&self) -> Time {
         if self.changed { self.next_change } else { Time::NEVER }
     }
@@ -202,8 +203,8 @@ impl GtpReceiver {
                 None => self.gone += core::mem::take(&mut flow.news.gone),
             }
         }
-        // The nearest senders' pulses show a queue first; the queue of a single path does not
-        // count.
+        // The shortest queue alone would show late, because the nearest senders report a queue
+        // first. The queue of a single path does not count, because another path then has none.
         let queue = if did.is_empty() { 0.0 } else { libm::sqrt(shortest * longest) };
         let whole = Whole { unmeasured, queue, trains, ..Whole::of(&mut did) };
         let took = now.since(core::mem::replace(&mut self.last_interval, now));

@@ -11,12 +11,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// The maximum rate of a flow, in bits a second, and its positive weight.
+/// The demand of a flow on the receiver's capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
     /// The maximum rate of the flow, in bits a second.
     pub estimate: f64,
-    /// Its weight.
+    /// Its weight; positive.
     pub weight: f64,
 }
 

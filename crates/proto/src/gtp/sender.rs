@@ -28,12 +28,12 @@ const MAX_AHEAD: usize = 1 << 12;
 /// GTP's sender.
 pub struct GtpSender {
     end: SendingEnd,
-    /// Upper limit of the sending rate, whatever is requested.
+    /// Upper limit of the sending rate, regardless of requests.
     cap: Option<Rate>,
-    /// Whether the first train shows the receiver the path's rate.
+    /// The first train, which shows the receiver the path's rate if it has to be measured.
     train: FirstTrain,
-    /// Minimum relative change of the round-trip time for another report. Smaller if the receiver
-    /// has to find its capacity, because the queue then shows the capacity.
+    /// Minimum relative change of the round-trip time for another report. The value is smaller if
+    /// the receiver has to find its capacity, because the queue then shows the capacity.
     rtt_news: f64,
     /// Minimum absolute change for another report.
     least_news: Span,
@@ -49,7 +49,7 @@ pub struct GtpSender {
     /// Whether something was requested since the last offer that said all was sent.
     unanswered: bool,
     offer: SenderOffer,
-    /// All blocks below are known to have arrived.
+    /// All blocks below this number are known to have arrived.
     acknowledged: u64,
 }
 
@@ -71,8 +71,8 @@ fn is_found(setup: &Setup) -> bool {
 }
 
 /// Number of datagrams sent back to back at a flow's start, known to both ends. If the train is
-/// measured, these are all early blocks: a card that interrupts its host about every 60 µs turns
-/// the usual train into three steps at 1 Gbit/s.
+/// measured, it consists of all early blocks. The usual train is too short: a card that interrupts
+/// its host about every 60 µs delivers it in three steps at 1 Gbit/s.
 pub(super) fn first_train(setup: &Setup) -> u64 {
     let early = value(&setup.settings, &EARLY) as u64;
     if is_found(setup) { early.clamp(TRAIN_LEN, TRAIN_EVERY) } else { TRAIN_LEN }

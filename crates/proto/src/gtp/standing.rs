@@ -19,7 +19,7 @@ use crate::wire::SenderOffer;
 pub(super) struct Standing {
     offer: u64,
     rtt: Span,
-    /// Longest time of the last few answers.
+    /// The longest delay of the last few answers.
     response: Option<Span>,
     path: PathRtt,
     fixed: Option<f64>,
@@ -33,7 +33,7 @@ pub(super) struct Standing {
     shortest: Span,
     /// Factor on the host's drain rate up to which data may be requested.
     more: f64,
-    /// Answers after which a late one is forgotten.
+    /// Number of answers after which a late answer is forgotten.
     answers: u64,
 }
 
@@ -73,7 +73,7 @@ impl Standing {
         self.path.on_sample(now, self.rtt);
     }
 
-    /// Notes that an answer arrived after this time.
+    /// Notes that an answer took this long.
     pub(super) fn on_response(&mut self, after: Span) {
         let before = self.response.unwrap_or_default();
         self.response = Some(after.max(before - before / self.answers));
@@ -103,7 +103,7 @@ impl Standing {
         self.rtt().max(self.shortest)
     }
 
-    /// How long overtaken data may still arrive.
+    /// How long to wait for data that later data have overtaken.
     pub(super) fn grace(&self) -> Span {
         grace(self.rtt())
     }

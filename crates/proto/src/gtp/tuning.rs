@@ -32,18 +32,18 @@ impl Tuning {
 tuning! {
     /// Datagrams that a flow must have sent before it is measured; fewer are not enough to judge.
     measure_datagrams: u64 = 16;
-    /// Minimum time for which a sender has requested data in hand: a busy host may pause for this
-    /// long.
+    /// Minimum duration of the requested data that a sender has in hand: a busy host may pause for
+    /// this long.
     ahead: Span = Span::from_millis(100);
     /// Minimum number of blocks in flight, however slow the flow.
     ahead_blocks: u64 = 4;
     /// Minimum data that a sender has in hand, as a number of requests. A late request then does
     /// not starve the sender.
     turns_ahead: u64 = 2;
-    /// Maximum number of requests to a sender in a round trip. Each request has a cost; with fewer
-    /// requests, data that arrived wait longer before more is requested.
+    /// Maximum number of requests to a sender in a round trip. Each request has a cost. With fewer
+    /// requests, the receiver waits longer before it requests further data.
     turns: u64 = 2;
-    /// Minimum number of datagrams in a request, as far as a sender has them in hand. A request
+    /// Minimum number of datagrams in a request, unless the sender would run out of data. A request
     /// costs both ends as much as several datagrams.
     worth_asking: u64 = 32;
     /// Rate above which a sender counts as too fast, as a share of the requested rate. Queues
@@ -68,14 +68,14 @@ tuning! {
     crowded: f64 = 0.25;
     /// Minimum time between two decisions on a flow's rate; clocks and threads are no finer.
     shortest_turn: Span = Span::from_millis(10);
-    /// Longest round-trip time that the receiver accepts from a sender, because it sets the pace of
-    /// all flows.
+    /// Longest round-trip time that the receiver accepts from a sender, because the longest one
+    /// sets the pace of all flows.
     longest_rtt: Span = Span::from_secs(2);
     /// A late answer is forgotten over this many answers: each reduces its influence by one part in
     /// this number. A single late answer does not describe the path.
     answers: u64 = 8;
     /// Length of the window for the shortest round-trip time; the current window and the one before
-    /// count. After that the path may have become longer for good.
+    /// count. Older values do not count, because the path may have become longer for good.
     path_age: Span = Span::from_secs(10);
     /// Maximum rate requested from a flow, as a share of the receiving host's drain rate. Above 1,
     /// because a drain rate measured on requested data must not fix the flow at that rate.
@@ -86,29 +86,28 @@ tuning! {
     longest_interval: Span = Span::from_secs(3);
     /// Relative change of its round-trip time that a sender reports.
     rtt_news: f64 = 0.125;
-    /// The same threshold if the receiver has to find its capacity: a queue then shows how large it
-    /// is.
+    /// The same threshold if the receiver has to find its capacity: a queue then shows how large
+    /// the capacity is.
     rtt_news_found: f64 = 0.03125;
     /// Minimum change of the round-trip time that is reported in that case. Hosts cause smaller
     /// changes by themselves.
     least_news: Span = Span::from_millis(1);
-    /// Lateness that a sender makes up for in one burst. Otherwise data that a busy sender failed
-    /// to send would count as more than it can send.
+    /// Lateness that a sender makes up for in one burst. Otherwise a busy sender would fall behind
+    /// its rate and seem unable to reach it.
     late: Span = Span::from_millis(2);
 
-    /// Share of a first packet train's rate that is used at most. A train of few steps shows a
-    /// rate; a train of many steps shows a ceiling.
+    /// Maximum share of a first packet train's rate that is used.
     train: f64 = 0.9;
-    /// Steps of a first packet train that show a ceiling. Fewer may come from the receiving host
-    /// reading late.
+    /// Steps of a first packet train that show a ceiling. Fewer steps may be due to late reading by
+    /// the receiving host.
     train_steps: u64 = 16;
-    /// Growth of the receive rate in each interval until a limit shows, as a factor: nothing yet
-    /// shows how much there is.
+    /// Factor on the receive rate in each interval until a limit is found: nothing yet shows the
+    /// capacity.
     search: f64 = 2.0;
-    /// Growth of the receive rate's step while a train has shown far more, as a factor.
+    /// Factor on the receive rate's step while the rate is far below a train's rate.
     step_growth: f64 = 2.0;
-    /// From this receive rate on, as a share of the fastest train's rate, the receiver's link did
-    /// not limit that train.
+    /// A receive rate above this share of the fastest train's rate shows that the receiver's link
+    /// did not limit that train.
     past: f64 = 1.06;
     /// Number of intervals for which a ceiling of the receive rate holds the first time.
     belief: u64 = 8;
@@ -118,20 +117,20 @@ tuning! {
     belief_again: u64 = 2;
     /// Relative difference up to which two ceilings count as the same.
     same_ceiling: f64 = 0.05;
-    /// Receive rate after a ceiling, as a share of it. Loss shows immediately, so one step is
-    /// enough.
+    /// Receive rate after a ceiling, as a share of the ceiling. Loss shows immediately, so one step
+    /// is enough.
     below_ceiling: f64 = 0.98;
     /// Number of such steps down after a queue showed a ceiling, because a queue shows two
     /// intervals late.
     steps_back: u64 = 3;
-    /// Loss ratio that shows a ceiling while none holds. A step up that was too much loses more
-    /// than this of an interval.
+    /// Loss ratio that shows a ceiling while no ceiling holds. One step too far loses a larger
+    /// share of an interval's data.
     first_loss: f64 = 0.003;
-    /// Growth of the queue on all paths that shows a ceiling. Busy hosts cause as much, but not on
-    /// all flows.
+    /// Growth of the queue on all paths that shows a ceiling. Busy hosts cause the same growth, but
+    /// not on all flows.
     queue_growth: Span = Span::from_millis(4);
-    /// Share of the requested data below which loss must repeat to count. Hosts pause, and lose
-    /// data while they catch up.
+    /// If flows send less than this share of the requested data, loss must repeat to count. Hosts
+    /// pause, and lose data while they catch up.
     paused: f64 = 0.8;
     /// Loss ratio above which loss counts immediately: no pause causes so much.
     doubtful: f64 = 0.2;
@@ -142,22 +141,21 @@ tuning! {
     /// traffic wants more.
     link_full: f64 = 0.98;
 
-    /// Rate at which own loss is judged, as a share of the rate before. Own loss shows when the
-    /// rate has fallen to this.
+    /// Rate at which own loss is judged, as a share of the rate at which losses began.
     own_fallen: f64 = 0.95;
-    /// How far the rate falls before loss is judged again, as a share of the fall before it. One
+    /// How far the rate falls before loss is judged again, as a share of the first fall. A single
     /// result may be chance.
     own_again: f64 = 0.5;
-    /// Where loss begins to count as unchanged, between the loss of a narrow link (0) and the loss
-    /// before the rate fell (1).
+    /// From which level on loss counts as unchanged, on a scale from the loss of a narrow link (0)
+    /// to the loss before the rate fell (1).
     own_stays: f64 = 0.5;
     /// Loss ratio of a path below which nothing is learned.
     own_least: f64 = 0.001;
     /// Factor above the learned own loss that still counts as own loss; it varies over time.
     own_margin: f64 = 1.25;
 
-    /// Minimum weight of a flow against other traffic, as a share of an even share. A flow that is
-    /// pushed down must not lose weight further and further.
+    /// Minimum weight of a flow against other traffic, as a share of an even share. Without it, a
+    /// flow whose rate is pushed down would lose more and more weight.
     even_least: f64 = 0.5;
     /// Minimum share of the link for other traffic. Without it the demand of other traffic could
     /// not show.

@@ -1,8 +1,8 @@
 //! One buffer at the receiving end, and its data timer.
 //!
 //! RFC 998: when a buffer's data begin, the receiver sets a timer to the time that the buffer takes
-//! at the negotiated rate. If the timer expires or the buffer's last packet arrives while something
-//! is missing, the receiver requests it with RESEND and sets the timer again.
+//! at the negotiated rate. If blocks are missing when the timer expires or the buffer's last packet
+//! arrives, the receiver requests them with RESEND and sets the timer again.
 
 use core::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::tally::Tally;
 use crate::time::{Span, Time};
 use crate::wire::{Burst, Report};
 
-/// Unanswered requests are repeated with growing intervals up to this one (or four round trips).
+/// The interval between repeats of an unanswered request grows up to this (or four round trips).
 const MAX_REPEAT: Span = Span::from_secs(2);
 
 /// How long to wait for a buffer's data.
@@ -42,7 +42,7 @@ pub(super) struct Incoming {
     pub(super) left: u32,
     /// Highest arrived block, plus one.
     reach: u32,
-    /// The last expected block: the buffer's, or the last request's.
+    /// The last expected block: the last of the buffer, or the last of the newest request.
     last: u32,
     /// Whether that block or later data have arrived.
     ended: bool,
@@ -63,7 +63,7 @@ pub(super) struct Asked {
     pub(super) report: Report,
     /// Blocks of the message that are known to have been sent.
     pub(super) lost: u32,
-    /// How many of them no earlier request named.
+    /// How many of these blocks no earlier request named.
     pub(super) newly_lost: u32,
 }
 
@@ -103,7 +103,7 @@ impl Incoming {
     pub(super) fn on_begun(&mut self, now: Time, burst: Option<Burst>, patience: Patience) {
         self.burst = burst;
         let due = now + self.time_of(self.left) + patience.silence();
-        // Arrived data, and a request in progress, are better information.
+        // Arrived data and a request in progress are better information than the reported rate.
         if self.due.is_none() && self.round == 0 {
             self.due = Some(due);
         }

@@ -1,13 +1,13 @@
 //! NETBLT: Clark, Lambert, Zhang, "NETBLT: A Bulk Data Transfer Protocol", RFC 998 (1987).
 //!
-//! The object is sent as a row of buffers. With GO the receiver allows as many buffers as it has
-//! room for; the sender sends each completely, in bursts of an agreed size at an agreed interval.
-//! The receiver sets a data timer for each buffer. When the timer expires or the buffer's last
-//! packet arrives, the receiver answers with OK, or with RESEND and the list of missing blocks.
-//! Only listed blocks are resent. Several buffers are in flight at a time, so that the path is not
-//! idle while one is checked. The rate is agreed again with each buffer: OK offers a burst size and
-//! interval, and the slower of the offer and the sender's own rate applies next, in bursts of the
-//! smaller size.
+//! The object is sent as a sequence of buffers. With GO the receiver allows as many buffers as it
+//! has room for. The sender sends each buffer completely, in bursts of an agreed size at an agreed
+//! interval. The receiver sets a data timer for each buffer. When the timer expires or the buffer's
+//! last packet arrives, the receiver answers with OK, or with RESEND and the list of missing
+//! blocks. Only listed blocks are resent. Several buffers are in flight at a time, so the path is
+//! not idle while one is checked. The rate is agreed again with each buffer: OK offers a burst size
+//! and an interval. Then the slower of the offered rate and the sender's own rate applies, and the
+//! smaller burst size.
 //!
 //! Differences from the RFC, and why:
 //! - The RFC's control messages are sequenced and acknowledged packets. Here they use the session's
@@ -20,8 +20,9 @@
 //!   reports its rate with the first packet of a buffer, which sets the data timer. The timer does
 //!   not expire while data arrive.
 //! - A sender that is slow or has no grant would get requests for blocks that are unsent or in
-//!   flight. RESEND therefore carries the highest packet number that had arrived: only listed
-//!   blocks sent before that are resent. The others will be requested again.
+//!   flight. RESEND therefore carries the highest packet number that had arrived. The sender
+//!   resends only listed blocks that it sent before that number; the receiver will request the
+//!   others again.
 //! - Buffers never straddle our segments.
 //!
 //! Files by decision: `buffers` divides the object, `sender` and `sending` (one buffer) send it,
@@ -59,8 +60,8 @@ pub(crate) const BUFFERS: ProtocolOption = ProtocolOption::new(
     "buffers",
     "buffers in flight at a time",
     (1.0, 1e6),
-    // Buffers as large as our segments of 16 MiB: a second of 1 Gbit/s, ten round trips of a long
-    // path.
+    // Eight buffers of 16 MiB, as large as our segments, hold a second of data at 1 Gbit/s: ten
+    // round trips of a long path.
     8.0,
 );
 

@@ -14,8 +14,8 @@ use crate::time::Time;
 use crate::units::Bytes;
 use crate::wire::{Begun, BufferOk, Burst, Control, Go, Resend};
 
-/// The offered burst if none is set: larger than any pacer's burst, because even a host that drains
-/// slowly has room for its buffers.
+/// The burst size offered by default. It is larger than any pacer's burst and therefore limits
+/// nothing. Even a host that drains slowly has room for its buffers.
 const OFFERED_BURST: u32 = 128;
 /// Factor from the drain rate to the offered rate. Above 1, because the drain rate is measured on
 /// arrivals and would otherwise never let the sender go faster.

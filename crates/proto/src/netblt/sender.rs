@@ -28,7 +28,7 @@ pub struct NetbltSender {
     go: u64,
     /// Buffers that have begun and are not known to be complete.
     open: BTreeMap<u64, Sending>,
-    /// Those buffers with blocks to resend.
+    /// The open buffers that have blocks to resend.
     resending: BTreeSet<u64>,
     /// The receiver's newest offer, and the buffer with which it came.
     offer: Option<Rate>,

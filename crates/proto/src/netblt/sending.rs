@@ -18,8 +18,8 @@ struct Mark {
 }
 
 impl Mark {
-    /// Whether everything sent by then has arrived or is lost: a higher number arrived, or the
-    /// answer is late.
+    /// Whether everything sent up to this mark has arrived or is lost: a higher number arrived, or
+    /// the answer is late.
     fn is_past(&self, now: Time, highest: u64, patience: Span) -> bool {
         self.end <= highest || self.at + patience <= now
     }

@@ -252,7 +252,7 @@ fn a_sender_without_grant_waits_within_a_buffer() {
     out.go(2);
     assert_eq!(out.run(), [0, 1, 2, 3]);
     assert!(out.sender.is_blocked_by_grant());
-    // A data timer that expires meanwhile only brings back blocks that were sent and lost.
+    // If a data timer expires meanwhile, only blocks that were sent and lost are resent.
     out.resend(0, 1, 0..10, &[1..2, 4..10], 4);
     assert_eq!(out.run(), [1]);
     assert_eq!(out.sender.accounting().reported_lost, 1);

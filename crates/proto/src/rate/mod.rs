@@ -3,7 +3,8 @@
 //! - [`fixed`]: the rate that the user gave; it never reacts.
 //! - [`train`]: finds the rate from packet trains and from the delivery rate.
 //! - [`resume`]: starts a controller faster on a path whose rate is remembered.
-//! - [`shadow`]: [`train`], and while other flows share the path, the window that CUBIC would have.
+//! - [`shadow`]: [`train`] while the flow is alone on the path, and a window like CUBIC's while
+//!   other flows share it.
 
 mod asked;
 mod departures;

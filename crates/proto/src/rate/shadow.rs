@@ -1,4 +1,4 @@
-//! [`Trains`], and while other traffic shares the path, the window that CUBIC would have.
+//! Rate control by [`Trains`], and by a window like CUBIC's while other traffic shares the path.
 //!
 //! [`Trains`] drains every queue that it finds, and hardly slows down for loss. Traffic that fills
 //! a deep queue therefore displaces [`Trains`] almost completely. At a shallow queue or under
@@ -6,33 +6,33 @@
 //! show the capacity of the path. A flow that sends below the capacity makes no queue. The
 //! controller therefore computes the queue of its own datagrams, and attributes any longer queue to
 //! other flows. This works at any loss ratio of the path and for short queues. If other flows have
-//! a queue for several rounds, a *shadow window* takes over. It grows and shrinks as CUBIC's does
-//! (RFC 9438), and the rate is the window divided by the round-trip time. Three things differ from
-//! CUBIC:
+//! a queue for several rounds, a *shadow window* takes over. It grows and shrinks as CUBIC's window
+//! does (RFC 9438), and the rate is the window divided by the round-trip time. Three things differ
+//! from CUBIC:
 //!
 //! - Only loss above the path's own loss ratio counts. Rounds without a queue show that ratio.
 //! - Until the first loss the window is at least a fixed share of the bandwidth-delay product,
 //!   however long the queue grows meanwhile.
 //! - If our share of the path falls with our window after a loss, the other flows have not slowed
-//!   down. If our share was less than a fair share, the window then grows beyond its old size, up
-//!   to a fair share of the bandwidth-delay product, and further losses do not shrink it below a
-//!   fair share for some round trips.
+//!   down. If our share was also less than a fair share, the window then grows beyond its old size,
+//!   up to a fair share of the bandwidth-delay product. For some round trips, further losses do not
+//!   shrink the window below a fair share.
 //!
 //! A copy of higher weight has several windows (`windows`). A copy of the lowest weight has none:
 //! while others are present it sends only enough to notice when they leave.
 //!
 //! While no window is in use, the sender drains every queue at a little less than the capacity,
-//! even a queue of other flows. Otherwise the law would take the losses of a short queue that
-//! another flow fills for the path's own, and make up for them by a higher rate, which starves that
-//! flow.
+//! even a queue of other flows. Otherwise another flow could fill a short queue, and the law would
+//! mistake the losses there for the path's own loss. To make up for them, the law would send faster
+//! and starve that flow.
 //!
 //! [`Trains`] takes over again once all of the capacity arrives, or once others have made no queue
-//! for long.
+//! for a long time.
 //!
-//! The queue is the rise of the one-way delay towards the receiver, by the receiver's clock, capped
-//! by the rise of the round-trip time. Delayed reports therefore do not look like a queue, because
-//! the one-way delay does not contain them. Clock drift does not either, because the round-trip
-//! time does not contain it.
+//! The queue is measured as the rise of the one-way delay towards the receiver, by the receiver's
+//! clock. It is capped by the rise of the round-trip time. A delayed report does not look like a
+//! queue, because it does not change the one-way delay. Clock drift does not look like a queue,
+//! because it does not change the round-trip time.
 
 mod windows;
 
@@ -49,19 +49,19 @@ use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
-/// Other flows are detected if their queue is longer than [`LEAST_QUEUE`] seconds and than
-/// [`QUEUE_SHARE`] of the round-trip time: rounds with such a queue must outnumber the others by
-/// [`ENTER_ROUNDS`].
+/// A queue of other flows counts if it is longer than [`LEAST_QUEUE`] seconds and longer than
+/// [`QUEUE_SHARE`] of the round-trip time. Other flows are detected once the rounds with such a
+/// queue outnumber the other rounds by [`ENTER_ROUNDS`].
 const LEAST_QUEUE: f64 = 0.0015;
 const QUEUE_SHARE: f64 = 1.0 / 16.0;
 const ENTER_ROUNDS: u32 = 3;
 /// Other flows are only assumed after a new train has confirmed the capacity. On a slow path, where
-/// trains are rare, this many rounds are enough without one.
+/// trains are rare, this many rounds are enough without a new train.
 const BLIND_ROUNDS: u32 = 24;
 /// The queue of our own train may show for this number of rounds, the round of the train included.
 const TRAIN_ROUNDS: u32 = 3;
-/// When alone, trains are sent only if one takes less than this share of a round trip: a longer
-/// train overfills a short queue.
+/// While the flow is alone, trains are sent only if a train takes less than this share of a round
+/// trip. A longer train overfills a short queue.
 const FITS: f64 = 0.25;
 /// A train that differs from the last trains by this share shows that the path has changed.
 const CHANGED: f64 = 0.2;
@@ -77,17 +77,17 @@ const FLOOR: f64 = 0.3;
 /// least this number of datagrams in a round.
 const LEAST_PART: f64 = 0.02;
 const LEAST_LEN: u64 = 4;
-/// If our share of the path falls below [`UNYIELDING`] of its value before the loss, the other
-/// flows have not slowed down. This is judged [`JUDGED_AFTER`] round trips after the loss; then the
-/// window becomes [`BACK_TO`] times its old size, but at most our fair share.
+/// The other flows have not slowed down after a loss if our share of the path falls below
+/// [`UNYIELDING`] of its value before the loss. This is judged [`JUDGED_AFTER`] round trips after
+/// the loss. The window then becomes [`BACK_TO`] times its old size, but at most our fair share.
 const UNYIELDING: f64 = 0.9;
 const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;
-/// For this many round trips after such a judgement, losses do not shrink the window below our fair
-/// share.
+/// For this many round trips after the other flows were found not to slow down, losses do not
+/// shrink the window below our fair share.
 const HELD: f64 = 6.0;
-/// While no window is in use, a queue is drained at this share of the capacity, whoever made it. A
-/// queue that stays is then not ours.
+/// While no window is in use, a queue is drained at this share of the capacity, even a queue of
+/// other flows. A queue that stays is then not ours.
 const DRAINS: f64 = 0.97;
 /// The capacity is the median of this many trains.
 const TRAINS: usize = 5;
@@ -96,8 +96,8 @@ const TRAINS: usize = 5;
 const ROUND: f64 = 0.02;
 const ROUND_LEN: u64 = 16;
 const LONGEST: f64 = 4.0;
-/// The path's own loss ratio comes from rounds without a queue. Least and largest number of
-/// datagrams that it is computed over.
+/// Minimum and maximum number of datagrams over which the path's own loss ratio is computed. Only
+/// rounds without a queue count.
 const CALM_LEN: f64 = 150.0;
 const CALM_MOST: f64 = 20_000.0;
 /// If the path's own loss ratio is below this, a single lost datagram counts.
@@ -107,7 +107,7 @@ const MOST: f64 = 1.1;
 /// A train that arrived in fewer steps is not timed well enough.
 const MIN_STEPS: u32 = 6;
 
-/// [`Trains`], and while other traffic shares the path, a window that follows CUBIC.
+/// Sends by [`Trains`], and by a window that follows CUBIC while other traffic shares the path.
 pub(crate) struct Shadow {
     trains: Trains,
     datagram: f64,
@@ -119,7 +119,7 @@ pub(crate) struct Shadow {
     /// train.
     carries: Vec<f64>,
     shown: Option<u64>,
-    /// The trains that left back to back and have not passed out of the current round.
+    /// The trains that left back to back and did not end before the current round.
     asked: Asked,
     /// Whether a train was timed since other flows seemed to appear.
     is_fresh: bool,
@@ -134,8 +134,8 @@ pub(crate) struct Shadow {
     calm: (f64, f64),
     windows: Option<Windows>,
     weight: Weight,
-    /// Our share of the path in the last round. `judged` holds our share before the last loss, the
-    /// window then, and its time, until the loss is judged.
+    /// Our share of the path in the last round. Until a loss is judged, `judged` holds our share
+    /// and the window before the loss, and the time of the loss.
     part: f64,
     judged: Option<(f64, f64, Time)>,
     /// Until when losses do not shrink windows below our fair share.
@@ -298,8 +298,8 @@ impl Shadow {
         TRAIN_LEN as f64 * self.datagram
     }
 
-    /// Lower bound of the capacity, if the trains' timing error made it look like `carries`. The
-    /// error of several trains shrinks with the square root of their number.
+    /// The lowest capacity that the trains' timing error can make look like `carries`. The error of
+    /// several trains shrinks with the square root of their number.
     fn at_least(&self, carries: f64) -> f64 {
         let error = MISDATED / libm::sqrt(self.carries.len().max(1) as f64);
         carries / (1.0 + error * carries / self.train_bits())
@@ -350,12 +350,13 @@ impl Shadow {
         if sent >= CALM_LEN { lost / sent } else { self.trains.path_loss() }
     }
 
-    /// Highest rate while no window is in use: below the capacity while a queue stands. Needs the
-    /// path's own loss ratio, because losses by a full queue would otherwise be taken for it.
+    /// Maximum rate while no window is in use: below the capacity while a queue persists. Applies
+    /// only if the path's own loss ratio is known; otherwise losses of a full queue would be
+    /// mistaken for that ratio.
     fn cap(&self) -> Rate {
         let drains = self.stands && self.calm.0 >= CALM_LEN;
         let known = drains.then(|| self.carries()).flatten();
-        // What arrives while a queue stands is the capacity, or our share of it.
+        // The rate at which data arrive while a queue persists is the capacity, or our share of it.
         let cap = |carries: f64| {
             let arrived = (self.part * carries).max(self.at_least(carries));
             DRAINS * arrived / (1.0 - self.path_loss().min(0.9))
@@ -382,7 +383,7 @@ impl Shadow {
         self.after_train = if shown.has_train { TRAIN_ROUNDS } else { rounds };
         let train = if self.after_train > 0 { self.train_bits() } else { 0.0 };
         let margin = (rtt * QUEUE_SHARE).max(LEAST_QUEUE) + train / carries;
-        // A train may overfill a short queue; its losses are not the path's own.
+        // A train may overfill a short queue; the train's losses are not the path's own.
         let is_calm = self.after_train == 0 || self.windows.is_some();
         if is_calm && longest.max(self.longest) < margin {
             let (sent, lost) = self.calm;
@@ -428,8 +429,8 @@ impl Shadow {
         self.agreeing >= if self.is_fresh { ENTER_ROUNDS } else { BLIND_ROUNDS }
     }
 
-    /// Starts the windows with `arrived` datagrams: as after a loss, if that is more than our fair
-    /// share.
+    /// Starts the windows with `arrived` datagrams. If that is more than our fair share, they start
+    /// as after a loss.
     fn enter(&mut self, now: Time, arrived: f64) {
         let windows = Windows::new(now, arrived, self.weight.windows(), self.part > self.fair());
         (self.windows, self.agreeing, self.judged) = (Some(windows), 0, None);
@@ -511,7 +512,7 @@ impl RateController for Shadow {
         let place = next.0 % TRAIN_EVERY;
         let start = next.0 - place;
         let trained = if self.windows.is_none() { self.trains.train(now, next) } else { 0 };
-        // Trains ask for the capacity all the time while others are present, and also before their
+        // Trains measure the capacity all the time while others are present, and also before their
         // presence is confirmed.
         let asks = self.windows.is_some() || self.agreeing > 0 && !self.is_fresh && self.fits;
         if trained > 0 || place == 0 && asks {

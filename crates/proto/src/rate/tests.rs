@@ -369,7 +369,7 @@ fn a_receiver_that_reads_slower_than_the_path_brings_sets_the_rate() {
             let share = run.goodput * path.capacity.as_bps() as f64 / reads.as_bps() as f64;
             assert!(share > 0.85, "{path:?}: {share}");
             assert!(run.dropped < 0.01, "{path:?}: {}", run.dropped);
-            // Without that, the datagrams would wait in the socket for 140 ms or longer.
+            // Without this rule, the datagrams would wait in the socket for 140 ms or longer.
             assert!(run.waited < Span::from_millis(40), "{path:?}: {}", run.waited);
         }
     }

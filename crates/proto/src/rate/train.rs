@@ -14,9 +14,10 @@
 //!    counts as a queue: an echo's age starts when the receiver reads the datagram.
 //! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. Before a
 //!    ceiling is known, the sender sends a little more: if more arrives, the path loses that share
-//!    at any rate. Later the sender goes down to the delivery rate. If we caused the loss, it stops
-//!    and as much arrives as before; if the path loses that share anyway, less arrives. On a lossy
-//!    path a short dip repeats this check from time to time.
+//!    at any rate. Once a ceiling is known, the sender instead reduces its rate to the delivery
+//!    rate. If we caused the loss, the loss stops and as much arrives as before; if the path loses
+//!    that share anyway, less arrives. On a lossy path a short dip repeats this check from time to
+//!    time.
 //!
 //! The receiver's drain rate caps the rate, and so does the user's limit.
 
@@ -53,8 +54,8 @@ const MIN_EPOCH: Span = Span::from_millis(20);
 const BLIND_EPOCH: Span = Span::from_millis(10);
 /// Loss beyond the path's own ratio and its noise that counts as an overload.
 const EXCESS: f64 = 0.02;
-/// A shorter queue is ignored: hosts that wake up late make as much. [`MIN_FILLING`] is enough if
-/// the arrival rate was also below [`STRETCHED`] of the departure rate.
+/// A shorter queue is ignored: hosts that wake up late cause the same delay. [`MIN_FILLING`] is
+/// enough if the arrival rate was also below [`STRETCHED`] of the departure rate.
 const MIN_QUEUE: Span = Span::from_millis(10);
 const MIN_FILLING: Span = Span::from_millis(5);
 const STRETCHED: f64 = 0.96;
@@ -64,12 +65,12 @@ const USED: f64 = 0.9;
 /// for that test.
 const TRIED: f64 = 1.25;
 const TRIED_LOSS: f64 = 0.2;
-/// Share of a known ceiling that the rate goes to, and the share above which the ceiling is
-/// dropped.
+/// Two shares of a ceiling: the share to which the rate goes, and the share above which the rate
+/// refutes the ceiling.
 const BELOW: f64 = 0.97;
 const REFUTED: f64 = 1.07;
-/// Growth factors without a usable train: nothing known; a ceiling was refuted; a train was timed,
-/// at first. `FASTER` is added after each clean epoch, up to `FASTEST`.
+/// Growth factors without a usable train, in three cases: nothing is known; a ceiling was refuted;
+/// a train was timed. After each clean epoch `FASTER` is added to the third one, up to `FASTEST`.
 const GUESSED: f64 = 1.5;
 const CAREFUL: f64 = 1.25;
 const NEAR: f64 = 1.04;
@@ -92,7 +93,7 @@ pub(crate) struct Trains {
     asked: Asked,
     /// Lower bound of the rate that the last well-timed train showed.
     shown: Option<f64>,
-    /// Whether no train has been timed well and no overload has shown a ceiling. Then the rate
+    /// Whether no train has been timed well and no overload has shown a ceiling. If so, the rate
     /// grows by the factor `growth` each epoch.
     blind: bool,
     growth: f64,
@@ -292,8 +293,8 @@ impl Trains {
         Some(Measure { rate, left, paced, delivered, loss, datagrams, queue, queued })
     }
 
-    /// Number of datagrams that an epoch with this loss needs. It takes more to distinguish two
-    /// loss ratios near a tenth than to recognise no loss, or a loss of half.
+    /// Number of datagrams that an epoch with this loss needs. More datagrams are needed to
+    /// distinguish two loss ratios near a tenth than to recognise no loss, or a loss of half.
     fn epoch_len(&self, loss: f64) -> u64 {
         let decided = loss > self.loss + 0.25;
         MIN_EPOCH_LEN + if decided { 0 } else { (loss * 2_500.0).min(500.0) as u64 }
@@ -372,7 +373,7 @@ impl Trains {
         self.mode = Mode::Up;
         self.unchecked = 0;
         let came = if measure.is_stretched() { measure.paced } else { self.capacity(measure) };
-        // Stalls of both hosts look the same and must not cost most of the rate.
+        // Stalls of both hosts look like a queue and must not cost most of the rate.
         let top = came.max(measure.rate * 0.7);
         self.set_ceiling(top);
         let drained = if measure.queue > MIN_QUEUE { 0.9 } else { BELOW };
@@ -465,7 +466,7 @@ impl Trains {
             self.learn(measure);
             self.set_rate(before.rate);
         } else if less || is {
-            // Still too fast, or the path has become slower meanwhile: no answer.
+            // The rate is still too high, or the path has become slower meanwhile: no result.
             self.mode = Mode::Check(*measure);
             self.set_rate(self.capacity(measure) * BELOW);
         } else {
@@ -494,8 +495,8 @@ fn fills(queue: Span, growth: Span, span: Span, stretch: f64, min_rtt: Span) -> 
     if queue > MIN_QUEUE.max(min_rtt / 4) && growth > span / 200 {
         return true;
     }
-    // The round-trip time should grow as much as arrivals are stretched; noise may hide some of it,
-    // hence a quarter.
+    // The round-trip time should grow as much as arrivals are stretched. Noise may hide a part of
+    // the growth, so a quarter is enough.
     let expected = span.as_secs_f64() * (1.0 - stretch) / 4.0;
     stretch < STRETCHED && queue > MIN_FILLING.max(min_rtt / 20) && growth.as_secs_f64() > expected
 }

@@ -11,9 +11,9 @@
 //! > be retransmitted.
 //!
 //! Differences from the paper, and why:
-//! - The paper's object is our segment. Several are in flight: while one waits for its report the
-//!   next is sent, and repairs of an earlier segment precede first sends of a later segment. With
-//!   one segment for the whole object it is the paper's protocol.
+//! - The paper's object is our segment. Several segments are in flight: while one waits for its
+//!   report, the sender sends the next. Repairs of an earlier segment precede first sends of a
+//!   later segment. With one segment for the whole object, this is the paper's protocol.
 //! - "No more UDP packets will arrive" does not hold: DONE overtakes data. DONE carries the highest
 //!   packet number of its round. The receiver reports when that number has arrived, or after a
 //!   grace of max(RTT/4, 1 ms) without newer data.
@@ -23,9 +23,9 @@
 //! - The receiver grants bytes of first sends. A sender whose grant ends in the middle of a segment
 //!   requests a report on the part that it sent (a partial DONE). The repairs then fill the holes,
 //!   and the receiver's memory becomes free. Repairs need no grant.
-//! - After a last round the sender adds a few coded symbols ([`crate::coded`]), so that losses
-//!   among its repairs need no further round trip. Where blocks cannot be coded, the sender repeats
-//!   the blocks of a small last round ([`TAIL_COPIES`]).
+//! - The sender adds a few coded symbols ([`crate::coded`]) to a last round. Losses among the
+//!   round's repairs then need no further round trip. Where blocks cannot be coded, the sender
+//!   repeats the blocks of a small last round ([`TAIL_COPIES`]).
 //!
 //! Files by decision: `sender` selects and paces, `segments` keeps a sender's rounds, `receiver`
 //! counts, `reports` decides the time and content of reports.
@@ -46,7 +46,7 @@ use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
-/// Each round costs a round trip, a copy of a few blocks costs almost nothing: at 1 % loss two
+/// Each round costs a round trip; a copy of a few blocks costs almost nothing. At 1 % loss two
 /// copies avoid the next round in 99 of 100 cases.
 pub const TAIL_COPIES: ProtocolOption = ProtocolOption::new(
     Kind::Count,

@@ -27,7 +27,7 @@ pub struct Flow {
     tallies: Tallies,
     /// Segments that have begun and are incomplete.
     open: BTreeMap<u32, Segment>,
-    /// Those segments with a waiting DONE, or an answer in progress.
+    /// The open segments with a waiting DONE, or with an answer in progress.
     asked: BTreeSet<u32>,
     /// Coded symbols of incomplete chunks.
     symbols: Waiting,
@@ -91,8 +91,8 @@ impl Flow {
         }
     }
 
-    /// Returns the blocks of a segment that no report needs to name, because symbols replace them:
-    /// the last n missing blocks of each chunk with n symbols.
+    /// Returns the blocks of a segment that no report needs to name, because symbols replace them.
+    /// In a chunk with n symbols, these are the last n missing blocks.
     fn spared(&self, segment: u32) -> RangeSet {
         let (layout, mut spared) = (&self.end.layout, RangeSet::new());
         let Some(tally) = self.tallies.tally(segment) else { return spared };

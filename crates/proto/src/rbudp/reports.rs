@@ -40,8 +40,8 @@ pub(super) struct Slice {
 }
 
 impl Segment {
-    /// Handles DONE. One that is older than the last, is being answered, or was answered less than
-    /// `recent` ago, is a copy and is ignored.
+    /// Handles DONE. A DONE counts as a copy and is ignored in three cases: it is older than the
+    /// last, it is being answered, or it was answered less than `recent` ago.
     pub(super) fn on_done(&mut self, now: Time, done: &Done, grace: Span, recent: Span) {
         let known = done.round == self.round;
         let answered = self.answered.is_some_and(|at| now.since(at) >= recent);

@@ -23,7 +23,7 @@ const COPY_SHARE: u64 = 256;
 /// Minimum loss ratio assumed when computing symbols for a round with repairs, because that round
 /// had losses.
 const LEAST_LOSS: f64 = 0.000_5;
-/// With fewer datagrams the loss ratio of a round of first sends is not known well enough.
+/// Minimum number of datagrams in a round of first sends from which its loss ratio is computed.
 const KNOWN: u64 = 500;
 /// Above this loss ratio no symbols are sent.
 const MOST_LOSS: f64 = 0.5;
@@ -34,7 +34,7 @@ pub struct RbudpSender {
     controller: Box<dyn RateController>,
     /// Segments that have begun and are not known to be complete.
     open: BTreeMap<u32, Segment>,
-    /// Those segments that have repairs to send.
+    /// The open segments that have repairs to send.
     repairing: BTreeSet<u32>,
     /// When DONE is repeated.
     repeats: BTreeSet<(Time, u32)>,
@@ -118,7 +118,7 @@ impl RbudpSender {
         }
     }
 
-    /// Sends DONE for a segment or finishes it, if that is next.
+    /// Sends DONE for a segment, or finishes the segment, if that is the next step.
     fn settle(&mut self, now: Time, segment: u32) {
         let blocked = self.current() == Some(segment) && self.end.frontier.is_out_of_grant();
         let sent_to = self.end.frontier.sent_to(segment);

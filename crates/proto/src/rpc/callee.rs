@@ -13,7 +13,7 @@ pub(super) const MAX_NAME: usize = 1024;
 /// Messages that the other side may leave unread before its connection is closed.
 pub(super) const UNREAD: usize = 4 * CALLS;
 
-/// What a message asks of the driver.
+/// What the driver has to do after a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Run the method, and report its end by [`Callee::answer`].
@@ -28,7 +28,7 @@ pub enum Order {
     Credit(u64, u32),
 }
 
-/// Limits that the other connections of the caller leave.
+/// The part of the limits that the calls on the caller's other connections leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Whether there is room for another call.
@@ -62,8 +62,8 @@ enum State {
 }
 
 impl Callee {
-    /// Returns the state for a caller with odd or even numbers. `is_late`: the caller made calls
-    /// before that this state does not know.
+    /// Returns the state for a caller with odd or even numbers. `is_late`: the caller made earlier
+    /// calls that this state does not know.
     pub fn new(is_odd: bool, is_late: bool) -> Callee {
         Callee {
             is_odd,

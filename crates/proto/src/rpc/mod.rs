@@ -5,10 +5,10 @@
 //! and one answer. With [`Call::items`] both ends also send items, at most [`CREDIT`] more than
 //! their reader has taken. Calls do not wait for each other, so a batch takes one round trip.
 //!
-//! A call without items is made at most once. After a lost connection the caller sends the call
-//! again with its old number; a callee that has the answer repeats it. The callee keeps answers
-//! until the caller confirms them, within limits. A call whose answer was discarded fails with
-//! [`RpcCode::Unknown`].
+//! A call without items is executed at most once. After a lost connection the caller sends the call
+//! again with its old number. If the callee still has the answer, it repeats the answer. The callee
+//! keeps answers until the caller confirms them, within limits. A call whose answer was discarded
+//! fails with [`RpcCode::Unknown`].
 
 mod callee;
 mod caller;

@@ -29,12 +29,13 @@
 //! - The rate is at least a datagram in an interval, and an interval without sending does not raise
 //!   it.
 //!
-//! Of the paper's outlook (section 7), "to use bandwidth estimation techniques to set the rate
-//! control parameters" is done at the start only, by a packet train that shows the initial rate;
-//! doing it later would be SABUL's successor, UDT. A window "dynamically set as the product of
-//! current available bandwidth and RTT" is `available-window`. This window is off by default: the
-//! paper's figures were measured without it, and it shrinks with the rate. The paper does not say
-//! how to estimate the available bandwidth: here it is the arrival rate.
+//! The paper's outlook (section 7) names two ideas. One is "to use bandwidth estimation techniques
+//! to set the rate control parameters". This sender does so only at the start, with a packet train
+//! that shows the initial rate; SABUL's successor, UDT, does so later too. The other is a window
+//! "dynamically set as the product of current available bandwidth and RTT": the setting
+//! `available-window`. It is off by default, because the paper's figures were measured without it
+//! and because it shrinks with the rate. The paper does not say how to estimate the available
+//! bandwidth; here it is the arrival rate.
 //!
 //! The variant `sabul-ornl` reproduces the defects of the release: it never resends the last block,
 //! ignores no report, and by default has no flow window.

@@ -34,9 +34,9 @@ impl LossAverage {
     }
 
     /// Adds an interval; an interval without datagrams and losses is ignored. More losses than
-    /// datagrams count as a ratio of 1. So do losses in an interval without sending (frozen, or the
-    /// window is full), which belong to earlier datagrams: the paper divides by the datagrams of
-    /// the interval, and no ratio exceeds 1.
+    /// datagrams count as a ratio of 1. Losses in an interval without sending (frozen, or the
+    /// window is full) also count as 1. They belong to earlier datagrams, but the paper divides by
+    /// the datagrams of the interval, and no ratio exceeds 1.
     pub(super) fn note(&mut self, sent: u64, lost: u64) -> Option<f64> {
         if sent == 0 && lost == 0 {
             return None;
@@ -96,8 +96,9 @@ impl PaperRate {
     /// next SYN time (inc): inc = Sr * SYN * beta / (MTU * 8), where beta is the constant
     /// 1.2*10^-5. d) inc is, at minimum, 1/MTU."
     ///
-    /// The paper's table (MTU 1500: 0.01, 0.1, 1) contradicts this text: it follows without the
-    /// factor SYN, and with the power of ten above the rate. This code follows the table.
+    /// The paper's table (MTU 1500: 0.01, 0.1, 1) contradicts this text. The table follows from the
+    /// formula without the factor SYN, and with the power of ten above the rate. This code follows
+    /// the table.
     fn increase(&self) -> f64 {
         let speed = self.per_sync / self.sync * self.mtu * 8.0;
         let mut rounded = 1.0;

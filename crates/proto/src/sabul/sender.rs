@@ -38,8 +38,8 @@ pub struct SabulSender {
     frozen: Option<Time>,
     train: FirstTrain,
     cap: Option<Rate>,
-    /// The release's rules: the receiver's signals end the intervals, not a clock here. See the
-    /// documentation of the module `sabul`.
+    /// Whether the release's rules apply: the receiver's signals end the intervals, instead of a
+    /// clock here. See the documentation of the module `sabul`.
     release: bool,
 }
 

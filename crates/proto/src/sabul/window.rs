@@ -3,7 +3,7 @@
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
-/// Least maximum: a window of one block would wait for each acknowledgement.
+/// Minimum of the window's maximum: a window of one block would wait for each acknowledgement.
 const LEAST: u64 = 2;
 
 /// Blocks added to the arrival rate's window, as in UDT. Without them the window would never let

@@ -87,8 +87,8 @@ impl Calls {
         Ok((version, change))
     }
 
-    /// Resumes a presence that an earlier stream of the writer created: it still exists, or is
-    /// created again if it has vanished.
+    /// Resumes a presence that an earlier stream of the writer created. If the presence has
+    /// vanished, it is created again.
     ///
     /// # Errors
     /// Another writer has taken the key, or a strict presence has vanished.
@@ -110,7 +110,7 @@ impl Calls {
         Ok((change.as_ref().map_or(0, |change| change.version), change))
     }
 
-    /// Ends a stream as [`Writers::ended`] does; its presence vanishes.
+    /// Ends a stream as [`Writers::ended`] does, and deletes the writer's presence.
     pub fn ended(&mut self, by: By, is_last: bool) -> Vec<Change> {
         let owner = self.writers.ended(by.writer, by.stream, is_last);
         owner.map(|owner| self.tree.vanish(owner)).unwrap_or_default()

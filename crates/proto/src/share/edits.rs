@@ -1,4 +1,5 @@
-//! A client's unacknowledged edits, and its presence, across any number of connections.
+//! A client's unacknowledged edits, and its presence (values that vanish with the client), across
+//! any number of connections.
 //!
 //! If an answer was lost with a connection, the client sends the edit again with its old number: a
 //! server that has already applied the edit only returns the outcome (`super::writers`). An edit
@@ -62,7 +63,8 @@ pub struct Hold {
     pub value: Arc<[u8]>,
     /// The presence's version.
     pub version: u64,
-    /// Whether the presence was put under a condition: then it is lost once it has vanished.
+    /// Whether the presence was put under a condition. Such a presence is lost once it has
+    /// vanished.
     pub is_strict: bool,
 }
 

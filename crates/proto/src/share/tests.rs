@@ -259,8 +259,8 @@ proptest! {
                 Step::Read => {
                     take(&mut watcher, &tree, &mut replica, &mut seen);
                     if let Some(revision) = replica.revision() {
-                        // Revisions in between have the same keys in other prefixes, or vanished
-                        // together.
+                        // The history has no entry for a revision that changed a key of another
+                        // prefix, or for the revisions within one `vanish`.
                         let then = history.range(revision..).next().expect("it was").1;
                         let before = history.range(..=revision).next_back().expect("it was").1;
                         prop_assert!(&seen == then || &seen == before);

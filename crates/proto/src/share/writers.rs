@@ -2,9 +2,9 @@
 //! the client gets the true outcome.
 //!
 //! A writer is a client's program, identified by the client's key and a random number that the
-//! program chose. Its edits are numbered. Each new stream of a writer replaces the stream before,
-//! whose edits the server refuses from then on. The server remembers which of the last [`WINDOW`]
-//! numbers were made, and stores this on disk together with the values.
+//! program chose. Its edits are numbered. Each new stream of a writer replaces the stream before.
+//! From then on the server refuses edits of the old stream. The server remembers which of the last
+//! [`WINDOW`] edits were made, and stores this on disk together with the values.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

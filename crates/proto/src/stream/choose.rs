@@ -34,7 +34,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// Limits the jitter to a quarter of `deadline`: with more jitter data are late, whatever the
+    /// Limits the jitter to a quarter of `deadline`. With more jitter, data are late whatever the
     /// sender does.
     pub(crate) fn calmed(self, deadline: Span) -> Path {
         Path { jitter: self.jitter.min(deadline / 4), ..self }
@@ -64,8 +64,8 @@ pub struct Choice {
 /// - **payloads**: equations 8 to 11, with a round trip for each round that equation 6 expects:
 ///   B_send = B_obj·S_obj / (1 − (1 + N_resend)·RTT/D).
 /// - **repair**: D ≥ 1.5·RTT + jitter, and r rounds fit such that k·L^(r + 1) ≤ ε.
-/// - **code**: D > RTT/2 + jitter. A frame and its repairs are sent within the frame's interval,
-///   or within what the deadline leaves if that is less.
+/// - **code**: D > RTT/2 + jitter. A frame and its repairs are sent within the frame's interval, or
+///   within the time that the deadline leaves, whichever is shorter.
 pub fn choose(needs: &Needs, path: &Path) -> Choice {
     let choice = Choice {
         payloads: payloads(needs, path),
@@ -83,7 +83,8 @@ fn payloads(needs: &Needs, path: &Path) -> Option<Rate> {
     let Needs { frame, per_second, deadline, .. } = *needs;
     let payload = model::stream_payload(frame, model::stream_objects(per_second, deadline));
     let resends = model::resends(payload, path.symbol.into(), path.losses.ratio())?;
-    // The model assumes independent losses and no jitter: each round waits for the latest datagram.
+    // The model assumes independent losses and no jitter. With jitter, a round waits for its latest
+    // datagram.
     let round = path.rtt + path.jitter;
     let rounds = round * (u64::from(resends) + 1);
     model::stream_send_rate(frame, per_second, deadline, rounds).ok()

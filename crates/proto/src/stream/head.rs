@@ -5,7 +5,7 @@ use crate::fec::{MAX_REPAIRS, Scheme, Shape};
 /// Maximum bytes of a frame: 16 MiB.
 pub const MAX_FRAME: u32 = 16 << 20;
 
-/// Bits of the length in its word of the head; the other 7 bits have the skipped frames.
+/// Bits of the frame's length in its word of the head; the other 7 bits hold the skipped frames.
 const LENGTH_BITS: u32 = 25;
 const LENGTHS: u32 = (1 << LENGTH_BITS) - 1;
 

@@ -14,7 +14,7 @@ const ENOUGH: u64 = 2_000;
 const LEAST: f64 = 0.0005;
 /// Highest loss ratio for repairs: a code for more would take a multiple of the rate.
 const MOST: f64 = 0.1;
-/// With fewer losses the mean burst length is unknown.
+/// Minimum number of losses from which the mean burst length is computed.
 const BURSTS: u64 = 20;
 /// Longest mean burst for repairs.
 const LONGEST: f64 = 64.0;
@@ -100,8 +100,8 @@ impl Meter {
     }
 
     /// The losses that repairs must cover: the loss ratio of the last 15 to 30 s plus two standard
-    /// deviations, limited to 0.05 to 10 %. A stream has two hops: their sum is at least 0.1 %, and
-    /// 1 % at first.
+    /// deviations, limited to 0.05 to 10 %. A stream has two hops, so the sum over both is at least
+    /// 0.1 %, and 1 % at first.
     pub fn losses(&self) -> Losses {
         let sum =
             |count: fn(&Counts) -> u64| self.windows.iter().map(count).fold(0, u64::saturating_add);

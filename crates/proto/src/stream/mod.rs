@@ -2,7 +2,7 @@
 //! reported as missed.
 //!
 //! The sender splits a frame into k symbols, one for each datagram, and adds m repairs
-//! ([`repairs`](crate::fec::repairs)): any k of the k + m datagrams give the frame. The sender
+//! ([`repairs`](crate::fec::repairs)). Any k of the k + m datagrams restore the frame. The sender
 //! sends the originals as soon as it has the frame. It never resends, so a lost datagram costs no
 //! round trip.
 //!

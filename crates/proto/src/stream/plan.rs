@@ -5,8 +5,8 @@ use crate::fec::Losses;
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
 
-/// A frame is sent this many times faster than necessary: a thread that wakes late on a busy host
-/// still sends the frame in time.
+/// A frame is sent this many times faster than necessary. A thread that wakes late on a busy host
+/// still sends it in time.
 const FASTER: f64 = 1.25;
 
 /// Share of frames, or of groups of messages, that may be missed because of the measured losses.

@@ -9,11 +9,11 @@ use super::head::{Head, LAST_FRAME};
 use crate::fec::Shape;
 use crate::time::{Span, Time};
 
-/// Maximum number of frames from the next to be delivered to the newest. Older frames count as
-/// missed.
+/// Maximum number of frames from the next frame to deliver to the newest frame. Older frames count
+/// as missed.
 const WINDOW: u32 = 256;
 
-/// Most missed frames whose later symbols are counted.
+/// Maximum number of missed frames whose later symbols are counted.
 const GONE: u32 = 64;
 
 /// What the driver does with a symbol.
@@ -41,7 +41,7 @@ pub enum Delivery {
         length: u32,
         /// The code of its symbols.
         shape: Shape,
-        /// The frame's delay from sender to delivery, minus the delay of the recently fastest
+        /// The frame's delay from sender to delivery, minus the delay of the fastest recent
         /// datagram.
         beyond_path: Span,
     },
@@ -76,8 +76,8 @@ impl Open {
     }
 }
 
-/// Bytes reserved for a frame: it is complete with as many symbols as it has originals, and keeps
-/// no more.
+/// Bytes reserved for a frame. A frame is complete with as many symbols as it has originals, and
+/// keeps no more.
 fn bytes(shape: Shape) -> usize {
     usize::from(shape.originals()) * usize::from(shape.symbol())
 }
@@ -223,8 +223,8 @@ impl Receiver {
         }
     }
 
-    /// The number of missed frames of which enough symbols arrived, but too late: no loss but a
-    /// delay caused them.
+    /// Number of missed frames of which enough symbols arrived, but too late. Delay caused these
+    /// misses, not loss.
     pub fn overdue(&self) -> u64 {
         self.overdue
     }

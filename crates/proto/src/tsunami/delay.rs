@@ -5,7 +5,7 @@ use crate::endpoint::Setup;
 use crate::units::Rate;
 use crate::wire::ErrorRate;
 
-/// The delay starts at this multiple of the target's.
+/// The delay starts at this multiple of the target's delay.
 const FIRST: f64 = 3.0;
 /// Longest delay in seconds, unless the target's is longer.
 const LONGEST: f64 = 0.01;
@@ -49,8 +49,8 @@ impl Delay {
         self.delay = self.target;
     }
 
-    /// Changes the target. A delay equal to the target's follows; a delay that error rates have
-    /// lengthened stays.
+    /// Changes the target. A delay equal to the old target's becomes that of the new target; a
+    /// delay that error rates have lengthened stays.
     pub(super) fn set_target(&mut self, target: Rate) {
         let is_at_target = self.delay <= self.target;
         self.target = self.of(target);
@@ -61,8 +61,8 @@ impl Delay {
         self.delay = delay.clamp(self.target, LONGEST.max(self.target));
     }
 
-    /// Handles a reported error rate, in thousandths of a percent, by the public tool's rule: above
-    /// the tolerated rate the delay grows in proportion to the excess, otherwise it shrinks by a
+    /// Handles a reported error rate, in thousandths of a percent, by the public tool's rule. Above
+    /// the tolerated rate, the delay grows in proportion to the excess. Otherwise it shrinks by a
     /// fixed factor.
     pub(super) fn on_error_rate(&mut self, rate: u32) {
         let all = f64::from(ErrorRate::ALL);

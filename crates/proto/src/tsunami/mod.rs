@@ -15,17 +15,18 @@
 //! requested blocks first; the delay between datagrams begins at three times its target.
 //!
 //! The study's troubles, their causes, and the solutions here:
-//! - "Many of the requests were repeats": every report requested again what was in flight. Here a
-//!   block is requested again only after two round trips; the sender drops a request for a block
-//!   that waits to be sent or left less than a round trip ago; and a gap counts as missing only
-//!   after a reordering grace ([`GRACE`]).
+//! - "Many of the requests were repeats": every report requested blocks in flight again. Here a
+//!   block is requested again only after two round trips. The sender drops a request for a block
+//!   that waits to be sent or left less than a round trip ago. A gap counts as missing only after a
+//!   reordering grace ([`GRACE`]).
 //! - "The last block was observed being transmitted 11,876 times": the tool repeats it without
 //!   pause until it is stopped, because its receiver acts only when a datagram arrives. Here the
 //!   receiver has timers, and the last block is resent only after a timeout in silence.
 //! - "REQUEST_RESTART requests seem to cause instability": everything after the first missing block
 //!   is resent, part of it is lost again, and the first missing block is still near the beginning.
-//!   Here no second restart is requested during the first, only the blocks lost behind it; and the
-//!   table that makes a restart necessary is larger ([`TABLE`]).
+//!   Here the receiver requests no second restart during the first, only the blocks that the
+//!   restart has passed and lost again. The table of missing blocks, whose overflow makes a restart
+//!   necessary, is also larger ([`TABLE`]).
 //!
 //! Other differences. The tool requests single blocks, this code runs of blocks. The tool's
 //! interval has whole microseconds, ours is exact. If nothing arrives for a report interval, the
@@ -111,8 +112,8 @@ pub(crate) const HISTORY: ProtocolOption = ProtocolOption::new(
     0.25,
 );
 
-/// The public tool's table of missing blocks has 2048; the study "enlarged" it "in an attempt to
-/// eliminate REQUEST_RESTART requests", and so do we.
+/// The public tool's table of missing blocks has 2048 entries. The study "enlarged" it "in an
+/// attempt to eliminate REQUEST_RESTART requests", and so does this code.
 pub const TABLE: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "table",
@@ -121,7 +122,7 @@ pub const TABLE: ProtocolOption = ProtocolOption::new(
     65_536.0,
 );
 
-/// Ours; the tool requests every missing block when a report is due, late or lost.
+/// Our addition. When a report is due, the tool requests every missing block, late or lost.
 pub const GRACE: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "grace",

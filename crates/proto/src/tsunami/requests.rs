@@ -16,7 +16,7 @@ const MIN_WAIT: Span = Span::from_millis(5);
 /// A restart in progress: the sender resends from a block on.
 #[derive(Clone, Copy, Debug)]
 struct Passing {
-    /// How far it has arrived: blocks still missing below were lost again.
+    /// How far the restart has arrived. Blocks that are still missing below were lost again.
     at: u64,
     /// The end of the restart.
     end: u64,
@@ -49,7 +49,7 @@ pub(super) struct Requests {
 pub(super) struct Asked {
     /// Number of blocks.
     pub(super) blocks: u64,
-    /// Instead: everything from this block on.
+    /// Instead of a list, requests everything from this block on.
     pub(super) restart: Option<u64>,
 }
 

@@ -25,7 +25,8 @@ pub struct TsunamiSender {
     repairs: Repairs,
     delay: Delay,
     /// The target: the user's rate, or the rate found during the whole flow. One packet train is
-    /// not enough: if the host slept for a moment, it shows a rate that is far too high or too low.
+    /// not enough: if the host slept for a moment, the train shows a rate that is far too high or
+    /// too low.
     target: Box<dyn RateController>,
     /// Whether a message has arrived; before that the search has no result.
     begun: bool,
@@ -134,8 +135,8 @@ impl TsunamiSender {
     }
 
     /// Returns a substitute report for a first train that arrived in one instant. Either the path
-    /// is fast, or the host slept meanwhile, so the round trip is longer by the time of the sleep.
-    /// The substitute train has one step, so the rate then grows as from an unknown start.
+    /// is fast, or the host slept meanwhile and the round trip includes the sleep. The substitute
+    /// train has one step, so the rate then grows as from an unknown start.
     fn guess(&self, feedback: &Feedback<'_>) -> Option<Train> {
         let longer = feedback.sample? - self.rtt;
         let (first, span) = (PacketNumber(0), longer.max(AT_ONCE));
@@ -155,7 +156,7 @@ impl TsunamiSender {
         Some(self.last.next(self.end.rtt.timeout() + answer))
     }
 
-    /// Counts everything as lost if reports stay out: a silent receiver may be receiving nothing.
+    /// Counts everything as lost if no reports arrive: a silent receiver may be receiving nothing.
     fn check_heartbeat(&mut self, now: Time) {
         if self.reported.is_some_and(|at| now.since(at) >= HEARTBEAT) {
             self.reported = Some(now);

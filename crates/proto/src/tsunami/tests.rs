@@ -163,7 +163,7 @@ fn the_last_block_is_resent_a_few_times_not_thousands() {
     let again = out.run_for(60_000);
     assert!(again.iter().all(|index| *index == 99));
     assert!((2..=4).contains(&again.len()), "{again:?}");
-    // The receiver has everything: none.
+    // No repeats: the receiver has everything.
     let mut out = Out::new(&setup(100));
     out.run_for(90);
     out.run_for(100);

@@ -13,8 +13,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u32);
 
-/// The number of a datagram within its flow. Every transmission has a number of its own, repeats
-/// included.
+/// The number of a datagram within its flow. Every transmission has its own number, also a repeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketNumber(pub u64);
 

@@ -13,5 +13,5 @@ pub use control::{
 };
 pub use header::{FlowId, Header, Kind, PacketNumber};
 
-/// The longest control message ever made, in bytes; it fits into one sealed datagram on any path.
+/// Maximum length of a control message in bytes; it fits into one sealed datagram on any path.
 pub const MAX_CONTROL: usize = 1200;

@@ -1,10 +1,10 @@
 //! Keeps the processors awake while packets must be on time.
 //!
 //! An idle processor halts. On a virtual machine, halting returns the processor to the hypervisor,
-//! which may take milliseconds to give it back: packets due in that time are late, although no
-//! program of this machine used the processor. While packets are in flight, and a little longer,
-//! one thread per processor therefore runs at the lowest priority. An idle emulation leaves the
-//! processors alone.
+//! which may take milliseconds to give it back. Packets due in that time are late, although no
+//! program of this machine used the processor. While packets are in flight, and for a second
+//! afterwards, one thread per processor therefore runs at the lowest priority. An idle emulation
+//! uses no processor time for this.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -117,8 +117,8 @@ impl Rouser {
         }
     }
 
-    /// Notes that no packet is in flight at `now`; returns how long to wait before the next call,
-    /// which lets the threads sleep; `None` once they sleep.
+    /// Notes that no packet is in flight at `now`. Returns how long to wait before the next call,
+    /// which then lets the threads sleep; `None` if they already sleep.
     pub(super) fn quiet(&mut self, now: Time) -> Option<Span> {
         let left = self.until?.since(now);
         if left > Span::ZERO {

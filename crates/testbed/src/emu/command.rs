@@ -12,8 +12,8 @@ use super::sys;
 
 /// A program to run on an emulated host, built like [`std::process::Command`].
 ///
-/// The program sees only the host's network, the emulated hosts by name, the host's name as its
-/// hostname, and the processes of the emulation; the file system is the machine's. The end of the
+/// The program sees only the host's network, the emulated hosts by name, and the processes of the
+/// emulation. Its hostname is the host's name. The file system is the machine's. The end of the
 /// emulation kills the program and all processes that it started. Wait for the program before the
 /// emulation ends: afterwards its exit status is lost.
 pub struct HostCommand<'e> {
@@ -85,7 +85,7 @@ impl<'e> HostCommand<'e> {
     /// # Errors
     /// If the program cannot be started.
     pub fn spawn(mut self) -> io::Result<Child> {
-        // The host, and with it the descriptor, outlives the spawn, which this call waits for.
+        // This call waits for the spawn, so the host and its descriptor stay open until then.
         let namespace = self.host.namespace.as_raw_fd();
         sys::enter_on_spawn(&mut self.command, namespace, &self.host.name);
         self.keeper.spawn(self.command)

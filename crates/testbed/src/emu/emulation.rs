@@ -99,8 +99,8 @@ impl Emulation {
         Ok(HostCommand::new(self.host(host)?, &self.keeper, program.as_ref()))
     }
 
-    /// Runs `work` in a new thread within the host named `host` and waits for its result: sockets
-    /// that it opens and threads that it starts belong to that host and may outlive the call.
+    /// Runs `work` in a new thread within the host named `host` and waits for its result. Sockets
+    /// that `work` opens and threads that it starts belong to that host and may outlive the call.
     ///
     /// # Errors
     /// [`EmulationError::NoSuchHost`]; an error if the namespace cannot be entered.

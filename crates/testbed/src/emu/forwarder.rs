@@ -3,11 +3,11 @@
 //! host.
 //!
 //! A packet is offered to the next link with its due time, not with the time at which this thread
-//! handles it, so lateness does not add up from link to link.
+//! handles it. Lateness therefore does not add up from link to link.
 //!
 //! Each segment of a super-packet has its own fate. Consecutive segments that arrive within 50 µs
-//! of each other are written as one packet when the last of them is due: at 1 Gbit/s about four
-//! segments, and above about 10 Gbit/s whole super-packets.
+//! of each other are written as one packet, when the last of them is due. At 1 Gbit/s these are
+//! about four segments; above about 10 Gbit/s they are whole super-packets.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -34,7 +34,7 @@ use super::{EmulationError, sys};
 use crate::link::{LinkSpec, LinkTally};
 use crate::scenario::LinkBetween;
 
-/// While packets flow, the thread looks for work once per tick: a wake-up for each packet would
+/// While packets flow, the thread looks for work once per tick. A wake-up for each packet would
 /// cost more than moving the packet, and busy waiting would take a core from the hosts. The tick is
 /// the 50th part of the shortest route's delay, within these limits.
 const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100);
@@ -116,14 +116,14 @@ impl Drop for Remote {
     }
 }
 
-/// The result of a look for work.
+/// The result of a check for work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Pass {
-    /// Found none.
+    /// There was none.
     Idle,
-    /// Did all of it.
+    /// All of it is done.
     Done,
-    /// Did some; there may be more.
+    /// Some of it is done; there may be more.
     More,
 }
 
@@ -427,8 +427,8 @@ impl Forwarder {
     }
 }
 
-/// The estimated packets in `frames` frames that a device dropped before they were read: as many
-/// per frame as in this port's read frames, at least one.
+/// Estimates the packets in `frames` frames that a device dropped before they were read. Each frame
+/// counts as the mean number of packets per frame read from this port, at least one.
 fn unread(frames: u64, entry: &Entry) -> u64 {
     frames * entry.segments.div_ceil(entry.frames.max(1)).max(1)
 }

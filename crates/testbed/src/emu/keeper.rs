@@ -3,7 +3,7 @@
 //! The thread has its own mount namespace, in which `/etc/hosts` also lists the emulated hosts, and
 //! a process namespace for its children. The first process in that namespace waits on a pipe whose
 //! other end only this process holds. When this process ends in any way, the first process ends
-//! too, and the kernel kills every other process in the namespace, so nothing is left behind.
+//! too. The kernel then kills every other process in the namespace, so nothing is left behind.
 
 use std::fs;
 use std::io;
@@ -122,8 +122,8 @@ impl Drop for Household {
 /// Puts `hosts` before the content of `/etc/hosts`, in the calling thread's mount namespace only.
 fn name_hosts(hosts: &str) -> io::Result<()> {
     const PATH: &str = "/etc/hosts";
-    // The file is on an in-memory file system that only this namespace sees, and only for a moment:
-    // the bound file stays when its name is removed.
+    // The file is on an in-memory file system that only this namespace sees. Its name exists only
+    // for a moment: the bound file stays when the name is removed.
     const SCRATCH: &str = "/tmp";
     const FILE: &str = "/tmp/hosts";
     let whole = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;

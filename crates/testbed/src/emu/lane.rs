@@ -24,7 +24,7 @@ pub(super) struct Lane {
     pub(super) offered: Time,
     /// In order of due times.
     pub(super) due: VecDeque<Run>,
-    /// Packets of bunched runs that the queue, or its management, dropped.
+    /// Packets of bunched runs that the queue or CoDel dropped.
     pub(super) burst_drops: u64,
 }
 

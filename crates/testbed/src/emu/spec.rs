@@ -24,11 +24,11 @@ pub struct EmulationSpec {
     pub network: Network,
     /// The largest IP packet on every host's device, at least 1280 for IPv6 to work.
     pub mtu: u16,
-    /// The seed of every random fate, as far as the programs' own timing is not random.
+    /// The seed of every random fate. The programs' own timing may still differ from run to run.
     pub seed: u64,
-    /// Hosts whose programs a network card limits, by index, and the card's rate, framing included:
-    /// packets that wait for the card fill their sockets. If the kernel does not support this, a
-    /// notice says so.
+    /// Hosts whose programs a network card limits: the host's index, and the card's rate including
+    /// framing. Packets that wait for the card fill their sockets. If the kernel does not support
+    /// this, a notice says so.
     pub cards: Vec<(usize, Rate)>,
 }
 
@@ -70,12 +70,12 @@ impl EmulationSpec {
         }
     }
 
-    /// The hosts and the network of `scenario`. A host's card becomes a router `HOST-card` with a
-    /// link of the card's rate in each direction between it and the host; the host's programs are
-    /// limited to that rate. The receiving program's rate and its socket buffer become a router
-    /// `HOST-program` on the last link of every route to the host. Packets that exceed the buffer
-    /// are therefore lost before the real program could count them. Sending programs and disks are
-    /// not emulated: the real programs and disks are used.
+    /// The hosts and the network of `scenario`. A host's card becomes a router `HOST-card`, with a
+    /// link of the card's rate in each direction to the host. The host's programs are limited to
+    /// that rate. The receiving program's rate and its socket buffer become a router `HOST-program`
+    /// on the last link of every route to the host. Packets that exceed the buffer are therefore
+    /// lost before the real program could count them. Sending programs and disks are not emulated:
+    /// the real programs and disks are used.
     pub fn of(scenario: &Scenario) -> EmulationSpec {
         let n = scenario.hosts.len();
         let cards: Vec<(usize, Rate)> = scenario

@@ -43,7 +43,8 @@ pub struct Statistics {
     /// it last found the device empty. A path starts when a packet is read.
     pub waited: Lateness,
     /// Packets that a queue of the path dropped after they had arrived in a burst, because they had
-    /// waited more than [`LATE_ALLOWANCE`] to be read. Some would have fitted if read in time.
+    /// waited more than [`LATE_ALLOWANCE`] to be read. Some of these would have fitted if the
+    /// emulator had read them in time.
     pub burst_drops: u64,
     /// Limitations of this machine; each is a sentence.
     pub notices: Vec<String>,
@@ -89,11 +90,13 @@ pub enum Verdict {
 }
 
 impl Statistics {
-    /// Whether the emulator kept up with the specified path. All of these must hold: at most 1
-    /// packet of 10,000 lost by the emulator itself; the 99th percentile of lateness, and of the
-    /// wait before packets were read, within 0.3 ms or, if that is more, 1 % of the shortest delay;
-    /// at most 1 packet of 10,000 dropped by the path's queues in bursts that the emulator caused,
-    /// unless these are less than a tenth of all queue drops.
+    /// Whether the emulator kept up with the specified path. All of these must hold:
+    ///
+    /// - The emulator itself lost at most 1 packet of 10,000.
+    /// - The 99th percentile of lateness, and that of the wait before packets were read, are within
+    ///   0.3 ms, or within 1 % of the shortest delay if that is more.
+    /// - Bursts that the emulator caused made the path's queues drop at most 1 packet of 10,000, or
+    ///   less than a tenth of all queue drops.
     pub fn verdict(&self) -> Verdict {
         let allowance = LATE_ALLOWANCE.max(self.shortest_delay / 100);
         let (offered, sent) = (self.offered, self.offered + self.own_drops);

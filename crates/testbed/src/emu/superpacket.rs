@@ -2,10 +2,10 @@
 //!
 //! TUN puts a virtio header of 10 bytes before each packet. If the header has a segment size, the
 //! packet represents many packets on the wire, each with a copy of the headers and one segment of
-//! the payload. Any run of these can be written as a smaller super-packet: lengths, the IPv4
-//! identification and checksum, TCP's sequence number and flags are the same as after the kernel's
-//! own segmentation. The transport checksum stays incomplete (to be filled in later), so only its
-//! pseudo-header sum must be recomputed.
+//! the payload. Any run of these can be written as a smaller super-packet. Its lengths, IPv4
+//! identification and checksum, and TCP sequence number and flags are the same as after the
+//! kernel's own segmentation. The transport checksum stays incomplete (to be filled in later), so
+//! only its pseudo-header sum must be recomputed.
 
 use core::ops::Range;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,11 +1,15 @@
 //! Links as values: one direction of a path, and its effect on each packet.
 //!
-//! A driver offers a packet to a [`Link`] with the time and its size as an IP packet, and gets its
-//! [`Fate`] back. The link applies in this order: an outage or a size limit swallows the packet; a
-//! policer drops what exceeds its token bucket; a full queue drops the packet (room is counted in
-//! bytes on the wire); CoDel, if configured, drops a packet that waited too long; the rate
-//! serialises the packet; loss removes it *afterwards*, so a lost packet has used its share of the
-//! rate, as on a real line; delay, jitter and reordering set the arrival time.
+//! A driver offers a packet to a [`Link`] with the time and the packet's size as an IP packet, and
+//! gets its [`Fate`] back. The link applies, in this order:
+//!
+//! 1. An outage or a size limit drops the packet.
+//! 2. A policer drops packets that exceed its token bucket.
+//! 3. A full queue drops the packet (room is counted in bytes on the wire).
+//! 4. CoDel, if configured, drops a packet that waited too long.
+//! 5. The rate serialises the packet.
+//! 6. Loss removes the packet. A lost packet has used its share of the rate, as on a real line.
+//! 7. Delay, jitter and reordering set the arrival time.
 //!
 //! The link has no clock and stores no packets; it only records the time when its wire is free
 //! again. It works the same in virtual and in real time, and one seed determines every fate.

@@ -29,7 +29,7 @@ pub struct LinkSpec {
     pub queue: Bytes,
     /// A token bucket before the queue, if there is one.
     pub policer: Option<Policer>,
-    /// Active queue management: drops although there is room.
+    /// Active queue management: drops packets although the queue has room.
     pub control: QueueControl,
     /// Which packets are lost after they were sent.
     pub loss: Loss,
@@ -41,7 +41,8 @@ pub struct LinkSpec {
     pub corrupt: f64,
     /// Bytes on the wire beyond the IP packet.
     pub framing: u32,
-    /// IP packets larger than this vanish without an ICMP error: a hole in path MTU discovery.
+    /// IP packets larger than this vanish without an ICMP error: a black hole in path MTU
+    /// discovery.
     pub swallow_above: Option<u32>,
     /// Whether the link works; a link that is down drops everything.
     pub up: bool,

@@ -65,9 +65,12 @@ impl Scenario {
     /// Checks that this scenario can be run.
     ///
     /// # Errors
-    /// The first fault found: an empty, malformed or duplicate name; more than [`MAX_NODES`],
-    /// [`MAX_LINKS`] or [`MAX_FLOWS`]; an invalid link; a host without a link to another host; an
-    /// invalid route; a flow between hosts without a route there and back; a limit of zero.
+    /// The first fault found:
+    /// - an empty, malformed or duplicate name;
+    /// - more than [`MAX_NODES`], [`MAX_LINKS`] or [`MAX_FLOWS`];
+    /// - an invalid link, or a host without a link to another host;
+    /// - an invalid route, or a flow between hosts without a route there and back;
+    /// - a limit of zero.
     pub fn validate(&self) -> Result<(), Fault> {
         let (nodes, flows) = (self.nodes(), self.flows.len());
         if nodes > MAX_NODES {
@@ -215,7 +218,8 @@ impl Scenario {
     fn check_connected(&self, joined: &BTreeSet<(usize, usize)>) -> Checked {
         let hosts = self.hosts.len();
         let mut island: Vec<usize> = (0..self.nodes()).collect();
-        // The smallest node that is connected to a node; each lookup shortens the path to it.
+        // The lowest index among the nodes connected to `node`. Each lookup makes later lookups
+        // shorter.
         let shore = |island: &mut Vec<usize>, mut node: usize| {
             while island[node] != node {
                 island[node] = island[island[node]];

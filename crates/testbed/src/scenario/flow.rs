@@ -52,8 +52,8 @@ pub enum Amount {
     Size(Bytes),
     /// As much as can be sent in this time.
     Lasts(Span),
-    /// As much as can be sent until the run ends. Such a flow does not keep a run from ending: the
-    /// run ends when every flow that can end has ended.
+    /// As much as can be sent until the run ends. Such a flow does not extend the run: the run ends
+    /// when every flow that can end has ended.
     Endless,
 }
 
@@ -83,11 +83,12 @@ pub struct Transfer {
     pub rate: Option<Rate>,
     /// The rate law in the simulator; the emulator uses the default.
     pub law: Law,
-    /// The part of a shared path to use, as `--share`. Selects the law that shares.
+    /// The weight on a shared path, as `--share`. Selects the rate law that shares the path.
     pub share: Option<Weight>,
     /// The rate that the path memory holds, in the simulator; by default the path is unknown.
     pub remembered: Option<Rate>,
-    /// Bytes of a segment; by default the protocol's. With at least the object's size: one segment.
+    /// Bytes of a segment; by default the protocol's. A segment of at least the object's size holds
+    /// the whole object.
     pub segment: Option<Bytes>,
     /// Bytes of the object in a datagram; by default as many as fit the MTU.
     pub block: Option<u32>,
@@ -95,15 +96,15 @@ pub struct Transfer {
     pub receive: Option<Strategy>,
     /// Whether control messages use only the ordered stream, in the simulator, as over TCP.
     pub ordered_control: bool,
-    /// The size of the buffer in which datagrams wait for earlier datagrams, so that the program
-    /// reads in order, in the simulator; without a buffer each datagram is stored as it arrives.
+    /// The size of the buffer in which datagrams wait for earlier datagrams, for a program that
+    /// reads in order (in the simulator). Without a buffer each datagram is stored as it arrives.
     pub reorder_buffer: Option<Bytes>,
     /// Whether the object is read from the sending host's disk.
     pub reads_disk: bool,
     /// Whether the object is written to the receiving host's disk.
     pub writes_disk: bool,
-    /// How often a repair block of a small last round is sent at most; by default the protocol's
-    /// value.
+    /// Maximum number of times that a repair block of a small last round is sent; by default the
+    /// protocol's value.
     pub tail_copies: Option<u32>,
     /// The protocol's settings by name, in base units: bit/s, bytes, seconds, shares of 1.
     pub settings: BTreeMap<String, f64>,

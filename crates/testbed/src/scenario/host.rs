@@ -5,9 +5,11 @@ use longhaul_proto::units::{Bytes, Rate};
 
 /// A machine at the edge of the network.
 ///
-/// Arrivals pass, in this order: the card at [`Host::nic`]; the socket buffer, which drops
-/// datagrams that do not fit; the receiving program, which reads at [`Host::receives`]; and the
-/// disk, for a copy that uses it.
+/// Arrivals pass, in this order:
+/// 1. the card at [`Host::nic`];
+/// 2. the socket buffer, which drops datagrams that do not fit;
+/// 3. the receiving program, which reads at [`Host::receives`];
+/// 4. the disk, for a copy that uses it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
     /// Its name; programs on other hosts can resolve it.
@@ -23,8 +25,8 @@ pub struct Host {
     pub send_buffer: Bytes,
     /// The limit of a sending program.
     pub sends: Pace,
-    /// The limit of a receiving program: "the receiving host could not keep up" of the Quanta
-    /// paper's first version, and the cause of the bend in its Figure 5.
+    /// The limit of a receiving program. The first version of the Quanta paper says that "the
+    /// receiving host could not keep up"; this limit caused the bend in its Figure 5.
     pub receives: Pace,
     /// The time that the receiving program needs for each datagram that it sends back: "the data
     /// receiver must frequently stop pulling packets off of the network to create and send
@@ -108,8 +110,8 @@ impl Pace {
         each.max(bytes)
     }
 
-    /// The rate in bits of `size` a second that keeps the program busy with datagrams of `payload`;
-    /// `None` if there is no limit. `size` is the payload or more, such as the surrounding frame.
+    /// The rate that keeps the program busy with datagrams of `payload`; `None` if there is no
+    /// limit. It counts `size` for each datagram: the payload, or the whole frame around it.
     pub(crate) fn keeps_up_with(&self, payload: Bytes, size: Bytes) -> Option<Rate> {
         let cost = self.cost(payload).as_secs_f64();
         (cost > 0.0).then(|| Rate::from_bps_f64(size.get() as f64 * 8.0 / cost))

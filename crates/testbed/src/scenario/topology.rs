@@ -25,8 +25,9 @@ pub enum Topology {
     /// Hosts `a` and `b` with one link.
     Pair(Duplex),
     /// Hosts `left1`, `left2`, … at router `left`, hosts `right1`, `right2`, … at router `right`,
-    /// and a shared link between the routers. Each host has an access link to its router; the left
-    /// hosts take the first entries of `access`, then the right hosts, starting over at the end.
+    /// and a shared link between the routers. Each host has an access link to its router. The hosts
+    /// take the entries of `access` in turn, the left hosts first. After the last entry follows the
+    /// first one again.
     Dumbbell {
         /// Hosts on the left.
         left: usize,
@@ -44,8 +45,8 @@ pub enum Topology {
         /// From host to hub.
         access: Vec<Duplex>,
     },
-    /// Routers `r1`, `r2`, … in a row with host `h1` at `r1`, `h2` at `r2`, …: a flow from the
-    /// first host to the last crosses every hop, next to flows that cross one.
+    /// Routers `r1`, `r2`, … in a row with host `h1` at `r1`, `h2` at `r2`, …. A flow from the
+    /// first host to the last crosses every hop, alongside flows that cross a single hop.
     ParkingLot {
         /// The number of links in the row; there is one router more.
         hops: usize,
@@ -67,8 +68,8 @@ impl Topology {
         }
     }
 
-    /// The host names and the network. Without access links given, access is free of delay and
-    /// limits.
+    /// The host names and the network. If no access links are given, access links have no delay and
+    /// no limits.
     pub fn build(&self) -> (Vec<String>, Network) {
         let numbered = |prefix: &str, n: usize| -> Vec<String> {
             (1..=n).map(|i| format!("{prefix}{i}")).collect()

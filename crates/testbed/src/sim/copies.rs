@@ -223,8 +223,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Frees memory at a host for the data that were written, or completed in a limited memory,
-    /// since the last turn.
+    /// Frees memory at a host, once in each turn. Data on a disk are freed when they were written,
+    /// data in a limited memory when their chunk is complete.
     pub(super) fn drain_host(&mut self, host: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
         let mut drains = core::mem::take(&mut self.drains[host]);
@@ -249,8 +249,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Shares a disk's work evenly; a copy's unused share goes to the copies after it, and then
-    /// around once more.
+    /// Shares a disk's work evenly. A copy's unused share goes to the copies after it; a second
+    /// pass over all copies takes the rest.
     fn write(&mut self, drains: &[u32], mut work: Bytes) {
         for turn in 0..2 * drains.len() {
             let place = turn % drains.len();

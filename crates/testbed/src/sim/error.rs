@@ -1,4 +1,4 @@
-//! Errors of a simulation: an unusable scenario, or a run that broke a promise.
+//! Errors of a simulation: an unusable scenario, or a run in which an invariant failed.
 
 use core::fmt;
 

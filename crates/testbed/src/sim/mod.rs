@@ -2,28 +2,40 @@
 //! code.
 //!
 //! [`run`] runs a [`Scenario`] and returns a [`SimOutcome`]. A run is identical bit for bit on
-//! every machine: one seed determines all randomness, each link and each flow has its own random
-//! stream, ties in time are resolved by insertion order, and floats use `libm`.
+//! every machine. One seed determines all randomness, and each link and each flow has its own
+//! random stream. Insertion order resolves ties in time, and floats use `libm`.
 //!
-//! A run checks invariants as it goes and at its end; [`SimError::Broken`] names the one that
-//! failed. A finished object is complete, both ends' accounts agree with the network's, nothing is
-//! sent after the end, no core needs endless polling, and each link delivers as many packets as it
-//! took.
+//! A run checks these invariants as it goes and at its end; [`SimError::Broken`] names the one that
+//! failed:
+//! - A finished object is complete.
+//! - Both ends' accounts agree with the network's.
+//! - Nothing is sent after the end.
+//! - No core needs endless polling.
+//! - Each link delivers as many packets as it took.
 //!
-//! Modelled: links with all features of [`crate::link`], along routes; hosts' cards, sending and
-//! receiving programs, socket buffers, disks; the control messages of a copy on the same links as
-//! its data, by datagram and by an ordered reliable stream. Not modelled: the session's opening (a
-//! copy starts with an open session and its route's round-trip time as estimate), the processing
-//! time of a driver without a limit, and verification. The receiving program and the socket buffer
-//! limit only copies' datagrams; TCP and plain UDP bypass them.
+//! Modelled:
+//! - links with all features of [`crate::link`], along routes;
+//! - hosts' cards, sending and receiving programs, socket buffers, disks;
+//! - a copy's control messages on the same links as its data, by datagram and by an ordered
+//!   reliable stream.
+//!
+//! Not modelled:
+//! - the session's opening: a copy starts with an open session, and with its route's round-trip
+//!   time as the estimate;
+//! - the processing time of a driver without a limit;
+//! - verification.
+//!
+//! Only the datagrams of copies pass through the receiving program and the socket buffer. TCP and
+//! plain UDP bypass them.
 //!
 //! [`stream::run`] runs a coded stream of frames over one link.
 //!
-//! Modules: `world` (the run), `begin` (a flow's agents), `copies` (arrivals for copies), `others`
-//! (other traffic at a host), `ending` (accounts and outcome); below them `calendar` (the event
-//! queue), `fabric` (packets on links), `host` (receiving programs and disks), `memory` (the
-//! copies' memory); the agents `copy` with its `lane`s and `setup`, `connection` (TCP), `plain`
-//! (UDP).
+//! Modules:
+//! - the run: `world` (the event loop), `begin` (a flow's agents), `copies` (arrivals for copies),
+//!   `others` (other traffic at a host), `ending` (accounts and outcome);
+//! - below it: `calendar` (the event queue), `fabric` (packets on links), `host` (receiving
+//!   programs and disks), `memory` (the copies' memory);
+//! - agents: `copy` with its `lane`s and `setup`, `connection` (TCP), `plain` (UDP).
 
 mod begin;
 mod calendar;

@@ -14,7 +14,7 @@ pub struct SimOutcome {
     pub seed: u64,
     /// When the last flow that can end had ended, or the time limit was reached.
     pub ended: Time,
-    /// Whether the time limit ended the run before every flow that can end.
+    /// Whether the time limit ended the run while a flow that can end had not ended.
     pub timed_out: bool,
     /// Events: packets that reached the end of a link, timers, turns of host programs.
     pub events: u64,
@@ -66,10 +66,11 @@ pub struct FlowOutcome {
     pub series: Vec<Point>,
 }
 
-/// Counters of both ends and of the network, in datagrams (segments of TCP).
-///
-/// sent = first + retransmitted; received = distinct + duplicates; sent + copied = received +
-/// replayed + corrupted + `socket_lost` + dropped + `in_flight`. Each run is checked against this.
+/// Counters of both ends and of the network, in datagrams (segments of TCP). Each run is checked
+/// against three identities:
+/// - sent = first + retransmitted
+/// - received = distinct + duplicates
+/// - sent + copied = received + replayed + corrupted + `socket_lost` + dropped + `in_flight`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accounts {
     /// Sent in all.
@@ -141,8 +142,8 @@ pub struct LinkOutcome {
 }
 
 impl FlowOutcome {
-    /// Rates of arrival between the points of the series, repeats included, each at the later of
-    /// its two points.
+    /// Rates of arrival between the points of the series, repeats included. Each rate has the time
+    /// of the later one of its two points.
     pub fn receive_rates(&self) -> Vec<(Time, Rate)> {
         let start = Point { at: self.started, ..Point::default() };
         let points: Vec<&Point> = core::iter::once(&start).chain(&self.series).collect();

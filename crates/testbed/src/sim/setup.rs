@@ -15,7 +15,7 @@ use crate::scenario::Transfer;
 
 /// Header and tag of a sealed datagram.
 pub(super) const OVERHEAD: u32 = 32;
-/// The chunk size, and the default segment size: the real program's.
+/// The chunk size of the real program, and its default segment size.
 const CHUNK: Bytes = Bytes::mebi(1);
 const SEGMENT: Bytes = Bytes::mebi(16);
 /// The initial grant of a receiving host that writes to a disk: its memory.
@@ -99,7 +99,7 @@ fn layout(copy: &Transfer, object: Bytes, block: u32, limited: bool) -> Result<L
     })
 }
 
-/// A size that lasts longer than `span` at the highest rate of a route.
+/// An object size whose copy lasts longer than `span` at the highest rate of a route.
 pub(super) fn more_than(span: Span, rate: Option<Rate>) -> Result<Bytes, SimError> {
     let rate = rate.ok_or_else(|| {
         let why = "a copy with a time limit needs a rate: its own, or that of a link on its route";

@@ -200,8 +200,8 @@ impl World<'_> {
         }
     }
 
-    /// The deadline, plus the difference between the actual and the configured path delay, which
-    /// the receiver cannot know.
+    /// The deadline, plus the difference between the actual and the configured path delay. The
+    /// receiver cannot know this difference.
     fn allowed(&self) -> Span {
         let Settings { symbol, overhead, deadline, path, .. } = self.stream.settings;
         let wire = u32::from(symbol) + u32::from(overhead) + UDP_IP + self.stream.link.framing;

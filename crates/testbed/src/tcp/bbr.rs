@@ -184,7 +184,7 @@ impl Bbr {
 
     fn probe_rate(&mut self, now: Time) {
         self.mode = Mode::ProbeRate;
-        // Linux starts at a random phase except the slow one; the time serves as the random number.
+        // Linux starts at a random phase, never at the slow one. The time serves as random number.
         let place = (now.as_nanos() / 1_000 % 7) as usize;
         self.cycle = (if place == 0 { 0 } else { place + 1 }, now);
     }

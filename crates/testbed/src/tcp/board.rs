@@ -29,7 +29,7 @@ struct Sent {
 struct Mark {
     delivered: u64,
     at: Time,
-    /// When the newest segment that was delivered by then had been sent.
+    /// The sending time of the newest segment that was delivered by then.
     sent: Time,
 }
 
@@ -45,9 +45,9 @@ pub(super) struct Board {
     again: u32,
     /// The highest sacked segment plus one.
     highest: u32,
-    /// All segments below have been checked for loss.
+    /// All segments below this number have been checked for loss.
     judged: u32,
-    /// No segment below waits for a repair.
+    /// No segment below this number waits for a repair.
     repair_from: u32,
     /// Repairs in the order of transmission.
     repairs: VecDeque<(Time, u32)>,

@@ -1,10 +1,10 @@
 //! CUBIC's congestion avoidance (RFC 9438) as Linux has it. Windows are in segments.
 //!
 //! Linux does not compute a window, but the number of arrivals per increment, in whole numbers. It
-//! updates that number rarely: while the window does not change, only every 32 ms, and the curve at
-//! most once per clock tick. With shorter round trips the window therefore stays constant after a
-//! loss, far below RFC 9438 (`net/ipv4/tcp_cubic.c`, `bictcp_update`): a third of it at 1 % loss
-//! and an RTT of 1 ms.
+//! updates that number rarely: every 32 ms while the window does not change. It updates the curve
+//! at most once per clock tick. With shorter round trips the window therefore stays constant after
+//! a loss, far below the window of RFC 9438 (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 % loss
+//! and an RTT of 1 ms it is a third of that window.
 
 use longhaul_proto::time::{Span, Time};
 

@@ -30,8 +30,8 @@ impl Reduction {
         self.allowance = if pipe > self.after {
             (self.arrived * self.after).div_ceil(self.before).saturating_sub(self.sent)
         } else {
-            // RFC 9937: the slow-start bound after clean acknowledgements, otherwise no more than
-            // arrived.
+            // RFC 9937: the slow-start bound after clean acknowledgements, otherwise at most the
+            // number of segments that arrived.
             let limit = if clean { owed.max(arrived) + 1 } else { owed };
             limit.min(self.after - pipe)
         };

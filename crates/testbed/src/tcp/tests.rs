@@ -128,8 +128,7 @@ fn one_loss_is_repaired_in_a_round_trip_and_halves_the_window() {
     pair.run(at(450));
     let counts = *pair.sender.counts();
     assert_eq!((counts.sent - counts.first, counts.recoveries, counts.timeouts), (1, 1, 0));
-    // 30 acknowledged none; at 300 ms the third sack reveals the loss, and the repair is sent
-    // immediately.
+    // At 300 ms the third sack reveals the loss, and the repair is sent immediately.
     let repair = pair.log.iter().skip(11).find(|(_, number)| *number == 10).copied();
     assert_eq!(repair, Some((at(300), 10)));
     // The window was 20: 10 after the recovery, plus one for the ten segments sent during it.

@@ -13,9 +13,9 @@ use longhaul_testbed::random::Random;
 /// The longest wait of any copy: a control stream retransmits after at most 4 s, and a sender stops
 /// after 3 s without a message.
 const SESSION: Span = Span::from_secs(4);
-/// Protocol timers that are not settings: repeated question (RBUDP), repeated buffer request
-/// (NETBLT), all in flight taken as lost (SABUL), sender's sign of life (Tsunami), latest
-/// acknowledgement (FOBS), repeated request to a silent sender (GTP).
+/// Protocol timers that are not settings: repeated DONE (RBUDP), repeated buffer request (NETBLT),
+/// everything in flight counted as lost (SABUL), heartbeat (Tsunami), latest acknowledgement
+/// (FOBS), repeated request to a silent sender (GTP).
 const OWN: [(&str, Span); 8] = [
     ("rbudp", Span::from_secs(2)),
     ("netblt", Span::from_secs(2)),
@@ -103,8 +103,8 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
     // A queue of one BDP, or of 100 packets, lengthens round trips.
     let queue = Bytes::new(100 * 1_538) / Rate::from_mbps(slow.max(1));
     let rtt = (path.delay * 2 * 2 + queue) * u64::from(network.hops + 1);
-    // Data lost again after a timer waits for the timer again; and at 10 % loss a sender has slowed
-    // down until single datagrams are seconds apart.
+    // Data lost again after a timer waits for the timer again. At 10 % loss a sender slows down
+    // until single datagrams are seconds apart.
     let times = if path.loss < 0.1 { 1 } else { 2 };
     let stall = rtt * 10 + (SESSION + bounds.timers) * times + path.faults;
     let most = Span::from_secs_f64(sending) + stall * 4;

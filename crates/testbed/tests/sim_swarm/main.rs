@@ -40,8 +40,8 @@ fn judge(row: &Row, seed: u64, case: &Case) -> Result<SimOutcome, String> {
     if case.wild {
         return Ok(outcome);
     }
-    // TCP flows have no limit: loss bursts count in packets here, so on an otherwise idle path a
-    // connection can back off through one burst for a long time.
+    // TCP flows have no limit. A loss burst lasts a number of packets here, so on an otherwise idle
+    // path a connection can back off for a long time within one burst.
     for flow in outcome.flows.iter().filter(|flow| find(&flow.carrier).is_some()) {
         let (name, carrier) = (&flow.name, &flow.carrier);
         let Some(finished) = flow.finished else {

@@ -131,7 +131,7 @@ fn after_a_segment_known_losses_are_resent_before_the_next_one() {
     let next = |out: &mut Out, count: usize| {
         (0..count).filter_map(|_| out.next()).map(|b| (b.segment, b.index)).collect::<Vec<_>>()
     };
-    // Then new data follow: the three resent blocks in flight are not waited for.
+    // Then new data follow: the sender does not wait for the three resent blocks in flight.
     assert_eq!(next(&mut out, 5), [(0, 2), (0, 7), (0, 8), (1, 0), (1, 1)]);
     next(&mut out, 8);
     out.hear_told(told(2, 0, 0..10, &[7..8], Some((23, 11))));
@@ -272,7 +272,8 @@ fn steps(wide: u32) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Adjacent blocks whose first sends followed each other; the sender judges them together.
+/// Adjacent blocks whose first sends followed each other. The sender decides about their loss
+/// together.
 #[derive(Default)]
 struct Stretch {
     len: u32,
@@ -309,9 +310,9 @@ impl Stretch {
         self.left.keys().next().copied()
     }
 
-    /// Whether those blocks are known to be lost: the receiver has reported on all blocks sent
-    /// equally often. It may instead have had time to do so, if none of these blocks had a number
-    /// above `by_time_to`.
+    /// Whether those blocks are known to be lost. They are if the receiver has reported on all
+    /// blocks sent equally often. They also are if the receiver has had time for such a report and
+    /// none of these blocks had a number above `by_time_to`.
     fn is_known(&self, highest: u64, patience: Span, by_time_to: u64, now: Time) -> bool {
         self.least().is_some_and(|least| {
             let (last, at) = self.gone[least as usize - 1];
@@ -320,7 +321,7 @@ impl Stretch {
     }
 }
 
-/// The simple model: how often each block was sent, and the blocks with which it is judged.
+/// A simple model of the sender: how often each block was sent, and its stretch.
 #[derive(Default)]
 struct Model {
     goes: BTreeMap<Block, (u32, usize)>,
@@ -354,7 +355,7 @@ impl Model {
     /// known losses may be repeated: between chunks, without a grant, after an acknowledgement
     /// without new blocks, during congestion. The rule then holds among the stretches known to be
     /// lost, of at most [`STRETCH`] blocks each, and no other block is sent. While a first send is
-    /// possible, only an acknowledgement makes a repeat known to be lost.
+    /// possible, only an acknowledgement shows that a repeat is lost; time does not.
     fn check(&mut self, now: Time, block: Block, number: u64, standing: Standing) {
         assert!(!self.there.contains(&block), "{block:?} is known to be there");
         let (before, of) = match self.goes.get(&block) {
@@ -516,8 +517,8 @@ fn check_steps(wide: u32, steps: Vec<Step>, batch: u32, is_table: bool) {
 #[test]
 fn a_slow_sender_without_acknowledgements_continues_with_the_next_segment() {
     let grant = |loses| Step::Grant { more: 1, loses };
-    // The losses bring the rate to 20 Mbit/s: three segments take 446 ms, and an acknowledgement
-    // counts as lost after 300 ms.
+    // The losses bring the rate to 20 Mbit/s: three segments take 446 ms. A block without an
+    // acknowledgement counts as lost after 300 ms.
     let lost = || [Step::Send(1), grant(false), Step::Send(20), grant(true)];
     let steps = lost().into_iter().chain(lost()).collect();
     check_steps(12, steps, 0, true);
@@ -529,8 +530,8 @@ fn known_losses_of_a_segment_in_flight_are_resent_by_stretches() {
     let (len, grant) = (STRETCH, u64::from(STRETCH) * 5 / 2);
     let mut out = Out::new(&Setup { grant: Bytes::new(grant * 1000), ..setup(2_000, 0) });
     assert_eq!(out.take(10_000).len() as u64, grant);
-    // Two blocks of the first stretch are lost, and all of the second, whose last block may be in
-    // flight.
+    // Two blocks of the first stretch and all blocks of the second are lost. The last block of the
+    // second may still be in flight.
     let second = len..2 * len;
     out.hear_told(told(1, 0, 0..2 * len, &[3..5, second], Some((2 * u64::from(len) - 1, 9))));
     assert_eq!(out.take(10_000), [3, 4]);

@@ -281,7 +281,7 @@ fn blocks(requests: &[Request]) -> Vec<Range<u64>> {
 fn a_receiver_requests_the_content_of_path_and_sender_at_its_rate() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100_000, 0, given));
-    // One flow: all of C_r, and two round trips of it: 0.2 s of 10,000 blocks a second.
+    // One flow gets all of C_r. Two round trips are requested: 0.2 s of 10,000 blocks a second.
     let requests = side.requests(0);
     assert_eq!(requests[0].rate(), Rate::from_bps(82_560_000));
     assert_eq!(blocks(&requests), [0..2000]);
@@ -321,7 +321,8 @@ fn the_grant_limits_the_requests() {
 
 #[test]
 fn a_flow_limited_by_its_host_is_measured_by_its_mean_rate_not_its_bursts() {
-    // 60 blocks arrive within 6 ms in every 100 ms: 5 Mbit/s in bursts of 82.56, which is C_r.
+    // 60 blocks arrive within 6 ms in every 100 ms: 5 Mbit/s on average, in bursts at C_r = 82.56
+    // Mbit/s.
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let rtt = Span::from_millis(1);
     let mut side = In::new(&Setup { grant: Bytes::ZERO, rtt, ..setup(100_000, 0, given) });

@@ -13,7 +13,7 @@ use crate::time::Span;
 use crate::units::{Bytes, Rate};
 use crate::wire::Control;
 
-/// Indices of the words of `others`.
+/// Values of the setting `others`.
 const FAIR: f64 = 1.0;
 const IGNORED: f64 = 2.0;
 
@@ -40,7 +40,7 @@ fn flows_with_unlike_round_trips_share_evenly_at_each_join() {
 
 #[test]
 fn a_sender_that_can_do_less_leaves_the_rest_to_the_others() {
-    // Figure 9, at a tenth of its rate: 20 of 100, and 30.
+    // Figure 9 at a tenth of its rate: a sender's limit of 20, then of 30, on a link of 100.
     for limit in [20, 30] {
         let mut star = given(100);
         star.join(1, 20, 100);
@@ -144,12 +144,13 @@ fn reported_other_traffic_gets_its_fair_share() {
     ] {
         let (star, capacity) = with_tcp(Star::new(100, settings(given)), link);
         let beside = star.rates(5_000, 6_600);
-        // Two thirds of the link's capacity; if that has to be found, losses cost our flows some of
-        // it.
+        // Our flows get two thirds of the link's capacity. If the capacity has to be found, losses
+        // cost them some of it.
         let sum = beside.iter().sum::<f64>();
         assert!((55.0..75.0).contains(&sum), "{origin:?}: {beside:?}");
         assert!(jain(&beside) > 0.98, "{origin:?}: {beside:?}");
-        // We get the capacity that TCP frees, except for the part that would show TCP's demand.
+        // Our flows get the capacity that TCP frees, except for a small part. Other traffic keeps
+        // this part so that a higher demand of TCP would show.
         let after = star.rates(9_000, 10_000).iter().sum::<f64>();
         assert!(after > 84.0, "{origin:?}: {after}");
         assert_eq!(capacity.origin, origin, "{capacity:?}");
@@ -204,8 +205,8 @@ fn an_unknown_capacity_is_found_by_the_first_datagrams() {
 
 #[test]
 fn a_host_that_reads_its_card_in_steps_and_sleeps_finds_its_capacity() {
-    // As many packets per reading as at 1 Gbit/s and 75 µs, and a queue as long as the star's at
-    // that rate.
+    // A reading has as many packets as at 1 Gbit/s with a reading every 75 µs. The queue is as long
+    // as the star's at that rate.
     for sleeps in [None, Some((Span::from_millis(8), Span::from_millis(290)))] {
         let mut star = Star::new(100, settings(&[]));
         star.looks = Span::from_micros(750);
@@ -325,7 +326,7 @@ fn a_thousand_flows_cost_n_log_n_looks_an_interval() {
     while receiver.poll_control(ms(0)).is_some() {}
     assert!((1_000.0..bound).contains(&(receiver.work as f64)), "{}", receiver.work);
     let (mut before, mut intervals) = (receiver.work, 0);
-    // No sender answers: all leave after about a second, having joined the schedule until then.
+    // No sender answers. All flows stay in the schedule for about a second and then leave it.
     for at in 1..2000 {
         receiver.on_timeout(ms(at));
         while receiver.poll_control(ms(at)).is_some() {}
@@ -436,7 +437,7 @@ proptest! {
         let rates = star.rates(4500, 6000);
         let limits: Vec<_> = flows.iter().map(|(_, limit, _)| *limit).collect();
         // Flows at their own limit are sometimes asked for a little more, to see whether they could
-        // do more; the others lack that much.
+        // do more. That part is missing from the other flows.
         for (rate, fair) in rates.iter().zip(fair(&limits, 49.0)) {
             prop_assert!((rate - fair).abs() < 0.12 * fair + 0.5, "{:?}, {}", rates, fair);
         }

@@ -25,7 +25,7 @@ const OVERHEAD: Bytes = Bytes::new(32);
 /// A sender's misbehaviour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Lie {
-    /// Sends this many datagrams for each one, with blocks that were never requested.
+    /// Sends this many datagrams instead of each one, with blocks that were never requested.
     Unasked(u32),
     /// Claims this round-trip time.
     Rtt(Span),

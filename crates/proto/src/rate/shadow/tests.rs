@@ -101,7 +101,7 @@ fn on_a_clean_path_one_lost_datagram_counts_and_on_another_what_is_beyond_noise(
     let mut shadow = shadow();
     assert!(!shadow.is_own_loss(1_000, 1_000));
     assert!(shadow.is_own_loss(1_000, 999));
-    // Ten losses are the path's own, with a noise of 2.5 · √9.9, and one more.
+    // Ten losses are the path's own. Noise of 2.5 · √9.9 and one more loss are tolerated.
     shadow.calm = (10_000.0, 100.0);
     assert!(!shadow.is_own_loss(1_000, 982));
     assert!(shadow.is_own_loss(1_000, 981));

@@ -401,8 +401,8 @@ fn without_a_ceiling_the_rate_grows_by_guess_or_towards_what_a_train_showed() {
     for expected in [104.0, 108.0, 116.0, 132.0, 150.0, 150.0] {
         near(near_shown.higher(100.0 * MBPS), expected * MBPS);
     }
-    // 97 % of the train's rate with loss added, at most a quarter more; less than 5 % more is
-    // ignored.
+    // The rate rises to 97 % of the train's rate with loss added, but by at most a quarter. A rise
+    // of less than 5 % is ignored.
     let towards = |shown: f64, loss| {
         let mut trains = Trains { shown: Some(shown * MBPS), loss, bounded: true, ..timed() };
         trains.higher(100.0 * MBPS) / MBPS
@@ -469,7 +469,7 @@ fn a_check_tells_the_paths_own_loss_from_ours() {
     assert_eq!((ours.mode, ours.loss, ours.seen), (Mode::Up, 0.0, 1_000.0));
     near(ours.ceiling.expect("it is set").rate, 90.0 * MBPS);
     near(ours.rate, 87.3 * MBPS);
-    // Still too fast; and slower than before by more than the rate fell.
+    // Either the rate is still too high, or the delivery rate fell by more than the rate.
     for delivered in [86.0, 72.0] {
         let measure = delivering(90.0, delivered);
         let again = check(&measure);
@@ -482,13 +482,14 @@ fn a_check_tells_the_paths_own_loss_from_ours() {
 #[test]
 fn a_queue_is_ours_if_it_is_long_and_grows() {
     let (span, micros) = (ms(40), Span::from_micros);
-    // A queue of over 10 ms and a quarter of the round trip that grew by a 200th of the epoch.
+    // A queue counts if it exceeds 10 ms and a quarter of the round trip, and grew by a 200th of
+    // the epoch.
     let long = |queue, growth, rtt| fills(queue, growth, span, 1.0, rtt);
     assert!(long(micros(10_001), micros(201), ms(20)));
     assert!(!long(ms(10), micros(201), ms(20)) && !long(micros(10_001), micros(200), ms(20)));
     assert!(!long(ms(20), ms(1), ms(80)) && long(micros(20_001), ms(1), ms(80)));
-    // A queue of over 5 ms and a 20th of the round trip, where arrivals were stretched by a tenth:
-    // it should have grown by a quarter of 4 ms.
+    // Where arrivals were stretched by a tenth, a queue of over 5 ms and a 20th of the round trip
+    // counts, if it grew by a quarter of 4 ms.
     let stretched = |queue, growth, rtt| fills(queue, growth, span, 0.9, rtt);
     assert!(stretched(micros(5_001), micros(1_001), ms(20)));
     assert!(!stretched(ms(5), micros(1_001), ms(20)));

@@ -145,7 +145,8 @@ fn the_papers_constants_can_be_set() {
 #[test]
 fn the_sync_interval_can_be_set() {
     let seconds = |interval| set(&ROW, &[("sync-interval", interval)]);
-    // Each interval has one more datagram, and at least one, whatever its length.
+    // Whatever its length, each interval carries one datagram more than the one before. It never
+    // carries less than one.
     let mut control = PaperRate::new(&mtu_1500(seconds(0.05)), Rate::from_mbps(500), None);
     control.on_interval(100, 0);
     assert!(control.rate().as_bps().abs_diff(500_240_000) <= 1, "{}", control.rate());

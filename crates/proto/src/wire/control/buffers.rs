@@ -53,7 +53,7 @@ pub struct Begun {
 }
 
 impl Burst {
-    /// The burst of `datagrams` datagrams of `datagram` bytes at `rate`; `None` at rate zero.
+    /// The burst of `size` datagrams of `datagram` bytes at `rate`; `None` at rate zero.
     pub fn of(rate: Rate, size: u32, datagram: Bytes) -> Option<Burst> {
         let interval = Bytes::new(datagram.get() * u64::from(size)) / rate;
         let is_one = size > 0 && interval > Span::ZERO && interval < Span::MAX;

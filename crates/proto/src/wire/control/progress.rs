@@ -1,5 +1,5 @@
 //! Messages of protocols that number blocks through the object: the receiver's progress, and
-//! missing blocks. Numbers are [`Layout::number`](crate::layout::Layout::number)'s.
+//! missing blocks. Block numbers are those of [`Layout::number`](crate::layout::Layout::number).
 
 use alloc::vec::Vec;
 use core::ops::Range;

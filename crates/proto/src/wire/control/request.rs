@@ -1,5 +1,5 @@
 //! Messages of a receiver that requests its data (GTP, section 3.3), and the sender's answers.
-//! Numbers are [`Layout::number`](crate::layout::Layout::number)'s.
+//! Block numbers are those of [`Layout::number`](crate::layout::Layout::number).
 
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -25,7 +25,7 @@ pub(super) fn write(first: u64, runs: impl Iterator<Item = Range<u64>>) -> Vec<u
     out
 }
 
-/// Reads the output of [`write()`]; all runs must lie within `bounds`, from whose start they count.
+/// Reads the output of [`write()`]. All runs must lie within `bounds`; they count from its start.
 pub(super) fn read(mut bytes: &[u8], bounds: Range<u64>) -> Result<Vec<Range<u64>>, WireError> {
     // A run takes at least two bytes, so the message's length limits the list's.
     let mut runs: Vec<Range<u64>> = Vec::with_capacity(bytes.len() / 2);

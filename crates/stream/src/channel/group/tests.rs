@@ -166,7 +166,7 @@ fn a_group_that_no_honest_server_names_is_refused() {
     let honest = epoch(1).for_subscriber(&group);
     assert!(Described::read(&honest).is_ok());
     for (lie, why) in [
-        (Group { address: vec![10, 0, 0, 1], ..honest.clone() }, "no multicast address"),
+        (Group { address: vec![10, 0, 0, 1], ..honest.clone() }, "not a multicast address"),
         (Group { address: vec![224, 0, 0, 1], ..honest.clone() }, "reserved"),
         (Group { address: vec![1; 5], ..honest.clone() }, "5 bytes"),
         (Group { port: 0, ..honest.clone() }, "needs a port"),

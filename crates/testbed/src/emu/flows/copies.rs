@@ -195,7 +195,8 @@ impl Copies {
             if run.stop.is_stopped() || over.is_some_and(|over| over <= Instant::now()) {
                 drop(child);
                 told.tell(end)?;
-                // Progress after its last report is unknown, so its time ends there.
+                // A copy's progress after its last report is unknown, so the copy's time ends
+                // there.
                 end.finished = over.is_some_and(|over| over <= Instant::now());
                 return Ok(());
             }

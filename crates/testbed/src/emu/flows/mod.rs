@@ -4,9 +4,12 @@
 //! kernel's TCP runs TCP flows and short connections; a paced socket sends UDP. [`Flows::absent`]
 //! lists the parts of a scenario that cannot be emulated.
 //!
-//! Modules: `absent` (parts that cannot be emulated), `copies` (the real program) and `tells` (its
-//! events), `streams` (TCP), `mice`, `datagrams` (UDP), `end` (a flow's result), `scratch` (a
-//! temporary folder that is always removed), [`updates`] (state updates by channels).
+//! Modules:
+//! - `copies`: copies by the real program. `tells`: their events.
+//! - `streams`: TCP. `mice`: short TCP connections. `datagrams`: UDP.
+//! - [`updates`]: state updates by channels.
+//! - `end`: a flow's result. `absent`: the parts that cannot be emulated.
+//! - `scratch`: a temporary folder that is always removed.
 
 mod absent;
 mod copies;

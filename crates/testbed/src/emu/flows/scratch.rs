@@ -10,9 +10,9 @@ use tempfile::TempDir;
 
 /// Linux's in-memory folder.
 const MEMORY: &str = "/dev/shm";
-/// Removes a folder when its standard input closes; only this process holds the other end. A
-/// process that ends normally writes to the pipe first. If nothing was written, this process was
-/// killed; its programs are then being killed too, and may still create files in the folder.
+/// Removes a folder when the script's standard input closes. Only this process holds the other end
+/// of that pipe, and writes to it before a normal exit. If nothing was written, this process was
+/// killed. Its programs are then being killed too, and may still create files in the folder.
 const SWEEP: &str = r#"
 trap '' INT TERM HUP
 read -r word
@@ -25,7 +25,7 @@ done
 
 /// The folder.
 pub(super) struct Scratch {
-    // Drop order: a normal exit removes the folder itself.
+    // On a normal exit the drop of this field removes the folder.
     folder: TempDir,
     sweeper: Child,
 }

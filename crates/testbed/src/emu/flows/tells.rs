@@ -18,7 +18,8 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Processes a line that arrived `at` after the copy's start; ignores lines that are no events.
+    /// Processes a line that arrived `at` after the copy's start; ignores lines that are not
+    /// events.
     pub(super) fn take(&mut self, line: &str, at: Span) {
         let event: Value = serde_json::from_str(line).unwrap_or_default();
         match event["event"].as_str() {

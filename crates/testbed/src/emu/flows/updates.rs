@@ -1,5 +1,5 @@
-//! State updates in real time, as [`crate::sim::updates`] has them in virtual time: by channels of
-//! the real program between two emulated hosts, and by the kernel's TCP.
+//! Sends state updates in real time between two emulated hosts, by channels of the real program and
+//! by the kernel's TCP. [`crate::sim::updates`] does so in virtual time.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -22,20 +22,20 @@ use crate::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
 use crate::link::LinkSpec;
 use crate::sim::updates::{Carrier, UpdatesOutcome, UpdatesRun};
 
-/// How long nothing may come before the rest counts as lost: longer than TCP's pause after several
-/// losses of the same segment.
+/// After this long without an arrival, missing updates count as lost. Longer than TCP's pause after
+/// several losses of a segment.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How often a sender tries whether its channel is open.
+/// Interval at which a sender tests whether its channel is open.
 const KNOCK: Duration = Duration::from_millis(200);
 const PORT: u16 = 7_717;
-/// The text of an update that is not counted.
+/// The text of test updates, which are not counted.
 const HELLO: &str = "hello";
 
-/// What came, and when.
+/// The received texts, with their arrival times.
 type Arrivals = Receiver<(String, Instant)>;
 
-/// Runs updates in real time by `binary` and its channels; TCP is the kernel's. Delays are from the
-/// time at which an update is due.
+/// Runs updates in real time, by the channels of `binary` or by the kernel's TCP. A delay is
+/// measured from the time at which the update is due.
 ///
 /// # Errors
 /// This machine cannot emulate, a program failed, or the emulator disturbed the path.
@@ -84,7 +84,7 @@ pub fn run(run: &UpdatesRun, binary: &Path) -> Result<UpdatesOutcome, EmulationE
     }
 }
 
-/// Writes each update at its time, and notes what comes.
+/// Writes each update at its time, and records arrivals.
 fn feed(
     run: &UpdatesRun,
     out: &mut (impl Write + Send),
@@ -100,7 +100,7 @@ fn feed(
         let writer = scope.spawn(|| {
             for number in 0..run.count {
                 thread::sleep(at(number).saturating_duration_since(Instant::now()));
-                // In one write: TCP sends each at once.
+                // One write per update, because TCP sends each write immediately.
                 let line = format!("{number:0>width$}\n", width = run.size);
                 out.write_all(line.as_bytes())?;
             }
@@ -110,7 +110,7 @@ fn feed(
         while left > 0 {
             let wait = last.saturating_duration_since(Instant::now()) + SILENCE;
             let Ok((text, arrived)) = came.recv_timeout(wait) else { break };
-            // What opened the channel is no update.
+            // Test updates that opened the channel are not counted.
             let Ok(number) = text.parse::<u32>() else { continue };
             let Some(seen @ false) = seen.get_mut(number as usize) else { continue };
             *seen = true;
@@ -129,7 +129,7 @@ fn feed(
     Ok(())
 }
 
-/// A TCP connection from `a` to `b` that sends each update at once.
+/// A TCP connection from `a` to `b` that sends each update immediately.
 fn tcp(emulation: &Emulation) -> Result<(TcpStream, Arrivals), EmulationError> {
     let trouble = |error: io::Error| failed("open a TCP connection", &error);
     let address = SocketAddr::new(IpAddr::V4(emulation.addresses("b")?.v4), PORT);
@@ -148,7 +148,7 @@ fn tcp(emulation: &Emulation) -> Result<(TcpStream, Arrivals), EmulationError> {
     Ok((out, came))
 }
 
-/// A channel through a reflector on host `b`, where its subscriber is.
+/// A channel through a reflector on host `b`; the subscriber is on `b` too.
 struct Channel<'e> {
     emulation: &'e Emulation,
     binary: &'e Path,
@@ -203,7 +203,7 @@ impl<'e> Channel<'e> {
         let trouble = |error: io::Error| failed("write an update", &error);
         let mut out =
             sender.0.stdin.take().ok_or_else(|| trouble(io::ErrorKind::NotFound.into()))?;
-        // Until the subscriber and the sender are in the room.
+        // Repeats until the subscriber and the sender are in the room.
         let late = Instant::now() + READY_WITHIN;
         loop {
             writeln!(out, "{HELLO}").map_err(trouble)?;
@@ -217,7 +217,7 @@ impl<'e> Channel<'e> {
     }
 }
 
-/// Passes the texts of messages, with the times of their coming.
+/// Passes on the texts of messages, with their arrival times.
 fn listen(said: &Receiver<String>, arrived: &Sender<(String, Instant)>) {
     for line in said {
         let now = Instant::now();

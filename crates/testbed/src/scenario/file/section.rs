@@ -63,7 +63,7 @@ impl Source<'_> {
     pub(super) fn error(self, at: &Extent, what: impl Into<String>) -> FileError {
         let before = self.0.as_bytes().get(..at.start).unwrap_or(self.0.as_bytes());
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        // A file's own words must not send control sequences to the terminal.
+        // Text from the file must not send control sequences to the terminal.
         let what = what.into().replace(char::is_control, "?");
         FileError { line: (!at.is_empty()).then_some(line), what, advice: None }
     }

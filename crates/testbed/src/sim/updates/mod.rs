@@ -25,7 +25,7 @@ pub enum Carrier {
 /// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct UpdatesRun {
-    /// The link from the sender to the receiver. The way back has the same delay and no loss.
+    /// The link from the sender to the receiver. The return path has the same delay and no loss.
     pub link: LinkSpec,
     /// How updates travel.
     pub carrier: Carrier,
@@ -79,10 +79,11 @@ impl UpdatesOutcome {
 /// Runs updates to their end.
 ///
 /// The model of TCP: Reno's window starts with ten segments, and the receiver does not limit it.
-/// Updates that wait for the window share segments of 1,448 bytes. A segment counts as lost in
-/// three cases: three later segments are acknowledged; a later segment is acknowledged and a
-/// quarter of a round trip has passed (RACK); or the segment is the last one sent and two round
-/// trips have passed (the tail loss probe). The first loss in a round trip halves the window.
+/// Updates that wait for the window share segments of 1,448 bytes. The first loss in a round trip
+/// halves the window. A segment counts as lost in three cases:
+/// - Three later segments are acknowledged.
+/// - A later segment is acknowledged, and the segment was sent 5/4 of a round trip ago (RACK).
+/// - The segment is the last one sent, two round trips ago (the tail loss probe).
 pub fn run(run: &UpdatesRun) -> UpdatesOutcome {
     let mut tally = Tally::new(run);
     match run.carrier {

@@ -165,8 +165,8 @@ impl Tcp<'_> {
         self.look(now);
     }
 
-    /// Finds segments that are lost by time: late by a quarter of a round trip if a later segment
-    /// has arrived, by a whole round trip if none has.
+    /// Finds segments that are lost by age: 5/4 of a round trip if a later segment was
+    /// acknowledged, otherwise two round trips.
     fn look(&mut self, now: Time) {
         let (rtt, newest) = (self.rtt, self.newest);
         self.lose(now, |other| {
