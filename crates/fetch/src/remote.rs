@@ -63,8 +63,8 @@ impl Remote {
     }
 
     /// Returns a text that identifies this version of the file at the address that the client
-    /// requested. Equal texts mean equal content. `None` if the server reports neither a strong
-    /// `ETag` nor a modification time.
+    /// requested. Versions with equal texts have equal content. `None` if the server reports
+    /// neither a strong `ETag` nor a modification time.
     pub fn version(&self, client: &Client) -> Option<String> {
         let (url, size) = (client.url(), self.size);
         match (&self.etag, self.modified) {

@@ -19,8 +19,8 @@ use super::manifest;
 use super::place::show;
 use crate::error::{Error, FileErrorKind};
 
-/// Limits on the number of patterns, the length of one, and the bytes of all: they may come from
-/// the other side.
+/// Limits on the number of patterns, the length of one, and the bytes of all. Patterns may come
+/// from the other side.
 const MAX_PATTERNS: usize = 10_000;
 const MAX_PATTERN: usize = 4096;
 const MAX_BYTES: usize = 256 << 10;
@@ -150,8 +150,8 @@ impl CompiledFilters {
     }
 }
 
-/// Listed paths. The folders above them are found by their order: a set of these folders would take
-/// memory quadratic in a path's depth, which a peer chooses.
+/// Listed paths. A search in the sorted list finds the folders above a path. A set of these folders
+/// would need memory quadratic in the depth of a path, and a peer chooses the depth.
 #[derive(Debug)]
 struct Only {
     paths: BTreeSet<Box<[u8]>>,

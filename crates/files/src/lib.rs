@@ -63,7 +63,7 @@ pub use watch::Watch;
 /// The unit that is hashed, written and journalled, in bytes.
 pub const CHUNK: u64 = 1 << 20;
 
-/// Files from this size on start on a chunk boundary and have a journal.
+/// Files of at least this size, in bytes, start on a chunk boundary and have a journal.
 pub const LARGE: u64 = 8 << 20;
 
 /// A file or folder that failed, while the copy continues.
@@ -80,7 +80,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns its memory use in bytes.
+    /// Returns the memory use of this value in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (size_of::<Failure>() + self.path.len() + self.reason.len()) as u64
     }

@@ -38,8 +38,9 @@ pub const MAX_PATH: usize = 4096;
 /// Maximum number of holes of one file. A source sends the zeros of further holes.
 pub(crate) const MAX_HOLES: usize = 1 << 20;
 
-/// Memory of an entry in addition to its name, its holes and its link target: the entry itself, and
-/// the state of the object's layout and of a destination (two places of 16 bytes, a state, bits).
+/// Memory of an entry in bytes, without its name, its holes and its link target. Covers the entry
+/// itself, and its share of the object's layout and of a destination's state (two places of 16
+/// bytes, a state, bits).
 const FIXED: u64 = size_of::<Entry>() as u64 + 40;
 
 /// Maximum bytes of an entry's encoding in addition to its name, its holes and its link target.
@@ -136,7 +137,7 @@ impl Entry {
     /// Sets the folder, and the name of `name_len` bytes from `name` on.
     fn at(mut self, parent: Option<u32>, name: usize, name_len: usize) -> Entry {
         self.parent = parent.unwrap_or(TOP);
-        // Ten million names of 255 bytes are fewer than 2^32 bytes.
+        // Ten million names of 255 bytes take fewer than 2^32 bytes.
         (self.name, self.name_len) = (name as u32, name_len as u8);
         self
     }
@@ -295,13 +296,13 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Sets the permission bits of the folder whose content this is.
+    /// Sets the permission bits of the source folder, if this is the content of a folder.
     pub(crate) fn with_folder_mode(self, mode: Option<u32>) -> Manifest {
         Manifest { folder_mode: mode.filter(|_| self.shape == Shape::Contents), ..self }
     }
 
-    /// If this is the content of a folder: returns the folder's permission bits, if the source
-    /// reported them.
+    /// Returns the permission bits of the source folder, if this is the content of a folder and the
+    /// source reported them.
     pub(crate) fn folder_mode(&self) -> Option<u32> {
         self.folder_mode
     }
@@ -337,7 +338,7 @@ impl Manifest {
         self.shape
     }
 
-    /// Returns whether it is one plain file, not a tree.
+    /// Returns whether the object is one plain file, not a tree.
     pub fn is_single(&self) -> bool {
         self.shape == Shape::File
     }

@@ -81,7 +81,7 @@ pub struct Source {
     watch: Watch,
     /// Memory of the manifest, and the number of charged bytes.
     memory: (Box<dyn ListMemory>, u64),
-    /// There was no memory for another failure.
+    /// The error, if there was no memory for another failure.
     refused: Option<Error>,
 }
 
@@ -182,7 +182,7 @@ impl Source {
         self.encoded = encoded;
     }
 
-    /// Treats holes as zeros, so that equal files have equal chunks at every source. Call it before
+    /// Treats holes as zeros, so equal files have equal chunks at every source. Call it before
     /// anything is read.
     pub fn fill_holes(&mut self) {
         self.manifest = Arc::new(self.manifest.without_holes());
@@ -327,7 +327,7 @@ impl Source {
     }
 
     /// Reads, then compares the file with the manifest. The system updates the change time before a
-    /// write changes any content, so this detects every change before the read, whatever its
+    /// write changes any content. So the comparison detects every earlier change, whatever the
     /// modification time.
     fn read_unchanged(&mut self, entry: u32, at: u64, piece: &mut [u8]) -> Result<(), Trouble> {
         let cached = self.open.iter().position(|(number, _)| *number == entry);
@@ -405,7 +405,7 @@ impl From<io::Error> for Trouble {
 enum Refused {
     /// Nothing can be copied.
     Whole(Error),
-    /// This place cannot be read, and why; others may be.
+    /// This place cannot be read, with the reason; other places may be readable.
     Place(String),
 }
 

@@ -2,8 +2,8 @@
 //!
 //! First the encoded manifest, if it does not travel on the control stream; then the files in the
 //! manifest's order. A large file starts on a chunk boundary; smaller files are packed without gaps
-//! between large files. The space between the end of content and the next boundary is padding; it
-//! is never sent, nor are holes. The object ends where its last content ends.
+//! between large files. The space between the end of content and the next boundary is padding.
+//! Padding and holes are never sent. The object ends where its last content ends.
 
 use std::ops::Range;
 use std::sync::Arc;

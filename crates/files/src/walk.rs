@@ -276,7 +276,8 @@ fn file_kind(
             holes = holes_of(size, |at| file.next_data(at), |at| file.next_hole(at));
         }
     } else if !is_ours(attributes) {
-        // If a link replaces it meanwhile, this only checks the link; the read itself follows none.
+        // If a link replaces the file meanwhile, this call checks the link's target. The later read
+        // follows no link.
         parent.may_read(name)?;
     }
     Ok(Kind::File { size, sparse, holes: holes.into() })

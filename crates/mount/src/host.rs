@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::Options;
 
-/// Maximum number of names of a folder.
+/// Maximum number of names in a folder.
 const MOST_NAMES: usize = 1_000_000;
 /// The first pause between two tries, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
@@ -34,7 +34,7 @@ pub(crate) fn is_lost(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled)
 }
 
-/// Returns the code of an error that a new connection cannot fix.
+/// Returns the error code for the kernel, for an error that a new connection cannot fix.
 fn code(error: &Error) -> Errno {
     match error.kind {
         ErrorKind::Unreachable => Errno::EACCES,

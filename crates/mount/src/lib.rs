@@ -38,11 +38,11 @@ pub const LEAST_CACHE: u64 = 8 << 20;
 /// How a folder is mounted.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Limit of file content in memory, at least [`LEAST_CACHE`].
+    /// Maximum bytes of file content in memory, at least [`LEAST_CACHE`].
     pub cache: u64,
     /// How long to keep retrying a lost connection before a request fails.
     pub retry_for: Duration,
-    /// How the host is reached.
+    /// How to reach the host.
     pub reach: ReachOptions,
 }
 
@@ -119,7 +119,7 @@ impl Mount {
         }
     }
 
-    /// Unmounts; files that are open stay readable only until their requests end.
+    /// Unmounts. Files that are open stay readable only until their current requests end.
     ///
     /// # Errors
     /// The system refuses.

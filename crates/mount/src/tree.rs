@@ -1,5 +1,5 @@
-//! Inodes and listings. An inode's number is a hash of its place, so a listing needs no memory
-//! per name; the kernel's lookups keep nodes.
+//! Inodes and listings. An inode's number is a hash of its folder and name, so a listing needs no
+//! inode for each name. Only names that the kernel has looked up have an inode in memory.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -56,7 +56,7 @@ struct Node {
     opened: Option<Version>,
 }
 
-/// A folder's listing; the lock is held while it is read.
+/// A folder's listing. The lock is held while the listing is read from the host.
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Listing>>>>;
 
 pub(crate) struct Tree {
@@ -70,7 +70,7 @@ pub(crate) struct Tree {
 pub(crate) fn number(parent: u64, name: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (parent, name).hash(&mut hasher);
-    // Zero and the top are taken.
+    // The numbers 0 and `TOP` have other meanings.
     hasher.finish().max(TOP + 1)
 }
 
@@ -132,7 +132,7 @@ impl Tree {
         let fresh = || Node { parent, named: named.clone(), lookups: 0, opened: None };
         let node = nodes.entry(inode).or_insert_with(fresh);
         if node.parent != parent || node.named.name != name {
-            // Two places with one number.
+            // Two names have the same number.
             return Err(Errno::EIO.into());
         }
         node.named = named.clone();

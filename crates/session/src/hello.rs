@@ -29,7 +29,7 @@ pub struct Hello {
     #[prost(string, tag = "4")]
     pub service: String,
     /// From the end that opens the stream: the version of the service that its messages need. An
-    /// older service refuses the stream, so that no required field is skipped.
+    /// older service refuses the stream, because it would skip a required field.
     #[prost(uint32, tag = "5")]
     pub needs: u32,
     /// From a client: the client opens more streams. Over TCP and ssh, a multiplexer carries all

@@ -1,9 +1,9 @@
 //! Accepts sessions at a server: QUIC on a UDP port and TLS on the TCP port of the same number.
 //!
 //! A client is in its handshake until it has shown a key, is admitted and has sent its hello; then
-//! it becomes a [`Session`]. The listener refuses a client without any right before it reads a
-//! message of the client, and a network with many such clients has to pause. The listener drops
-//! everything else silently, and counts it.
+//! it becomes a [`Session`]. The listener refuses a client without any right before it reads the
+//! client's first message. A network with many refused clients has to pause. The listener drops all
+//! other connections silently, and counts them.
 
 use std::fmt;
 use std::io;
@@ -34,8 +34,8 @@ use longhaul_text::CallOption;
 /// Connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Maximum number of clients without rights that are being informed. Beyond this limit the
-/// oldest is dropped silently.
+/// Maximum number of refusals in progress. Beyond this limit the listener drops the oldest refused
+/// client without a reason.
 const STRANGERS: usize = 32;
 
 /// The charge to a network for each handshake of a client without rights: twenty in a burst are
@@ -52,7 +52,8 @@ const PAUSED: Tariff =
 /// first validate its address (a Retry, RFC 9000 section 8.1.2).
 const VALIDATE_ABOVE: (usize, usize) = (16, 200);
 
-/// A connection without streams is closed after one to two times this period.
+/// Interval of checks for connections without streams. The second such check in a row closes the
+/// connection.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Maximum number of sessions queued for the caller.
@@ -192,8 +193,8 @@ impl Listener {
         self.sessions.recv().await.expect("this listener holds a sender itself")
     }
 
-    /// Returns the session of a client that connected over another carrier, after its hello;
-    /// [`Listener::accept`] returns its additional streams.
+    /// Reads the hello of a client that connected over another carrier, and returns its session.
+    /// [`Listener::accept`] returns the additional streams of this client.
     ///
     /// # Errors
     /// The client has no common version, or ends the session.
@@ -263,9 +264,10 @@ impl Drop for Listener {
     }
 }
 
-/// Opens a UDP and a TCP socket with one number.
+/// Opens a UDP and a TCP socket with the same port number.
 pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
-    // TCP numbers are scarcer, because a closed connection keeps one for a while.
+    // Bind TCP first: TCP has fewer free ports, because a closed connection keeps its port for a
+    // while.
     let (tcp, udp) = one_number(
         address,
         || {
@@ -279,8 +281,8 @@ pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListen
     Ok((udp.into(), tcp.into()))
 }
 
-/// Binds a number by `first`, and the same number by `second`. If any number will do, tries
-/// others while `second` finds them in use.
+/// Binds a port by `first`, and the same port number by `second`. For port 0, tries other numbers
+/// while `second` reports a number in use.
 fn one_number<T, U>(
     address: SocketAddr,
     mut first: impl FnMut() -> io::Result<(T, SocketAddr)>,
@@ -365,7 +367,7 @@ async fn accept_tcp(listener: tokio::net::TcpListener, door: Arc<Door>) {
     }
 }
 
-/// What became of a new connection.
+/// The outcome of a new connection.
 enum Arrival {
     Session(Box<Session>),
     Foreign,
@@ -486,7 +488,7 @@ impl Door {
     /// refused or has another version.
     async fn greeted(self: &Arc<Door>, mut session: Session) -> Arrival {
         let network = Network::of(session.remote.ip());
-        // The sender belongs to the door, so this returns when clients need not wait.
+        // The door owns the sender, so this wait ends only when clients need not wait.
         let _ = self.holds.subscribe().wait_for(|holds| !holds).await;
         if let Some(Err(error)) = self.admission.get().map(|judge| judge(&session.peer)) {
             self.turn_away(session, network, error).await;

@@ -18,7 +18,7 @@ use super::{Session, Settings, quic, stream};
 /// Delay before the next address is tried, if there is no answer (RFC 8305 section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
-/// How long UDP may take to answer after a refusal by TCP, which shows that the host is up.
+/// How long UDP may take to answer after TCP was refused. The refusal shows that the host is up.
 const AFTER_REFUSAL: Duration = Duration::from_secs(3);
 
 /// Why no attempt led to a session.

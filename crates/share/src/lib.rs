@@ -3,7 +3,8 @@
 //! The logic of the tree and of watching is in `longhaul_proto::share`. This crate has [`messages`]
 //! (the wire messages), [`convert`] (their validation), `disk` (the file), `store` (the thread that
 //! owns tree and file), `server` and [`client`] (the two sides of a session's streams), `turns` and
-//! `unread` (memory limits of both sides). [`Right`] describes a client's right.
+//! `unread` (memory limits of both sides). [`Right`] describes a client's right. A presence is a
+//! value that the server deletes when its writer disconnects.
 
 pub mod client;
 #[doc(hidden)]

@@ -14,9 +14,9 @@ impl RangeFile {
     ///
     /// # Errors
     /// `File`: the system refuses, another process has locked the file, or the file must not be
-    /// changed in place. The last applies to partial files of copies, to files that run with the
-    /// rights of their owner or group, and within a root to files with several names, because
-    /// other names may be outside the root.
+    /// changed in place. Three kinds of files must not be changed: partial files of copies; files
+    /// that run with the rights of their owner or group; and, within a root, files with several
+    /// names, because other names may be outside the root.
     pub fn open_to_change(place: &Place) -> Result<RangeFile, Error> {
         let path = place.named();
         let wrong = |error: io::Error| file_error("change", path, &error);
@@ -117,7 +117,7 @@ impl RangeFile {
         }
     }
 
-    /// Takes the version after an own change, which has `size` bytes.
+    /// Takes over the version after a change through this value; the file has `size` bytes.
     fn renew(&mut self, size: u64) -> Result<(), Error> {
         let attributes = self.file.attributes();
         let now = attributes.map_err(|error| file_error("write", &self.path, &error))?;

@@ -1,6 +1,5 @@
-//! Locks on folders while a copy runs. Two copies of a tree into one place would take each
-//! other's files, and neither would be complete. So the second one is refused, as for a single
-//! file.
+//! Locks on folders while a copy runs. Two copies of a tree into one place would take each other's
+//! files, and neither would be complete. So the second copy is refused, as for a single file.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -40,7 +40,7 @@ pub struct SinkOutcome {
     /// For one file: its BLAKE3 hash, as `b3sum` prints it. For a tree: BLAKE3 of three
     /// concatenated hashes. They cover the encoded manifest without version stamps; the roots of
     /// the large files in the manifest's order; and the values of the packed chunks in order.
-    /// `None` if not everything was hashed, because some of it existed already or failed.
+    /// `None` if a part was not hashed because it existed already or failed.
     pub digest: Option<Digest>,
 }
 
@@ -117,7 +117,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Large files that are one hole, for which no chunk arrives.
+    /// Creates the large files that consist of one hole: none of their chunks arrives.
     fn create_whole_holes(&mut self) -> Result<(), Error> {
         self.each(
             |kind| matches!(kind, Kind::File { size: 1.., .. }),
@@ -158,7 +158,7 @@ impl Sink {
         Ok(())
     }
 
-    /// From the innermost folder on, because changes within a folder change its time.
+    /// Starts with the innermost folders, because changes within a folder change its time.
     fn finish_folders(&mut self) {
         let manifest = self.ground.manifest.clone();
         for (number, entry) in manifest.entries().iter().enumerate().rev() {

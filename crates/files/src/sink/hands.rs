@@ -8,9 +8,9 @@ use std::thread::{self, Builder, ScopedJoinHandle};
 
 use super::destination::Ground;
 
-/// More threads would block each other: a folder takes one new name at a time.
+/// Maximum number of threads. More would block each other: a folder takes one new name at a time.
 const MOST: usize = 4;
-/// Fewer operations per thread are done sooner than a thread starts.
+/// Minimum number of operations per thread. Fewer are done sooner than a thread starts.
 const LEAST: usize = 64;
 
 /// Returns the number of useful threads on this host.

@@ -143,9 +143,9 @@ impl Large {
         Ok(())
     }
 
-    /// Resumes the data of an earlier run, if any: chunks in the journal count after they were read
-    /// and match it. With `distrust` nothing counts before it is compared. `watch` counts each
-    /// chunk read, and may end the work.
+    /// Resumes the data of an earlier run, if any. A chunk in the journal counts once it was read
+    /// and matches its record. With `distrust`, no chunk counts before the comparison with the
+    /// source. `watch` counts each chunk read, and may end the work.
     pub(super) fn resume(
         number: u32,
         ground: &mut Ground,
@@ -302,7 +302,7 @@ impl Large {
     }
 
     /// Records which chunks of the partial file the source also has, before [`Large::take_found`]
-    /// takes them one by one. So a failed sync in between does not lose the others.
+    /// takes them one by one. So a failed sync in between loses none of them.
     pub(super) fn expect_found(&mut self, found: &[(u64, Digest)]) {
         self.found = found.to_vec();
     }
@@ -372,9 +372,9 @@ impl Large {
         let synced = self.file(ground)?.sync_data();
         self.judge_sync(synced)?;
         if !self.is_named {
-            // Without its name a power failure would lose the whole file. A folder keeps entries
-            // whose sync failed, so the next sync tries again. Until then nothing is added to the
-            // journal.
+            // If the name is not on disk, a power failure loses the whole file. A folder keeps
+            // entries whose sync failed, so the next sync tries again. Until then nothing is added
+            // to the journal.
             let (folder, _) = ground.at(self.number)?;
             if folder.sync().is_err() && folder.sync().is_err() {
                 return Ok(());
@@ -404,7 +404,7 @@ impl Large {
         synced
     }
 
-    /// Drops the chunks that wait for a sync, so that they are never journalled.
+    /// Drops the chunks that wait for a sync. They are then never journalled.
     pub(super) fn lose_pending(&mut self) {
         self.pending.clear();
         self.has_lost = true;
@@ -509,8 +509,8 @@ impl Large {
             None => {
                 let (folder, name) = ground.at(self.number)?;
                 folder.remove(&names::journal(&name))?;
-                // Even if the journal does not exist: an earlier run may have failed to sync its
-                // removal, and the journal could reappear after a power failure.
+                // Sync even if the journal does not exist. An earlier run may have failed to sync
+                // the removal, and the journal could reappear after a power failure.
                 folder.sync()
             }
         }

@@ -1,4 +1,4 @@
-//! The partial files that earlier attempts of this process left.
+//! The partial files that earlier attempts of this process left behind.
 //!
 //! A journal describes the disk as it was when the journal was written, so a later run must read
 //! and compare the data. After a short loss of connection the same process resumes, and need not

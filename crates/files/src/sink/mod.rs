@@ -71,8 +71,8 @@ pub struct SinkOptions {
     pub set_id: bool,
     /// Compare existing files by content instead of size and time.
     pub checksum: bool,
-    /// Compare the data of an earlier run with the source, even if their journal is valid and
-    /// matches the source's size and time.
+    /// Compare the data of an earlier run with the source, even if a valid journal matches the
+    /// source's size and time.
     pub distrust: bool,
     /// Do not ask the sender about chunks of a partial file, because the question would contain
     /// their digests. The chunks are sent again. Cannot be combined with `checksum`.
@@ -156,7 +156,7 @@ const KEPT: usize = 64;
 
 /// The files of an object at the receiving end.
 ///
-/// Dropped at any moment, it leaves its data for a later run.
+/// A drop at any moment leaves the data for a later run.
 #[derive(Debug)]
 pub struct Sink {
     object: VirtualObject,
@@ -215,12 +215,12 @@ impl Sink {
     /// and checks the free space.
     ///
     /// `manifest_prefix_len` is the length of the encoded manifest if it is the first part of the
-    /// virtual object, else zero. Values to compare require reading and hashing the existing data.
-    /// `watch` counts the progress, and may end the work.
+    /// virtual object, else zero. If there are values to compare, this call reads and hashes the
+    /// existing data. `watch` counts the progress, and may cancel the work.
     ///
     /// # Errors
     /// A destination that is missing, of the wrong kind, not writable, in use by another copy or
-    /// without enough space (`File`); a reserved name (`Request`); `watch` has ended it
+    /// without enough space (`File`); a reserved name (`Request`); `watch` has cancelled the work
     /// (`Unfinished`).
     pub fn open(
         place: &Place,
@@ -375,7 +375,8 @@ impl Sink {
         if !self.needed.has(chunk) || self.options.dry_run {
             return Ok(Verdict::Written);
         }
-        // A failed sync may need it again immediately.
+        // Remove the chunk before the write: a failed sync of the write may request the chunk
+        // again.
         self.needed.remove(chunk);
         self.written += content.len() as u64;
         self.unsynced += content.len() as u64;

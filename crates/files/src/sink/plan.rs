@@ -98,8 +98,9 @@ fn is_equal(found: &Attributes, entry: &Entry) -> bool {
     entry.size() == Some(found.size) && same_time(found.modified, entry.modified)
 }
 
-/// Returns whether an entry is below `folder`, if all entries between them are. A folder's content
-/// follows the folder directly; entries after the content have a parent before `folder`.
+/// Returns whether an entry is below `folder`, given that all entries between the two are. A
+/// folder's content follows the folder directly; entries after the content have a parent before
+/// `folder`.
 fn is_below(entry: &Entry, folder: Option<u32>) -> bool {
     folder.is_some_and(|folder| entry.parent().is_some_and(|parent| parent >= folder))
 }
@@ -288,8 +289,8 @@ impl Sink {
         Ok(())
     }
 
-    /// A killed copy may have left a large partial file of a file that is small now, or the
-    /// reverse. Removes such remains. `has_large`: the partial file of a large file exists.
+    /// Removes the remains of a killed copy if the file was large then and is small now, or the
+    /// reverse. `has_large`: the partial file of a large file exists.
     fn remove_other_remains(&mut self, number: u32, has_large: bool) -> io::Result<()> {
         if self.object.is_large(number) {
             let (folder, name) = self.ground.at(number)?;

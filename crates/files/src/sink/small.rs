@@ -12,8 +12,8 @@ use crate::manifest::FileTime;
 use crate::store::{self, Access, Attributes, File, OpenFile};
 use crate::{Entry, Extent, names};
 
-/// Up to this many files are synced one by one, which spares other programs' writes on the same
-/// disk.
+/// Up to this many files are synced one by one. A sync of the file system would also write other
+/// programs' data.
 const ONE_BY_ONE: usize = 8;
 
 /// Maximum number of open files that span several chunks.
@@ -150,7 +150,7 @@ impl Small {
                 reopen(ground, extent.entry, Access::Write, is_it)?
             }
         };
-        // A chunk is repeated if another file in it needs it.
+        // A chunk may arrive again, because another file in the chunk needs it.
         if !begun.pieces.contains(&extent.file_offset) {
             begun.put(&*file, entry, extent.file_offset, content)?;
         }
@@ -269,8 +269,9 @@ impl Begun {
     }
 }
 
-/// Creates a partial file. An existing partial file is removed: a killed copy has left it, or
-/// another copy that writes it fails. The names of entries in `new` are free.
+/// Creates a partial file, after removing an existing one. Either a killed copy has left the
+/// existing file, or another copy is writing it; then that copy fails. The names of entries in
+/// `new` are free.
 fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result<Begun> {
     let manifest = ground.manifest.clone();
     let entry = &manifest.entries()[number as usize];

@@ -1,5 +1,5 @@
-//! The storage seam: every access of [`Source`](super::Source), [`Sink`](super::Sink), walk and
-//! journal to files goes through [`Folder`] and [`File`].
+//! The storage interface. [`Source`](super::Source), [`Sink`](super::Sink), the walk and the
+//! journal access files only through [`Folder`] and [`File`].
 //!
 //! `real` is the file system of this host; `scarce` waits for a file descriptor if none is free.
 //! `buffers` is a folder in memory, for programs that send or receive without a disk. `memory`
@@ -124,7 +124,7 @@ pub(crate) trait Folder: Debug + Send + Sync {
         Ok(names)
     }
 
-    /// Calls `tell` with each name, until it returns `false`. Stores no list.
+    /// Calls `tell` with each name, until `tell` returns `false`. Stores no list.
     fn each_name(&self, tell: &mut dyn FnMut(Vec<u8>) -> bool) -> io::Result<()>;
 
     /// Opens the file `name`. Fails on a link, and does not wait for the other end of a pipe.
@@ -136,7 +136,8 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Opens the folder `name`; fails on a link.
     fn open_folder(&self, name: &[u8]) -> io::Result<SharedFolder>;
 
-    /// Opens this folder again and locks that handle without waiting: the lock is released with it.
+    /// Opens this folder again and locks that handle without waiting: the lock ends with that
+    /// handle.
     ///
     /// # Errors
     /// `ResourceBusy` if another copy holds the lock.
@@ -344,7 +345,7 @@ mod tests {
     use super::buffers::MemoryFolder;
     use super::*;
 
-    /// A file that does at most three bytes per call, and interrupts every second call.
+    /// A file that reads or writes at most three bytes per call, and interrupts every second call.
     #[derive(Debug)]
     struct Halting(OpenFile, Mutex<RefCell<u32>>);
 

@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Interval of retries for descriptors that are freed without a notification.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A transfer keeps several kinds of files and folders open: each kind may use this fraction of the
-/// limit.
+/// A transfer keeps several kinds of files and folders open. Each kind may use one part in this
+/// many of the limit.
 const PARTS: usize = 16;
 
 static RETURNED: Desk = Desk::new();
@@ -38,8 +38,8 @@ pub(super) fn patiently<T>(open: impl FnMut() -> Result<T, Errno>) -> io::Result
     Ok(RETURNED.wait(PATIENCE, LOOK, open)?)
 }
 
-/// Returns how many of `most` currently unneeded files may stay open: a small part of this
-/// process's limit, and almost none while an open waits.
+/// Returns how many files that are not needed now may stay open, at most `most`: a small part of
+/// this process's limit, and almost none while an open waits.
 pub(crate) fn kept(most: usize) -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     if RETURNED.waiting.load(Ordering::SeqCst) > 0 {

@@ -36,7 +36,7 @@ struct Run {
     /// Chunks that were written and not requested again since.
     written: BTreeSet<u64>,
     attempts: u64,
-    /// Chunks that were repeated in addition to those that waited for a sync.
+    /// The number of repeated chunks, without those that waited for a sync.
     excess: u64,
     /// Prints the events.
     is_told: bool,
@@ -240,11 +240,12 @@ impl Run {
             matches!(sink.object().chunk_kind(**chunk), Some(ChunkKind::Large { .. }))
         };
         let again = again.iter().filter(is_large).count() as u64;
-        // Allowed are the data that waited for a sync, and the chunk at which the attempt ended. A
-        // failed write to the device may be detected much later; it also loses the chunks that
-        // waited at that time. A failed sync of a folder also loses chunks, if a power failure
-        // comes before the next sync. A journal that lost a page proves nothing: all chunks of its
-        // file are sent again. A failed read loses one chunk, or with a journal all of its file.
+        // The next attempt may repeat the data that waited for a sync, and the chunk at which the
+        // attempt ended. A failed write to the device may be detected much later; it also loses the
+        // chunks that waited at that time. A failed sync of a folder also loses chunks, if the
+        // power fails before the next sync. A journal that lost a page proves nothing: all chunks
+        // of its file are sent again. A failed read loses one chunk, or with a journal all of its
+        // file.
         let waited = UNSYNCED / CHUNK + 1;
         let (faults, (lost, lost_journals)) = self.to.struck();
         let (unread, unread_journals) = self.to.unread();

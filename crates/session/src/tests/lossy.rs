@@ -187,7 +187,7 @@ fn long_messages_fill_a_long_path_as_far_as_the_other_end_expects_them() {
     for one_in in [0, 100] {
         let little = most_flying(false, one_in);
         assert!(little < 400_000, "{little} bytes where nothing long is expected");
-        // A machine that stalls looks like a queue, which keeps the window small. One undisturbed
+        // A stalled machine delays packets like a queue, so the window stays small. One undisturbed
         // try suffices.
         let grew = (0..6).any(|_| most_flying(true, one_in) > 500_000);
         assert!(grew, "half a megabyte was never on its way, at one lost in {one_in}");
