@@ -31,7 +31,7 @@ pub struct RoomLimits {
     pub messages: usize,
     /// Bytes of these messages.
     pub bytes: usize,
-    /// Keys of a room whose last message is kept for late subscribers.
+    /// Maximum number of keys of a room whose last message is kept for late subscribers.
     pub keys: usize,
     /// Bytes of these messages.
     pub key_bytes: usize,
