@@ -1,9 +1,9 @@
-//! The client's side of a remote file: it requests ranges before the bytes of earlier ranges have
-//! arrived, and sends changes before earlier ones are made.
+//! The client's side of a remote file. It requests ranges before the bytes of earlier ranges have
+//! arrived, and sends changes before the server has made earlier changes.
 //!
-//! The requested bytes that were not taken yet are limited ([`WINDOW`]). So the client always
-//! reads the stream, and a slow reader blocks only its own file. A change is sent when all
-//! requested bytes have arrived, so the two ends never both wait for the other one to read.
+//! A limit ([`WINDOW`]) applies to requested bytes until the program takes them. So the client can
+//! always read the stream, and a slow program blocks only its own file. A change is sent only after
+//! all requested bytes have arrived. Otherwise both ends could wait for the other end to read.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,7 +23,8 @@ use longhaul_files::digest::{Digest, file_value};
 /// Maximum bytes of a file that were requested and not yet taken: the data that a path of 1 Gbit/s
 /// carries in 250 ms.
 pub(crate) const WINDOW: usize = 32 << 20;
-/// Reads and changes of one file that may wait, and changes that may be without an answer.
+/// Maximum number of waiting reads and changes of one file; also the maximum number of unanswered
+/// changes.
 const WAITING: usize = 64;
 /// Timeout for a server, which gives a sign of life every 5 s while it reads.
 const SILENT: Duration = Duration::from_secs(30);
@@ -265,7 +266,8 @@ impl Reading {
         }
     }
 
-    /// Requests the next portion, which has `credit`, and further portions as far as credit lasts.
+    /// Requests the next portion, for which `credit` was reserved, and further portions while there
+    /// is credit.
     async fn ask(&mut self, credit: OwnedSemaphorePermit) -> Result<(), Error> {
         let (mut ranges, mut credit) = (Vec::<FileRange>::new(), Some(credit));
         while self.asked.len() < MOST_RANGES

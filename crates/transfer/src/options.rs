@@ -197,7 +197,8 @@ pub struct PartOfPipe {
 /// The options of a copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// The sources; several only into one folder. All local, or all remote, on one host or many.
+    /// The sources. Several sources need a folder as destination. All are local, or all are remote,
+    /// on one host or several.
     pub sources: Vec<Location>,
     /// The destination.
     pub destination: Location,
@@ -211,7 +212,7 @@ pub struct CopyOptions {
     pub recursive: bool,
     /// Keep permissions and times.
     pub preserve: bool,
-    /// Compare existing files, and what an earlier run left of them, by content instead of size and
+    /// Compare existing files, and partial files of an earlier run, by content instead of size and
     /// time.
     pub checksum: bool,
     /// Report what would be copied; copy nothing.

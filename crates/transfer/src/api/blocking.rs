@@ -1,4 +1,4 @@
-//! The same calls for threads that may block: `wait(transfer.finish())`, `iter(transfer.events())`.
+//! Calls for threads that may block: `wait(transfer.finish())`, `iter(transfer.events())`.
 //!
 //! These functions park the calling thread and enter no runtime, so they never panic inside one.
 

@@ -17,12 +17,12 @@ use crate::file::{Bytes, Job, Opened, Read};
 use crate::list::FileTime;
 
 /// A remote file, open for reading. Every read returns the version that was opened: if the file
-/// changes, reads fail with an error that names it.
+/// changes, reads fail with an error that names the file.
 ///
-/// The connection's encryption authenticates each byte. Chunks of 1 MiB (counted from the start of
-/// the file) that a read covers completely are also verified before they are returned: their BLAKE3
-/// value must equal the value that the server computed when it first read the chunk. So all clients
-/// see the same bytes. Partial chunks are not hashed.
+/// The connection's encryption authenticates each byte. A chunk is 1 MiB, counted from the start of
+/// the file. If a read covers a whole chunk, the client also verifies the chunk before it returns
+/// the bytes: the BLAKE3 value must equal the value that the server computed when it first read the
+/// chunk. So all clients see the same bytes. Partial chunks are not hashed.
 ///
 /// The server answers the reads of a file in the order in which they start. Up to 32 MiB are in
 /// flight or wait for the caller; a read whose data are not taken blocks the reads after it. Clones
@@ -123,8 +123,8 @@ impl RemoteFile {
     ///
     /// # Errors
     /// [`ErrorKind::Usage`]: the file was opened for reads only, or the range ends beyond 2^63 − 1.
-    /// Otherwise the server's reason, such as a full disk, or the connection was lost. Then all
-    /// later calls on the file fail, too: open it again.
+    /// Otherwise the server's reason, such as a full disk, or the connection was lost. All later
+    /// calls on the file then fail too: open it again.
     pub async fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let end = offset.saturating_add(bytes.len() as u64);
         self.may_have(end)?;

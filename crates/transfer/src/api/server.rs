@@ -198,10 +198,11 @@ impl ServerBuilder {
         self
     }
 
-    /// Bridges a room to a multicast group of this server's network: `239.1.2.3:5000`,
-    /// `[ff15::7]:5000`, with `%eth0` behind it for an interface. The server sends the messages of
-    /// the room to the group, and takes those that clients send to it in the mode
-    /// [`Multicast`](super::ChannelMode::Multicast). Datagrams pass `hops - 1` routers.
+    /// Bridges a room to a multicast group of this server's network, such as `239.1.2.3:5000` or
+    /// `[ff15::7]:5000`. Append `%eth0` to choose an interface. The server sends the messages of
+    /// the room to the group. It passes the messages that clients send to the group, in the mode
+    /// [`Multicast`](super::ChannelMode::Multicast), on to the room. Datagrams pass `hops - 1`
+    /// routers.
     pub fn multicast(mut self, room: &str, group: &str, hops: u8) -> ServerBuilder {
         let usage = |what: String| Error::new(ErrorKind::Usage, what);
         let room = Key::new(room).map_err(|error| usage(format!("this is no room: {error}")));
@@ -347,8 +348,8 @@ pub struct ServerControl {
 }
 
 impl ServerControl {
-    /// Replaces the list of clients. A running transfer ends with that reason if its client has
-    /// lost the right or has a different folder now; the others continue.
+    /// Replaces the list of clients. A running transfer ends if its client has lost the right or
+    /// now has a different folder, and the client gets this reason. Other transfers continue.
     ///
     /// # Errors
     /// A folder of the list does not exist (the old list stays), or the server has ended.

@@ -66,7 +66,7 @@ pub(super) struct State {
     path: PathWatch,
     /// Bytes that existed when the first plan was made.
     pub(super) resumed: Option<u64>,
-    /// Bytes that existed according to this attempt.
+    /// Bytes that existed, as found by this attempt.
     found: u64,
     pub(super) skipped: u64,
     /// The failed entries, with reason and side; each is reported once.
@@ -264,9 +264,10 @@ impl Hooks for ClientHooks {
                 .advise("copy in several parts")
                 .into());
         }
-        // Nothing arrives before the plan, which may take long, so each end reports how much it has
-        // looked at. A sign of life is not enough: the end's disk may hang while its control stream
-        // still works. Written data were synced continuously, so the end needs no extra time.
+        // No data arrive before the plan is complete, and planning may take long. So each end
+        // reports how many names and chunks it has examined. A sign of life is not enough: an end's
+        // disk may hang while its control stream still works. The end of the copy needs no extra
+        // time, because written data are synced continuously.
         let (received, looked) = (counters.receiver.received, counters.looked);
         let Written { bytes, streamed, .. } = counters.written;
         let count = [received, streamed, looked].into_iter().fold(bytes, u64::saturating_add);

@@ -96,7 +96,7 @@ fn lies_in(path: &Path, folder: &Path) -> bool {
     real.is_some_and(|(path, folder)| path != folder && path.starts_with(folder))
 }
 
-/// Returns whether the copy of `from` would land on it or below it.
+/// Returns whether the copy of `from` would be written to `from` itself, or below it.
 fn leads_into_itself(from: &Path, to: &Path, recursive: bool) -> bool {
     let says_folder = from.as_os_str().as_encoded_bytes().ends_with(b"/");
     // A link that is copied as a link has no content.
@@ -284,7 +284,7 @@ impl ToFiles {
     }
 }
 
-/// Marks the files that the source could not read as failed, so that the sink stops writing them.
+/// Marks the files that the source could not read as failed. The sink then stops writing them.
 fn fail_in(sink: &mut Sink, failures: &[Failure]) {
     for Failure { entry, reason, .. } in failures {
         if let Some(entry) = entry {

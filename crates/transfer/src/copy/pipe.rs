@@ -113,7 +113,7 @@ struct Opened {
     number: u64,
     session: Session,
     connection: Connection,
-    /// How the parts are reached, except for their stream.
+    /// For the data of all parts: the local port, the server's address, and the datagram size.
     by: (Rc<longhaul_net::port::Port>, std::net::SocketAddr, Option<u16>),
     patience: Duration,
 }

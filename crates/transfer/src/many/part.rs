@@ -23,8 +23,8 @@ use crate::write::ordered::Ordered;
 use longhaul_files::sink::Left;
 use longhaul_files::{Asked, SinkOptions};
 
-/// How long to wait for another copy on this host to unlock a file. A killed copy does so as soon
-/// as the system has cleaned up; a running copy does not.
+/// How long to wait for another copy on this host to unlock a file. The system unlocks the file of
+/// a killed copy after a short time. A running copy keeps it locked.
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// The state that all sources share.

@@ -81,7 +81,7 @@ impl Destination for ReplicaLink {
 pub(crate) enum ReplicaEvent {
     /// Bytes that an earlier run left.
     Resumed(u64),
-    /// A source has nothing left to send, or has a lease again.
+    /// A source has no lease left, or has a lease again.
     Waits { source: usize, waits: bool },
     /// A source became silent, or sends again.
     Silent { source: usize, silent: bool },
@@ -352,7 +352,8 @@ impl ReplicaWriter {
         Ok(())
     }
 
-    /// `None` for a chunk that is not needed, or from a source that was removed.
+    /// Verifies and writes a chunk. Returns `None` for a chunk that is not needed, or from a source
+    /// that was removed.
     fn write_verified(
         &mut self,
         source: usize,

@@ -111,7 +111,8 @@ pub(crate) async fn open(
     open_for(options, observer, settings, look, false).await
 }
 
-/// The same for rooms and streams: clients that come over ssh meet at one server of their user.
+/// Like [`open`], for rooms and streams. Over ssh, all clients of a user connect to one server of
+/// that user.
 ///
 /// # Errors
 /// As [`open`].

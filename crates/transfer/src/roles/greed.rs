@@ -30,10 +30,10 @@ use crate::write::jobs::{Job, JobInbox, Jobs};
 use longhaul_files::CHUNK;
 
 const FLOW: FlowId = FlowId(7);
-/// Few datagrams a chunk.
+/// Block size in bytes: large, so a chunk has few datagrams.
 const BLOCK: u32 = 60_000;
 const OBJECT: Bytes = Bytes::mebi(100);
-/// A transfer's part of a memory of 64 MiB that another transfer shares.
+/// A transfer's part, in MiB, of a memory of 64 MiB that it shares with another transfer.
 const HELD: u64 = 32;
 const SOON: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(60);

@@ -50,7 +50,7 @@ pub(super) fn pass(
 }
 
 /// Checks whether chunks may arrive over streams with the protocol `agreed`, because memory is
-/// held for one carrier only.
+/// reserved for one carrier only.
 ///
 /// # Errors
 /// [`ErrorKind::Unreachable`]: datagrams were agreed on.
@@ -61,8 +61,8 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     }
 }
 
-/// Useless data that an honest sender may send: existing data, before the sender has the plan, and
-/// data in flight that are no longer requested.
+/// Useless data that an honest sender may send: data that the receiver has, until the sender gets
+/// the plan; and data in flight that are no longer requested.
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
 /// Maximum amount of useless data, as a multiple of the useful data.
 const MOST_IN_VAIN: u64 = 4;

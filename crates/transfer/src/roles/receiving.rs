@@ -54,7 +54,7 @@ pub(crate) struct ReceivingRole<'a> {
     /// Additional sessions that carry chunks.
     pub(crate) streams: mpsc::UnboundedReceiver<Session>,
     pub(crate) hooks: &'a dyn Hooks,
-    /// Whether this end, the client, decides whether datagrams pass.
+    /// Whether this end decides if datagrams pass. Only a client decides.
     pub(crate) decides: bool,
     /// This transfer's part of the memory.
     pub(crate) memory: Arc<MemoryPart>,

@@ -39,7 +39,7 @@ const MAX_REPEATS: u32 = 3;
 /// Interval of status messages to the other end.
 const TICK: Duration = Duration::from_millis(100);
 /// How long to wait for the first additional stream, and after each stream for the next one (at
-/// least two round trips). The copy works without a lost stream.
+/// least two round trips). If a stream does not arrive, the copy works without it.
 const FIRST_STREAM: Duration = Duration::from_secs(3);
 const STRAGGLER: Duration = Duration::from_millis(200);
 /// The UDP payload to fall back to if larger datagrams are dropped: what IPv6 guarantees.
@@ -59,7 +59,7 @@ pub(crate) struct SendingRole<'a> {
     /// Additional sessions that carry chunks.
     pub(crate) streams: mpsc::UnboundedReceiver<Session>,
     pub(crate) hooks: &'a dyn Hooks,
-    /// Whether this end, the client, decides whether datagrams pass.
+    /// Whether this end decides if datagrams pass. Only a client decides.
     pub(crate) decides: bool,
     /// Whether only the manifest is sent, for the other end's plan.
     pub(crate) dry_run: bool,

@@ -46,7 +46,7 @@ pub(super) struct Right {
     /// The list when the transfer was admitted.
     seen: Arc<[Allow]>,
     peer: PeerId,
-    /// `None`: any entry of the list suffices.
+    /// The needed access; `None` if any entry of the list suffices.
     access: Option<Access>,
     /// A service other than files, whose right must not change.
     word: Option<&'static str>,
@@ -282,7 +282,8 @@ fn missing(id: &str, folder: &Path, error: &std::io::Error) -> Error {
     Error::new(ErrorKind::LocalFile, what).at(folder).advise("make it below the root on the server")
 }
 
-/// Resolves `~` and paths below it, as the shell behind scp does; no other user's home.
+/// Resolves `~` and paths below it, as the shell behind scp does. Homes of other users (`~name`)
+/// are not resolved.
 fn at_home(path: &Path, home: Option<OsString>) -> PathBuf {
     let below = path.as_os_str().as_bytes().strip_prefix(b"~");
     match (below, home) {

@@ -21,8 +21,8 @@ use crate::session::{Connection, Services, Settings};
 use crate::write::budget::Budget;
 
 /// Serves the client at the other end of standard input and output; blocks until ssh ends. The
-/// client can reach everything that its user can reach: of `options` only the identity's folder and
-/// the memory are used. The server opens its ports within `ports`, if given.
+/// client can reach everything that its user can reach. Of `options`, only the identity's folder
+/// and the memory limit apply. The server opens its ports within `ports`, if given.
 ///
 /// # Errors
 /// The process was not started by ssh, or no port is free.

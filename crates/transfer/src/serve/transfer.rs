@@ -99,8 +99,8 @@ pub(super) async fn answer(
     }
 }
 
-/// Waits until a receiving transfer can start: its destination is free, and there is memory. If
-/// the wait takes any time, tells the client immediately, because its data are lost until then.
+/// Waits until a receiving transfer can start: its destination is free, and there is memory. If it
+/// has to wait, tells the client immediately, because the client's data are lost until the start.
 async fn let_in(
     server: &Server,
     registered: &Registered<'_>,

@@ -3,7 +3,7 @@
 //! A [`Destination`] starts the writing of an object. Destinations with one source implement
 //! [`Open`]: the writing thread collects the manifest and the digests, and the [`Opened`]
 //! destination takes chunks with their digests. Implementations: files (including a folder in
-//! memory), a rehearsal of files, and the discarding measurement. Replicas write one object
+//! memory), a dry run of files, and a measurement that discards the data. Replicas write one object
 //! together, on their own thread.
 
 use std::sync::Arc;

@@ -165,8 +165,8 @@ impl Jobs {
         Jobs { source, overflown: Arc::default(), ..self.clone() }
     }
 
-    /// Returns a sender with a new source number, so late jobs of an earlier source do not count
-    /// as its own.
+    /// Returns a sender with a new source number. Late jobs of an earlier source then do not count
+    /// as jobs of this sender.
     pub(crate) fn of_another(&self) -> Jobs {
         self.of_source(self.next.fetch_add(1, Ordering::Relaxed))
     }

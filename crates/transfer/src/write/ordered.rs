@@ -19,7 +19,7 @@ use longhaul_files::digest::{Digest, file_value};
 use longhaul_files::{Asked, CHUNK, ChunkKind, Plan, SinkOutcome, VirtualObject};
 
 /// Timeout for a missing chunk while early chunks fill all memory. With several streams, the
-/// missing chunk may wait for that memory; a new attempt requests it first.
+/// missing chunk may itself wait for memory. A new attempt requests that chunk first.
 const STUCK: Duration = Duration::from_secs(5);
 
 /// The output of a copy as its destination.

@@ -1,19 +1,20 @@
 //! The memory for incomplete chunks, divided among the receiving transfers.
 //!
 //! A receiver grants as many bytes as it can hold. If several transfers share one memory, each may
-//! grant its part; parts grow and shrink as transfers come and go. A grant is never taken back. A
+//! grant its part. Parts grow and shrink as transfers begin and end. A grant is never taken back. A
 //! transfer with more than its part keeps the excess until the writer has drained it; until then
 //! the other transfers have less.
 //!
 //! Before any grant a sender may send [`EARLY_GRANT`]. So every transfer gets at least [`LEAST`],
-//! and a smaller memory is refused. If less is free, a new transfer waits for it, ahead of all
-//! transfers that want to grow; a quarter of the memory is reserved for new transfers. So the parts
-//! together never exceed the memory, and a transfer never has more buffers than its part: data
-//! beyond a grant find no buffer, whatever the other end believes.
+//! and a smaller memory is refused. If less is free, a new transfer waits, ahead of all transfers
+//! that want to grow. A quarter of the memory is reserved for new transfers.
 //!
-//! At a server every transfer has an owner, the client's id. An owner that has parts already gets
-//! another part only while more parts are free than the owner has. So one owner leaves half of the
-//! least parts to other owners, and its waiting transfers do not block theirs.
+//! The parts together never exceed the memory, and a transfer never has more buffers than its part.
+//! Data that a sender sends beyond its grant find no buffer and are dropped.
+//!
+//! At a server every transfer has an owner, the client's id. An owner of n parts gets another part
+//! only while more than n least parts are free. So one owner leaves half of the least parts to
+//! other owners. Its waiting transfers do not block the transfers of others.
 //!
 //! Lists of files ([`lists`]) and unread messages ([`messages`]) are charged to the same memory.
 
@@ -41,9 +42,8 @@ use longhaul_text::CallOption;
 /// reserves this much. With the two chunks that may be partly filled this is 32 MiB.
 pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(30);
 
-/// Additional open chunks, because a grant may begin and end within a chunk. For a transfer over
-/// streams these are the control stream's chunks: the chunk being assembled, and the chunk that
-/// waits for room.
+/// Additional open chunks, because a grant may begin and end within a chunk. A transfer over
+/// streams needs them for the control stream: one chunk is being assembled, and one waits for room.
 const PARTLY: u32 = 2;
 /// Chunks of the first grant.
 const EARLY: u32 = (EARLY_GRANT.get() / CHUNK) as u32;
@@ -63,8 +63,8 @@ struct Inner {
     free: Arc<Semaphore>,
     /// Transfers that have a part or wait for one.
     count: AtomicU32,
-    /// Expected transfers, and transfers that have had a part: the first transfer must not take
-    /// memory that the last one needs.
+    /// The number of expected transfers, and of transfers that have had a part. The first transfer
+    /// must not take memory that the last one needs.
     expected: u32,
     entered: AtomicU32,
     patience: Duration,
@@ -89,8 +89,8 @@ struct Share {
 
 /// A transfer's part; returned on drop.
 pub(crate) struct MemoryPart {
-    /// As many chunks as `pool` may have. Dropped before the share, so that waiting transfers see
-    /// the free memory.
+    /// As many chunks as `pool` may have. Dropped before the share, so waiting transfers see the
+    /// free memory.
     held: Mutex<OwnedSemaphorePermit>,
     share: Option<Share>,
     place: Place,
@@ -273,8 +273,9 @@ impl Inner {
         usual.max(yet.saturating_mul(LEAST)).min(self.total)
     }
 
-    /// Returns the divisor of the memory: the number of transfers; or, for a transfer with an
-    /// owner, the number of transfers if all owners had as many as this one.
+    /// Returns the number by which the memory is divided. This is the number of transfers. For a
+    /// transfer with an owner, it is the number of transfers that there would be if every owner had
+    /// as many as this owner.
     fn sharers(&self, share: Option<&Share>) -> u32 {
         let transfers = match share {
             Some(share) => {
